@@ -1,8 +1,8 @@
-//! informer-hub: one process that watches many Kubernetes clusters so that nothing else has to.
+//! Informers for many Kubernetes clusters in one process, as a library and a service.
 //!
-//! It keeps a compact, indexed copy of the objects people care about, answers questions across all clusters, and tells
-//! subscribers (actors, closures, webhooks) of every change. The machinery is client-go's: reflectors, delta fifos,
-//! processors, listeners, indexers, one shared informer per (cluster, resource, scope).
+//! The hub keeps a compact, indexed cache of selected objects and answers queries across all clusters. It notifies
+//! subscribers (actors, closures, webhooks) of every change. The architecture is client-go's: reflectors, delta fifos,
+//! processors, listeners, indexers, and one shared informer per (cluster, resource, scope).
 //!
 //! ```text
 //!  apiserver ─► source ─► reflector ─► fifo ─► processor ─► store + indices ─► listener ─► actor, closure, sink
@@ -11,11 +11,11 @@
 //!
 //! # Layout
 //! - [`Hub`], [`Config`]: start a hub, from a file or from code.
-//! - [`informers`]: client-go's API: factory, shared informers, event handlers, listers.
-//! - [`Subscribe`], [`messages`]: the same by actor messages; [`durable`]: with a journal.
-//! - [`queries`], [`query`]: questions to the caches, and their language.
+//! - [`informers`]: client-go compatible API: factory, shared informers, event handlers, listers.
+//! - [`Subscribe`], [`messages`]: subscriptions by actor messages; [`durable`]: subscriptions with a journal.
+//! - [`queries`], [`query`]: queries of the caches, and the query language.
 //! - [`workqueue`]: the queue between event handlers and the workers of a controller.
-//! - [`sink`], [`status`], [`types`], [`config`]: what these are made of.
+//! - [`sink`], [`status`], [`types`], [`config`]: sinks, status types, plain data types, configuration.
 //!
 //! # Examples
 //! Embedded in a program:
@@ -58,14 +58,14 @@
 //! # Ok(()) }
 //! ```
 
-// Without the feature, modules are private, and what only tests of this repository reach looks unused.
+// Without the feature, modules are private, and items used only by this repository's tests appear unused.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unreachable_pub, unused_imports))]
 
-// Tests of the tree of supervisors share a fleet with the tests of the whole hub, which see the crate from outside.
+// The supervision tests share a test fleet with the integration tests, which refer to the crate by name.
 #[cfg(test)]
 extern crate self as informer_hub;
 
-// Compiles the Rust examples of the documents.
+// Compiles the Rust examples of the documentation.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../README.md")]
@@ -76,7 +76,7 @@ mod documents {
     struct Controllers;
 }
 
-// Tests and benches of this repository see the modules; everyone else sees what is re-exported below.
+// The modules are public for tests and benches of this repository only. The public API is re-exported below.
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod actors;
@@ -118,20 +118,20 @@ mod state;
 
 pub mod informers;
 
+pub mod config;
 pub mod durable;
 pub mod messages;
 pub mod queries;
+pub mod query;
+pub mod sink;
 pub mod status;
+pub mod types;
 
 pub use actors::{Subscribe, Subscriber, SubscriptionId, Tuning, WatchErrorHandler};
 pub use app::{CacheClient, Hub, HubBuilder, MemoryLimitError, MetricsExporter, ShutdownReport, StartError};
 pub use app::{Changes, Difference, ReloadError, Reloader};
 pub use cache::{Answer, Lister, Query, Snapshot};
-pub use informer_hub_config as config;
 pub use informer_hub_config::Config;
-pub use informer_hub_query as query;
-pub use informer_hub_sink as sink;
-pub use informer_hub_types as types;
 pub use informer_hub_types::ClusterSelector as Clusters;
 pub use informer_hub_types::{Notification, Notifications, Object};
 pub use informer_hub_workqueue as workqueue;

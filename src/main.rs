@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use informer_hub::cli;
 
-/// Gives memory back after a burst, which the system's allocator does not. C code (zstd) gets its memory from it too: it
-/// is built to be `malloc`.
+/// jemalloc returns memory to the system after a burst, unlike the system allocator. It also replaces `malloc`, so C code
+/// (zstd) uses it too.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -1,4 +1,4 @@
-//! Messages to the registry ([`Hub::registry`](crate::Hub::registry)) and to caches
+//! Messages of the registry ([`Hub::registry`](crate::Hub::registry)) and of caches
 //! ([`Hub::cache`](crate::Hub::cache)).
 
 pub use crate::actors::messages::{

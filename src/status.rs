@@ -1,4 +1,4 @@
-//! What the hub, its clusters and its informers show of themselves.
+//! Status types of the hub, its clusters, informers, sinks and cluster sources.
 
 pub use crate::actors::{
     Awaited, ClusterSeen, ClusterState, ClusterStatus, FleetView, HubStatus, InformerMemory, InformerSeen,

@@ -1,4 +1,4 @@
-//! What every actor needs of its surroundings: threads, the runtime for I/O, the caches, the bounds.
+//! Resources shared by all actors of a hub: threads, caches, limits, checkpoints.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,39 +8,39 @@ use actix::ArbiterHandle;
 use parking_lot::RwLock;
 
 use crate::actors::cache::actor::CacheDirectory;
-use crate::actors::checkpoint::keeper::Checkpoints;
+use crate::actors::checkpoint::store::Checkpoints;
 use crate::actors::memory::budget::Budget;
 use crate::actors::runtime::capacity::Tuning;
 use crate::actors::runtime::supervision::Census;
 use crate::actors::subscribe::resource_request::ResourceRequest;
-use informer_hub_types::{ApiResource, Threads, View, Watched, Watcher};
+use informer_hub_types::{ApiResource, Threads, View, WatchCell, Watcher};
 
-/// Shared by all actors of one hub; cheap to clone.
+/// Shared resources of one hub; cheap to clone.
 #[derive(Clone)]
 pub struct Env {
-    /// The multi-thread runtime that sockets, decoding, compression and scans run on.
+    /// Multi-thread runtime for sockets, decoding, compression and scans.
     pub io: Threads,
-    /// Whose blocking threads a program's closures run on, so that closures that are stuck hold up nothing of the hub.
+    /// Blocking threads for closures of the embedding program. Separate, so that blocked closures do not stall the hub.
     pub handlers: Threads,
-    /// The caches, by resource.
+    /// Caches by resource and view.
     pub caches: CacheDirectory,
-    /// Bounds and delays.
+    /// Limits and delays.
     pub tuning: Tuning,
-    /// What is known of the memory, and who keeps what.
+    /// Memory status, and the informers the governor manages.
     pub budget: Budget,
-    /// What is kept on disk.
+    /// Checkpoint state.
     pub checkpoints: Checkpoints,
-    /// Living actors.
+    /// Count of running actors.
     pub census: Census,
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
-    synced: Arc<Watched<()>>,
-    /// What the configuration keeps only parts of.
+    synced: Arc<WatchCell<()>>,
+    /// Requests whose options keep only parts of objects.
     partial: Arc<RwLock<Vec<ResourceRequest>>>,
 }
 
 impl Env {
-    /// Surroundings on the given threads.
+    /// Creates the shared resources on the given threads.
     #[must_use]
     pub fn new(io: Threads, handlers: Threads, arbiters: Vec<ArbiterHandle>, tuning: Tuning) -> Self {
         let arbiters: Arc<[ArbiterHandle]> = arbiters.into();
@@ -59,38 +59,38 @@ impl Env {
             census,
             arbiters,
             next,
-            synced: Arc::new(Watched::new(())),
+            synced: Arc::new(WatchCell::new(())),
             partial: Arc::default(),
         }
     }
 
-    /// The same threads with caches of their own, no limit to memory and nothing on disk: for informers that nobody asks
-    /// questions of, but who started them.
-    pub(in crate::actors) fn apart(&self) -> Self {
+    /// Returns resources on the same threads with separate caches, no memory limit and no checkpoints. For
+    /// [`SeparateRegistry`](crate::actors::Apart).
+    pub(in crate::actors) fn separate(&self) -> Self {
         let checkpoints = Checkpoints::default();
         let (io, arbiters, census) = (self.io.clone(), Arc::clone(&self.arbiters), self.census.clone());
         Self {
             caches: CacheDirectory::new(io, arbiters, &self.tuning, census, checkpoints.clone()),
             budget: Budget::new(),
             checkpoints,
-            synced: Arc::new(Watched::new(())),
+            synced: Arc::new(WatchCell::new(())),
             partial: Arc::default(),
             ..self.clone()
         }
     }
 
-    /// The thread for the next actor, or group of actors that talk much to each other: round robin.
+    /// Returns the thread for the next actor or group of actors, round robin.
     #[must_use]
     pub fn arbiter(&self) -> &ArbiterHandle {
         &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()]
     }
 
-    /// Notes a resource of which the configuration keeps only parts.
+    /// Records a request whose options keep only parts of objects.
     pub(in crate::actors) fn note_partial(&self, wanted: ResourceRequest) {
         self.partial.write().push(wanted);
     }
 
-    /// The view in which whole objects of a resource are, shared with as many as possible.
+    /// Returns the view with whole objects of a resource. It is the shared view if that has whole objects.
     #[must_use]
     pub fn whole_view(&self, resource: &ApiResource) -> View {
         let wanted = ResourceRequest::known(resource);
@@ -98,12 +98,12 @@ impl Env {
         if is_partial { View::Whole } else { View::Shared }
     }
 
-    /// Wakes whoever waits for informers to sync.
+    /// Wakes callers that wait for informers to sync.
     pub fn sync_changed(&self) {
         self.synced.set(());
     }
 
-    /// Something that changes whenever an informer may have synced.
+    /// Returns a watcher that is notified whenever an informer may have synced.
     #[must_use]
     pub fn watch_syncs(&self) -> Watcher<()> {
         self.synced.subscribe()

@@ -1,19 +1,19 @@
-//! The actors: a thin shell around the pure core, and their supervision.
+//! Actors: a thin asynchronous shell around the pure core, and their supervision.
 //!
 //! ```text
 //! RegistryActor                     the informer factory
-//! ├─ GovernorActor                  keeps the memory limit, where there is one
-//! ├─ CheckpointActor                keeps caches on disk, where there is a state directory
-//! └─ ClusterActor                   one per cluster: connects, looks resources up
-//!    ├─ DiscoveryActor              follows what the cluster offers, where that may change what is watched
+//! ├─ GovernorActor                  enforces the memory limit, if one is set
+//! ├─ CheckpointActor                writes caches to disk, if there is a state directory
+//! └─ ClusterActor                   one per cluster: connects, resolves resources
+//!    ├─ DiscoveryActor              follows the resources that the cluster offers
 //!    └─ InformerActor               one per (resource, scope): supervises, rest_for_one
 //!       ├─ ProcessorActor  ◄── FifoActor ◄── ReflectorActor
 //!       │      ├──► CacheActor      one per resource, over all clusters
 //!       │      └──► ListenerActor … one per subscription ──► subscriber
 //! ```
 //!
-//! Data goes from right to left, one message in flight on each edge; control goes down the tree. An actor knows its
-//! neighbours as recipients of messages only.
+//! Data flows from right to left, with one message in flight per edge; control flows down the tree. An actor knows its
+//! neighbours only as message recipients.
 
 pub(crate) mod cache;
 mod checkpoint;
@@ -28,7 +28,7 @@ mod subscribe;
 #[cfg(test)]
 mod tests;
 
-/// Every message that reaches the actors from outside.
+/// All messages that reach the actors from outside.
 pub mod messages {
     pub use super::cache::messages::*;
     pub use super::cache::write_half::Lease;
@@ -40,11 +40,11 @@ pub mod messages {
 }
 
 pub use cache::actor::{CacheActor, CacheDirectory};
-pub use cache::questions::Answering;
-pub use checkpoint::keeper::{CheckpointListener, Checkpoints, Keeping, StateStatus, ToldVersions};
+pub use cache::query_runner::PendingAnswer;
 pub use checkpoint::restore_plan::RestorePlan;
+pub use checkpoint::store::{CheckpointListener, CheckpointStore, Checkpoints, DeliveredVersions, StateStatus};
 pub use control::registry::{RegistryActor, RegistryError};
-pub use control::system::{Apart, HubSystem, SystemError};
+pub use control::system::{HubSystem, SeparateRegistry, SystemError};
 pub use env::Env;
 pub use memory::budget::{Budget, InformerMemory, MemoryStatus};
 pub use runtime::capacity::{self, Tuning};

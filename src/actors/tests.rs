@@ -1,4 +1,4 @@
-//! The tree of supervisors, shot at: whatever dies, nothing is lost and nobody else notices.
+//! Failure tests of the supervision tree: whatever actor dies, no event is lost and other clusters are not affected.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod cache;
@@ -7,7 +7,7 @@ mod crash;
 #[allow(dead_code, reason = "shared with the tests of the whole hub, which need more of it")]
 mod fleet;
 mod outage;
-mod questions;
+mod queries;
 mod reflector;
 mod supervision;
 

@@ -1,13 +1,13 @@
-//! Who may ask what: probes are for everybody, all else for those who have a token or a certificate.
+//! Access control of the HTTP API. Probes are public; everything else requires a token or certificate.
 //!
-//! | request | asks for |
+//! | request | requires |
 //! |---|---|
-//! | `/livez`, `/readyz` | nothing; what is not ready, and why, is told only to those who may look |
-//! | `/metrics` | nothing where it is open, else the right to look |
-//! | `GET` and `HEAD` of all else, known or not | the right to look |
+//! | `/livez`, `/readyz` | nothing; the details of unreadiness require the right to look |
+//! | `/metrics` | nothing if `metrics_open` is set, else the right to look |
+//! | `GET` and `HEAD` of any other path, known or not | the right to look |
 //! | every other method | the right to change |
 //!
-//! Where nobody has to say who they are, the host that a request names has to be one that the hub is served as ([`Hosts`]).
+//! If no credential is required, the host named in the request must be one that the hub serves ([`Hosts`]).
 
 use std::fmt;
 use std::io;
@@ -23,45 +23,45 @@ use hmac::digest::CtOutput;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::answer::wrong;
+use super::answer::error_response;
 use super::hosts::Hosts;
 use informer_hub_disk::FileStates;
 
-/// A shorter one could be guessed.
-const LEAST_TOKEN: usize = 16;
+/// Minimum token length; a shorter token could be guessed.
+const MIN_TOKEN: usize = 16;
 
-/// A longer one does not fit into a request's head.
-const MOST_TOKEN: usize = 4096;
+/// Maximum token length; a longer token does not fit into a request's head.
+const MAX_TOKEN: usize = 4096;
 
-/// A text that is no token; whoever wrote the secret can fix it. Does not repeat the text.
+/// Invalid token; the owner of the secret can fix it. Does not contain the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
-    /// Too short, or too long.
-    #[error("the token has {0} characters; write {LEAST_TOKEN} to {MOST_TOKEN}, as `openssl rand -hex 32` makes them")]
+    /// Too short or too long.
+    #[error("the token has {0} characters, expected {MIN_TOKEN} to {MAX_TOKEN}: `openssl rand -hex 32` creates one")]
     Length(
-        /// How many it has.
+        /// Length of the token.
         usize,
     ),
-    /// Not what a header may hold.
-    #[error("the token has white space or characters beyond ASCII; write one as `openssl rand -hex 32` makes it")]
+    /// Contains characters that a header must not contain.
+    #[error("the token has white space or non-ASCII characters: `openssl rand -hex 32` creates one")]
     Characters,
 }
 
-/// Checks that a text can be a token.
+/// Checks the format of a token.
 ///
 /// # Errors
-/// [`InvalidToken`] says why not.
+/// [`InvalidToken`] if the length or a character is invalid.
 pub fn check_token(text: &str) -> Result<(), InvalidToken> {
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(InvalidToken::Characters);
     }
-    if (LEAST_TOKEN..=MOST_TOKEN).contains(&text.len()) { Ok(()) } else { Err(InvalidToken::Length(text.len())) }
+    if (MIN_TOKEN..=MAX_TOKEN).contains(&text.len()) { Ok(()) } else { Err(InvalidToken::Length(text.len())) }
 }
 
-/// Reads a secret.
+/// Function that reads a secret.
 pub type ReadSecret = Arc<dyn Fn() -> io::Result<String> + Send + Sync>;
 
-/// Where a token is to be had.
+/// Source of a token.
 #[derive(Clone)]
 pub struct TokenFrom {
     file: Option<PathBuf>,
@@ -69,18 +69,18 @@ pub struct TokenFrom {
 }
 
 impl TokenFrom {
-    /// Read by `read`: at the start, and whenever `file` has changed.
+    /// Creates a source that calls `read` at the start and whenever `file` has changed.
     #[must_use]
     pub fn new(file: Option<PathBuf>, read: ReadSecret) -> Self {
         Self { file, read }
     }
 
-    fn mark(&self) -> Result<Mark, TokenError> {
+    fn mac(&self) -> Result<TokenMac, TokenError> {
         let place =
             || self.file.as_deref().map_or_else(|| "its variable".to_owned(), |file| file.display().to_string());
         let text = (self.read)().map_err(|source| TokenError::Unreadable { place: place(), source })?;
         check_token(&text).map_err(|source| TokenError::Invalid { place: place(), source })?;
-        Ok(mark(text.as_bytes()))
+        Ok(mac(text.as_bytes()))
     }
 }
 
@@ -90,83 +90,83 @@ impl fmt::Debug for TokenFrom {
     }
 }
 
-/// A token that cannot be had. Its owner can fix it.
+/// Token that cannot be read or used; the owner of the secret can fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// It could not be read.
-    #[error("the token in {place} cannot be read")]
+    /// The source could not be read.
+    #[error("cannot read the token in {place}")]
     Unreadable {
-        /// Where.
+        /// File or variable.
         place: String,
-        /// Why.
+        /// Error of the read.
         #[source]
         source: io::Error,
     },
-    /// It is none.
-    #[error("what is in {place} is no token")]
+    /// The content is not a valid token.
+    #[error("the content of {place} is not a token")]
     Invalid {
-        /// Where.
+        /// File or variable.
         place: String,
-        /// Why.
+        /// Reason.
         #[source]
         source: InvalidToken,
     },
 }
 
-/// What is remembered of a token. Two are compared in a time that depends on neither.
-type Mark = CtOutput<Hmac<Sha256>>;
+/// MAC of a token. Comparing two takes constant time.
+type TokenMac = CtOutput<Hmac<Sha256>>;
 
-fn mark(token: &[u8]) -> Mark {
+fn mac(token: &[u8]) -> TokenMac {
     let mac = Hmac::<Sha256>::new_from_slice(b"informer-hub token").expect("HMAC takes a key of any length");
     mac.chain_update(token).finalize()
 }
 
-/// What somebody may do.
+/// Right that a request requires or a credential grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Right {
-    Look,
-    Change,
+    Read,
+    Write,
 }
 
-/// Whether whoever asks may look. A request carries it to its handler.
+/// Whether the caller has the right to look. Passed to the handler as a request extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MayLook(pub(super) bool);
+pub(super) struct MayRead(pub(super) bool);
 
-/// Why a request is not answered.
+/// Reason for denying a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Denied {
-    /// It says nothing of who asks.
+    /// The request has no credential.
     Anonymous,
-    /// Its token is none of ours.
+    /// The token is unknown.
     WrongToken,
-    /// Its token is for looking.
-    LookOnly,
-    /// A page in somebody's browser sent it.
-    Page,
-    /// It is for a host that the hub is not served as.
-    Host,
+    /// The token grants only the right to look.
+    ReadOnly,
+    /// The request was sent by a web page in a browser.
+    WebPage,
+    /// The request names a host that the hub does not serve.
+    UnknownHost,
 }
 
-/// The tokens that there are just now.
+/// MACs of the current tokens.
 #[derive(Default)]
-struct Marks {
-    change: Option<Mark>,
-    look: Option<Mark>,
+struct TokenMacs {
+    change: Option<TokenMac>,
+    look: Option<TokenMac>,
 }
 
-/// Decides who may do what.
+/// Decides whether requests are allowed.
 pub(super) struct Access {
     token: Option<TokenFrom>,
     read_token: Option<TokenFrom>,
-    marks: ArcSwap<Marks>,
-    /// Whether a certificate counts.
+    macs: ArcSwap<TokenMacs>,
+    /// Whether client certificates are accepted.
     certificates: bool,
     metrics_open: bool,
-    /// The hosts that requests without a credential may name; `None`: any.
+    /// Hosts accepted in requests without a credential; `None` accepts any.
     hosts: Option<Hosts>,
-    /// Requests that were refused since somebody looked.
+    /// Denied requests since the last report.
     refused: AtomicU64,
-    /// Requests for another host since somebody looked.
+    /// Requests for other hosts since the last report.
     misdirected: AtomicU64,
 }
 
@@ -179,64 +179,65 @@ impl Access {
         hosts: Option<Hosts>,
     ) -> Result<Self, TokenError> {
         let (refused, misdirected) = (AtomicU64::new(0), AtomicU64::new(0));
-        let marks = ArcSwap::default();
-        let access = Self { token, read_token, marks, certificates, metrics_open, hosts, refused, misdirected };
-        access.read_again()?;
+        let macs = ArcSwap::default();
+        let access = Self { token, read_token, macs, certificates, metrics_open, hosts, refused, misdirected };
+        access.reload_tokens()?;
         Ok(access)
     }
 
-    /// The state of the files that tokens come from.
+    /// Returns the state of the token files.
     pub(super) fn files(&self) -> FileStates {
         let tokens = [&self.token, &self.read_token].into_iter().flatten();
         FileStates::of(tokens.filter_map(|token| token.file.as_ref()))
     }
 
-    /// Reads the tokens; where one cannot be had, all stay as they were.
-    pub(super) fn read_again(&self) -> Result<(), TokenError> {
-        let mark = |token: &Option<TokenFrom>| token.as_ref().map(TokenFrom::mark).transpose();
-        self.marks.store(Arc::new(Marks { change: mark(&self.token)?, look: mark(&self.read_token)? }));
+    /// Reads the tokens again. If one cannot be read, all stay unchanged.
+    pub(super) fn reload_tokens(&self) -> Result<(), TokenError> {
+        let mac = |token: &Option<TokenFrom>| token.as_ref().map(TokenFrom::mac).transpose();
+        self.macs.store(Arc::new(TokenMacs { change: mac(&self.token)?, look: mac(&self.read_token)? }));
         Ok(())
     }
 
-    /// Requests that were refused since this was asked last.
+    /// Returns the number of denied requests since the last call.
     pub(super) fn refused(&self) -> u64 {
         self.refused.swap(0, Relaxed)
     }
 
-    /// Requests for a host that the hub is not served as since this was asked last.
+    /// Returns the number of requests for other hosts since the last call.
     pub(super) fn misdirected(&self) -> u64 {
         self.misdirected.swap(0, Relaxed)
     }
 
-    /// Whether nobody has to say who they are.
+    /// Returns whether no credential is required.
     pub(super) fn is_open(&self) -> bool {
         !self.certificates && self.token.is_none() && self.read_token.is_none()
     }
 
-    /// Whether a request may go on. `certified`: its connection has shown a certificate of ours.
-    pub(super) fn judge<B>(&self, request: &Request<B>, certified: bool) -> Result<MayLook, Denied> {
+    /// Decides a request. `certified` tells whether the connection has a valid client certificate.
+    pub(super) fn authorize<B>(&self, request: &Request<B>, certified: bool) -> Result<MayRead, Denied> {
         let path = request.uri().path();
         let looks = matches!(*request.method(), Method::GET | Method::HEAD);
         let known = self.identify(request.headers(), certified);
         let is_probe = matches!(path, "/livez" | "/readyz");
-        let is_free = is_probe || (path == "/metrics" && self.metrics_open);
-        // A page that rebinds its name has no token. What it may ask without one, it may not ask by its own name.
-        let is_credited = known.is_ok() && !self.is_open();
-        let is_foreign = !is_credited && self.hosts.as_ref().is_some_and(|hosts| !hosts.accepts(request));
+        let is_public = is_probe || (path == "/metrics" && self.metrics_open);
+        // A page that uses DNS rebinding has no token, so what needs no credential is restricted to known hosts.
+        let has_credential = known.is_ok() && !self.is_open();
+        let is_unknown_host = !has_credential && self.hosts.as_ref().is_some_and(|hosts| !hosts.accepts(request));
         let verdict = match (known, looks) {
-            (_, true) if is_foreign && is_probe => Ok(MayLook(false)),
-            (Ok(_), _) if is_foreign => Err(Denied::Host),
-            (Err(_), true) if is_foreign && is_free => Err(Denied::Host),
-            // A browser sends a page's requests to machines that the page's author cannot reach, but says so.
-            (Ok(_), false) if self.is_open() && request.headers().contains_key(ORIGIN) => Err(Denied::Page),
-            (Ok(_), true) | (Ok(Right::Change), false) => Ok(MayLook(true)),
-            (Ok(Right::Look), false) => Err(Denied::LookOnly),
-            (Err(_), true) if is_free => Ok(MayLook(false)),
+            (_, true) if is_unknown_host && is_probe => Ok(MayRead(false)),
+            (Ok(_), _) if is_unknown_host => Err(Denied::UnknownHost),
+            (Err(_), true) if is_unknown_host && is_public => Err(Denied::UnknownHost),
+            // Browsers send requests of a page to hosts that its author cannot reach, but always with an `Origin`
+            // header.
+            (Ok(_), false) if self.is_open() && request.headers().contains_key(ORIGIN) => Err(Denied::WebPage),
+            (Ok(_), true) | (Ok(Right::Write), false) => Ok(MayRead(true)),
+            (Ok(Right::Read), false) => Err(Denied::ReadOnly),
+            (Err(_), true) if is_public => Ok(MayRead(false)),
             (Err(denied), _) => Err(denied),
         };
         match verdict {
             Ok(_) => {}
-            Err(Denied::Host) => {
+            Err(Denied::UnknownHost) => {
                 self.misdirected.fetch_add(1, Relaxed);
             }
             Err(_) => {
@@ -248,13 +249,13 @@ impl Access {
 
     fn identify(&self, headers: &HeaderMap, certified: bool) -> Result<Right, Denied> {
         if self.is_open() || (self.certificates && certified) {
-            return Ok(Right::Change);
+            return Ok(Right::Write);
         }
-        let token = mark(bearer(headers).ok_or(Denied::Anonymous)?);
-        let marks = self.marks.load();
-        match (marks.change.as_ref() == Some(&token), marks.look.as_ref() == Some(&token)) {
-            (true, _) => Ok(Right::Change),
-            (false, true) => Ok(Right::Look),
+        let token = mac(bearer(headers).ok_or(Denied::Anonymous)?);
+        let macs = self.macs.load();
+        match (macs.change.as_ref() == Some(&token), macs.look.as_ref() == Some(&token)) {
+            (true, _) => Ok(Right::Write),
+            (false, true) => Ok(Right::Read),
             (false, false) => Err(Denied::WrongToken),
         }
     }
@@ -277,16 +278,18 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 impl Denied {
     pub(super) fn response(self) -> Response {
         let (status, problem) = match self {
-            Self::Anonymous => (StatusCode::UNAUTHORIZED, "say who you are: Authorization: Bearer and the hub's token"),
-            Self::WrongToken => (StatusCode::UNAUTHORIZED, "this is not the hub's token; it may have been replaced"),
-            Self::LookOnly => (StatusCode::FORBIDDEN, "this token is for looking; use the one of hub.auth.token"),
-            Self::Host => (
+            Self::Anonymous => {
+                (StatusCode::UNAUTHORIZED, "a token is required: send the header Authorization: Bearer TOKEN")
+            }
+            Self::WrongToken => (StatusCode::UNAUTHORIZED, "the token is not valid; it may have been replaced"),
+            Self::ReadOnly => (StatusCode::FORBIDDEN, "this token is read-only; use the one of hub.auth.token"),
+            Self::UnknownHost => (
                 StatusCode::MISDIRECTED_REQUEST,
-                "the hub is not served as this host; if it is, add the host to hub.allowed_hosts",
+                "the hub is not served under this host name; add the name to hub.allowed_hosts to allow it",
             ),
-            Self::Page => (StatusCode::FORBIDDEN, "a page in a browser may not change anything without a token"),
+            Self::WebPage => (StatusCode::FORBIDDEN, "a web page may not send this request without a token"),
         };
-        let mut response = wrong(status, problem);
+        let mut response = error_response(status, problem);
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"informer-hub\""));
         }
@@ -300,15 +303,15 @@ mod tests {
 
     use super::*;
 
-    const CHANGE: &str = "change-0123456789abcdef";
-    const LOOK: &str = "look-0123456789abcdef";
+    const WRITE: &str = "change-0123456789abcdef";
+    const READ: &str = "look-0123456789abcdef";
 
     fn token(text: &'static str) -> TokenFrom {
         TokenFrom::new(None, Arc::new(move || Ok(text.to_owned())))
     }
 
     fn guarded(metrics_open: bool) -> Access {
-        Access::new(Some(token(CHANGE)), Some(token(LOOK)), true, metrics_open, Some(Hosts::default())).unwrap()
+        Access::new(Some(token(WRITE)), Some(token(READ)), true, metrics_open, Some(Hosts::default())).unwrap()
     }
 
     fn request(method: Method, path: &str, token: Option<&str>) -> Request<()> {
@@ -320,65 +323,69 @@ mod tests {
     }
 
     #[test]
-    fn each_request_asks_for_its_right_and_probes_for_none() {
+    fn request_requires_its_right_and_probes_require_none() {
         let access = guarded(false);
-        let judge = |method, path, token| access.judge(&request(method, path, token), false);
+        let authorize = |method, path, token| access.authorize(&request(method, path, token), false);
         for (method, path, token, wanted) in [
-            (Method::GET, "/livez", None, Ok(MayLook(false))),
-            (Method::HEAD, "/readyz", None, Ok(MayLook(false))),
-            (Method::GET, "/readyz", Some("no-such-token-anywhere"), Ok(MayLook(false))),
-            (Method::GET, "/readyz", Some(LOOK), Ok(MayLook(true))),
+            (Method::GET, "/livez", None, Ok(MayRead(false))),
+            (Method::HEAD, "/readyz", None, Ok(MayRead(false))),
+            (Method::GET, "/readyz", Some("no-such-token-anywhere"), Ok(MayRead(false))),
+            (Method::GET, "/readyz", Some(READ), Ok(MayRead(true))),
             (Method::POST, "/livez", None, Err(Denied::Anonymous)),
             (Method::GET, "/metrics", None, Err(Denied::Anonymous)),
             (Method::GET, "/v1/status", None, Err(Denied::Anonymous)),
-            (Method::GET, "/v1/status", Some(LOOK), Ok(MayLook(true))),
-            (Method::GET, "/v1/status", Some(CHANGE), Ok(MayLook(true))),
+            (Method::GET, "/v1/status", Some(READ), Ok(MayRead(true))),
+            (Method::GET, "/v1/status", Some(WRITE), Ok(MayRead(true))),
             (Method::GET, "/v1/status", Some(""), Err(Denied::WrongToken)),
             (Method::GET, "/v1/status", Some("change-0123456789abcdeF"), Err(Denied::WrongToken)),
             (Method::GET, "/no/such/path", None, Err(Denied::Anonymous)),
             (Method::GET, "/livez/", None, Err(Denied::Anonymous)),
-            (Method::POST, "/v1/reload", Some(LOOK), Err(Denied::LookOnly)),
-            (Method::DELETE, "/v1/status", Some(LOOK), Err(Denied::LookOnly)),
-            (Method::POST, "/v1/reload", Some(CHANGE), Ok(MayLook(true))),
+            (Method::POST, "/v1/reload", Some(READ), Err(Denied::ReadOnly)),
+            (Method::DELETE, "/v1/status", Some(READ), Err(Denied::ReadOnly)),
+            (Method::POST, "/v1/reload", Some(WRITE), Ok(MayRead(true))),
         ] {
-            assert_eq!(judge(method.clone(), path, token), wanted, "{method} {path} {token:?}");
+            assert_eq!(authorize(method.clone(), path, token), wanted, "{method} {path} {token:?}");
         }
         assert_eq!(access.refused(), 9);
         assert_eq!(access.refused(), 0);
-        assert_eq!(access.judge(&request(Method::POST, "/v1/reload", None), true), Ok(MayLook(true)), "a certificate");
-        assert_eq!(guarded(true).judge(&request(Method::GET, "/metrics", None), false), Ok(MayLook(false)));
+        assert_eq!(
+            access.authorize(&request(Method::POST, "/v1/reload", None), true),
+            Ok(MayRead(true)),
+            "a certificate"
+        );
+        assert_eq!(guarded(true).authorize(&request(Method::GET, "/metrics", None), false), Ok(MayRead(false)));
     }
 
     #[test]
-    fn where_nobody_is_asked_a_page_in_a_browser_still_changes_nothing() {
+    fn open_port_denies_changes_by_web_pages() {
         let access = Access::new(None, None, false, false, None).unwrap();
         let mut asked = request(Method::POST, "/v1/sinks/a/dead-letters/purge", None);
-        assert_eq!(access.judge(&asked, false), Ok(MayLook(true)));
+        assert_eq!(access.authorize(&asked, false), Ok(MayRead(true)));
         asked.headers_mut().insert(ORIGIN, HeaderValue::from_static("https://example.com"));
-        assert_eq!(access.judge(&asked, false), Err(Denied::Page));
+        assert_eq!(access.authorize(&asked, false), Err(Denied::WebPage));
     }
 
     #[test]
-    fn a_certificate_counts_only_where_one_is_asked_for() {
-        let access = Access::new(Some(token(CHANGE)), None, false, false, None).unwrap();
-        assert_eq!(access.judge(&request(Method::GET, "/v1/status", None), true), Err(Denied::Anonymous));
+    fn client_certificate_is_ignored_unless_configured() {
+        let access = Access::new(Some(token(WRITE)), None, false, false, None).unwrap();
+        assert_eq!(access.authorize(&request(Method::GET, "/v1/status", None), true), Err(Denied::Anonymous));
     }
 
     #[test]
-    fn a_token_that_is_replaced_counts_at_once_and_one_that_is_gone_leaves_the_old_one() {
-        let text = Arc::new(Mutex::new(CHANGE.to_owned()));
+    fn replaced_token_takes_effect_and_an_invalid_one_keeps_the_old() {
+        let text = Arc::new(Mutex::new(WRITE.to_owned()));
         let read = Arc::clone(&text);
         let from = TokenFrom::new(None, Arc::new(move || Ok(read.lock().clone())));
         let access = Access::new(Some(from), None, false, false, None).unwrap();
-        let may = |token| access.judge(&request(Method::GET, "/v1/status", Some(token)), false).is_ok();
-        *text.lock() = LOOK.to_owned();
-        access.read_again().unwrap();
-        assert!(may(LOOK) && !may(CHANGE));
+        let may = |token| access.authorize(&request(Method::GET, "/v1/status", Some(token)), false).is_ok();
+        *text.lock() = READ.to_owned();
+        access.reload_tokens().unwrap();
+        assert!(may(READ) && !may(WRITE));
         for half in ["", "short", "two words, which no header has"] {
             *text.lock() = half.to_owned();
-            let error = access.read_again().unwrap_err();
+            let error = access.reload_tokens().unwrap_err();
             assert!(!format!("{error:?}").contains("two words"), "{error:?}");
-            assert!(may(LOOK) && !may(half));
+            assert!(may(READ) && !may(half));
         }
     }
 }

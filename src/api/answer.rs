@@ -1,4 +1,4 @@
-//! What wrong requests are answered: one JSON object, `{"error": "…"}`, whoever found it wrong.
+//! Error responses of the API: one JSON object, `{"error": "…"}`.
 
 use axum::body::to_bytes;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -6,31 +6,34 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use serde_json::json;
 
-/// Bytes of a text that is made JSON; axum's own are short.
-const MOST: usize = 4096;
+/// Maximum bytes of an axum error text to convert; axum's texts are short.
+const MAX_TEXT: usize = 4096;
 
-pub(super) fn wrong(status: StatusCode, problem: impl Into<String>) -> Response {
+pub(super) fn error_response(status: StatusCode, problem: impl Into<String>) -> Response {
     (status, Json(json!({ "error": problem.into() }))).into_response()
 }
 
-/// Makes an error below `/v1/` one of ours: where axum itself refuses a request, it answers in plain text, or nothing.
-pub(super) async fn uniform(path: &str, response: Response) -> Response {
+/// Converts an error response below `/v1/` to JSON. axum's own error responses are plain text or empty.
+pub(super) async fn to_json_error(path: &str, response: Response) -> Response {
     let status = response.status();
     let is_ours = response.headers().get(CONTENT_TYPE) == Some(&HeaderValue::from_static("application/json"));
     if is_ours || !(status.is_client_error() || status.is_server_error()) || !path.starts_with("/v1/") {
         return response;
     }
     let (head, body) = response.into_parts();
-    let text = to_bytes(body, MOST).await.ok().and_then(|text| String::from_utf8(text.into()).ok()).unwrap_or_default();
+    let text =
+        to_bytes(body, MAX_TEXT).await.ok().and_then(|text| String::from_utf8(text.into()).ok()).unwrap_or_default();
     let problem = match (text.trim(), status) {
-        ("", StatusCode::NOT_FOUND) => format!("there is no {path}; docs/http.md lists what there is"),
-        ("", StatusCode::METHOD_NOT_ALLOWED) => format!("{path} does not take this method; docs/http.md says which"),
-        ("", _) => status.canonical_reason().unwrap_or("it failed").to_lowercase(),
+        ("", StatusCode::NOT_FOUND) => format!("there is no {path}; docs/http.md lists all paths"),
+        ("", StatusCode::METHOD_NOT_ALLOWED) => {
+            format!("{path} does not support this method; docs/http.md lists the methods")
+        }
+        ("", _) => status.canonical_reason().unwrap_or("the request failed").to_lowercase(),
         (text, _) => text.to_owned(),
     };
-    let mut response = wrong(status, problem);
+    let mut response = error_response(status, problem);
     for (name, value) in &head.headers {
-        // What axum says beside the text, such as the methods that are allowed.
+        // Keeps axum's other headers, such as the allowed methods.
         response.headers_mut().entry(name).or_insert_with(|| value.clone());
     }
     response.headers_mut().remove(CONTENT_LENGTH);

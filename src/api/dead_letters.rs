@@ -1,11 +1,11 @@
-//! `/v1/sinks/{sink}/dead-letters`: what was given up, looked at, delivered again, thrown away.
+//! `/v1/sinks/{sink}/dead-letters`: lists, shows, replays and purges dead letters.
 //!
-//! | request | does |
+//! | request | effect |
 //! |---|---|
 //! | `GET …/dead-letters?cluster=…&subject=…&error=…&before=…&id=…&from=0&limit=100` | lists them, oldest first |
-//! | `GET …/dead-letters/{number}` | shows one with its event |
-//! | `POST …/dead-letters/replay`, a filter as JSON | has those that fit delivered again |
-//! | `POST …/dead-letters/purge`, a filter as JSON | throws those that fit away |
+//! | `GET …/dead-letters/{number}` | returns one with its event |
+//! | `POST …/dead-letters/replay`, a filter as JSON | redelivers those that match |
+//! | `POST …/dead-letters/purge`, a filter as JSON | deletes those that match |
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{DEADLINE, wrong};
+use super::{DEADLINE, error_response};
 use crate::actors::sinks::sink::{LetterAnswer, LetterRequest};
 use informer_hub_sink::{DeadLetter, LetterFilter, StoreError};
 
-/// What came of a request; `None`: there is no sink of that name.
+/// Result of a request; `None` if there is no sink of that name.
 pub type Asked = Option<Result<LetterAnswer, StoreError>>;
 
-/// Asks a sink about its dead letters.
+/// Sends a request to a sink.
 pub type AskLetters = Arc<dyn Fn(String, LetterRequest) -> BoxFuture<'static, Asked> + Send + Sync>;
 
-/// Letters in one answer, unless another number is asked for; and the most.
-const LIMITS: (usize, usize) = (100, 1000);
+/// Default and maximum number of dead letters in one response.
+const PAGE_LIMITS: (usize, usize) = (100, 1000);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,11 +55,11 @@ pub(super) fn routes(ask: AskLetters) -> Router {
 
 async fn list(State(ask): State<AskLetters>, Path(sink): Path<String>, Query(listing): Query<Listing>) -> Response {
     let Listing { id, cluster, subject, error, before, from, limit } = listing;
-    let most = limit.unwrap_or(LIMITS.0).clamp(1, LIMITS.1);
+    let count = limit.unwrap_or(PAGE_LIMITS.0).clamp(1, PAGE_LIMITS.1);
     let filter = LetterFilter { ids: id.into_iter().collect(), cluster, subject, error, before };
-    asked(&ask, sink, LetterRequest::List { filter, from, most }, |answer| match answer {
+    send_request(&ask, sink, LetterRequest::List { filter, from, most: count }, |answer| match answer {
         LetterAnswer::List(letters) => {
-            let next = letters.last().filter(|_| letters.len() == most).map(|last| last.number + 1);
+            let next = letters.last().filter(|_| letters.len() == count).map(|last| last.number + 1);
             Some(json!({ "letters": letters, "next": next }))
         }
         _ => None,
@@ -68,14 +68,14 @@ async fn list(State(ask): State<AskLetters>, Path(sink): Path<String>, Query(lis
 }
 
 async fn show(State(ask): State<AskLetters>, Path((sink, number)): Path<(String, u64)>) -> Response {
-    asked(&ask, sink, LetterRequest::Show { number }, |answer| match answer {
-        LetterAnswer::One(Some(letter)) => whole(number, letter),
+    send_request(&ask, sink, LetterRequest::Show { number }, |answer| match answer {
+        LetterAnswer::One(Some(letter)) => with_body(number, letter),
         _ => None,
     })
     .await
 }
 
-fn whole(number: u64, letter: &DeadLetter) -> Option<Value> {
+fn with_body(number: u64, letter: &DeadLetter) -> Option<Value> {
     let mut shown = serde_json::to_value(letter.summary(number)).ok()?;
     let body = serde_json::from_str(letter.event.json()).unwrap_or(Value::Null);
     shown.as_object_mut()?.insert("body".to_owned(), body);
@@ -83,11 +83,11 @@ fn whole(number: u64, letter: &DeadLetter) -> Option<Value> {
 }
 
 async fn replay(State(ask): State<AskLetters>, Path(sink): Path<String>, Json(filter): Json<LetterFilter>) -> Response {
-    asked(&ask, sink, LetterRequest::Replay { filter }, count).await
+    send_request(&ask, sink, LetterRequest::Replay { filter }, count).await
 }
 
 async fn purge(State(ask): State<AskLetters>, Path(sink): Path<String>, Json(filter): Json<LetterFilter>) -> Response {
-    asked(&ask, sink, LetterRequest::Purge { filter }, count).await
+    send_request(&ask, sink, LetterRequest::Purge { filter }, count).await
 }
 
 fn count(answer: &LetterAnswer) -> Option<Value> {
@@ -97,21 +97,22 @@ fn count(answer: &LetterAnswer) -> Option<Value> {
     }
 }
 
-async fn asked(
+async fn send_request(
     ask: &AskLetters,
     sink: String,
     request: LetterRequest,
     show: impl Fn(&LetterAnswer) -> Option<Value>,
 ) -> Response {
     match tokio::time::timeout(DEADLINE, ask(sink.clone(), request)).await {
-        Err(_) => {
-            wrong(StatusCode::GATEWAY_TIMEOUT, format!("the sink has not answered within {DEADLINE:?}; it goes on"))
-        }
-        Ok(None) => wrong(StatusCode::NOT_FOUND, format!("there is no sink {sink:?}")),
-        Ok(Some(Err(error))) => wrong(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
+        Err(_) => error_response(
+            StatusCode::GATEWAY_TIMEOUT,
+            format!("the sink has not answered within {DEADLINE:?}; the operation continues"),
+        ),
+        Ok(None) => error_response(StatusCode::NOT_FOUND, format!("there is no sink {sink:?}")),
+        Ok(Some(Err(error))) => error_response(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
         Ok(Some(Ok(answer))) => match show(&answer) {
             Some(shown) => Json(shown).into_response(),
-            None => wrong(StatusCode::NOT_FOUND, "there is no dead letter of that number (any more)"),
+            None => error_response(StatusCode::NOT_FOUND, "there is no dead letter with this number"),
         },
     }
 }

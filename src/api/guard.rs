@@ -1,4 +1,4 @@
-//! What stands between the port and the answers, kept up to date: TLS, tokens, limits.
+//! Guard of the HTTP port: TLS, tokens and limits, reloaded when their files change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,46 +13,46 @@ use super::tls::{TlsError, TlsFiles};
 use informer_hub_disk::FileStates;
 use informer_hub_types::clock;
 
-/// How often files are looked at.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often files are checked for changes.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often it is told how many were refused, in looks.
-const TELL: u32 = 60;
+/// Checks between two reports of denied requests.
+const CHECKS_PER_REPORT: u32 = 60;
 
-/// What the port is guarded with.
+/// Protection of the HTTP port.
 #[derive(Clone, Debug, Default)]
 pub struct Protection {
-    /// Unset: plain HTTP.
+    /// TLS files; `None` serves plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// Who has it may do everything.
+    /// Token that grants the right to change.
     pub token: Option<TokenFrom>,
-    /// Who has it may look.
+    /// Token that grants the right to look.
     pub read_token: Option<TokenFrom>,
-    /// Whether `/metrics` is for everybody.
+    /// Whether `/metrics` requires no credential.
     pub metrics_open: bool,
-    /// Names that the port is served as, beside `localhost` and IP addresses, such as `hub.example.com` and
-    /// `*.example.com`. A request that needs no credential is refused if it is for another host. `None`: any host.
+    /// Names under which the port is served, such as `hub.example.com` and `*.example.com`. `localhost` and IP
+    /// addresses are always accepted. A request without a credential is denied if it names another host. `None` accepts
+    /// any host.
     pub hosts: Option<Vec<String>>,
-    /// What requests and connections may take.
+    /// Limits of requests and connections.
     pub limits: Limits,
 }
 
-/// What requests and connections may take.
+/// Limits of requests and connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time. One more takes the place of the one that has waited longest for a request; where all are
-    /// being answered, it waits. Default 1024.
+    /// Maximum number of connections. A further connection replaces the one that has been idle longest. It waits if all
+    /// are being answered. Default 1024.
     pub connections: usize,
-    /// How long a TLS handshake, or the head of a request, may take to come; so long an idle connection is kept too.
-    /// Default 15 s.
+    /// Timeout for a TLS handshake, for the head of a request, and for idle connections. Default 15 s.
     pub head: Duration,
-    /// Bytes of a request's head. Default 16 KiB.
+    /// Maximum bytes of a request's head. Default 16 KiB.
     pub head_bytes: usize,
-    /// Bytes of a request's body. Default 64 KiB.
+    /// Maximum bytes of a request's body. Default 64 KiB.
     pub body_bytes: usize,
-    /// From a request's head to the head of its answer, the body's way to us included. Default 30 s.
+    /// Timeout from the head of a request to the head of its response, including the request's body. Default 30 s.
     pub request: Duration,
-    /// How long whoever asked may take to take the answer. Default 60 s.
+    /// Timeout for the client to read the response. Default 60 s.
     pub taking: Duration,
 }
 
@@ -69,30 +69,30 @@ impl Default for Limits {
     }
 }
 
-/// The port cannot be guarded as was asked for; the configuration is at fault.
+/// Invalid protection of the port; the operator can fix the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
-    /// `[hub.tls]`.
-    #[error("hub.tls cannot be used")]
+    /// `[hub.tls]` is invalid.
+    #[error("cannot use hub.tls")]
     Tls(#[from] TlsError),
-    /// `[hub.auth]`.
-    #[error("hub.auth cannot be used")]
+    /// `[hub.auth]` is invalid.
+    #[error("cannot use hub.auth")]
     Token(#[from] TokenError),
 }
 
-/// What stands between the port and the answers.
+/// Current TLS configuration, tokens and limits of the port.
 #[derive(Debug)]
 pub struct Guard {
     files: Option<TlsFiles>,
     config: ArcSwapOption<ServerConfig>,
     pub(super) access: Access,
     pub(super) limits: Limits,
-    seen: Mutex<Seen>,
+    versions: Mutex<FileVersions>,
 }
 
-/// What files were like when they were read last, whether or not they were of use.
+/// State of the files at the last read, successful or not.
 #[derive(Debug, Default)]
-struct Seen {
+struct FileVersions {
     tls: FileStates,
     tokens: FileStates,
 }
@@ -101,7 +101,7 @@ impl Guard {
     /// Reads all files.
     ///
     /// # Errors
-    /// [`GuardError`] says which cannot be used.
+    /// [`GuardError`] if TLS files or tokens cannot be used.
     pub fn new(protection: Protection) -> Result<Self, GuardError> {
         let Protection { tls: files, token, read_token, metrics_open, hosts, limits } = protection;
         let tls = files.as_ref().map(TlsFiles::states).unwrap_or_default();
@@ -109,78 +109,78 @@ impl Guard {
         let certificates = files.as_ref().is_some_and(|files| files.client_ca_file.is_some());
         let hosts = hosts.as_deref().map(Hosts::new);
         let access = Access::new(token, read_token, certificates, metrics_open, hosts)?;
-        // Before the first look they may have changed since they were read: then they are read once more.
-        let seen = Mutex::new(Seen { tls, tokens: FileStates::default() });
-        Ok(Self { files, config: ArcSwapOption::new(config), access, limits, seen })
+        // Tokens may have changed between reading and the first check, so they are read again then.
+        let versions = Mutex::new(FileVersions { tls, tokens: FileStates::default() });
+        Ok(Self { files, config: ArcSwapOption::new(config), access, limits, versions })
     }
 
-    /// Whether what is said can be read on its way.
+    /// Returns whether connections are unencrypted.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.files.is_none()
     }
 
-    /// Whether nobody has to say who they are.
+    /// Returns whether no credential is required.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.access.is_open()
     }
 
-    /// What a new connection is made with; `None`: plain.
+    /// Returns the TLS configuration for a new connection; `None` for plain HTTP.
     pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
         self.config.load_full()
     }
 
-    /// Looks at the files, and reads those that have changed. What is of no use (yet: files are replaced one after the
-    /// other) leaves in place what was there, and is told once. Blocks.
-    fn look(&self) {
-        let mut seen = self.seen.lock();
+    /// Reads files that have changed. Unusable files are logged once and leave the current state in place, because
+    /// files may be replaced one after the other. Blocks.
+    fn check_files(&self) {
+        let mut versions = self.versions.lock();
         if let Some(files) = &self.files {
             let now = files.states();
-            if now != seen.tls {
-                seen.tls = now;
+            if now != versions.tls {
+                versions.tls = now;
                 match files.read() {
                     Ok(config) => {
                         self.config.store(Some(config));
-                        tracing::info!("hub.tls: the changed files are in use for new connections");
+                        tracing::info!("using the changed files of hub.tls for new connections");
                     }
                     Err(error) => {
                         let error: &dyn std::error::Error = &error;
-                        tracing::warn!(error, "hub.tls: the changed files are not usable (yet)");
+                        tracing::warn!(error, "cannot use the changed files of hub.tls yet");
                     }
                 }
             }
         }
         let now = self.access.files();
-        if now != seen.tokens {
-            let is_first = std::mem::replace(&mut seen.tokens, now).is_empty();
-            match self.access.read_again() {
+        if now != versions.tokens {
+            let is_first = std::mem::replace(&mut versions.tokens, now).is_empty();
+            match self.access.reload_tokens() {
                 Ok(()) if is_first => {}
-                Ok(()) => tracing::info!("hub.auth: the changed tokens are in use"),
+                Ok(()) => tracing::info!("using the changed tokens of hub.auth"),
                 Err(error) => {
                     let error: &dyn std::error::Error = &error;
-                    tracing::warn!(error, "hub.auth: the changed tokens are not usable (yet)");
+                    tracing::warn!(error, "cannot use the changed tokens of hub.auth yet");
                 }
             }
         }
     }
 
-    /// Keeps up with the files, and tells of those who were refused, until it is dropped.
-    pub(super) async fn keep(self: Arc<Self>) {
-        let mut tick = clock::ticks(LOOK);
-        for looks in 1_u32.. {
+    /// Follows file changes and reports denied requests, until dropped.
+    pub(super) async fn run(self: Arc<Self>) {
+        let mut tick = clock::ticks(CHECK_INTERVAL);
+        for checks in 1_u32.. {
             tick.tick().await;
             let guard = Arc::clone(&self);
-            // A file system that hangs holds up nobody but this.
-            let _ = tokio::task::spawn_blocking(move || guard.look()).await;
-            if looks.is_multiple_of(TELL) {
+            // On a blocking thread, so that a hanging file system delays nothing else.
+            let _ = tokio::task::spawn_blocking(move || guard.check_files()).await;
+            if checks.is_multiple_of(CHECKS_PER_REPORT) {
                 let refused = self.access.refused();
                 if refused > 0 {
-                    tracing::warn!(refused, "requests without a valid token or certificate in the last minute");
+                    tracing::warn!(refused, "denied requests without a valid token or certificate in the last minute");
                 }
                 let misdirected = self.access.misdirected();
                 if misdirected > 0 {
-                    tracing::warn!(misdirected, "refused requests for hosts that are not in hub.allowed_hosts");
+                    tracing::warn!(misdirected, "denied requests for hosts that are not in hub.allowed_hosts");
                 }
             }
         }

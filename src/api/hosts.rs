@@ -1,7 +1,8 @@
-//! The hosts that the port is served as: a guard against pages that rebind their name to an address of the hub.
+//! Host check against DNS rebinding.
 //!
-//! A browser lets a page read answers from the page's own host. A page can have its host's name lead to 127.0.0.1, and
-//! its requests then reach a hub that asks nobody who they are. But they name the page's host, which is not the hub's.
+//! A browser lets a page read responses from the page's own host. A malicious page can resolve its host name to
+//! 127.0.0.1 and reach a hub that requires no credential. Such requests still name the page's host, which the hub does
+//! not serve.
 
 use std::net::IpAddr;
 
@@ -9,18 +10,19 @@ use axum::http::header::HOST;
 use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Request};
 
-/// Names that the port is served as, beside those that are always accepted: `localhost`, names below it, and every IP
-/// address. A page that was loaded from an address has no name that could be rebound, and browsers resolve `localhost`
-/// without DNS.
+/// Names under which the port is served.
+///
+/// `localhost`, names below it, and IP addresses are always accepted. A page loaded from an address has no name to
+/// rebind, and browsers resolve `localhost` without DNS.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hosts {
     exact: Vec<String>,
-    /// Endings with their dot: `.example.com` for `*.example.com`.
+    /// Suffixes with their dot: `.example.com` for `*.example.com`.
     endings: Vec<String>,
 }
 
 impl Hosts {
-    /// Of names such as `hub.example.com` and `*.example.com`.
+    /// Creates the set from names such as `hub.example.com` and `*.example.com`.
     pub(super) fn new(names: &[String]) -> Self {
         let names = names.iter().map(|name| name.to_ascii_lowercase());
         let (endings, exact): (Vec<_>, Vec<_>) = names.partition(|name| name.starts_with("*."));
@@ -28,8 +30,8 @@ impl Hosts {
         Self { exact, endings }
     }
 
-    /// Whether all hosts that a request names are accepted: that of its target (absolute form, `:authority`), and those
-    /// of its `Host` headers. A request without any comes from no browser, and is accepted.
+    /// Returns whether all hosts that a request names are accepted: in its target (absolute form, `:authority`) and its
+    /// `Host` headers. A request without a host is accepted, because browsers always send one.
     pub(super) fn accepts<B>(&self, request: &Request<B>) -> bool {
         let target = request.uri().authority().is_none_or(|authority| self.knows(authority));
         target && request.headers().get_all(HOST).iter().all(|header| self.knows_header(header))
@@ -39,7 +41,7 @@ impl Hosts {
         header.is_empty() || Authority::try_from(header.as_bytes()).is_ok_and(|authority| self.knows(&authority))
     }
 
-    /// Whatever the port: it says nothing of who asks.
+    /// Returns whether the host is accepted. The port does not matter.
     fn knows(&self, authority: &Authority) -> bool {
         let host = authority.host();
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -62,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_cannot_be_rebound_are_accepted_and_others_need_a_name() {
+    fn host_check_accepts_addresses_localhost_and_configured_names() {
         let hosts = Hosts::new(&["Hub.example.com".to_owned(), "*.monitoring.svc".to_owned()]);
         for host in [
             "localhost",
@@ -101,9 +103,9 @@ mod tests {
     }
 
     #[test]
-    fn every_host_of_a_request_counts() {
+    fn host_check_covers_target_and_every_host_header() {
         let hosts = Hosts::default();
-        assert!(accepts(&hosts, "/v1/status", &[]), "HTTP/1.0 without a host is no browser");
+        assert!(accepts(&hosts, "/v1/status", &[]), "HTTP/1.0 without a host");
         assert!(accepts(&hosts, "http://localhost:7080/v1/status", &["localhost:7080"]));
         assert!(!accepts(&hosts, "http://evil.example/v1/status", &["localhost:7080"]), "absolute form");
         assert!(!accepts(&hosts, "http://localhost/v1/status", &["evil.example"]));

@@ -1,4 +1,4 @@
-//! `GET /metrics`: for scrapers, in Prometheus' text format or OpenMetrics, as they ask for it.
+//! `GET /metrics`: metrics in Prometheus' text format or OpenMetrics, as negotiated.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use axum::routing::get;
 
 use informer_hub_telemetry::metrics::{Format, Scraper};
 
-/// How long an answer may take: less than the ten seconds for which Prometheus waits.
+/// Timeout of a scrape; less than Prometheus' default of ten seconds.
 const DEADLINE: Duration = Duration::from_secs(9);
 
-/// The route.
+/// Returns the route.
 pub(super) fn routes(scraper: Scraper) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state(scraper)
 }
@@ -24,6 +24,6 @@ async fn metrics(State(scraper): State<Scraper>, headers: HeaderMap) -> Response
     let format = Format::accepted(&accept.join(","));
     match tokio::time::timeout(DEADLINE, scraper.scrape(format)).await {
         Ok(Some(text)) => ([(CONTENT_TYPE, format.content_type())], text).into_response(),
-        Ok(None) | Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the metrics cannot be collected\n").into_response(),
+        Ok(None) | Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "cannot collect the metrics\n").into_response(),
     }
 }

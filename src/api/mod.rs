@@ -1,6 +1,6 @@
-//! HTTP for operators: probes, status, metrics, reloads, dead letters.
+//! HTTP API for operators: probes, status, metrics, reloads, dead letters.
 //!
-//! [`Guard`] says who may ask, and what they may cost: the handlers behind it are reached by those who may alone.
+//! [`Guard`] authenticates requests and limits their cost; handlers run only for allowed requests.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -20,40 +20,40 @@ use informer_hub_types::printable;
 
 mod access;
 mod answer;
+mod connection_slots;
 mod dead_letters;
 mod guard;
 mod hosts;
 mod metrics;
 mod reload;
-mod seats;
 mod serve;
 #[cfg(test)]
 mod tests;
 mod tls;
 
-use access::MayLook;
+use access::MayRead;
 pub use access::{InvalidToken, ReadSecret, TokenError, TokenFrom, check_token};
-use answer::wrong;
+use answer::error_response;
 pub use dead_letters::{AskLetters, Asked};
 pub use guard::{Guard, GuardError, Limits, Protection};
 pub use reload::{AskReload, Reloaded};
 pub use tls::{TlsError, TlsFiles, check_tls};
 
-/// How long a status may take to be put together.
+/// Timeout for collecting a status.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// What the API shows, put together anew for each request.
+/// State shown by the API, collected anew for each request.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// Whether everything that can be reached has synced.
+    /// Whether everything that is reachable has synced.
     pub ready: bool,
-    /// What has not synced yet, a line each.
+    /// One line for each informer that has not synced.
     pub waiting: Vec<String>,
-    /// The whole status as JSON.
+    /// Complete status as JSON.
     pub status: serde_json::Value,
 }
 
-/// Where the API gets what it shows; `None` while the hub starts, and when it is shutting down.
+/// Source of the shown state; `None` while the hub starts or shuts down.
 pub type Show = Arc<dyn Fn() -> BoxFuture<'static, Option<Shown>> + Send + Sync>;
 
 impl fmt::Debug for Services {
@@ -62,24 +62,24 @@ impl fmt::Debug for Services {
     }
 }
 
-/// The API cannot be served.
+/// The port cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address} (hub.listen): choose a free port, or stop what is using it")]
+#[error("cannot listen on {address} (hub.listen): choose a free port or stop the process that uses it")]
 pub struct ListenError {
     address: SocketAddr,
     #[source]
     source: std::io::Error,
 }
 
-/// Takes the port, so that a port in use is an error before anything else starts.
+/// Opens the port, so that a port in use is an error before anything else starts.
 ///
 /// # Errors
-/// [`ListenError`] when the port cannot be had.
+/// [`ListenError`] if the port cannot be opened.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
     TcpListener::bind(address).await.map_err(|source| ListenError { address, source })
 }
 
-/// What there is to be asked for.
+/// Handlers behind the API.
 pub struct Services {
     /// Status and probes.
     pub show: Show,
@@ -91,7 +91,8 @@ pub struct Services {
     pub scraper: Scraper,
 }
 
-/// Serves `/livez`, `/readyz`, `/metrics`, `/v1/status`, reloads and dead letters until `stop` ends, to whom `guard` lets in.
+/// Serves `/livez`, `/readyz`, `/metrics`, `/v1/status`, reloads and dead letters until `stop` completes. `guard`
+/// decides which requests are allowed.
 pub async fn serve(
     listener: TcpListener,
     guard: Guard,
@@ -114,7 +115,7 @@ async fn shown(show: &Show) -> Option<Shown> {
     tokio::time::timeout(DEADLINE, show()).await.ok().flatten()
 }
 
-async fn readyz(State(show): State<Show>, Extension(MayLook(may)): Extension<MayLook>) -> Response {
+async fn readyz(State(show): State<Show>, Extension(MayRead(may)): Extension<MayRead>) -> Response {
     let lines = |first, waiting: &[String]| lines(first, if may { waiting } else { &[] });
     match shown(&show).await {
         Some(shown) if shown.ready => (StatusCode::OK, lines("ready", &shown.waiting)).into_response(),
@@ -132,6 +133,6 @@ fn lines(first: &str, rest: &[String]) -> String {
 async fn status(State(show): State<Show>) -> Response {
     match shown(&show).await {
         Some(shown) => Json(shown.status).into_response(),
-        None => wrong(StatusCode::SERVICE_UNAVAILABLE, "the hub is starting or shutting down"),
+        None => error_response(StatusCode::SERVICE_UNAVAILABLE, "the hub is starting or shutting down"),
     }
 }

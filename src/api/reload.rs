@@ -1,4 +1,4 @@
-//! `POST /v1/reload`: has the configuration's file read again, as SIGHUP does, and says what came of it.
+//! `POST /v1/reload`: reloads the configuration file, like SIGHUP, and returns the result.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::{DEADLINE, answer};
 
-/// What came of a reload: what was changed, or in words why nothing was.
+/// Result of a reload: the changes, or an error text.
 pub type Reloaded = Result<Value, String>;
 
-/// Has the configuration read again; `None`: there is no file to read, or the hub is shutting down.
+/// Reloads the configuration; `None` if there is no file, or the hub is shutting down.
 pub type AskReload = Arc<dyn Fn() -> BoxFuture<'static, Option<Reloaded>> + Send + Sync>;
 
 pub(super) fn routes(ask: AskReload) -> Router {
@@ -25,11 +25,11 @@ pub(super) fn routes(ask: AskReload) -> Router {
 async fn reload(State(ask): State<AskReload>) -> Response {
     match tokio::time::timeout(DEADLINE, ask()).await {
         Ok(Some(Ok(changes))) => Json(changes).into_response(),
-        Ok(Some(Err(problem))) => answer::wrong(StatusCode::UNPROCESSABLE_ENTITY, problem),
-        Ok(None) => answer::wrong(StatusCode::CONFLICT, "there is no configuration file to read again"),
+        Ok(Some(Err(problem))) => answer::error_response(StatusCode::UNPROCESSABLE_ENTITY, problem),
+        Ok(None) => answer::error_response(StatusCode::CONFLICT, "there is no configuration file to reload"),
         Err(_) => {
-            let problem = format!("it takes longer than {DEADLINE:?}, and goes on; /v1/status says what comes of it");
-            answer::wrong(StatusCode::GATEWAY_TIMEOUT, problem)
+            let problem = format!("the reload takes longer than {DEADLINE:?} and continues; /v1/status has the result");
+            answer::error_response(StatusCode::GATEWAY_TIMEOUT, problem)
         }
     }
 }

@@ -1,8 +1,7 @@
-//! Connections: taken in, bounded in number and time, handed to hyper, ended in order.
+//! Connection handling: accepts connections, limits their number and time, and serves HTTP/1.1 with hyper.
 //!
-//! HTTP/1.1 alone: who asks are probes, scrapers, people, and what one connection can cost is one request.
-//!
-//! What a connection costs before its first byte is its socket and a task; TLS and buffers are set aside then.
+//! HTTP/1.1 only, so that one connection costs at most one request at a time. Before its first byte, a connection costs
+//! a socket and a task; TLS state and buffers are allocated later.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -26,52 +25,52 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::answer::{uniform, wrong};
+use super::answer::{error_response, to_json_error};
+use super::connection_slots::{ConnectionSlots, Slot};
 use super::guard::{Guard, Limits};
-use super::seats::{Seat, Seats};
 
-/// How long to wait when a connection could not be taken in, usually for want of a descriptor.
+/// Delay after a connection could not be accepted, usually because of the file descriptor limit.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What every connection has.
+/// State shared by all connections.
 #[derive(Clone)]
-struct House {
+struct ServerState {
     routes: Router,
     guard: Arc<Guard>,
     closing: CancellationToken,
 }
 
-/// Answers until `stop` ends; then requests under way are answered, and idle connections closed.
+/// Serves until `stop` completes, then finishes requests in progress and closes idle connections.
 ///
 /// # Cancel safety
-/// Dropping it drops every connection.
+/// Dropping the future drops every connection.
 pub(super) async fn serve(listener: TcpListener, routes: Router, guard: Guard, stop: impl Future<Output = ()> + Send) {
-    let (guard, seats) = (Arc::new(guard), Arc::new(Seats::default()));
+    let (guard, slots) = (Arc::new(guard), Arc::new(ConnectionSlots::default()));
     let limits = guard.limits;
     let routes = routes.layer(DefaultBodyLimit::max(limits.body_bytes));
-    let house = House { routes, guard: Arc::clone(&guard), closing: CancellationToken::new() };
+    let server = ServerState { routes, guard: Arc::clone(&guard), closing: CancellationToken::new() };
     let mut tasks = JoinSet::new();
-    let keeping = Arc::clone(&guard).keep();
-    let taking = async {
+    let guarding = Arc::clone(&guard).run();
+    let accepting = async {
         loop {
-            let stream = next(&listener, &mut tasks, &seats).await;
-            make_room(&mut tasks, &seats, limits.connections).await;
-            tasks.spawn(connection(stream, house.clone(), seats.take()));
+            let stream = next(&listener, &mut tasks, &slots).await;
+            make_room(&mut tasks, &slots, limits.connections).await;
+            tasks.spawn(connection(stream, server.clone(), slots.take()));
         }
     };
     tokio::select! {
         () = stop => {}
-        () = taking => {}
-        () = keeping => {}
+        () = accepting => {}
+        () = guarding => {}
     }
     drop(listener);
-    house.closing.cancel();
+    server.closing.cancel();
     while tasks.join_next().await.is_some() {}
 }
 
-/// The next connection.
-async fn next(listener: &TcpListener, tasks: &mut JoinSet<()>, seats: &Seats) -> TcpStream {
-    let mut is_told = false;
+/// Accepts the next connection.
+async fn next(listener: &TcpListener, tasks: &mut JoinSet<()>, slots: &ConnectionSlots) -> TcpStream {
+    let mut is_logged = false;
     loop {
         let error = tokio::select! {
             Some(_) = tasks.join_next() => continue,
@@ -80,63 +79,63 @@ async fn next(listener: &TcpListener, tasks: &mut JoinSet<()>, seats: &Seats) ->
                 Err(error) => error,
             },
         };
-        if !std::mem::replace(&mut is_told, true) {
-            tracing::warn!(%error, "a connection could not be taken in; the one idle longest is closed");
+        if !std::mem::replace(&mut is_logged, true) {
+            tracing::warn!(%error, "cannot accept a connection; closing the one that has been idle longest");
         }
-        seats.evict();
+        slots.evict();
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// Returns when there are fewer connections than that.
-async fn make_room(tasks: &mut JoinSet<()>, seats: &Seats, most: usize) {
+/// Waits until there are fewer than `most` connections.
+async fn make_room(tasks: &mut JoinSet<()>, slots: &ConnectionSlots, most: usize) {
     while tasks.len() >= most {
-        let is_leaving = seats.evict();
+        let evicted = slots.evict();
         tokio::select! {
             _ = tasks.join_next() => {}
-            () = seats.somebody_waits(), if !is_leaving => {}
+            () = slots.connection_idle(), if !evicted => {}
         }
     }
 }
 
-async fn connection(stream: TcpStream, house: House, seat: Seat) {
-    let seat = Arc::new(seat);
-    let taking = house.guard.limits.taking;
+async fn connection(stream: TcpStream, server: ServerState, slot: Slot) {
+    let slot = Arc::new(slot);
+    let idle_timeout = server.guard.limits.taking;
     tokio::select! {
-        () = converse(stream, house, Arc::clone(&seat)) => {}
-        () = seat.time_to_leave(taking) => {}
+        () = handle_connection(stream, server, Arc::clone(&slot)) => {}
+        () = slot.closed(idle_timeout) => {}
     }
 }
 
-/// From the first byte to the last. What goes wrong on the way is whoever asks' own affair: it ends.
-async fn converse(stream: TcpStream, house: House, seat: Arc<Seat>) {
-    let head = house.guard.limits.head;
-    let begun = tokio::select! {
-        begun = timeout(head, stream.readable()) => begun,
-        () = house.closing.cancelled() => return,
+/// Serves one connection from its first byte to its last. Errors end the connection and are not reported.
+async fn handle_connection(stream: TcpStream, server: ServerState, slot: Arc<Slot>) {
+    let head = server.guard.limits.head;
+    let first_byte = tokio::select! {
+        first_byte = timeout(head, stream.readable()) => first_byte,
+        () = server.closing.cancelled() => return,
     };
-    if !matches!(begun, Ok(Ok(()))) || stream.set_nodelay(true).is_err() {
+    if !matches!(first_byte, Ok(Ok(()))) || stream.set_nodelay(true).is_err() {
         return;
     }
-    let Some(config) = house.guard.tls() else { return talk(stream, house, seat, false).await };
-    let shaken = tokio::select! {
-        shaken = timeout(head, TlsAcceptor::from(config).accept(stream)) => shaken,
-        () = house.closing.cancelled() => return,
+    let Some(config) = server.guard.tls() else { return serve_http(stream, server, slot, false).await };
+    let handshake = tokio::select! {
+        handshake = timeout(head, TlsAcceptor::from(config).accept(stream)) => handshake,
+        () = server.closing.cancelled() => return,
     };
-    if let Ok(Ok(stream)) = shaken {
+    if let Ok(Ok(stream)) = handshake {
         let certified = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
-        talk(stream, house, seat, certified).await;
+        serve_http(stream, server, slot, certified).await;
     }
 }
 
-async fn talk<S>(stream: S, house: House, seat: Arc<Seat>, certified: bool)
+async fn serve_http<S>(stream: S, server: ServerState, slot: Arc<Slot>, certified: bool)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     TokioIo<S>: Read + Write,
 {
-    let Limits { head, head_bytes, .. } = house.guard.limits;
-    let closing = house.closing.clone();
-    let service = service_fn(|request| answer(&house, &seat, certified, request));
+    let Limits { head, head_bytes, .. } = server.guard.limits;
+    let closing = server.closing.clone();
+    let service = service_fn(|request| answer(&server, &slot, certified, request));
     let conversation = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(head)
@@ -154,34 +153,34 @@ where
 }
 
 async fn answer(
-    house: &House,
-    seat: &Seat,
+    server: &ServerState,
+    slot: &Slot,
     certified: bool,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    seat.begin();
-    let response = match house.guard.access.judge(&request, certified) {
+    slot.begin();
+    let response = match server.guard.access.authorize(&request, certified) {
         Err(denied) => denied.response(),
-        Ok(_) if request.body().size_hint().lower() > house.guard.limits.body_bytes as u64 => {
-            let most = house.guard.limits.body_bytes;
-            wrong(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is too large: {most} bytes at most"))
+        Ok(_) if request.body().size_hint().lower() > server.guard.limits.body_bytes as u64 => {
+            let most = server.guard.limits.body_bytes;
+            error_response(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is too large: {most} bytes at most"))
         }
         Ok(known) => {
             let path = request.uri().path().to_owned();
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(known);
-            let limit = house.guard.limits.request;
-            match timeout(limit, house.routes.clone().oneshot(request)).await {
-                Ok(Ok(response)) => uniform(&path, response).await,
+            let limit = server.guard.limits.request;
+            match timeout(limit, server.routes.clone().oneshot(request)).await {
+                Ok(Ok(response)) => to_json_error(&path, response).await,
                 Err(_) => {
-                    let problem = format!("it was not asked and answered within {limit:?}");
-                    let mut response = wrong(StatusCode::REQUEST_TIMEOUT, problem);
+                    let problem = format!("the request was not completed within {limit:?}");
+                    let mut response = error_response(StatusCode::REQUEST_TIMEOUT, problem);
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                     response
                 }
             }
         }
     };
-    seat.wait();
+    slot.wait();
     Ok(response)
 }

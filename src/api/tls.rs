@@ -1,4 +1,4 @@
-//! The hub's own certificate, and whose certificates it takes.
+//! TLS files of the port: its certificate, and the CA of client certificates.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,45 +11,46 @@ use rustls::{RootCertStore, ServerConfig};
 
 use informer_hub_disk::FileStates;
 
-/// The files of TLS. Looked at every second, and read again when they have changed.
+/// TLS files, checked for changes every second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// PEM file with the certificate, and those between it and the CA.
+    /// PEM file with the certificate and the intermediate certificates.
     pub cert_file: PathBuf,
-    /// PEM file with its private key.
+    /// PEM file with the private key.
     pub key_file: PathBuf,
-    /// PEM file with the roots of those who may do everything; unset: nobody is asked for a certificate.
+    /// PEM file with the CA of client certificates that grant all rights. Without it, no client certificate is
+    /// requested.
     pub client_ca_file: Option<PathBuf>,
 }
 
-/// Files that are of no use for TLS; their owner can fix them.
+/// Unusable TLS file; the operator can fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// One could not be read.
-    #[error("{key} {} is not readable", .path.display())]
+    /// A file could not be read.
+    #[error("cannot read {key} {}", .path.display())]
     Unreadable {
         /// `cert_file`, `key_file` or `client_ca_file`.
         key: &'static str,
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the read.
         #[source]
         source: io::Error,
     },
-    /// One cannot be used.
+    /// A file cannot be used.
     #[error("{key} {}: {problem}", .path.display())]
     Unusable {
         /// `cert_file`, `key_file` or `client_ca_file`.
         key: &'static str,
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason.
         problem: &'static str,
     },
 }
 
 impl TlsError {
-    /// The key of the file that is at fault.
+    /// Returns the configuration key of the file.
     #[must_use]
     pub fn key(&self) -> &'static str {
         match self {
@@ -59,20 +60,20 @@ impl TlsError {
 }
 
 impl TlsFiles {
-    /// The state of the files.
+    /// Returns the state of the files.
     pub(super) fn states(&self) -> FileStates {
         let files = [Some(&self.cert_file), Some(&self.key_file), self.client_ca_file.as_ref()];
         FileStates::of(files.into_iter().flatten())
     }
 
-    /// What connections are made with. A certificate is asked for, not demanded: probes have none.
+    /// Reads the files into a TLS configuration. A client certificate is optional, because probes have none.
     pub(super) fn read(&self) -> Result<Arc<ServerConfig>, TlsError> {
         let (chain, key) = self.certified()?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let useless = |problem| unusable("cert_file", &self.cert_file, problem);
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(|_| useless("there is no version of TLS that the provider speaks"))?;
+            .map_err(|_| useless("the provider supports no version of TLS"))?;
         let builder = match &self.client_ca_file {
             None => builder.with_no_client_auth(),
             Some(path) => {
@@ -84,12 +85,12 @@ impl TlsFiles {
             }
         };
         let config = builder.with_single_cert(chain, key);
-        let mut config = config.map_err(|_| useless("certificate and key are of no use for TLS"))?;
+        let mut config = config.map_err(|_| useless("certificate and key cannot be used for TLS"))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Arc::new(config))
     }
 
-    /// Certificate and key, looked at one by one, so that an error says which is wrong.
+    /// Reads certificate and key, checked separately so that an error names the right file.
     fn certified(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
         let chain = certificates("cert_file", &self.cert_file)?;
         let pem = content("key_file", &self.key_file)?;
@@ -99,15 +100,15 @@ impl TlsFiles {
         match rustls::sign::CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider) {
             Ok(_) => Ok((chain, key)),
             Err(rustls::Error::InconsistentKeys(_)) => Err(wrong("is not the key of the certificate in cert_file")),
-            Err(_) => Err(wrong("certificate and key are of no use for TLS")),
+            Err(_) => Err(wrong("certificate and key cannot be used for TLS")),
         }
     }
 }
 
-/// Tries the files as the hub would use them. Reads them; opens no port.
+/// Checks the files without opening a port.
 ///
 /// # Errors
-/// [`TlsError`] says which file is wrong, and how.
+/// [`TlsError`] if a file cannot be used.
 pub fn check_tls(files: &TlsFiles) -> Result<(), TlsError> {
     files.read().map(drop)
 }
@@ -115,7 +116,7 @@ pub fn check_tls(files: &TlsFiles) -> Result<(), TlsError> {
 fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates("client_ca_file", path)? {
-        roots.add(certificate).map_err(|_| unusable("client_ca_file", path, "holds a certificate that is broken"))?;
+        roots.add(certificate).map_err(|_| unusable("client_ca_file", path, "holds an invalid certificate"))?;
     }
     Ok(roots)
 }

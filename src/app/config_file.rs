@@ -1,9 +1,8 @@
-//! The configuration's file, watched: read again at SIGHUP, and when it or a file that it names has changed.
+//! Watcher of the configuration file: reloads at SIGHUP, and when the file or a file that it names changes.
 //!
-//! Looked at every [`LOOK`] by time and size, which works on every file system and through the links by which Kubernetes
-//! changes mounted files. What has changed is read once it has stayed the same from one look to the next, so that a file is
-//! not read while it is being written; if it is half written all the same, that is a mistake like others, and the next
-//! change is looked at as well.
+//! It polls time and size every [`POLL_INTERVAL`], which works on every file system and with the links of files that
+//! Kubernetes mounts. A change is applied once two polls are equal, so that a file is not read while it is being
+//! written. A partly written file is reported as a mistake, and its next change is applied.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,62 +18,67 @@ use informer_hub_config::{Config, ConfigErrors, Mistake};
 use informer_hub_disk::FileStates;
 use informer_hub_types::clock;
 
-/// How often files are looked at.
-const LOOK: Duration = Duration::from_secs(2);
+/// Interval between two polls of the files.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Mistakes of a configuration that have a log line of their own.
-const LOGGED: usize = 50;
+/// Maximum number of mistakes that are logged one by one.
+const MAX_LOGGED: usize = 50;
 
-/// Somebody who has asked for a reload, and is told what came of it.
-pub(super) type Asked = oneshot::Sender<Reloaded>;
+/// Request for a reload, which is answered with its outcome.
+pub(super) type ReloadRequest = oneshot::Sender<Reloaded>;
 
-/// See the module.
+/// A watched configuration file.
 pub(super) struct ConfigFile {
     path: PathBuf,
-    /// Files that sinks are built from.
-    others: Vec<PathBuf>,
+    /// Files that the sinks of the configuration name.
+    sink_files: Vec<PathBuf>,
     applied: FileStates,
 }
 
 impl ConfigFile {
-    /// The file that a configuration was read from. Blocks.
+    /// Creates the watcher of the file that `config` was read from. Blocks.
     pub(super) fn new(path: PathBuf, config: &Config) -> Self {
-        let others = others(config);
-        let applied = files(&path, &others);
-        Self { path, others, applied }
+        let sink_files = sink_files(config);
+        let applied = files(&path, &sink_files);
+        Self { path, sink_files, applied }
     }
 
-    /// Reloads until it is dropped.
-    pub(super) async fn keep(mut self, reloader: Reloader, mut hangup: Signal, mut asks: mpsc::Receiver<Asked>) {
-        let mut ticks = clock::ticks(LOOK);
+    /// Watches the files and reloads, until the future is dropped.
+    pub(super) async fn keep(
+        mut self,
+        reloader: Reloader,
+        mut hangup: Signal,
+        mut requests: mpsc::Receiver<ReloadRequest>,
+    ) {
+        let mut ticks = clock::ticks(POLL_INTERVAL);
         let mut seen = self.applied.clone();
         loop {
-            let (is_asked, reply) = tokio::select! {
+            let (is_requested, reply) = tokio::select! {
                 _ = ticks.tick() => (false, None),
                 asked = hangup.recv() => (asked.is_some(), None),
-                Some(reply) = asks.recv() => (true, Some(reply)),
+                Some(reply) = requests.recv() => (true, Some(reply)),
             };
-            let now = self.look().await;
+            let now = self.poll().await;
             let is_settled = now == seen && now != self.applied;
             seen = now;
-            if is_asked || is_settled {
+            if is_requested || is_settled {
                 self.applied = seen.clone();
-                tracing::info!(file = %self.path.display(), is_asked, "the configuration is read again");
+                tracing::info!(file = %self.path.display(), is_requested, "reading the configuration again");
                 manager::reloading();
                 let outcome = self.reload(&reloader).await;
                 manager::reloaded();
                 if let Some(reply) = reply {
-                    // Who does not wait any more finds it in the status.
+                    // An error means that the requester is gone; the status shows the outcome.
                     let _ = reply.send(outcome);
                 }
             }
         }
     }
 
-    async fn look(&self) -> FileStates {
-        let (path, others) = (self.path.clone(), self.others.clone());
-        let looking = tokio::task::spawn_blocking(move || files(&path, &others));
-        looking.await.unwrap_or_else(|_| self.applied.clone())
+    async fn poll(&self) -> FileStates {
+        let (path, sink_files) = (self.path.clone(), self.sink_files.clone());
+        let polling = tokio::task::spawn_blocking(move || files(&path, &sink_files));
+        polling.await.unwrap_or_else(|_| self.applied.clone())
     }
 
     async fn reload(&mut self, reloader: &Reloader) -> Reloaded {
@@ -87,49 +91,49 @@ impl ConfigFile {
                 reloader.note_mistakes(&mistakes);
                 return Err(mistakes.to_string());
             }
-            Err(_) => return Err("reading the configuration failed".to_owned()),
+            Err(_) => return Err("cannot read the configuration".to_owned()),
         };
-        let others = others(&config);
+        let sink_files = sink_files(&config);
         match reloader.reload(config).await {
             Ok(changes) => {
                 if changes.is_empty() {
-                    tracing::info!("the configuration says what it said before");
+                    tracing::info!("the configuration is unchanged");
                 } else {
                     changes.log();
                 }
-                if others != self.others {
-                    self.others = others;
-                    self.applied = self.look().await;
+                if sink_files != self.sink_files {
+                    self.sink_files = sink_files;
+                    self.applied = self.poll().await;
                 }
                 serde_json::to_value(changes).map_err(|error| error.to_string())
             }
             Err(error) => {
                 let error = format!("{:#}", anyhow::Error::new(error));
-                tracing::error!(error, "the configuration is not applied");
+                tracing::error!(error, "cannot apply the configuration");
                 Err(error)
             }
         }
     }
 }
 
-/// One line with the file and the number of mistakes, then one line each for the first [`LOGGED`].
+/// Logs the number of mistakes, then a line for each of the first [`MAX_LOGGED`].
 fn log_mistakes(file: &Path, mistakes: &ConfigErrors) {
     let all = mistakes.mistakes();
     let (file, count) = (file.display(), all.len());
-    tracing::error!(%file, mistakes = count, "the configuration cannot be used, the one from before stays");
-    for Mistake { line, variable, key, problem, .. } in all.iter().take(LOGGED) {
+    tracing::error!(%file, mistakes = count, "the configuration is not usable; the previous one stays in force");
+    for Mistake { line, variable, key, problem, .. } in all.iter().take(MAX_LOGGED) {
         let variable = variable.as_deref();
         tracing::error!(%file, line, variable, key, error = problem, "mistake in the configuration");
     }
-    if let Some(more @ 1..) = count.checked_sub(LOGGED) {
-        tracing::error!(%file, more, "further mistakes in the configuration: informer-hub check shows all");
+    if let Some(more @ 1..) = count.checked_sub(MAX_LOGGED) {
+        tracing::error!(%file, more, "further mistakes in the configuration; run informer-hub check to see all");
     }
 }
 
-fn others(config: &Config) -> Vec<PathBuf> {
+fn sink_files(config: &Config) -> Vec<PathBuf> {
     config.sinks.iter().flat_map(|sink| sink.files()).map(Path::to_owned).collect()
 }
 
-fn files(path: &Path, others: &[PathBuf]) -> FileStates {
-    FileStates::of(std::iter::once(path).chain(others.iter().map(PathBuf::as_path)))
+fn files(path: &Path, sink_files: &[PathBuf]) -> FileStates {
+    FileStates::of(std::iter::once(path).chain(sink_files.iter().map(PathBuf::as_path)))
 }

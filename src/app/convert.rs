@@ -1,4 +1,4 @@
-//! From the configuration's words to the parameters of each part.
+//! Conversion of configured clusters and resources into the parameters of the actors.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,18 @@ use informer_hub_reflector::{InformerOptions, StallPolicy};
 use informer_hub_source::{self as source, Access, ClientError, KubeConnector, Token};
 use informer_hub_types::{Scope, Selected, SharedStr, Threads, View};
 
-/// A client of one's own for a cluster that is reached as the configuration says, e.g. to write with: a hub only reads.
+/// Returns a Kubernetes client for a configured cluster, e.g. to write to it. The hub itself only reads.
 ///
-/// `io` is the runtime it belongs to. It tries nothing again and has no deadline for answers; its requests need one.
+/// The client runs on the runtime `io`. It does not retry and has no timeout: the caller sets a deadline for each
+/// request.
 ///
 /// # Errors
-/// See [`ClientError`]. The cluster itself is asked nothing.
+/// See [`ClientError`]. No request is sent to the cluster.
 pub async fn client(cluster: &ClusterConfig, io: &Handle) -> Result<Client, ClientError> {
     source::connect(access(cluster), cluster.compression, None, &Threads::of(io.clone())).await
 }
 
-/// How a cluster is reached, to watch it.
+/// Returns the connector with which the hub watches a cluster.
 pub(super) fn connector(
     cluster: &ClusterConfig,
     stall: StallPolicy,
@@ -33,7 +34,7 @@ pub(super) fn connector(
     KubeConnector::with_dial(dial, access(cluster), cluster.compression, stall, io).named(cluster.name.as_str())
 }
 
-/// The way to a cluster.
+/// Returns address and credentials of a cluster.
 pub(crate) fn access(cluster: &ClusterConfig) -> Access {
     match &cluster.access {
         ClusterAccess::Kubeconfig { path, context } => {
@@ -54,7 +55,7 @@ pub(crate) fn access(cluster: &ClusterConfig) -> Access {
     }
 }
 
-/// The informers that a configured resource asks for.
+/// Returns the request for the informers of a configured resource.
 pub(super) fn demand(resource: &ResourceConfig, all: &[ResourceConfig]) -> InformerFor {
     let scope = |namespace: Option<&String>| Scope {
         namespace: namespace.map(Into::into),
@@ -71,7 +72,7 @@ pub(super) fn demand(resource: &ResourceConfig, all: &[ResourceConfig]) -> Infor
         config::Projection::Drop(paths) => Projection::Drop(paths.clone()),
         config::Projection::Keep(paths) => Projection::Keep(paths.clone()),
     };
-    // An informer may be shared by several entries, and an index is declared for the resource as a whole.
+    // Several entries may share an informer, and an index belongs to the resource as a whole.
     let indexes: BTreeMap<SharedStr, _> = all
         .iter()
         .filter(|other| other.is_same_resource(resource))

@@ -1,10 +1,9 @@
-//! Watches how long the credentials in use last: of clusters, of the management clusters of sources, of sinks, of the hub's
-//! own port.
+//! Watch over the expiry of credentials: of clusters, management clusters, sinks and the HTTP port.
 //!
-//! Files are looked at every [`LOOK`], and read again only when they have changed or when what they held is due. A warning is
-//! logged when a credential becomes due, again when three quarters of the notice have passed, and once when it has ended: see
-//! [`Credential::expiry`] for when that is. Nothing is asked of a cluster and no plugin is run. Nothing that is kept or logged
-//! is secret.
+//! Files are polled every [`POLL_INTERVAL`], and read again only if they changed or their credential is due. A
+//! credential is logged when it becomes due, when three quarters of the notice period have passed, and when it has
+//! expired: see [`Credential::expiry`]. The watch sends no request to a cluster and runs no plugin. It neither keeps
+//! nor logs secrets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -18,18 +17,16 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::convert;
-use super::reload::Running;
 use super::sources::management_cluster;
 use informer_hub_config::{Config, SinkConfig, TransportConfig};
 use informer_hub_disk::FileStates;
 use informer_hub_source::{self as source, Access, context_credentials, read_any_kubeconfig};
-use informer_hub_types::clock;
-use informer_hub_types::{Credential, CredentialKind, CredentialStatus, Expiry};
+use informer_hub_types::{Credential, CredentialKind, CredentialStatus, Expiry, Threads, clock};
 
-/// How often it is looked.
-const LOOK: Duration = Duration::from_secs(60);
+/// Interval between two checks.
+const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Whose credentials they are.
+/// Owner of credentials.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Owner {
     Port,
@@ -38,64 +35,73 @@ pub(super) enum Owner {
     Sink(String),
 }
 
-/// Where credentials are to be had.
+/// Where credentials are read from.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Origin {
+enum CredentialSource {
     Cluster(Access),
     Certificate(CredentialKind, PathBuf),
 }
 
-/// See the module.
+/// Hub side of a [`CredentialWatch`].
+pub(super) trait CredentialOwners: Send + Sync + 'static {
+    /// Threads that run the watch and read the files.
+    fn threads(&self) -> &Threads;
+
+    /// Reads the configuration in force, with the clusters of its sources. Waits while a configuration is applied.
+    fn with_config<R: Send>(&self, read: fn(&Config) -> R) -> impl Future<Output = R> + Send;
+}
+
+/// Watch over the expiry of the credentials of a hub.
 pub(super) struct CredentialWatch {
-    /// Replaced as a whole: what reads it waits for no file.
-    known: ArcSwap<BTreeMap<Owner, Known>>,
-    /// Asks for a look at once.
-    hurry: Notify,
+    /// Replaced as a whole, so that readers never wait for a file.
+    known: ArcSwap<BTreeMap<Owner, OwnerCredentials>>,
+    /// Starts the next check at once.
+    wake: Notify,
     end: CancellationToken,
 }
 
-/// What was found at the last look.
+/// Credentials of one owner, as of the last check.
 #[derive(Clone)]
-struct Known {
-    origin: Origin,
+struct OwnerCredentials {
+    source: CredentialSource,
     files: FileStates,
     found: Vec<Credential>,
-    /// The state that was logged last, of those that are due.
+    /// Last logged state of each credential that is due.
     logged: BTreeMap<(CredentialKind, String), Expiry>,
 }
 
-/// The credentials of one owner, in short.
+/// Earliest expiry of the credentials of one owner.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Summary {
-    /// When the first of them ends.
+    /// When the first credential expires.
     pub(super) expires: Timestamp,
-    /// How near the end of that one is which is nearest to it.
+    /// State of the credential that is closest to its expiry.
     pub(super) state: Expiry,
 }
 
 impl Default for CredentialWatch {
     fn default() -> Self {
-        Self { known: ArcSwap::default(), hurry: Notify::new(), end: CancellationToken::new() }
+        Self { known: ArcSwap::default(), wake: Notify::new(), end: CancellationToken::new() }
     }
 }
 
 impl CredentialWatch {
-    /// Looks until it is closed or the hub is gone.
-    pub(super) fn begin(self: &Arc<Self>, running: &Arc<Running>) {
-        running.env.io.spawn(keep(Arc::clone(self), Arc::downgrade(running)));
+    /// Starts the watch, which runs until it is closed or the hub is dropped.
+    pub(super) fn begin<O: CredentialOwners>(self: &Arc<Self>, owners: &Arc<O>) {
+        owners.threads().spawn(watch(Arc::clone(self), Arc::downgrade(owners)));
     }
 
-    /// Looks at once: the configuration, or what sources say, has changed.
-    pub(super) fn hurry(&self) {
-        self.hurry.notify_one();
+    /// Starts a check at once, after a change of the configuration or of a source.
+    pub(super) fn check_now(&self) {
+        self.wake.notify_one();
     }
 
-    /// Ends it.
+    /// Ends the watch.
     pub(super) fn close(&self) {
         self.end.cancel();
     }
 
-    /// What is known of an owner's credentials that have an end, the first to end first.
+    /// Returns the expiring credentials of an owner, by expiry.
     pub(super) fn of(&self, owner: &Owner) -> Vec<CredentialStatus> {
         let (now, known) = (clock::wall(), self.known.load());
         let found = known.get(owner).map(|known| &known.found[..]).unwrap_or_default();
@@ -104,7 +110,7 @@ impl CredentialWatch {
         all
     }
 
-    /// The same in short; `None` where no end is known.
+    /// Returns the earliest expiry of an owner's credentials; `None` if no expiry is known.
     pub(super) fn summary(&self, owner: &Owner) -> Option<Summary> {
         let (now, known) = (clock::wall(), self.known.load());
         let found = &known.get(owner)?.found;
@@ -113,16 +119,16 @@ impl CredentialWatch {
         Some(Summary { expires, state })
     }
 
-    /// Reads what has changed, and logs what has become due. Blocks.
-    fn look(&self, wanted: Vec<(Owner, Origin)>, now: Timestamp) {
+    /// Reads changed files and logs credentials that became due. Blocks.
+    fn check(&self, sources: Vec<(Owner, CredentialSource)>, now: Timestamp) {
         let mut kubeconfigs = HashMap::new();
         let (before, mut known) = (self.known.load_full(), BTreeMap::new());
-        for (owner, origin) in wanted {
+        for (owner, source) in sources {
             let before = before.get(&owner);
-            let is_same = |before: &&Known| before.origin == origin && before.is_current(now);
+            let is_same = |before: &&OwnerCredentials| before.source == source && before.is_current(now);
             let mut found = match before.filter(is_same) {
                 Some(before) => before.clone(),
-                None => Known::read(origin, &mut kubeconfigs),
+                None => OwnerCredentials::read(source, &mut kubeconfigs),
             };
             found.logged = before.map(|before| before.logged.clone()).unwrap_or_default();
             found.log(&owner, now);
@@ -131,38 +137,38 @@ impl CredentialWatch {
         self.known.store(Arc::new(known));
     }
 
-    /// Has found this, for tests.
+    /// Stores credentials as if they had been read.
     #[cfg(test)]
     pub(super) fn note(&self, owner: Owner, found: Vec<Credential>) {
-        let origin = Origin::Cluster(Access::InCluster);
-        let known = Known { origin, files: FileStates::default(), found, logged: BTreeMap::new() };
+        let source = CredentialSource::Cluster(Access::InCluster);
+        let known = OwnerCredentials { source, files: FileStates::default(), found, logged: BTreeMap::new() };
         let mut all = BTreeMap::clone(&self.known.load());
         all.insert(owner, known);
         self.known.store(Arc::new(all));
     }
 }
 
-impl Known {
-    fn read(origin: Origin, kubeconfigs: &mut HashMap<PathBuf, Option<Arc<Kubeconfig>>>) -> Self {
+impl OwnerCredentials {
+    fn read(source: CredentialSource, kubeconfigs: &mut HashMap<PathBuf, Option<Arc<Kubeconfig>>>) -> Self {
         let (mut files, mut found) = (Vec::new(), Vec::new());
-        match &origin {
-            Origin::Certificate(kind, path) => found.push(informer_hub_source::certificate_file(*kind, path)),
-            Origin::Cluster(Access::Kubeconfig { path, context }) => {
+        match &source {
+            CredentialSource::Certificate(kind, path) => found.push(informer_hub_source::certificate_file(*kind, path)),
+            CredentialSource::Cluster(Access::Kubeconfig { path, context }) => {
                 files.push(path.clone());
-                // Many clusters have one kubeconfig, of which each is a context.
+                // Many clusters may be contexts of one kubeconfig, which is read once.
                 let read = || read_any_kubeconfig(path).ok().map(Arc::new);
                 let kubeconfig = kubeconfigs.entry(path.clone()).or_insert_with(read).clone();
                 found.extend(kubeconfig.iter().flat_map(|it| context_credentials(it, context.as_deref())));
             }
-            // What is wrong with it, the client says.
-            Origin::Cluster(access) => found.extend(source::credentials(access).unwrap_or_default()),
+            // Faults are reported by the client of the cluster.
+            CredentialSource::Cluster(access) => found.extend(source::credentials(access).unwrap_or_default()),
         }
         files.extend(found.iter().filter_map(|one| one.file.clone()));
-        Self { origin, files: FileStates::of(files), found, logged: BTreeMap::new() }
+        Self { source, files: FileStates::of(files), found, logged: BTreeMap::new() }
     }
 
-    /// Whether it need not be read again. A file that was written between being read and being looked at is read again when
-    /// what it held is due.
+    /// Whether the credentials need not be read again. A change between reading a file and taking its state is noticed
+    /// when the credential becomes due.
     fn is_current(&self, now: Timestamp) -> bool {
         self.files.again() == self.files && !self.found.iter().any(|one| one.expiry(now).is_due())
     }
@@ -174,7 +180,7 @@ impl Known {
             let was = before.get(&key).copied().unwrap_or_default();
             owner.log(one, was, state);
             if state.is_due() {
-                // A clock that is set back repeats nothing.
+                // The maximum avoids repeated logs if the clock is set back.
                 self.logged.insert(key, state.max(was));
             }
         }
@@ -207,65 +213,68 @@ impl Owner {
                     credential,
                     place,
                     expires,
-                    "the credential ends soon, and nothing has replaced it"
+                    "the credential expires soon and has not been replaced"
                 );
             }
             Expiry::Expired if now > was => {
-                tracing::error!(cluster, source, sink, credential, place, expires, "the credential has ended");
+                tracing::error!(cluster, source, sink, credential, place, expires, "the credential has expired");
             }
             _ => {}
         }
     }
 }
 
-async fn keep(watch: Arc<CredentialWatch>, running: Weak<Running>) {
-    let mut ticks = clock::ticks(LOOK);
+async fn watch<O: CredentialOwners>(watch: Arc<CredentialWatch>, owners: Weak<O>) {
+    let mut ticks = clock::ticks(POLL_INTERVAL);
     loop {
         tokio::select! {
             biased;
             () = watch.end.cancelled() => return,
-            () = watch.hurry.notified() => {}
+            () = watch.wake.notified() => {}
             _ = ticks.tick() => {}
         }
-        let Some(running) = running.upgrade() else { return };
-        let wanted = tokio::select! {
+        let Some(hub) = owners.upgrade() else { return };
+        let sources = tokio::select! {
             biased;
-            // The state directory is locked as long as this has the hub: a change that takes long is not waited for then.
+            // `hub` keeps the state directory locked, so the end of the hub must not wait for a long reload here.
             () = watch.end.cancelled() => return,
-            wanted = running.with_config(wanted) => wanted,
+            sources = hub.with_config(credential_sources) => sources,
         };
-        if wanted.is_empty() && watch.known.load().is_empty() {
+        if sources.is_empty() && watch.known.load().is_empty() {
             continue;
         }
-        let (looking, threads) = (Arc::clone(&watch), running.env.io.clone());
-        drop(running);
-        // A thread that panics is tried again at the next look.
-        let _ = threads.spawn_blocking(move || looking.look(wanted, clock::wall())).await;
+        let (looking, threads) = (Arc::clone(&watch), hub.threads().clone());
+        drop(hub);
+        // An error means that the check panicked; the next one tries again.
+        let _ = threads.spawn_blocking(move || looking.check(sources, clock::wall())).await;
     }
 }
 
-/// Everything in a configuration that may have credentials with an end.
-fn wanted(config: &Config) -> Vec<(Owner, Origin)> {
+/// Returns all sources of credentials in a configuration that may expire.
+fn credential_sources(config: &Config) -> Vec<(Owner, CredentialSource)> {
     let mut all = Vec::new();
     if let Some(tls) = &config.hub.service.tls {
-        all.push((Owner::Port, Origin::Certificate(CredentialKind::ServerCertificate, tls.cert_file.clone())));
+        all.push((
+            Owner::Port,
+            CredentialSource::Certificate(CredentialKind::ServerCertificate, tls.cert_file.clone()),
+        ));
     }
     for cluster in &config.clusters {
-        all.push((Owner::Cluster(cluster.name.to_string()), Origin::Cluster(convert::access(cluster))));
+        all.push((Owner::Cluster(cluster.name.to_string()), CredentialSource::Cluster(convert::access(cluster))));
     }
     for source in &config.sources {
         if let Some(management) = source.kind.management() {
             let access = convert::access(&management_cluster(source, management));
-            all.push((Owner::Source(source.name.clone()), Origin::Cluster(access)));
+            all.push((Owner::Source(source.name.clone()), CredentialSource::Cluster(access)));
         }
     }
     for sink in &config.sinks {
         if let Some(file) = client_certificate(sink) {
-            let origin = Origin::Certificate(CredentialKind::ClientCertificate, file);
-            all.push((Owner::Sink(sink.name.clone()), origin));
+            let source = CredentialSource::Certificate(CredentialKind::ClientCertificate, file);
+            all.push((Owner::Sink(sink.name.clone()), source));
         }
     }
-    all.retain(|(_, origin)| origin.is_dated());
+    all.retain(|(_, source)| source.may_expire());
     all
 }
 
@@ -278,9 +287,9 @@ fn client_certificate(sink: &SinkConfig) -> Option<PathBuf> {
     certificate.map(|certificate| certificate.cert_file.clone())
 }
 
-impl Origin {
-    /// Whether anything of it could have an end.
-    fn is_dated(&self) -> bool {
+impl CredentialSource {
+    /// Whether its credentials could expire.
+    fn may_expire(&self) -> bool {
         !matches!(self, Self::Cluster(Access::Awaited { .. } | Access::Server { ca_file: None, token: None, .. }))
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens and certificates of our own making, over hours of a clock that is only told.
+//! Tests of the credential watch with generated tokens and a simulated clock.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +13,7 @@ use informer_hub_source::Token;
 
 const HOUR: i64 = 3600;
 
-/// Lines of a log.
+/// Captured log lines.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -23,7 +23,7 @@ impl Lines {
         String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// What is logged as long as this is held.
+    /// Captures the log of this thread until the guard is dropped.
     fn begin(&self) -> tracing::subscriber::DefaultGuard {
         let layer = tracing_subscriber::fmt().with_writer(self.clone()).with_ansi(false).without_time();
         tracing::subscriber::set_default(layer.finish())
@@ -57,25 +57,25 @@ fn jwt(issued: i64, expires: i64) -> String {
     format!("e30.{}.c2VjcmV0", URL_SAFE_NO_PAD.encode(format!("{{\"iat\":{issued},\"exp\":{expires}}}")))
 }
 
-fn by_token(file: &Path) -> Vec<(Owner, Origin)> {
+fn by_token(file: &Path) -> Vec<(Owner, CredentialSource)> {
     let (server, token) = ("https://x".to_owned(), Some(Token::File(file.to_owned())));
     let access = Access::Server { server, ca_file: None, token };
-    vec![(Owner::Cluster("prod".to_owned()), Origin::Cluster(access))]
+    vec![(Owner::Cluster("prod".to_owned()), CredentialSource::Cluster(access))]
 }
 
 #[test]
-fn a_token_that_is_not_replaced_is_logged_at_each_threshold_once() {
+fn an_expiring_token_is_logged_once_at_each_threshold() {
     let (folder, lines, watch) = (tempfile::tempdir().unwrap(), Lines::default(), CredentialWatch::default());
     let _logging = lines.begin();
     let file = folder.path().join("token");
     std::fs::write(&file, jwt(0, 24 * HOUR)).unwrap();
     let (mut told, owner) = (Vec::new(), Owner::Cluster("prod".to_owned()));
     for minute in 0..25 * 60 {
-        watch.look(by_token(&file), time(minute * 60));
+        watch.check(by_token(&file), time(minute * 60));
         told.extend(lines.take().into_iter().map(|line| (minute, line)));
     }
     let [soon, imminent, ended] = &told[..] else { panic!("{told:#?}") };
-    // Five minutes after four fifths of a day, and when a quarter of what was left then is left.
+    // 5 min after four fifths of a day, then when a quarter of the rest is left.
     assert_eq!((soon.0, imminent.0, ended.0), (24 * 48 + 5, 24 * 60 - 70, 24 * 60), "{told:#?}");
     let level = |line: &str| line.split_whitespace().next().unwrap().to_owned();
     assert_eq!([soon, imminent, ended].map(|(_, line)| level(line)), ["WARN", "WARN", "ERROR"]);
@@ -87,35 +87,35 @@ fn a_token_that_is_not_replaced_is_logged_at_each_threshold_once() {
     assert_eq!(watch.summary(&owner).unwrap().state, Expiry::Expired);
 
     std::fs::write(&file, jwt(25 * HOUR, 50 * HOUR)).unwrap();
-    watch.look(by_token(&file), time(25 * HOUR));
+    watch.check(by_token(&file), time(25 * HOUR));
     let line = lines.take().join("\n");
     assert!(line.contains("INFO") && line.contains("the credential was replaced"), "{line}");
-    watch.look(Vec::new(), time(25 * HOUR));
-    assert!(watch.of(&owner).is_empty() && lines.take().is_empty(), "a cluster that is gone has none");
+    watch.check(Vec::new(), time(25 * HOUR));
+    assert!(watch.of(&owner).is_empty() && lines.take().is_empty(), "a removed cluster has no credentials");
 }
 
 #[test]
-fn a_token_that_is_replaced_in_time_is_never_logged() {
+fn a_token_replaced_in_time_is_never_logged() {
     let (folder, lines, watch) = (tempfile::tempdir().unwrap(), Lines::default(), CredentialWatch::default());
     let _logging = lines.begin();
     let file = folder.path().join("token");
     for minute in 0..600 {
-        // As kubelet does: of an hour's token after 48 minutes, and up to a minute and a half late.
+        // The kubelet replaces a token of one hour after 48 minutes, up to 90 s late.
         if minute % 50 == 0 {
             std::fs::write(&file, jwt(minute * 60, minute * 60 + HOUR)).unwrap();
         }
-        watch.look(by_token(&file), time(minute * 60));
+        watch.check(by_token(&file), time(minute * 60));
         assert_eq!(lines.take(), [""; 0], "minute {minute}");
     }
 }
 
 #[test]
-fn any_bytes_may_be_a_token_a_certificate_or_a_kubeconfig() {
+fn malformed_credential_files_are_tolerated() {
     let (folder, lines, watch) = (tempfile::tempdir().unwrap(), Lines::default(), CredentialWatch::default());
     let _logging = lines.begin();
     let file = folder.path().join("file");
     let context = Some("c".to_owned());
-    let kubeconfig = Origin::Cluster(Access::Kubeconfig { path: file.clone(), context });
+    let kubeconfig = CredentialSource::Cluster(Access::Kubeconfig { path: file.clone(), context });
     let rubbish: [&[u8]; 9] = [
         b"",
         b"\xff\xfe\x00",
@@ -130,9 +130,9 @@ fn any_bytes_may_be_a_token_a_certificate_or_a_kubeconfig() {
     for bytes in rubbish {
         std::fs::write(&file, bytes).unwrap();
         let mut all = by_token(&file);
-        all.push((Owner::Port, Origin::Certificate(CredentialKind::ServerCertificate, file.clone())));
+        all.push((Owner::Port, CredentialSource::Certificate(CredentialKind::ServerCertificate, file.clone())));
         all.push((Owner::Source("s".to_owned()), kubeconfig.clone()));
-        watch.look(all, time(HOUR));
+        watch.check(all, time(HOUR));
         for owner in [Owner::Cluster("prod".to_owned()), Owner::Port, Owner::Source("s".to_owned())] {
             assert!(
                 watch.of(&owner).iter().all(|one| one.state == Expiry::Expired),
@@ -144,7 +144,7 @@ fn any_bytes_may_be_a_token_a_certificate_or_a_kubeconfig() {
 }
 
 #[test]
-fn everything_with_an_end_is_looked_at() {
+fn all_expiring_credentials_of_a_configuration_are_watched() {
     let text = "[hub.tls]\ncert_file = \"port.pem\"\nkey_file = \"port.key\"\n\
                 [clusters.a]\nserver = \"https://x\"\nca_file = \"ca.pem\"\ntoken = { file = \"token\" }\n\
                 [clusters.b]\nserver = \"http://127.0.0.1:1\"\n[clusters.c]\nin_cluster = true\n\
@@ -157,7 +157,7 @@ fn everything_with_an_end_is_looked_at() {
     let file = folder.path().join("hub.toml");
     std::fs::write(&file, text).unwrap();
     let config = Config::from_file_alone(&file).unwrap();
-    let owners: Vec<_> = wanted(&config).into_iter().map(|(owner, _)| format!("{owner:?}")).collect();
+    let owners: Vec<_> = credential_sources(&config).into_iter().map(|(owner, _)| format!("{owner:?}")).collect();
     assert_eq!(
         owners,
         ["Port", "Cluster(\"a\")", "Cluster(\"c\")", "Cluster(\"d\")", "Source(\"argo\")", "Sink(\"hook\")"]

@@ -1,4 +1,4 @@
-//! Durable subscriptions of an embedder's actors.
+//! Durable subscriptions of actors of an embedding program.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -15,14 +15,13 @@ use informer_hub_sink::{
 };
 use informer_hub_types::{ClusterSelector, FieldPath, Threads};
 
-/// How long a subscriber has to answer for one message.
+/// Default time that a subscriber has to acknowledge one message.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// An actor that is told from a journal: what it has not acknowledged survives the end of the process.
+/// Subscription with a journal: events that the actor has not acknowledged survive the end of the process.
 ///
-/// It has a name of its own, under which its journal lies in the state directory; subscribed under it again, it goes on
-/// where it was. Give it to [`HubBuilder::subscribe_durably`](super::HubBuilder::subscribe_durably), so that it is there
-/// before anything is seen.
+/// Its name identifies the journal in the state directory: a subscription of the same name continues it. Pass it to
+/// [`HubBuilder::subscribe_durably`](super::HubBuilder::subscribe_durably), so that it exists before the first event.
 pub struct DurableSubscription {
     pub(super) name: String,
     pub(super) resources: Vec<String>,
@@ -38,10 +37,10 @@ pub struct DurableSubscription {
 }
 
 impl DurableSubscription {
-    /// Everything that the configuration watches, told to `subscriber`; objects that are there already included.
+    /// Delivers all configured resources to `subscriber`, existing objects included.
     ///
-    /// The name is one to 63 of `A-Z a-z 0-9 . _ -`, the first a letter or a digit; no sink and no other durable
-    /// subscription has it.
+    /// The name has 1 to 63 characters of `A-Z a-z 0-9 . _ -` and begins with a letter or digit. It must differ from
+    /// the names of all sinks and other durable subscriptions.
     #[must_use]
     pub fn new(name: &str, subscriber: Recipient<Deliveries>) -> Self {
         Self {
@@ -59,85 +58,84 @@ impl DurableSubscription {
         }
     }
 
-    /// Only what `[resources.<name>]` of one of these names watches.
+    /// Selects the resources of these `[resources.<name>]` entries.
     #[must_use]
     pub fn resources(mut self, names: &[&str]) -> Self {
         self.resources = names.iter().map(|name| (*name).to_owned()).collect();
         self
     }
 
-    /// Only clusters with these labels.
+    /// Selects clusters by their labels.
     #[must_use]
     pub fn clusters(mut self, clusters: ClusterSelector) -> Self {
         self.clusters = clusters;
         self
     }
 
-    /// Only these types of event. Default: added, updated, deleted.
+    /// Selects event types. Default: added, updated, deleted.
     #[must_use]
     pub fn events(mut self, events: &[EventType]) -> Self {
         self.selection.events = events.to_vec();
         self
     }
 
-    /// Without the objects that are there when it first subscribes.
+    /// Leaves out the objects that exist when it subscribes for the first time.
     #[must_use]
     pub fn skip_initial(mut self) -> Self {
         self.selection.initial = Initial::Skip;
         self
     }
 
-    /// Updates only where one of these paths changed.
+    /// Selects updates in which one of these paths changed.
     #[must_use]
     pub fn changed(mut self, paths: &[FieldPath]) -> Self {
         self.selection.changed = paths.to_vec();
         self
     }
 
-    /// Only what this lets through.
+    /// Selects events by a CEL expression.
     #[must_use]
     pub fn filter(mut self, filter: Filter) -> Self {
         self.selection.filter = Some(filter);
         self
     }
 
-    /// Without the state before an update.
+    /// Leaves out the old object of updates.
     #[must_use]
     pub fn without_old(mut self) -> Self {
         self.include_old = false;
         self
     }
 
-    /// How events are put together. Default: up to 100, without waiting for more.
+    /// Sets how events are batched. Default: up to 100, without waiting for more.
     #[must_use]
     pub fn batch(mut self, batch: BatchParams) -> Self {
         self.batch = batch;
         self
     }
 
-    /// How long what it does not acknowledge is tried.
+    /// Sets how unacknowledged events are retried.
     #[must_use]
     pub fn retry(mut self, retry: RetryParams) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Messages under way at once, each with events of other objects. Default 4.
+    /// Sets the maximum number of unacknowledged messages, each with events of different objects. Default 4.
     #[must_use]
     pub fn concurrency(mut self, concurrency: NonZeroUsize) -> Self {
         self.concurrency = concurrency;
         self
     }
 
-    /// How long it has to answer for one message before that counts as failed. Default 60 s.
+    /// Sets the time to acknowledge one message before the attempt fails. Default 60 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// What it may take on disk: of events that it has not acknowledged, and of those that were given up. Default 1 GiB
-    /// and 256 MiB.
+    /// Sets the limits on disk for unacknowledged events and for dead letters. Default 1 GiB and 256 MiB.
     #[must_use]
     pub fn limits(mut self, limits: StoreLimits) -> Self {
         self.limits = limits;

@@ -1,4 +1,4 @@
-//! A hub as an embedder has it: started from a configuration, asked and subscribed to, shut down.
+//! Running hub: access to clusters, caches, subscriptions and status, and shutdown.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,29 +12,27 @@ use serde::Serialize;
 
 use super::exporter::MetricsExporter;
 use super::metrics::Metrics;
-use super::reload::{Reloader, Running};
+use super::reload::{Reloader, RunningHub};
 use super::report::{HubReport, Reporter};
 use super::sources::ClusterSourceState;
-use super::start::{HubBuilder, StartError};
 use super::typed::{CacheClient, api_resource};
 use crate::actors::messages::{SetMemoryLimit, Shutdown, ViewSync, WaitForCacheSync};
 use crate::actors::sinks::sink::Drain;
-use crate::actors::{FleetView, HubSystem, NotSynced, RegistryActor, Tuning};
+use crate::actors::{FleetView, HubSystem, NotSynced, RegistryActor};
 use crate::cache::Chain;
-use informer_hub_config::Config;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, LEAST_MEMORY_LIMIT, Object};
 
-/// How long before the end of a shutdown it is seen how far behind the sinks are.
-const LAST_LOOK: Duration = Duration::from_millis(50);
+/// How long before the shutdown deadline the backlog of the sinks is counted.
+const BACKLOG_CHECK: Duration = Duration::from_millis(50);
 
-/// Why a memory limit is not set; the caller can fix it.
+/// Error of setting a memory limit. The caller can fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryLimitError {
-    /// It does not hold the process itself.
-    #[error("a memory limit of {limit} bytes does not hold the process itself: give it {LEAST_MEMORY_LIMIT} or more")]
+    /// The limit is below the minimum.
+    #[error("a memory limit of {limit} bytes is too small for the process itself: set {LEAST_MEMORY_LIMIT} or more")]
     TooSmall {
-        /// What was asked for.
+        /// The refused limit, in bytes.
         limit: u64,
     },
     /// The hub is shutting down.
@@ -42,69 +40,45 @@ pub enum MemoryLimitError {
     Stopped(#[from] MailboxError),
 }
 
-/// A running hub: clusters, informers, caches, sinks.
+/// A running hub: clusters, informers, caches and sinks.
 ///
-/// It has threads of its own; its addresses work from any thread and any runtime. Dropping it ends it at once;
-/// [`Hub::shutdown`] ends it in order.
+/// A hub has its own threads, and its addresses work from any thread and any runtime. [`Hub::shutdown`] ends it in
+/// order. Dropping it ends it at once.
 pub struct Hub {
     system: HubSystem,
-    /// What it runs with; the state directory is held until the hub has ended.
-    running: Arc<Running>,
+    /// Holds the lock on the state directory until the hub has ended.
+    running: Arc<RunningHub>,
 }
 
-/// How a shutdown went.
+/// Result of a shutdown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShutdownReport {
-    /// Events that sinks could not deliver in time, by sink, those included that a sink had no room for. Of these it
-    /// is not known yet which the sink would have taken.
+    /// Undelivered events by sink. Includes notifications that a full sink did not accept; its filter might have
+    /// dropped some of them.
     pub undelivered: Vec<(String, u64)>,
-    /// Events that are in a sink's journal, for the next start, by sink.
+    /// Undelivered events in the journals of sinks, kept for the next start, by sink.
     pub kept: Vec<(String, u64)>,
-    /// Actors that were still alive at the end; zero unless something is wrong.
+    /// Actors still alive at the end; zero unless there is a fault.
     pub actors_left: usize,
 }
 
 impl Hub {
-    /// Starts a hub: sinks first, then clusters, then informers. Returns when everything runs; whether anything has
-    /// synced is for [`Hub::wait_for_cache_sync`].
-    ///
-    /// # Errors
-    /// [`StartError`] when the configuration cannot be used or the operating system refuses threads. A cluster that
-    /// cannot be reached is no error.
-    pub async fn start(config: Config) -> Result<Self, StartError> {
-        Self::start_with(config, Tuning::default()).await
-    }
-
-    /// The same, with bounds and delays of the caller's choice.
-    ///
-    /// # Errors
-    /// As [`Hub::start`].
-    pub async fn start_with(config: Config, tuning: Tuning) -> Result<Self, StartError> {
-        Self::builder(config).tuning(tuning).start().await
-    }
-
-    /// A hub that is yet to be started, with more to it than a configuration says.
-    #[must_use]
-    pub fn builder(config: Config) -> HubBuilder {
-        HubBuilder::new(config)
-    }
-
-    pub(super) fn new(system: HubSystem, running: Running) -> Self {
+    pub(super) fn new(system: HubSystem, running: RunningHub) -> Self {
         Self { system, running: Arc::new(running) }
     }
 
-    pub(super) fn running(&self) -> &Arc<Running> {
+    pub(super) fn running(&self) -> &Arc<RunningHub> {
         &self.running
     }
 
-    /// The registry: add and remove clusters, ask for informers, subscribe.
+    /// Returns the registry, which adds and removes clusters, starts informers and takes subscriptions.
     #[must_use]
     pub fn registry(&self) -> &Addr<RegistryActor> {
         self.system.registry()
     }
 
-    /// The cache of a type, over all clusters.
+    /// Returns the cache of a type, over all clusters.
     #[must_use]
     pub fn cache<K>(&self) -> CacheClient<K>
     where
@@ -114,31 +88,31 @@ impl Hub {
         CacheClient::new(self.system.env().caches.clone(), api_resource::<K>())
     }
 
-    /// The cache of a resource, over all clusters, its objects read as JSON.
+    /// Returns the cache of a resource over all clusters, with objects as JSON.
     #[must_use]
     pub fn cache_of(&self, resource: ApiResource) -> CacheClient {
         CacheClient::new(self.system.env().caches.clone(), resource)
     }
 
-    /// Who owns an object, the nearest first, up to the one that nobody owns: as far as the hub watches their kinds in the
-    /// object's cluster. Where the chain breaks off, it says why.
+    /// Returns the owners of an object, nearest first, up to the one without an owner. Only kinds that the hub watches
+    /// in the cluster of the object are found. An incomplete chain gives the reason.
     #[must_use]
     pub fn owner_chain<K>(&self, object: &Object<K>) -> Chain {
         self.system.env().caches.owner_chain(&object.clone().cast())
     }
 
-    /// Waits until every source of clusters has said what it brings, or why it cannot, and every informer has synced.
+    /// Waits until every cluster source has reported or failed, and every informer has synced.
     ///
     /// # Errors
-    /// [`NotSynced`] names what had not when the time was up, and why.
+    /// [`NotSynced`] lists what had not synced in time, and why.
     pub async fn wait_for_cache_sync(&self, timeout: Duration) -> Result<(), NotSynced> {
         let (sources, began) = (&self.running.sources, clock::now());
         let left = || timeout.saturating_sub(clock::now().duration_since(began));
-        let mut heard = sources.watch();
+        let mut changed = sources.watch();
         while sources.is_waiting() {
-            if !matches!(tokio::time::timeout(left(), heard.changed()).await, Ok(Ok(()))) {
+            if !matches!(tokio::time::timeout(left(), changed.changed()).await, Ok(Ok(()))) {
                 let waiting = sources.status().into_iter().filter(|source| source.state == ClusterSourceState::Waiting);
-                let waiting = waiting.map(|source| format!("cluster_sources.{}: has said nothing yet", source.name));
+                let waiting = waiting.map(|source| format!("cluster_sources.{}: has not reported yet", source.name));
                 return Err(NotSynced { waited: timeout, waiting: waiting.collect() });
             }
         }
@@ -147,7 +121,7 @@ impl Hub {
         self.registry().send(WaitForCacheSync { timeout }).await.unwrap_or_else(|error| Err(stopped(error)))
     }
 
-    /// What everything is doing.
+    /// Returns the status of the hub.
     ///
     /// # Errors
     /// The hub is shutting down.
@@ -155,21 +129,21 @@ impl Hub {
         self.reporter().report().await
     }
 
-    /// Makes reports, from anywhere, for as long as the hub lives.
+    /// Returns a handle that makes reports, from any thread, while the hub runs.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
-        let Running { registry, sinks, sources, credentials, status, .. } = &*self.running;
+        let RunningHub { registry, sinks, sources, credentials, status, .. } = &*self.running;
         let (sinks, sources, configuration) = (Arc::clone(sinks), Arc::clone(sources), Arc::clone(status));
         Reporter { registry: registry.clone(), sinks, sources, credentials: Arc::clone(credentials), configuration }
     }
 
-    /// Changes the configuration while the hub runs, from anywhere, for as long as it lives.
+    /// Returns a handle that changes the configuration, from any thread, while the hub runs.
     #[must_use]
     pub fn reloader(&self) -> Reloader {
         Reloader(Arc::downgrade(&self.running))
     }
 
-    /// What all clusters show, read without asking any actor.
+    /// Returns the view of all clusters, which reads counters without messages to actors.
     ///
     /// # Errors
     /// The hub is shutting down.
@@ -177,8 +151,8 @@ impl Hub {
         Ok(FleetView::new(self.registry().send(ViewSync).await?, self.system.env().clone()))
     }
 
-    /// Returns an exporter of the hub's metrics, to which the program adds its work queues. The program serves them; the
-    /// service does so at `/metrics`.
+    /// Returns an exporter of the hub's metrics, to which the program adds its work queues. The program serves them;
+    /// the service does so at `/metrics`.
     ///
     /// # Errors
     /// The hub is shutting down.
@@ -188,11 +162,11 @@ impl Hub {
         Ok(MetricsExporter::new(metrics))
     }
 
-    /// Limits the memory that the process has resident from now on, in bytes; `None`: no limit any more. Informers keep less
-    /// of their objects where they have to, and more again where they may, within seconds; the status shows which.
+    /// Limits the resident memory of the process, in bytes; `None` removes the limit. Within seconds, informers keep
+    /// less of their objects if they must, and more if they can. The status shows which.
     ///
     /// # Errors
-    /// [`MemoryLimitError`] when the limit does not hold the process itself; then the one before stays.
+    /// [`MemoryLimitError`] if the limit is too small; the previous limit stays.
     pub async fn set_memory_limit(&self, limit: Option<u64>) -> Result<(), MemoryLimitError> {
         if let Some(limit) = limit.filter(|limit| *limit < LEAST_MEMORY_LIMIT) {
             return Err(MemoryLimitError::TooSmall { limit });
@@ -200,25 +174,25 @@ impl Hub {
         Ok(self.registry().send(SetMemoryLimit(limit)).await?)
     }
 
-    /// What the actors share.
+    /// Returns the actor system of the hub.
     #[must_use]
     pub fn system(&self) -> &HubSystem {
         &self.system
     }
 
-    /// Stops clusters and informers, and drains what waits in their pipelines. Gives what still waited to be handed to
-    /// each subscriber by name when the time was all but over: a sink that is full takes nothing in.
+    /// Stops clusters and informers and drains their pipelines. Returns, by subscriber, the notifications that were
+    /// still queued shortly before the deadline: a full sink accepts none.
     async fn stop_clusters(&self, deadline: Instant) -> BTreeMap<String, u64> {
         let mut behind = BTreeMap::new();
         let mut stopping = Box::pin(self.registry().send(Shutdown { deadline }));
-        let nearly = deadline.checked_sub(LAST_LOOK).unwrap_or(deadline);
+        let nearly = deadline.checked_sub(BACKLOG_CHECK).unwrap_or(deadline);
         if tokio::time::timeout_at(nearly, &mut stopping).await.is_ok() {
             return behind;
         }
-        // The registry answers while it stops the clusters. What it cannot say in time is not waited for.
+        // The registry answers while it stops the clusters. A late answer is not waited for.
         let reporter = self.reporter();
         let look = tokio::time::timeout(Duration::from_secs(1), reporter.report());
-        // An error of the second means that the registry had ended already.
+        // An error of `stopping` means that the registry had ended already.
         let (looked, _) = futures::join!(look, stopping);
         let Ok(Ok(report)) = looked else { return behind };
         let informers = report.hub.clusters.into_iter().flat_map(|cluster| cluster.informers);
@@ -228,7 +202,7 @@ impl Hub {
         behind
     }
 
-    /// Ends the hub in order: reflectors, what waits in the pipelines, then the sinks, all within `timeout`.
+    /// Ends the hub within `timeout`, in order: reflectors, pipelines, then sinks.
     pub async fn shutdown(self, timeout: Duration) -> ShutdownReport {
         let deadline = clock::now() + timeout;
         self.running.close();
@@ -249,10 +223,10 @@ impl Hub {
         drop(sinks);
         let census = self.system.env().census.clone();
         let until = clock::now() + Duration::from_secs(1);
-        while census.living() > 0 && clock::now() < until {
+        while census.running() > 0 && clock::now() < until {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        ShutdownReport { undelivered, kept, actors_left: census.living() }
+        ShutdownReport { undelivered, kept, actors_left: census.running() }
     }
 }
 

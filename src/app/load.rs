@@ -1,4 +1,4 @@
-//! The configuration of a service: checked by those who will use its values, before anything starts.
+//! Loading of a service configuration, with all values checked by the code that will use them.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use informer_hub_sink::webhook::{
 use informer_hub_sink::{Filter, SubjectPattern, Template};
 use informer_hub_source::{ClientError, read_kubeconfig};
 
-/// Reads a configuration file as [`Config::from_file`] does, and also compiles filters, reads secrets, CA files and
-/// kubeconfigs. What is wrong with them is a mistake like any other: all are reported at once, with their places.
+/// Reads a configuration file like [`Config::from_file`], and also compiles filters and reads secrets, CA files and
+/// kubeconfigs. Their faults are reported as mistakes with file and line.
 ///
 /// # Errors
 /// All mistakes at once.

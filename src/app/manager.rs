@@ -1,5 +1,6 @@
-//! What the service manager that started the process is told, in systemd's words (`sd_notify`), by the socket that
-//! `NOTIFY_SOCKET` names. Where there is none nobody is told anything.
+//! Notifications to the service manager (systemd's `sd_notify` protocol), sent to the socket in `NOTIFY_SOCKET`.
+//!
+//! Without that variable nothing is sent.
 
 use std::sync::Once;
 use std::time::Duration;
@@ -10,37 +11,37 @@ use super::report::{HubReport, Reporter};
 use crate::actors::ClusterState;
 use informer_hub_types::clock;
 
-/// How often the state is told where no watchdog wants it sooner.
+/// Interval between two notifications, unless the watchdog needs a shorter one.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// What the end takes besides the draining of sinks.
+/// Time that a shutdown takes besides draining the sinks.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// The hub has started. Clusters need not have been reached: that may never come, and mends itself.
+/// Notifies that the hub has started. Clusters may still be unreachable.
 pub(super) fn started() {
     tell(&[NotifyState::Ready, NotifyState::Status("started")]);
 }
 
-/// The configuration is read again. [`reloaded`] has to follow, whatever comes of it.
+/// Notifies that a reload begins. The caller has to call [`reloaded`] afterwards, also after a failure.
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
-        Err(error) => tracing::warn!(%error, "the service manager is not told that the configuration is read again"),
+        Err(error) => tracing::warn!(%error, "cannot notify the service manager of the reload"),
     }
 }
 
-/// See [`reloading`].
+/// Notifies that a reload has ended.
 pub(super) fn reloaded() {
     tell(&[NotifyState::Ready]);
 }
 
-/// Sinks are drained, for no longer than this.
+/// Notifies that the sinks are drained, for at most `deadline`.
 pub(super) fn stopping(deadline: Duration) {
     let patience = u32::try_from((deadline + MARGIN).as_micros()).unwrap_or(u32::MAX);
     tell(&[NotifyState::Stopping, NotifyState::Status("draining sinks"), NotifyState::ExtendTimeoutUsec(patience)]);
 }
 
-/// Tells how the hub is, and keeps its watchdog quiet, for as long as the hub itself answers. Runs until it is dropped.
+/// Sends the status and feeds the watchdog while the hub answers. Runs until the future is dropped.
 pub(super) async fn keep_informed(reporter: Reporter) {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return;
@@ -50,7 +51,7 @@ pub(super) async fn keep_informed(reporter: Reporter) {
     let mut ticks = clock::ticks(period);
     loop {
         ticks.tick().await;
-        // One that does not answer is not well: the next look is soon enough, if there still is one.
+        // A hub that does not answer must not feed the watchdog; the next tick tries again.
         if let Ok(Ok(report)) = tokio::time::timeout(period, reporter.report()).await {
             tell(&[NotifyState::Status(&summary(&report)), NotifyState::Watchdog]);
         }
@@ -74,7 +75,7 @@ fn tell(words: &[NotifyState<'_>]) {
     static WARNING: Once = Once::new();
     if let Err(error) = sd_notify::notify(words) {
         WARNING.call_once(|| {
-            tracing::warn!(%error, "the service manager is not told how the hub is: its socket does not take it");
+            tracing::warn!(%error, "cannot notify the service manager: its socket refuses the message");
         });
     }
 }

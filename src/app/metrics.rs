@@ -1,7 +1,7 @@
-//! A hub's metrics: what its parts show of themselves, put together when somebody asks.
+//! Metrics of a hub, collected from the counters of its parts at each scrape.
 //!
-//! No actor is asked. A collection reads counters that are kept for the status anyway: its cost is one for each informer
-//! and subscriber, and nothing for the hub's objects or events (`docs/metrics.md` has the figures).
+//! A collection sends no message to an actor: it reads counters that the status needs anyway. Its cost grows with the
+//! number of informers and subscribers, not with objects or events (figures in `docs/metrics.md`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,8 +11,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::credentials::{CredentialWatch, Owner, Summary};
+use super::readers::RunningSinks;
 use super::reload::ReloadStatus;
-use super::report::RunningSinks;
 use super::sources::{ClusterSourceState, ClusterSourceStatus, Sources};
 use crate::actors::{ClusterSeen, ClusterState, FleetView, ListenerSeen, StateStatus};
 use informer_hub_sink::{AttemptOutcome, SinkHealth};
@@ -23,12 +23,12 @@ mod informer;
 
 use informer::InformerSum;
 
-/// Where metrics come from. There before the hub is, so that a scrape has an answer while that starts; what it knows of
-/// a hub that has ended, it goes on showing.
+/// Metrics of a hub. Exists before the hub, so that scrapes are answered during the start. After the end of the hub it
+/// shows the last values.
 #[derive(Clone, Default)]
 pub(super) struct Metrics(Arc<Shared>);
 
-/// What a hub shows of itself beside its fleet.
+/// Parts of a hub that metrics are read from, besides the clusters.
 pub(super) struct Parts {
     pub(super) sinks: RunningSinks,
     pub(super) sources: Arc<Sources>,
@@ -39,24 +39,24 @@ pub(super) struct Parts {
 #[derive(Default)]
 struct Shared {
     hub: OnceLock<(FleetView, Parts)>,
-    /// The sinks that were there last: a hub that ends lets go of them before they have drained.
+    /// Last known sinks: a hub that shuts down drops its list before they are drained.
     sinks: Mutex<Vec<(String, Arc<SinkHealth>)>>,
     ending: AtomicBool,
 }
 
 impl Metrics {
-    /// The hub has started.
+    /// Sets the hub, once it has started.
     pub(super) fn attach(&self, fleet: FleetView, parts: Parts) {
-        // A second one would be another hub's.
+        // Set once: a second hub is ignored.
         let _ = self.0.hub.set((fleet, parts));
     }
 
-    /// The hub is about to end.
+    /// Marks the beginning of the shutdown, after which the last known sinks stay.
     pub(super) fn ending(&self) {
         self.0.ending.store(true, Relaxed);
     }
 
-    /// All of them, now. Neither waits nor asks anybody.
+    /// Collects all metrics. Does not wait.
     pub(super) fn collect(&self) -> Snapshot {
         let began = clock::now();
         let mut out = Snapshot::new(clock::wall());
@@ -100,7 +100,7 @@ impl Metrics {
     }
 }
 
-/// Puts each cluster in; gives the bytes that wait in their informers, and those that their objects take.
+/// Writes the metrics of all clusters. Returns the bytes of queued changes and of objects.
 fn put_clusters(out: &mut Snapshot, fleet: &FleetView, credentials: &CredentialWatch) -> (u64, u64) {
     let (mut states, mut queued, mut objects) = ([0; ClusterState::ALL.len()], 0, 0);
     let mut lags = Lags::default();
@@ -118,7 +118,7 @@ fn put_clusters(out: &mut Snapshot, fleet: &FleetView, credentials: &CredentialW
     (queued, objects)
 }
 
-/// What subscriptions show at each of their listeners: by where it is, so that each counts once.
+/// Notification delays by histogram address, so that a histogram shared by several listeners counts once.
 #[derive(Default)]
 struct Lags(BTreeMap<*const Histogram, (String, HistogramState)>);
 
@@ -127,7 +127,7 @@ impl Lags {
         self.0.entry(Arc::as_ptr(lag)).or_insert_with(|| (subscription.to_owned(), lag.state()));
     }
 
-    /// A sink has a subscription for each of its resources.
+    /// Writes one histogram for each name. A sink has one subscription for each of its resources; they are summed.
     fn put(self, out: &mut Snapshot) {
         let mut sums: BTreeMap<String, HistogramState> = BTreeMap::new();
         for (subscription, state) in self.0.into_values() {
@@ -204,13 +204,13 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, l
     (queued, objects)
 }
 
-/// A subscription that was given no name has a number, of which there may be any number over time.
+/// Returns the label value of a subscription. Numbered ones share one value: their number grows without bound.
 fn known(subscription: &str) -> &str {
     let number = subscription.strip_prefix("subscription-");
     if number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit())) { "unnamed" } else { subscription }
 }
 
-/// Puts a sink in; gives the bytes that it holds in memory.
+/// Writes the metrics of a sink. Returns the bytes that it holds in memory.
 fn put_sink(out: &mut Snapshot, name: &str, health: &SinkHealth) -> u64 {
     let labels = out.labels(&[("sink", name)]);
     let status = health.status();
@@ -268,7 +268,7 @@ fn put_source(out: &mut Snapshot, source: &ClusterSourceStatus) {
     out.put(Id::SourceRead, labels, seconds_of(last));
 }
 
-/// Puts in when credentials end; nothing where that is not known.
+/// Writes the expiry of an owner's credentials, if it is known.
 fn put_expiry(out: &mut Snapshot, credentials: &CredentialWatch, owner: &Owner) {
     let Some(Summary { expires, state }) = credentials.summary(owner) else { return };
     let (ends, expiring, labels) = match owner {
@@ -314,7 +314,7 @@ fn put_configuration(out: &mut Snapshot, status: &ReloadStatus) {
     out.count(Id::ConfigRestart, none, status.needs_restart.len() as u64);
 }
 
-/// Seconds since the epoch; zero before it.
+/// Converts milliseconds since the epoch to seconds; negative values to zero.
 fn seconds_of(millis: i64) -> f64 {
     Duration::from_millis(u64::try_from(millis).unwrap_or(0)).as_secs_f64()
 }
@@ -327,7 +327,7 @@ mod tests {
     use informer_hub_types::{ApiResource, Credential, CredentialKind, Gvr};
 
     #[test]
-    fn before_there_is_a_hub_a_scrape_says_that_it_is_not_ready() {
+    fn a_scrape_before_the_hub_has_started_reports_not_ready() {
         let snapshot = Metrics::default().collect();
         assert_eq!(snapshot.value(Id::Ready, &[]), Some(0.0));
         assert_eq!(snapshot.value(Id::BuildInfo, &[env!("CARGO_PKG_VERSION")]), Some(1.0));
@@ -335,9 +335,9 @@ mod tests {
         assert_eq!(snapshot.value(Id::Series, &[]), Some(f64::from(u16::try_from(snapshot.len()).unwrap())));
     }
 
-    /// What `docs/metrics.md` says that there can be at most, without what the process and the hub as a whole have.
+    /// Compares the number of series with the maximum in `docs/metrics.md`.
     #[tokio::test]
-    async fn a_thousand_clusters_have_no_more_series_than_the_documentation_says_and_are_collected_at_once() {
+    async fn series_of_a_thousand_clusters_stay_within_the_documented_maximum() {
         let (clusters, names) = (1000, ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]);
         let resources = names.map(|name| {
             let gvr = Gvr::new("example.com", "v1", name);
@@ -362,7 +362,7 @@ mod tests {
         assert!((most(clusters) - 35..=most(clusters)).contains(&series), "{series}, {}", most(clusters));
         assert!(text.len() < 110 * series, "{} bytes", text.len());
         assert_eq!(snapshot.value(Id::Objects, &["cluster-999", "j.example.com"]), Some(0.0));
-        // In a debug build on a busy machine; measured it is a tenth of that.
+        // The bound is for a debug build on a busy machine; usual is a tenth of it.
         assert!(collected + written < Duration::from_secs(8), "{collected:?}, {written:?}");
     }
 
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_show_their_first_end_and_whether_any_is_due() {
+    fn credential_metrics_show_the_earliest_expiry_and_whether_one_is_due() {
         let (mut out, credentials) = (Snapshot::new(clock::wall()), CredentialWatch::default());
         let year = clock::wall() + jiff::SignedDuration::from_hours(24 * 365);
         let (soon, never) = (clock::wall() + jiff::SignedDuration::from_hours(24), ending(year));
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_is_refused_is_shown_until_one_is_applied() {
+    fn configuration_metrics_show_a_failed_reload() {
         let mut out = Snapshot::new(clock::wall());
         let since = jiff::Timestamp::from_second(1_800_000_000).ok();
         let last_error = Some("line 3: …".to_owned());
@@ -404,18 +404,18 @@ mod tests {
     }
 
     #[test]
-    fn subscriptions_without_a_name_are_one_series() {
+    fn unnamed_subscriptions_share_one_series() {
         assert_eq!(["subscription-12", "audit", "subscription-x"].map(known), ["unnamed", "audit", "subscription-x"]);
     }
 
     #[test]
-    fn a_sink_shows_its_counters_from_zero_on() {
+    fn sink_metrics_begin_at_zero() {
         let (mut out, health) = (Snapshot::new(clock::wall()), SinkHealth::default());
         health.note_attempt(AttemptOutcome::Failed, Duration::from_millis(3), None);
         put_sink(&mut out, "hook", &health);
         assert_eq!(out.value(Id::SinkDelivered, &["hook"]), Some(0.0));
         assert_eq!(out.value(Id::SinkLastDelivery, &["hook"]), Some(0.0));
-        assert_eq!(out.value(Id::JournalBytes, &["hook"]), None, "it has none");
+        assert_eq!(out.value(Id::JournalBytes, &["hook"]), None, "the sink has no journal");
         let text = Format::Prometheus.write(&out);
         for (outcome, count) in [("accepted", 0), ("failed", 1), ("disabled", 0), ("broken", 0)] {
             let line = format!(

@@ -1,12 +1,13 @@
-//! The composition root: from a configuration to a running hub, and its orderly end.
+//! Composition root: builds a running hub from a configuration, reloads it and shuts it down.
 //!
-//! The only place besides the command line that names concrete adapters.
+//! Besides the command line, only this module names concrete sources and sinks.
 
 #[cfg(feature = "cli")]
 mod config_file;
 mod convert;
 mod credentials;
 mod durable;
+mod error;
 mod exporter;
 mod hub;
 #[cfg(feature = "cli")]
@@ -31,15 +32,16 @@ mod typed;
 pub(crate) use convert::access;
 pub use convert::client;
 pub use durable::DurableSubscription;
+pub use error::{ReloadError, StartError};
 pub use exporter::MetricsExporter;
 pub use hub::{Hub, MemoryLimitError, ShutdownReport};
 #[cfg(feature = "cli")]
 pub use load::load;
-pub use reload::{Changes, Difference, ReloadError, ReloadStatus, Reloader};
+pub use reload::{Changes, Difference, ReloadStatus, Reloader};
 pub use report::{HubReport, Reporter, SinkReport};
 #[cfg(feature = "cli")]
 pub use run::{Ended, run};
 pub use sources::{ClusterSourceState, ClusterSourceStatus};
 pub(crate) use sources::{Watching, management_cluster, read_folder, read_objects, watched};
-pub use start::{HubBuilder, StartError};
+pub use start::HubBuilder;
 pub use typed::{CacheClient, api_resource};

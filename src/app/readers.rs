@@ -1,4 +1,4 @@
-//! Sinks and durable subscriptions: from what they are built from to running, and what each of them follows.
+//! Readers: sinks and durable subscriptions, before and after their start, and their subscriptions to resources.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Addr, MailboxError};
+use parking_lot::Mutex;
 
 use super::durable::DurableSubscription;
-use super::report::{RunningSink, RunningSinks};
+use super::error::StartError;
 use super::sinks;
-use super::start::StartError;
 use super::state::OpenState;
 use crate::actors::messages::Unsubscribe;
 use crate::actors::sinks::sink::{OpenStore, Sink, SinkParams, StorePlace};
@@ -18,39 +18,62 @@ use crate::actors::{Env, RegistryActor, Subscribe, SubscriptionId};
 use informer_hub_config::{Initial, ResourceConfig, SinkConfig};
 use informer_hub_dial::Dial;
 use informer_hub_disk::FileStates;
+use informer_hub_sink::SinkHealth;
 use informer_hub_types::{ClusterSelector, Fsync, StoreLimits, Threads};
 
-/// A sink or a durable subscription, ready to be started.
+/// A sink or durable subscription that is ready to start.
 pub(super) struct Reader {
     pub(super) name: String,
     pub(super) params: SinkParams,
     pub(super) interest: Interest,
-    /// The files of a sink, as they were when it was built; `None` of a durable subscription, which has no configuration.
+    /// State of the files of a sink when it was built; `None` for a durable subscription.
     pub(super) files: Option<FileStates>,
 }
 
-/// What a reader wants to hear of.
+/// Selection of resources and clusters of a reader.
 #[derive(Clone)]
 pub(super) struct Interest {
-    /// Names of configured resources; empty: all.
+    /// Names of configured resources; empty for all.
     resources: Vec<String>,
     clusters: ClusterSelector,
     skip_initial: bool,
 }
 
-/// How a reader follows a resource.
+/// Options of a reader's subscription to one resource.
 #[derive(Clone, PartialEq)]
-pub(super) struct Wish {
+pub(super) struct FollowOptions {
     clusters: ClusterSelector,
     skip_initial: bool,
     resync: Option<Duration>,
 }
 
-/// What a running reader follows, by resource.
-pub(super) type Followed = BTreeMap<String, (Wish, SubscriptionId)>;
+/// Subscriptions of a running reader, by resource.
+pub(super) type Followed = BTreeMap<String, (FollowOptions, SubscriptionId)>;
+
+/// A running sink or durable subscription.
+pub(super) struct RunningSink {
+    pub(super) follower: Follower,
+    pub(super) health: Arc<SinkHealth>,
+    /// State of the files of a sink when it was built; `None` for a durable subscription.
+    pub(super) files: Option<FileStates>,
+    pub(super) followed: Followed,
+}
+
+impl RunningSink {
+    pub(super) fn name(&self) -> &str {
+        &self.follower.name
+    }
+
+    pub(super) fn sink(&self) -> &Sink {
+        &self.follower.sink
+    }
+}
+
+/// Sinks and durable subscriptions of a running hub.
+pub(super) type RunningSinks = Arc<Mutex<Vec<RunningSink>>>;
 
 impl Reader {
-    /// A sink as the configuration has it. Compiles filter and template, reads secrets and certificates; blocks.
+    /// Builds a configured sink. Compiles filter and template, and reads secrets and certificates. Blocks.
     pub(super) fn of_sink(
         sink: &SinkConfig,
         state: Option<&OpenState>,
@@ -79,7 +102,7 @@ impl Reader {
         Self { name: one.name.clone(), params: one.params(place, io), interest, files: None }
     }
 
-    /// Starts it, and has it follow what it is interested in.
+    /// Starts the reader and subscribes it to its resources.
     pub(super) async fn start(
         self,
         store: OpenStore,
@@ -103,7 +126,7 @@ fn place(state: &OpenState, name: &str, limits: StoreLimits, fsync: Fsync) -> St
     StorePlace { disk, directory, limits, fsync }
 }
 
-/// A running reader, as far as following goes.
+/// Part of a running reader that manages its subscriptions.
 #[derive(Clone)]
 pub(super) struct Follower {
     pub(super) name: String,
@@ -113,8 +136,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Sees that it follows what it is interested in among these resources, and nothing else. What it follows already in
-    /// the same way is left alone.
+    /// Subscribes the reader to exactly its selection of `resources`. Unchanged subscriptions go on.
     pub(super) async fn follow(
         &self,
         followed: &mut Followed,
@@ -122,44 +144,45 @@ impl Follower {
         registry: &Addr<RegistryActor>,
     ) -> Result<(), MailboxError> {
         let Interest { resources: names, clusters, skip_initial } = &self.interest;
-        let wanted = resources.iter().filter(|resource| names.is_empty() || names.contains(&resource.name));
-        let wish = |resource: &ResourceConfig| {
-            let wish = Wish { clusters: clusters.clone(), skip_initial: *skip_initial, resync: resource.resync };
-            (resource.name.clone(), wish)
+        let selected = resources.iter().filter(|resource| names.is_empty() || names.contains(&resource.name));
+        let options = |resource: &ResourceConfig| {
+            let (clusters, skip_initial) = (clusters.clone(), *skip_initial);
+            (resource.name.clone(), FollowOptions { clusters, skip_initial, resync: resource.resync })
         };
-        let wishes: BTreeMap<_, _> = wanted.map(wish).collect();
-        let is_gone = |(name, (wish, _)): &(&String, &(Wish, SubscriptionId))| wishes.get(*name) != Some(wish);
-        let gone: Vec<_> = followed.iter().filter(is_gone).map(|(name, (_, id))| (name.clone(), *id)).collect();
-        for (name, id) in gone {
+        let target: BTreeMap<_, _> = selected.map(options).collect();
+        let is_obsolete =
+            |(name, (options, _)): &(&String, &(FollowOptions, SubscriptionId))| target.get(*name) != Some(options);
+        let obsolete: Vec<_> = followed.iter().filter(is_obsolete).map(|(name, (_, id))| (name.clone(), *id)).collect();
+        for (name, id) in obsolete {
             registry.send(Unsubscribe(id)).await?;
             followed.remove(&name);
         }
-        for (name, wish) in wishes {
+        for (name, options) in target {
             if let Entry::Vacant(new) = followed.entry(name) {
-                let id = registry.send(self.subscribe(new.key(), &wish)).await?;
-                new.insert((wish, id));
+                let id = registry.send(self.subscribe(new.key(), &options)).await?;
+                new.insert((options, id));
             }
         }
         Ok(())
     }
 
-    fn subscribe(&self, resource: &str, wish: &Wish) -> Subscribe {
+    fn subscribe(&self, resource: &str, options: &FollowOptions) -> Subscribe {
         let mut subscribe =
-            Subscribe::to_configured(resource, wish.clusters.clone(), self.sink.subscriber()).named(&self.name);
-        if wish.skip_initial {
+            Subscribe::to_configured(resource, options.clusters.clone(), self.sink.subscriber()).named(&self.name);
+        if options.skip_initial {
             subscribe = subscribe.skip_initial();
         }
         if self.is_durable {
             subscribe = subscribe.durable();
         }
-        match wish.resync {
+        match options.resync {
             Some(period) => subscribe.with_resync(period),
             None => subscribe,
         }
     }
 }
 
-/// A sink's files, as they are now. Blocks.
+/// Returns the current state of the files of a sink. Blocks.
 pub(super) fn files_of(sink: &SinkConfig) -> FileStates {
     FileStates::of(sink.files())
 }

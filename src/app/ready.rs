@@ -1,4 +1,4 @@
-//! The first lists of a hub: reported until they are complete, then one log line that says what is watched and what is not.
+//! Progress of the first lists of a hub, and the log line `ready` once they are complete.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,27 +7,27 @@ use super::report::{HubReport, Reporter};
 use crate::actors::ClusterState;
 use informer_hub_types::{Phase, clock, first_names};
 
-/// How often the hub is asked.
-const LOOK: Duration = Duration::from_millis(200);
+/// Interval between two reports.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long the line waits for clusters of which it is not yet known whether they can be reached, once the hub is ready: all
-/// objects may have come from disk.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a ready hub waits for clusters that are still connecting before it logs. Its objects may all come from
+/// disk.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// What the line says.
+/// Fields of the log line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Ready {
     informers: usize,
-    /// Their watch is open.
+    /// Informers with an open watch.
     watching: usize,
-    /// They have objects, from disk or from before their watch broke, and do not watch.
+    /// Informers that have objects, from disk or a broken watch, and do not watch.
     stale: usize,
     objects: u64,
     /// Clusters that do not answer.
     unreachable: Vec<String>,
-    /// Clusters of which it is not known whether they answer.
+    /// Clusters that have neither answered nor failed yet.
     connecting: Vec<String>,
-    /// How many informers are in another state, by its name.
+    /// Number of informers in each other state.
     others: BTreeMap<&'static str, usize>,
 }
 
@@ -53,7 +53,8 @@ impl Ready {
         ready
     }
 
-    /// Whether waiting would tell more: a cluster has yet to answer, or one that did has informers that are about to watch.
+    /// Whether waiting would add nothing: no cluster is connecting, and no reachable cluster has an informer that is
+    /// starting.
     fn is_settled(&self, report: &HubReport) -> bool {
         let is_reached = |state: ClusterState| matches!(state, ClusterState::Connected | ClusterState::Degraded);
         let reached = report.hub.clusters.iter().filter(|cluster| is_reached(cluster.state));
@@ -79,14 +80,14 @@ impl Ready {
     }
 }
 
-/// Reports until the hub is ready, then logs what it is ready with.
+/// Passes reports to `progress` until the hub is ready, then logs the line.
 pub(super) async fn watch_first_lists(reporter: Reporter, mut progress: impl FnMut(&HubReport)) {
-    let mut tick = tokio::time::interval(LOOK);
+    let mut tick = tokio::time::interval(POLL_INTERVAL);
     let mut until = None;
     while let Ok(report) = reporter.report().await {
         progress(&report);
         if report.hub.ready {
-            let until = *until.get_or_insert_with(|| clock::now() + PATIENCE);
+            let until = *until.get_or_insert_with(|| clock::now() + MAX_WAIT);
             let ready = Ready::of(&report);
             if ready.is_settled(&report) || clock::now() >= until {
                 return ready.log();

@@ -1,11 +1,16 @@
-//! The configuration changes while the hub runs: exactly what differs is applied.
+//! Reload: applies the difference between two configurations to the running hub.
 //!
-//! A new configuration is checked whole before anything is touched; what cannot be used leaves the hub as it was. Then, in
-//! this order: sinks that are gone deliver what they have and end; clusters and resources that are gone or are others end;
-//! sinks that are others go on with all they have; what is new begins. Whatever is as it was is not touched: its informers
-//! do not list again, and its readers are told nothing.
+//! A new configuration is checked completely before anything changes. If it is not usable, the hub stays as it was. The
+//! steps, in order:
 //!
-//! A cluster that is reached in another way (address, credentials) keeps its informers and what they know: see
+//! 1. Removed sinks deliver their events and end.
+//! 2. Removed clusters and resources end; changed ones are updated or replaced.
+//! 3. Changed sinks are reconfigured and keep their events.
+//! 4. New sinks and clusters start.
+//!
+//! Unchanged parts are not touched: their informers do not list again, and their subscribers get no notification.
+//!
+//! A cluster with a new address or new credentials keeps its informers and their objects: see
 //! [`KubeConnector::change`].
 
 mod plan;
@@ -15,76 +20,66 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 
-use actix::{Addr, MailboxError};
-use futures::future::join_all;
+use actix::Addr;
+use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use serde::Serialize;
 
 pub use plan::{Changes, Difference};
 
 use super::convert;
-use super::credentials::CredentialWatch;
-use super::readers::{Followed, Follower, Reader, files_of};
-use super::report::{RunningSink, RunningSinks};
-use super::sources::Sources;
-use super::start::{Dials, StartError};
+use super::credentials::{CredentialOwners, CredentialWatch};
+use super::error::{ReloadError, StartError};
+use super::readers::{Followed, Follower, Reader, RunningSink, RunningSinks, files_of};
+use super::sources::{ClusterSourceState, SourceFeed, SourceHost, Sources, WatchParams};
 use super::state::OpenState;
 use crate::actors::messages::{AddCluster, Release, RemoveCluster, SetClusterLabels, SetMemoryLimit, User};
 use crate::actors::sinks::sink::{Drain, OpenStore};
 use crate::actors::{Env, RegistryActor};
+use informer_hub_config::fleet::Said;
 use informer_hub_config::{ClusterConfig, Config, ConfigErrors, Mistake};
+use informer_hub_dial::Dial;
 use informer_hub_disk::FileStates;
 use informer_hub_reflector::StallPolicy;
 use informer_hub_source::KubeConnector;
-use informer_hub_types::{ClusterName, clock, first_names};
+use informer_hub_types::{ClusterName, Threads, clock, first_names};
 
-/// Why a configuration is not applied, or not all of it.
-#[derive(Debug, thiserror::Error)]
-pub enum ReloadError {
-    /// It cannot be used; the hub is as it was.
-    #[error(transparent)]
-    Unusable(#[from] StartError),
-    /// Files that it names could not be looked at; the hub is as it was.
-    #[error("the configuration's files could not be read in time")]
-    Unread,
-    /// The hub is shutting down, perhaps with a part of it applied.
-    #[error("the hub is shutting down")]
-    Stopped,
-}
-
-impl From<MailboxError> for ReloadError {
-    fn from(_: MailboxError) -> Self {
-        Self::Stopped
-    }
-}
-
-/// How the configuration came to be what it is.
+/// History of the configuration in force.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReloadStatus {
-    /// Since when it is what it is.
+    /// When it was last changed.
     pub since: Option<jiff::Timestamp>,
-    /// How often it was changed since the start.
+    /// Number of changes since the start.
     pub reloads: u64,
-    /// How often one could not be read or applied.
+    /// Number of configurations that could not be read or applied.
     pub failures: u64,
-    /// Why the last one could not be applied; gone with the next that can.
+    /// Why the last configuration was not applied; cleared by the next success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// The mistakes of a configuration that could not be read, in the order of its lines.
+    /// Mistakes of the last configuration that could not be read, in line order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mistakes: Vec<Mistake>,
-    /// Keys that are others in the file than in use, since they are read at the start alone.
+    /// Changed keys that take effect only after a restart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needs_restart: Vec<String>,
 }
 
-/// Changes a hub's configuration, from anywhere, for as long as the hub lives.
+/// Handle that changes the configuration of a running hub, from any thread.
 #[derive(Clone)]
-pub struct Reloader(pub(super) Weak<Running>);
+pub struct Reloader(pub(super) Weak<RunningHub>);
 
-/// What a hub runs with, and what changing that needs.
-pub(super) struct Running {
+/// Functions that open connections in place of TCP.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dials {
+    /// Connections to apiservers.
+    pub(super) clusters: Option<Dial>,
+    /// Connections to webhook receivers.
+    pub(super) receivers: Option<Dial>,
+}
+
+/// Parts of a running hub that a reload changes or needs.
+pub(super) struct RunningHub {
     pub(super) registry: Addr<RegistryActor>,
     pub(super) env: Env,
     pub(super) sinks: RunningSinks,
@@ -95,27 +90,27 @@ pub(super) struct Running {
     pub(super) sources: Arc<Sources>,
     pub(super) credentials: Arc<CredentialWatch>,
     connectors: Mutex<BTreeMap<ClusterName, KubeConnector>>,
-    /// What was applied last; held while something is.
+    /// Configuration in force; locked while another one is applied.
     current: tokio::sync::Mutex<Applied>,
-    /// What it was at the start: keys that are read then alone.
+    /// Configuration at the start, for keys that take effect only at the start.
     at_start: Config,
     closing: AtomicBool,
 }
 
-/// What is in force.
+/// Configuration in force.
 struct Applied {
-    /// What the configuration says.
+    /// As configured.
     written: Config,
-    /// With the clusters that sources bring.
+    /// With the clusters of sources.
     effective: Config,
 }
 
 impl Reloader {
-    /// Applies a configuration: what differs from the one in use. One at a time; others wait. Takes as long as sinks that
-    /// go need to deliver what they have, `hub.shutdown_deadline` at most.
+    /// Applies a configuration. Concurrent calls run one after the other. Takes as long as removed sinks need to
+    /// deliver their events, at most `hub.shutdown_deadline`.
     ///
     /// # Errors
-    /// [`ReloadError`]; also shown in the status.
+    /// [`ReloadError`]; the status shows it as well.
     pub async fn reload(&self, config: Config) -> Result<Changes, ReloadError> {
         let running = self.0.upgrade().ok_or(ReloadError::Stopped)?;
         let result = running.reload(config).await;
@@ -135,14 +130,14 @@ impl Reloader {
         result
     }
 
-    /// Shows in the status why a configuration could not even be read.
+    /// Records in the status why a configuration could not be read.
     pub fn note_error(&self, error: impl fmt::Display) {
         if let Some(running) = self.0.upgrade() {
             running.status.lock().fail(error);
         }
     }
 
-    /// Shows the mistakes of a configuration in the status.
+    /// Records the mistakes of a configuration in the status.
     pub fn note_mistakes(&self, mistakes: &ConfigErrors) {
         if let Some(running) = self.0.upgrade() {
             let mut status = running.status.lock();
@@ -166,7 +161,7 @@ impl fmt::Debug for Reloader {
     }
 }
 
-impl Running {
+impl RunningHub {
     pub(super) fn new(
         registry: Addr<RegistryActor>,
         env: Env,
@@ -194,21 +189,16 @@ impl Running {
         }
     }
 
-    /// From now on nothing is begun any more.
+    /// Refuses further changes and ends the watchers of sources and credentials.
     pub(super) fn close(&self) {
         self.closing.store(true, SeqCst);
         self.sources.close();
         self.credentials.close();
     }
 
-    /// From now on it is watched how long credentials last.
+    /// Starts watching the expiry of credentials.
     pub(super) fn watch_credentials(self: &Arc<Self>) {
         self.credentials.begin(self);
-    }
-
-    /// Looks at the configuration that is in force, with the clusters that sources bring.
-    pub(super) async fn with_config<R>(&self, look: impl FnOnce(&Config) -> R) -> R {
-        look(&self.current.lock().await.effective)
     }
 
     fn check_open(&self) -> Result<(), ReloadError> {
@@ -238,15 +228,15 @@ impl Running {
             self.add_cluster(cluster).await?;
         }
         self.sources.in_force(roster);
-        self.sources.change(&written.sources, self);
+        self.watch_configured_sources(&written);
         (current.written, current.effective) = (written, config);
-        self.credentials.hurry();
+        self.credentials.check_now();
         self.remember().await;
         Ok(plan)
     }
 
-    /// Sources say something else: exactly what that changes of the clusters is applied.
-    pub(super) async fn apply_sources(&self) -> Result<(), ReloadError> {
+    /// Applies the changed clusters of sources.
+    async fn apply_sources(&self) -> Result<(), ReloadError> {
         let mut current = self.current.lock().await;
         self.check_open()?;
         let (mut config, roster) = self.sources.effective(&current.written);
@@ -256,9 +246,9 @@ impl Running {
         for cluster in config.clusters.iter().filter(|cluster| is_new(cluster, &plan)) {
             self.check_open()?;
             match self.add_cluster(cluster).await {
-                // A program may have added one of its name. It is tried again when sources say something else.
+                // The embedding program may have added a cluster of this name. Retried at the next report of a source.
                 Err(StartError::Cluster(error)) => {
-                    tracing::error!(cluster = %cluster.name, %error, "a cluster of a source cannot be added");
+                    tracing::error!(cluster = %cluster.name, %error, "cannot add a cluster of a source");
                     self.connectors.lock().remove(&cluster.name);
                     refused.push(cluster.name.clone());
                 }
@@ -267,37 +257,45 @@ impl Running {
         }
         config.clusters.retain(|cluster| !refused.contains(&cluster.name));
         let Difference { added, changed, removed } = &plan;
-        for (what, names) in [("come", added), ("changed", changed), ("gone", removed)] {
+        for (verb, names) in [("added", added), ("changed", changed), ("removed", removed)] {
             if !names.is_empty() {
-                tracing::info!(clusters = first_names(names), "clusters of sources have {what}");
+                tracing::info!(clusters = first_names(names), "{verb} clusters of sources");
             }
         }
         self.sources.in_force(roster);
         current.effective = config;
-        self.credentials.hurry();
+        self.credentials.check_now();
         self.remember().await;
         Ok(())
     }
 
-    /// Keeps on disk which clusters sources bring, where there is a state directory and they are others than before.
+    /// Saves the clusters of sources to the state directory, if there is one and they changed.
     async fn remember(&self) {
-        if let (Some(state), Some(clusters)) = (&self.state, self.sources.to_keep())
-            && state.remember(clusters.clone(), &self.env.io).await
+        if let (Some(state), Some(clusters)) = (&self.state, self.sources.to_save())
+            && state.write_sourced_clusters(clusters.clone(), &self.env.io).await
         {
-            self.sources.note_kept(clusters);
+            self.sources.note_saved(clusters);
         }
     }
 
-    /// From now on sources are watched.
+    /// Starts the watchers of all sources.
     pub(super) async fn watch_sources(self: &Arc<Self>) {
         let current = self.current.lock().await;
         self.sources.in_force(self.sources.effective(&current.written).1);
-        self.sources.change(&current.written.sources, self);
+        self.watch_configured_sources(&current.written);
         self.remember().await;
     }
 
-    /// Builds what sinks are to be, and opens the stores of new ones: the last thing that can go wrong. Sinks whose files
-    /// changed count as changed.
+    /// Starts and stops watchers so that exactly the configured sources are watched.
+    fn watch_configured_sources(self: &Arc<Self>, config: &Config) {
+        let weak: Weak<Self> = Arc::downgrade(self);
+        let host: Weak<dyn SourceHost> = weak;
+        let params = WatchParams { env: self.env.clone(), dial: self.dials.clusters.clone(), stall: self.stall };
+        self.sources.change(&config.sources, &host, &params);
+    }
+
+    /// Builds new and changed sinks, and opens the stores of new ones. The last step that can fail before changes
+    /// begin. A sink whose files changed counts as changed.
     async fn readers(
         &self,
         config: &Config,
@@ -323,7 +321,7 @@ impl Running {
                     if is_new { new.push(reader) } else { others.push(reader) }
                 }
             }
-            // Once all are known to be usable: opening one makes files.
+            // Opening a store creates files, so this comes after all sinks have proved usable.
             let new = new.into_iter().map(|reader| Ok((open(&reader)?, reader)));
             let new: Result<Vec<_>, StartError> = new.map(|one| one.map(|(store, reader)| (reader, store))).collect();
             Ok::<_, StartError>((new?, others, changed))
@@ -333,7 +331,7 @@ impl Running {
         Ok((new, others))
     }
 
-    /// Sinks that are gone deliver what they have; what they cannot stays in their journals, if they have some.
+    /// Drains and ends removed sinks. Undelivered events stay in their journals, if they have one.
     async fn end_sinks(&self, removed: &[String], config: &Config) -> Result<(), ReloadError> {
         let deadline = clock::now() + config.hub.shutdown_deadline;
         for name in removed {
@@ -341,12 +339,12 @@ impl Running {
             let unfollowed = reader.follow(&mut followed, &[], &self.registry).await;
             if let Some(report) = reader.sink.drain(Drain { deadline }).await {
                 match (report.left, report.kept) {
-                    (0, 0) => tracing::info!(sink = name, "removed; all is delivered"),
+                    (0, 0) => tracing::info!(sink = name, "removed the sink; all its events are delivered"),
                     (0, kept) => {
-                        tracing::warn!(sink = name, kept, "removed; what is not delivered stays in its journal");
+                        tracing::warn!(sink = name, kept, "removed the sink; undelivered events stay in its journal");
                     }
                     (left, _) => {
-                        tracing::error!(sink = name, left, "removed with events that could not be delivered: lost");
+                        tracing::error!(sink = name, left, "removed the sink; undelivered events are lost");
                     }
                 }
             }
@@ -356,7 +354,7 @@ impl Running {
         Ok(())
     }
 
-    /// Clusters that are gone end. Those that are others go on under their new labels, and their requests another way.
+    /// Ends removed clusters. Changed clusters get their new labels, address and credentials.
     async fn change_clusters(&self, old: &Config, new: &Config, changes: &Difference) -> Result<(), ReloadError> {
         let find = |all: &Config, name: &str| all.clusters.iter().find(|one| one.name.as_str() == name).cloned();
         for name in &changes.changed {
@@ -366,7 +364,7 @@ impl Running {
                 connector.change(convert::access(&now), now.compression);
             }
             if before.labels != now.labels {
-                // A program may have removed it already.
+                // The embedding program may have removed it already.
                 let _ = self.registry.send(SetClusterLabels { name: now.name, labels: now.labels }).await?;
             }
         }
@@ -375,7 +373,7 @@ impl Running {
             self.connectors.lock().remove(&cluster.name);
             going.push(self.registry.send(RemoveCluster(cluster.name)));
         }
-        // Each may have readers to wait for.
+        // Concurrently: each may have to wait for its subscribers.
         for gone in join_all(going).await {
             let _ = gone?;
         }
@@ -394,7 +392,7 @@ impl Running {
         Ok(())
     }
 
-    /// Sinks that are others do as they should from now on, and all follow the resources that there are now.
+    /// Reconfigures changed sinks, and subscribes all sinks to the resources of the new configuration.
     async fn change_sinks(&self, config: &Config, changed: Vec<Reader>) -> Result<(), ReloadError> {
         for Reader { name, params, interest, files } in changed {
             let Some((running, _)) = self.follower(&name) else { continue };
@@ -415,13 +413,13 @@ impl Running {
         Ok(())
     }
 
-    /// A copy: the list is not locked over an await.
+    /// Returns a copy of a running sink, so that the list is not locked across an await.
     fn follower(&self, name: &str) -> Option<(Follower, Followed)> {
         let sinks = self.sinks.lock();
         sinks.iter().find(|one| one.name() == name).map(|one| (one.follower.clone(), one.followed.clone()))
     }
 
-    /// Adds a cluster, which is watched from now on.
+    /// Adds a cluster, which is watched from then on.
     pub(super) async fn add_cluster(&self, cluster: &ClusterConfig) -> Result<(), StartError> {
         let connector = convert::connector(cluster, self.stall, self.dials.clusters.clone(), &self.env.io);
         self.connectors.lock().insert(cluster.name.clone(), connector.clone());
@@ -431,18 +429,42 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl SourceHost for RunningHub {
+    fn store(&self, feed: &SourceFeed, report: Said) -> bool {
+        self.sources.store(feed, report)
+    }
+
+    fn set_state(&self, feed: &SourceFeed, state: ClusterSourceState, error: Option<String>) {
+        self.sources.set_state(feed, state, error);
+    }
+
+    fn apply(&self) -> BoxFuture<'_, Result<(), ReloadError>> {
+        Box::pin(self.apply_sources())
+    }
+}
+
+impl CredentialOwners for RunningHub {
+    fn threads(&self) -> &Threads {
+        &self.env.io
+    }
+
+    async fn with_config<R: Send>(&self, read: fn(&Config) -> R) -> R {
+        read(&self.current.lock().await.effective)
+    }
+}
+
+impl Drop for RunningHub {
     fn drop(&mut self) {
         self.credentials.close();
     }
 }
 
-/// Whether a cluster was not there before.
+/// Whether a cluster is new in the configuration.
 fn is_new(cluster: &ClusterConfig, changes: &Difference) -> bool {
     changes.added.iter().any(|added| added == cluster.name.as_str())
 }
 
-/// The store of a sink that begins while the hub runs; the caches have all that its journal tells of, if there is one.
+/// Opens the store of a sink that is added while the hub runs. The caches hold every object of its journal already.
 fn open(reader: &Reader) -> Result<OpenStore, StartError> {
     let Some(place) = &reader.params.place else { return Ok(OpenStore::in_memory()) };
     let opened = OpenStore::open(&reader.name, place, &|_| true);

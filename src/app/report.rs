@@ -1,4 +1,4 @@
-//! What a hub shows of itself, from anywhere.
+//! Status report of a hub.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,39 +9,16 @@ use serde::Serialize;
 
 use super::credentials::{CredentialWatch, Owner};
 use super::metrics::Parts;
-use super::readers::{Followed, Follower};
+use super::readers::{RunningSink, RunningSinks};
 use super::reload::ReloadStatus;
 use super::sources::{ClusterSourceStatus, Sources};
 use crate::actors::messages::GetStatus;
-use crate::actors::sinks::sink::{LetterAnswer, LetterRequest, Sink};
+use crate::actors::sinks::sink::{LetterAnswer, LetterRequest};
 use crate::actors::{HubStatus, RegistryActor};
-use informer_hub_disk::FileStates;
-use informer_hub_sink::{SinkHealth, SinkStatus, StoreError};
+use informer_hub_sink::{SinkStatus, StoreError};
 use informer_hub_types::CredentialStatus;
 
-/// A sink, or a durable subscription, of a running hub.
-pub(super) struct RunningSink {
-    pub(super) follower: Follower,
-    pub(super) health: Arc<SinkHealth>,
-    /// `None` where the configuration says nothing of it.
-    pub(super) files: Option<FileStates>,
-    pub(super) followed: Followed,
-}
-
-impl RunningSink {
-    pub(super) fn name(&self) -> &str {
-        &self.follower.name
-    }
-
-    pub(super) fn sink(&self) -> &Sink {
-        &self.follower.sink
-    }
-}
-
-/// All of them.
-pub(super) type RunningSinks = Arc<Mutex<Vec<RunningSink>>>;
-
-/// What a sink has done.
+/// Status of a sink.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SinkReport {
@@ -50,31 +27,31 @@ pub struct SinkReport {
     /// Its counters.
     #[serde(flatten)]
     pub status: SinkStatus,
-    /// Its client certificate, where it has one.
+    /// Its client certificate, if it has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialStatus>,
 }
 
-/// Everything that a hub shows of itself.
+/// Status of a hub.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HubReport {
     /// Clusters and informers.
     #[serde(flatten)]
     pub hub: HubStatus,
-    /// Sources of clusters, by name.
+    /// Cluster sources, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cluster_sources: Vec<ClusterSourceStatus>,
     /// Sinks, by name.
     pub sinks: Vec<SinkReport>,
-    /// The certificate of the port, where it has one.
+    /// The certificate of the port, if it has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialStatus>,
-    /// How the configuration came to be what it is.
+    /// History of the configuration in force.
     pub configuration: ReloadStatus,
 }
 
-/// See [`Hub::reporter`](super::Hub::reporter).
+/// Handle that makes status reports. See [`Hub::reporter`](super::Hub::reporter).
 #[derive(Clone)]
 pub struct Reporter {
     pub(super) registry: Addr<RegistryActor>,
@@ -85,13 +62,13 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// What everything is doing.
+    /// Returns the status of the hub.
     ///
     /// # Errors
     /// The hub is shutting down.
     pub async fn report(&self) -> Result<HubReport, MailboxError> {
         let mut hub = self.registry.send(GetStatus).await?;
-        // What a source is about to bring is not ready yet.
+        // The clusters of a source that has not reported are unknown, so the hub is not ready.
         hub.ready &= !self.sources.is_waiting();
         for cluster in &mut hub.clusters {
             if let Some((source, object)) = self.sources.origin(&cluster.name) {
@@ -115,13 +92,13 @@ impl Reporter {
 }
 
 impl Reporter {
-    /// What metrics are read from.
+    /// Returns the parts that metrics are read from.
     pub(super) fn parts(&self) -> Parts {
         let Self { sinks, sources, credentials, configuration, .. } = self.clone();
         Parts { sinks, sources, credentials, configuration }
     }
 
-    /// Asks a sink about its dead letters. `None`: there is no sink of that name, or the hub has ended.
+    /// Sends a dead-letter request to a sink. Returns `None` if there is no such sink or the hub has ended.
     pub async fn letters(&self, sink: &str, request: LetterRequest) -> Option<Result<LetterAnswer, StoreError>> {
         let sink = self.sinks.lock().iter().find(|running| running.name() == sink)?.sink().clone();
         sink.letters(request).await

@@ -1,4 +1,4 @@
-//! `run`: a hub as a service, from its configuration to its end by a signal.
+//! Service mode of the hub (`informer-hub run`): HTTP port, signals, configuration file, service manager.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::config_file::{Asked, ConfigFile};
+use super::config_file::{ConfigFile, ReloadRequest};
 use super::hub::{Hub, ShutdownReport};
 use super::manager;
 use super::metrics::Metrics;
@@ -24,55 +24,59 @@ use informer_hub_config::Config;
 use informer_hub_telemetry::metrics::{Export, Scraper};
 use informer_hub_types::{MemoryStep, Phase};
 
-/// How long after the first signal another one is taken for its echo.
+/// Time after the first signal within which another one counts as a repetition of it.
 const ECHO: Duration = Duration::from_millis(100);
 
-/// Its number on Linux, but for MIPS, and on the BSDs.
+/// Signal number on Linux (except MIPS) and on the BSDs.
 const SIGXFSZ: i32 = 25;
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// In order; no sink had events left.
+    /// The sinks were drained, or keep their events in journals.
     Drained,
-    /// At the deadline, with this many events undelivered and lost.
+    /// The deadline passed; this many undelivered events are lost.
     Lost(u64),
-    /// By a second signal (its number), with everything as it was.
+    /// A second signal (its number) ended the drain.
     Cut(i32),
 }
 
-/// Runs a hub until SIGTERM or SIGINT, then drains its sinks. `progress` is told how the first lists go. Where `file` is
-/// what `config` was read from, it is read again at SIGHUP and when it changes: see [`Reloader`](super::Reloader). A service
-/// manager that names a `NOTIFY_SOCKET` is told when it has started, reloads and ends, and feeds its watchdog.
+/// Runs a hub until SIGTERM or SIGINT, then drains its sinks.
 ///
-/// After [`Ended::Cut`] the hub's threads are still at work; the process is meant to end.
+/// - `progress` is called with reports until the first lists are complete.
+/// - `file` is the file that `config` was read from. It is read again at SIGHUP and when it changes: see
+///   [`Reloader`](super::Reloader).
+/// - If `NOTIFY_SOCKET` is set, the service manager is notified of start, reload and end, and its watchdog is fed.
+///
+/// After [`Ended::Cut`] the threads of the hub still run: the caller has to end the process.
 ///
 /// # Errors
-/// When the port is taken, a sink cannot be set up, or the registry dies; not for clusters that cannot be reached.
+/// If the port is in use, a sink cannot be set up, or the registry dies. Unreachable clusters are not errors.
 pub async fn run(
     config: Config,
     file: Option<PathBuf>,
     progress: impl FnMut(&HubReport) + Send + 'static,
 ) -> anyhow::Result<Ended> {
     let guard =
-        Guard::new(service::protection(&config.hub.service, config.hub.listen)).context("the hub does not start")?;
+        Guard::new(service::protection(&config.hub.service, config.hub.listen)).context("cannot start the hub")?;
     let listener = api::bind(config.hub.listen).await?;
-    let address = listener.local_addr().context("the port has no address")?;
+    let address = listener.local_addr().context("cannot read the address of the port")?;
     log_start(&config, file.as_deref(), address);
     let deadline = config.hub.shutdown_deadline;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    // A limit to the size of files (`ulimit -f`) is to fail a write, not to end the process.
+    // Without a handler, exceeding the file size limit (`ulimit -f`) would end the process instead of failing the
+    // write.
     let _too_large = signal(SignalKind::from_raw(SIGXFSZ)).context("cannot listen for SIGXFSZ")?;
     if config.hub.state_dir.is_none() {
         tracing::info!(
-            "without hub.state_dir nothing is kept over a restart: what is deleted meanwhile is not seen, what sinks have not delivered is lost, and everything is listed afresh"
+            "hub.state_dir is not set: a restart loses undelivered events, misses deletions and lists everything again"
         );
     }
     let hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
-    // Before it starts: what changes meanwhile is seen.
+    // Created before the hub starts, so that changes of the file during the start are seen.
     let changes = file.map(|file| ConfigFile::new(file, &config));
-    // Probes and scrapes are answered while the hub starts, which may take a while where it has much on disk.
+    // Probes and scrapes are answered while the hub starts: restoring large caches takes time.
     let (started, metrics) = (Started::default(), Metrics::default());
     let (stop, mut stopping) = watch::channel(());
     let stopped = async move {
@@ -87,9 +91,9 @@ pub async fn run(
     let serving = tokio::spawn(api::serve(listener, guard, Services { show, letters, reload, scraper }, stopped));
     let collected = metrics.clone();
     let export = Export::start(&Handle::current(), move || collected.collect());
-    let hub = Hub::start(config).await.context("the hub does not start")?;
+    let hub = Hub::start(config).await.context("cannot start the hub")?;
     metrics.attach(hub.fleet().await.context("the hub ended while it started")?, hub.reporter().parts());
-    // Nobody has set it before.
+    // It is set only here.
     let _ = started.set(hub.reporter());
     let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks)));
     tracing::info!(%address, tls = !is_plain, "serving /livez, /readyz, /metrics and /v1/status");
@@ -99,7 +103,7 @@ pub async fn run(
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM: shutting down"),
         _ = interrupt.recv() => tracing::info!("SIGINT: shutting down"),
-        () = hub.system().ended() => anyhow::bail!("the registry died, and every cluster with it: start the process again"),
+        () = hub.system().ended() => anyhow::bail!("the registry died and no cluster is watched: restart the process"),
     }
     watching.abort();
     informing.abort();
@@ -114,12 +118,12 @@ pub async fn run(
     };
     export.flush().await;
     drop(stop);
-    // Idle keep-alive connections must not hold the process up.
+    // Idle keep-alive connections must not delay the exit.
     let _ = tokio::time::timeout(Duration::from_secs(1), serving).await;
     Ok(ended(&report, deadline))
 }
 
-/// What is started, in one line.
+/// Logs the size of the configuration in one line.
 fn log_start(config: &Config, file: Option<&Path>, listen: SocketAddr) {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -134,7 +138,7 @@ fn log_start(config: &Config, file: Option<&Path>, listen: SocketAddr) {
     );
 }
 
-/// Ends the hub in order, unless a second signal comes, which is what this fails with.
+/// Shuts the hub down. A second signal ends the shutdown and is returned as the error.
 async fn end(
     hub: Hub,
     deadline: Duration,
@@ -142,7 +146,7 @@ async fn end(
     interrupt: &mut Signal,
 ) -> Result<ShutdownReport, SignalKind> {
     let mut ending = Box::pin(hub.shutdown(deadline));
-    // Some send a signal to a process and then to its group, which are one to whoever sends it.
+    // Some tools send the same signal to the process and then to its group.
     let ended_early = tokio::time::timeout(ECHO, &mut ending).await.ok();
     let _ = (terminate.recv().now_or_never(), interrupt.recv().now_or_never());
     if let Some(report) = ended_early {
@@ -153,43 +157,44 @@ async fn end(
         _ = terminate.recv() => SignalKind::terminate(),
         _ = interrupt.recv() => SignalKind::interrupt(),
     };
-    tracing::warn!("second signal: ending at once, what waits in sinks is lost");
-    // Dropping the hub would join its threads, and a handler that blocks would hold the process up.
+    tracing::warn!("second signal: ending without draining the sinks");
+    // Dropping the hub would join its threads, and a blocking handler would delay the exit.
     std::mem::forget(ending);
     Err(signal)
 }
 
-/// What others on the way, or anybody, could do.
+/// Warns if a port beyond loopback has no authentication or no TLS.
 fn warn_of_listeners(guard: &Guard, address: SocketAddr) {
     if address.ip().is_loopback() {
         return;
     }
     if guard.is_open() {
-        tracing::warn!(%address, "everybody who reaches the port may see all and change all: there is no hub.auth");
+        tracing::warn!(%address, "hub.auth is not set: every client that reaches the port can read and change everything");
     } else if guard.is_plain() {
-        tracing::warn!(%address, "tokens come to the port as plain text: there is no hub.tls");
+        tracing::warn!(%address, "hub.tls is not set: clients send their tokens to the port as plain text");
     }
 }
 
 fn ended(report: &ShutdownReport, deadline: Duration) -> Ended {
     for (sink, events) in &report.kept {
-        tracing::info!(sink, events, "not delivered yet: in the journal, for the next start");
+        tracing::info!(sink, events, "undelivered events stay in the journal for the next start");
     }
     for (sink, events) in &report.undelivered {
-        tracing::error!(sink, events, "not delivered within {deadline:?} (hub.shutdown_deadline): lost");
+        tracing::error!(sink, events, "events not delivered within {deadline:?} (hub.shutdown_deadline) are lost");
     }
     match report.undelivered.iter().map(|(_, events)| events).sum() {
         0 => {
-            let what = if report.kept.is_empty() { "no sink has events left" } else { "nothing is lost" };
-            tracing::info!("shut down, {what}");
+            let left =
+                if report.kept.is_empty() { "no sink has events left" } else { "undelivered events are in journals" };
+            tracing::info!("shut down, {left}");
             Ended::Drained
         }
         lost => Ended::Lost(lost),
     }
 }
 
-/// Asks whoever keeps the configuration's file; nobody does where there is none.
-fn ask_reload(ask: mpsc::Sender<Asked>) -> AskReload {
+/// Returns a function that requests a reload of the configuration file. It returns `None` if there is no file.
+fn ask_reload(ask: mpsc::Sender<ReloadRequest>) -> AskReload {
     Arc::new(move || {
         let ask = ask.clone();
         Box::pin(async move {
@@ -200,7 +205,7 @@ fn ask_reload(ask: mpsc::Sender<Asked>) -> AskReload {
     })
 }
 
-/// Who makes reports, once the hub has started.
+/// Reporter of the hub, set once the hub has started.
 type Started = Arc<OnceLock<Reporter>>;
 
 fn ask_letters(started: &Started) -> AskLetters {
@@ -223,7 +228,7 @@ fn show(started: &Started) -> Show {
     })
 }
 
-/// A line for each cluster and informer that an operator would ask about.
+/// Returns a line for each source, cluster and informer that is not ready or in trouble, for `/readyz`.
 fn waiting(report: &HubReport) -> Vec<String> {
     let mut lines = Vec::new();
     for source in report.cluster_sources.iter().filter(|source| source.state != ClusterSourceState::Current) {

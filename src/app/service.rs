@@ -1,4 +1,4 @@
-//! From the configuration's words to what the hub's own port is guarded with.
+//! Conversion of the `hub` configuration into the protection of the HTTP port.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::api::{Limits, Protection, TlsFiles, TokenFrom};
 use informer_hub_config::{Secret, ServiceConfig, TlsConfig};
 
-/// How the port is protected.
+/// Returns the protection of the port.
 ///
-/// Hosts are checked on loopback, and wherever the configuration names some. A hub that listens elsewhere without a token
-/// (`allow_unauthenticated`) is reached by names of pods and services which it cannot know.
+/// The `Host` header is checked on loopback, and if the configuration lists hosts. A hub that listens elsewhere without
+/// a token (`allow_unauthenticated`) is reached by names of pods and services, which it cannot know.
 pub(super) fn protection(service: &ServiceConfig, listen: SocketAddr) -> Protection {
     let is_checked = listen.ip().is_loopback() || !service.allowed_hosts.is_empty();
     Protection {

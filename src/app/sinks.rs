@@ -1,9 +1,9 @@
-//! From a sink's configuration to what its actor is built from.
+//! Conversion of a configured sink into the parameters of its actor.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::start::StartError;
+use super::error::StartError;
 use crate::actors::sinks::sink::SinkParams;
 use informer_hub_config::{
     self as config, BodyConfig, HeaderConfig, HeaderText, NatsConfig, Secret, SinkConfig, TemplateText,
@@ -20,20 +20,20 @@ use informer_hub_sink::{
 };
 use informer_hub_types::Threads;
 
-/// Says which key of a sink is wrong, and how.
-struct Wrong<'s>(&'s str);
+/// Builder of errors that name the sink and the wrong key.
+struct SinkErrors<'s>(&'s str);
 
-impl Wrong<'_> {
+impl SinkErrors<'_> {
     fn at<E: std::fmt::Display>(&self, key: &'static str) -> impl Fn(E) -> StartError {
         let sink = self.0.to_owned();
         move |error| StartError::Sink { sink: sink.clone(), key, problem: error.to_string() }
     }
 }
 
-/// What a sink's actor is built from. Compiles filter and template, reads secrets and certificates. Receivers of webhooks are
-/// reached by `dial`, if there is one.
+/// Returns the parameters of the actor of a sink. Compiles filter and template, and reads secrets and certificates.
+/// Webhook receivers are reached with `dial` if it is given.
 pub(super) fn sink(sink: &SinkConfig, io: &Threads, dial: Option<&Dial>) -> Result<SinkParams, StartError> {
-    let wrong = Wrong(&sink.name);
+    let wrong = SinkErrors(&sink.name);
     let shape = Arc::new(shape(&sink.body, &wrong)?);
     let transport: Arc<dyn Transport> = match &sink.transport {
         TransportConfig::Webhook(hook) => {
@@ -71,12 +71,12 @@ pub(super) fn sink(sink: &SinkConfig, io: &Threads, dial: Option<&Dial>) -> Resu
     Ok(SinkParams { machine, transport, io: io.clone(), place: None })
 }
 
-/// How large a sink's files may grow.
+/// Returns the size limits of the files of a sink.
 pub(super) fn limits(sink: &SinkConfig) -> StoreLimits {
     StoreLimits { journal: sink.journal_limit, letters: sink.dead_letter_limit }
 }
 
-fn selection(sink: &SinkConfig, redaction: Redaction, wrong: &Wrong<'_>) -> Result<Selection, StartError> {
+fn selection(sink: &SinkConfig, redaction: Redaction, wrong: &SinkErrors<'_>) -> Result<Selection, StartError> {
     let filter = sink.filter.as_deref().map(Filter::compile).transpose().map_err(wrong.at("filter"))?;
     Ok(Selection {
         events: sink.select.events.clone(),
@@ -89,7 +89,7 @@ fn selection(sink: &SinkConfig, redaction: Redaction, wrong: &Wrong<'_>) -> Resu
     })
 }
 
-fn shape(body: &BodyConfig, wrong: &Wrong<'_>) -> Result<Shape, StartError> {
+fn shape(body: &BodyConfig, wrong: &SinkErrors<'_>) -> Result<Shape, StartError> {
     Ok(match body {
         BodyConfig::CloudEvents => Shape::CloudEvents,
         BodyConfig::Json => Shape::Json,
@@ -110,7 +110,7 @@ fn webhook(
     hook: &WebhookConfig,
     shape: Arc<Shape>,
     batched: bool,
-    wrong: &Wrong<'_>,
+    wrong: &SinkErrors<'_>,
 ) -> Result<WebhookParams, StartError> {
     let keys = hook.signing_secret.as_ref().map(|secret| {
         let text = secret.read().map_err(wrong.at("signing_secret"))?;
@@ -140,7 +140,7 @@ fn webhook(
 }
 
 #[cfg(feature = "nats")]
-fn nats(nats: &NatsConfig, shape: Arc<Shape>, name: &str, wrong: &Wrong<'_>) -> Result<NatsTransport, StartError> {
+fn nats(nats: &NatsConfig, shape: Arc<Shape>, name: &str, wrong: &SinkErrors<'_>) -> Result<NatsTransport, StartError> {
     let read = |key, secret: &Secret| secret.read().map_err(wrong.at(key));
     let auth = match &nats.auth {
         None => None,

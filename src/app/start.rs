@@ -1,4 +1,4 @@
-//! How a hub starts: state first, then caches, sinks, clusters, informers.
+//! Start of a hub: state directory, caches, sinks, clusters, informers, in this order.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -9,83 +9,55 @@ use tokio::runtime::Handle;
 
 use super::convert;
 use super::durable::DurableSubscription;
+use super::error::StartError;
 use super::hub::Hub;
-use super::readers::Reader;
-use super::reload::Running;
-use super::report::RunningSinks;
+use super::readers::{Reader, RunningSinks};
+use super::reload::{Dials, RunningHub};
 use super::sources::Sources;
 use super::state::{Found, OpenState};
-use crate::actors::messages::{Keep, ResourceRequest, SetMemoryLimit, Start};
+use crate::actors::messages::{EnableCheckpoints, ResourceRequest, SetMemoryLimit, Start};
 use crate::actors::sinks::sink::OpenStore;
-use crate::actors::{CheckpointListener, HubSystem, RegistryError, SystemError, Tuning};
-use crate::state::{StateDir, StateError};
+use crate::actors::{CheckpointListener, HubSystem, Tuning};
+use crate::state::StateDir;
 use informer_hub_config::Config;
 use informer_hub_dial::Dial;
 use informer_hub_disk::{Disk, RealDisk};
-use informer_hub_journal::JournalError;
 use informer_hub_types::{Threads, check_name};
 
-/// Why a hub does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A sink's configuration cannot be used; whoever wrote it can fix it.
-    #[error("sinks.{sink}.{key}: {problem}")]
-    Sink {
-        /// The sink.
-        sink: String,
-        /// The key that is wrong.
-        key: &'static str,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A sink's journal cannot be opened; whoever runs the machine can fix it.
-    #[error("sinks.{sink}: its journal cannot be opened")]
-    Journal {
-        /// The sink.
-        sink: String,
-        /// Why.
-        #[source]
-        source: JournalError,
-    },
-    /// A durable subscription that cannot be; whoever asks for it can fix it.
-    #[error("durable subscription {name:?}: {problem}")]
-    Subscription {
-        /// Its name.
-        name: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// The state directory cannot be used; whoever runs the hub can mend it.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// The operating system refused a thread.
-    #[error(transparent)]
-    System(#[from] SystemError),
-    /// Two clusters of one name.
-    #[error(transparent)]
-    Cluster(#[from] RegistryError),
-    /// An actor ended while the hub started.
-    #[error("an actor of the hub ended while it started")]
-    Died(#[from] MailboxError),
+impl Hub {
+    /// Starts a hub: sinks first, then clusters, then informers. Returns once everything runs, not once it has synced;
+    /// see [`Hub::wait_for_cache_sync`].
+    ///
+    /// # Errors
+    /// [`StartError`] if the configuration is not usable or the operating system refuses threads. An unreachable
+    /// cluster is not an error.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_with(config, Tuning::default()).await
+    }
+
+    /// Starts a hub with other bounds and delays.
+    ///
+    /// # Errors
+    /// As [`Hub::start`].
+    pub async fn start_with(config: Config, tuning: Tuning) -> Result<Self, StartError> {
+        Self::builder(config).tuning(tuning).start().await
+    }
+
+    /// Returns a builder for options that a configuration does not have.
+    #[must_use]
+    pub fn builder(config: Config) -> HubBuilder {
+        HubBuilder::new(config)
+    }
 }
 
-/// What opens connections in place of TCP.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Dials {
-    /// Those to apiservers.
-    pub(super) clusters: Option<Dial>,
-    /// Those to receivers of webhooks.
-    pub(super) receivers: Option<Dial>,
-}
-
-/// A hub that is yet to be started. See [`Hub::builder`].
+/// Builder of a hub. See [`Hub::builder`].
 pub struct HubBuilder {
     config: Config,
     tuning: Tuning,
     disk: Arc<dyn Disk>,
     durable: Vec<DurableSubscription>,
     dials: Dials,
-    here: bool,
+    on_this_thread: bool,
 }
 
 impl HubBuilder {
@@ -96,82 +68,81 @@ impl HubBuilder {
             disk: Arc::new(RealDisk),
             durable: Vec::new(),
             dials: Dials::default(),
-            here: false,
+            on_this_thread: false,
         }
     }
 
-    /// Bounds and delays of the caller's choice.
+    /// Sets bounds and delays.
     #[must_use]
     pub fn tuning(mut self, tuning: Tuning) -> Self {
         self.tuning = tuning;
         self
     }
 
-    /// Another disk under the state directory.
+    /// Sets the disk under the state directory, e.g. a simulated one.
     #[must_use]
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;
         self
     }
 
-    /// Has an actor told from a journal, and go on where it was when the hub is started again.
+    /// Adds a subscription with a journal, which continues after a restart of the hub.
     #[must_use]
     pub fn subscribe_durably(mut self, subscription: DurableSubscription) -> Self {
         self.durable.push(subscription);
         self
     }
 
-    /// Has connections to apiservers opened by `dial`, in place of TCP. TLS is spoken over them where a cluster's address
-    /// says `https`.
+    /// Opens connections to apiservers with `dial` instead of TCP. TLS runs on top if the address of the cluster is
+    /// `https`.
     #[must_use]
     pub fn dial(mut self, dial: Dial) -> Self {
         self.dials.clusters = Some(dial);
         self
     }
 
-    /// Has connections to receivers of webhooks opened by `dial`, in place of TCP and of proxies. HTTP/1.1 is spoken over
-    /// them without TLS: a sink whose address says `https` is refused at the start.
+    /// Opens connections to webhook receivers with `dial` instead of TCP and proxies. They use HTTP/1.1 without TLS:
+    /// the start refuses a sink with an `https` address.
     #[must_use]
     pub fn dial_receivers(mut self, dial: Dial) -> Self {
         self.dials.receivers = Some(dial);
         self
     }
 
-    /// On the actix system and the runtime of the thread that starts it, which it ends with, instead of threads of its
-    /// own: for simulations that are to happen in the same order each time
-    /// ([`HubSystem::start_here`]).
+    /// Runs the hub on the actix system and runtime of the calling thread instead of its own threads. For simulations
+    /// with a reproducible order ([`HubSystem::start_here`]). Ending the hub ends that actix system.
     #[must_use]
     pub fn on_this_thread(mut self) -> Self {
-        self.here = true;
+        self.on_this_thread = true;
         self
     }
 
-    /// Starts it: sinks first, then clusters, then informers. Returns when everything runs; whether anything has
-    /// synced is for [`Hub::wait_for_cache_sync`].
+    /// Starts the hub: sinks first, then clusters, then informers. Returns once everything runs, not once it has
+    /// synced; see [`Hub::wait_for_cache_sync`].
     ///
     /// # Errors
-    /// [`StartError`] when the configuration, a subscription or the state directory cannot be used, or the operating
-    /// system refuses threads. A cluster that cannot be reached is no error.
+    /// [`StartError`] if the configuration, a subscription or the state directory is not usable, or the operating
+    /// system refuses threads. An unreachable cluster is not an error.
     pub async fn start(self) -> Result<Hub, StartError> {
-        let Self { config, tuning, disk, durable, dials, here } = self;
+        let Self { config, tuning, disk, durable, dials, on_this_thread } = self;
         check(&config, &durable)?;
         let stall = tuning.reflector.stall;
-        // Before anything else: another process may be using it.
+        // The lock comes first: another process may be using the directory.
         let names = config.sinks.iter().map(|sink| &sink.name).chain(durable.iter().map(|one| &one.name));
-        let opening = if here { Threads::simulated(Handle::current()) } else { Threads::current() };
+        let opening = if on_this_thread { Threads::simulated(Handle::current()) } else { Threads::current() };
         let state = OpenState::of(&config, disk, names.cloned().collect(), &opening).await?;
-        let remembered = match &state {
-            Some(state) => state.remembered(&opening).await,
+        let saved_clusters = match &state {
+            Some(state) => state.read_sourced_clusters(&opening).await,
             None => Vec::new(),
         };
-        let sources = Sources::begin(&config.sources, remembered, &opening).await;
+        let sources = Sources::begin(&config.sources, saved_clusters, &opening).await;
         let written = config;
         let (config, _) = sources.effective(&written);
-        let system = if here { HubSystem::start_here(tuning) } else { HubSystem::start(tuning)? };
+        let system = if on_this_thread { HubSystem::start_here(tuning) } else { HubSystem::start(tuning)? };
         let io = system.env().io.clone();
         let readers = readers(&config, durable, state.as_ref(), &io, dials.receivers.as_ref())?;
         let (env, registry) = (system.env().clone(), system.registry().clone());
-        let running = Running::new(
+        let running = RunningHub::new(
             registry,
             env.clone(),
             state.clone(),
@@ -184,7 +155,7 @@ impl HubBuilder {
         hub.registry().send(SetMemoryLimit(config.hub.memory_limit)).await?;
         let mut demands: Vec<_> =
             config.resources.iter().map(|resource| convert::demand(resource, &config.resources)).collect();
-        // What is named is its entry's, not a pattern's.
+        // A resource with an entry of its own uses that entry, not a pattern.
         demands.sort_by_key(|demand| matches!(demand.wanted, ResourceRequest::Matching(_)));
         let stores = match state {
             None => readers.iter().map(|_| OpenStore::in_memory()).collect(),
@@ -195,8 +166,8 @@ impl HubBuilder {
                 let (sinks, marks) = (Arc::clone(&hub.running().sinks), Mutex::default());
                 let sources = Arc::clone(&hub.running().sources);
                 let state = state.downgrade();
-                env.checkpoints.listen(Arc::new(Releasing { sinks, sources, state, io: io.clone(), marks }));
-                hub.registry().send(Keep(Arc::new(keeping))).await?;
+                env.checkpoints.add_listener(Arc::new(Releasing { sinks, sources, state, io: io.clone(), marks }));
+                hub.registry().send(EnableCheckpoints(Arc::new(keeping))).await?;
                 stores
             }
         };
@@ -222,13 +193,13 @@ impl fmt::Debug for HubBuilder {
     }
 }
 
-/// What is wrong with durable subscriptions, if anything is.
+/// Checks names and resources of the durable subscriptions.
 fn check(config: &Config, durable: &[DurableSubscription]) -> Result<(), StartError> {
     for (at, one) in durable.iter().enumerate() {
         let wrong = |problem: String| StartError::Subscription { name: one.name.clone(), problem };
         check_name("name", &one.name).map_err(|error| wrong(format!("a name is {}", error.rule)))?;
         if config.hub.state_dir.is_none() {
-            return Err(wrong("there is no state directory to keep it in; set hub.state_dir".to_owned()));
+            return Err(wrong("a durable subscription needs a state directory; set hub.state_dir".to_owned()));
         }
         let taken = durable[..at].iter().any(|other| other.name == one.name);
         if taken || config.sinks.iter().any(|sink| sink.name == one.name) {
@@ -242,7 +213,7 @@ fn check(config: &Config, durable: &[DurableSubscription]) -> Result<(), StartEr
     Ok(())
 }
 
-/// All are built before the first one starts.
+/// Builds all readers, so that a fault is found before the first one starts.
 fn readers(
     config: &Config,
     durable: Vec<DurableSubscription>,
@@ -253,14 +224,14 @@ fn readers(
     let fsync = config.hub.fsync;
     let sinks = config.sinks.iter().map(|sink| Reader::of_sink(sink, state, fsync, io, dial));
     let mut all = sinks.collect::<Result<Vec<_>, _>>()?;
-    // Checked: where there are some, there is a state directory.
+    // `check` has refused durable subscriptions without a state directory.
     if let Some(state) = state {
         all.extend(durable.into_iter().map(|one| Reader::of_durable(one, state, fsync, io)));
     }
     Ok(all)
 }
 
-/// Opens the readers' stores. What they were told of and the caches on disk do not have, these take over.
+/// Opens the stores of the readers. Journaled events that are newer than the caches on disk are added to the caches.
 async fn open_stores(
     readers: &[Reader],
     mut found: Found,
@@ -274,9 +245,10 @@ async fn open_stores(
                 stores.push(OpenStore::in_memory());
                 continue;
             };
-            let opened = OpenStore::open(&sink, &place, &|event| found.knows(&sink, event));
-            let (store, orphans) = opened.map_err(|source| StartError::Journal { sink: sink.clone(), source })?;
-            found.adopt(&sink, &orphans);
+            let opened = OpenStore::open(&sink, &place, &|event| found.covers(&sink, event));
+            let (store, uncheckpointed) =
+                opened.map_err(|source| StartError::Journal { sink: sink.clone(), source })?;
+            found.adopt(&sink, &uncheckpointed);
             stores.push(store);
         }
         Ok((stores, found))
@@ -284,18 +256,19 @@ async fn open_stores(
     opening.await.map_err(|_| StartError::Died(MailboxError::Closed))?
 }
 
-/// Lets journals forget what the caches on disk have caught up with, and sees that what is kept beside these is still there.
+/// Work around each checkpoint: releases journaled events that the caches on disk cover, and rewrites files that were
+/// deleted from the state directory.
 struct Releasing {
     sinks: RunningSinks,
     sources: Arc<Sources>,
     state: Weak<StateDir>,
     io: Threads,
-    /// Where each journal ended when the pass began, by sink.
+    /// End of each journal when the checkpoint began, by sink.
     marks: Mutex<Vec<(String, u64)>>,
 }
 
 impl CheckpointListener for Releasing {
-    fn begins(&self) {
+    fn pass_begins(&self) {
         let sinks = self.sinks.lock();
         *self.marks.lock() =
             sinks.iter().filter_map(|one| Some((one.name().to_owned(), one.health.journal_end()?))).collect();
@@ -303,16 +276,16 @@ impl CheckpointListener for Releasing {
             let (sink, health) = (one.sink().clone(), Arc::clone(&one.health));
             self.io.spawn_blocking(move || sink.tend(&health));
         }
-        let kept = self.sources.kept();
-        if let Some(state) = OpenState::upgrade(&self.state).filter(|_| !kept.is_empty()) {
-            self.io.spawn_blocking(move || state.tend(kept));
+        let saved = self.sources.saved();
+        if let Some(state) = OpenState::upgrade(&self.state).filter(|_| !saved.is_empty()) {
+            self.io.spawn_blocking(move || state.rewrite_sourced_clusters(saved));
         }
     }
 
-    fn completed(&self) {
+    fn pass_completed(&self) {
         let sinks = self.sinks.lock();
         for (name, end) in std::mem::take(&mut *self.marks.lock()) {
-            // None: the hub is shutting down.
+            // A missing sink was removed, or the hub is shutting down.
             let Some(sink) = sinks.iter().find(|one| one.name() == name).map(|one| one.sink().clone()) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! The state directory at the start of a hub: opened before anything else, caches restored before any cluster is asked.
+//! State directory of a running hub: opening it, restoring caches at the start, saving the clusters of sources.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,13 +10,13 @@ use actix::MailboxError;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
-use super::start::StartError;
+use super::error::StartError;
 use crate::actors::messages::InformerFor;
-use crate::actors::{Env, Keeping, RestorePlan, StateStatus, ToldVersions};
+use crate::actors::{CheckpointStore, DeliveredVersions, Env, RestorePlan, StateStatus};
 use crate::cache::{Partition, PartitionId, Snapshot};
 use crate::state::caches::{self, Loaded, LoadedCache};
 use crate::state::fleet::{self, SourcedCluster};
-use crate::state::names::{self, Names};
+use crate::state::short_names::{self, ShortNames};
 use crate::state::{StateDir, StateError};
 use informer_hub_codec::Decoded;
 use informer_hub_codec::Decoder;
@@ -26,15 +26,15 @@ use informer_hub_sink::{Event, EventType, REDACTED};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, Gvr, ObjectKey, Origin, ResourceVersion, StoredObject, Threads, Uid};
 
-/// For how long a reader that was there before the restart is waited for before it counts as gone.
-const GRACE: Duration = Duration::from_secs(60);
+/// How long a reader from before the restart may take to subscribe again before it counts as removed.
+const READER_GRACE: Duration = Duration::from_secs(60);
 
-/// An open state directory, locked until the last of these goes.
+/// An open state directory, locked until the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(super) struct OpenState(Arc<StateDir>);
 
 impl OpenState {
-    /// Opens the directory that the configuration names; `None` where it names none. `readers` are who is wanted.
+    /// Opens the directory that the configuration names, if any. Warns about journals of readers not in `readers`.
     pub(super) async fn of(
         config: &Config,
         disk: Arc<dyn Disk>,
@@ -47,8 +47,8 @@ impl OpenState {
             for name in dir.unwanted(readers.iter().map(String::as_str))? {
                 tracing::warn!(
                     reader = name,
-                    "the state directory has a journal of a sink or subscriber that is there no more: nobody will \
-                     deliver it; `informer-hub state prune` removes it while no hub runs"
+                    "the state directory has the journal of a sink or subscriber that is not configured: its events are \
+                                             not delivered; `informer-hub state prune` deletes it while no hub runs"
                 );
             }
             Ok::<_, StateError>(Self(Arc::new(dir)))
@@ -56,23 +56,23 @@ impl OpenState {
         Ok(Some(opening.await.map_err(|_| died())??))
     }
 
-    /// The same for who must not keep it locked.
+    /// Returns a handle that does not keep the directory locked.
     pub(super) fn downgrade(&self) -> Weak<StateDir> {
         Arc::downgrade(&self.0)
     }
 
-    /// Of what [`Self::downgrade`] gave, while it is open.
+    /// Returns the directory of a handle of [`Self::downgrade`], while it is open.
     pub(super) fn upgrade(state: &Weak<StateDir>) -> Option<Self> {
         state.upgrade().map(Self)
     }
 
-    /// Where a reader keeps what it has to keep.
+    /// Returns disk and directory of the journal of a reader.
     pub(super) fn reader(&self, name: &str) -> (Arc<dyn Disk>, PathBuf) {
         (Arc::clone(self.0.disk()), self.0.reader_dir(name))
     }
 
-    /// Which clusters sources had brought when this was last in use. What cannot be read is as good as none.
-    pub(super) async fn remembered(&self, threads: &Threads) -> Vec<SourcedCluster> {
+    /// Reads the clusters that sources had before the restart. Returns none if they cannot be read.
+    pub(super) async fn read_sourced_clusters(&self, threads: &Threads) -> Vec<SourcedCluster> {
         let (disk, file) = (Arc::clone(self.0.disk()), self.0.fleet());
         let path = file.clone();
         let reading = threads.spawn_blocking(move || fleet::read(&*disk, &file));
@@ -80,15 +80,15 @@ impl OpenState {
             Ok(Ok(clusters)) => clusters,
             Ok(Err(error)) => {
                 let file = path.display();
-                tracing::error!(%file, %error, "it is not known which clusters sources had brought: those begin anew");
+                tracing::error!(%file, %error, "cannot read which clusters the sources had: those are listed again");
                 Vec::new()
             }
             Err(_) => Vec::new(),
         }
     }
 
-    /// Keeps them for the next start; whether that could be done.
-    pub(super) async fn remember(&self, clusters: Vec<SourcedCluster>, threads: &Threads) -> bool {
+    /// Writes the clusters of sources for the next start. Returns whether that succeeded.
+    pub(super) async fn write_sourced_clusters(&self, clusters: Vec<SourcedCluster>, threads: &Threads) -> bool {
         let (disk, file) = (Arc::clone(self.0.disk()), self.0.fleet());
         let path = file.clone();
         let writing = threads.spawn_blocking(move || fleet::write(&*disk, &file, clusters));
@@ -96,27 +96,27 @@ impl OpenState {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
                 let file = path.display();
-                tracing::error!(%file, %error, "which clusters sources bring is not on disk: a restart may begin some anew");
+                tracing::error!(%file, %error, "cannot save which clusters the sources have: a restart may list some again");
                 false
             }
             Err(_) => false,
         }
     }
 
-    /// Sees that what was to be kept for the next start is still there. Blocks.
-    pub(super) fn tend(&self, clusters: Vec<SourcedCluster>) {
+    /// Writes the clusters of sources again if the file was deleted. Blocks.
+    pub(super) fn rewrite_sourced_clusters(&self, clusters: Vec<SourcedCluster>) {
         let file = self.0.fleet();
-        match fleet::tend(&**self.0.disk(), &file, clusters) {
+        match fleet::rewrite_if_missing(&**self.0.disk(), &file, clusters) {
             Ok(false) => {}
             Ok(true) => {
-                tracing::error!(file = %file.display(), "it was removed under the running hub, and is written anew");
+                tracing::error!(file = %file.display(), "the file was deleted while the hub runs: it is written again");
             }
-            // The caches' checkpoint says the same, once.
-            Err(error) => tracing::debug!(file = %file.display(), %error, "it was removed, and cannot be written"),
+            // The checkpoint of the caches logs the same fault as an error, once.
+            Err(error) => tracing::debug!(file = %file.display(), %error, "cannot write the deleted file again"),
         }
     }
 
-    /// Reads what is on disk of what the configuration wants.
+    /// Loads the saved caches that the configuration still needs.
     pub(super) async fn load(
         &self,
         config: &Config,
@@ -125,11 +125,12 @@ impl OpenState {
     ) -> Result<Found, StartError> {
         let clusters: Vec<_> = config.clusters.iter().map(|it| (it.name.clone(), it.labels.clone())).collect();
         let (names_disk, names_file) = (Arc::clone(self.0.disk()), self.0.names());
-        let reading = io.spawn_blocking(move || names::read(&*names_disk, &names_file)).await.map_err(|_| died())?;
+        let reading =
+            io.spawn_blocking(move || short_names::read(&*names_disk, &names_file)).await.map_err(|_| died())?;
         let names = reading.unwrap_or_else(|error| {
             let file = self.0.names().display().to_string();
-            tracing::error!(file, %error, "it is not known what short names mean: what was asked for by them begins anew");
-            Names::default()
+            tracing::error!(file, %error, "cannot read the resources of short names: what is configured by them is listed again");
+            ShortNames::default()
         });
         let plan = RestorePlan::new(clusters, demands, names);
         let (disk, dir) = (Arc::clone(self.0.disk()), self.0.caches());
@@ -144,14 +145,14 @@ impl OpenState {
         Ok(found.map_err(failed)?)
     }
 
-    /// Has the caches begin with what was found.
-    pub(super) fn restore(&self, found: Found, config: &Config, env: &Env) -> Keeping {
+    /// Starts the caches with the loaded objects.
+    pub(super) fn restore(&self, found: Found, config: &Config, env: &Env) -> CheckpointStore {
         let told = found.told();
         found.raise_floors();
         let Found { loaded, began, plan, .. } = found;
         let mut status = StateStatus { path: self.0.root().display().to_string(), ..StateStatus::default() };
         for (dir, error) in loaded.lost {
-            tracing::error!(dir = %dir.display(), error, "a cache on disk is lost: its informers list afresh");
+            tracing::error!(dir = %dir.display(), error, "cannot restore a cache from disk: its informers list again");
             status.damage.push(format!("{}: {error}", dir.display()));
         }
         let mut files = Vec::new();
@@ -165,51 +166,57 @@ impl OpenState {
             status.cache_bytes += theirs.bytes();
             files.push(theirs);
             if snapshot.partitions().next().is_some() {
-                env.caches.begin_with(view, store, packing, &plain);
+                env.caches.insert_restored(view, store, packing, &plain);
             }
         }
         let took = clock::now().duration_since(began);
         status.restored_in_millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        tracing::info!(dir = %self.0.root().display(), objects = status.restored, ?took, "caches are back from disk");
-        Keeping::new(Arc::clone(self.0.disk()), self.0.caches(), config.hub.checkpoint, GRACE, files, status)
-            .told(told)
-            .names(plan.into_names(), self.0.names())
+        tracing::info!(dir = %self.0.root().display(), objects = status.restored, ?took, "restored the caches from disk");
+        CheckpointStore::new(
+            Arc::clone(self.0.disk()),
+            self.0.caches(),
+            config.hub.checkpoint,
+            READER_GRACE,
+            files,
+            status,
+        )
+        .delivered(told)
+        .names(plan.into_names(), self.0.names())
     }
 }
 
-/// Caches as they were on disk.
+/// Caches loaded from disk, before they are started.
 pub(super) struct Found {
     loaded: Loaded,
-    /// The caches without what readers were told of afterwards, in the same order.
+    /// Snapshots of the caches without journaled events, in the same order.
     on_disk: Vec<Arc<Snapshot>>,
     plan: RestorePlan,
     began: Instant,
-    /// Partitions of which a journal has told what is not on disk, and up to which version: a cache, by its place, and its
-    /// partition.
+    /// Newest journaled version that is not on disk, by index of the cache and partition.
     ahead: Mutex<BTreeMap<(usize, PartitionId), ResourceVersion>>,
 }
 
 impl Found {
-    /// Whether a cache has what an event has told a reader, and knows that it was told of all that is there. Or nobody wants it
-    /// any more.
-    pub(super) fn knows(&self, reader: &str, event: &Event) -> bool {
-        let Some(about) = About::of(event) else { return true };
-        let Some((cache, id)) = self.partition_of(&about) else { return true };
+    /// Whether the cache on disk covers a journaled event and knows `reader`. Also true for an event of an object that
+    /// is no longer configured.
+    pub(super) fn covers(&self, reader: &str, event: &Event) -> bool {
+        let Some(subject) = EventObject::of(event) else { return true };
+        let Some((cache, id)) = self.partition_of(&subject) else { return true };
         let Some(partition) = self.on_disk[cache].partition(id) else { return true };
-        let has_it = self.has(event, &about, (cache, id), partition);
+        let has_it = self.has(event, &subject, (cache, id), partition);
         has_it && partition.restored().is_some_and(|restored| restored.has_reader(reader))
     }
 
-    /// Whether a partition on disk has what an event tells of: its object in that state or a newer one, or all that happened
-    /// up to then, so that the object is gone.
-    fn has(&self, event: &Event, about: &About<'_>, at: (usize, PartitionId), partition: &Partition) -> bool {
-        let stored = partition.get(&about.key).filter(|stored| *stored.uid() == Uid::new(event.uid()));
-        // All of up to its version has been applied: an object of before then that is not there is gone. Its deletion need
-        // not be in the journal, whose reader may not want to hear of it.
+    /// Whether a partition on disk covers an event: it has the object in that state or a newer one, or it is complete
+    /// up to the version of the event.
+    fn has(&self, event: &Event, subject: &EventObject<'_>, at: (usize, PartitionId), partition: &Partition) -> bool {
+        let stored = partition.get(&subject.key).filter(|stored| *stored.uid() == Uid::new(event.uid()));
+        // The partition is complete up to its version, so a missing older object was deleted. The deletion may be
+        // missing in the journal, because the reader may not select deletions.
         let is_past = partition
             .resume_version()
             .is_some_and(|version| version == event.version() || version.newer_than(event.version()));
-        // A tombstone has the version of the last state that was known, so only its object tells.
+        // A tombstone has the version of the last known state, so only the presence of the object decides.
         let is_on_disk = if event.event_type() == EventType::Deleted { stored.is_none() } else { is_past };
         if !is_on_disk {
             let mut ahead = self.ahead.lock();
@@ -221,14 +228,14 @@ impl Found {
         is_past || stored.is_some_and(|stored| !event.version().newer_than(stored.resource_version()))
     }
 
-    /// Up to which version journals have told of each partition what is not on disk; `None` of those where that is nothing.
-    fn told(&self) -> ToldVersions {
-        let (mut told, ahead) = (ToldVersions::new(), self.ahead.lock());
+    /// Returns, for each partition, the newest journaled version that is not on disk; `None` if the disk has all.
+    fn told(&self) -> DeliveredVersions {
+        let (mut told, ahead) = (DeliveredVersions::new(), self.ahead.lock());
         for (at, cache) in self.loaded.caches.iter().enumerate() {
             let snapshot = cache.store.published().load();
             for (id, partition) in snapshot.partitions() {
                 let ahead = ahead.get(&(at, id)).cloned();
-                // One that is not complete has all to say again, whatever has been told.
+                // An incomplete partition is left out: it lists again and notifies of all its objects.
                 if ahead.is_some() || partition.resume_version().is_some() {
                     let key = (cache.resource.gvr.clone(), cache.view.clone());
                     told.entry(key).or_default().insert(id, ahead);
@@ -238,8 +245,8 @@ impl Found {
         told
     }
 
-    /// Sees that no informer lists anything older than what a cache has or readers were told of: either may be newer than
-    /// the version up to which a partition is complete.
+    /// Raises the minimum version of each partition's next list to its newest object and journaled event. Both may be
+    /// newer than the version up to which the partition is complete.
     fn raise_floors(&self) {
         let ahead = self.ahead.lock();
         for (at, cache) in self.loaded.caches.iter().enumerate() {
@@ -250,17 +257,16 @@ impl Found {
         }
     }
 
-    /// Takes in objects, and states of objects, that a reader was told of after the last checkpoint, and has the reader go on
-    /// from them.
-    pub(super) fn adopt(&mut self, reader: &str, orphans: &[Event]) {
-        for event in orphans {
-            let Some(about) = About::of(event) else { continue };
-            let Some((cache, id)) = self.partition_of(&about) else { continue };
+    /// Adds the objects of events after the last checkpoint to the caches, as last delivered states of `reader`.
+    pub(super) fn adopt(&mut self, reader: &str, uncheckpointed: &[Event]) {
+        for event in uncheckpointed {
+            let Some(subject) = EventObject::of(event) else { continue };
+            let Some((cache, id)) = self.partition_of(&subject) else { continue };
             let Some(partition) = self.on_disk[cache].partition(id) else { continue };
             let resource = self.loaded.caches[cache].resource.clone();
-            let Some(demand) = self.plan.demand(&resource, about.cluster) else { continue };
-            let object = about.object(event, &resource, demand);
-            let is_on_disk = self.has(event, &about, (cache, id), partition);
+            let Some(demand) = self.plan.demand(&resource, subject.cluster) else { continue };
+            let object = subject.object(event, &resource, demand);
+            let is_on_disk = self.has(event, &subject, (cache, id), partition);
             if let Some(restored) = partition.restored() {
                 restored.note_told(reader, Arc::clone(&object));
             }
@@ -269,19 +275,19 @@ impl Found {
                 cache.plain.push(object);
             }
         }
-        if !orphans.is_empty() {
+        if !uncheckpointed.is_empty() {
             tracing::info!(
                 reader,
-                objects = orphans.len(),
-                "told of after the last checkpoint: taken from the journals"
+                objects = uncheckpointed.len(),
+                "restored objects from journaled events after the last checkpoint"
             );
         }
     }
 
-    /// The cache, by its place, and the partition that an object belongs to.
-    fn partition_of(&self, about: &About<'_>) -> Option<(usize, PartitionId)> {
-        // In the version that was told of, or in the one that its objects were read in before.
-        let [group, version, resource] = about.resource;
+    /// Returns the index of the cache and the partition that an object belongs to.
+    fn partition_of(&self, subject: &EventObject<'_>) -> Option<(usize, PartitionId)> {
+        // The API version of the event comes first, then other versions of the same resource.
+        let [group, version, resource] = subject.resource;
         let is_resource = |gvr: &Gvr| gvr.group == group && gvr.resource == resource;
         let of_it = self.loaded.caches.iter().enumerate().filter(|(_, cache)| is_resource(&cache.resource.gvr));
         let (same, others): (Vec<_>, Vec<_>) = of_it.partition(|(_, cache)| cache.resource.gvr.version == version);
@@ -289,7 +295,8 @@ impl Found {
             let snapshot = cache.store.published().load();
             let has = |origin: &Origin| {
                 let namespace = origin.scope.namespace.as_deref();
-                origin.cluster.as_str() == about.cluster && (namespace.is_none() || namespace == about.key.namespace())
+                origin.cluster.as_str() == subject.cluster
+                    && (namespace.is_none() || namespace == subject.key.namespace())
             };
             let found = snapshot.partitions().find(|(_, partition)| has(partition.origin()));
             found.map(|(id, _)| (at, id))
@@ -297,22 +304,22 @@ impl Found {
     }
 }
 
-/// What an event's subject says.
-struct About<'e> {
+/// Object that an event is about, parsed from its subject.
+struct EventObject<'e> {
     cluster: &'e str,
     resource: [&'e str; 3],
     key: ObjectKey,
 }
 
-impl<'e> About<'e> {
+impl<'e> EventObject<'e> {
     fn of(event: &'e Event) -> Option<Self> {
         let [group, version, resource, namespace, name] = event.subject_parts()?;
         let key = ObjectKey::new(namespace, name);
         Some(Self { cluster: event.cluster(), resource: [group, version, resource], key })
     }
 
-    /// The object as a cache has it. Of a body that is not the whole truth only the head is taken: the body comes from
-    /// the cluster, if it is there.
+    /// Returns the object as the cache stores it. Without a body or with a redacted one, only the head is stored, and
+    /// the cluster delivers the body later.
     fn object(&self, event: &Event, resource: &ApiResource, demand: &InformerFor) -> Arc<StoredObject> {
         let options = &demand.options;
         let indexes = options.indexes.iter().map(|(name, path)| (name.clone(), path.clone())).collect();

@@ -1,4 +1,4 @@
-//! The typed side of a hub: subscriptions and queries by Rust type.
+//! Subscriptions and queries by Rust type.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,11 +14,11 @@ use crate::cache::{Answer, Query, QueryError, Snapshot};
 pub use crate::informers::api_resource;
 use informer_hub_types::{ApiResource, ClusterSelector, Dynamic, InvalidResource, ResourceRef, View};
 
-/// How often a question is put again to a cache that died over it.
+/// Retries of a query whose cache actor died.
 const RETRIES: usize = 2;
 
 impl Subscribe {
-    /// Objects of the type `K`, in the selected clusters.
+    /// Subscribes to the objects of the type `K` in the selected clusters.
     #[must_use]
     pub fn to<K>(clusters: ClusterSelector, subscriber: impl Into<Subscriber<K>>) -> Self
     where
@@ -29,10 +29,11 @@ impl Subscribe {
         Self::to_wanted(wanted, clusters, subscriber)
     }
 
-    /// Objects of a resource as kubectl writes it (`pods`, `widgets.v1.example.com`), read as JSON.
+    /// Subscribes to the objects of a resource as JSON. `resource` is written as for kubectl: `pods`,
+    /// `widgets.v1.example.com`.
     ///
     /// # Errors
-    /// [`InvalidResource`] when `resource` is not written so.
+    /// [`InvalidResource`] if `resource` is malformed.
     pub fn to_resource(
         resource: &str,
         clusters: ClusterSelector,
@@ -42,7 +43,7 @@ impl Subscribe {
     }
 }
 
-/// Asks the cache of one resource. Cheap to clone; usable from any thread and runtime.
+/// Client of the cache of one resource. Cheap to clone; usable from any thread and runtime.
 pub struct CacheClient<K = Dynamic> {
     caches: CacheDirectory,
     resource: ApiResource,
@@ -55,29 +56,29 @@ impl<K> CacheClient<K> {
         Self { caches, resource, view: View::Shared, kind: PhantomData }
     }
 
-    /// The cache of another view of the resource.
+    /// Returns a client of another view of the resource.
     #[must_use]
     pub fn in_view(self, view: View) -> Self {
         Self { view, ..self }
     }
 
-    /// Asks a question; the answer comes from one snapshot over all clusters.
+    /// Runs a query on one snapshot over all clusters.
     ///
     /// # Errors
-    /// Outer: the hub is shutting down. Inner: [`QueryError`], the question's fault.
+    /// Outer: the hub is shutting down. Inner: [`QueryError`], the query is wrong.
     pub async fn send(&self, query: Query) -> Result<Result<Answer<K>, QueryError>, MailboxError> {
         let mut answer = self.cache()?.send(Ask(query.clone())).await;
         for _ in 0..RETRIES {
             if answer.is_ok() {
                 break;
             }
-            // It died over a question, perhaps not this one; unless the hub has ended there is a new one.
+            // The cache actor died, perhaps because of another query; unless the hub has ended it is restarted.
             answer = self.cache()?.send(Ask(query.clone())).await;
         }
         Ok(answer?.map(Answer::cast))
     }
 
-    /// A snapshot, to read from without further messages.
+    /// Returns a snapshot, which is read without further messages.
     ///
     /// # Errors
     /// The hub is shutting down.
@@ -86,7 +87,7 @@ impl<K> CacheClient<K> {
     }
 
     fn cache(&self) -> Result<Addr<CacheActor>, MailboxError> {
-        self.caches.of_open(&self.resource, &self.view).ok_or(MailboxError::Closed)
+        self.caches.of_running(&self.resource, &self.view).ok_or(MailboxError::Closed)
     }
 }
 

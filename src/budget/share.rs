@@ -1,7 +1,7 @@
 //! Max-min fair shares.
 
-/// The level up to which `capacity` can be poured over `demands`, so that each gets what it demands or the level,
-/// whichever is less. Where all get what they demand, the largest could have what is left besides.
+/// Returns the max-min fair level: each demand gets the smaller of itself and the level.
+/// If all demands fit into `capacity`, the level is the largest demand plus the rest.
 #[must_use]
 pub fn level(demands: impl IntoIterator<Item = u64>, capacity: u64) -> u64 {
     let mut demands: Vec<_> = demands.into_iter().collect();
@@ -26,7 +26,7 @@ mod tests {
     use crate::cache::testing::properties;
 
     #[test]
-    fn who_needs_less_than_an_equal_share_has_it_and_the_rest_share_what_is_left() {
+    fn level_grants_small_demands_and_splits_the_rest_equally() {
         assert_eq!(level([10, 20, 300, 400], 230), 100);
         assert_eq!(level([50, 50], 100), 50);
         assert_eq!(level([10, 20], 100), 90);
@@ -39,7 +39,7 @@ mod tests {
         #![proptest_config(properties(512))]
 
         #[test]
-        fn the_level_spends_the_capacity_and_no_more(
+        fn level_spends_the_capacity_and_no_more(
             demands in prop::collection::vec(0_u64..1_000, 1..20),
             capacity in 0_u64..8_000,
         ) {
@@ -47,10 +47,10 @@ mod tests {
             let spent: u64 = demands.iter().map(|demand| level.min(*demand)).sum();
             prop_assert!(spent <= capacity);
             let wanted: u64 = demands.iter().sum();
-            // What division leaves over is less than one for each.
+            // Integer division loses less than one byte per demand.
             prop_assert!(spent + demands.len() as u64 > capacity.min(wanted));
             let equal = capacity / demands.len() as u64;
-            prop_assert!(level >= equal, "nobody has less than an equal share on account of others");
+            prop_assert!(level >= equal, "the level is at least an equal share");
         }
     }
 }

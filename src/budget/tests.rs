@@ -1,4 +1,4 @@
-//! The governor over a model of a process: informers that hold what they may, and an allocator that gives back slowly.
+//! Tests of the governor with a model of a process, whose allocator returns memory slowly.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use informer_hub_types::clock::{self, Instant};
 const TICK: Duration = Duration::from_millis(250);
 const MIB: u64 = 1 << 20;
 
-/// One informer of the model.
+/// Model of one informer.
 #[derive(Clone, Debug)]
 struct Model {
-    /// Objects that its cluster has.
+    /// Number of objects in its cluster.
     cluster: u64,
-    /// What a body takes when it is compressed.
+    /// Bytes of a compressed body.
     body: u64,
-    /// What the rest of an object really takes.
+    /// Actual bytes of the rest of an object.
     head: u64,
     step: MemoryStep,
     objects: u64,
@@ -33,7 +33,7 @@ impl Model {
         Self { cluster, body, head, step: Full, objects: 0, bodies: 0 }
     }
 
-    /// A quarter of a second of work, of up to 10,000 objects.
+    /// Simulates 250 ms, in which up to 10,000 objects are processed.
     fn tick(&mut self) {
         match self.step {
             Full | Packed => {
@@ -59,13 +59,13 @@ impl Model {
     }
 }
 
-/// A process with a governor.
+/// Model of a process with a governor.
 struct Process {
     governor: Governor<usize>,
     models: Vec<Model>,
     base: u64,
     limit: Option<u64>,
-    /// Bytes that were let go and are resident still.
+    /// Released bytes that are still resident.
     lag: u64,
     now: Instant,
     changes: Vec<(Duration, Change<usize>)>,
@@ -83,7 +83,7 @@ impl Process {
         self.base + self.lag + self.models.iter().map(Model::bytes).sum::<u64>()
     }
 
-    fn tick(&mut self) -> Verdict<usize> {
+    fn tick(&mut self) -> Decision<usize> {
         let before: u64 = self.models.iter().map(Model::bytes).sum();
         self.models.iter_mut().for_each(Model::tick);
         let after: u64 = self.models.iter().map(Model::bytes).sum();
@@ -91,8 +91,9 @@ impl Process {
         self.now += TICK;
         let usages: BTreeMap<_, _> = self.models.iter().map(Model::usage).enumerate().collect();
         let (limit, resident) = (self.limit, Some(self.resident()));
-        let verdict = self.governor.look(&Reading { now: self.now, limit, resident, usages: &usages, dice: 0.5 });
-        for change in &verdict.changes {
+        let decision =
+            self.governor.evaluate(&Reading { now: self.now, limit, resident, usages: &usages, jitter: 0.5 });
+        for change in &decision.changes {
             let model = &mut self.models[change.id];
             assert_eq!(model.step, change.from);
             model.step = change.to;
@@ -101,7 +102,7 @@ impl Process {
             }
             self.changes.push((self.now - self.began, change.clone()));
         }
-        verdict
+        decision
     }
 
     fn run(&mut self, time: Duration) {
@@ -120,7 +121,7 @@ fn minutes(count: u64) -> Duration {
 }
 
 #[test]
-fn what_fits_is_left_alone() {
+fn governor_changes_nothing_below_the_limit() {
     let mut process =
         Process::new(30 * MIB, 128 * MIB, vec![Model::new(50_000, 500, 550), Model::new(10_000, 500, 550)]);
     process.run(minutes(60));
@@ -128,7 +129,7 @@ fn what_fits_is_left_alone() {
 }
 
 #[test]
-fn the_furthest_above_its_share_goes_first_and_no_further_than_need_be() {
+fn governor_degrades_the_furthest_above_its_share_no_further_than_needed() {
     let mut process = Process::new(
         30 * MIB,
         128 * MIB,
@@ -143,21 +144,21 @@ fn the_furthest_above_its_share_goes_first_and_no_further_than_need_be() {
 }
 
 #[test]
-fn of_two_above_their_share_the_further_one_goes_first_and_the_other_stays_where_that_is_enough() {
+fn governor_spares_the_second_above_its_share_if_one_is_enough() {
     let models = vec![Model::new(64_000, 500, 550), Model::new(100_000, 800, 550)];
     let mut process = Process::new(30 * MIB, 400 * MIB, models);
     process.run(minutes(1));
     assert_eq!(process.changes, []);
     process.limit = Some(180 * MIB);
-    let shares = process.tick().shown;
-    assert!(shares.values().all(|shown| shown.used > shown.share), "{shares:?}");
+    let shares = process.tick().memory_shares;
+    assert!(shares.values().all(|one| one.used > one.share), "{shares:?}");
     process.run(minutes(10));
     assert_eq!(process.steps(), [Full, Heads], "{:?}", process.changes);
     assert!(process.changes.iter().all(|(_, change)| change.id == 1));
 }
 
 #[test]
-fn where_heads_are_too_much_it_pauses_and_then_lets_go_and_others_are_left_alone() {
+fn governor_pauses_and_releases_an_informer_whose_heads_do_not_fit() {
     let mut process =
         Process::new(30 * MIB, 80 * MIB, vec![Model::new(5_000, 500, 550), Model::new(120_000, 500, 550)]);
     process.run(Duration::from_secs(20));
@@ -168,7 +169,7 @@ fn where_heads_are_too_much_it_pauses_and_then_lets_go_and_others_are_left_alone
 }
 
 #[test]
-fn a_limit_that_is_lowered_is_kept_and_one_that_is_raised_brings_everything_back() {
+fn governor_follows_a_lowered_and_a_raised_limit() {
     let models = vec![Model::new(60_000, 500, 550), Model::new(5_000, 500, 550)];
     let mut process = Process::new(30 * MIB, 256 * MIB, models);
     process.run(minutes(1));
@@ -192,7 +193,7 @@ fn a_limit_that_is_lowered_is_kept_and_one_that_is_raised_brings_everything_back
 }
 
 #[test]
-fn what_was_let_go_and_is_resident_still_is_not_held_against_others() {
+fn governor_does_not_count_freed_resident_memory_twice() {
     let mut process =
         Process::new(30 * MIB, 256 * MIB, vec![Model::new(60_000, 2_000, 550), Model::new(30_000, 500, 550)]);
     process.run(minutes(1));
@@ -205,7 +206,7 @@ fn what_was_let_go_and_is_resident_still_is_not_held_against_others() {
 }
 
 #[test]
-fn growth_that_is_nobodys_is_felt_all_the_same() {
+fn governor_reacts_to_growth_of_unaccounted_memory() {
     let mut process = Process::new(30 * MIB, 128 * MIB, vec![Model::new(50_000, 500, 550)]);
     process.run(minutes(1));
     process.base = 75 * MIB;
@@ -217,8 +218,8 @@ fn growth_that_is_nobodys_is_felt_all_the_same() {
 }
 
 #[test]
-fn who_relapses_waits_twice_as_long_each_time() {
-    // It fits while it is small, and is large by the time it has listed again.
+fn governor_doubles_the_wait_after_each_relapse() {
+    // It fits while it is small, and is too large once it has been listed again.
     let mut process = Process::new(30 * MIB, 80 * MIB, vec![Model::new(20_000, 500, 550)]);
     process.run(minutes(1));
     let mut up = Vec::new();
@@ -239,19 +240,19 @@ fn who_relapses_waits_twice_as_long_each_time() {
 }
 
 #[test]
-fn without_a_gauge_its_own_account_alone_counts() {
+fn governor_uses_accounted_memory_if_resident_is_unknown() {
     let mut governor = Governor::new(Pace::default());
     let mut model = Model::new(100_000, 500, 550);
     (model.objects, model.bodies) = (100_000, 100_000);
     let usages = BTreeMap::from([(0, model.usage())]);
-    let reading = Reading { now: clock::now(), limit: Some(128 * MIB), resident: None, usages: &usages, dice: 0.0 };
-    let verdict = governor.look(&reading);
-    assert_eq!(verdict.changes.last().unwrap().to, Heads);
-    assert!(verdict.report.headroom < 0);
+    let reading = Reading { now: clock::now(), limit: Some(128 * MIB), resident: None, usages: &usages, jitter: 0.0 };
+    let decision = governor.evaluate(&reading);
+    assert_eq!(decision.changes.last().unwrap().to, Heads);
+    assert!(decision.report.headroom < 0);
 }
 
 fn model() -> impl Strategy<Value = Model> {
-    // What a head takes is estimated, and never quite right.
+    // The governor's estimate of a head is never exact.
     (0_u64..150_000, 50_u64..3_000, 350_u64..900).prop_map(|(cluster, body, head)| Model::new(cluster, body, head))
 }
 
@@ -259,7 +260,7 @@ proptest! {
     #![proptest_config(properties(64))]
 
     #[test]
-    fn whatever_there_is_the_limit_is_kept_the_order_is_kept_and_nothing_flaps(
+    fn governor_keeps_the_limit_and_the_order_and_does_not_flap(
         models in prop::collection::vec(model(), 1..6),
         limit in 64_u64..400,
         lowered in 64_u64..400,
@@ -275,7 +276,7 @@ proptest! {
                 prop_assert_eq!(change.from.worse(), Some(change.to), "a step at a time: {:?}", change);
             }
         }
-        // At rest, whoever keeps less than everything would be above an equal share if it kept all.
+        // In a steady state, an informer is degraded only if it would exceed an equal share otherwise.
         let settled = process.changes.len();
         let over: Vec<_> = (0..240 * 10).filter(|_| {
             process.tick();
@@ -288,12 +289,12 @@ proptest! {
         for (at, model) in process.models.iter().enumerate() {
             let needs = model.cluster * (HEAVIEST.max(model.head) + model.body * 11 / 10);
             let touched = process.changes.iter().any(|(_, change)| change.id == at);
-            // Where somebody's heads are far heavier than anybody can know, others may pay for it.
+            // If heads are far heavier than estimated, other informers may be degraded too.
             let is_fair = !touched || needs > equal * 3 / 4 || process.models.iter().any(|model| model.head > HEAVIEST * 5 / 4);
             prop_assert!(is_fair, "{at} needs {needs} of {equal} and was touched: {:?}", process.changes);
         }
     }
 }
 
-/// What the governor takes for a head.
+/// The governor's estimate of a head, in bytes.
 const HEAVIEST: u64 = 560;

@@ -1,10 +1,10 @@
-//! Computed indices in the making, over a store that goes on being written.
+//! Construction of computed indices over a store that is being written.
 //!
-//! The work is done by whoever has threads for it, on the snapshot of the moment in which it began. From that moment on
-//! the writer computes the values of what it writes and keeps them in a journal. What has been made is then caught up
-//! with the journal, again by others, until so little is left that the writer does it itself and publishes.
+//! Callers provide the threads. The work starts from the current snapshot. From then on, the writer computes the values
+//! of its writes and records them in a journal. The threads catch up with the journal in rounds, until the rest is
+//! small enough for the writer to apply and publish.
 //!
-//! Invariant: at the snapshot's moment plus the journal, an index in the making is what a walk over the store gives.
+//! Invariant: the snapshot's part plus the journal equals an index built from the current store.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,19 +20,18 @@ use super::posting::{Location, PartitionId};
 use super::snapshot::Snapshot;
 use informer_hub_types::{ObjectKey, SharedStr, StoredObject};
 
-/// One demand for indices; its number is never given again by the same store.
+/// ID of a request for indices, unique within its store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BuildId(u64);
 
-/// The values of one location in each index of a build; empty where there is no object any more.
+/// Values of one location in each index of a build; empty if the object is gone.
 type Row = Vec<ValuesOf>;
 
-/// What is left to do for a [`Store`](super::Store) that gets indices: [`Self::work`], on as many threads as one
-/// likes.
+/// Work on indices for a [`Store`](super::Store). Any number of threads may call [`Self::work`].
 pub struct IndexBuild {
     columns: Vec<Column>,
     source: Mutex<Source>,
-    /// What has been made, an entry per column.
+    /// The indices under construction, one per column.
     made: Mutex<Vec<Computed>>,
     ended: AtomicBool,
 }
@@ -42,19 +41,19 @@ struct Column {
     name: SharedStr,
     function: IndexFn,
     failures: Arc<AtomicU64>,
-    /// Whether it was taken away before it was complete.
+    /// Whether the index was removed before it was complete.
     dropped: AtomicBool,
 }
 
-/// What there is to index.
+/// Input of a build.
 enum Source {
-    /// The objects after this place.
+    /// The objects of a snapshot after this position.
     Objects { snapshot: Arc<Snapshot>, partition: PartitionId, after: Option<ObjectKey> },
-    /// What was written meanwhile.
+    /// Values written meanwhile.
     Rows(std::vec::IntoIter<(Location, Row)>),
 }
 
-/// A piece of work.
+/// A unit of work.
 enum Piece {
     Objects(PartitionId, Vec<Arc<StoredObject>>),
     Rows(Vec<(Location, Row)>),
@@ -89,7 +88,7 @@ impl Source {
 }
 
 impl IndexBuild {
-    /// How many objects a thread takes at once.
+    /// Number of objects that a thread takes at once.
     const PIECE: usize = if cfg!(test) { 2 } else { 256 };
 
     fn new(indexers: Indexers) -> Self {
@@ -104,13 +103,13 @@ impl IndexBuild {
         Self { columns, source: Mutex::new(source), made: Mutex::new(made), ended: AtomicBool::new(false) }
     }
 
-    /// Works until nothing is left to take, or nobody wants it any more. Any number of threads may do so at once; one
-    /// is enough. Between two objects it lets other threads go first.
+    /// Works until no input is left or the build is cancelled. One thread suffices; any number may work. Yields to
+    /// other threads between two objects.
     pub fn work(&self) {
         while self.work_once() {}
     }
 
-    /// A piece of it; whether there was one.
+    /// Processes one piece. Returns whether there was one.
     pub(super) fn work_once(&self) -> bool {
         if self.has_ended() {
             return false;
@@ -135,7 +134,7 @@ impl IndexBuild {
         self.ended.load(Relaxed)
     }
 
-    /// The values of an object in each index.
+    /// Returns the values of an object in each index.
     fn row(&self, object: &StoredObject) -> Row {
         let values = |column: &Column| {
             if column.dropped.load(Relaxed) {
@@ -162,12 +161,12 @@ impl IndexBuild {
         self.columns.iter().any(|column| !column.dropped.load(Relaxed))
     }
 
-    /// Names that are still to come.
+    /// Returns the names that have not been removed.
     fn names(&self) -> impl Iterator<Item = &SharedStr> {
         self.columns.iter().filter(|column| !column.dropped.load(Relaxed)).map(|column| &column.name)
     }
 
-    /// Ends it; what was made goes to the caller, without what was taken away.
+    /// Ends the build. Returns the indices, and the names that were removed.
     fn finish(&self) -> (Vec<Computed>, Vec<SharedStr>) {
         self.ended.store(true, Relaxed);
         let made = std::mem::take(&mut *self.made.lock());
@@ -189,20 +188,20 @@ impl fmt::Debug for Builds {
     }
 }
 
-/// What becomes of a build.
+/// Progress of a build.
 #[derive(Debug)]
 pub enum BuildStep {
-    /// There is more to do.
+    /// There is more work.
     Work(Arc<IndexBuild>),
-    /// The indices are published; or why they are not.
+    /// The indices are published, or an error.
     Done(Result<(), AddIndexersError>),
 }
 
-/// One demand.
+/// A queued request for indices.
 struct Demand {
     id: BuildId,
     build: Arc<IndexBuild>,
-    /// How often its work was handed out. What is written in between is in the journal, once it was.
+    /// Number of times its work was handed out. From the first on, writes go to the journal.
     rounds: u32,
     journal: HashMap<Location, Row>,
 }
@@ -214,13 +213,13 @@ impl Demand {
 }
 
 impl Drop for Demand {
-    /// Nobody waits for it any more, whether it was done or its store is gone.
+    /// Cancels the work: it is complete, or its store was dropped.
     fn drop(&mut self) {
         self.build.ended.store(true, Relaxed);
     }
 }
 
-/// The demands of a store, in line: one at a time is worked on.
+/// Queue of a store's requests. One is built at a time.
 #[derive(Default)]
 pub(super) struct Builds {
     line: VecDeque<Demand>,
@@ -228,14 +227,14 @@ pub(super) struct Builds {
 }
 
 impl Builds {
-    /// So many written locations the writer catches up with itself: a millisecond or two.
+    /// Number of journal entries that the writer applies itself, in 1 to 2 ms.
     const FEW: usize = if cfg!(test) { 2 } else { 1_000 };
 
-    /// Each round has only what was written during the one before. More of them than this there are only where writing
-    /// goes faster than catching up; then the writer ends it.
+    /// Maximum number of rounds. Each round has only the writes of the previous one, so more are needed only if writes
+    /// outpace catching up. Then the writer applies the rest.
     const ROUNDS: u32 = if cfg!(test) { 4 } else { 16 };
 
-    /// Names that are to be.
+    /// Returns the names of planned indices.
     pub(super) fn names(&self) -> impl Iterator<Item = &SharedStr> {
         self.line.iter().flat_map(|demand| demand.build.names())
     }
@@ -248,7 +247,7 @@ impl Builds {
         id
     }
 
-    /// Indices of what a snapshot has, at once and on this thread.
+    /// Builds indices of a snapshot on this thread.
     pub(super) fn at_once(indexers: Indexers, snapshot: Arc<Snapshot>) -> Vec<Computed> {
         let build = IndexBuild::new(indexers);
         *build.source.lock() = Source::of(snapshot);
@@ -256,7 +255,7 @@ impl Builds {
         build.finish().0
     }
 
-    /// Begins with the one whose turn it is, unless it has begun.
+    /// Begins the first request, unless it has begun.
     pub(super) fn begin(&mut self, snapshot: impl FnOnce() -> Arc<Snapshot>) -> Option<(BuildId, Arc<IndexBuild>)> {
         let demand = self.line.front_mut().filter(|demand| demand.rounds == 0)?;
         demand.rounds = 1;
@@ -266,7 +265,7 @@ impl Builds {
         Some((demand.id, Arc::clone(&demand.build)))
     }
 
-    /// Takes away an index that is not complete yet; whether there is one of the name.
+    /// Removes a planned index. Returns whether there was one.
     pub(super) fn remove(&mut self, name: &str) -> bool {
         let columns = self.line.iter().flat_map(|demand| demand.build.columns.iter());
         let Some(column) = columns.filter(|it| !it.dropped.load(Relaxed)).find(|it| it.name == name) else {
@@ -279,7 +278,7 @@ impl Builds {
         true
     }
 
-    /// Something is written.
+    /// Records a written object in the journal.
     pub(super) fn put(&mut self, partition: PartitionId, object: &StoredObject) {
         if let Some(demand) = self.under_way() {
             let row = demand.build.row(object);
@@ -287,7 +286,7 @@ impl Builds {
         }
     }
 
-    /// Something is gone.
+    /// Records a removed object in the journal.
     pub(super) fn discard(&mut self, partition: PartitionId, key: &ObjectKey) {
         if let Some(demand) = self.under_way() {
             let row = vec![ValuesOf::new(); demand.build.columns.len()];
@@ -295,7 +294,7 @@ impl Builds {
         }
     }
 
-    /// Whether what is gone is to be told.
+    /// Returns whether removals must be recorded.
     pub(super) fn is_under_way(&self) -> bool {
         self.line.front().is_some_and(Demand::is_under_way)
     }
@@ -304,8 +303,7 @@ impl Builds {
         self.line.front_mut().filter(|demand| demand.is_under_way())
     }
 
-    /// What comes next for the one that was worked on: more of it, or what has been made and the names of what was
-    /// taken away from it.
+    /// Returns the next step of the running build: more work, or the indices and the names of removed ones.
     pub(super) fn resume(&mut self) -> Option<Next> {
         let demand = self.line.front_mut().filter(|demand| demand.rounds > 0)?;
         let journal = std::mem::take(&mut demand.journal);
@@ -320,13 +318,13 @@ impl Builds {
         Some(Next::Made(made, removed))
     }
 
-    /// Gives up the one that was worked on.
+    /// Cancels the running build.
     pub(super) fn give_up(&mut self) {
         self.line.pop_front();
     }
 }
 
-/// See [`Builds::resume`].
+/// Result of [`Builds::resume`].
 pub(super) enum Next {
     Work(Arc<IndexBuild>),
     Made(Vec<Computed>, Vec<SharedStr>),

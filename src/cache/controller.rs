@@ -1,15 +1,15 @@
-//! client-go's controller without its goroutines: takes batches out of a queue, applies them to the store, and has
-//! them processed.
+//! client-go's controller without goroutines: pops batches from a queue, applies them to the store and processes the
+//! effects.
 //!
-//! The actors do the same with a message on each edge (fifo → processor → cache); this is the whole of it on one
-//! thread, for tests, tools and whoever has an event loop of their own.
+//! The actors do the same with a message on each edge (fifo → processor → cache). This type runs everything on one
+//! thread, for tests, tools and callers with an event loop of their own.
 //!
-//! - *Store first.* What a batch does is in the store, and published, before anyone is told of it.
-//! - *Batches.* client-go processes key by key or, since 1.35, up to 1,000; here it is up to the caller.
-//! - *What cannot be processed* is lost, and counted, as in client-go; the store has it. [`ProcessError::Requeue`]
-//!   brings it once more before anything later, which client-go gave up in 1.33. It is not applied again, since the
-//!   store would then say that nothing changed: what is kept is what the batch did. After a panic of the processing,
-//!   for whoever catches it, the same: how much of the batch was told is not known, so it is told in full once more.
+//! - *Store first.* The effects of a batch are in the published store before `process` is called.
+//! - *Batches.* client-go processes single keys or, since 1.35, up to 1,000. Here the caller decides.
+//! - *Failed batches* are counted and dropped, as in client-go; the store keeps their effects.
+//!   [`ProcessError::Requeue`] processes a batch again before later ones, which client-go gave up in 1.33. The batch is
+//!   not applied again, because the store would report no change: its recorded effects are processed again. The same
+//!   holds after a caught panic of `process`. The processed part is unknown, so the whole batch is repeated.
 
 use std::error::Error;
 
@@ -19,63 +19,63 @@ use super::snapshot::{Outbox, Partition};
 use super::store::Store;
 use informer_hub_types::Change;
 
-/// Why a batch was not processed.
+/// Reason why a batch was not processed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
-    /// Not now: bring it again. The caller decides when, since there is no backoff here.
-    #[error("the batch is to be processed again")]
+    /// Temporary: process the batch again. The caller decides when, because there is no backoff here.
+    #[error("the batch must be processed again")]
     Requeue,
-    /// Not ever: what the batch did is told to nobody.
-    #[error("the batch cannot be processed")]
+    /// Permanent: the effects of the batch are dropped without notifications.
+    #[error("cannot process the batch")]
     Failed(#[source] Box<dyn Error + Send + Sync>),
 }
 
-/// What became of one call.
+/// Result of one call.
 #[derive(Debug)]
 #[must_use]
 pub enum Progress {
     /// A batch was processed.
     Processed,
-    /// A batch could not be processed, and is lost to whoever should have been told of it.
+    /// A batch could not be processed. Its notifications are lost.
     Dropped(Box<dyn Error + Send + Sync>),
-    /// A batch is to be processed again, by the next call.
+    /// The next call processes the batch again.
     Requeued,
-    /// Nothing was in line, or nothing was to be taken out.
+    /// The queue is empty, or `max` was zero.
     Idle,
-    /// Nothing is in line, and nothing will be.
+    /// The queue is empty and closed.
     Closed,
-    /// The store has no such partition any more; what is in line stays there.
+    /// The store has no such partition any more. The queue is unchanged.
     Abandoned,
 }
 
-/// A queue, the partition of a store that it leads to, and how far they have come. Pure; single-threaded.
+/// A queue, the partition it feeds, and the unprocessed batch. Pure; single-threaded.
 #[derive(Debug)]
 pub struct Controller {
     store: Store,
     partition: PartitionId,
     fifo: DeltaFifo,
-    /// What is in the store, and was not told.
+    /// Effects that are in the store and not yet processed.
     untold: Option<Outbox>,
     synced: bool,
     dropped: u64,
 }
 
 impl Controller {
-    /// A controller of an open partition. What a predecessor did last, and may not have told, is processed first;
-    /// batches are numbered, so that who has heard of it knows.
+    /// Creates a controller of an open partition. The last batch of a predecessor is processed first, because it may
+    /// not have been. Receivers recognize duplicates by the batch number.
     #[must_use]
     pub fn new(store: Store, partition: PartitionId, fifo: DeltaFifo) -> Self {
         let untold = store.outbox(partition);
         Self { store, partition, fifo, untold, synced: false, dropped: 0 }
     }
 
-    /// Puts a change in line; not after [`Self::close`].
+    /// Queues a change. Has no effect after [`Self::close`].
     pub fn push(&mut self, change: Change) {
         self.fifo.push(change);
     }
 
-    /// Applies a batch of up to `max` entries of the queue, then calls `process` with what it did; or only calls it
-    /// with a batch that is to be processed again.
+    /// Applies a batch of up to `max` entries, then calls `process` with its effects. If a batch must be processed
+    /// again, only calls `process` with it.
     pub fn process_next(
         &mut self,
         max: usize,
@@ -93,7 +93,7 @@ impl Controller {
                 outbox
             }
         };
-        // It is untold until `process` has returned: a panic leaves it there.
+        // Stays pending until `process` has returned, so that a panic does not lose it.
         let progress = match process(self.untold.insert(outbox)) {
             Ok(()) => Progress::Processed,
             Err(ProcessError::Requeue) => return Progress::Requeued,
@@ -107,8 +107,8 @@ impl Controller {
         progress
     }
 
-    /// Processes, in batches as large as they come, until nothing is in line or something is to be processed again.
-    /// What cannot be processed is dropped. Returns what ended it.
+    /// Processes batches until the queue is empty or a batch must be processed again. Failed batches are dropped.
+    /// Returns the last result.
     pub fn process_all(&mut self, process: &mut impl FnMut(&Outbox) -> Result<(), ProcessError>) -> Progress {
         loop {
             match self.process_next(usize::MAX, process) {
@@ -118,48 +118,48 @@ impl Controller {
         }
     }
 
-    /// Whether the queue's first list has been processed: see [`DeltaFifo::has_synced`], but known only after the
-    /// call of `process` that was told of it (client-go's `RealFIFO`; its `DeltaFIFO` knew before). Stays true.
+    /// Returns whether the queue's first list has been processed. Unlike [`DeltaFifo::has_synced`], becomes true only
+    /// after the call of `process` with its end, as in client-go's `RealFIFO`. Stays true.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         self.synced
     }
 
-    /// Takes nothing more in; what is in line can still be processed.
+    /// Rejects further changes. Queued ones can still be processed.
     pub fn close(&mut self) {
         self.fifo.close();
     }
 
-    /// Batches whose processing failed for good.
+    /// Returns the number of batches that failed permanently.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// The queue.
+    /// Returns the queue.
     #[must_use]
     pub fn fifo(&self) -> &DeltaFifo {
         &self.fifo
     }
 
-    /// The store, with what has been applied.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// The store, to open and close partitions of, or to put another in its place that knows the same ones.
+    /// Returns the store for writing: to open and close partitions, or to replace it by one with the same partitions.
     pub fn store_mut(&mut self) -> &mut Store {
         &mut self.store
     }
 
-    /// Which partition it fills.
+    /// Returns the ID of the partition it fills.
     #[must_use]
     pub fn id(&self) -> PartitionId {
         self.partition
     }
 
-    /// The partition as it is now; `None` once it is closed.
+    /// Returns the current partition, `None` once it is closed.
     #[must_use]
     pub fn partition(&self) -> Option<Partition> {
         self.store.published().load().partition(self.partition).cloned()

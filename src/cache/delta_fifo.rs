@@ -1,23 +1,22 @@
-//! client-go's DeltaFIFO: deltas per key, keys in the order of their arrival, each key in line once.
+//! client-go's DeltaFIFO: deltas per key, keys in order of arrival, each key queued once.
 //!
-//! What differs, each for a reason:
-//! - *Replace streams.* A list is not one call with all objects but a beginning, objects as they arrive, and an end,
-//!   so that a page need not wait for the last one. The store compares the list with what it has (as client-go's
-//!   `AtomicFIFO` does since 1.36), from the set of keys that the list named, and publishes a list that is not the first in
-//!   one step.
-//! - *One place per key.* client-go's `RealFIFO` keeps the order of the watch also between objects. Here all deltas of a key
-//!   come out together, since merging them is what bounds the queue.
-//! - *It is bounded.* Up to half of its bound in bytes every delta is kept; above that, deltas of one key merge into
-//!   the newest state; past the bound it says so, and the caller holds back.
-//! - *Deletions are never dropped for being unknown*: the store knows, the queue does not.
-//! - *It knows how far it is complete* ([`DeltaFifo::watermark`]). Keys stand in line by their first change, so a later
-//!   change of one comes out before an earlier one of another; the version up to which everything has come out is that
-//!   which was complete when the first in line came.
-//! - *What is put back stands first* ([`DeltaFifo::requeue`]), and what came for its key meanwhile follows it: as if it
-//!   had never been taken. client-go's `AddIfNotPresent` gave it up where the key was in line again.
+//! Differences from client-go, and their reasons:
+//! - *Replace streams.* A list is a start, objects as they arrive, and an end, so that a page need not wait for the
+//!   last one. The store compares the list with its contents by the set of listed keys, as client-go's `AtomicFIFO`
+//!   does since 1.36. A list after the first one is published in one step.
+//! - *One place per key.* client-go's `RealFIFO` keeps the watch order between objects too. Here all deltas of a key
+//!   are popped together, because merging them bounds the queue.
+//! - *It is bounded.* Up to half of the byte limit every delta is kept. Above that, deltas of one key merge into the
+//!   newest state. Above the limit, [`DeltaFifo::is_full`] tells the caller to wait.
+//! - *Deletions of unknown keys are kept*: only the store knows which keys exist.
+//! - *It has a watermark* ([`DeltaFifo::watermark`]): the version up to which everything has been popped. Keys are
+//!   queued by their first change, so a later change of one may be popped before an earlier one of another. The
+//!   watermark is therefore the version that was complete when the first queued entry arrived.
+//! - *Requeued deltas are first* ([`DeltaFifo::requeue`]), followed by later deltas of their key, as if they had never
+//!   been popped. client-go's `AddIfNotPresent` dropped them if the key was queued again.
 //!
-//! Invariants: a key is in `queue` iff it is in `items`, and in `queue` once; `queue` has as many list ends as `ends`;
-//! `bytes` is the sum of what `items` counts.
+//! Invariants: a key is in `queue` iff it is in `items`, and at most once. `queue` has as many list ends as `ends`.
+//! `bytes` is the sum of the bytes in `items`.
 
 use std::collections::VecDeque;
 
@@ -25,16 +24,16 @@ use hashbrown::{HashMap, HashSet};
 
 use informer_hub_types::{Change, Delta, DeltaKind, Deltas, ObjectKey, ResourceVersion};
 
-/// What comes out of the queue.
+/// An entry popped from the queue.
 #[derive(Debug)]
 pub enum Popped {
     /// All deltas of one key, oldest first.
     Deltas(ObjectKey, Deltas),
-    /// A list is complete: what the store has and `keep` does not name is gone.
+    /// The end of a list: objects in the store that are not in `keep` are gone.
     ReplaceEnd {
-        /// Keys that the list named, or that came to be after it.
+        /// Keys in the list, or added after it.
         keep: HashSet<ObjectKey>,
-        /// The list's version.
+        /// Resource version of the list.
         version: ResourceVersion,
     },
 }
@@ -42,15 +41,15 @@ pub enum Popped {
 #[derive(Debug)]
 struct Entry {
     what: What,
-    /// Everything up to this version was taken in before it came in line; of what merged with it, before the first of
-    /// that did.
+    /// Version up to which all changes had arrived when this entry was queued. For merged deltas, when the first of
+    /// them was queued.
     since: Option<ResourceVersion>,
 }
 
 #[derive(Debug)]
 enum What {
     Key(ObjectKey),
-    /// The first of `ends`.
+    /// End of the first list in `ends`.
     ReplaceEnd,
 }
 
@@ -67,13 +66,13 @@ struct Pending {
 }
 
 impl Pending {
-    /// Adds one delta, merged where it may be. Returns how many deltas went.
+    /// Appends a delta and merges it where allowed. Returns the number of deltas that were merged away.
     fn append(&mut self, delta: Delta, crowded: bool) -> u64 {
         self.bytes += cost(&delta);
         self.deltas.push(delta);
         let merged = compress(&mut self.deltas, crowded);
         if merged > 0 {
-            // A body that was compressed meanwhile counts less than it did.
+            // A body that has been compressed since counts less now.
             let now: usize = self.deltas.iter().map(cost).sum();
             self.bytes = now.min(self.bytes);
         }
@@ -81,30 +80,30 @@ impl Pending {
     }
 }
 
-/// With what the queue began: client-go's `populated`.
+/// First change of the queue: client-go's `populated`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Start {
     #[default]
     Nothing,
-    /// There is nothing that a first list would complete.
+    /// A watch event: there is no first list to wait for.
     Watch,
     List,
 }
 
-/// The queue between a reflector and its processor. Pure; single-threaded.
+/// Queue between a reflector and its processor. Pure; single-threaded.
 #[derive(Debug)]
 pub struct DeltaFifo {
     items: HashMap<ObjectKey, Pending>,
     queue: VecDeque<Entry>,
     listing: Option<HashSet<ObjectKey>>,
-    /// The lists whose ends are in `queue`, in their order.
+    /// Lists whose ends are in `queue`, in order.
     ends: VecDeque<End>,
     start: Start,
-    /// Everything up to this version was taken in.
+    /// Version up to which all changes have arrived.
     received: Option<ResourceVersion>,
-    /// The watermark before the last [`Self::pop`].
+    /// Watermark before the last [`Self::pop`].
     settled: Option<ResourceVersion>,
-    /// Ends of lists that were taken out and not put back.
+    /// Number of list ends that were popped and not requeued.
     ended: u64,
     closed: bool,
     bytes: usize,
@@ -114,23 +113,23 @@ pub struct DeltaFifo {
 }
 
 impl DeltaFifo {
-    /// Default bound in bytes of object bodies.
+    /// Default limit in bytes of object bodies.
     pub const DEFAULT_LIMIT: usize = 32 * 1024 * 1024;
 
-    /// Bookkeeping per delta that counts against the bound, so that tiny objects are bounded too.
+    /// Bytes per delta that count against the limit besides the body, so that tiny objects are limited too.
     const OVERHEAD: usize = 128;
 
-    /// What a list may take of the bound. An apiserver waits for the reader of a list, unlike that of a watch, so a list
-    /// that gathered here would only cost memory.
+    /// Divisor of the limit while a list is running. An apiserver waits for the reader of a list, unlike that of a
+    /// watch. Queueing a list would only cost memory.
     pub(super) const LIST_SHARE: usize = 16;
 
-    /// Room for keys that an empty queue keeps; the rest of what a backlog took is given back.
+    /// Capacity in keys that an empty queue retains.
     const KEPT: usize = 256;
 
-    /// Complete lists that may be in line.
+    /// Maximum number of complete lists in the queue.
     const MAX_LISTS: usize = 2;
 
-    /// An empty queue with a bound in bytes.
+    /// Creates an empty queue with a limit in bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
@@ -150,7 +149,7 @@ impl DeltaFifo {
         }
     }
 
-    /// Takes one change in; not after [`Self::close`].
+    /// Queues a change. Changes after [`Self::close`] are refused.
     pub fn push(&mut self, change: Change) {
         if self.closed {
             self.refused += 1;
@@ -167,7 +166,7 @@ impl DeltaFifo {
         match change {
             Change::ReplaceBegin => {
                 self.listing = Some(HashSet::new());
-                // What comes from here on is of some moment of the list, and none is complete before its end.
+                // Objects of the list are as of any time during it, so no version is complete before its end.
                 self.received = None;
             }
             Change::ReplaceKeep(key) => {
@@ -192,9 +191,8 @@ impl DeltaFifo {
         self.queue.push_back(Entry { what, since: self.received.clone() });
     }
 
-    /// Up to which version everything that was taken in has been taken out again; `None` where that cannot be told, as
-    /// while a list is under way. Who has applied all that was taken out may resume from there. After a list that began anew
-    /// it may go back.
+    /// Returns the version up to which every queued change has been popped. A reader that has applied all of them may
+    /// resume a watch there. `None` if unknown, as during a list. May go back after a list that started over.
     #[must_use]
     pub fn watermark(&self) -> Option<&ResourceVersion> {
         self.queue.front().map_or(&self.received, |first| &first.since).as_ref()
@@ -207,13 +205,13 @@ impl DeltaFifo {
         }
         match delta.kind {
             DeltaKind::Added | DeltaKind::Updated | DeltaKind::Replaced => self.spare(&key),
-            // A streaming list takes back what it named before.
+            // A streaming list may delete objects that it sent before.
             DeltaKind::Deleted => {
                 if let Some(listing) = &mut self.listing {
                     listing.remove(&key);
                 }
             }
-            // It repeats what the store has, and so says nothing about what a list should have named.
+            // Repeats the store's state, so it does not count as listed.
             DeltaKind::Sync => {}
         }
         let crowded = self.crowds(self.bytes);
@@ -226,8 +224,8 @@ impl DeltaFifo {
         self.bytes += pending.bytes;
     }
 
-    /// Notes a live object in the list under way, and in those that ended before it arrived: its key may stand in
-    /// line before their ends, which then must not sweep it.
+    /// Marks a live object as listed in the running list, and in complete lists still queued. Its key may be queued
+    /// before their ends, which must not delete it.
     fn spare(&mut self, key: &ObjectKey) {
         for keep in self.listing.iter_mut().chain(self.ends.iter_mut().map(|end| &mut end.keep)) {
             if !keep.contains(key) {
@@ -236,12 +234,12 @@ impl DeltaFifo {
         }
     }
 
-    /// Takes up to `max` entries out, oldest key first. A list's end closes a batch.
+    /// Pops up to `max` entries, oldest key first. A list end closes the batch.
     pub fn pop(&mut self, max: usize) -> Vec<Popped> {
         self.pop_within(max, usize::MAX)
     }
 
-    /// The same, and no further one once they have so many bytes of bodies.
+    /// As [`Self::pop`], but also stops once the entries have `bytes` bytes of bodies.
     pub fn pop_within(&mut self, max: usize, bytes: usize) -> Vec<Popped> {
         self.settled = self.watermark().cloned();
         let mut batch = Vec::with_capacity(max.min(self.queue.len()));
@@ -272,12 +270,12 @@ impl DeltaFifo {
         batch
     }
 
-    /// Puts back what was taken out and could not be dealt with: it is first in line, and deltas of its key that came
-    /// meanwhile follow it. Also after [`Self::close`]. Costs a walk along the line if the key is in it again.
+    /// Puts a popped entry back at the front, followed by later deltas of its key. Works after [`Self::close`] too.
+    /// Costs a scan of the queue if the key is queued again.
     ///
     /// # Ordering
-    /// Before anything that was taken out later has been dealt with, and of several, the one taken out last goes first.
-    /// The watermark goes back to where it was before the last [`Self::pop`].
+    /// Call it before anything popped later has been processed; of several entries, requeue the last one first. The
+    /// watermark returns to its value before the last [`Self::pop`].
     pub fn requeue(&mut self, popped: Popped) {
         match popped {
             Popped::Deltas(key, deltas) => self.requeue_deltas(key, deltas),
@@ -296,7 +294,7 @@ impl DeltaFifo {
         let later = self.leave_line(&key);
         let bytes = deltas.iter().map(cost).sum();
         let mut pending = Pending { deltas, bytes };
-        // Of a key in line a resync says nothing.
+        // A resync of a queued key carries no information.
         for delta in later.deltas.into_iter().filter(|delta| delta.kind != DeltaKind::Sync) {
             let crowded = self.crowds(self.bytes + pending.bytes);
             self.coalesced += pending.append(delta, crowded);
@@ -306,8 +304,8 @@ impl DeltaFifo {
         self.queue.push_front(Entry { what: What::Key(key), since: self.settled.clone() });
     }
 
-    /// Takes a key out of the line, if it is there, so that it can overtake what stands before it: a list that ended
-    /// before a live object came must not sweep it when it now goes first.
+    /// Removes a key from the queue, so that it can move to the front. If it has a live object, list ends that it
+    /// overtakes must not delete it.
     fn leave_line(&mut self, key: &ObjectKey) -> Pending {
         let Some(pending) = self.items.remove(key) else { return Pending::default() };
         self.bytes -= pending.bytes;
@@ -330,26 +328,25 @@ impl DeltaFifo {
         pending
     }
 
-    /// Takes nothing more in. What is in line can still be taken out, and put back.
+    /// Refuses further changes. Queued entries can still be popped and requeued.
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Whether it has been closed.
+    /// Returns whether the queue is closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Whether it has been closed and nothing is in line: client-go's `ErrFIFOClosed`.
+    /// Returns whether the queue is closed and empty: client-go's `ErrFIFOClosed`.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.closed && self.is_empty()
     }
 
-    /// Whether the first list has been taken out as a whole; its end is the last of it, so that an empty list counts
-    /// once its end is out, and objects that vanished need no counting. As in client-go, a queue that began without a
-    /// list has nothing to wait for. Putting back the end of the only list takes it back.
+    /// Returns whether the end of the first list has been popped. An empty list therefore counts too. As in client-go,
+    /// a queue that started with a watch event is synced at once. Requeueing the end of the only list reverts this.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         match self.start {
@@ -359,51 +356,51 @@ impl DeltaFifo {
         }
     }
 
-    /// Whether deltas of one key merge when so many bytes wait.
+    /// Returns whether deltas of one key merge at this number of bytes.
     fn crowds(&self, bytes: usize) -> bool {
         bytes > self.limit / 2
     }
 
-    /// Whether the bound, or a list's share of it, is passed: whoever pushes should wait. Lists in line have a bound of their own, since one
-    /// that repeats what waits already adds no bytes of objects, but a set of keys.
+    /// Returns whether the limit, or a running list's share of it, is exceeded, so that the caller should wait.
+    /// Complete lists have a limit of their own: repeating queued objects adds no bytes, but a set of keys.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let limit = if self.listing.is_some() { self.limit / Self::LIST_SHARE } else { self.limit };
         self.bytes > limit || self.ends.len() > Self::MAX_LISTS
     }
 
-    /// Whether nothing is in line.
+    /// Returns whether no entry is queued.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Entries in line.
+    /// Returns the number of queued entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Bytes that count against the bound.
+    /// Returns the bytes that count against the limit.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Deltas that were merged away, since the start.
+    /// Returns the number of merged deltas since the start.
     #[must_use]
     pub fn coalesced(&self) -> u64 {
         self.coalesced
     }
 
-    /// Changes that came after it was closed.
+    /// Returns the number of changes refused after closing.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
     }
 }
 
-/// What a delta counts against the bound.
+/// Returns the bytes that a delta counts against the limit.
 fn cost(delta: &Delta) -> usize {
     delta.object.body_size() + DeltaFifo::OVERHEAD
 }
@@ -412,10 +409,10 @@ fn is_live(kind: DeltaKind) -> bool {
     matches!(kind, DeltaKind::Added | DeltaKind::Updated | DeltaKind::Replaced)
 }
 
-/// Merges the last delta into the one before it where that loses nothing that must be told. Returns how many went.
+/// Merges the last delta into the one before it, if no notification is lost. Returns the number of removed deltas.
 ///
-/// Always: of two deletions of one object the first stays. When `crowded`: of two live states of one object the
-/// newer stays, and an object that came and went within the queue goes altogether.
+/// Always: of two deletions of one object, the first is kept. If `crowded`: of two live states of one object, the newer
+/// is kept. An object that was added and deleted within the queue is removed.
 fn compress(deltas: &mut Deltas, crowded: bool) -> u64 {
     let [.., before, last] = deltas.as_slice() else { return 0 };
     let same_object = before.object.uid() == last.object.uid();
@@ -426,7 +423,7 @@ fn compress(deltas: &mut Deltas, crowded: bool) -> u64 {
             deltas.pop();
             1
         }
-        // Of a watch that repeats itself: the store would not take it either.
+        // From a repeating watch; the store would ignore it too.
         (false, false)
             if crowded
                 && last.kind != DeltaKind::Replaced
@@ -437,7 +434,7 @@ fn compress(deltas: &mut Deltas, crowded: bool) -> u64 {
         }
         (false, false) if crowded => {
             let at = deltas.len() - 2;
-            // The newer state takes the older one's place; a list's word stays a list's word.
+            // The newer state replaces the older one. `Replaced` must stay `Replaced`.
             if before.kind == DeltaKind::Replaced {
                 deltas[at + 1].kind = DeltaKind::Replaced;
             }
@@ -454,11 +451,11 @@ fn compress(deltas: &mut Deltas, crowded: bool) -> u64 {
 
 #[cfg(test)]
 impl DeltaFifo {
-    /// The invariants of the module's documentation.
+    /// Asserts the invariants of the module's documentation.
     pub(crate) fn check(&self) {
         let keys: Vec<_> =
             self.queue.iter().filter_map(|e| if let What::Key(key) = &e.what { Some(key) } else { None }).collect();
-        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len(), "a key stands in line once");
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len(), "a key is queued once");
         assert!(keys.len() == self.items.len() && keys.iter().all(|key| self.items.contains_key(*key)), "{self:?}");
         assert_eq!(self.queue.len() - keys.len(), self.ends.len(), "as many ends as lists");
         assert!(self.items.values().all(|pending| !pending.deltas.is_empty()), "{self:?}");
@@ -474,7 +471,7 @@ mod tests {
     use crate::cache::testing::change;
 
     #[test]
-    fn a_backlog_gives_its_memory_back() {
+    fn fifo_releases_memory_after_a_backlog() {
         let mut fifo = DeltaFifo::new(usize::MAX);
         for i in 0..20_000 {
             fifo.push(change(&format!("+a{i}@1")));

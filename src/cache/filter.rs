@@ -1,20 +1,20 @@
-//! Which objects a subscription is about.
+//! Filter of the objects of a subscription.
 
 use smol_str::SmolStr;
 
 use informer_hub_types::{LabelSelector, StoredObject};
 
-/// Namespace and labels, read from an object's head: costs no decoding.
+/// Filter by namespace and labels, evaluated on an object's head without decoding.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectFilter {
-    /// Only this namespace.
+    /// Accept only this namespace.
     pub namespace: Option<SmolStr>,
-    /// Only objects whose labels match.
+    /// Accept only matching labels.
     pub labels: Option<LabelSelector>,
 }
 
 impl ObjectFilter {
-    /// Whether the subscription is about this object.
+    /// Returns whether the filter accepts an object.
     #[must_use]
     pub fn matches(&self, object: &StoredObject) -> bool {
         let namespace = self.namespace.is_none() || self.namespace.as_deref() == object.key().namespace();

@@ -18,13 +18,13 @@ use informer_hub_types::{
     ObjectKey, Origin, Phase, ResourceVersion, Scope, SharedStr, StoredObject, StoredObjectParts, Uid,
 };
 
-/// Objects of one resource, with computed indices: a cache of a program's own, or what a test of a controller puts
-/// behind a [`Lister`].
+/// Objects of one resource with computed indices: a cache that a program fills itself, or test data behind a
+/// [`Lister`].
 ///
-/// Any number of threads may write and read it. Writers go one after another, each publishes its result before it
-/// returns; readers never wait. Unlike what the watch of an informer does to a store, a write here always counts:
-/// versions and UIDs are not compared, and nobody is notified. Writing costs time in the logarithm of the objects, as
-/// well as what the index functions cost, which must not write to the indexer themselves.
+/// Any number of threads may write and read. Writes are serialized, and each is published before it returns; readers
+/// never wait. Unlike an informer's store, every write takes effect: versions and UIDs are not compared, and no
+/// notifications are sent. A write costs logarithmic time in the number of objects, plus the index functions. Those
+/// must not write to the indexer.
 pub struct Indexer<K = Dynamic> {
     store: Mutex<Store>,
     partition: PartitionId,
@@ -33,13 +33,13 @@ pub struct Indexer<K = Dynamic> {
 }
 
 impl<K> Indexer<K> {
-    /// An empty one, whose objects say that they are of a cluster `local`.
+    /// Creates an empty indexer, whose objects have the cluster `local`.
     #[must_use]
     pub fn new(resource: ApiResource) -> Self {
         Self::of_cluster(local(), resource)
     }
 
-    /// An empty one, whose objects say that they are of `cluster`.
+    /// Creates an empty indexer, whose objects have the given cluster.
     #[must_use]
     pub fn of_cluster(cluster: ClusterName, resource: ApiResource) -> Self {
         let mut store = Store::new(resource.clone());
@@ -53,35 +53,35 @@ impl<K> Indexer<K> {
         Self { store: Mutex::new(store), partition, cluster, reader }
     }
 
-    /// The read half, which can be cloned and handed out.
+    /// Returns the read half, which can be cloned and shared.
     #[must_use]
     pub fn reader(&self) -> &IndexReader<K> {
         &self.reader
     }
 
-    /// A lister of the objects.
+    /// Returns a lister of the objects.
     #[must_use]
     pub fn lister(&self) -> Lister<K> {
         Lister::over(self.reader.clone())
     }
 
-    /// Puts an object at its key.
+    /// Stores an object, replacing the one at its key.
     pub fn add(&self, object: impl Into<Arc<StoredObject>>) {
         self.store.lock().put(self.partition, &object.into());
     }
 
-    /// The same as [`Self::add`]: there need not have been an object, as with client-go's.
+    /// As [`Self::add`]: as in client-go, the object need not exist.
     pub fn update(&self, object: impl Into<Arc<StoredObject>>) {
         self.add(object);
     }
 
-    /// Takes out what is at the object's key, whatever its state.
+    /// Removes the object at the given object's key, in any state.
     pub fn delete(&self, object: &StoredObject) {
         self.store.lock().discard(self.partition, object);
     }
 
-    /// Puts these objects in the place of all that there are, at once: no reader sees a mixture. Of a repeated key the
-    /// last one counts.
+    /// Replaces all objects in one step: no reader sees a mixture. Of objects with the same key, the last one is
+    /// stored.
     pub fn replace<O: Into<Arc<StoredObject>>>(
         &self,
         objects: impl IntoIterator<Item = O>,
@@ -91,109 +91,109 @@ impl<K> Indexer<K> {
         self.store.lock().replace(self.partition, objects, resource_version);
     }
 
-    /// Does nothing, as with client-go's: a store has nobody to repeat its objects to. It is there so that what is
-    /// written for a store can be used with this one.
+    /// Does nothing, as in client-go: there are no listeners to repeat objects to. Exists so that code for a store
+    /// works with this type too.
     pub fn resync(&self) {}
 
-    /// The version that the last write brought: an object's, also of one that was deleted, or a list's. `None` before
-    /// the first. client-go's `LastStoreSyncResourceVersion`.
+    /// Returns the version of the last write: of an object, including a deleted one, or of a list. `None` before the
+    /// first. client-go's `LastStoreSyncResourceVersion`.
     #[must_use]
     pub fn resource_version(&self) -> Option<ResourceVersion> {
         self.reader.snapshot().partition(self.partition).and_then(|partition| partition.version.clone())
     }
 
-    /// All objects, by key.
+    /// Returns all objects, by key.
     #[must_use]
     pub fn list(&self) -> Vec<Object<K>> {
         self.reader.list()
     }
 
-    /// All keys, sorted.
+    /// Returns all keys, sorted.
     #[must_use]
     pub fn list_keys(&self) -> Vec<ObjectKey> {
         self.reader.list_keys()
     }
 
-    /// What is at the object's key.
+    /// Returns the stored object at the given object's key.
     #[must_use]
     pub fn get(&self, object: &StoredObject) -> Option<Object<K>> {
         self.reader.get(&self.cluster, object.key())
     }
 
-    /// What is at a key that is written `namespace/name`, or `name`.
+    /// Returns the object at a key of the form `namespace/name` or `name`.
     ///
     /// # Errors
-    /// [`InvalidKey`] when that is no key.
+    /// [`InvalidKey`] if the text is not a key.
     pub fn get_by_key(&self, key: &str) -> Result<Option<Object<K>>, InvalidKey> {
         self.reader.get_by_key(&self.cluster, key)
     }
 
-    /// The objects that share a value of an index with `object`, which need not be there itself.
+    /// Returns the objects that share an index value with `object`, which need not be stored.
     ///
     /// # Errors
-    /// [`QueryError::UnknownIndex`], and [`QueryError::Unindexable`] when the index's function fails for `object`.
+    /// [`QueryError::UnknownIndex`]; [`QueryError::Unindexable`] if the index function fails for `object`.
     pub fn index(&self, index: &str, object: &StoredObject) -> Result<Vec<Object<K>>, QueryError> {
         self.reader.index(index, object)
     }
 
-    /// The keys of the objects that have a value in an index, sorted.
+    /// Returns the sorted keys of the objects with an index value.
     ///
     /// # Errors
-    /// [`QueryError::UnknownIndex`] names what there is.
+    /// [`QueryError::UnknownIndex`], with the known indices.
     pub fn index_keys(&self, index: &str, value: &str) -> Result<Vec<ObjectKey>, QueryError> {
         self.reader.index_keys(index, value)
     }
 
-    /// The values that any object has in an index, sorted.
+    /// Returns all values of an index, sorted.
     ///
     /// # Errors
-    /// [`QueryError::UnknownIndex`] names what there is; client-go's says that there is no value.
+    /// [`QueryError::UnknownIndex`], with the known indices; client-go returns no values instead.
     pub fn list_index_func_values(&self, index: &str) -> Result<Vec<SharedStr>, QueryError> {
         self.reader.list_index_func_values(index)
     }
 
-    /// The objects that have a value in an index, by key.
+    /// Returns the objects with an index value, by key.
     ///
     /// # Errors
-    /// [`QueryError::UnknownIndex`] names what there is.
+    /// [`QueryError::UnknownIndex`], with the known indices.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Object<K>>, QueryError> {
         self.reader.by_index(index, value)
     }
 
-    /// The indices, with their functions.
+    /// Returns the indices with their functions.
     #[must_use]
     pub fn get_indexers(&self) -> Indexers {
         self.reader.snapshot().indexers()
     }
 
-    /// Adds indices over the objects that there are and those to come.
+    /// Adds indices over present and future objects.
     ///
     /// # Errors
-    /// [`IndexerConflict`] when there is an index of such a name; then nothing is added.
+    /// [`IndexerConflict`] if an index has one of the names. Then nothing is added.
     pub fn add_indexers(&self, indexers: Indexers) -> Result<(), IndexerConflict> {
         self.store.lock().add_indexers(indexers)
     }
 }
 
 fn local() -> ClusterName {
-    ClusterName::new("local").expect("it keeps the rule of names")
+    ClusterName::new("local").expect("the name is valid")
 }
 
-/// A value that is not an object of Kubernetes; the caller can fix it.
+/// Error of a value that is not a Kubernetes object; the caller can fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
-    /// It has no JSON form.
-    #[error("the value cannot be written as JSON")]
+    /// Serialization to JSON failed.
+    #[error("cannot write the value as JSON")]
     NoJson(#[source] serde_json::Error),
-    /// It has no `metadata`, or that is not of the form that Kubernetes gives it. Without details, which may quote it.
-    #[error("the value has no metadata as Kubernetes objects have it")]
+    /// `metadata` is missing or malformed. Without details, which may quote the value.
+    #[error("the value has no valid Kubernetes metadata")]
     NoMetadata,
     /// `metadata.name` is missing or empty.
     #[error("the value has no metadata.name")]
     NoName,
 }
 
-/// What is read of an object that a program made.
+/// Parsed part of an object made by a program.
 #[derive(Deserialize)]
 struct Head {
     metadata: Metadata,
@@ -210,10 +210,10 @@ struct Metadata {
 }
 
 impl<K: Serialize> Indexer<K> {
-    /// The stored form of a value: its JSON, and what is read of its metadata.
+    /// Converts a value to its stored form: its JSON and its parsed metadata.
     ///
     /// # Errors
-    /// [`ObjectError`] when it has no name that it could be stored under.
+    /// [`ObjectError`] if the value has no valid metadata and name.
     pub fn object_of(value: &K) -> Result<Arc<StoredObject>, ObjectError> {
         let json = serde_json::to_vec(value).map_err(ObjectError::NoJson)?;
         let Head { metadata } = serde_json::from_slice(&json).map_err(|_| ObjectError::NoMetadata)?;

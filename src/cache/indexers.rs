@@ -1,7 +1,7 @@
-//! Computed indices: functions of a program that say under which values an object is to be found.
+//! Computed indices: functions that return the index values of an object.
 //!
-//! Client-go's `IndexFunc` and `Indexers`. Unlike a declared index, which the decoder reads off the bytes as they
-//! arrive, a function sees the whole object and can be added while the store is in use.
+//! client-go's `IndexFunc` and `Indexers`. A declared index is read by the decoder as bytes arrive. A function sees the
+//! whole object, and can be added while the store is in use.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,16 +13,16 @@ use serde::de::DeserializeOwned;
 use super::path_values::{from_head, is_of_head, scalars_at};
 use informer_hub_types::{DecodeError, FieldPath, SharedStr, StoredObject};
 
-/// Why a function has no values for an object. Never leaves the object out of anything but this one index.
+/// Reason why a function has no values for an object. The object is missing from this index only.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct IndexError(
-    /// What was wrong, for people; it must hold nothing secret.
+    /// Description of the error; must not contain secrets.
     pub String,
 );
 
 impl From<DecodeError> for IndexError {
-    /// Without the cause, which may quote the object.
+    /// Leaves out the cause, which may quote the object.
     fn from(error: DecodeError) -> Self {
         Self(error.to_string())
     }
@@ -30,33 +30,33 @@ impl From<DecodeError> for IndexError {
 
 type Function = dyn Fn(&StoredObject) -> Result<Vec<SharedStr>, IndexError> + Send + Sync;
 
-/// The index values of an object: any number of them, the empty text among them; repetitions count once.
+/// Function that returns the index values of an object: any number, including the empty text. Duplicates are ignored.
 ///
-/// It must give the same values for the same object. It runs once for each state of an object: of one that is there when
-/// the index is added, by who builds it, on several threads at once; of a later one by whoever writes the store, before
-/// that state is published: what it costs, every write costs. It must not write to the store that it indexes.
+/// It must return equal values for equal objects, and must not write to the store that it indexes. It runs once per
+/// state of an object. For objects present when the index is added, it runs on the building threads. For later states,
+/// it runs in the store's writer before publication, so its cost adds to every write.
 #[derive(Clone)]
 pub struct IndexFn {
     function: Arc<Function>,
-    /// The path whose scalars in an object's bytes it gives, where it does nothing else.
+    /// Path whose scalars in the object's bytes are the values, if the function does nothing else.
     path: Option<Arc<FieldPath>>,
 }
 
 impl IndexFn {
-    /// An index by a function of the stored form, whose head (key, labels) is free to read.
+    /// Creates an index from a function of the stored form. Reading the head (key, labels) is cheap.
     pub fn new(function: impl Fn(&StoredObject) -> Result<Vec<SharedStr>, IndexError> + Send + Sync + 'static) -> Self {
         Self { function: Arc::new(function), path: None }
     }
 
-    /// An index by a function of the Rust type. Decodes each object in full, about 45 µs for a pod of 10 KB; one that
-    /// does not fit the type is a failure.
+    /// Creates an index from a function of the Rust type. Decodes each object completely, about 45 µs for a pod of 10
+    /// KB. An object that does not fit the type counts as a failure.
     pub fn typed<K: DeserializeOwned>(values: impl Fn(&K) -> Vec<SharedStr> + Send + Sync + 'static) -> Self {
         Self::new(move |object| Ok(values(&object.typed()?)))
     }
 
-    /// An index by a path, as a declared one: strings as they are, numbers and booleans as they are written. Reads the
-    /// bytes up to where the path leads and builds nothing else of them; what the head has of an object (its name,
-    /// namespace and labels) it reads there.
+    /// Creates an index of a path, with the values of a declared one: strings as they are, numbers and booleans as
+    /// written. Reads the bytes only along the path and builds no other values. Name, namespace and labels are read
+    /// from the head.
     #[must_use]
     pub fn path(path: FieldPath) -> Self {
         let path = Arc::new(path);
@@ -71,12 +71,12 @@ impl IndexFn {
         Self { path: read_at, ..function }
     }
 
-    /// The path whose scalars in an object's bytes are its values, and nothing else is.
+    /// Returns the path whose scalars in the object's bytes are exactly the values, if there is one.
     pub(super) fn read_at(&self) -> Option<&FieldPath> {
         self.path.as_deref()
     }
 
-    /// The values of an object, sorted, each once. A panic of the function is an error like any other.
+    /// Returns the sorted values of an object without duplicates. A panic of the function is an error.
     pub(super) fn values(&self, object: &StoredObject) -> Result<Vec<SharedStr>, IndexError> {
         let mut values = catch_unwind(AssertUnwindSafe(|| (self.function)(object)))
             .unwrap_or_else(|_| Err(IndexError("the index function panicked".to_owned())))?;
@@ -97,37 +97,37 @@ impl fmt::Debug for IndexFn {
 pub struct Indexers(BTreeMap<SharedStr, IndexFn>);
 
 impl Indexers {
-    /// None.
+    /// Creates an empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With one more; of a repeated name the last one counts.
+    /// Adds an index, replacing one of the same name.
     #[must_use]
     pub fn with(mut self, name: impl Into<SharedStr>, function: IndexFn) -> Self {
         self.0.insert(name.into(), function);
         self
     }
 
-    /// The names, sorted.
+    /// Returns the names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &SharedStr> {
         self.0.keys()
     }
 
-    /// The function of a name.
+    /// Returns the function of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&IndexFn> {
         self.0.get(name)
     }
 
-    /// How many there are.
+    /// Returns the number of indices.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no indices.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -149,23 +149,23 @@ impl IntoIterator for Indexers {
     }
 }
 
-/// Names that an index of the resource has already; whoever adds indices can fix it.
+/// Error of adding indices whose names are taken; the caller can fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{resource} has an index of this name already: {}; nothing was added", names.join(", "))]
+#[error("{resource} already has an index named {}: no index was added", names.join(", "))]
 pub struct IndexerConflict {
     /// The resource.
     pub resource: String,
-    /// The names that are taken, sorted.
+    /// The taken names, sorted.
     pub names: Vec<String>,
 }
 
-/// Why indices are not added to a store that is in use.
+/// Error of adding indices to a store that is in use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddIndexersError {
-    /// Their names are taken; whoever adds them can fix it.
+    /// The names are taken; the caller can fix it.
     #[error(transparent)]
     Conflict(#[from] IndexerConflict),
-    /// Somebody took these away before they were complete. Those that were added with them are there.
+    /// The indices were removed before they were complete. Others added with them are complete.
     #[error("index {} of {resource} was removed before it was complete", names.join(", "))]
     Removed {
         /// The resource.
@@ -173,7 +173,7 @@ pub enum AddIndexersError {
         /// The names, sorted.
         names: Vec<String>,
     },
-    /// The cache stopped, or died, before they were complete. They can be added again to the one that follows it.
+    /// The cache stopped or failed before the indices were complete. They can be added again after its restart.
     #[error("the cache stopped before the indices were complete")]
     Stopped,
 }

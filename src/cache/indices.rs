@@ -1,7 +1,7 @@
-//! The indices of a store, declared and computed: which locations carry which value.
+//! Declared and computed indices of a store: the locations of each index value.
 //!
-//! Invariant: a location is in the posting of `(index, value)` iff the object there carries that entry (a declared
-//! index) or the function gave that value for it (a computed one). No posting is empty.
+//! Invariant: a location is in the posting of `(index, value)` iff its object has that entry (declared index), or the
+//! function returned that value for it (computed index). No posting is empty.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::posting::{Location, PartitionId, Posting};
 use super::values::Values;
 use informer_hub_types::{FieldPath, ObjectKey, SharedStr, StoredObject};
 
-/// Up to how many entries are searched as they stand; more are sorted first.
+/// Number of entries up to which linear search is used; longer slices are sorted first.
 const FEW: usize = 16;
 
-/// Those of `entries` that `other` has not, in their order. An apiserver does not bound how many values an object
-/// gives, so this must not take the product of the two.
+/// Returns the `entries` that are not in `other`, in order. An apiserver does not limit the values of an object, so the
+/// cost must not be the product of both lengths.
 fn missing_from<'e, T: Ord>(other: &'e [T], entries: &'e [T]) -> impl Iterator<Item = &'e T> {
     let sorted = (other.len() > FEW).then(|| {
         let mut sorted: Vec<_> = other.iter().collect();
@@ -31,10 +31,10 @@ fn missing_from<'e, T: Ord>(other: &'e [T], entries: &'e [T]) -> impl Iterator<I
     })
 }
 
-/// The values of one object in one computed index: sorted, each once.
+/// Sorted values of one object in one computed index, without duplicates.
 pub(super) type ValuesOf = Vec<SharedStr>;
 
-/// The same as it is remembered: most objects have one.
+/// Stored form of [`ValuesOf`]: most objects have one value.
 #[derive(Clone, Debug)]
 enum Given {
     One(SharedStr),
@@ -50,11 +50,11 @@ impl Given {
     }
 }
 
-/// All indices of a resource. Cloning it costs a few reference counts.
+/// All indices of a resource. Cloning copies a few reference counts.
 #[derive(Clone, Default)]
 pub(super) struct Indices {
     declared: imbl::HashMap<SharedStr, Values>,
-    /// Few, and most stores have none.
+    /// Few; most stores have none.
     computed: Arc<Vec<Computed>>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Computed {
     name: SharedStr,
     function: IndexFn,
     values: Values,
-    /// What the function gave for each object, where it gave anything: so that it is never called for an old state.
+    /// Non-empty results of the function per object, so that it is never called for an old state.
     given: imbl::OrdMap<PartitionId, imbl::OrdMap<ObjectKey, Given>>,
     /// Shared by all snapshots.
     failures: Arc<AtomicU64>,
@@ -85,7 +85,7 @@ impl Computed {
         &self.name
     }
 
-    /// Indexes the object that is at a location now, whatever was there before.
+    /// Indexes the current object of a location.
     fn put(&mut self, at: &Location, object: &StoredObject) {
         let now = self.function.values(object).unwrap_or_else(|_| {
             self.failures.fetch_add(1, Relaxed);
@@ -94,7 +94,7 @@ impl Computed {
         self.set(at, now);
     }
 
-    /// Sets what the function gave for the object that is at a location now; nothing where there is none.
+    /// Sets the values of the current object of a location; empty if there is none.
     pub(super) fn set(&mut self, at: &Location, mut now: ValuesOf) {
         let before = self.given.get(&at.partition).and_then(|given| given.get(&at.key)).cloned();
         let before = before.as_ref().map_or(&[][..], Given::values);
@@ -108,7 +108,7 @@ impl Computed {
             self.values.insert(value, at.clone());
         }
         for value in &mut now {
-            // The text of the posting, of which there is one for all objects.
+            // Shares the posting's copy of the text.
             if let Some(known) = self.values.known(value) {
                 *value = known.clone();
             }
@@ -137,7 +137,7 @@ impl Computed {
 }
 
 impl Indices {
-    /// Takes in the object of a location where there was none.
+    /// Adds an object at a free location.
     pub(super) fn insert(&mut self, partition: PartitionId, object: &StoredObject) {
         let at = Location { partition, key: object.key().clone() };
         for entry in object.index_values() {
@@ -146,7 +146,7 @@ impl Indices {
         self.compute(&at, object);
     }
 
-    /// Takes out an object that is gone.
+    /// Removes an object.
     pub(super) fn remove(&mut self, partition: PartitionId, object: &StoredObject) {
         let at = Location { partition, key: object.key().clone() };
         for entry in object.index_values() {
@@ -161,7 +161,7 @@ impl Indices {
         }
     }
 
-    /// Takes in the new state of an object that is at the same location.
+    /// Updates the entries of a location from the old to the new state of its object.
     pub(super) fn update(&mut self, partition: PartitionId, old: &StoredObject, new: &StoredObject) {
         let at = Location { partition, key: new.key().clone() };
         if old.index_values() != new.index_values() {
@@ -185,12 +185,12 @@ impl Indices {
         }
     }
 
-    /// Adds computed indices that have been made over the objects that there are. Their names must be free.
+    /// Adds complete computed indices. Their names must be free.
     pub(super) fn append(&mut self, mut made: Vec<Computed>) {
         Arc::make_mut(&mut self.computed).append(&mut made);
     }
 
-    /// Forgets a computed index; whether there was one of that name.
+    /// Removes a computed index. Returns whether there was one.
     pub(super) fn forget(&mut self, name: &str) -> bool {
         let known = self.is_computed(name);
         if known {
@@ -207,53 +207,54 @@ impl Indices {
         self.computed(name).is_some()
     }
 
-    /// The name of a computed index of a path.
+    /// Returns the name of a computed index of a path.
     pub(super) fn computed_of(&self, path: &FieldPath) -> Option<&SharedStr> {
         self.computed.iter().find(|index| index.function.read_at() == Some(path)).map(|index| &index.name)
     }
 
-    /// Names of the computed indices, in no order.
+    /// Returns the names of the computed indices, unordered.
     pub(super) fn computed_names(&self) -> impl Iterator<Item = &SharedStr> {
         self.computed.iter().map(|index| &index.name)
     }
 
-    /// The function of a computed index.
+    /// Returns the function of a computed index.
     pub(super) fn function(&self, name: &str) -> Option<&IndexFn> {
         self.computed(name).map(|index| &index.function)
     }
 
-    /// The computed indices.
+    /// Returns the computed indices.
     pub(super) fn indexers(&self) -> Indexers {
         self.computed.iter().map(|index| (index.name.clone(), index.function.clone())).collect()
     }
 
-    /// How often the function of a computed index failed.
+    /// Returns how often the function of a computed index failed.
     pub(super) fn failures(&self, name: &str) -> u64 {
         self.computed(name).map_or(0, |index| index.failures.load(Relaxed))
     }
 
-    /// The values of an index. Where a computed one has the name of a declared one, it counts: it knows every object.
+    /// Returns the values of an index. A computed index takes precedence over a declared one of the same name, because
+    /// it covers every object.
     fn values_of(&self, name: &str) -> Option<&Values> {
         self.computed(name).map(|index| &index.values).or_else(|| self.declared.get(name))
     }
 
-    /// The values of an index, in no order, with how many objects carry each.
+    /// Returns the values of an index with their numbers of objects, unordered.
     pub(super) fn values(&self, name: &str) -> impl Iterator<Item = (&SharedStr, usize)> {
         self.values_of(name).into_iter().flat_map(|values| values.iter().map(|(value, at)| (value, at.len())))
     }
 
-    /// The values of an index, in no order, that any object in these partitions carries; they are sorted.
+    /// Returns the values of an index in these partitions, which must be sorted. The result is unordered.
     pub(super) fn values_in(&self, name: &str, partitions: &[PartitionId]) -> impl Iterator<Item = &SharedStr> {
         let values = self.values_of(name).into_iter().flat_map(Values::iter);
         values.filter(|(_, at)| at.is_in_any(partitions)).map(|(value, _)| value)
     }
 
-    /// How many objects carry a value.
+    /// Returns the number of objects with a value.
     pub(super) fn count(&self, name: &str, value: &str) -> usize {
         self.posting(name, value).map_or(0, Posting::len)
     }
 
-    /// Whether the object of a partition carries any of these values in an index.
+    /// Returns whether an object of a partition has any of these values in an index.
     pub(super) fn carries(
         &self,
         name: &str,
@@ -271,7 +272,7 @@ impl Indices {
         }
     }
 
-    /// Where the objects are that carry a value, if any does.
+    /// Returns the locations of the objects with a value, if there are any.
     pub(super) fn posting(&self, name: &str, value: &str) -> Option<&Posting> {
         self.values_of(name).and_then(|values| values.get(value))
     }
@@ -286,7 +287,7 @@ mod tests {
     use super::*;
     use crate::cache::testing::object_with;
 
-    /// Counts how often it is compared.
+    /// A number that counts its comparisons.
     #[derive(Clone, Debug)]
     struct Counted(u32, Rc<Cell<usize>>);
 
@@ -311,7 +312,7 @@ mod tests {
         }
     }
 
-    /// How many comparisons it takes to tell `len` values from as many others, half of which are the same.
+    /// Returns the comparisons needed to diff two sets of `len` values that share half of them.
     fn comparisons(len: u32) -> usize {
         let count = Rc::new(Cell::new(0));
         let values = |from: u32| (from..from + len).rev().map(|value| Counted(value, Rc::clone(&count)));
@@ -323,15 +324,15 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_compared_in_little_more_than_their_number_however_many_there_are() {
+    fn missing_from_is_not_quadratic() {
         for len in [2, 16, 18, 1_000, 16_000] {
             let (took, bound) = (comparisons(len), 2 * 3 * len as usize * (len.ilog2() as usize + 2));
-            assert!(took <= bound, "{took} for {len} values, and not {bound}");
+            assert!(took <= bound, "{took} for {len} values, expected at most {bound}");
         }
     }
 
     #[test]
-    fn an_update_of_many_declared_values_leaves_exactly_the_new_ones() {
+    fn update_of_many_declared_values_leaves_only_the_new_ones() {
         let pod = |version: u64, from: u32| {
             let values: Vec<_> = (from..from + 40).map(|value| value.to_string()).collect();
             let index: Vec<_> = values.iter().map(|value| ("by-image", value.as_str())).collect();

@@ -1,10 +1,11 @@
-//! What waits for one subscriber of one informer.
+//! Notification queue of one subscriber of one informer.
 //!
-//! Bounded by merging: as long as few notifications wait, each is kept; beyond that, notifications of one object
-//! merge, so that at most two per object wait (a deletion and the addition of its successor), however long the
-//! subscriber stalls. Nothing that changes the outcome is ever dropped.
+//! Bounded by merging. Up to a threshold every notification is kept. Above it, notifications of one object merge: at
+//! most two per object wait, a deletion and the addition of its successor, for any stall. Merging never changes the
+//! final state that a subscriber sees.
 //!
-//! A late subscriber's initial objects are not queued at all but read from the snapshot of its moment as it goes.
+//! Initial objects for a late subscriber are not queued. They are read from the snapshot of its subscription as it
+//! consumes them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,43 +18,43 @@ use super::snapshot::Partition;
 use super::store::Applied;
 use informer_hub_types::{Notification, Object, ObjectKey, Origin, StoredObject};
 
-/// What a subscriber wants to know of objects that were there before it.
+/// Handling of objects that existed before the subscription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum InitialObjects {
-    /// Each as `Added` with `initial` set, then `Synced`.
+    /// Deliver each as `Added` with `initial` set, then `Synced`.
     #[default]
     Replay,
-    /// Only `Synced`; changes to them arrive as `Updated` and `Deleted`.
+    /// Deliver only `Synced`; their changes arrive as `Updated` and `Deleted`.
     Skip,
 }
 
 /// Settings of one subscription.
 #[derive(Clone, Debug, Default)]
 pub struct ListenerOptions {
-    /// Which objects it is about.
+    /// Filter of the objects to deliver.
     pub filter: ObjectFilter,
-    /// What it wants to know of objects that were there before it.
+    /// Handling of objects that existed before the subscription.
     pub initial: InitialObjects,
 }
 
-/// The queue of one subscriber of one informer. Pure; single-threaded.
+/// Queue of one subscriber of one informer. Pure; single-threaded.
 #[derive(Debug)]
 pub struct ListenerQueue {
     origin: Arc<Origin>,
     options: ListenerOptions,
     replay: Option<Replay>,
     slots: VecDeque<Option<Notification>>,
-    /// Number of the first slot, counted since the start.
+    /// Number of the first slot, counted from the start.
     first: u64,
     live: usize,
-    /// Slots that wait per key, oldest first; kept only while merging.
+    /// Waiting slots per key, oldest first; maintained only while merging.
     by_key: Option<HashMap<ObjectKey, SmallVec<[u64; 2]>>>,
     merge_above: usize,
     merged: u64,
     last_batch: u64,
     synced: bool,
     goes_on: bool,
-    /// Whether it may have told of initial objects without bodies, so that bodies which come later are news.
+    /// Whether initial objects may have been delivered without bodies. Then restored bodies are delivered as updates.
     told_bare: bool,
 }
 
@@ -64,13 +65,13 @@ struct Replay {
 }
 
 impl ListenerQueue {
-    /// Notifications that wait one by one before merging begins.
+    /// Number of waiting notifications above which merging starts.
     pub const DEFAULT_MERGE_ABOVE: usize = 1024;
 
-    /// Fewer empty slots are not worth a pass over all of them, nor giving their memory back.
+    /// Number of empty slots, and capacity, that is not worth reclaiming.
     const GAPS: usize = 64;
 
-    /// A queue for a subscriber that joins when `partition` is the state of the store.
+    /// Creates a queue for a subscriber that joins at the state `partition`.
     #[must_use]
     pub fn new(options: ListenerOptions, partition: &Partition, merge_above: usize) -> Self {
         let replayed = options.initial == InitialObjects::Replay && !partition.is_empty();
@@ -101,8 +102,7 @@ impl ListenerQueue {
         }
     }
 
-    /// As [`Self::new`], but a reader that was told of the partition as it came from disk is only told of what has happened
-    /// since then.
+    /// As [`Self::new`], but a reader that has acknowledged the restored partition only receives changes since then.
     #[must_use]
     pub fn of_reader(
         reader: Option<&str>,
@@ -124,19 +124,19 @@ impl ListenerQueue {
         queue
     }
 
-    /// Whether its subscriber was told before that the first list is complete, in an earlier life of the process.
+    /// Returns whether the subscriber received `Synced` already, in an earlier process lifetime.
     #[must_use]
     pub fn goes_on(&self) -> bool {
         self.goes_on
     }
 
-    /// What it tells from now on is of this informer, which goes on with the partition.
+    /// Uses another origin for further notifications, after the informer moved to another version.
     pub fn go_on_as(&mut self, origin: Arc<Origin>) {
         self.origin = origin;
     }
 
-    /// Takes in what one batch did to the store; repetitions only with `resync`. A batch that was offered before is
-    /// not taken in twice.
+    /// Queues notifications for the effects of a batch; repeated objects only with `resync`. Ignores a batch that was
+    /// offered before.
     pub fn offer(&mut self, number: u64, applied: &[Applied], resync: bool) {
         if number <= self.last_batch {
             return;
@@ -158,7 +158,8 @@ impl ListenerQueue {
                 }
                 Notification::Added { object: self.object(new), initial }
             }
-            // A change of what the filter looks at is, to this subscriber, an appearance or a disappearance.
+            // If a change makes the object start or stop matching the filter, the subscriber sees an addition or a
+            // deletion.
             Applied::Updated { old, new } => match (filter.matches(old), filter.matches(new)) {
                 (true, true) => Notification::Updated { old: self.object(old), new: self.object(new), resync: false },
                 (false, true) => Notification::Added { object: self.object(new), initial: false },
@@ -200,7 +201,7 @@ impl ListenerQueue {
         let (Some(key), Some(last)) = (key, last) else { return self.append(notification) };
         let Some(waiting) = self.slot(last).and_then(Option::take) else { return self.append(notification) };
         match merge(waiting, notification) {
-            // Of an object that came after a deletion that waits too, and of whose coming this subscriber wanted no word.
+            // The object was added after a waiting deletion, and the addition was not delivered. Drop its deletion too.
             Merged::One(Notification::Deleted { .. }) if self.follows_a_deletion(&key) => self.cancel(&key, last),
             Merged::One(one) => {
                 self.slot(last).map(|slot| slot.replace(one));
@@ -218,14 +219,14 @@ impl ListenerQueue {
         usize::try_from(number.checked_sub(self.first)?).ok().and_then(|at| self.slots.get_mut(at))
     }
 
-    /// Whether what waits of a key before its last slot is a deletion.
+    /// Returns whether the slot of the key before its last one is a deletion.
     fn follows_a_deletion(&mut self, key: &ObjectKey) -> bool {
         let numbers = self.by_key.as_ref().and_then(|by_key| by_key.get(key));
         let Some(&[.., before, _]) = numbers.map(SmallVec::as_slice) else { return false };
         matches!(self.slot(before), Some(Some(Notification::Deleted { .. })))
     }
 
-    /// What waited in a slot, which is empty now, and what came to it are both told to nobody.
+    /// Drops a pair of notifications that cancel each other; their slot is empty already.
     fn cancel(&mut self, key: &ObjectKey, number: u64) {
         self.live -= 1;
         self.merged += 2;
@@ -252,8 +253,8 @@ impl ListenerQueue {
         self.by_key = Some(by_key);
     }
 
-    /// Notifications that cancelled each other leave empty slots; they must not pile up while the subscriber stalls.
-    /// Amortised over the cancellations, a constant number of steps for each.
+    /// Removes the empty slots that cancelled notifications leave, so that they do not accumulate during a stall. Costs
+    /// amortised constant time per cancellation.
     fn close_gaps(&mut self) {
         if self.slots.len() > 2 * self.live + Self::GAPS {
             self.slots.retain(Option::is_some);
@@ -271,7 +272,7 @@ impl ListenerQueue {
         }
     }
 
-    /// Takes up to `max` notifications out, oldest first; empty when nothing waits.
+    /// Takes up to `max` notifications, oldest first; empty if none waits.
     pub fn take(&mut self, max: usize) -> Vec<Notification> {
         let mut batch = Vec::new();
         self.take_replay(max, &mut batch);
@@ -314,37 +315,37 @@ impl ListenerQueue {
         }
     }
 
-    /// The place of what is taken next, and the one behind what came last. Where notifications merge, places may move.
+    /// Returns the position of the next notification, and the one after the last. Merging may move positions.
     #[must_use]
     pub fn places(&self) -> (u64, u64) {
         (self.first, self.first + self.slots.len() as u64)
     }
 
-    /// Whether objects that were there before are still to be told.
+    /// Returns whether initial objects are still being delivered.
     #[must_use]
     pub fn is_replaying(&self) -> bool {
         self.replay.is_some()
     }
 
-    /// The number of the batch that it took in last.
+    /// Returns the number of the last offered batch.
     #[must_use]
     pub fn last_batch(&self) -> u64 {
         self.last_batch
     }
 
-    /// Whether nothing waits.
+    /// Returns whether nothing waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.replay.is_none() && self.live == 0
     }
 
-    /// Notifications that wait, without those of the replay.
+    /// Returns the number of waiting notifications, without initial objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.live
     }
 
-    /// Notifications that were merged into others, or cancelled each other, since the start.
+    /// Returns the number of notifications that were merged or cancelled since the start.
     #[must_use]
     pub fn merged(&self) -> u64 {
         self.merged
@@ -357,7 +358,8 @@ enum Merged {
     Cancelled,
 }
 
-/// Oldest old, newest new; `Added` then `Deleted` cancels; a successor under the same name never merges.
+/// Merges two notifications of one key: oldest `old`, newest `new`. `Added` then `Deleted` cancel each other. A
+/// successor of the same name never merges.
 fn merge(waiting: Notification, next: Notification) -> Merged {
     use Notification::{Added, Deleted, Updated};
     match (waiting, next) {
@@ -366,7 +368,7 @@ fn merge(waiting: Notification, next: Notification) -> Merged {
         (Updated { old, resync, .. }, Updated { new, resync: again, .. }) => {
             Merged::One(Updated { old, new, resync: resync && again })
         }
-        // Between two deletions it was added, of which this subscriber wanted no word; then it need not hear of that end.
+        // The object was added between two deletions, and the addition was not delivered. Drop the second deletion.
         (Updated { .. }, deleted @ Deleted { .. }) | (deleted @ Deleted { .. }, Deleted { .. }) => Merged::One(deleted),
         (waiting, next) => Merged::Two(waiting, next),
     }
@@ -378,7 +380,7 @@ mod tests {
     use crate::cache::testing::{Informer, told};
 
     #[test]
-    fn what_comes_and_goes_behind_a_stalled_subscriber_takes_no_room() {
+    fn listener_queue_of_a_stalled_subscriber_stays_bounded() {
         let mut informer = Informer::new();
         informer.apply("[ ]0");
         let mut queue = ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 0);
@@ -387,7 +389,7 @@ mod tests {
             queue.offer(outbox.number, &outbox.applied, false);
             assert!(queue.slots.len() <= 2 * queue.live + ListenerQueue::GAPS + 1, "{} slots", queue.slots.len());
         };
-        // One of the two is always there, so that no end of the queue is ever free.
+        // One of the two objects always exists, so that neither end of the queue becomes free.
         offer("+a@1 +z@1".to_owned());
         for version in (2..4000).step_by(4) {
             offer(format!("+b@{version} -a@{}", version + 1));
@@ -398,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dies_again_and_again_before_a_subscriber_that_skips_has_synced_takes_no_room() {
+    fn listener_queue_that_skips_initial_objects_stays_bounded() {
         let mut informer = Informer::new();
         let options = ListenerOptions { initial: InitialObjects::Skip, ..ListenerOptions::default() };
         let mut queue = ListenerQueue::new(options, &informer.partition(), 0);
@@ -418,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_gives_its_memory_back() {
+    fn listener_queue_releases_memory_after_a_backlog() {
         let mut informer = Informer::new();
         let mut queue = ListenerQueue::new(ListenerOptions::default(), &informer.partition(), usize::MAX);
         let script: Vec<_> = (1..5000).map(|i| format!("+a{i}@1")).collect();

@@ -1,4 +1,4 @@
-//! Listers: what a controller asks a cache for, in the words of client-go's generated listers.
+//! Listers: reads of a cache in the terms of client-go's generated listers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use super::reader::IndexReader;
 use super::snapshot::Snapshot;
 use informer_hub_types::{ClusterName, ClusterSelector, Dynamic, LabelSelector, Object, ObjectKey};
 
-/// No such object, as Kubernetes says it; whoever asked decides whether that is wrong.
+/// Error for a missing object, in the words of Kubernetes; the caller decides whether it is a fault.
 ///
-/// A cache that has not synced yet says this of what it has not read.
+/// Also returned for objects that an unsynced cache has not read yet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{resource} {:?} not found in cluster {cluster}{}", key.name(), within(key))]
 pub struct NotFound {
-    /// The resource asked, as kubectl prints it.
+    /// The resource, as kubectl prints it.
     pub resource: String,
-    /// The cluster asked.
+    /// The cluster.
     pub cluster: ClusterName,
-    /// Namespace and name asked for.
+    /// Namespace and name.
     pub key: ObjectKey,
 }
 
@@ -28,49 +28,49 @@ fn within(key: &ObjectKey) -> String {
     key.namespace().map(|namespace| format!(", namespace {namespace}")).unwrap_or_default()
 }
 
-/// Lists and gets objects of one resource, in all clusters or some.
+/// Lists and gets objects of one resource, in all or some clusters.
 ///
-/// Each call reads one snapshot and holds up nobody. A list by labels looks at the labels of every object of its
-/// namespace (or of all): client-go's is linear too.
+/// Each call reads one snapshot and blocks no other thread. A list by labels tests every object of the namespace (or of
+/// all), as in client-go.
 pub struct Lister<K = Dynamic> {
     reader: IndexReader<K>,
 }
 
 impl<K> Lister<K> {
-    /// A lister of what appears in `published`, in the selected clusters.
+    /// Creates a lister of a published store, in the selected clusters.
     #[must_use]
     pub fn new(published: Arc<ArcSwap<Snapshot>>, clusters: ClusterSelector) -> Self {
         Self::over(IndexReader::new(published, clusters))
     }
 
-    /// A lister of what a reader reads.
+    /// Creates a lister over a reader.
     #[must_use]
     pub fn over(reader: IndexReader<K>) -> Self {
         Self { reader }
     }
 
-    /// The same, restricted to one cluster; it has nothing if that cluster was not selected before.
+    /// Restricts the lister to one cluster. It is empty if that cluster is not selected.
     #[must_use]
     pub fn cluster(&self, cluster: &ClusterName) -> Self {
         Self::over(self.reader.cluster(cluster))
     }
 
-    /// The same, restricted to one namespace. The empty one stands for all, as everywhere in Kubernetes.
+    /// Restricts the lister to one namespace. The empty one means all, as everywhere in Kubernetes.
     #[must_use]
     pub fn namespace(&self, namespace: &str) -> NamespaceLister<K> {
         NamespaceLister { reader: self.reader.clone(), namespace: namespace.to_owned() }
     }
 
-    /// Objects whose labels match, by cluster, then key.
+    /// Returns the objects with matching labels, by cluster, then key.
     #[must_use]
     pub fn list(&self, labels: &LabelSelector) -> Vec<Object<K>> {
         list(&self.reader, Query::list(), labels)
     }
 
-    /// One object. The namespace is empty for a cluster-scoped one.
+    /// Returns one object. The namespace is empty for a cluster-scoped one.
     ///
     /// # Errors
-    /// [`NotFound`] when the cache does not have it.
+    /// [`NotFound`] if the cache does not have it.
     pub fn get(&self, cluster: &ClusterName, namespace: &str, name: &str) -> Result<Object<K>, NotFound> {
         let key = ObjectKey::new(namespace, name);
         self.reader.get(cluster, &key).ok_or_else(|| {
@@ -87,23 +87,23 @@ pub struct NamespaceLister<K = Dynamic> {
 }
 
 impl<K> NamespaceLister<K> {
-    /// Objects of the namespace whose labels match, by cluster, then key.
+    /// Returns the objects of the namespace with matching labels, by cluster, then key.
     #[must_use]
     pub fn list(&self, labels: &LabelSelector) -> Vec<Object<K>> {
         let all = self.namespace.is_empty();
         list(&self.reader, if all { Query::list() } else { Query::by_namespace(&self.namespace) }, labels)
     }
 
-    /// One object of the namespace.
+    /// Returns one object of the namespace.
     ///
     /// # Errors
-    /// [`NotFound`] when the cache does not have it.
+    /// [`NotFound`] if the cache does not have it.
     pub fn get(&self, cluster: &ClusterName, name: &str) -> Result<Object<K>, NotFound> {
         Lister::over(self.reader.clone()).get(cluster, &self.namespace, name)
     }
 }
 
-/// Labels are only looked at where they can make a difference.
+/// Lists by labels; skips label tests that cannot change the result.
 fn list<K>(reader: &IndexReader<K>, query: Query, labels: &LabelSelector) -> Vec<Object<K>> {
     if labels.matches_nothing() {
         return Vec::new();

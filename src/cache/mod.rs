@@ -1,29 +1,30 @@
-//! The cache: what is known of one resource in all clusters. Pure and synchronous; its actors are in `crate::actors`.
+//! The cache: the known objects of one resource in all clusters. Pure and synchronous; its actors are in
+//! `crate::actors`.
 //!
 //! # The contract
 //!
-//! - *Eventual consistency.* For each object, the states that the store goes through are a subsequence of the states
-//!   that the object really went through, in their order, and the last one arrives. No order is kept between objects.
-//! - *Store first.* A notification is made from what a batch did to the store, after the store and its indices have
-//!   been published with it. Whoever reads the store because of a notification finds that state or a newer one.
-//! - *One snapshot per answer.* Readers take a [`Snapshot`] and read all of it; writers never wait for them and they
-//!   never see half a batch.
-//! - *Identity is the UID.* An object that was replaced by another of the same name is deleted and added, never
+//! - *Eventual consistency.* For each object, the states in the store are a subsequence, in order, of the states that
+//!   the object had in its cluster. The last state arrives. No order is kept between objects.
+//! - *Store first.* Notifications are derived from the effect of a batch on the store, after the store and its indices
+//!   have been published with that batch. A reader that queries the cache after a notification sees that state or a
+//!   newer one.
+//! - *One snapshot per answer.* A reader loads a [`Snapshot`] and uses it for the whole answer. Writers never wait for
+//!   readers, and readers never see half a batch.
+//! - *Identity is the UID.* If an object is replaced by another one of the same name, it is deleted and added, never
 //!   updated.
-//! - *Tombstones.* What a complete list does not name is deleted with the last state that was known, marked as a
-//!   deletion that was not seen.
-//! - *A relist is one step.* A list that is not the first is published when it is complete, in one snapshot, and its
-//!   notifications follow. Beyond a bound, or while memory is short, it is published in parts (`stage`).
-//! - *No noise.* What a list repeats unchanged changes nothing and notifies nobody.
-//! - *In order per listener.* A listener is told of one object in the order in which it changed; when it is behind,
-//!   it is told less, never something wrong: the oldest `old`, the newest `new`, and nothing at all of what came and
-//!   went meanwhile.
+//! - *Tombstones.* An object that a complete list does not contain is deleted with its last known state. The deletion
+//!   is marked as not observed.
+//! - *A relist is one step.* A list after the first one is published in one snapshot when it is complete. Its
+//!   notifications follow. Above a size limit, or under memory pressure, it is published in parts (`stage`).
+//! - *No noise.* An object that a list repeats unchanged causes no change and no notification.
+//! - *In order per listener.* A listener receives the changes of one object in order. If it falls behind, changes are
+//!   merged: the oldest `old`, the newest `new`. An object that was added and deleted meanwhile is left out.
 //!
-//! # The way through
+//! # Data flow
 //!
-//! [`DeltaFifo`] takes what the reflector found out, [`Store::apply`] makes a new snapshot of a batch of it and says
-//! what that did ([`Applied`]), [`ListenerQueue`] turns that into notifications for one subscriber.
-//! [`Controller`] is the first two of them on one thread; [`ResyncSchedule`] says when objects are repeated.
+//! [`DeltaFifo`] queues the changes from the reflector. [`Store::apply`] makes a new snapshot from a batch of them and
+//! returns its effects ([`Applied`]). [`ListenerQueue`] turns effects into notifications for one subscriber.
+//! [`Controller`] combines the first two on one thread. [`ResyncSchedule`] decides when objects are resynced.
 
 mod builds;
 mod controller;
@@ -46,8 +47,8 @@ mod snapshot;
 mod stage;
 mod store;
 mod tree;
+mod uncompressed;
 mod values;
-mod young;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -73,4 +74,4 @@ pub use restore::{Gathering, Restored, SavedPartition};
 pub use resync::ResyncSchedule;
 pub use snapshot::{DeclaredIndex, Outbox, Partition, Snapshot};
 pub use store::{Applied, Store};
-pub use young::{Young, pack_all};
+pub use uncompressed::{Young, pack_all};

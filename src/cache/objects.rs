@@ -1,4 +1,4 @@
-//! The objects of one informer, by key.
+//! Persistent tree of the objects of one informer, ordered by key.
 
 use std::hint::black_box;
 use std::ops::Bound;
@@ -10,13 +10,13 @@ use super::tree::differ::Difference;
 use super::tree::{self, Leaf, Slots, Tree, join, put, split, take};
 use informer_hub_types::{LabelFilter, LabelNeeds, ObjectKey, StoredObject, text_hash};
 
-/// Objects of one leaf at most.
+/// Maximum number of objects per leaf.
 const WIDTH: usize = 16;
 
-/// The objects of one informer: a persistent tree in the order of their keys, which are the objects' own.
+/// The objects of one informer: a persistent tree ordered by the objects' own keys.
 ///
-/// With each object lie sixteen bits of its key's hash, so that a look-up touches one object and not one for each
-/// comparison, and a filter of its labels, so that a selector passes over most objects without a look at them.
+/// Each object is stored with 16 bits of its key's hash, so that a lookup touches one object instead of one per
+/// comparison. A filter of its labels lets a selector skip most objects without touching them.
 #[derive(Clone, Default)]
 pub(super) struct Objects(Tree<ObjectLeaf>);
 
@@ -29,13 +29,13 @@ struct ObjectLeaf {
     len: usize,
 }
 
-/// An object that is to be put in.
+/// An object to insert, with its tag.
 struct Item {
     tag: u16,
     object: Arc<StoredObject>,
 }
 
-/// A key that is looked for, with its tag.
+/// A key to find, with its tag.
 #[derive(Clone, Copy)]
 struct Wanted<'w> {
     tag: u16,
@@ -53,8 +53,8 @@ fn tag(key: &ObjectKey) -> u16 {
     u16::from_le_bytes([low, high])
 }
 
-/// The next eight bytes of each bound behind what all of them have in common, as a number: most comparisons of texts are
-/// one of numbers that lie side by side.
+/// The next eight bytes of each bound after the common prefix of all bounds, as a number. Most comparisons of keys then
+/// compare adjacent numbers.
 #[derive(Clone)]
 struct Routes {
     common: SmolStr,
@@ -68,7 +68,7 @@ fn head(text: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
-/// What two texts begin with, both.
+/// Returns the common prefix of two texts.
 fn common<'t>(a: &'t str, b: &str) -> &'t str {
     let mut len = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     while !a.is_char_boundary(len) {
@@ -99,7 +99,7 @@ impl Leaf for ObjectLeaf {
     }
 
     fn find(&self, wanted: Wanted<'_>) -> Option<usize> {
-        // Whichever object it is, the way to it is known when the tags are.
+        // Loads the objects' cache lines while the tags are compared.
         black_box(self.objects[6].is_some() ^ self.objects[14].is_some());
         let mut candidates =
             self.tags.iter().zip(0..).fold(0_u32, |found, (tag, at)| found | u32::from(*tag == wanted.tag) << at);
@@ -171,7 +171,7 @@ impl Leaf for ObjectLeaf {
     fn routes(bounds: &[ObjectKey]) -> Routes {
         let (first, last) = match bounds {
             [first, .., last] => (first.as_str(), last.as_str()),
-            // What a single one has in common with itself would leave nothing to compare.
+            // The common prefix of a single bound with itself would leave nothing to compare.
             _ => ("", ""),
         };
         let common = common(first, last);
@@ -189,7 +189,7 @@ impl Leaf for ObjectLeaf {
         };
         let head = head(rest);
         let less: usize = routes.heads.iter().map(|bound| usize::from(*bound < head)).sum();
-        // Mostly there are none, which is seen without a look at how many bounds there are.
+        // Mostly zero, which is found without reading the number of bounds.
         let alike = routes.heads[less..].iter().take_while(|bound| **bound == head).count();
         if alike == 0 {
             return less;
@@ -204,7 +204,7 @@ impl Leaf for ObjectLeaf {
     }
 }
 
-/// Objects that lie side by side, each with the filter of its labels.
+/// Adjacent objects of one leaf, each with its label filter.
 #[derive(Clone, Copy)]
 pub(super) struct Run<'t> {
     filters: &'t [LabelFilter],
@@ -216,12 +216,12 @@ impl<'t> Run<'t> {
         self.objects.len()
     }
 
-    /// The object at a place.
+    /// Returns the object at a position.
     pub(super) fn get(self, at: usize) -> Option<&'t Arc<StoredObject>> {
         self.objects.get(at)?.as_ref()
     }
 
-    /// Those whose labels may be as it is needed; of the others, `pass` is told.
+    /// Returns the objects whose labels may match. Calls `pass` for each other object.
     pub(super) fn that_may(self, needs: &LabelNeeds, pass: impl Fn()) -> impl Iterator<Item = &'t Arc<StoredObject>> {
         let may = move |(filter, object): (&LabelFilter, &'t Option<Arc<StoredObject>>)| {
             let is_out = needs.rule_out(*filter);
@@ -234,7 +234,7 @@ impl<'t> Run<'t> {
     }
 }
 
-/// The place of a bound: before or behind a key.
+/// Returns the position of a bound: before or after a key.
 fn place(bound: Bound<&ObjectKey>, behind: bool) -> Option<(Wanted<'_>, bool)> {
     match bound {
         Bound::Unbounded => None,
@@ -243,23 +243,23 @@ fn place(bound: Bound<&ObjectKey>, behind: bool) -> Option<(Wanted<'_>, bool)> {
     }
 }
 
-/// How a key differs between two sets of objects.
+/// Difference of one key between two trees.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change<'t> {
     Added(&'t Arc<StoredObject>),
     Removed(&'t Arc<StoredObject>),
-    /// By another allocation, whatever that says.
+    /// Another allocation, with equal or different contents.
     Exchanged(&'t Arc<StoredObject>, &'t Arc<StoredObject>),
 }
 
 impl Objects {
-    /// Whether both are one tree, none of them written to since one was cloned of the other.
+    /// Returns whether both are the same tree, not written since one was cloned from the other.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.0.is_same(&other.0)
     }
 
-    /// How `next` differs from this, by key. Costs in proportion to the difference, where one came of the other: what
-    /// both share is passed over.
+    /// Passes the differences to `next` to `tell`, by key. Costs in proportion to the difference if one was derived
+    /// from the other: shared nodes are skipped.
     pub(super) fn changes<'t>(&'t self, next: &'t Self, mut tell: impl FnMut(Change<'t>)) {
         fn key((leaf, at): (&ObjectLeaf, usize)) -> Option<&ObjectKey> {
             leaf.objects[at].as_ref().map(|object| object.key())
@@ -287,27 +287,27 @@ impl Objects {
         self.len() == 0
     }
 
-    /// The object at a key.
+    /// Returns the object at a key.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
         self.0.find(Wanted::of(key)).and_then(|(leaf, at)| leaf.objects[at].as_ref())
     }
 
-    /// Puts an object at its key: what was there.
+    /// Inserts an object and returns the previous one of its key.
     pub(super) fn insert(&mut self, object: Arc<StoredObject>) -> Option<Arc<StoredObject>> {
         self.0.insert(Item { tag: tag(object.key()), object }).flatten()
     }
 
-    /// Empties a key: what was there.
+    /// Removes a key and returns its object.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<StoredObject>> {
         self.0.remove(Wanted::of(key)).flatten()
     }
 
-    /// All objects, by key.
+    /// Returns all objects by key.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<StoredObject>> {
         self.0.runs().flat_map(|(leaf, range)| &leaf.objects[range]).flatten()
     }
 
-    /// The objects between two keys, by key, a leaf at a time.
+    /// Returns the objects between two keys in order, one leaf at a time.
     pub(super) fn runs<'t>(
         &'t self,
         from: Bound<&ObjectKey>,
@@ -324,7 +324,7 @@ impl Objects {
         })
     }
 
-    /// The objects between two keys, by key.
+    /// Returns the objects between two keys in order.
     pub(super) fn range<'t>(
         &'t self,
         from: Bound<&ObjectKey>,
@@ -336,7 +336,7 @@ impl Objects {
 
 #[cfg(test)]
 impl Objects {
-    /// How many entries are compared to find out how another set differs.
+    /// Returns how many entries are compared to find the differences of two trees.
     pub(super) fn looked_at(&self, next: &Self) -> usize {
         let compared = std::cell::Cell::new(0);
         let key = |(leaf, at): (&ObjectLeaf, usize)| leaf.objects[at].as_ref().map(|object| object.key().clone());

@@ -1,48 +1,46 @@
-//! What the bodies of a resource are packed with, and when those that are packed are packed anew.
+//! Compression of a resource's bodies: dictionary training, and repacking of packed bodies.
 //!
-//! A dictionary is trained from the first objects. When objects that come later compress worse than those did, the
-//! resource has changed its shape (or its list began with a namespace unlike the others): a new one is trained from
-//! objects of the whole store, and a sweep packs the old ones with it, where that makes them no larger. A sweep also
-//! empties chunks of which most is dead. Pure: whoever owns the store runs the rounds, on threads that nobody waits for,
-//! one at a time.
+//! A dictionary is trained from the first objects. If later objects compress worse, the resource has changed (or its
+//! list began with an untypical namespace). Then a new dictionary is trained from objects of the whole store, and a
+//! sweep repacks old bodies with it, if they do not grow. A sweep also empties chunks with mostly dead bytes. Pure: the
+//! owner of the store runs the rounds on background threads, one at a time.
 
 use std::sync::Arc;
 
 use super::posting::PartitionId;
 use super::snapshot::Snapshot;
-use super::young::{Young, pack_all};
+use super::uncompressed::{Young, pack_all};
 use informer_hub_types::{Dictionary, ObjectKey, PackOutcome, PackedTotals, StoredObject};
 
-/// See the module.
+/// Compression state of a resource; see the [module](self).
 #[derive(Debug)]
 pub struct Packing {
     totals: Arc<PackedTotals>,
     fitness: Fitness,
-    /// How far the sweep under way has come.
+    /// Progress of the current sweep.
     sweep: Option<Sweep>,
-    /// Dead bytes when the last sweep began, until it is known what it came to.
+    /// Dead bytes at the start of the last sweep, until its result is known.
     swept_from: Option<usize>,
-    /// Dead bytes that a sweep does not reach: somebody holds states that are no longer in the store, and with them their
-    /// chunks.
+    /// Dead bytes that a sweep cannot free: old states that are still referenced keep their chunks alive.
     out_of_reach: usize,
     trainings: u64,
 }
 
-/// What bodies are packed with.
+/// Dictionary and its compression ratios.
 #[derive(Clone, Debug)]
 enum Fitness {
     Untrained,
-    /// The objects made no dictionary (too few, or nothing alike); tried again after some rounds.
+    /// Training failed (too few or too different objects); retried after some rounds.
     Unfit {
         rounds: u32,
-        /// An empty one.
+        /// An empty dictionary.
         dictionary: Arc<Dictionary>,
     },
     Trained {
         dictionary: Arc<Dictionary>,
-        /// What the first bodies after the training came to.
+        /// Ratio of the first bodies after the training.
         first: Ratio,
-        /// What the last ones came to.
+        /// Ratio of the latest bodies.
         last: Ratio,
     },
 }
@@ -60,12 +58,12 @@ impl Fitness {
     }
 }
 
-/// Where the next slice begins: after a key of a partition, or at the begin of a partition.
+/// Position of the next slice: after a key of a partition, or at its start.
 #[derive(Clone, Debug)]
 struct Sweep {
     partition: PartitionId,
     after: Option<ObjectKey>,
-    /// Whether it is after every body of an old dictionary, and not only after sparse chunks.
+    /// Whether it repacks all bodies of old dictionaries, not only sparse chunks.
     migrates: bool,
 }
 
@@ -77,7 +75,7 @@ struct Ratio {
 }
 
 impl Ratio {
-    /// Fewer bytes say nothing of a resource.
+    /// Minimum plain bytes for a meaningful ratio.
     const ENOUGH: usize = 512 * 1024;
 
     fn add(&mut self, outcome: &PackOutcome) {
@@ -89,17 +87,17 @@ impl Ratio {
         self.plain >= Self::ENOUGH
     }
 
-    /// Whether a byte takes so much more than it took at first that a new dictionary pays: a fifth.
+    /// Returns whether compression got so much worse that a new dictionary pays: by a fifth.
     fn is_worse_than(&self, first: &Self) -> bool {
         let (now, then) = (self.packed as u128 * first.plain as u128, first.packed as u128 * self.plain as u128);
         now * 5 > then * 6
     }
 }
 
-/// What one object adds to a training, at most.
+/// Maximum bytes of one training sample.
 const SAMPLE_BYTES: usize = 64 * 1024;
 
-/// Work for a thread that nobody waits for.
+/// Work for a background thread.
 #[derive(Debug)]
 pub struct Round {
     fitness: Fitness,
@@ -108,7 +106,7 @@ pub struct Round {
     totals: Arc<PackedTotals>,
 }
 
-/// What a round came to.
+/// Result of a round.
 #[derive(Debug)]
 pub struct RoundOutcome {
     fitness: Fitness,
@@ -117,14 +115,14 @@ pub struct RoundOutcome {
 }
 
 impl Packing {
-    /// Rounds without a dictionary before training is tried again.
+    /// Rounds without a dictionary before training is retried.
     const UNFIT_ROUNDS: u32 = 8;
-    /// Objects that one slice of a sweep looks at, and how many of them it packs, at most.
+    /// Maximum number of objects that a slice of a sweep visits, and that it packs.
     const SLICE: (usize, usize) = (8192, 256);
     /// Dead bytes that are not worth a sweep.
     const LITTLE: usize = 256 * 1024;
 
-    /// Of a resource of which nothing is packed yet.
+    /// Creates the state of a resource without packed bodies.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -137,7 +135,7 @@ impl Packing {
         }
     }
 
-    /// Of a resource of which objects come from disk, packed with a dictionary, and counted in `totals`.
+    /// Creates the state of a resource whose packed objects were restored from disk and counted in `totals`.
     #[must_use]
     pub fn restored(dictionary: Option<Arc<Dictionary>>, totals: Arc<PackedTotals>) -> Self {
         let trained = |dictionary| Fitness::Trained { dictionary, first: Ratio::default(), last: Ratio::default() };
@@ -145,20 +143,20 @@ impl Packing {
         Self { totals, fitness: usable.map_or(Fitness::Untrained, trained), ..Self::new() }
     }
 
-    /// How much is packed.
+    /// Returns the counters of packed bytes.
     #[must_use]
     pub fn totals(&self) -> &Arc<PackedTotals> {
         &self.totals
     }
 
-    /// How many dictionaries have been trained.
+    /// Returns the number of trained dictionaries.
     #[must_use]
     pub fn trainings(&self) -> u64 {
         self.trainings
     }
 
-    /// Work that packs what has aged; it trains first where that is due, on young objects or, of a resource that has
-    /// changed its shape, on all.
+    /// Returns a round that packs aged objects. If training is due, it trains first: on new objects or, if the resource
+    /// has changed, on all.
     #[must_use]
     pub fn round(&self, aged: Vec<Arc<StoredObject>>, young: &Young, snapshot: &Snapshot) -> Round {
         let is_due = match &self.fitness {
@@ -170,7 +168,7 @@ impl Packing {
             let mut samples = young.samples();
             samples.extend(aged.iter().cloned());
             if matches!(self.fitness, Fitness::Trained { .. }) {
-                // Half from what is new, of which there may be little yet, and half from all there is.
+                // Half of the samples are new objects, which may be few; half are of the whole store.
                 let half = Young::SAMPLES / 2;
                 samples = every(samples.len().div_ceil(half), samples.iter());
                 let all = snapshot.partitions().flat_map(|(_, partition)| partition.iter().filter(|it| it.is_kept()));
@@ -185,7 +183,7 @@ impl Packing {
         Round { fitness: self.fitness.clone(), samples, objects, totals: Arc::clone(&self.totals) }
     }
 
-    /// Takes in what a round came to; `None` when it panicked, which leaves its objects as they were.
+    /// Records the result of a round; `None` if it panicked, which leaves its objects unchanged.
     pub fn finished(&mut self, outcome: Option<RoundOutcome>) {
         let Some(RoundOutcome { fitness, trained, outcome }) = outcome else { return };
         let had_one = matches!(self.fitness, Fitness::Trained { .. });
@@ -215,16 +213,16 @@ impl Packing {
         self.totals.bytes().saturating_sub(self.totals.live())
     }
 
-    /// The next slice of a sweep: work that packs anew what wants it, of some thousand objects. `None` when none is due.
+    /// Returns the next slice of a sweep, which repacks objects where needed. `None` if no sweep is due.
     pub fn slice(&mut self, snapshot: &Snapshot) -> Option<Round> {
         let dead = self.dead();
         if self.sweep.is_none() {
             if let Some(before) = self.swept_from.take() {
-                // One that freed an eighth was worth it, and so may the next one be.
+                // A sweep that freed an eighth was worthwhile, so the next may be too.
                 self.out_of_reach = if dead * 8 > before * 7 { dead } else { 0 };
             }
             self.out_of_reach = self.out_of_reach.min(dead);
-            // Two fifths dead: some chunk is sparse, since what is not has two thirds alive.
+            // At two fifths dead, some chunk is sparse: other chunks are at least two thirds alive.
             if dead - self.out_of_reach > Self::LITTLE && dead * 5 > self.totals.bytes() * 2 {
                 self.begin_sweep(false);
             }
@@ -265,7 +263,7 @@ fn every<'o>(step: usize, objects: impl Iterator<Item = &'o Arc<StoredObject>>) 
 }
 
 impl Round {
-    /// Does the work. Costs about 20 µs for each object, and 0.1 ms for each sample of a training.
+    /// Runs the round. Costs about 20 µs per object, and 0.1 ms per training sample.
     #[must_use]
     pub fn run(self) -> RoundOutcome {
         let Self { fitness, samples, objects, totals } = self;
@@ -273,7 +271,7 @@ impl Round {
         let is_trained = trained.is_some();
         let fitness = match (trained, samples.is_some(), fitness) {
             (Some(dictionary), ..) => Fitness::Trained { dictionary, first: Ratio::default(), last: Ratio::default() },
-            // The one there was is better than none; it is not measured by what made no other.
+            // The previous dictionary is better than none. Its latest ratio is reset.
             (None, true, Fitness::Trained { dictionary, first, .. }) => {
                 Fitness::Trained { dictionary, first, last: Ratio::default() }
             }
@@ -300,12 +298,12 @@ fn train(objects: &[Arc<StoredObject>]) -> Option<Arc<Dictionary>> {
         sample.truncate(SAMPLE_BYTES);
         sample
     };
-    // Every fourth first: where they are large, a training ends before the last.
+    // Every fourth first: with large samples, training ends before the last.
     let spread = (0..4).flat_map(|first| objects.iter().step_by(step).skip(first).step_by(4));
     match Dictionary::train(spread.map(cut)) {
         Ok(dictionary) => Some(Arc::new(dictionary)),
         Err(error) => {
-            tracing::debug!(%error, "objects are packed without a new dictionary for now");
+            tracing::debug!(%error, "cannot train a dictionary, packing objects with the previous one");
             None
         }
     }

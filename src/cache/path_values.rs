@@ -1,16 +1,16 @@
-//! The scalars that a path leads to, read off an object's head or its JSON bytes.
+//! Scalars at a path, read from an object's head or its JSON bytes.
 
 use super::indexers::IndexError;
 use informer_hub_codec::scan::{self, Scanned};
 use informer_hub_types::{FieldPath, Segment, SharedStr, StoredObject};
 
-/// Whether what a path leads to is read from the head of an object, if it is there.
+/// Returns whether a path may be read from an object's head.
 pub(super) fn is_of_head(path: &FieldPath) -> bool {
     let [Segment::Field(first), Segment::Field(second), ..] = path.segments() else { return false };
     first == "metadata" && matches!(second.as_str(), "name" | "namespace" | "labels")
 }
 
-/// Where the head of an object has what a path leads to, that; whether it is there that one has to look.
+/// Reads a path from an object's head into `found`. Returns whether the head has the answer.
 pub(super) fn from_head(path: &FieldPath, object: &StoredObject, found: &mut Vec<SharedStr>) -> bool {
     let [Segment::Field(first), rest @ ..] = path.segments() else { return false };
     if first != "metadata" {
@@ -26,17 +26,17 @@ pub(super) fn from_head(path: &FieldPath, object: &StoredObject, found: &mut Vec
     true
 }
 
-/// Calls `found` with each scalar that the path leads to: strings as they are, numbers and booleans as they are written.
-/// One pass over the bytes, which builds nothing of what lies beside the path.
+/// Calls `found` with each scalar at the path: strings as they are, numbers and booleans as written. Makes one pass
+/// over the bytes and builds no other values.
 ///
 /// # Errors
-/// The bytes are not JSON.
+/// If the bytes are not JSON.
 pub(super) fn scalars_at(path: &FieldPath, json: &[u8], mut found: impl FnMut(&str)) -> Result<(), IndexError> {
     let is_read = std::str::from_utf8(json).is_ok() && value(json, 0, path.segments(), &mut found).is_ok();
     if is_read { Ok(()) } else { Err(IndexError("the stored bytes are not JSON".to_owned())) }
 }
 
-/// Goes over the value that begins at `at`, from which the rest of a path leads on, and returns where it ended.
+/// Scans the value at `at` for the rest of a path. Returns where the value ends.
 fn value(input: &[u8], at: usize, path: &[Segment], found: &mut dyn FnMut(&str)) -> Scanned {
     let (byte, start) = scan::token(input, at)?;
     match (path.split_first(), byte) {
@@ -44,7 +44,7 @@ fn value(input: &[u8], at: usize, path: &[Segment], found: &mut dyn FnMut(&str))
             let end = scan::value(input, start)?;
             match scan::scalar_of(&input[start..end]) {
                 Some(scalar) => found(&scalar),
-                // Half of a surrogate pair, for one.
+                // For example a lone surrogate.
                 None if byte == b'"' => return Err(start),
                 None => {}
             }
@@ -88,17 +88,17 @@ mod tests {
     }
 
     #[test]
-    fn a_path_gives_what_a_declared_index_of_it_would() {
+    fn path_index_equals_a_declared_index() {
         let json = r#"{"a": {"b": [{"c": "x"}, {"c": 1.50}, {"c": true}, {"c": null}, {"c": {}}, "c", {"d": 1}, {"c": "\u00e9\n"}]}}"#;
         assert_eq!(read("a.b[*].c", json), ["x", "1.50", "true", "é\n"]);
         for nowhere in ["a", "a.b", "a.b.c", "a[*]", "b", "a.b[*].c.d"] {
             assert_eq!(read(nowhere, json), [""; 0], "{nowhere}");
         }
-        assert_eq!(read("a", r#"{"a": 1, "\u0061": 2}"#), ["1", "2"], "each time");
+        assert_eq!(read("a", r#"{"a": 1, "\u0061": 2}"#), ["1", "2"], "duplicate keys each count");
     }
 
     #[test]
-    fn bytes_that_are_no_json_are_an_error_and_never_a_panic() {
+    fn scalars_at_fails_without_a_panic_on_invalid_json() {
         let path: FieldPath = "a.b".parse().unwrap();
         for broken in ["", "{", r#"{"a": {"b""#, r#"{"a": {"b": tru}}"#, "\u{0}", r#"{"a": [}"#] {
             assert!(scalars_at(&path, broken.as_bytes(), |_| {}).is_err(), "{broken}");
@@ -107,8 +107,8 @@ mod tests {
     }
 
     #[test]
-    fn what_the_head_has_is_read_there() {
-        // Its bytes have the name and the version, and nothing of the rest.
+    fn path_index_reads_from_the_head() {
+        // The body has the name and the version only.
         let pod = object_with("ns", "web", "u", 7, &[("app", "shop")], &[]);
         let values = |path: &str| IndexFn::path(path.parse().unwrap()).values(&pod).unwrap();
         assert_eq!(values("metadata.namespace"), ["ns"]);
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(values("metadata.labels"), [""; 0]);
     }
 
-    /// JSON with few names, so that paths meet something.
+    /// Generates JSON with few field names, so that paths match.
     fn arb_json() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
@@ -139,7 +139,7 @@ mod tests {
         #![proptest_config(properties(512))]
 
         #[test]
-        fn one_pass_finds_what_a_walk_over_the_parsed_value_finds(value in arb_json(), path in "[abc]((\\.[abc])|(\\[\\*\\])){0,4}") {
+        fn scalars_at_equals_selection_on_the_parsed_value(value in arb_json(), path in "[abc]((\\.[abc])|(\\[\\*\\])){0,4}") {
             let path: FieldPath = path.parse().unwrap();
             let expected: Vec<_> = path.select(&value).into_iter().filter_map(|value| match value {
                 Value::String(text) => Some(text.clone()),

@@ -1,4 +1,4 @@
-//! Which objects carry one index value.
+//! Locations of the objects with one index value.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::slice;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use informer_hub_types::ObjectKey;
 
-/// One informer's part of a store.
+/// ID of one informer's partition of a store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PartitionId(pub u32);
 
-/// Where an object is.
+/// Location of an object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Location {
     /// The partition.
     pub partition: PartitionId,
-    /// The key in it.
+    /// The key in the partition.
     pub key: ObjectKey,
 }
 
-/// A location in a posting.
+/// A borrowed location of a posting.
 pub(super) type At<'p> = (PartitionId, &'p ObjectKey);
 
 impl Location {
@@ -28,11 +28,10 @@ impl Location {
     }
 }
 
-/// A set of locations, never empty. What an object costs in it is a key's reference; which partition that is of is
-/// written once for a run of them.
+/// A set of locations, never empty. An object costs one key reference; the partition is stored once per run of keys.
 ///
-/// Most values belong to one object or to few: those take no allocation, or one without slack. More lie in a persistent
-/// tree of such runs, so that an update of a posting with a million entries copies a path and a run.
+/// Most values have one or few objects: those need no allocation, or a single exact one. Larger sets are a persistent
+/// tree of runs. An update of a posting with a million entries then copies one path and one run.
 #[derive(Clone, Debug)]
 pub(super) enum Posting {
     One(Location),
@@ -59,7 +58,7 @@ impl Posting {
         }
     }
 
-    /// Takes a location out. Whether none is left; then the posting must go.
+    /// Removes a location. Returns whether none is left; then the posting must be dropped.
     pub(super) fn remove(&mut self, location: &Location) -> bool {
         match self {
             Self::One(one) => return one == location,
@@ -70,7 +69,7 @@ impl Posting {
             }
             Self::Many(tree) => {
                 tree.remove(location);
-                // Half of the bound, so that a value at the bound does not go back and forth.
+                // Half of the limit, for hysteresis.
                 if tree.len <= Chunk::MAX / 2 {
                     *self = Self::Few(Chunk::of(self.iter().map(owned).collect()));
                 }
@@ -91,7 +90,7 @@ impl Posting {
         }
     }
 
-    /// The locations from the first one of a partition, or where it would be, by partition and key.
+    /// Returns the locations from a partition on, by partition and key.
     fn iter_from(&self, partition: PartitionId) -> impl Iterator<Item = At<'_>> {
         let (first, rest) = match self {
             Self::One(one) => (Some(Run::Mixed(slice::from_ref(one))), None),
@@ -105,18 +104,18 @@ impl Posting {
         first.chain(rest.into_iter().flatten().flat_map(Chunk::all)).inspect(|_| count())
     }
 
-    /// The locations, by partition and key.
+    /// Returns the locations, by partition and key.
     pub(super) fn iter(&self) -> impl Iterator<Item = At<'_>> {
         self.iter_from(PartitionId(0))
     }
 
-    /// The keys in one partition, sorted. Costs those, however many other partitions have.
+    /// Returns the sorted keys in one partition, at a cost independent of other partitions.
     pub(super) fn keys_in(&self, partition: PartitionId) -> impl Iterator<Item = &ObjectKey> {
         self.iter_from(partition).take_while(move |(at, _)| *at == partition).map(|(_, key)| key)
     }
 
-    /// Whether there is a location in any of these partitions, which are sorted. Skips from one that has a location to
-    /// the next that is asked for, so it costs a look-up for each of those that are fewer.
+    /// Returns whether any of these partitions, which must be sorted, has a location. Skips between partitions with a
+    /// location and requested ones, so it costs a lookup for each of the smaller set.
     pub(super) fn is_in_any(&self, mut partitions: &[PartitionId]) -> bool {
         while let Some(wanted) = partitions.first() {
             match self.iter_from(*wanted).next() {
@@ -129,30 +128,30 @@ impl Posting {
     }
 }
 
-/// A location of one's own.
+/// Copies a location.
 pub(super) fn owned((partition, key): At<'_>) -> Location {
     Location { partition, key: key.clone() }
 }
 
-/// Some locations, sorted, in one allocation.
+/// Sorted locations in one allocation.
 #[derive(Clone, Debug)]
 pub(super) enum Chunk {
-    /// All of one partition.
+    /// Locations in one partition.
     Run(PartitionId, Arc<[ObjectKey]>),
-    /// Of several.
+    /// Locations in several partitions.
     Mixed(Arc<[Location]>),
 }
 
-/// A chunk that has one location more.
+/// Result of inserting into a chunk.
 enum Grown {
     Whole(Chunk),
-    /// It was full.
+    /// The chunk was full.
     Split(Chunk, Chunk),
 }
 
 impl Chunk {
-    /// How many one has at most: an update copies them. Beyond it, a tree of them is cheaper. With its counts a full one
-    /// of them fills a size class of 256 bytes.
+    /// Maximum number of locations, all of which an update copies. Above it, a tree is cheaper. With its counters, a
+    /// full chunk fills a size class of 256 bytes.
     const MAX: usize = 30;
 
     fn of(locations: Vec<Location>) -> Self {
@@ -179,7 +178,7 @@ impl Chunk {
         }
     }
 
-    /// Where a location is, or where it belongs.
+    /// Returns the position of a location, or its insertion point.
     fn find(&self, wanted: At<'_>) -> Result<usize, usize> {
         match self {
             Self::Run(partition, keys) if *partition == wanted.0 => keys.binary_search(wanted.1),
@@ -188,11 +187,11 @@ impl Chunk {
         }
     }
 
-    /// With a location that it has not, at its place.
+    /// Returns the chunk with a new location at its insertion point.
     fn with(&self, at: usize, location: Location) -> Grown {
         let full = self.len() >= Self::MAX;
         if full && at == self.len() {
-            // What comes in order, as a list does, leaves full chunks behind it.
+            // Ordered insertion, as by a list, leaves full chunks.
             return Grown::Split(self.clone(), Self::of(vec![location]));
         }
         if let Self::Run(partition, keys) = self
@@ -213,7 +212,7 @@ impl Chunk {
         Grown::Split(Self::of(locations), Self::of(right))
     }
 
-    /// Without what is at a place.
+    /// Returns the chunk without the location at a position.
     fn without(&self, at: usize) -> Self {
         match self {
             Self::Run(partition, keys) => {
@@ -229,14 +228,14 @@ impl Chunk {
     }
 }
 
-/// Locations that lie one behind another.
+/// A slice of adjacent locations.
 enum Run<'p> {
     Of(PartitionId, &'p [ObjectKey]),
     Mixed(&'p [Location]),
 }
 
 impl Run<'_> {
-    /// Those from the first one of a partition.
+    /// Returns the rest from a partition on.
     fn from(self, first: PartitionId) -> Self {
         match self {
             Self::Of(partition, keys) => Self::Of(partition, if partition < first { &[] } else { keys }),
@@ -264,9 +263,9 @@ impl<'p> Iterator for Run<'p> {
     }
 }
 
-/// Many locations, in chunks.
+/// A large set of locations, in chunks.
 ///
-/// Invariant: a chunk has what is not less than its own key here and less than the next chunk's; none is empty.
+/// Invariant: a chunk's locations are not less than its key and less than the next chunk's key. No chunk is empty.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     chunks: imbl::OrdMap<Location, Chunk>,
@@ -279,12 +278,12 @@ impl Tree {
         Self { chunks: chunks.into_iter().filter_map(keyed).collect(), len }
     }
 
-    /// The chunk that has a location, if any has, with its key.
+    /// Returns the chunk for a location, with its key.
     fn chunk_of(&self, location: &Location) -> Option<(&Location, &Chunk)> {
         self.chunks.get_prev(location).or_else(|| self.chunks.get_min().map(|(key, chunk)| (key, chunk)))
     }
 
-    /// The chunk in which a location would be, and all after it.
+    /// Returns the chunk for a location, and all chunks after it.
     fn from<'t>(&'t self, first: &Location) -> (Option<&'t Chunk>, impl Iterator<Item = &'t Chunk> + use<'t>) {
         let found = self.chunk_of(first);
         let after = found.map_or(Unbounded, |(key, _)| Excluded(key));
@@ -318,7 +317,7 @@ impl Tree {
         let Ok(at) = chunk.find(location.at()) else { return };
         let (key, chunk) = (key.clone(), chunk.without(at));
         self.len -= 1;
-        // Two that have become small are one from now on.
+        // Joins two small neighbours.
         let fits = |other: &Chunk| chunk.len() + other.len() <= Chunk::MAX / 2;
         let before = self.chunks.range::<_, Location>((Unbounded, Excluded(&key))).next_back();
         let after = self.chunks.range::<_, Location>((Excluded(&key), Unbounded)).next();
@@ -340,13 +339,13 @@ impl Tree {
     }
 }
 
-/// A chunk with its first location, unless it is empty.
+/// Returns a chunk with its first location, unless it is empty.
 fn keyed(chunk: Chunk) -> Option<(Location, Chunk)> {
     let first = chunk.all().next().map(owned)?;
     Some((first, chunk))
 }
 
-/// An update copies so many locations. Nothing but what tests measure it by.
+/// Counts copied locations, for tests.
 fn copied(locations: usize) {
     #[cfg(test)]
     tests::COPIED.set(tests::COPIED.get() + locations);
@@ -354,7 +353,7 @@ fn copied(locations: usize) {
     let _ = locations;
 }
 
-/// A location is looked at. Nothing but what tests measure a question by.
+/// Counts visited locations, for tests.
 fn count() {
     #[cfg(test)]
     tests::SHOWN.set(tests::SHOWN.get() + 1);
@@ -370,9 +369,9 @@ pub(super) mod tests {
     use super::*;
 
     thread_local! {
-        /// How many locations of postings have been looked at on this thread.
+        /// Locations of postings visited on this thread.
         pub(in crate::cache) static SHOWN: Cell<usize> = const { Cell::new(0) };
-        /// How many have been copied by updates.
+        /// Locations copied by updates on this thread.
         pub(super) static COPIED: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -403,7 +402,7 @@ pub(super) mod tests {
         #![proptest_config(crate::cache::testing::properties(256))]
 
         #[test]
-        fn a_posting_is_a_set(
+        fn posting_equals_a_set(
             operations in prop::collection::vec((0_u8..10, 0_u32..3, 0_usize..120), 0..900),
             inserts in 3_u8..8,
         ) {
@@ -435,7 +434,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_update_copies_no_more_of_a_long_posting_than_of_a_short_one() {
+    fn posting_update_copies_a_bounded_number_of_locations() {
         for len in [10, 1_000, 100_000_usize] {
             let mut posting = Posting::One(at(0, 0));
             (1..len).for_each(|name| posting.insert(at(u32::try_from(name / 30_000).unwrap(), name)));
@@ -450,12 +449,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_comes_in_order_leaves_no_room_unused() {
+    fn posting_chunks_are_full_after_ordered_insertion() {
         let mut posting = Posting::One(at(0, 0));
         (1..10_000).for_each(|name| posting.insert(at(0, name)));
         let Posting::Many(tree) = &posting else { panic!("{} are many", posting.len()) };
         assert_eq!(tree.chunks.len(), 10_000_usize.div_ceil(Chunk::MAX));
-        // And what goes again leaves no chunks with little in them.
+        // Removals leave no sparse chunks.
         (0..10_000).filter(|name| name % 16 != 0).for_each(|name| assert!(!posting.remove(&at(0, name))));
         let Posting::Many(tree) = &posting else { panic!("{} are many", posting.len()) };
         assert!(tree.chunks.len() * 4 <= posting.len(), "{} chunks for {}", tree.chunks.len(), posting.len());

@@ -1,4 +1,4 @@
-//! The read half of a store, as client-go's `Indexer` has it.
+//! The read half of a store, with the methods of client-go's `Indexer`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,30 +12,30 @@ use informer_hub_types::{
     ClusterName, ClusterSelector, Dynamic, InvalidKey, Object, ObjectKey, Origin, Scope, SharedStr, StoredObject,
 };
 
-/// Reads what a store last published, in all clusters or some.
+/// Reads the last published state of a store, in all or some clusters.
 ///
-/// Cheap to clone and to send about. Each call reads one snapshot, costs no lock and never waits for a writer; for
-/// several answers of one moment, take a [`Self::snapshot`]. Besides what is found, an answer costs a look at each
-/// informer of the resource. Objects come by cluster, then key; where informers of one
-/// cluster overlap, each object comes once, in its newest state.
+/// Cheap to clone and to send. Each call reads one snapshot, takes no lock and never waits for a writer. For several
+/// answers about one state, use [`Self::snapshot`]. Besides its result, a call costs a visit to each informer of the
+/// resource. Objects are ordered by cluster, then key. If informers of one cluster overlap, each object is returned
+/// once, in its newest state.
 pub struct IndexReader<K = Dynamic> {
     published: Arc<ArcSwap<Snapshot>>,
     clusters: ClusterSelector,
-    /// Of those, this one alone.
+    /// Restricts the selected clusters to this one.
     only: Option<ClusterName>,
-    /// Only what the informers of this scope have.
+    /// Restricts the result to informers of this scope.
     scope: Option<Scope>,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K> IndexReader<K> {
-    /// A reader of what appears in `published`, in the selected clusters.
+    /// Creates a reader of a published store, in the selected clusters.
     #[must_use]
     pub fn new(published: Arc<ArcSwap<Snapshot>>, clusters: ClusterSelector) -> Self {
         Self { published, clusters, only: None, scope: None, kind: PhantomData }
     }
 
-    /// The same, restricted to one cluster; it has nothing if that cluster was not selected before.
+    /// Restricts the reader to one cluster. It is empty if that cluster is not selected.
     #[must_use]
     pub fn cluster(&self, cluster: &ClusterName) -> Self {
         let selected = self.only.as_ref().is_none_or(|only| only == cluster);
@@ -44,50 +44,50 @@ impl<K> IndexReader<K> {
         Self { only: Some(cluster.clone()), scope, ..Self::new(published, clusters) }
     }
 
-    /// The same, restricted to what the informers of exactly this scope have: who asked for one namespace does not find
-    /// what others watch elsewhere.
+    /// Restricts the reader to informers of exactly this scope. A subscriber of one namespace then does not see what
+    /// others watch elsewhere.
     #[must_use]
     pub fn of_informers(self, scope: Scope) -> Self {
         Self { scope: Some(scope), ..self }
     }
 
-    /// What the store published last, of all clusters.
+    /// Returns the last published snapshot, of all clusters.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.published.load_full()
     }
 
-    /// All objects.
+    /// Returns all objects.
     #[must_use]
     pub fn list(&self) -> Vec<Object<K>> {
         self.find(Query::list()).unwrap_or_default()
     }
 
-    /// The keys of all objects, sorted. A key that several clusters have comes once.
+    /// Returns the sorted keys of all objects. A key in several clusters is returned once.
     #[must_use]
     pub fn list_keys(&self) -> Vec<ObjectKey> {
         keys(&self.list())
     }
 
-    /// The object of one cluster at a key.
+    /// Returns the object of a cluster at a key.
     #[must_use]
     pub fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Object<K>> {
         self.published.load().get_of(cluster, key, |origin| self.selects(origin)).map(Object::cast)
     }
 
-    /// The object of one cluster at a key that is written `namespace/name`, or `name`.
+    /// Returns the object of a cluster at a key of the form `namespace/name` or `name`.
     ///
     /// # Errors
-    /// [`InvalidKey`] when that is no key.
+    /// [`InvalidKey`] if the text is not a key.
     pub fn get_by_key(&self, cluster: &ClusterName, key: &str) -> Result<Option<Object<K>>, InvalidKey> {
         Ok(self.get(cluster, &key.parse()?))
     }
 
-    /// The objects that share a value of an index with `object`, which need not be in the store. A computed index is
-    /// computed for it; for a declared one it brings its values.
+    /// Returns the objects that share an index value with `object`, which need not be stored. For a computed index, the
+    /// function is called; for a declared one, the object has its values.
     ///
     /// # Errors
-    /// [`QueryError::UnknownIndex`], and [`QueryError::Unindexable`] when the index's function fails for `object`.
+    /// [`QueryError::UnknownIndex`]; [`QueryError::Unindexable`] if the index function fails for `object`.
     pub fn index(&self, index: &str, object: &StoredObject) -> Result<Vec<Object<K>>, QueryError> {
         let snapshot = self.snapshot();
         let values = snapshot.values_for(index, object)?;
@@ -102,19 +102,19 @@ impl<K> IndexReader<K> {
         Ok(found)
     }
 
-    /// The keys of the objects that carry a value in an index, sorted. A key that several clusters have comes once.
+    /// Returns the sorted keys of the objects with an index value. A key in several clusters is returned once.
     ///
     /// # Errors
-    /// [`QueryError::UnknownIndex`] names what there is.
+    /// [`QueryError::UnknownIndex`], with the known indices.
     pub fn index_keys(&self, index: &str, value: &str) -> Result<Vec<ObjectKey>, QueryError> {
         Ok(keys(&self.by_index(index, value)?))
     }
 
-    /// The values that any object carries in an index, sorted. Where informers of one cluster overlap, values of a
-    /// state that is not the newest may be among them.
+    /// Returns all values of an index, sorted. If informers of one cluster overlap, values of outdated states may be
+    /// included.
     ///
     /// # Errors
-    /// [`QueryError::UnknownIndex`] names what there is.
+    /// [`QueryError::UnknownIndex`], with the known indices.
     pub fn list_index_func_values(&self, index: &str) -> Result<Vec<SharedStr>, QueryError> {
         let snapshot = self.snapshot();
         snapshot.check_index(index)?;
@@ -131,10 +131,10 @@ impl<K> IndexReader<K> {
         Ok(values)
     }
 
-    /// The objects that carry a value in an index.
+    /// Returns the objects with an index value.
     ///
     /// # Errors
-    /// [`QueryError::UnknownIndex`] names what there is.
+    /// [`QueryError::UnknownIndex`], with the known indices.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Object<K>>, QueryError> {
         self.by_index_in(&self.published.load(), index, value)
     }
@@ -144,7 +144,7 @@ impl<K> IndexReader<K> {
         Ok(found.into_iter().map(Object::cast).collect())
     }
 
-    /// The answer's objects, from what was published last.
+    /// Returns the objects of an answer from the last published state.
     pub(super) fn find(&self, query: Query) -> Result<Vec<Object<K>>, QueryError> {
         self.find_in(&self.snapshot(), query)
     }
@@ -153,7 +153,7 @@ impl<K> IndexReader<K> {
         let clusters = match &self.only {
             None => self.clusters.clone(),
             Some(only) => {
-                // A selector by labels can only be asked with the labels.
+                // A selector by labels needs the cluster's labels.
                 let origins = snapshot.partitions().map(|(_, partition)| partition.origin());
                 let is_selected = origins
                     .filter(|origin| origin.cluster == *only)
@@ -174,7 +174,7 @@ impl<K> IndexReader<K> {
 }
 
 impl Snapshot {
-    /// The values of an object, which need not be in the store, in an index; the same one perhaps more than once.
+    /// Returns the index values of an object, which need not be stored; may contain duplicates.
     fn values_for(&self, index: &str, object: &StoredObject) -> Result<Vec<SharedStr>, QueryError> {
         self.check_index(index)?;
         if let Some(function) = self.index_fn(index) {

@@ -1,4 +1,4 @@
-//! A partition that comes from disk: put into a store as a whole, and gone on from.
+//! Restore of a partition from disk, and the state that readers continue from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,36 +12,36 @@ use super::snapshot::{DeclaredIndex, Partition};
 use super::store::{Applied, Store};
 use informer_hub_types::{InformerHealth, ObjectKey, Origin, ResourceVersion, StoredObject};
 
-/// Objects that are read from disk, by key. What comes in the order of keys costs least.
+/// Objects read from disk, by key. Inserting in key order is cheapest.
 #[derive(Clone, Default)]
 pub struct Gathering {
     objects: Objects,
 }
 
 impl Gathering {
-    /// Puts an object at its key.
+    /// Inserts an object.
     pub fn put(&mut self, object: Arc<StoredObject>) {
         self.objects.insert(object);
     }
 
-    /// Empties a key.
+    /// Removes a key.
     pub fn remove(&mut self, key: &ObjectKey) {
         self.objects.remove(key);
     }
 
-    /// How many there are.
+    /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
 
-    /// All of them, by key.
+    /// Returns all objects, by key.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<StoredObject>> {
         self.objects.iter()
     }
@@ -53,28 +53,28 @@ impl fmt::Debug for Gathering {
     }
 }
 
-/// A partition as it was kept.
+/// A partition as it was saved.
 #[derive(Debug)]
 pub struct SavedPartition {
-    /// The informer that is to go on with it.
+    /// The informer that continues it.
     pub origin: Arc<Origin>,
-    /// What that shows of itself.
+    /// Health of the informer.
     pub health: Arc<InformerHealth>,
-    /// The indices that all of its objects have their values in.
+    /// Indices that cover all of its objects.
     pub indexes: Vec<DeclaredIndex>,
-    /// How its objects were taken in.
+    /// Hash of the settings that its objects were decoded with.
     pub settings: u64,
-    /// Up to which version it is complete; `None` where it may not be.
+    /// Version up to which it is complete; `None` if it may be incomplete.
     pub version: Option<ResourceVersion>,
     /// Whether its first list was complete.
     pub synced: bool,
-    /// Who was told of all that is in it.
+    /// Readers that have acknowledged all of it.
     pub readers: BTreeSet<String>,
-    /// Its objects.
+    /// The objects.
     pub objects: Gathering,
 }
 
-/// A partition as it was when it came from disk, for as long as somebody who was told of that state has yet to come.
+/// State of a partition at its restore, kept until all readers that acknowledged it have reconnected.
 pub struct Restored {
     waiting: Mutex<Waiting>,
 }
@@ -82,21 +82,21 @@ pub struct Restored {
 struct Waiting {
     /// Whether its first list was complete.
     synced: bool,
-    /// Nobody has opened it yet.
+    /// Whether no informer has opened it yet.
     is_fresh: bool,
     readers: BTreeSet<String>,
     objects: Option<Objects>,
-    /// What readers were told of that is not on disk as told to them, each its own.
+    /// Objects delivered to a reader in states that are not on disk, by reader.
     told: BTreeMap<String, Vec<Arc<StoredObject>>>,
 }
 
 impl Waiting {
-    /// Takes a reader off who is waited for: whether it was told that the first list was complete, and the objects that it was
-    /// told of.
+    /// Removes a reader that has reconnected. Returns whether it has received the end of the first list, and the
+    /// objects that it has received.
     fn take(&mut self, name: &str) -> Option<(bool, Objects)> {
         let told = self.told.remove(name);
         if !self.readers.remove(name) {
-            // Of the partition on disk it was told nothing but this.
+            // It has received these objects only.
             let mut then = Objects::default();
             for object in told? {
                 then.insert(object);
@@ -106,7 +106,7 @@ impl Waiting {
         let objects = if self.readers.is_empty() { self.objects.take() } else { self.objects.clone() };
         let mut then = objects?;
         for object in told.unwrap_or_default() {
-            // Of the same object a body is worth more than a newer version without one.
+            // A state with a body is preferred to a newer one of the same object without.
             let is_worth_less = |stored: &Arc<StoredObject>| stored.uid() == object.uid() && !object.is_kept();
             if !then.get(object.key()).is_some_and(is_worth_less) {
                 then.insert(object);
@@ -117,32 +117,32 @@ impl Waiting {
 }
 
 impl Restored {
-    /// Who was told of all that was in it, and has not come yet.
+    /// Returns the readers that acknowledged all of it and have not reconnected.
     #[must_use]
     pub fn readers(&self) -> BTreeSet<String> {
         self.waiting.lock().readers.clone()
     }
 
-    /// Whether this one is among them.
+    /// Returns whether this reader acknowledged all of it and has not reconnected.
     #[must_use]
     pub fn has_reader(&self, name: &str) -> bool {
         self.waiting.lock().readers.contains(name)
     }
 
-    /// Who was told of some of it, and has not come yet.
+    /// Returns the readers that received some of it and have not reconnected.
     #[must_use]
     pub fn awaited(&self) -> BTreeSet<String> {
         let waiting = self.waiting.lock();
         waiting.readers.iter().chain(waiting.told.keys()).cloned().collect()
     }
 
-    /// Notes an object of which a reader was told: one that is not on disk in that state; or any, where it is not known on disk
-    /// who was told of the partition. The later one counts.
+    /// Records an object delivered to a reader in a state that is not on disk. If the readers of the partition are
+    /// unknown, any delivered object is recorded. Later calls override earlier ones.
     pub fn note_told(&self, reader: &str, object: Arc<StoredObject>) {
         self.waiting.lock().told.entry(reader.to_owned()).or_default().push(object);
     }
 
-    /// Waits for nobody any more: who comes later begins anew.
+    /// Stops waiting for readers. A reader that reconnects later starts without history.
     pub fn give_up(&self) {
         let mut waiting = self.waiting.lock();
         waiting.readers.clear();
@@ -150,21 +150,21 @@ impl Restored {
         waiting.objects = None;
     }
 
-    /// Whether nobody has opened it yet.
+    /// Returns whether no informer has opened it yet.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         self.waiting.lock().is_fresh
     }
 
-    /// Whether it is as it was when it came from disk.
+    /// Returns whether the objects are unchanged since the restore.
     #[must_use]
     pub fn is_unchanged(&self, partition: &Partition) -> bool {
         let waiting = self.waiting.lock();
         waiting.objects.as_ref().is_none_or(|objects| objects.is_same(&partition.objects))
     }
 
-    /// A reader that was told of the restored state, or of some of it, has come: what has happened since then, which it is to be
-    /// told next. And whether it was told that the first list was complete. `None` when it was told nothing, or has come before.
+    /// Removes a reader that has reconnected. Returns whether it has received the end of the first list, and the
+    /// changes since the state that it has received. `None` if it has received nothing, or has reconnected before.
     pub(super) fn welcome(&self, name: &str, now: &Partition) -> Option<(bool, Vec<Applied>)> {
         let (synced, then) = self.waiting.lock().take(name)?;
         let mut since = Vec::new();
@@ -184,8 +184,8 @@ impl Restored {
 }
 
 impl Partition {
-    /// What differs from an earlier state: objects that are new or another allocation, and keys of those that are gone.
-    /// Costs in proportion to the difference.
+    /// Passes the differences from an earlier state: new or replaced objects to `put`, removed keys to `gone`. Costs in
+    /// proportion to the difference.
     pub fn changes_since<'p>(
         &'p self,
         before: &'p Self,
@@ -198,14 +198,14 @@ impl Partition {
         });
     }
 
-    /// Whether its objects are those of another state, none written to since.
+    /// Returns whether both states have the same unmodified objects.
     #[must_use]
     pub fn has_objects_of(&self, other: &Self) -> bool {
         self.objects.is_same(&other.objects)
     }
 
-    /// Sees that its informer lists nothing older than what it has, or than what readers were told of: either may be newer than
-    /// the version up to which it is complete.
+    /// Raises the minimum version of lists to the newest known object version. Both stored objects and those delivered
+    /// to readers may be newer than the complete version.
     pub fn raise_floor(&self, told: Option<&ResourceVersion>) {
         let objects = self.iter().map(|object| object.resource_version());
         let comparable = objects.chain(told).filter(|version| version.as_number().is_some());
@@ -217,11 +217,11 @@ impl Partition {
     }
 }
 
-/// Whether an object is to take the place of what is under its key.
+/// Returns whether an object should replace the stored one.
 fn is_news(object: &StoredObject, stored: Option<&Arc<StoredObject>>) -> bool {
     stored.is_none_or(|stored| {
         let same = stored.uid() == object.uid();
-        // Of the same object a body is worth more than a newer version without one.
+        // A state with a body is preferred to a newer one of the same object without.
         object.resource_version().newer_than(stored.resource_version()) && (object.is_kept() || !same)
     })
 }
@@ -237,8 +237,8 @@ impl fmt::Debug for Restored {
 }
 
 impl Store {
-    /// Puts a partition in as it was kept, unless its informer has one already. Costs about a microsecond for an object
-    /// and as much for a value of an index; bodies are not looked at.
+    /// Restores a saved partition, unless its informer has one already. Costs about 1 µs per object and per index
+    /// value; bodies are not decoded.
     pub fn restore(&mut self, saved: SavedPartition) -> Option<PartitionId> {
         let SavedPartition { origin, health, indexes, settings, version, synced, readers, objects } = saved;
         if self.find(&origin).is_some() {
@@ -260,8 +260,8 @@ impl Store {
         Some(id)
     }
 
-    /// Puts a partition in that was closed with its cluster, as it was then: an informer that opens it goes on with it as with
-    /// one from disk. Costs what indexing its objects does.
+    /// Reopens a partition that was closed with its cluster. An informer continues it as one from disk. Costs as much
+    /// as indexing its objects.
     pub fn reopen(&mut self, partition: &Partition, origin: Arc<Origin>) -> PartitionId {
         let id = self.adopt(partition, origin);
         self.write(id, |_, partition| {
@@ -276,9 +276,9 @@ impl Store {
         id
     }
 
-    /// Takes in an object of which a reader was told after the partition was written to disk: unless what is there under
-    /// its key is not older, or is the same object with a body that this one lacks. How far the partition has come stays as it
-    /// is. Tells whether the store has it now.
+    /// Adds an object that was delivered to a reader after the partition was saved. It is ignored if the stored object
+    /// is not older, or has a body that this one lacks. The versions of the partition do not change. Returns whether
+    /// the object was added.
     pub fn revive(&mut self, id: PartitionId, object: &Arc<StoredObject>) -> bool {
         let mut is_in = false;
         self.write(id, |store, partition| {
@@ -290,8 +290,8 @@ impl Store {
         is_in
     }
 
-    /// An informer has opened a partition and takes objects in in its way. Where the partition came from disk, and nobody
-    /// has opened it before, and was taken in in the same way: the version from which a watch may go on.
+    /// Records the settings of the informer that opened a partition. Returns the version to resume a watch from. This
+    /// requires a restored partition, opened for the first time, with equal settings.
     pub fn go_on(&mut self, id: PartitionId, settings: u64) -> Option<ResourceVersion> {
         let partition = self.partition(id)?;
         let is_same = settings != 0 && partition.settings == settings;

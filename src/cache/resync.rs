@@ -1,20 +1,19 @@
-//! When a listener's objects are repeated: client-go's resync periods. Times are passed in.
+//! Schedule of resyncs: client-go's resync periods. Times are passed in.
 //!
-//! All resyncs of one informer fall on ticks of one timer, at the shortest period that any listener asked for. On a
-//! tick, every listener whose time has come is repeated to; so a listener waits for at most one tick longer than its
-//! period. On average it gets its period: the next time is counted from when the last should have been, not from when
-//! it was, and of the times that a stall made it miss, it gets one.
+//! All resyncs of one informer fall on ticks of one timer, at the shortest requested period. On a tick, objects are
+//! repeated to every due listener, so a listener waits at most one tick longer than its period. On average it gets its
+//! period: the next time is counted from the scheduled one, not from the actual one. Times missed during a stall are
+//! made up by one resync.
 //!
-//! client-go differs in two things: the timer keeps the shortest period there ever was before the informer started, and
-//! raises a later listener's period to that; and a period is counted from the tick, which rounds it up to a multiple
-//! of the timer's.
+//! Differences from client-go: its timer keeps the shortest period ever requested before the informer started, and
+//! raises later periods to it. It also counts a period from the tick, which rounds it up to a multiple of the timer's.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use informer_hub_types::clock::Instant;
 
-/// The listeners of one informer that want resyncs, by `Id`. Pure; costs a walk over them per tick.
+/// Listeners of one informer with resyncs, by `Id`. Pure; a tick scans all of them.
 #[derive(Debug)]
 pub struct ResyncSchedule<Id> {
     listeners: BTreeMap<Id, Listener>,
@@ -23,24 +22,24 @@ pub struct ResyncSchedule<Id> {
 #[derive(Debug)]
 struct Listener {
     period: Duration,
-    /// `None` is beyond the end of time.
+    /// `None` if beyond the representable time.
     next: Option<Instant>,
-    /// Whether the repetition under way is for this one too.
+    /// Whether the current resync includes this listener.
     due: bool,
 }
 
 impl<Id: Ord> ResyncSchedule<Id> {
-    /// Shortest period; a shorter one that is asked for becomes it.
+    /// Minimum period; shorter ones are raised to it.
     pub const MIN_PERIOD: Duration = Duration::from_secs(1);
 
-    /// Without listeners.
+    /// Creates an empty schedule.
     #[must_use]
     pub fn new() -> Self {
         Self { listeners: BTreeMap::new() }
     }
 
-    /// Has a listener be repeated to each `period` from `now` on; never, if that is `None` or zero. Takes the place of
-    /// what it asked for before.
+    /// Schedules resyncs of a listener each `period` from `now` on, replacing its previous schedule. If the period is
+    /// `None` or zero, removes the listener.
     pub fn join(&mut self, id: Id, period: Option<Duration>, now: Instant) {
         let Some(period) = period.filter(|period| !period.is_zero()) else {
             return self.leave(&id);
@@ -49,25 +48,25 @@ impl<Id: Ord> ResyncSchedule<Id> {
         self.listeners.insert(id, Listener { period, next: now.checked_add(period), due: false });
     }
 
-    /// Has a listener be repeated to no more.
+    /// Removes a listener.
     pub fn leave(&mut self, id: &Id) {
         self.listeners.remove(id);
     }
 
-    /// How often to tick: the shortest period; `None` while nobody wants resyncs.
+    /// Returns the tick period, which is the shortest period, or `None` without listeners.
     #[must_use]
     pub fn tick_period(&self) -> Option<Duration> {
         self.listeners.values().map(|listener| listener.period).min()
     }
 
-    /// What a listener has been granted.
+    /// Returns the effective period of a listener.
     #[must_use]
     pub fn period_of(&self, id: &Id) -> Option<Duration> {
         self.listeners.get(id).map(|listener| listener.period)
     }
 
-    /// One tick. Returns whether objects are to be repeated now; [`Self::is_due`] then says to whom, until the next
-    /// repetition. While an earlier one is still `under_way` there is none, and whoever is due stays so.
+    /// Handles a tick. Returns whether objects must be repeated now; [`Self::is_due`] then returns the receivers until
+    /// the next resync. While an earlier resync is `under_way` nothing starts, and its receivers stay due.
     #[must_use]
     pub fn tick(&mut self, now: Instant, under_way: bool) -> bool {
         if under_way || !self.listeners.values().any(|listener| listener.is_late(now)) {
@@ -82,7 +81,7 @@ impl<Id: Ord> ResyncSchedule<Id> {
         true
     }
 
-    /// Whether the last repetition is for this listener.
+    /// Returns whether the last resync includes this listener.
     #[must_use]
     pub fn is_due(&self, id: &Id) -> bool {
         self.listeners.get(id).is_some_and(|listener| listener.due)
@@ -100,7 +99,7 @@ impl Listener {
         self.next.is_some_and(|next| next <= now)
     }
 
-    /// To the first of its times after `now`.
+    /// Moves to the first scheduled time after `now`.
     fn advance(&mut self, now: Instant) {
         let Some(next) = self.next else { return };
         let missed = now.saturating_duration_since(next).as_nanos() / self.period.as_nanos();

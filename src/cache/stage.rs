@@ -1,19 +1,19 @@
-//! Staged relists: what a list that is not the first has changed, kept from readers until the list is complete.
+//! Staged relists: changes of a list after the first one, hidden from readers until the list is complete.
 //!
-//! client-go's `AtomicFIFO` passes a relist to the store in one step. This crate does so without holding the list itself:
-//! an object that the list repeats unchanged is dropped at once, and one that is new or changed waits in a [`Stage`] beside
-//! the partition. The end of the list writes the stage into the partition, buries what the list did not name, and publishes
-//! both as one snapshot; the notifications follow that snapshot.
+//! client-go's `AtomicFIFO` passes a relist to the store in one step. This crate does so without holding the list. An
+//! object that the list repeats unchanged is dropped at once. A new or changed one waits in a [`Stage`] beside the
+//! partition. At the end of the list, the stage is written to the partition, unlisted objects are deleted, and both are
+//! published as one snapshot. The notifications follow that snapshot.
 //!
-//! - A list that breaks off leaves the stage. The next list goes on with it, since every staged state is later than the one
-//!   that readers see. So nothing of a list is visible before a list is complete.
-//! - While the stage is open, everything that the queue brings goes there, events that were queued before the list included.
-//!   A resync repeats the objects that readers see.
-//! - The partition stays at the resume version that it had: readers' objects are still those of that version.
-//! - A stage is bounded ([`Stage::LIMIT`]). Beyond the bound, and where an informer is short of memory or reads objects in
-//!   another way than before, the rest of the list is published in parts, as a first list is.
+//! - An interrupted list leaves its stage, and the next list continues it, because every staged state is newer than the
+//!   visible one. So no part of a list is visible before a list is complete.
+//! - While the stage is open, all changes go there, including events queued before the list. A resync repeats the
+//!   visible objects.
+//! - The partition keeps its resume version, because the visible objects are those of that version.
+//! - A stage is bounded ([`Stage::LIMIT`]). Above the limit, under memory pressure, or if the informer decodes objects
+//!   differently than before, the rest of the list is published in parts, as a first list is.
 //!
-//! The stage is part of the partition, so a store that recovers from what was published goes on with it.
+//! The stage is part of the partition, so a store that recovers from the published snapshot continues it.
 
 use std::sync::Arc;
 
@@ -22,54 +22,54 @@ use super::snapshot::Partition;
 use super::store::{Applied, Store};
 use informer_hub_types::{MemoryStep, ObjectKey, StoredObject};
 
-/// What one batch did.
+/// Effects of one batch.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// What listeners are to be notified of now.
+    /// Effects that listeners are notified of now.
     pub(super) applied: Vec<Applied>,
-    /// Objects that are in memory since this batch, whether readers see them yet or not.
+    /// Objects that are in memory since this batch, visible or staged.
     pub(super) newcomers: Vec<Arc<StoredObject>>,
-    /// Whether anything that readers see has another state now.
+    /// Whether the visible state changed.
     pub(super) shown: bool,
 }
 
-/// How a list that is not the first comes to readers.
+/// How a list after the first one is published.
 #[derive(Clone, Default)]
 pub(super) enum Relist {
-    /// No such list is under way.
+    /// No such list is running.
     #[default]
     None,
     /// In one step, when it is complete.
     Staged(Stage),
-    /// Object by object, until it is complete.
+    /// Object by object.
     InParts,
 }
 
-/// Changes that readers do not see yet. Persistent, so that cloning a partition costs two reference counts more.
+/// Changes that are not visible yet. Persistent: cloning a partition costs two more reference counts.
 #[derive(Clone, Default)]
 pub(super) struct Stage {
-    /// The last staged state of each changed key; `None` where the object is gone.
+    /// Last staged state of each changed key; `None` if the object is deleted.
     objects: imbl::OrdMap<ObjectKey, Option<Arc<StoredObject>>>,
-    /// What to notify listeners of, in order.
+    /// Effects to notify listeners of, in order.
     applied: imbl::Vector<Applied>,
-    /// Bytes of bodies at the time they were staged, and [`Self::OVERHEAD`] for each change.
+    /// Bytes of bodies when they were staged, plus [`Self::OVERHEAD`] per change.
     bytes: usize,
 }
 
 impl Stage {
-    /// The bound in bytes: bodies as they lie in memory, and [`Self::OVERHEAD`] for each change. Some 50,000 changed pods.
+    /// Limit in bytes: stored bodies, plus [`Self::OVERHEAD`] per change. About 50,000 changed pods.
     pub(super) const LIMIT: usize = 64 * 1024 * 1024;
 
-    /// What one change takes besides the body: the rest of an object, its place here, and the notification to come.
+    /// Bytes of a change besides the body: the rest of the object, the stage entry and the notification.
     const OVERHEAD: usize = 640;
 
-    /// Stages an object, or that there is none any more.
+    /// Stages an object, or its deletion.
     pub(super) fn write(&mut self, key: &ObjectKey, object: Option<&Arc<StoredObject>>) {
         self.bytes += Self::OVERHEAD + object.map_or(0, |object| object.body_size());
         self.objects.insert(key.clone(), object.cloned());
     }
 
-    /// Whether the bound is passed. Counts anew before it says so, since most bodies are compressed by then.
+    /// Returns whether the limit is exceeded. Recounts first, because most bodies have been compressed meanwhile.
     fn is_full(&mut self) -> bool {
         if self.bytes > Self::LIMIT {
             let bodies = self.objects.values().flatten().map(|object| object.body_size());
@@ -80,7 +80,7 @@ impl Stage {
 }
 
 impl Applied {
-    /// The object that it brought into the store.
+    /// Returns the object that was stored.
     fn newcomer(&self) -> Option<&Arc<StoredObject>> {
         match self {
             Self::Added(new) | Self::Updated { new, .. } | Self::Restored { whole: new, .. } => Some(new),
@@ -88,7 +88,7 @@ impl Applied {
         }
     }
 
-    /// The key that it is about.
+    /// Returns the key of the object.
     fn key(&self) -> Option<&ObjectKey> {
         match self {
             Self::Added(object)
@@ -102,7 +102,7 @@ impl Applied {
 }
 
 impl Partition {
-    /// Bytes that a list under way has changed, which readers do not see yet.
+    /// Returns the bytes of staged changes.
     #[must_use]
     pub fn staged_bytes(&self) -> usize {
         match &self.relist {
@@ -111,7 +111,7 @@ impl Partition {
         }
     }
 
-    /// All objects with what is staged, by key.
+    /// Returns all objects including staged changes, by key.
     #[cfg(test)]
     pub(crate) fn newest_objects(&self) -> Vec<Arc<StoredObject>> {
         let mut all: std::collections::BTreeMap<_, _> =
@@ -127,13 +127,13 @@ impl Partition {
         all.into_values().collect()
     }
 
-    /// Whether changes are kept from readers until a list is complete.
+    /// Returns whether changes are staged until a list is complete.
     pub(super) fn is_staging(&self) -> bool {
         matches!(self.relist, Relist::Staged(_))
     }
 
-    /// Whether a list may be published in one step: readers have a complete state, which it takes no more than a bounded
-    /// stage to go on from.
+    /// Returns whether a list may be published in one step: the visible state is complete, and a bounded stage suffices
+    /// to update it.
     fn may_stage(&self) -> bool {
         self.synced
             && !self.bare
@@ -142,14 +142,14 @@ impl Partition {
             && self.converted_from.is_none()
     }
 
-    /// A list has brought an object.
+    /// Starts staging when a list delivers its first object.
     pub(super) fn begin_relist(&mut self) {
         if matches!(self.relist, Relist::None) && self.synced {
             self.relist = if self.may_stage() { Relist::Staged(Stage::default()) } else { Relist::InParts };
         }
     }
 
-    /// The object at a key with what is staged.
+    /// Returns the object at a key, including staged changes.
     pub(super) fn newest(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
         match &self.relist {
             Relist::Staged(stage) => stage.objects.get(key).map_or_else(|| self.get(key), Option::as_ref),
@@ -157,8 +157,8 @@ impl Partition {
         }
     }
 
-    /// The stage, if a state of `key` that comes now belongs there. With `is_same`, it is the state that readers see, read in
-    /// another way or with the body that they lack: that is staged only where the key is.
+    /// Returns the stage if a new state of `key` belongs there. With `is_same`, the state is the visible one in another
+    /// form. It is staged only if the key is staged already.
     pub(super) fn stage_of(&mut self, key: &ObjectKey, is_same: bool) -> Option<&mut Stage> {
         match &mut self.relist {
             Relist::Staged(stage) if !is_same || stage.objects.contains_key(key) => Some(stage),
@@ -166,7 +166,7 @@ impl Partition {
         }
     }
 
-    /// Notes what a change did: for listeners now, or when the stage is published.
+    /// Records an effect, for listeners now or when the stage is published.
     pub(super) fn note(&mut self, batch: &mut Batch, applied: Applied, is_same: bool) {
         batch.newcomers.extend(applied.newcomer().cloned());
         match applied.key().and_then(|key| self.stage_of(key, is_same)) {
@@ -177,8 +177,8 @@ impl Partition {
 }
 
 impl Store {
-    /// Publishes what is staged with this batch where it has become too much, or where it may not be staged any longer. The
-    /// rest of the list follows in parts.
+    /// Publishes the stage with this batch if it exceeds the limit or staging is no longer allowed. The rest of the
+    /// list follows in parts.
     pub(super) fn check_stage(&mut self, id: PartitionId, partition: &mut Partition, batch: &mut Batch) {
         let may_stage = partition.may_stage();
         if let Relist::Staged(stage) = &mut partition.relist
@@ -189,7 +189,7 @@ impl Store {
         }
     }
 
-    /// Writes what is staged to the partition and its indices: the list is complete.
+    /// Applies the stage to the partition and its indices.
     pub(super) fn publish_stage(&mut self, id: PartitionId, partition: &mut Partition, batch: &mut Batch) {
         let Relist::Staged(stage) = std::mem::take(&mut partition.relist) else { return };
         for (key, new) in &stage.objects {
@@ -222,7 +222,7 @@ impl Store {
         self.builds.discard(id, object.key());
     }
 
-    /// Puts another state of an object in the place of one; with `is_same`, the same state read in another way.
+    /// Replaces an object. With `is_same`, the new one is the same state in another form.
     pub(super) fn exchange(
         &mut self,
         id: PartitionId,

@@ -1,6 +1,7 @@
-//! The store: one per resource, over all clusters, with its indices. Written by one actor, read from snapshots.
+//! The store: all objects of one resource, over all clusters, with their indices. Written by one actor, read from
+//! snapshots.
 //!
-//! Invariant: the indices are those of the objects; `indices` says what that means.
+//! Invariant: the indices match the objects; `indices` defines how.
 
 use std::sync::Arc;
 
@@ -18,41 +19,41 @@ use informer_hub_types::{
     ResourceVersion, StoredObject,
 };
 
-/// What a change did to the store: the raw material of notifications.
+/// Effect of a change on the store, from which notifications are made.
 #[derive(Clone, Debug)]
 pub enum Applied {
-    /// The key was free.
+    /// A new object under a free key.
     Added(Arc<StoredObject>),
-    /// The same object, changed.
+    /// A new state of an existing object.
     Updated {
-        /// What the store had.
+        /// Previous state in the store.
         old: Arc<StoredObject>,
-        /// What it has now.
+        /// New state in the store.
         new: Arc<StoredObject>,
     },
-    /// The key is free now.
+    /// A removed object.
     Deleted {
-        /// What the store had.
+        /// Previous state in the store.
         stored: Arc<StoredObject>,
-        /// The last state known: the DELETED event's object, or `stored` where the deletion was not seen.
+        /// Last known state: from the DELETED event, or `stored` if the deletion was not observed.
         last: Arc<StoredObject>,
-        /// Whether the deletion was not seen.
+        /// Whether the deletion was not observed.
         tombstone: bool,
     },
-    /// Nothing changed; a resync repeats it.
+    /// An unchanged object, repeated by a resync.
     Repeated(Arc<StoredObject>),
-    /// Nothing changed, but the store has the body again, which there had been no room for.
+    /// An unchanged object whose body is in the store again, after it was left out for lack of memory.
     Restored {
-        /// What the store had.
+        /// Previous state in the store, without its body.
         bare: Arc<StoredObject>,
-        /// What it has now.
+        /// New state in the store, with its body.
         whole: Arc<StoredObject>,
     },
-    /// The informer's first list is complete.
+    /// The end of the informer's first list.
     Synced,
 }
 
-/// The write half: the next snapshot in the making, published when a batch is complete.
+/// The write half: builds the next snapshot and publishes it when a batch is complete.
 #[derive(Debug)]
 pub struct Store {
     pub(super) next: Snapshot,
@@ -61,26 +62,26 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty store of `resource`.
+    /// Creates an empty store of `resource`.
     #[must_use]
     pub fn new(resource: ApiResource) -> Self {
         Self::recover(Arc::new(ArcSwap::from_pointee(Snapshot::new(resource))))
     }
 
-    /// A store that goes on from what was last published: after its actor died, nothing half-done is left.
+    /// Creates a store from the last published snapshot. After its actor died, no partial batch is left.
     #[must_use]
     pub fn recover(published: Arc<ArcSwap<Snapshot>>) -> Self {
         let next = Snapshot::clone(&published.load());
         Self { next, published, builds: Builds::default() }
     }
 
-    /// Where snapshots appear. Loading one costs about 10 ns and blocks nobody.
+    /// Returns the published snapshot. Loading it takes about 10 ns and blocks no other thread.
     #[must_use]
     pub fn published(&self) -> &Arc<ArcSwap<Snapshot>> {
         &self.published
     }
 
-    /// Opens the partition of one informer, or finds it again after the informer's restart.
+    /// Opens the partition of an informer, or finds it again after a restart of the informer.
     pub fn open(
         &mut self,
         origin: Arc<Origin>,
@@ -93,15 +94,14 @@ impl Store {
         id
     }
 
-    /// The partition of an informer.
+    /// Returns the partition of an informer.
     pub(super) fn find(&self, origin: &Origin) -> Option<PartitionId> {
         let is_it = |known: &Origin| known.cluster == origin.cluster && known.scope == origin.scope;
         self.next.partitions().find(|(_, partition)| is_it(partition.origin())).map(|(id, _)| id)
     }
 
-    /// Takes over a partition of another store, whose informer goes on as that of `origin`: what it has, how far it is, and
-    /// what its readers know of it. Where it is one of this store, it stays in its place. Costs what indexing its objects
-    /// does.
+    /// Takes over a partition of another store, whose informer continues as that of `origin`: objects, versions and
+    /// readers. A partition of this store stays in place. Costs as much as indexing its objects.
     pub fn adopt(&mut self, partition: &Partition, origin: Arc<Origin>) -> PartitionId {
         let known = self.find(partition.origin()).filter(|_| partition.origin().resource.gvr == origin.resource.gvr);
         let id = if let Some(id) = known {
@@ -121,13 +121,13 @@ impl Store {
         self.next.partition(id)
     }
 
-    /// Takes an object that is in a partition into the indices.
+    /// Adds an object of a partition to the indices.
     pub(super) fn index(&mut self, id: PartitionId, object: &StoredObject) {
         self.next.indices.insert(id, object);
         self.builds.put(id, object);
     }
 
-    /// Forgets a partition and all that is in it.
+    /// Removes a partition with its objects.
     pub fn close(&mut self, id: PartitionId) {
         if self.builds.is_under_way()
             && let Some(partition) = self.next.partition(id)
@@ -138,15 +138,15 @@ impl Store {
         self.publish();
     }
 
-    /// Whether a partition keeps bodies. Where it ceases to, those that it has go by [`Self::strip`].
+    /// Sets whether a partition keeps bodies. If not, [`Self::strip`] drops the existing ones.
     pub fn keep_bodies(&mut self, id: PartitionId, keep: bool) {
         if self.next.partition(id).is_some_and(|partition| partition.bare == keep) {
             self.write(id, |_, partition| partition.bare = !keep);
         }
     }
 
-    /// Drops the bodies of the next `most` objects of a partition that keeps none, after a key; whoever holds an object
-    /// from before keeps its body. How many bytes of bodies went, and where to go on, if there is more.
+    /// Drops the bodies of the next `most` objects after a key, in a partition without bodies. Existing handles to
+    /// these objects keep their bodies. Returns the dropped bytes, and the key to continue after if there are more.
     pub fn strip(&mut self, id: PartitionId, after: Option<&ObjectKey>, most: usize) -> (usize, Option<ObjectKey>) {
         let Some(partition) = self.next.partition(id).filter(|partition| partition.bare) else { return (0, None) };
         let slice: Vec<_> = partition.iter_after(after).take(most).cloned().collect();
@@ -158,32 +158,31 @@ impl Store {
         (whole.iter().map(|object| object.body_size()).sum(), next)
     }
 
-    /// Notes a cluster that should have the resource and could not be asked yet; `None` to take it back.
+    /// Records a cluster that should have the resource but has not answered yet; `None` removes it.
     pub fn expect(&mut self, cluster: ClusterName, labels: Option<ClusterLabels>) {
         self.next.expect(cluster, labels);
         self.publish();
     }
 
-    /// Adds computed indices, over the objects that there are and those to come, in one snapshot. Calls each function
-    /// once for each object, on this thread; [`Self::plan_indexers`] has others do that.
+    /// Adds computed indices over all present and future objects, in one snapshot. Calls each function once per object
+    /// on this thread; [`Self::plan_indexers`] delegates that.
     ///
     /// # Errors
-    /// [`IndexerConflict`] when there is or is to be an index of such a name, declared or computed; then nothing is
-    /// added.
+    /// [`IndexerConflict`] if a declared, computed or planned index has one of the names. Then nothing is added.
     pub fn add_indexers(&mut self, indexers: Indexers) -> Result<(), IndexerConflict> {
         self.check_names(&indexers)?;
-        // On their own, not in line: nothing is written before they are complete.
+        // Built on the side, not queued: nothing is written before they are complete.
         let made = Builds::at_once(indexers, Arc::new(self.next.clone()));
         self.next.indices.append(made);
         self.publish();
         Ok(())
     }
 
-    /// Puts computed indices in line, to be built while the store goes on being written. Until they are complete there
-    /// are none of these names for those who read; the names are taken all the same.
+    /// Queues computed indices, to be built while the store is written. Until they are complete, readers do not see
+    /// them, but their names are taken.
     ///
-    /// One demand of a store is worked on at a time: see [`Self::begin_build`]. While it is, whoever writes calls its
-    /// functions as those of complete indices. Dropping the store ends it.
+    /// One request of a store is built at a time: see [`Self::begin_build`]. During a build, writes call its functions
+    /// as those of complete indices. Dropping the store ends the build.
     ///
     /// # Errors
     /// As [`Self::add_indexers`].
@@ -192,14 +191,14 @@ impl Store {
         Ok(self.builds.add(indexers))
     }
 
-    /// Begins with the demand whose turn it is, if one waits and none is under way. Its work is to be done, anywhere,
-    /// then [`Self::resume_build`] called.
+    /// Begins the next queued build if none is running. The caller runs its work on any threads, then calls
+    /// [`Self::resume_build`].
     pub fn begin_build(&mut self) -> Option<(BuildId, Arc<IndexBuild>)> {
         self.builds.begin(|| Arc::new(self.next.clone()))
     }
 
-    /// Goes on with the demand that is under way when its work has been done: hands out what has come up meanwhile, or
-    /// publishes its indices and ends it. `None` when none is under way.
+    /// Continues the running build after its work has been done. Returns more work, or publishes the indices and ends
+    /// the build. `None` if no build is running.
     pub fn resume_build(&mut self) -> Option<BuildStep> {
         let (made, removed) = match self.builds.resume()? {
             Next::Work(build) => return Some(BuildStep::Work(build)),
@@ -217,7 +216,7 @@ impl Store {
         Some(BuildStep::Done(Err(AddIndexersError::Removed { resource, names })))
     }
 
-    /// Gives up the demand that is under way: its work cannot be done.
+    /// Cancels the running build, because its work cannot be done.
     pub fn give_up_build(&mut self) {
         self.builds.give_up();
     }
@@ -232,7 +231,7 @@ impl Store {
         Err(IndexerConflict { resource: self.next.resource().gvr.to_string(), names })
     }
 
-    /// Forgets a computed index, or one that is to be; whether there was one of that name. A declared one stays.
+    /// Removes a computed or planned index. Returns whether there was one. Declared indices stay.
     pub fn remove_indexer(&mut self, name: &str) -> bool {
         let known = self.next.indices.forget(name);
         if known {
@@ -241,18 +240,19 @@ impl Store {
         known || self.builds.remove(name)
     }
 
-    /// What the last batch of a partition did, until the next batch: for a processor that died before telling.
+    /// Returns the effects of the last batch of a partition, until the next batch: a processor may have died before
+    /// delivering them.
     #[must_use]
     pub fn outbox(&self, id: PartitionId) -> Option<Outbox> {
         self.next.partition(id).and_then(|partition| partition.outbox.clone())
     }
 
-    /// As [`Self::apply_up_to`], of which it is not known up to where it is complete.
+    /// As [`Self::apply_up_to`], with an unknown version.
     pub fn apply(&mut self, id: PartitionId, batch: Vec<Popped>) -> Option<Outbox> {
         self.apply_up_to(id, batch, None)
     }
 
-    /// As [`Self::apply_batch`], for a caller that compresses nothing.
+    /// As [`Self::apply_batch`], for a caller that compresses no objects.
     pub fn apply_up_to(
         &mut self,
         id: PartitionId,
@@ -262,12 +262,12 @@ impl Store {
         self.apply_batch(id, batch, version).map(|(outbox, _)| outbox)
     }
 
-    /// Applies one batch to one partition and publishes the result as one snapshot; with it, the partition is complete up
-    /// to `version`, where that is known. An empty batch with a version counts as none, and says that the caller is done
-    /// with the outbox before it. While a list that is not the first is under way, what it changes is staged (see `stage`).
+    /// Applies a batch to a partition and publishes the result as one snapshot. After it, the partition is complete up
+    /// to `version`, if known. An empty batch with a version is not counted. It tells that the caller no longer needs
+    /// the previous outbox. During a list after the first one, its changes are staged (see `stage`).
     ///
-    /// Returns what changed for readers, in order, with the batch's number within the partition, and the objects that were
-    /// taken in. `None` when the partition is closed.
+    /// Returns the visible effects in order, with the batch's number within the partition, and the objects that were
+    /// stored. `None` if the partition is closed.
     pub fn apply_batch(
         &mut self,
         id: PartitionId,
@@ -297,9 +297,9 @@ impl Store {
             }
         }
         self.check_stage(id, &mut partition, &mut batch);
-        // Without a version nobody can tell how far it is complete with what comes now: from an earlier one on a watch
-        // would bring back what a list that was broken off has ended. What is staged is not there yet, so that a partition
-        // which has nothing else that is new stays at the version it had.
+        // Without a version the completeness is unknown. A watch from an earlier version would bring back objects that
+        // an interrupted list has deleted. Staged changes are not visible, so a partition with nothing else new stays
+        // at its version.
         if partition.is_staging() {
             partition.resume = partition.resume.filter(|_| !batch.shown);
         } else if version.is_some() || has_deltas || batch.shown {
@@ -313,15 +313,15 @@ impl Store {
         }
         self.next.put(id, partition);
         self.publish();
-        // While a list is under way, the version before it stays: what was complete up to there still is.
+        // During a list the previous version stays: the partition is still complete up to it.
         if complete.is_some() && !is_staging {
             health.set_stored(complete);
         }
         Some((outbox, batch.newcomers))
     }
 
-    /// Puts an object at its key, whatever was there: no version or UID is compared. For a store that a program writes
-    /// itself; what comes from a watch goes through [`Self::apply`].
+    /// Stores an object without comparing versions or UIDs. For a store that a program writes itself; watch events go
+    /// through [`Self::apply`].
     pub(super) fn put(&mut self, id: PartitionId, object: &Arc<StoredObject>) {
         self.write(id, |store, partition| {
             note_version(partition, object);
@@ -329,7 +329,7 @@ impl Store {
         });
     }
 
-    /// Empties the key of an object, whatever is there, as of that object's version.
+    /// Removes the object at a key, as of the version of the given object.
     pub(super) fn discard(&mut self, id: PartitionId, object: &StoredObject) {
         self.write(id, |store, partition| {
             note_version(partition, object);
@@ -339,7 +339,7 @@ impl Store {
         });
     }
 
-    /// Puts exactly these objects into a partition; of a repeated key the last one counts.
+    /// Replaces the contents of a partition. Of objects with the same key, the last one is stored.
     pub(super) fn replace(&mut self, id: PartitionId, objects: Vec<Arc<StoredObject>>, version: ResourceVersion) {
         let keep: HashSet<_> = objects.iter().map(|object| object.key().clone()).collect();
         self.write(id, |store, partition| {
@@ -351,7 +351,7 @@ impl Store {
         });
     }
 
-    /// One write to one partition, published as one snapshot.
+    /// Writes to one partition and publishes one snapshot.
     pub(super) fn write(&mut self, id: PartitionId, write: impl FnOnce(&mut Self, &mut Partition)) {
         let Some(mut partition) = self.next.take(id) else { return };
         write(self, &mut partition);
@@ -377,7 +377,7 @@ impl Store {
         for Delta { kind, object } in deltas {
             match kind {
                 DeltaKind::Sync => {
-                    // Of a body that is not kept there is nothing to repeat.
+                    // Without its body the object cannot be repeated.
                     let stored = partition.get(key).filter(|stored| stored.is_kept());
                     batch.applied.extend(stored.cloned().map(Applied::Repeated));
                     continue;
@@ -398,7 +398,7 @@ impl Store {
         }
     }
 
-    /// A live object under a key that the store has.
+    /// Applies a live object of a key that is in the store.
     fn update(
         &mut self,
         id: PartitionId,
@@ -408,11 +408,11 @@ impl Store {
         mut object: Arc<StoredObject>,
         batch: &mut Batch,
     ) {
-        // Nobody else has it yet; somebody who had would only keep a second text of the key.
+        // This is the only reference yet. Sharing the stored key saves a second copy of its text.
         if let Some(object) = Arc::get_mut(&mut object) {
             object.share_key(stored.key());
         }
-        // A list speaks for its moment, whatever the numbers say (an etcd restore rewinds them); a watch only goes on.
+        // A list is authoritative even if versions went back (an etcd restore rewinds them). A watch only advances.
         let from_watch = kind != DeltaKind::Replaced;
         if from_watch && stored.resource_version().newer_than(object.resource_version()) {
             return;
@@ -432,12 +432,12 @@ impl Store {
             self.exchange(id, partition, &stored, &object, false);
             partition.note(batch, Applied::Updated { old: stored, new: object }, false);
         } else if partition.outdated.is_some() || stored.index_values() != object.index_values() {
-            // The same state, read by an informer that declares other indices now, or keeps other parts of it.
+            // The same state, decoded by an informer that declares other indices or keeps other fields.
             self.exchange(id, partition, &stored, &object, true);
         }
     }
 
-    /// A DELETED event for a key that the store has.
+    /// Applies a DELETED event of a key that is in the store.
     fn delete(
         &mut self,
         id: PartitionId,
@@ -451,13 +451,13 @@ impl Store {
             return;
         }
         self.remove(id, partition, &stored);
-        // Of another UID: the stored one went unseen, and the other came and went without anyone being told. Of a head
-        // alone: how it last was cannot be told.
+        // If the UID differs, the deletion of the stored object was not observed, and the other object was never
+        // stored. If the event has only a head, the last state is unknown.
         let last = if same { last } else { Arc::clone(&stored) };
         partition.note(batch, Applied::Deleted { stored, last, tombstone: !same }, false);
     }
 
-    /// Removes what a complete list did not name.
+    /// Removes the objects that a complete list does not contain.
     fn sweep(
         &mut self,
         id: PartitionId,
@@ -476,21 +476,21 @@ impl Store {
         self.published.store(Arc::new(self.next.clone()));
     }
 
-    /// How far a partition has come: the version of its last complete list (or, where a program writes it, write).
+    /// Returns the version of a partition's last complete list or, if a program writes it, of the last write.
     #[must_use]
     pub fn version(&self, id: PartitionId) -> Option<ResourceVersion> {
         self.next.partition(id).and_then(|partition| partition.version.clone())
     }
 }
 
-/// Sets the version of a partition that a program writes. An object without a version leaves it as it was.
+/// Sets the version of a partition that a program writes. An empty version is ignored.
 fn note_version(partition: &mut Partition, object: &StoredObject) {
     if !object.resource_version().is_empty() {
         partition.version = Some(object.resource_version().clone());
     }
 }
 
-/// Whether two readings of one state are not the same text.
+/// Returns whether two decoded forms of one state have different text.
 fn reads_otherwise(one: &StoredObject, other: &StoredObject) -> bool {
     one.is_kept() && other.is_kept() && one.json_text().ok() != other.json_text().ok()
 }

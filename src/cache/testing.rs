@@ -50,9 +50,9 @@ pub(crate) fn origin(cluster: &str) -> Arc<Origin> {
     })
 }
 
-/// One step of a reflector: `+a@1` the watch said ADDED, `~a@2` MODIFIED, `-a@3` DELETED, `*a@4` a list has it, `=a@4`
-/// a resync repeats it; `[` a list begins, `&a` it has `a` and cannot take it in, `]9` it ends. The UID is `u`, and `v`
-/// in `+a:v@1`.
+/// Parses one step of a reflector. `+a@1`, `~a@2` and `-a@3` are the watch events ADDED, MODIFIED and DELETED. `*a@4`
+/// is a listed object, `=a@4` a resync. `[` starts a list, `&a` lists `a` without an object that could be decoded, `]9`
+/// ends it. The UID is `u`, or `v` in `+a:v@1`.
 pub(crate) fn change(text: &str) -> Change {
     let (sign, rest) = text.split_at(1);
     let kind = match sign {
@@ -71,7 +71,7 @@ pub(crate) fn change(text: &str) -> Change {
     Change::Delta(delta(kind, object("ns", name, uid, version.parse().unwrap())))
 }
 
-/// A list that keeps these objects of the namespace `ns`, and brings none.
+/// Returns a list that keeps these objects of namespace `ns` and contains no objects.
 pub(crate) fn list_keeping<'n>(names: impl Iterator<Item = &'n str>) -> Vec<Change> {
     let keep = names.map(|name| Change::ReplaceKeep(ObjectKey::new("ns", name)));
     let end = Change::ReplaceEnd(ResourceVersion::new("1"));
@@ -84,7 +84,8 @@ pub(crate) fn push_all(fifo: &mut DeltaFifo, script: &str) {
     }
 }
 
-/// Deltas of one key on one line, in the notation of [`change`]; a list's end with what it keeps, e.g. `]9 a b`.
+/// Formats the deltas of each key as a line, in the notation of [`change`]; a list end with its kept names, e.g. `]9 a
+/// b`.
 pub(crate) fn popped_lines(batch: &[Popped]) -> Vec<String> {
     let line = |popped: &Popped| match popped {
         Popped::Deltas(_, deltas) => deltas.iter().map(delta_text).collect::<Vec<_>>().join(" "),
@@ -123,14 +124,14 @@ impl Informer {
         Self::with_limit(usize::MAX)
     }
 
-    /// With a bound of its queue in bytes.
+    /// Creates an informer whose queue has a limit in bytes.
     pub(crate) fn with_limit(limit: usize) -> Self {
         let mut store = Store::new(pods());
         let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
         Self { controller: Controller::new(store, id, DeltaFifo::new(limit)), id }
     }
 
-    /// Has a script processed; see [`change`]. Several batches (a list's end closes one) are given back as one.
+    /// Processes a script; see [`change`]. Combines several batches into one (a list end closes a batch).
     pub(crate) fn apply(&mut self, script: &str) -> Outbox {
         self.apply_changes(script.split_whitespace().map(change).collect())
     }
@@ -149,7 +150,7 @@ impl Informer {
         Outbox { number, applied: applied.into() }
     }
 
-    /// Goes on with another partition of the same store.
+    /// Continues with another partition of the same store.
     pub(crate) fn turn_to(&mut self, id: PartitionId) {
         let store = Store::recover(Arc::clone(self.controller.store().published()));
         *self = Self { controller: Controller::new(store, id, DeltaFifo::new(usize::MAX)), id };
@@ -159,12 +160,12 @@ impl Informer {
         self.controller.partition().expect("it stays open")
     }
 
-    /// The objects that readers see, e.g. `a@1 b@2`.
+    /// Returns the visible objects, e.g. `a@1 b@2`.
     pub(crate) fn contents(&self) -> String {
         contents_of(self.partition().iter())
     }
 
-    /// The same, with what a list under way has staged.
+    /// As [`Self::contents`], including staged changes.
     pub(crate) fn newest_contents(&self) -> String {
         contents_of(self.partition().newest_objects().iter())
     }
@@ -175,7 +176,7 @@ fn contents_of<'o>(objects: impl Iterator<Item = &'o Arc<StoredObject>>) -> Stri
     objects.map(text).collect::<Vec<_>>().join(" ")
 }
 
-/// A line per notification, in the notation of [`lines`], initial ones as `!a@1`.
+/// Formats notifications in the notation of [`lines`], initial ones as `!a@1`.
 pub(crate) fn told(notifications: &[Notification]) -> Vec<String> {
     let text = |object: &Object| format!("{}@{}", object.name(), object.resource_version());
     notifications
@@ -192,7 +193,7 @@ pub(crate) fn told(notifications: &[Notification]) -> Vec<String> {
         .collect()
 }
 
-/// A line per change, e.g. `+a@1`, `a@1>2`, `-a@2`, `†a@2` (tombstone), `=a@2` (resync), `synced`.
+/// Formats changes, e.g. `+a@1`, `a@1>2`, `-a@2`, `†a@2` (tombstone), `=a@2` (resync), `synced`.
 pub(crate) fn lines(applied: &[Applied]) -> Vec<String> {
     let version = |object: &StoredObject| object.resource_version().to_string();
     applied

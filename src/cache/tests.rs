@@ -1,4 +1,4 @@
-//! The contract of the module, clause by clause, and as properties of random histories.
+//! Tests of the cache contract: single cases, and properties of random histories.
 
 mod builds;
 mod churn;

@@ -1,8 +1,7 @@
-//! A persistent B+ tree: clones share all but what is written to afterwards.
+//! Persistent B+ tree: clones share all nodes that are not written afterwards.
 //!
-//! Unlike a map for everything, it leaves to its leaves how entries lie in them and to its routes how a child is found,
-//! so that a look-up waits for memory once or twice in a node, and not once for each comparison. What comes in order,
-//! as a list does, leaves full leaves behind it.
+//! The leaf type decides how entries are stored, and its routes how a child is found. A lookup therefore waits for
+//! memory once or twice per node, not once per comparison. Ordered insertion, as by a list, leaves full leaves.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -11,84 +10,83 @@ use smallvec::SmallVec;
 
 pub(super) mod differ;
 
-/// Children of a node at most. Twice as many as entries of a leaf: a level less to wait for.
+/// Maximum number of children of a node. Twice the entries of a leaf, which saves a level.
 pub(super) const WIDTH: usize = 32;
-/// Up to how many entries or children of a node it is looked whether a neighbour has room for them.
+/// Number of entries or children up to which merging with a neighbour is tried.
 const FEW: usize = 6;
 
-/// Elements from the front of an array on, whose number is known elsewhere: so that reaching one takes no look at more
-/// than itself.
+/// An array whose elements are a prefix of known length. Reaching one touches no other memory.
 pub(super) type Slots<T, const N: usize> = [Option<T>; N];
 
-/// Puts an element at its place among the first `len`.
+/// Inserts an element among the first `len`.
 pub(super) fn put<T>(slots: &mut [T], len: usize, at: usize, element: T) {
     slots[at..=len].rotate_right(1);
     slots[at] = element;
 }
 
-/// Takes an element out of the first `len`.
+/// Removes an element from the first `len`.
 pub(super) fn take<T: Default>(slots: &mut [T], len: usize, at: usize) -> T {
     slots[at..len].rotate_left(1);
     std::mem::take(&mut slots[len - 1])
 }
 
-/// Moves the elements from a place on into an array of their own.
+/// Moves the elements from a position on into a new array.
 pub(super) fn split<T: Default, const N: usize>(slots: &mut [T; N], at: usize) -> [T; N] {
     let mut next = std::array::from_fn(|_| T::default());
     next[..N - at].swap_with_slice(&mut slots[at..]);
     next
 }
 
-/// Appends what the next array has to the first `len` elements.
+/// Appends the elements of the next array to the first `len` elements.
 pub(super) fn join<T: Clone>(slots: &mut [T], len: usize, next: &[T], next_len: usize) {
     slots[len..len + next_len].clone_from_slice(&next[..next_len]);
 }
 
-/// Some entries in order, at least one.
+/// A non-empty ordered sequence of entries.
 pub(super) trait Leaf: Clone {
-    /// What is looked for.
+    /// A key to find.
     type Wanted<'w>: Copy;
-    /// An entry with all that it brings.
+    /// A complete entry.
     type Item;
-    /// What is handed back of an entry that is gone.
+    /// Returned part of a removed entry.
     type Old;
-    /// What no entry of a leaf is less than.
+    /// Lower bound of the entries of a leaf.
     type Bound: Clone;
-    /// Bounds, as they are quick to be searched.
+    /// Bounds in a form that is fast to search.
     type Routes: Clone;
 
-    /// A leaf of one entry.
+    /// Creates a leaf of one entry.
     fn of(item: Self::Item) -> Self;
-    /// How many entries there are.
+    /// Returns the number of entries.
     fn len(&self) -> usize;
-    /// By what an entry is found.
+    /// Returns the key of an entry.
     fn wanted(item: &Self::Item) -> Self::Wanted<'_>;
-    /// Where an entry is.
+    /// Returns the position of a key.
     fn find(&self, wanted: Self::Wanted<'_>) -> Option<usize>;
-    /// Where the first entry is that is not less.
+    /// Returns the position of the first entry that is not less.
     fn place(&self, wanted: Self::Wanted<'_>) -> usize;
-    /// Where a leaf to which an entry is to be added at a place must be cut in two before; `None` while it has room. At
-    /// its end: the entry has a leaf of its own.
+    /// Returns where a full leaf must be split before an insertion at a position; `None` if it has room. The end means
+    /// that the new entry gets its own leaf.
     fn cut(&self, at: usize) -> Option<usize>;
-    /// Puts an entry at its place.
+    /// Inserts an entry at its position.
     fn insert(&mut self, at: usize, item: Self::Item);
-    /// Puts an entry in the place of what was found there.
+    /// Replaces the entry at a position.
     fn replace(&mut self, at: usize, item: Self::Item) -> Self::Old;
-    /// Takes an entry out.
+    /// Removes an entry.
     fn remove(&mut self, at: usize) -> Self::Old;
-    /// Leaves the entries before a place, and returns the others.
+    /// Keeps the entries before a position and returns the others.
     fn split_off(&mut self, at: usize) -> Self;
-    /// Takes all of the next leaf over.
+    /// Appends all entries of the next leaf.
     fn append(&mut self, next: &Self);
-    /// Whether that would still leave it room.
+    /// Returns whether both fit into one leaf with room to spare.
     fn has_room_for(&self, next: &Self) -> bool;
-    /// The least entry's bound.
+    /// Returns the bound of the first entry.
     fn bound(&self) -> Self::Bound;
-    /// Makes bounds ready.
+    /// Converts bounds for searching.
     fn routes(bounds: &[Self::Bound]) -> Self::Routes;
-    /// How many of the bounds are not greater.
+    /// Returns how many bounds are not greater than a key.
     fn route(routes: &Self::Routes, bounds: &[Self::Bound], wanted: Self::Wanted<'_>) -> usize;
-    /// Looks at where entries lie, so that they are on their way when they are needed.
+    /// Touches the entries' memory, so that it is in the CPU cache when needed.
     fn call(&self) -> usize;
 }
 
@@ -97,13 +95,13 @@ enum Node<L: Leaf> {
     Inner(Arc<Inner<L>>),
 }
 
-/// Invariant: all that lies in a child is less than the bound behind it and not less than the bound before it.
+/// Invariant: all entries of a child are less than the bound after it, and not less than the bound before it.
 #[repr(C)]
 struct Inner<L: Leaf> {
     routes: L::Routes,
     children: Slots<Node<L>, WIDTH>,
     len: usize,
-    /// One less than children. Shared: a write to a child leaves them as they are.
+    /// One fewer than children. Shared, because a write to a child leaves them unchanged.
     bounds: Arc<[L::Bound]>,
 }
 
@@ -123,11 +121,11 @@ impl<L: Leaf> Clone for Inner<L> {
     }
 }
 
-/// What became of an entry that was put in.
+/// Result of an insertion.
 enum Put<L: Leaf> {
     Replaced(L::Old),
     Added,
-    /// It was too much for the node; this one comes behind it.
+    /// The node was full; this new node follows it.
     Split(L::Bound, Node<L>),
 }
 
@@ -146,7 +144,7 @@ impl<L: Leaf> Node<L> {
         }
     }
 
-    /// Takes out what is there.
+    /// Removes an entry.
     fn remove(&mut self, wanted: L::Wanted<'_>) -> Option<L::Old> {
         match self {
             Self::Leaf(leaf) => leaf.find(wanted).map(|at| Arc::make_mut(leaf).remove(at)),
@@ -160,7 +158,7 @@ impl<L: Leaf> Node<L> {
         }
     }
 
-    /// Whether the next node of the same parent can be joined to this one.
+    /// Returns whether the next sibling can be joined to this node.
     fn has_room_for(&self, next: &Self) -> bool {
         match (self, next) {
             (Self::Leaf(leaf), Self::Leaf(next)) => leaf.has_room_for(next),
@@ -169,7 +167,7 @@ impl<L: Leaf> Node<L> {
         }
     }
 
-    /// Takes all of the next node over; `bound` lies between the two.
+    /// Appends the next sibling; `bound` separates the two.
     fn append(&mut self, bound: L::Bound, next: &Self) {
         match (self, next) {
             (Self::Leaf(leaf), Self::Leaf(next)) => Arc::make_mut(leaf).append(next),
@@ -212,20 +210,20 @@ impl<L: Leaf> Inner<L> {
         Self { routes: L::routes(&bounds), bounds, children, len }
     }
 
-    /// One of as many children as bounds lie between.
+    /// Creates a node from bounds and one more child than bounds.
     fn of(bounds: impl IntoIterator<Item = L::Bound>, children: impl IntoIterator<Item = Node<L>>) -> Self {
         let bounds: Arc<[_]> = bounds.into_iter().collect();
         let (mut children, len) = (children.into_iter(), bounds.len() + 1);
         Self::new(bounds, std::array::from_fn(|_| children.next()), len)
     }
 
-    /// Takes other bounds.
+    /// Replaces the bounds.
     fn bind(&mut self, bounds: Arc<[L::Bound]>) {
         self.routes = L::routes(&bounds);
         self.bounds = bounds;
     }
 
-    /// In which child something would be.
+    /// Returns the index of the child for a key.
     fn route(&self, wanted: L::Wanted<'_>) -> usize {
         L::route(&self.routes, &self.bounds, wanted)
     }
@@ -234,7 +232,7 @@ impl<L: Leaf> Inner<L> {
         self.children.get(at)?.as_ref()
     }
 
-    /// Adds a child behind the one at a place.
+    /// Adds a child after the one at a position.
     fn add(&mut self, at: usize, bound: L::Bound, child: Node<L>) {
         put(&mut self.children, self.len, at + 1, Some(child));
         self.len += 1;
@@ -270,7 +268,7 @@ impl<L: Leaf> Inner<L> {
         Put::Split(between, Node::Inner(Arc::new(next)))
     }
 
-    /// Takes out a child and the bound before it, or behind it where it is the first.
+    /// Removes a child with the bound before it, or after it for the first child.
     fn drop_child(&mut self, at: usize) -> (Option<Node<L>>, Option<L::Bound>) {
         let child = take(&mut self.children, self.len, at);
         self.len -= 1;
@@ -281,14 +279,14 @@ impl<L: Leaf> Inner<L> {
         (child, bound)
     }
 
-    /// Sees to a child that has become smaller.
+    /// Rebalances after a child became smaller.
     fn settle(&mut self, at: usize) {
         let width = self.child(at).map_or(0, Node::width);
         if width == 0 {
             self.drop_child(at);
             return;
         }
-        // Looking at its neighbours costs more than it brings while there is much in it.
+        // For a well-filled child, checking the neighbours costs more than it saves.
         if width > FEW {
             return;
         }
@@ -304,7 +302,7 @@ impl<L: Leaf> Inner<L> {
         }
     }
 
-    /// Looks at all children, so that they are on their way when the walk comes to them.
+    /// Touches the memory of all children, so that it is in the CPU cache during a scan.
     fn call(&self) {
         let called = self.children.iter().flatten().fold(0, |called, child| match child {
             Node::Leaf(leaf) => called ^ leaf.call(),
@@ -314,7 +312,7 @@ impl<L: Leaf> Inner<L> {
     }
 }
 
-/// See the module.
+/// A persistent B+ tree; see the [module](self).
 pub(super) struct Tree<L: Leaf> {
     root: Option<Node<L>>,
     len: usize,
@@ -325,7 +323,7 @@ impl<L: Leaf> Tree<L> {
         self.len
     }
 
-    /// The leaf and the place of an entry.
+    /// Returns the leaf and the position of an entry.
     pub(super) fn find(&self, wanted: L::Wanted<'_>) -> Option<(&L, usize)> {
         let mut node = self.root.as_ref()?;
         loop {
@@ -336,7 +334,7 @@ impl<L: Leaf> Tree<L> {
         }
     }
 
-    /// The same, to be written to.
+    /// As [`Self::find`], for writing.
     pub(super) fn find_mut(&mut self, wanted: L::Wanted<'_>) -> Option<(&mut L, usize)> {
         self.find(wanted)?;
         let mut node = self.root.as_mut()?;
@@ -355,7 +353,7 @@ impl<L: Leaf> Tree<L> {
         }
     }
 
-    /// Puts an entry in, perhaps in the place of another, which is handed back.
+    /// Inserts an entry and returns a replaced one.
     pub(super) fn insert(&mut self, item: L::Item) -> Option<L::Old> {
         let Some(root) = &mut self.root else {
             self.root = Some(Node::Leaf(Arc::new(L::of(item))));
@@ -389,7 +387,7 @@ impl<L: Leaf> Tree<L> {
         Some(old)
     }
 
-    /// The entries, leaf by leaf.
+    /// Returns the entries, leaf by leaf.
     pub(super) fn runs(&self) -> Runs<'_, L> {
         let mut runs = Runs { above: SmallVec::new(), next: None, end: None };
         if let Some(root) = &self.root {
@@ -398,8 +396,8 @@ impl<L: Leaf> Tree<L> {
         runs
     }
 
-    /// The entries from one place to before another, leaf by leaf; the first must not lie behind the second. A place
-    /// before an entry is what it is `wanted` by, one behind it the same and `true`.
+    /// Returns the entries between two positions, leaf by leaf; the first must not be after the second. A position is a
+    /// key, and whether it is after the entry of that key.
     pub(super) fn runs_between(
         &self,
         from: Option<(L::Wanted<'_>, bool)>,
@@ -437,20 +435,20 @@ impl<L: Leaf> Default for Tree<L> {
     }
 }
 
-/// Entries that lie one behind another: a leaf, and which of them.
+/// Adjacent entries: a leaf and a range of positions.
 pub(super) type Run<'t, L> = (&'t L, std::ops::Range<usize>);
 
-/// A walk over leaves.
+/// Iterator over leaves.
 pub(super) struct Runs<'t, L: Leaf> {
-    /// The nodes above the next leaf, each with which child that is in.
+    /// Path to the next leaf: nodes with the index of the child.
     above: SmallVec<[(&'t Inner<L>, usize); 8]>,
     next: Option<(&'t L, usize)>,
-    /// Where the walk ends.
+    /// Position where the iteration ends.
     end: Option<(&'t L, usize)>,
 }
 
 impl<'t, L: Leaf> Runs<'t, L> {
-    /// Goes down from a node to a leaf.
+    /// Descends from a node to a leaf.
     fn descend(&mut self, mut node: &'t Node<L>, which: impl Fn(&Inner<L>) -> usize) -> Option<&'t L> {
         loop {
             match node {
@@ -464,7 +462,7 @@ impl<'t, L: Leaf> Runs<'t, L> {
         }
     }
 
-    /// The leaf behind the one that was last.
+    /// Returns the next leaf.
     fn advance(&mut self) -> Option<&'t L> {
         loop {
             let (inner, at) = self.above.last_mut()?;

@@ -1,4 +1,4 @@
-//! The values of one index.
+//! Values of one index: a persistent tree ordered by hash.
 
 use std::hint::black_box;
 
@@ -6,18 +6,18 @@ use super::posting::{Location, Posting};
 use super::tree::{self, Leaf, Slots, Tree, join, put, split, take};
 use informer_hub_types::{SharedStr, text_hash};
 
-/// Each value that any object carries, with where those are: a persistent tree in the order of the values' hashes.
+/// The values of an index with their locations: a persistent tree ordered by the values' hashes.
 ///
-/// A hash trie would need a third of the steps, but leaves three quarters of its nodes empty, which at many values of
-/// few objects is most of what an index costs. Numbers compare without a look at the texts, and texts of the same hash
-/// cost no more than their comparison.
+/// A hash trie needs a third of the steps, but leaves three quarters of its nodes empty. With many values of few
+/// objects each, that dominates the memory of an index. Hashes are compared without touching the texts. Texts are
+/// compared only for equal hashes.
 #[derive(Clone, Default)]
 pub(super) struct Values(Tree<ValueLeaf>);
 
-/// Values of one leaf at most: as many as fill a size class of the allocator.
+/// Maximum number of values per leaf; fills a size class of the allocator.
 const WIDTH: usize = 15;
 
-/// Values by hash and then by text.
+/// Values ordered by hash, then by text.
 #[derive(Clone, Default)]
 #[repr(C)]
 struct ValueLeaf {
@@ -32,7 +32,7 @@ struct Value {
     posting: Posting,
 }
 
-/// A value that is looked for.
+/// A value to find, with its hash.
 #[derive(Clone, Copy)]
 struct Wanted<'t> {
     hash: u64,
@@ -45,7 +45,7 @@ impl<'t> Wanted<'t> {
     }
 }
 
-/// How many of the hashes are less, whatever the branch predictor thinks of hashes.
+/// Returns the number of smaller hashes, without branches.
 fn less(hashes: &[u64], hash: u64) -> usize {
     hashes.iter().map(|other| usize::from(*other < hash)).sum()
 }
@@ -72,7 +72,7 @@ impl Leaf for ValueLeaf {
     }
 
     fn find(&self, Wanted { hash, text }: Wanted<'_>) -> Option<usize> {
-        // Whichever value it is, it is on its way while the hashes are.
+        // Loads the values' cache lines while the hashes are compared.
         black_box(self.call());
         let first = less(&self.hashes, hash);
         let alike = self.hashes[first..].iter().take_while(|other| **other == hash).count();
@@ -104,7 +104,7 @@ impl Leaf for ValueLeaf {
         take(&mut self.hashes, self.len, at);
         let old = take(&mut self.values, self.len, at);
         self.len -= 1;
-        // As behind all others.
+        // Greater than all hashes, so unused slots sort last.
         self.hashes[self.len] = u64::MAX;
         old
     }
@@ -162,12 +162,12 @@ impl Values {
         leaf.values[at].as_mut().map(|value| &mut value.posting)
     }
 
-    /// Where the objects are that carry a value.
+    /// Returns the locations of the objects with a value.
     pub(super) fn get(&self, value: &str) -> Option<&Posting> {
         self.find(value).map(|value| &value.posting)
     }
 
-    /// The text of a value, of which there is one for all objects.
+    /// Returns the shared text of a value.
     pub(super) fn known(&self, value: &str) -> Option<&SharedStr> {
         self.find(value).map(|value| &value.text)
     }
@@ -192,7 +192,7 @@ impl Values {
         self.0.len()
     }
 
-    /// All of them, in no order that means anything.
+    /// Returns all values, in arbitrary order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&SharedStr, &Posting)> {
         let values = self.0.runs().flat_map(|(leaf, range)| &leaf.values[range]).flatten();
         values.map(|value| (&value.text, &value.posting))

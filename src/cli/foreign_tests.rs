@@ -1,10 +1,10 @@
-//! Foreign text on every way of the commands to a person. The ways that are no command's are tested where they are, with
-//! the same text and the same judge: log lines in `telemetry`, chats and receivers' answers in `sink`, JSON and TOML in
-//! `types::printable` and `import`.
+//! Foreign text on every way of the commands to a person. The ways that are no command's are tested where they are,
+//! with the same text and the same judge: log lines in `telemetry`, chats and receivers' answers in `sink`, JSON and
+//! TOML in `types::printable` and `import`.
 
 use serde_json::{Value, json};
 
-use super::{check, dead_letters, look, print};
+use super::{check, dead_letters, print, status};
 use informer_hub_codec::classify_status;
 use informer_hub_types::printable::hostile::{TEXT, assert_harmless};
 use informer_hub_types::printable_lines;
@@ -29,8 +29,8 @@ fn status() -> Value {
 fn every_screen_shows_foreign_text_without_harm() {
     let plain = status().to_string().replace(&json!(TEXT).to_string(), "\"end\"");
     let plain: Value = serde_json::from_str(&plain).unwrap();
-    for (way, screen) in look::screens(&status()) {
-        let own = look::screens(&plain).into_iter().find(|(plain, _)| *plain == way).unwrap().1;
+    for (way, screen) in status::screens(&status()) {
+        let own = status::screens(&plain).into_iter().find(|(plain, _)| *plain == way).unwrap().1;
         assert_harmless(way, &printable_lines(&screen, false), own.matches('\n').count());
     }
     let letter = json!({ "number": 1, "at": TEXT, "cluster": TEXT, "event": TEXT, "subject": TEXT, "attempts": 1, "error": TEXT });

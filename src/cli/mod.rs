@@ -1,11 +1,11 @@
 //! The command line: one file per subcommand.
 //!
 //! # Exit codes
-//! 0: done; `run`: ended by a signal, with no events left in any sink. 1: it failed; `run`: or events were
-//! undelivered at `hub.shutdown_deadline` and are lost; `demo`: or what arrived differs from the truth; `state verify`:
-//! or something is damaged or lost. 2: the configuration or the command line is wrong; nothing was started. `check` has
-//! codes of its own: 1 for warnings, 2 for errors. 130 and 143 (128 and the signal's number): `run` was ended at once by
-//! a second SIGINT or SIGTERM. A command whose output has no reader any more (`| head`) ends with 0.
+//! 0: done; `run`: ended by a signal, with no events left in any sink. 1: it failed; `run`: or events were undelivered
+//! at `hub.shutdown_deadline` and are lost; `demo`: or what arrived differs from the truth; `state verify`: or
+//! something is damaged or lost. 2: the configuration or the command line is wrong; nothing was started. `check` has
+//! codes of its own: 1 for warnings, 2 for errors. 130 and 143 (128 and the signal's number): `run` was ended at once
+//! by a second SIGINT or SIGTERM. A command whose output has no reader any more (`| head`) ends with 0.
 //! docs/command-line.md has all of it.
 
 use std::process::ExitCode;
@@ -25,13 +25,13 @@ mod fit;
 #[cfg(test)]
 mod foreign_tests;
 mod import;
-mod look;
 mod print;
 mod quote;
 mod rbac;
 mod run;
 mod shell;
 mod state;
+mod status;
 mod usage;
 
 pub use self::usage::parse;
@@ -54,13 +54,13 @@ enum Command {
     /// Watch the clusters of a configuration file and deliver what changes
     Run(run::Args),
     /// Show what a running hub is doing, and what is in trouble
-    Status(look::StatusArgs),
+    Status(status::StatusArgs),
     /// Show the clusters of a running hub, those in trouble first
-    Clusters(look::ClustersArgs),
+    Clusters(status::ClustersArgs),
     /// Show what a running hub watches in each cluster, what is in trouble first
-    Resources(look::ResourcesArgs),
+    Resources(status::ResourcesArgs),
     /// Show the sinks of a running hub, those in trouble first
-    Sinks(look::SinksArgs),
+    Sinks(status::SinksArgs),
     /// Say whether a configuration will work: connections, credentials, rights, resources, memory
     Check(check::Args),
     /// Print the least rights (RBAC) that serve a configuration, to apply to its clusters
@@ -86,10 +86,10 @@ enum Command {
 pub fn main(cli: Cli) -> ExitCode {
     let done = match cli.command {
         Command::Run(args) => run::main(&args),
-        Command::Status(args) => look::status(args),
-        Command::Clusters(args) => look::clusters(args),
-        Command::Resources(args) => look::resources(args),
-        Command::Sinks(args) => look::sinks(args),
+        Command::Status(args) => status::status(args),
+        Command::Clusters(args) => status::clusters(args),
+        Command::Resources(args) => status::resources(args),
+        Command::Sinks(args) => status::sinks(args),
         Command::Check(args) => check::main(&args),
         Command::Rbac(args) => rbac::main(&args),
         Command::ImportKubeconfig(args) => import::main(&args),
@@ -127,8 +127,8 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start a runtime")
 }
 
-/// Waits for what a command does, unless a signal ends the process first. Credential plugins have process groups of their
-/// own, which a terminal's Ctrl-C does not reach: they are killed before.
+/// Waits for what a command does, unless a signal ends the process first. Credential plugins have process groups of
+/// their own, which a terminal's Ctrl-C does not reach: they are killed before.
 fn interruptible<T>(runtime: &tokio::runtime::Runtime, work: impl Future<Output = T>) -> T {
     use tokio::signal::unix::{SignalKind, signal};
     runtime.block_on(async {

@@ -1,13 +1,12 @@
-//! Resources that come and go: what a cluster offers, what is asked for, and what follows for the informers. Pure.
+//! Resource discovery rules: which resources of a cluster are watched, moved or stopped. Pure.
 //!
-//! [`fate`] says what is to become of one resource that is asked for, [`share`] which of a cluster's resources belong to
-//! which pattern, and [`Pace`] when a cluster is asked again for what it offers.
+//! [`fate`] decides about one configured resource. [`share`] assigns the resources of a cluster to patterns. [`Pace`]
+//! schedules discovery requests.
 //!
-//! # What is believed
-//! A resource that discovery does not name is not served now, for whatever reason: its definition was deleted, or serves
-//! no version, or an apiserver that has just been started does not know of it yet. Only of the first its objects are
-//! gone. So they count as deleted when the definition itself is known to be gone, by a watch of definitions, and in no
-//! other case.
+//! # When objects count as deleted
+//! A resource that discovery does not list is not served now. Either its definition was deleted, or no version is
+//! served, or an apiserver that just started does not know it yet. Its objects are gone only in the first case. They
+//! therefore count as deleted only if the watch of definitions shows that the definition itself is gone.
 
 mod pace;
 mod plan;

@@ -1,13 +1,13 @@
-//! When a cluster is asked for what it offers: soon after something is heard, a few times, and else rarely.
+//! Schedule of discovery requests: a few soon after a change, rarely otherwise.
 
 use std::time::Duration;
 
 use informer_hub_reflector::Backoff;
 use informer_hub_types::clock::Instant;
 
-/// After a definition or an API service has changed, when it is looked. What is offered follows within tenths of a second,
-/// of an aggregated API within seconds.
-const LOOKS: [Duration; 5] = [
+/// Delays of discovery requests after a change of a definition or an API service. A CRD is served within tenths of a
+/// second, an aggregated API within seconds.
+const DELAYS: [Duration; 5] = [
     Duration::from_millis(100),
     Duration::from_millis(350),
     Duration::from_millis(900),
@@ -15,16 +15,16 @@ const LOOKS: [Duration; 5] = [
     Duration::from_secs(5),
 ];
 
-/// The least time between two looks, however much changes.
-const GAP: Duration = Duration::from_millis(250);
+/// Minimum time between two discovery requests, under any rate of changes.
+const MIN_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How often a cluster is asked of which nothing is heard.
+/// Intervals of discovery without a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rhythm {
-    /// The lower end of the time between looks while definitions and API services are watched; drawn from `[t, 1.5t)`.
-    /// Default 5 min.
+    /// Lower bound of the interval while definitions and API services are watched; drawn from `[t, 1.5t)`. Default 5
+    /// min.
     pub quiet: Duration,
-    /// The same where they cannot be. Default 30 s.
+    /// Lower bound of the interval if they cannot be watched. Default 30 s.
     pub poll: Duration,
 }
 
@@ -34,82 +34,83 @@ impl Default for Rhythm {
     }
 }
 
-/// What came of a look.
+/// Result of a discovery request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The cluster has answered.
-    Came,
-    /// It has, and does not serve all yet that it has definitions of: one that has just been started.
-    Partly,
-    /// It has not.
+    Complete,
+    /// The cluster has answered, but does not serve all of its definitions yet, as after a start.
+    Partial,
+    /// The request failed.
     Failed,
 }
 
-/// See the module.
+/// Schedule of discovery requests of one cluster.
 #[derive(Debug)]
 pub struct Pace {
     due: Instant,
-    /// When something was heard last, and which look after that is next.
-    heard: Option<(Instant, usize)>,
-    looked: Option<Instant>,
+    /// Time of the last change, and the index in `DELAYS` of the next request after it.
+    changed: Option<(Instant, usize)>,
+    last_request: Option<Instant>,
     rhythm: Rhythm,
     backoff: Backoff,
 }
 
 impl Pace {
-    /// The first look is at once.
+    /// Creates a schedule whose first request is due at once.
     #[must_use]
     pub fn new(rhythm: Rhythm, now: Instant) -> Self {
         let backoff = Backoff::new(Duration::from_secs(1).min(rhythm.poll), rhythm.poll);
-        Self { due: now, heard: None, looked: None, rhythm, backoff }
+        Self { due: now, changed: None, last_request: None, rhythm, backoff }
     }
 
-    /// When the next look is due.
+    /// Returns the time of the next discovery request.
     #[must_use]
     pub fn due(&self) -> Instant {
         self.due
     }
 
-    /// Something has changed that may change what is offered.
-    pub fn hear(&mut self, now: Instant) {
-        self.heard = Some((now, 0));
-        self.check(now);
+    /// Records a change that may affect the cluster's API, and schedules requests soon.
+    pub fn note_change(&mut self, now: Instant) {
+        self.changed = Some((now, 0));
+        self.request_soon(now);
     }
 
-    /// Something may have changed before there was anybody to hear of it.
-    pub fn check(&mut self, now: Instant) {
-        let soon = now + LOOKS[0];
-        let allowed = self.looked.map_or(soon, |looked| soon.max(looked + GAP));
+    /// Schedules one request soon, because changes before the watch began were not seen.
+    pub fn request_soon(&mut self, now: Instant) {
+        let soon = now + DELAYS[0];
+        let allowed = self.last_request.map_or(soon, |last_request| soon.max(last_request + MIN_INTERVAL));
         self.due = self.due.min(allowed);
     }
 
-    /// A look has ended. `is_watched`: whether definitions and API services are, so that changes are heard of. `random`
-    /// gives numbers in `[0, 1)`.
-    pub fn look(&mut self, answer: Answer, is_watched: bool, now: Instant, random: &mut dyn FnMut() -> f64) {
-        self.looked = Some(now);
+    /// Records the result of a request and schedules the next one. `is_watched` says whether definitions and API
+    /// services are watched. `random` returns numbers in `[0, 1)`.
+    pub fn note_result(&mut self, answer: Answer, is_watched: bool, now: Instant, random: &mut dyn FnMut() -> f64) {
+        self.last_request = Some(now);
         if answer != Answer::Failed
-            && let Some(due) = self.next_look(now)
+            && let Some(due) = self.next_request(now)
         {
             self.due = due;
             return;
         }
         self.due = now
             + match answer {
-                Answer::Failed | Answer::Partly => self.backoff.next_delay(now, random),
-                Answer::Came => {
+                Answer::Failed | Answer::Partial => self.backoff.next_delay(now, random),
+                Answer::Complete => {
                     let rest = if is_watched { self.rhythm.quiet } else { self.rhythm.poll };
                     rest + rest.mul_f64(0.5 * random().clamp(0.0, 1.0))
                 }
             };
     }
 
-    /// When it is looked again because of what was heard last. Looks that were due by now have been the one that ended.
-    fn next_look(&mut self, now: Instant) -> Option<Instant> {
-        while let Some((since, next)) = self.heard.take() {
-            let after = *LOOKS.get(next)?;
-            self.heard = Some((since, next + 1));
+    /// Returns the next request due to the last change. Skips those that were due by now: the request that just ended
+    /// covers them.
+    fn next_request(&mut self, now: Instant) -> Option<Instant> {
+        while let Some((since, next)) = self.changed.take() {
+            let after = *DELAYS.get(next)?;
+            self.changed = Some((since, next + 1));
             if since + after > now {
-                return Some((since + after).max(now + GAP));
+                return Some((since + after).max(now + MIN_INTERVAL));
             }
         }
         None
@@ -122,69 +123,73 @@ mod tests {
     use informer_hub_types::clock;
 
     #[test]
-    fn what_is_defined_and_not_served_yet_is_looked_for_soon_and_ever_more_rarely() {
+    fn discovery_of_unserved_definitions_backs_off() {
         let start = clock::now();
         let mut pace = Pace::new(Rhythm::default(), start);
         let mut waits = Vec::new();
         for _ in 0..8 {
             let now = pace.due();
-            pace.look(Answer::Partly, true, now, &mut || 0.0);
+            pace.note_result(Answer::Partial, true, now, &mut || 0.0);
             waits.push(pace.due().duration_since(now).as_secs());
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
         let now = pace.due();
-        pace.look(Answer::Came, true, now, &mut || 0.0);
+        pace.note_result(Answer::Complete, true, now, &mut || 0.0);
         assert_eq!(pace.due().duration_since(now), Rhythm::default().quiet);
     }
 
-    /// When looks happen until `end`, in milliseconds, with changes heard at these times; each is answered at once.
-    fn looks(heard: &[u64], is_watched: bool, end: u64) -> Vec<u64> {
+    /// Returns the times of requests until `end`, in ms, with changes at the given times. Each request succeeds at
+    /// once.
+    fn requests(changes: &[u64], is_watched: bool, end: u64) -> Vec<u64> {
         let start = clock::now();
         let mut pace = Pace::new(Rhythm::default(), start);
-        let mut heard = heard.iter().map(|at| start + Duration::from_millis(*at)).peekable();
-        let mut looks = Vec::new();
+        let mut changes = changes.iter().map(|at| start + Duration::from_millis(*at)).peekable();
+        let mut requests = Vec::new();
         loop {
             let due = pace.due();
-            if let Some(at) = heard.next_if(|at| *at <= due) {
-                pace.hear(at);
+            if let Some(at) = changes.next_if(|at| *at <= due) {
+                pace.note_change(at);
                 continue;
             }
             let at = u64::try_from((due - start).as_millis()).unwrap();
             if at > end {
-                return looks;
+                return requests;
             }
-            looks.push(at);
-            pace.look(Answer::Came, is_watched, due, &mut || 0.0);
+            requests.push(at);
+            pace.note_result(Answer::Complete, is_watched, due, &mut || 0.0);
         }
     }
 
     #[test]
-    fn a_quiet_cluster_is_asked_rarely() {
-        assert_eq!(looks(&[], true, 3_600_000).len(), 13, "once, and each 300 s");
-        assert_eq!(looks(&[], false, 3_600_000).len(), 121, "once, and each 30 s");
+    fn discovery_of_a_quiet_cluster_is_rare() {
+        assert_eq!(requests(&[], true, 3_600_000).len(), 13, "once, and each 300 s");
+        assert_eq!(requests(&[], false, 3_600_000).len(), 121, "once, and each 30 s");
     }
 
     #[test]
-    fn after_a_change_it_is_looked_soon_and_a_few_times_more() {
-        assert_eq!(looks(&[10_000], true, 60_000), [0, 10_100, 10_350, 10_900, 12_000, 15_000]);
+    fn discovery_repeats_soon_after_a_change() {
+        assert_eq!(requests(&[10_000], true, 60_000), [0, 10_100, 10_350, 10_900, 12_000, 15_000]);
     }
 
     #[test]
-    fn however_much_changes_there_is_time_between_looks() {
+    fn discovery_keeps_its_minimum_interval_under_a_flood_of_changes() {
         let flood: Vec<u64> = (0..200).map(|i| 10_000 + i * 10).collect();
-        let looks = looks(&flood, true, 60_000);
-        assert!(looks.windows(2).all(|pair| pair[1] - pair[0] >= 250), "{looks:?}");
-        assert!(looks.len() <= 16, "{looks:?}");
-        assert!(looks.iter().any(|at| (12_000..12_600).contains(at)), "the last change is looked at soon: {looks:?}");
+        let requests = requests(&flood, true, 60_000);
+        assert!(requests.windows(2).all(|pair| pair[1] - pair[0] >= 250), "{requests:?}");
+        assert!(requests.len() <= 16, "{requests:?}");
+        assert!(
+            requests.iter().any(|at| (12_000..12_600).contains(at)),
+            "the last change is followed by a request soon: {requests:?}"
+        );
     }
 
     #[test]
-    fn a_cluster_that_does_not_answer_is_asked_less_and_less() {
+    fn discovery_of_an_unreachable_cluster_backs_off() {
         let mut now = clock::now();
         let mut pace = Pace::new(Rhythm::default(), now);
         let mut waits = Vec::new();
         for _ in 0..7 {
-            pace.look(Answer::Failed, true, now, &mut || 0.0);
+            pace.note_result(Answer::Failed, true, now, &mut || 0.0);
             waits.push((pace.due() - now).as_secs());
             now = pace.due();
         }

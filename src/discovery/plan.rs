@@ -1,4 +1,4 @@
-//! From what is asked for and what is offered to what is watched.
+//! Decides which resources of a cluster are watched, from the configuration and from discovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,45 +7,45 @@ use smol_str::SmolStr;
 
 use informer_hub_types::{ApiResource, Catalogue, Found, Gvr, ResourcePattern, ResourceRef};
 
-/// What is known of what a cluster offers.
+/// Discovery results of one cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// What it offers now.
+    /// Resources that it serves now.
     pub catalogue: Arc<Catalogue>,
-    /// The names of the definitions that there are; `None` where they cannot be watched.
+    /// Names of its CRDs; `None` if they cannot be watched.
     pub definitions: Option<Arc<BTreeSet<SmolStr>>>,
 }
 
-/// What is to become of a resource that is asked for.
+/// Decision about one configured resource.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It is there, and is watched as this.
+    /// It is served: watch it.
     Watch(ApiResource),
-    /// It is the same resource in another version: its informer goes on in that.
+    /// It is served in another version: its informer moves to that version.
     Move(ApiResource),
-    /// Its definition was deleted and made anew as another: what there was is gone, and this is watched.
+    /// Its definition was deleted and replaced by a different one: delete the old objects and watch this.
     Renew(ApiResource),
-    /// It is not there, so that nothing is asked of it.
+    /// It is not served: stop its informer.
     Rest {
-        /// Whether its objects are gone with its definition.
+        /// Whether its objects count as deleted, because its definition was deleted.
         gone: bool,
-        /// Why it is not there, for whoever asked for it.
+        /// Reason, for the status page and for subscribers.
         why: String,
     },
-    /// Nobody knows: all stays as it is.
+    /// Discovery is incomplete: change nothing.
     Unknown,
 }
 
-/// The name that a definition has: `<plural>.<group>`.
+/// Returns the name of a resource's CRD: `<plural>.<group>`.
 #[must_use]
 pub fn definition_of(gvr: &Gvr) -> SmolStr {
     smol_str::format_smolstr!("{}.{}", gvr.resource, gvr.group)
 }
 
-/// What is to become of what somebody has written, of which `watched` is watched now, and was defined by a definition that
-/// was seen.
+/// Decides about a configured resource. `watched` is the resource that is watched for it now. `was_defined` says
+/// whether a CRD of it was seen.
 ///
-/// What has been found once stays in its group: a name without one does not move to another that comes to have it.
+/// A name without a group stays in the group where it was first found, even if another group gets the same name.
 #[must_use]
 pub fn fate(written: &ResourceRef, watched: Option<&ApiResource>, was_defined: bool, seen: &Seen) -> Fate {
     let pinned = |watched: &ApiResource| ResourceRef {
@@ -54,7 +54,7 @@ pub fn fate(written: &ResourceRef, watched: Option<&ApiResource>, was_defined: b
         group: Some(watched.gvr.group.clone()),
     };
     let asked = watched.map_or_else(|| written.clone(), pinned);
-    let name = || plain(&asked);
+    let name = || without_version(&asked);
     match (seen.catalogue.find(&asked), watched) {
         (Found::Unknown, _) => Fate::Unknown,
         (Found::Resource(found), None) => Fate::Watch(found),
@@ -84,55 +84,54 @@ pub fn fate(written: &ResourceRef, watched: Option<&ApiResource>, was_defined: b
 fn nothing(written: &ResourceRef, name: &str, watched: Option<&ApiResource>, was_defined: bool, seen: &Seen) -> Fate {
     let Some(watched) = watched else {
         let nearest = seen.catalogue.nearest(written);
-        let meant = nearest.first().map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
-        let why = format!("the cluster has no resource {written}{meant}");
+        let suggestion = nearest.first().map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
+        let why = format!("the cluster has no resource {written}{suggestion}");
         return Fate::Rest { gone: false, why };
     };
     let (gone, more) = match &seen.definitions {
         Some(definitions) if definitions.contains(&definition_of(&watched.gvr)) => {
-            (false, ": its definition is there, and no version of it is served")
+            (false, ": its definition exists, but no version of it is served")
         }
         Some(_) if was_defined => (true, ": its definition was deleted"),
-        // Of an aggregated API, or never there.
+        // An aggregated API, or a resource that never had a CRD.
         Some(_) => {
-            let why =
-                format!("the cluster has no resource {name} now; what was seen of it is kept as it was last seen");
+            let why = format!("the cluster has no resource {name} now; its cached objects are kept");
             return Fate::Rest { gone: false, why };
         }
         None => (
             false,
-            "; whether it was deleted cannot be told without the right to list and watch customresourcedefinitions, so \
-             its objects are kept as they were last seen",
+            "; its cached objects are kept, because a deletion cannot be confirmed without permission to list and watch \
+             customresourcedefinitions",
         ),
     };
     Fate::Rest { gone, why: format!("the cluster has no resource {name} any more{more}") }
 }
 
-/// With its group, without a version.
-fn plain(written: &ResourceRef) -> String {
+/// Formats a reference with its group and without its version.
+fn without_version(written: &ResourceRef) -> String {
     ResourceRef { version: None, ..written.clone() }.to_string()
 }
 
-/// A pattern that somebody asks for.
+/// A configured pattern.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'c, U> {
-    /// Who.
+    /// The user of the pattern.
     pub user: &'c U,
-    /// What.
+    /// The pattern.
     pub pattern: &'c ResourcePattern,
 }
 
-/// What of a cluster belongs to one pattern.
+/// Resources of a cluster that belong to one pattern.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Share {
-    /// What is watched: by name, and no more than the limit.
+    /// Watched resources, sorted by name, at most the pattern's limit.
     pub watched: Vec<ApiResource>,
-    /// What is not, for the limit: by name.
+    /// Names of resources beyond the limit, sorted.
     pub left_out: Vec<String>,
 }
 
-/// Deals what a cluster offers out to patterns: each resource to the one that is most exact, among equals to the first by
-/// user, and none that is `taken` by who names it (group, plural).
+/// Assigns the served resources to patterns. Each resource goes to the most specific pattern, among equals to the first
+/// by user. Resources in `taken` (group, plural) are configured by name and are left out.
 #[must_use]
 pub fn share<'c, U: Ord + Clone + 'c>(
     claims: impl IntoIterator<Item = Claim<'c, U>>,

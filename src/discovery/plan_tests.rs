@@ -1,4 +1,4 @@
-//! What becomes of what is asked for, by cases and by property.
+//! Tests of the decisions about resources: cases and properties.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -15,7 +15,7 @@ fn offer(plural: &str, kind: &str, namespaced: bool) -> Offer {
     Offer { plural: plural.into(), singular, short_names: Vec::new(), kind: kind.into(), namespaced }
 }
 
-/// Versions of `example.com`, each with its resources, beside `pods`.
+/// Builds discovery results: versions of `example.com` with their resources, and `pods`.
 fn seen(versions: &[(&str, Vec<Offer>)], definitions: Option<&[&str]>) -> Seen {
     let version = |name: &str, resources: Vec<Offer>| VersionOffer { name: name.into(), is_stale: false, resources };
     let core = GroupOffer { name: "".into(), versions: vec![version("v1", vec![offer("pods", "Pod", true)])] };
@@ -36,38 +36,38 @@ fn widget(version: &str) -> ApiResource {
     ApiResource { gvr: Gvr::new("example.com", version, "widgets"), kind: "Widget".into(), namespaced: true }
 }
 
-fn of(text: &str, watched: Option<&ApiResource>, was_defined: bool, seen: &Seen) -> Fate {
+fn decide(text: &str, watched: Option<&ApiResource>, was_defined: bool, seen: &Seen) -> Fate {
     fate(&text.parse().unwrap(), watched, was_defined, seen)
 }
 
 const DEFINED: Option<&[&str]> = Some(&["widgets.example.com"]);
 
 #[test]
-fn what_is_there_is_watched_and_what_comes_in_another_version_moves() {
+fn fate_watches_a_served_version_and_moves_to_another() {
     let (v1, v1beta1) = (widget("v1"), widget("v1beta1"));
     let both = seen(&[("v1", widgets()), ("v1beta1", widgets())], DEFINED);
-    assert_eq!(of("widgets.example.com", None, false, &both), Fate::Watch(v1.clone()));
-    assert_eq!(of("widgets.example.com", Some(&v1), true, &both), Fate::Watch(v1.clone()));
-    assert_eq!(of("widgets.example.com", Some(&v1beta1), true, &both), Fate::Move(v1.clone()));
-    assert_eq!(of("widgets.v1beta1.example.com", Some(&v1beta1), true, &both), Fate::Watch(v1beta1.clone()));
-    // And back, where a cluster goes back.
+    assert_eq!(decide("widgets.example.com", None, false, &both), Fate::Watch(v1.clone()));
+    assert_eq!(decide("widgets.example.com", Some(&v1), true, &both), Fate::Watch(v1.clone()));
+    assert_eq!(decide("widgets.example.com", Some(&v1beta1), true, &both), Fate::Move(v1.clone()));
+    assert_eq!(decide("widgets.v1beta1.example.com", Some(&v1beta1), true, &both), Fate::Watch(v1beta1.clone()));
+    // A downgrade moves it back.
     let old = seen(&[("v1beta1", widgets())], DEFINED);
-    assert_eq!(of("widgets.example.com", Some(&v1), true, &old), Fate::Move(v1beta1));
+    assert_eq!(decide("widgets.example.com", Some(&v1), true, &old), Fate::Move(v1beta1));
 }
 
 #[test]
-fn another_kind_or_scope_under_the_name_is_another_resource() {
+fn fate_renews_a_resource_of_another_kind_or_scope() {
     for other in [offer("widgets", "Gadget", true), offer("widgets", "Widget", false)] {
         let seen = seen(&[("v1", vec![other.clone()])], DEFINED);
         let found = other.resource("example.com", "v1");
-        assert_eq!(of("widgets.example.com", Some(&widget("v1")), true, &seen), Fate::Renew(found));
+        assert_eq!(decide("widgets.example.com", Some(&widget("v1")), true, &seen), Fate::Renew(found));
     }
 }
 
 #[test]
-fn objects_are_gone_only_when_their_definition_is_known_to_be() {
+fn fate_deletes_objects_only_if_their_definition_is_gone() {
     let watched = widget("v1");
-    let gone = |was_defined: bool, definitions: Option<&[&str]>| match of(
+    let gone = |was_defined: bool, definitions: Option<&[&str]>| match decide(
         "widgets.example.com",
         Some(&watched),
         was_defined,
@@ -81,7 +81,7 @@ fn objects_are_gone_only_when_their_definition_is_known_to_be() {
     for (was_defined, definitions, words) in [
         (true, None, "customresourcedefinitions"),
         (true, DEFINED, "no version of it is served"),
-        (false, Some([].as_slice()), "is kept as it was last seen"),
+        (false, Some([].as_slice()), "cached objects are kept"),
     ] {
         let (is_gone, why) = gone(was_defined, definitions);
         assert!(!is_gone && why.contains(words), "{why}");
@@ -89,10 +89,10 @@ fn objects_are_gone_only_when_their_definition_is_known_to_be() {
 }
 
 #[test]
-fn a_version_that_is_not_served_is_told_with_those_that_are() {
+fn fate_names_the_served_versions_of_an_unserved_one() {
     let seen = seen(&[("v2", widgets()), ("v1", widgets())], DEFINED);
     for watched in [None, Some(widget("v1beta1"))] {
-        let Fate::Rest { gone, why } = of("widgets.v1beta1.example.com", watched.as_ref(), true, &seen) else {
+        let Fate::Rest { gone, why } = decide("widgets.v1beta1.example.com", watched.as_ref(), true, &seen) else {
             panic!("it is not served")
         };
         assert!(!gone);
@@ -103,24 +103,24 @@ fn a_version_that_is_not_served_is_told_with_those_that_are() {
 }
 
 #[test]
-fn a_bare_name_keeps_to_the_group_where_it_was_found() {
+fn fate_keeps_a_bare_name_in_its_first_group() {
     let mut seen = seen(&[("v1", widgets())], DEFINED);
     let mut catalogue = Catalogue::clone(&seen.catalogue);
     let earlier = VersionOffer { name: "v1".into(), is_stale: false, resources: widgets() };
     catalogue.groups.insert(1, GroupOffer { name: "a.com".into(), versions: vec![earlier] });
     seen.catalogue = Arc::new(catalogue);
-    assert_eq!(of("widgets", Some(&widget("v1")), true, &seen), Fate::Watch(widget("v1")));
-    let Fate::Watch(found) = of("widgets", None, false, &seen) else { panic!("it is there") };
+    assert_eq!(decide("widgets", Some(&widget("v1")), true, &seen), Fate::Watch(widget("v1")));
+    let Fate::Watch(found) = decide("widgets", None, false, &seen) else { panic!("it is there") };
     assert_eq!(found.gvr.group, "a.com");
 }
 
 #[test]
-fn nothing_follows_from_a_group_that_does_not_answer() {
+fn fate_is_unknown_while_a_group_does_not_answer() {
     let mut catalogue = Catalogue::clone(&seen(&[("v1", vec![])], None).catalogue);
     catalogue.groups[1].versions[0].is_stale = true;
     let seen = Seen { catalogue: Arc::new(catalogue), definitions: Some(Arc::default()) };
-    assert_eq!(of("widgets.example.com", Some(&widget("v1")), true, &seen), Fate::Unknown);
-    assert_eq!(of("widgets.example.com", None, false, &seen), Fate::Unknown);
+    assert_eq!(decide("widgets.example.com", Some(&widget("v1")), true, &seen), Fate::Unknown);
+    assert_eq!(decide("widgets.example.com", None, false, &seen), Fate::Unknown);
 }
 
 // === patterns ===
@@ -170,7 +170,7 @@ proptest! {
     #![proptest_config(crate::cache::testing::properties(300))]
 
     #[test]
-    fn each_resource_belongs_to_one_pattern_that_means_it_and_is_watched_or_named(
+    fn share_assigns_each_resource_to_its_most_specific_pattern(
         catalogue in catalogue(),
         patterns in proptest::collection::btree_map(0..4_u8, pattern(), 0..4),
         named in proptest::collection::btree_set((0..GROUPS.len(), 0..PLURALS.len()), 0..4),
@@ -190,13 +190,13 @@ proptest! {
             if let [owner] = owners[..] {
                 let mine = &patterns[&owner];
                 prop_assert!(means(mine, gvr));
-                // Nobody who asks more exactly goes without.
+                // No more specific pattern matches.
                 let better = |(user, other): (&u8, &ResourcePattern)| {
                     means(other, gvr) && (other.groups.breadth(), user) < (mine.groups.breadth(), &owner)
                 };
-                prop_assert!(!patterns.iter().any(better), "{} belongs to another", name);
+                prop_assert!(!patterns.iter().any(better), "{} belongs to a more specific pattern", name);
             }
-            prop_assert!(!gvr.group.is_empty() || gvr.resource != "secrets" || owners.is_empty(), "secrets are nobody's");
+            prop_assert!(!gvr.group.is_empty() || gvr.resource != "secrets" || owners.is_empty(), "secrets belong to no pattern");
         }
         for (user, share) in &shares {
             let limit = patterns[user].limit.get();
@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn what_comes_and_goes_moves_nothing_else_within_the_limit(
+    fn share_of_other_resources_is_stable_within_the_limit(
         catalogue in catalogue(),
         patterns in proptest::collection::btree_map(0..4_u8, pattern(), 1..4),
     ) {
@@ -230,7 +230,7 @@ proptest! {
     }
 
     #[test]
-    fn what_has_been_done_is_not_done_again(
+    fn fate_is_idempotent(
         versions in proptest::collection::vec(any::<bool>(), 0..3),
         written in prop_oneof![Just("widgets.example.com"), Just("widgets.v1.example.com"), Just("widgets")],
         watched in prop_oneof![Just(None), Just(Some("v1")), Just(Some("v1beta1"))],

@@ -1,14 +1,14 @@
-//! What is watched of a cluster to learn that what it offers has changed.
+//! Resources whose watches signal that a cluster's API has changed.
 
 use informer_hub_types::{ApiResource, Gvr};
 
-/// Definitions of custom resources. Their names alone are looked at, so that any version that is served will do.
+/// Returns the resource of CRDs. Only names are read, so any served version will do.
 #[must_use]
 pub fn definitions() -> ApiResource {
     signal("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition")
 }
 
-/// API services, by which an aggregated API comes and goes.
+/// Returns the resource of API services, which add and remove aggregated APIs.
 #[must_use]
 pub fn services() -> ApiResource {
     signal("apiregistration.k8s.io", "apiservices", "APIService")

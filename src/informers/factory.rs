@@ -1,4 +1,4 @@
-//! The factory: one shared informer per type, all with the same scope; client-go's `SharedInformerFactory`.
+//! Shared informer factory: one informer per type, all with the same scope; client-go's `SharedInformerFactory`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,25 +18,25 @@ use crate::actors::{HubSystem, NotSynced};
 use informer_hub_codec::Transform;
 use informer_hub_types::{ApiResource, ClusterSelector, Gvr, LabelSelector, Scope, View};
 
-/// What the list and watch requests of an informer carry besides what the protocol needs.
+/// Selectors of an informer's list and watch requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListOptions {
-    /// Only objects whose labels match; `None` for all.
+    /// Selects objects by labels; `None` for all.
     pub label_selector: Option<LabelSelector>,
-    /// Only objects whose fields match, as kubectl takes it; `None` for all.
+    /// Selects objects by fields in kubectl's syntax; `None` for all.
     pub field_selector: Option<String>,
 }
 
 type Tweak = Arc<dyn Fn(&mut ListOptions) + Send + Sync>;
 
-/// Makes shared informers over the clusters of a hub, at most one for each type and form, all with the same namespace,
-/// options and clusters.
+/// Factory of shared informers over the clusters of a hub. It creates at most one for each type and form, all with the
+/// same namespace, options and clusters.
 ///
-/// Settings come first, informers after: a setting counts for the informers that are made later.
+/// Settings apply to informers that are created later.
 ///
-/// An informer without a transform is shared with everybody in the hub who watches the same (other factories, the
-/// configuration where it does not keep only parts of the objects), and so are its objects; one with a transform is the
-/// factory's own.
+/// An informer without a transform shares its objects with all others in the hub that watch the same. These are
+/// informers of other factories, and of the configuration if it keeps whole objects. An informer with a transform
+/// belongs to the factory alone.
 ///
 /// Dropping a factory stops nothing; [`Self::shutdown`] does.
 ///
@@ -72,30 +72,30 @@ pub struct SharedInformerFactory {
     namespace: Option<String>,
     tweak: Option<Tweak>,
     transform: Option<Transform>,
-    /// Zero for never, as everywhere.
+    /// Zero for never.
     resync: Duration,
     resyncs: BTreeMap<Gvr, Duration>,
-    informers: Mutex<Made>,
+    informers: Mutex<Created>,
 }
 
 #[derive(Default)]
-struct Made {
+struct Created {
     informers: BTreeMap<(Gvr, bool), SharedInformer>,
     is_shut_down: bool,
 }
 
-/// Which types had synced when a wait ended.
+/// Sync state of each type at the end of a wait.
 #[derive(Debug, Clone)]
 pub struct SyncResult {
-    /// By type, for the informers that had been started: what had not synced, and why.
+    /// Result by type for the started informers, with the reason if a type has not synced.
     pub types: BTreeMap<Gvr, Result<(), NotSynced>>,
 }
 
 impl SyncResult {
-    /// One error that names everything that had not synced; client-go's `SyncResult.AsError`.
+    /// Combines the errors of all types; client-go's `SyncResult.AsError`.
     ///
     /// # Errors
-    /// [`NotSynced`] when any type had not.
+    /// [`NotSynced`] if any type has not synced.
     pub fn into_error(self) -> Result<(), NotSynced> {
         let failed: Vec<_> = self.types.into_values().filter_map(Result::err).collect();
         let Some(waited) = failed.iter().map(|error| error.waited).max() else { return Ok(()) };
@@ -103,11 +103,11 @@ impl SyncResult {
     }
 }
 
-/// Numbers factories, so that their informers can be told apart.
+/// Counter that distinguishes the informers of different factories.
 static FACTORIES: AtomicU64 = AtomicU64::new(0);
 
 impl SharedInformerFactory {
-    /// A factory over all clusters of a hub, all namespaces, without resync.
+    /// Creates a factory over all clusters of a hub, all namespaces, without resync.
     #[must_use]
     pub fn new(system: &HubSystem) -> Self {
         Self {
@@ -123,37 +123,37 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Only these clusters, now and later.
+    /// Selects clusters, current and future ones.
     #[must_use]
     pub fn with_clusters(self, clusters: ClusterSelector) -> Self {
         Self { clusters, ..self }
     }
 
-    /// Only one namespace; cluster-scoped types are not concerned.
+    /// Selects one namespace. Has no effect on cluster-scoped types.
     #[must_use]
     pub fn with_namespace(self, namespace: &str) -> Self {
         Self { namespace: Some(namespace.to_owned()), ..self }
     }
 
-    /// Called once for each informer that is made, to narrow what it asks for.
+    /// Sets a function that narrows the selection; called once for each new informer.
     #[must_use]
     pub fn with_tweak_list_options(self, tweak: impl Fn(&mut ListOptions) + Send + Sync + 'static) -> Self {
         Self { tweak: Some(Arc::new(tweak)), ..self }
     }
 
-    /// The transform of every informer that has none of its own.
+    /// Sets the transform of every informer that has none of its own.
     #[must_use]
     pub fn with_transform(self, transform: Transform) -> Self {
         Self { transform: Some(transform), ..self }
     }
 
-    /// How often handlers that do not say are told of every object again (at least a second apart); zero for never.
+    /// Sets the resync period of handlers that set none (at least one second; zero for never).
     #[must_use]
     pub fn with_default_resync(self, period: Duration) -> Self {
         Self { resync: period, ..self }
     }
 
-    /// The same for one type; zero for never.
+    /// Sets the resync period for one type; zero for never.
     #[must_use]
     pub fn with_custom_resync<K>(mut self, period: Duration) -> Self
     where
@@ -164,10 +164,10 @@ impl SharedInformerFactory {
         self
     }
 
-    /// The informer of a Rust type.
+    /// Returns the informer of a Rust type.
     ///
     /// # Errors
-    /// [`InformerError::Stopped`] when the factory has been shut down.
+    /// [`InformerError::Stopped`] if the factory has been shut down.
     pub fn informer<K>(&self) -> Result<SharedInformer<K>, InformerError>
     where
         K: Resource<DynamicType = ()>,
@@ -176,7 +176,8 @@ impl SharedInformerFactory {
         self.make(&api_resource::<K>(), false).map(SharedInformer::cast)
     }
 
-    /// The informer of any resource, its objects read as JSON. A typed one of the same resource is the same informer.
+    /// Returns the informer of any resource, with objects as JSON. It is the same informer as a typed one of that
+    /// resource.
     ///
     /// # Errors
     /// As [`Self::informer`].
@@ -184,8 +185,8 @@ impl SharedInformerFactory {
         self.make(resource, false)
     }
 
-    /// The informer of a type's metadata alone: PartialObjectMetadata is asked for, sent and kept. Read its objects as
-    /// [`kube::core::PartialObjectMeta`], or by their head.
+    /// Returns the informer of a type's metadata: PartialObjectMetadata is requested, sent and kept. Objects are
+    /// decoded as [`kube::core::PartialObjectMeta`].
     ///
     /// # Errors
     /// As [`Self::informer`].
@@ -197,7 +198,7 @@ impl SharedInformerFactory {
         self.make(&api_resource::<K>(), true).map(SharedInformer::cast)
     }
 
-    /// The same of any resource.
+    /// As [`Self::metadata_informer`], for any resource.
     ///
     /// # Errors
     /// As [`Self::informer`].
@@ -206,11 +207,11 @@ impl SharedInformerFactory {
     }
 
     fn make(&self, resource: &ApiResource, metadata_only: bool) -> Result<SharedInformer, InformerError> {
-        let mut made = self.informers.lock();
-        if made.is_shut_down {
+        let mut created = self.informers.lock();
+        if created.is_shut_down {
             return Err(InformerError::Stopped);
         }
-        let informer = made.informers.entry((resource.gvr.clone(), metadata_only)).or_insert_with(|| {
+        let informer = created.informers.entry((resource.gvr.clone(), metadata_only)).or_insert_with(|| {
             let form = if metadata_only { "-metadata" } else { "" };
             let name = format!("factory-{}/{}{form}", self.number, resource.gvr.long());
             let parts = Parts {
@@ -239,18 +240,18 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Starts the informers that have not been started yet; those made later need another call. Returns how many that
-    /// were. It waits for no cluster.
+    /// Starts the informers that have not been started; those created later need another call. Returns their number.
+    /// Does not wait for clusters.
     ///
     /// # Errors
-    /// [`InformerError::Stopped`] when the factory has been shut down, [`InformerError::Hub`] when the hub has ended.
+    /// [`InformerError::Stopped`] if the factory has been shut down, [`InformerError::Hub`] if the hub has ended.
     pub async fn start(&self) -> Result<usize, InformerError> {
         let informers = {
-            let made = self.informers.lock();
-            if made.is_shut_down {
+            let created = self.informers.lock();
+            if created.is_shut_down {
                 return Err(InformerError::Stopped);
             }
-            made.informers.values().cloned().collect::<Vec<_>>()
+            created.informers.values().cloned().collect::<Vec<_>>()
         };
         self.core.registry.send(Start).await?;
         let mut started = 0;
@@ -260,7 +261,7 @@ impl SharedInformerFactory {
         Ok(started)
     }
 
-    /// Waits until each informer that was started has synced in every cluster, or until the time is up.
+    /// Waits until each started informer has synced in every cluster, or until the timeout.
     pub async fn wait_for_cache_sync(&self, timeout: Duration) -> SyncResult {
         let informers: Vec<_> = self.informers.lock().informers.values().cloned().collect();
         let started = informers.into_iter().filter(SharedInformer::has_started);
@@ -268,7 +269,7 @@ impl SharedInformerFactory {
             .map(|informer| async move { (informer.resource().gvr.clone(), informer.wait_for_sync(timeout).await) });
         let mut types = BTreeMap::<Gvr, Result<(), NotSynced>>::new();
         for (gvr, result) in join_all(waits).await {
-            // Of a type in both forms, what has not synced counts.
+            // If a type is watched in both forms, both must have synced.
             let known = types.entry(gvr).or_insert(Ok(()));
             if known.is_ok() {
                 *known = result;
@@ -277,13 +278,13 @@ impl SharedInformerFactory {
         SyncResult { types }
     }
 
-    /// Stops all informers that nobody else uses and removes all handlers; ends when none is running any more.
-    /// Idempotent; the factory makes and starts nothing afterwards.
+    /// Removes all handlers and stops all informers without other users. Completes when no handler is running.
+    /// Idempotent; the factory creates and starts nothing afterwards.
     pub async fn shutdown(&self) {
         let informers: Vec<_> = {
-            let mut made = self.informers.lock();
-            made.is_shut_down = true;
-            made.informers.values().cloned().collect()
+            let mut created = self.informers.lock();
+            created.is_shut_down = true;
+            created.informers.values().cloned().collect()
         };
         join_all(informers.iter().map(SharedInformer::stop)).await;
     }

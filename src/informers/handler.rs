@@ -1,26 +1,29 @@
-//! client-go's `ResourceEventHandler`, its two bags of functions and its filter.
+//! Event handlers: client-go's `ResourceEventHandler`, its two function structs and its filter.
 //!
-//! What differs, and why:
-//! - *A tombstone is a flag*, never a wrapper (`DeletedFinalStateUnknown`) that a handler must not forget to unwrap:
-//!   `on_delete` always gets an object, if only the last state that was known.
-//! - *The object is always there and always of the handler's kind*, so no handler needs a type assertion.
-//! - *`initial` and `tombstone` are arguments* of the trait; [`ResourceEventHandlerFuncs`] leaves them out, as
-//!   client-go's does, and [`ResourceEventHandlerDetailedFuncs`] passes them on.
+//! Differences from client-go:
+//! - *A tombstone is a flag*, not a wrapper (`DeletedFinalStateUnknown`) that a handler must unwrap. `on_delete` always
+//!   receives an object, if only its last known state.
+//! - *The object is always present and of the handler's type*, so no handler needs a type assertion.
+//! - *`initial` and `tombstone` are arguments* of the trait. [`ResourceEventHandlerFuncs`] omits them, as client-go's
+//!   does; [`ResourceEventHandlerDetailedFuncs`] passes them on.
 
 use std::fmt;
 
 use informer_hub_types::{Dynamic, Notification, Object};
 
-/// What is called for each notification of one subscription.
+/// Handler called for each notification of one subscription.
 ///
 /// # Ordering
-/// Never called twice at once. For one object, in the order in which it changed; between objects, none is promised.
+/// Calls never overlap. Calls for one object follow the order of its changes; the order between objects is not
+/// specified.
 pub trait ResourceEventHandler<K = Dynamic>: Send + 'static {
-    /// An object is new to this handler; `initial` if it was there before the handler or the informer was.
+    /// Called for an object that is new to this handler. `initial` is set if it existed before the handler or the
+    /// informer.
     fn on_add(&mut self, object: &Object<K>, initial: bool);
-    /// An object changed, or is repeated by a resync: then both have the same version.
+    /// Called for a changed object, and for a resync; then both states have the same version.
     fn on_update(&mut self, old: &Object<K>, new: &Object<K>);
-    /// An object is gone; with `tombstone` its deletion was not seen, so `object` may be older than its last state.
+    /// Called for a deleted object. With `tombstone` the deletion was not seen, so `object` may be older than its last
+    /// state.
     fn on_delete(&mut self, object: &Object<K>, tombstone: bool);
 }
 
@@ -38,7 +41,7 @@ impl<K, H: ResourceEventHandler<K> + ?Sized> ResourceEventHandler<K> for Box<H> 
     }
 }
 
-/// Tells a handler of one notification. [`Notification::Synced`] is about no object, and ignored.
+/// Calls the handler method for a notification. [`Notification::Synced`] has no object and is ignored.
 pub fn dispatch<K: 'static>(handler: &mut dyn ResourceEventHandler<K>, notification: &Notification<K>) {
     match notification {
         Notification::Added { object, initial } => handler.on_add(object, *initial),
@@ -52,7 +55,7 @@ type OnFlagged<K> = Option<Box<dyn FnMut(&Object<K>, bool) + Send>>;
 type Filter<K> = Box<dyn Fn(&Object<K>) -> bool + Send>;
 type OnUpdate<K> = Option<Box<dyn FnMut(&Object<K>, &Object<K>) + Send>>;
 
-/// A handler of up to three closures; what has none is ignored.
+/// Handler made of up to three closures; events without a closure are ignored.
 ///
 /// # Examples
 /// ```
@@ -68,25 +71,25 @@ type OnUpdate<K> = Option<Box<dyn FnMut(&Object<K>, &Object<K>) + Send>>;
 pub struct ResourceEventHandlerFuncs<K = Dynamic>(ResourceEventHandlerDetailedFuncs<K>);
 
 impl<K> ResourceEventHandlerFuncs<K> {
-    /// Ignores everything.
+    /// Creates a handler that ignores all events.
     #[must_use]
     pub fn new() -> Self {
         Self(ResourceEventHandlerDetailedFuncs::new())
     }
 
-    /// Called with each object that is new; replaces an earlier closure.
+    /// Sets the closure called with each new object; replaces an earlier one.
     #[must_use]
     pub fn on_add(self, mut f: impl FnMut(&Object<K>) + Send + 'static) -> Self {
         Self(self.0.on_add(move |object, _| f(object)))
     }
 
-    /// Called with the old and the new state; replaces an earlier closure.
+    /// Sets the closure called with the old and new state; replaces an earlier one.
     #[must_use]
     pub fn on_update(self, f: impl FnMut(&Object<K>, &Object<K>) + Send + 'static) -> Self {
         Self(self.0.on_update(f))
     }
 
-    /// Called with the last known state of what is gone; replaces an earlier closure.
+    /// Sets the closure called with the last known state of a deleted object; replaces an earlier one.
     #[must_use]
     pub fn on_delete(self, mut f: impl FnMut(&Object<K>) + Send + 'static) -> Self {
         Self(self.0.on_delete(move |object, _| f(object)))
@@ -107,7 +110,7 @@ impl<K: 'static> ResourceEventHandler<K> for ResourceEventHandlerFuncs<K> {
     }
 }
 
-/// [`ResourceEventHandlerFuncs`] whose `on_add` is told of `initial`, and whose `on_delete` of `tombstone`.
+/// [`ResourceEventHandlerFuncs`] with the `initial` and `tombstone` flags.
 pub struct ResourceEventHandlerDetailedFuncs<K = Dynamic> {
     add: OnFlagged<K>,
     update: OnUpdate<K>,
@@ -115,27 +118,28 @@ pub struct ResourceEventHandlerDetailedFuncs<K = Dynamic> {
 }
 
 impl<K> ResourceEventHandlerDetailedFuncs<K> {
-    /// Ignores everything.
+    /// Creates a handler that ignores all events.
     #[must_use]
     pub fn new() -> Self {
         Self { add: None, update: None, delete: None }
     }
 
-    /// Called with each object that is new, and whether it was there before; replaces an earlier closure.
+    /// Sets the closure called with each new object and the `initial` flag; replaces an earlier one.
     #[must_use]
     pub fn on_add(mut self, f: impl FnMut(&Object<K>, bool) + Send + 'static) -> Self {
         self.add = Some(Box::new(f));
         self
     }
 
-    /// Called with the old and the new state; replaces an earlier closure.
+    /// Sets the closure called with the old and new state; replaces an earlier one.
     #[must_use]
     pub fn on_update(mut self, f: impl FnMut(&Object<K>, &Object<K>) + Send + 'static) -> Self {
         self.update = Some(Box::new(f));
         self
     }
 
-    /// Called with the last known state of what is gone, and whether that is a tombstone; replaces an earlier closure.
+    /// Sets the closure called with the last known state of a deleted object and the `tombstone` flag; replaces an
+    /// earlier one.
     #[must_use]
     pub fn on_delete(mut self, f: impl FnMut(&Object<K>, bool) + Send + 'static) -> Self {
         self.delete = Some(Box::new(f));
@@ -163,12 +167,14 @@ impl<K: 'static> ResourceEventHandler<K> for ResourceEventHandlerDetailedFuncs<K
     }
 }
 
-/// Shows a handler only what passes a filter: an update that begins to pass is an addition (never an initial one), one
-/// that ceases to is a deletion of the old state (never a tombstone).
+/// Handler that receives only objects that pass a filter.
 ///
-/// A deletion is judged by the state that it carries, as client-go judges it: where that state no longer passes though
-/// the one before it did, the handler is not told. A subscription's own filter ([`ObjectFilter`]) has the store to ask,
-/// and tells it; prefer that one where namespace and labels are enough.
+/// An update that starts to pass becomes an addition, never an initial one. An update that stops passing becomes a
+/// deletion of the old state, never a tombstone.
+///
+/// As in client-go, a deletion is filtered by the state it carries. If that state does not pass but the previous one
+/// did, the handler is not called. A subscription's own filter ([`ObjectFilter`]) compares with the store and reports
+/// this deletion; prefer it if namespace and labels suffice.
 ///
 /// [`ObjectFilter`]: crate::cache::ObjectFilter
 pub struct FilteringResourceEventHandler<K, H> {
@@ -177,7 +183,8 @@ pub struct FilteringResourceEventHandler<K, H> {
 }
 
 impl<K, H> FilteringResourceEventHandler<K, H> {
-    /// `handler`, told only of what `filter` lets pass. The filter must answer alike for equal states.
+    /// Creates a handler that passes events to `handler` if `filter` accepts them. The filter must be a pure function
+    /// of the object.
     pub fn new(filter: impl Fn(&Object<K>) -> bool + Send + 'static, handler: H) -> Self {
         Self { filter: Box::new(filter), handler }
     }

@@ -1,4 +1,4 @@
-//! The handlers one by one, and the filter against a set of what passes.
+//! Tests of the event handlers, and a property test of the filter.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ fn text(object: &Object) -> String {
     format!("{}@{}", object.name(), object.resource_version())
 }
 
-/// Writes down what it is told: `+a@1`, `!a@1` for an initial one, `a@1>2`, `-a@2`, `†a@2` for a tombstone.
+/// Records calls: `+a@1`, `!a@1` for an initial one, `a@1>2`, `-a@2`, `†a@2` for a tombstone.
 #[derive(Clone, Default, Debug)]
 struct Recorder(Arc<Mutex<Vec<String>>>);
 
@@ -25,7 +25,7 @@ impl Recorder {
         self.0.lock().unwrap().push(line);
     }
 
-    fn told(&self) -> Vec<String> {
+    fn calls(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }
@@ -44,7 +44,7 @@ impl ResourceEventHandler for Recorder {
     }
 }
 
-/// One of each kind.
+/// Returns one notification of each kind.
 fn all_kinds() -> Vec<Notification> {
     vec![
         Notification::Added { object: object("a", 1, "web"), initial: true },
@@ -64,39 +64,39 @@ fn dispatch_all(handler: &mut dyn ResourceEventHandler, notifications: &[Notific
 }
 
 #[test]
-fn each_notification_calls_its_method_and_synced_calls_none() {
+fn dispatch_calls_the_method_of_each_notification_and_none_for_synced() {
     let recorder = Recorder::default();
     dispatch_all(&mut recorder.clone(), &all_kinds());
-    assert_eq!(recorder.told(), ["!a@1", "+b@2", "a@1>3", "a@3>3", "-a@4", "†b@2"]);
+    assert_eq!(recorder.calls(), ["!a@1", "+b@2", "a@1>3", "a@3>3", "-a@4", "†b@2"]);
 }
 
 #[test]
-fn a_boxed_handler_is_a_handler() {
+fn boxed_handler_is_a_handler() {
     let recorder = Recorder::default();
     let mut boxed: Box<dyn ResourceEventHandler> = Box::new(recorder.clone());
     dispatch_all(&mut boxed, &all_kinds());
-    assert_eq!(recorder.told(), ["!a@1", "+b@2", "a@1>3", "a@3>3", "-a@4", "†b@2"]);
+    assert_eq!(recorder.calls(), ["!a@1", "+b@2", "a@1>3", "a@3>3", "-a@4", "†b@2"]);
 }
 
 #[test]
-fn functions_that_are_not_given_are_not_called() {
+fn handler_funcs_ignore_events_without_a_closure() {
     dispatch_all(&mut ResourceEventHandlerFuncs::new(), &all_kinds());
     dispatch_all(&mut ResourceEventHandlerDetailedFuncs::default(), &all_kinds());
     let log = Recorder::default();
-    let told = |mut handler: ResourceEventHandlerFuncs| {
+    let calls = |mut handler: ResourceEventHandlerFuncs| {
         dispatch_all(&mut handler, &all_kinds());
-        log.told()
+        log.calls()
     };
     let [add, update, delete] = [log.clone(), log.clone(), log.clone()];
     let funcs = ResourceEventHandlerFuncs::default;
-    assert_eq!(told(funcs().on_add(move |object| add.note(text(object)))), ["a@1", "b@2"]);
+    assert_eq!(calls(funcs().on_add(move |object| add.note(text(object)))), ["a@1", "b@2"]);
     let update = move |old: &Object, new: &Object| update.note(format!("{}>{}", text(old), text(new)));
-    assert_eq!(told(funcs().on_update(update)), ["a@1>a@3", "a@3>a@3"]);
-    assert_eq!(told(funcs().on_delete(move |object| delete.note(text(object)))), ["a@4", "b@2"]);
+    assert_eq!(calls(funcs().on_update(update)), ["a@1>a@3", "a@3>a@3"]);
+    assert_eq!(calls(funcs().on_delete(move |object| delete.note(text(object)))), ["a@4", "b@2"]);
 }
 
 #[test]
-fn detailed_functions_are_told_what_is_initial_and_what_is_a_tombstone() {
+fn detailed_funcs_receive_initial_and_tombstone_flags() {
     let log = Recorder::default();
     let [add, update, delete] = [log.clone(), log.clone(), log.clone()];
     let mut handler = ResourceEventHandlerDetailedFuncs::new()
@@ -104,37 +104,37 @@ fn detailed_functions_are_told_what_is_initial_and_what_is_a_tombstone() {
         .on_update(move |old, new| update.note(format!("{}>{}", text(old), text(new))))
         .on_delete(move |object, tombstone| delete.note(format!("-{} {tombstone}", text(object))));
     dispatch_all(&mut handler, &all_kinds());
-    assert_eq!(log.told(), ["+a@1 true", "+b@2 false", "a@1>a@3", "a@3>a@3", "-a@4 false", "-b@2 true"]);
+    assert_eq!(log.calls(), ["+a@1 true", "+b@2 false", "a@1>a@3", "a@3>a@3", "-a@4 false", "-b@2 true"]);
 }
 
 #[test]
-fn a_function_given_twice_is_the_later_one() {
+fn handler_funcs_use_the_later_closure() {
     let log = Recorder::default();
     let late = log.clone();
     let mut handler =
         ResourceEventHandlerFuncs::new().on_add(|_| panic!("replaced")).on_add(move |object| late.note(text(object)));
     dispatch_all(&mut handler, &all_kinds());
-    assert_eq!(log.told(), ["a@1", "b@2"]);
+    assert_eq!(log.calls(), ["a@1", "b@2"]);
 }
 
 #[test]
-fn a_filter_turns_an_update_across_it_into_an_addition_or_a_deletion() {
+fn filter_turns_a_crossing_update_into_an_addition_or_deletion() {
     // client-go's FilteringResourceEventHandler.OnUpdate, all four cases.
     let recorder = Recorder::default();
     let web = |object: &Object| object.labels().get("app") == Some("web");
     let mut handler = FilteringResourceEventHandler::new(web, recorder.clone());
-    let mut told = |old: &str, new: &str| {
+    let mut calls = |old: &str, new: &str| {
         handler.on_update(&object("a", 1, old), &object("a", 2, new));
-        recorder.told()
+        recorder.calls()
     };
-    assert_eq!(told("web", "web"), ["a@1>2"]);
-    assert_eq!(told("db", "web"), ["+a@2"]);
-    assert_eq!(told("web", "db"), ["-a@1"], "the state that it was told last");
-    assert_eq!(told("db", "db"), [""; 0]);
+    assert_eq!(calls("web", "web"), ["a@1>2"]);
+    assert_eq!(calls("db", "web"), ["+a@2"]);
+    assert_eq!(calls("web", "db"), ["-a@1"], "the last delivered state");
+    assert_eq!(calls("db", "db"), [""; 0]);
 }
 
 #[test]
-fn a_filter_passes_the_flags_on_and_judges_additions_and_deletions_by_their_object() {
+fn filter_passes_flags_and_checks_the_object_of_additions_and_deletions() {
     let recorder = Recorder::default();
     let web = |object: &Object| object.labels().get("app") == Some("web");
     let mut handler = FilteringResourceEventHandler::new(web, recorder.clone());
@@ -142,21 +142,21 @@ fn a_filter_passes_the_flags_on_and_judges_additions_and_deletions_by_their_obje
         handler.on_add(&object("a", 1, app), flag);
         handler.on_delete(&object("a", 2, app), flag);
     }
-    assert_eq!(recorder.told(), ["!a@1", "†a@2", "+a@1", "-a@2"]);
+    assert_eq!(recorder.calls(), ["!a@1", "†a@2", "+a@1", "-a@2"]);
 }
 
 #[test]
-fn a_deletion_whose_last_state_does_not_pass_is_not_told_as_in_client_go() {
+fn filter_drops_a_deletion_whose_last_state_does_not_pass_as_client_go_does() {
     let recorder = Recorder::default();
     let web = |object: &Object| object.labels().get("app") == Some("web");
     let mut handler = FilteringResourceEventHandler::new(web, recorder.clone());
     handler.on_add(&object("a", 1, "web"), false);
     handler.on_delete(&object("a", 2, "db"), false);
-    assert_eq!(recorder.told(), ["+a@1"]);
+    assert_eq!(recorder.calls(), ["+a@1"]);
 }
 
 #[test]
-fn no_handler_shows_its_closures() {
+fn handler_debug_output_omits_closures() {
     let handler = FilteringResourceEventHandler::new(|_: &Object| true, ResourceEventHandlerFuncs::<Dynamic>::new());
     let shown = format!("{handler:?} {:?}", ResourceEventHandlerDetailedFuncs::<Dynamic>::new());
     assert_eq!(
@@ -166,11 +166,11 @@ fn no_handler_shows_its_closures() {
     );
 }
 
-/// Believes what it is told, and complains of what does not follow from it.
+/// Tracks the known objects and panics on calls that contradict them.
 #[derive(Clone, Default)]
-struct Believer(Arc<Mutex<BTreeMap<String, String>>>);
+struct ModelHandler(Arc<Mutex<BTreeMap<String, String>>>);
 
-impl ResourceEventHandler for Believer {
+impl ResourceEventHandler for ModelHandler {
     fn on_add(&mut self, object: &Object, _initial: bool) {
         let known = self.0.lock().unwrap().insert(object.name().to_owned(), text(object));
         assert_eq!(known, None, "added twice");
@@ -178,11 +178,11 @@ impl ResourceEventHandler for Believer {
 
     fn on_update(&mut self, old: &Object, new: &Object) {
         let known = self.0.lock().unwrap().insert(new.name().to_owned(), text(new));
-        assert_eq!(known, Some(text(old)), "updated from what it was not told");
+        assert_eq!(known, Some(text(old)), "updated from an unknown state");
     }
 
     fn on_delete(&mut self, object: &Object, _tombstone: bool) {
-        assert!(self.0.lock().unwrap().remove(object.name()).is_some(), "deleted though unknown");
+        assert!(self.0.lock().unwrap().remove(object.name()).is_some(), "deleted an unknown object");
     }
 }
 
@@ -190,7 +190,7 @@ proptest! {
     #![proptest_config(crate::cache::testing::properties(256))]
 
     #[test]
-    fn behind_a_filter_a_handler_knows_exactly_what_passes(
+    fn filtered_handler_knows_exactly_the_passing_objects(
         passing in prop::collection::vec(any::<bool>(), 4),
         steps in prop::collection::vec((0..5_usize, 0..4_usize, any::<bool>()), 0..60),
     ) {
@@ -198,14 +198,14 @@ proptest! {
             let app: usize = object.labels().get("app").unwrap().parse().unwrap();
             passing[app]
         };
-        let (believer, of_filter) = (Believer::default(), passing.clone());
+        let (model, of_filter) = (ModelHandler::default(), passing.clone());
         let filter = move |object: &Object| of_filter[object.labels().get("app").unwrap().parse::<usize>().unwrap()];
-        let mut handler = FilteringResourceEventHandler::new(filter, believer.clone());
+        let mut handler = FilteringResourceEventHandler::new(filter, model.clone());
         let mut world: BTreeMap<usize, Object> = BTreeMap::new();
         for (version, (name, app, gone)) in (1..).zip(steps) {
             let next = object(&format!("o{name}"), version, &app.to_string());
             let notification = match world.remove(&name) {
-                // The last state is the stored one: what a filter says of another is not the handler's to know.
+                // The filter is consistent with the stored state, so the last state is the stored one.
                 Some(object) if gone => Notification::Deleted { object, tombstone: app == 0 },
                 Some(old) => {
                     world.insert(name, next.clone());
@@ -219,7 +219,7 @@ proptest! {
             dispatch(&mut handler, &notification);
             let passes: BTreeMap<_, _> =
                 world.values().filter(|object| verdict(object)).map(|o| (o.name().to_owned(), text(o))).collect();
-            prop_assert_eq!(&*believer.0.lock().unwrap(), &passes);
+            prop_assert_eq!(&*model.0.lock().unwrap(), &passes);
         }
     }
 }

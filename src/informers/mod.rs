@@ -1,7 +1,6 @@
-//! client-go's way in: factory, shared informers, event handlers, in the shape that people who know its informers
-//! expect, over all clusters of a hub at once.
+//! client-go compatible API: factory, shared informers and event handlers, over all clusters of a hub.
 //!
-//! Adapters only. What is told, when and in which order is decided by [`crate::cache`] and [`crate::actors`].
+//! Adapters only. [`crate::cache`] and [`crate::actors`] decide which notifications are sent, and in which order.
 //!
 //! | client-go | here |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! One handler of one informer: client-go's `ResourceEventHandlerRegistration`.
+//! Registration of one event handler: client-go's `ResourceEventHandlerRegistration`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,32 +12,32 @@ use super::InformerError;
 use crate::actors::messages::{FindSubscription, ViewSync};
 use crate::actors::{Awaited, RegistryActor, SubscriptionId};
 
-/// How often a wait looks whether a handler has returned from its initial calls.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often a wait checks whether the handler has processed the initial objects.
+const POLL: Duration = Duration::from_millis(20);
 
-/// The calls of one handler.
+/// Calls of one handler, which can be ended.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     /// Held during a call.
     running: Mutex<()>,
-    over: AtomicBool,
+    has_ended: AtomicBool,
 }
 
 impl Calls {
-    /// Makes a call, on a thread where it may block, unless there are to be none any more.
+    /// Runs a call on a blocking thread, unless calls have ended.
     pub(super) fn call(&self, call: impl FnOnce()) {
         let _running = self.running.blocking_lock();
-        if !self.over.load(SeqCst) {
+        if !self.has_ended.load(SeqCst) {
             call();
         }
     }
 
-    /// No call begins after this.
+    /// Prevents later calls.
     pub(super) fn end(&self) {
-        self.over.store(true, SeqCst);
+        self.has_ended.store(true, SeqCst);
     }
 
-    /// Waits for the call that is running.
+    /// Waits for the running call.
     pub(super) async fn ended(&self) {
         drop(self.running.lock().await);
     }
@@ -46,29 +46,29 @@ impl Calls {
 /// Options of one handler: client-go's `HandlerOptions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HandlerOptions {
-    /// The name in the status, in the log and in metrics. Unset: the informer's.
+    /// Name in status, logs and metrics. Default: the informer's name.
     ///
-    /// Each name makes time series of its own for each cluster and resource: name the handler by its duty, never by
-    /// what it handles.
+    /// Each name creates time series for each cluster and resource. Name the handler by its purpose, never by the
+    /// objects it handles.
     pub name: Option<String>,
-    /// The resync period, 1 s at least; zero for none. Unset: the factory's.
+    /// Resync period, at least one second; zero for never. Default: the factory's.
     pub resync: Option<Duration>,
 }
 
 impl HandlerOptions {
-    /// Options with a name.
+    /// Returns options with a name.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), resync: None }
     }
 }
 
-/// A handler that was added, to ask how far it is and to remove it.
+/// Registration of a handler, used to query its progress and to remove it.
 #[derive(Clone)]
 pub struct HandlerRegistration {
     id: SubscriptionId,
     calls: Arc<Calls>,
-    /// The informers that it waits for. Asked for each time: a transform that is set before the start changes them.
+    /// Informers that the handler waits for. A function, because a transform set before the start changes them.
     of: Arc<dyn Fn() -> Awaited + Send + Sync>,
     registry: Addr<RegistryActor>,
 }
@@ -83,31 +83,31 @@ impl HandlerRegistration {
         Self { id, calls, of, registry }
     }
 
-    /// Its number, as the hub's status and logs know it.
+    /// Returns the ID, as shown in status and logs.
     #[must_use]
     pub fn id(&self) -> SubscriptionId {
         self.id
     }
 
-    /// Whether the informer has synced in every cluster, and the handler has returned from each of the initial objects.
+    /// Returns whether the informer has synced in every cluster and the handler has returned from each initial object.
     ///
-    /// A handler that panicked on one of them has returned: that call is lost, and counted (client-go's never syncs
-    /// then). One that was removed has not synced.
+    /// A call that panicked counts as returned: it is lost and counted. client-go's handler never syncs then. A removed
+    /// handler has not synced.
     ///
     /// # Errors
-    /// The hub has ended.
+    /// If the hub has ended.
     pub async fn has_synced(&self) -> Result<bool, MailboxError> {
-        if self.calls.over.load(SeqCst) {
+        if self.calls.has_ended.load(SeqCst) {
             return Ok(false);
         }
         let Some(subscription) = self.registry.send(FindSubscription(self.id)).await? else { return Ok(false) };
         let sync = self.registry.send(ViewSync).await?;
-        // Before the informers are looked at: what is told after this shows there.
+        // Read before the informers: a request sent after this is visible there.
         let is_starting = sync.is_starting();
         let informers = sync.informers(&(self.of)());
-        let told = |cluster| subscription.has_synced_in(cluster);
-        let all = informers.iter().all(|informer| informer.synced && told(&informer.cluster));
-        // Without one it may not have been started.
+        let processed = |cluster| subscription.has_synced_in(cluster);
+        let all = informers.iter().all(|informer| informer.synced && processed(&informer.cluster));
+        // Without informers, the informer may not have been started.
         Ok(all && !is_starting && !informers.is_empty())
     }
 }
@@ -115,7 +115,7 @@ impl HandlerRegistration {
 impl HandlerRegistration {
     /// Waits until [`Self::has_synced`] is true: client-go's `HasSyncedChecker` and `WaitForCacheSync`.
     ///
-    /// A cluster that is out of reach keeps it waiting: give it a deadline of your own.
+    /// Waits indefinitely for an unreachable cluster, so use a timeout.
     ///
     /// # Errors
     /// [`InformerError::Removed`] if the handler has been removed, [`InformerError::Hub`] if the hub has ended.
@@ -128,11 +128,11 @@ impl HandlerRegistration {
             if self.has_synced().await? {
                 return Ok(());
             }
-            if self.calls.over.load(SeqCst) {
+            if self.calls.has_ended.load(SeqCst) {
                 return Err(InformerError::Removed);
             }
-            // Informers signal their sync; the end of the handler's last initial call is looked for.
-            let _ = tokio::time::timeout(LOOK, changes.changed()).await;
+            // Informers signal their sync; the end of the last initial call is polled.
+            let _ = tokio::time::timeout(POLL, changes.changed()).await;
         }
     }
 }

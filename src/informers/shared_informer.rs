@@ -1,4 +1,4 @@
-//! A shared informer: the watched objects of one type in many clusters, its handlers and its store; client-go's
+//! Shared informer: the watched objects of one type in many clusters, with handlers and store; client-go's
 //! `SharedIndexInformer`.
 
 mod indexing;
@@ -28,7 +28,7 @@ use informer_hub_types::{
     ApiResource, ClusterName, ClusterSelector, Dynamic, Notification, ResourceVersion, Scope, SharedStr, View,
 };
 
-/// What informers need of a hub.
+/// Access of informers to a hub.
 #[derive(Clone)]
 pub(super) struct Core {
     pub(super) registry: Addr<RegistryActor>,
@@ -41,26 +41,26 @@ impl Core {
     }
 }
 
-/// What an informer is made from.
+/// Configuration of an informer.
 pub(super) struct Parts {
     pub(super) name: String,
     pub(super) resource: ApiResource,
     pub(super) scope: Scope,
     pub(super) clusters: ClusterSelector,
-    /// The period of handlers that name none; zero for never.
+    /// Resync period of handlers that set none; zero for never.
     pub(super) resync: Duration,
     pub(super) transform: Option<Transform>,
 }
 
-/// One type's objects in the clusters of its factory. Cheap to clone: all clones are one informer.
+/// Watched objects of one type in the clusters of a factory. Cheap to clone; all clones are the same informer.
 ///
-/// - *Store first*: what a handler is told of, the lister and the indexer have, in this state or a newer one.
-/// - A handler is told of each object in the order in which it changed, never of two at once; handlers do not wait for
-///   each other. One that is added late is told of what is there as initial additions, without a gap and without a
-///   double.
-/// - Between clusters no order is kept. Each object says which cluster it is of.
-/// - Once stopped it never starts again, and its lister and indexer have nothing of it any more (client-go's keep the
-///   last state, of which nobody can say how old it is).
+/// - *Store first*: when a handler is called, lister and indexer have that state or a newer one.
+/// - A handler is called for one object at a time, and for each object in the order of its changes. Handlers do not
+///   wait for each other. A handler that is added late receives existing objects as initial additions, without gaps or
+///   duplicates.
+/// - The order between clusters is not specified. Each object names its cluster.
+/// - A stopped informer cannot be restarted, and its lister and indexer are empty. client-go's keep the last state,
+///   whose age is unknown.
 pub struct SharedInformer<K = Dynamic> {
     inner: Arc<Inner>,
     kind: PhantomData<fn() -> K>,
@@ -70,7 +70,7 @@ struct Inner {
     core: Core,
     parts: Parts,
     state: Mutex<State>,
-    /// Held while it is being started or stopped: of two who ask for it, the second waits for the first.
+    /// Held during start and stop, which exclude each other.
     lifecycle: tokio::sync::Mutex<()>,
     sync: OnceLock<SyncView>,
 }
@@ -79,17 +79,17 @@ struct State {
     phase: Phase,
     transform: Option<Transform>,
     watch_errors: Option<WatchErrorHandler>,
-    /// Set once somebody may be reading the store.
+    /// Set once a lister or indexer may be in use.
     read: bool,
     handlers: Vec<(SubscriptionId, Arc<Calls>)>,
-    /// Names of the indices that were added by it.
+    /// Indices added through this informer.
     indexers: Vec<SharedStr>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Made,
-    /// Begun, and perhaps not to the end: to start it again goes on from there.
+    /// Start in progress or interrupted; another call resumes it.
     Starting,
     Started,
     Stopped,
@@ -131,7 +131,7 @@ impl Inner {
         Awaited::Informers(Arc::new(InformersOf { wanted, scope: self.scope(), clusters: clusters.clone() }))
     }
 
-    /// With a transform, objects are not what others expect to find: they have a view of their own.
+    /// Returns the scope. With a transform, objects differ from those of other informers and get a private view.
     fn scope(&self) -> Scope {
         let Parts { scope, name, .. } = &self.parts;
         match &self.state.lock().transform {
@@ -144,9 +144,9 @@ impl Inner {
         self.state.lock().phase == Phase::Stopped
     }
 
-    /// Does something to its end, whether or not the caller waits for that: half of a start, or of a stop, would leave
-    /// handlers or watches behind that nobody knows of.
-    async fn whole<T: Send + 'static>(
+    /// Runs work to its end, even if the caller is dropped. A partial start or stop would leave handlers or watches
+    /// behind.
+    async fn run_to_end<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, MailboxError> {
@@ -154,7 +154,7 @@ impl Inner {
     }
 
     async fn start(self: Arc<Self>) -> Result<bool, InformerError> {
-        let _alone = self.lifecycle.lock().await;
+        let _lifecycle = self.lifecycle.lock().await;
         let (options, watch_errors) = {
             let mut state = self.state.lock();
             match state.phase {
@@ -196,7 +196,7 @@ impl Inner {
             state.phase == Phase::Stopped
         };
         if stopped {
-            // Meanwhile, and perhaps without knowing of this one.
+            // The informer was stopped meanwhile, possibly without this handler.
             calls.end();
             self.core.registry.send(Unsubscribe(id)).await?;
             return Err(InformerError::Stopped);
@@ -210,20 +210,20 @@ impl Inner {
             state.phase = Phase::Stopped;
             state.handlers.iter().for_each(|(_, calls)| calls.end());
         }
-        let _alone = self.lifecycle.lock().await;
+        let _lifecycle = self.lifecycle.lock().await;
         let (handlers, indexers) = {
             let mut state = self.state.lock();
             (std::mem::take(&mut state.handlers), std::mem::take(&mut state.indexers))
         };
         let Core { registry, env } = &self.core;
-        // An error means that the hub has ended, and all of this with it.
+        // An error means that the hub has ended.
         if !indexers.is_empty()
-            && let Some(cache) = env.caches.of_open(&self.parts.resource, &self.scope().view)
+            && let Some(cache) = env.caches.of_running(&self.parts.resource, &self.scope().view)
         {
             join_all(indexers.into_iter().map(|name| cache.send(RemoveIndexer(name)))).await;
         }
         let leaving = join_all(handlers.iter().map(|(id, _)| registry.send(Unsubscribe(*id))));
-        // In line behind these: a handler that does not return must not keep the watch open.
+        // Sent after the removals, so that a blocked handler does not keep the watch open.
         let releasing = registry.send(Release(self.user()));
         let _ = join(leaving, releasing).await;
         for (_, calls) in handlers {
@@ -233,7 +233,7 @@ impl Inner {
 }
 
 impl<K: 'static> SharedInformer<K> {
-    /// What it watches.
+    /// Returns the watched resource.
     #[must_use]
     pub fn resource(&self) -> &ApiResource {
         &self.inner.parts.resource
@@ -241,10 +241,10 @@ impl<K: 'static> SharedInformer<K> {
 
     // === before the start ===
 
-    /// Has something made of each object before anybody sees it, in place of the factory's transform.
+    /// Sets the transform, which replaces the factory's. It is applied to each object before it is stored.
     ///
     /// # Errors
-    /// After the start, after the stop, and once a lister or an indexer has been handed out.
+    /// After the start, after the stop, and once a lister or an indexer has been created.
     pub fn set_transform(&self, transform: Transform) -> Result<(), InformerError> {
         let mut state = self.before_start("the transform")?;
         if state.read {
@@ -254,7 +254,7 @@ impl<K: 'static> SharedInformer<K> {
         Ok(())
     }
 
-    /// Has failed lists and watches told.
+    /// Sets the handler for failed lists and watches.
     ///
     /// # Errors
     /// After the start and after the stop.
@@ -274,7 +274,7 @@ impl<K: 'static> SharedInformer<K> {
 
     // === handlers ===
 
-    /// Has a handler told of every object, in the period of the factory again.
+    /// Adds a handler for every object, with the resync period of the factory.
     ///
     /// # Errors
     /// After the stop.
@@ -285,7 +285,7 @@ impl<K: 'static> SharedInformer<K> {
         self.add_event_handler_with_options(handler, HandlerOptions::default()).await
     }
 
-    /// The same under a name and with a period of its own: client-go's `AddEventHandlerWithOptions`.
+    /// Adds a handler with a name and a resync period: client-go's `AddEventHandlerWithOptions`.
     ///
     /// # Errors
     /// After the stop.
@@ -297,8 +297,8 @@ impl<K: 'static> SharedInformer<K> {
         self.add(handler, options).await
     }
 
-    /// The same with a period of its own (a second at least; zero for never). All handlers of an informer are repeated on
-    /// ticks of the shortest period that any of them asked for.
+    /// Adds a handler with its own resync period (at least one second; zero for never). The resyncs of all handlers of
+    /// an informer happen on ticks of the shortest period.
     ///
     /// # Errors
     /// After the stop.
@@ -320,35 +320,35 @@ impl<K: 'static> SharedInformer<K> {
             return Err(InformerError::Stopped);
         }
         let calls = Arc::<Calls>::default();
-        let mine = Arc::clone(&calls);
+        let own_calls = Arc::clone(&calls);
         let subscriber = Subscriber::from_fn(move |notification: &Notification<K>| {
-            mine.call(|| dispatch(&mut handler, notification));
+            own_calls.call(|| dispatch(&mut handler, notification));
         });
         let Parts { name, clusters, .. } = &inner.parts;
         let subscribe = Subscribe::to_informers_of(inner.user(), clusters.clone(), subscriber);
         let resync = options.resync.unwrap_or(inner.parts.resync);
         let subscribe = subscribe.named(options.name.as_deref().unwrap_or(name)).with_resync(resync);
-        let id = inner.whole(Arc::clone(inner).add(subscribe, Arc::clone(&calls))).await??;
+        let id = inner.run_to_end(Arc::clone(inner).add(subscribe, Arc::clone(&calls))).await??;
         let of = Arc::clone(inner);
         Ok(HandlerRegistration::new(id, calls, Arc::new(move || of.awaited()), inner.core.registry.clone()))
     }
 
-    /// Removes a handler: it is not called any more, but a call that is running may still end. It waits for nothing, so a
-    /// handler may remove itself. Idempotent; a registration of another informer is not touched.
+    /// Removes a handler without waiting: it is not called again, but a running call may still finish. So a handler may
+    /// remove itself. Idempotent; registrations of other informers are ignored.
     pub fn remove_event_handler(&self, registration: &HandlerRegistration) {
         if let Some((id, _)) = self.forget(registration) {
             let removing = self.inner.core.registry.send(Unsubscribe(id));
             self.inner.core.env.io.spawn(async move {
-                // An error means that the hub has ended, and its handlers with it.
+                // An error means that the hub has ended.
                 let _ = removing.await;
             });
         }
     }
 
-    /// The same, and waits until no call of it is running: do not call it from within the handler.
+    /// Removes a handler and waits for its running call. Must not be called from within the handler.
     ///
     /// # Errors
-    /// The hub has ended.
+    /// If the hub has ended.
     pub async fn shut_down_event_handler(&self, registration: &HandlerRegistration) -> Result<(), InformerError> {
         let Some((id, calls)) = self.forget(registration) else { return Ok(()) };
         let registry = self.inner.core.registry.clone();
@@ -357,10 +357,10 @@ impl<K: 'static> SharedInformer<K> {
             calls.ended().await;
             ended
         };
-        Ok(self.inner.whole(ending).await??)
+        Ok(self.inner.run_to_end(ending).await??)
     }
 
-    /// Whose it is, if it is one of this informer that has not been removed; it is not called any more.
+    /// Removes a handler of this informer and prevents later calls; `None` if it is not registered.
     fn forget(&self, registration: &HandlerRegistration) -> Option<(SubscriptionId, Arc<Calls>)> {
         let handlers = &mut self.inner.state.lock().handlers;
         let at = handlers.iter().position(|(id, _)| *id == registration.id())?;
@@ -371,25 +371,25 @@ impl<K: 'static> SharedInformer<K> {
 
     // === start and stop ===
 
-    /// Starts it, unless it was started before: then `false`.
+    /// Starts the informer. Returns false if it was started before.
     pub(super) async fn start(&self) -> Result<bool, InformerError> {
-        self.inner.whole(Arc::clone(&self.inner).start()).await?
+        self.inner.run_to_end(Arc::clone(&self.inner).start()).await?
     }
 
-    /// Removes all handlers and the indices that it added, and stops watching, unless others watch the same; ends when no
-    /// handler is running any more. The watch does not wait for that. Idempotent.
+    /// Removes all handlers and added indices, and stops watching unless others watch the same. Completes when no
+    /// handler is running; the watch ends earlier. Idempotent.
     pub async fn stop(&self) {
         // An error means that the hub has ended.
-        let _ = self.inner.whole(Arc::clone(&self.inner).stop()).await;
+        let _ = self.inner.run_to_end(Arc::clone(&self.inner).stop()).await;
     }
 
-    /// Whether it has been started, stopped or not.
+    /// Returns whether it has been started, even if it is stopped by now.
     #[must_use]
     pub fn has_started(&self) -> bool {
         self.inner.sync.get().is_some()
     }
 
-    /// Whether it has been stopped, or the hub has ended.
+    /// Returns whether it has been stopped, or the hub has ended.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.inner.is_stopped() || !self.inner.core.registry.connected()
@@ -397,33 +397,33 @@ impl<K: 'static> SharedInformer<K> {
 
     // === how far it is ===
 
-    /// Whether the store has the first complete list of every cluster. Handlers may not have been told yet: a
-    /// registration says that. Once stopped it has nothing, and has not synced.
+    /// Returns whether the store has the first complete list of every cluster. Handlers may not have been called yet; a
+    /// registration reports that. False once stopped.
     #[must_use]
     pub fn has_synced(&self) -> bool {
-        self.is_through(|informer| informer.synced)
+        self.all_informers(|informer| informer.synced)
     }
 
-    /// The same of one cluster: what a controller asks before it takes the absence of something for a fact. One cluster
-    /// that is out of reach need not hold up the work for the others.
+    /// Returns whether one cluster has synced. A controller should check this before it relies on the absence of an
+    /// object. An unreachable cluster then does not delay the work for others.
     #[must_use]
     pub fn has_synced_in(&self, cluster: &ClusterName) -> bool {
         self.state_in(cluster).is_some_and(|informer| informer.synced)
     }
 
-    /// Whether nothing is gained by waiting: every cluster has synced, or cannot be reached, forbids it, or does not have
-    /// the resource.
+    /// Returns whether every cluster has synced, or is unreachable, forbids access, or lacks the resource. Waiting
+    /// longer does not help then.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.is_through(|informer| informer.settled)
+        self.all_informers(|informer| informer.settled)
     }
 
-    fn is_through(&self, is: impl Fn(&InformerSync) -> bool) -> bool {
+    fn all_informers(&self, is: impl Fn(&InformerSync) -> bool) -> bool {
         let Some(sync) = self.inner.sync.get() else { return false };
         !self.inner.is_stopped() && !sync.is_starting() && sync.informers(&self.inner.awaited()).iter().all(is)
     }
 
-    /// Each cluster's part.
+    /// Returns the sync state of each cluster.
     #[must_use]
     pub fn sync_state(&self) -> Vec<InformerSync> {
         self.inner.sync.get().map(|sync| sync.informers(&self.inner.awaited())).unwrap_or_default()
@@ -433,8 +433,8 @@ impl<K: 'static> SharedInformer<K> {
         self.inner.sync.get()?.informers_in(cluster, &self.inner.awaited()).pop()
     }
 
-    /// How far the reflector of a cluster has read; `None` before its first list. The store follows it:
-    /// [`Self::stored_version`].
+    /// Returns the version that the reflector of a cluster has read; `None` before its first list. The store may be
+    /// behind: see [`Self::stored_version`].
     #[must_use]
     pub fn last_sync_resource_version(&self, cluster: &ClusterName) -> Option<ResourceVersion> {
         self.state_in(cluster)?.version
@@ -443,7 +443,8 @@ impl<K: 'static> SharedInformer<K> {
     /// Waits until every cluster has synced.
     ///
     /// # Errors
-    /// [`NotSynced`] names what had not when the time was up, and why; one that was not started has not.
+    /// [`NotSynced`] after the timeout, with the missing clusters and their errors; or at once, if the informer has not
+    /// been started.
     pub async fn wait_for_sync(&self, timeout: Duration) -> Result<(), NotSynced> {
         match self.inner.sync.get() {
             Some(sync) => sync.clone().wait(self.inner.awaited(), timeout).await,
@@ -456,14 +457,14 @@ impl<K: 'static> SharedInformer<K> {
 
     // === the store ===
 
-    /// The readable half of its store.
+    /// Returns the read half of the store.
     #[must_use]
     pub fn indexer(&self) -> IndexReader<K> {
         let reader = IndexReader::new(self.snapshots(), self.inner.parts.clusters.clone());
         reader.of_informers(self.inner.scope())
     }
 
-    /// Lists and gets from its store.
+    /// Returns a lister over the store.
     #[must_use]
     pub fn lister(&self) -> Lister<K> {
         Lister::over(self.indexer())

@@ -1,4 +1,4 @@
-//! The resource of a Rust type.
+//! Mapping from Rust types to resources.
 
 use std::any::TypeId;
 
@@ -7,7 +7,7 @@ use kube::core::NamespaceResourceScope;
 
 use informer_hub_types::{ApiResource, Gvr};
 
-/// The resource of a Rust type: any `k8s_openapi` type or `kube::CustomResource`.
+/// Returns the resource of a Rust type: any `k8s_openapi` type or `kube::CustomResource`.
 #[must_use]
 pub fn api_resource<K>() -> ApiResource
 where

@@ -1,4 +1,4 @@
-//! Whose a state directory is, and what is refused.
+//! Tests of the state directory: locking, format checks and refused directories.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -21,13 +21,13 @@ fn put(disk: &SimDisk, name: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_made_and_found_again_after_a_crash() {
+fn state_dir_is_created_and_survives_a_crash() {
     for seed in seeds(0..50) {
         let disk = SimDisk::new(seed);
         disk.create_dir_all(Path::new("/data")).unwrap();
         disk.sync_dir(Path::new("/")).unwrap();
         let state = open(&disk).unwrap();
-        assert!(state.is_held());
+        assert!(state.is_locked());
         disk::make_dir(&disk, &state.journal("a"), 2).unwrap();
         drop(state);
         disk.crash();
@@ -36,7 +36,7 @@ fn a_directory_that_is_not_there_is_made_and_found_again_after_a_crash() {
 }
 
 #[test]
-fn a_start_that_is_cut_off_anywhere_is_no_obstacle_to_the_next() {
+fn state_dir_opens_after_an_interrupted_creation() {
     for calls in 0..20 {
         let disk = SimDisk::new(calls);
         disk.stop_after(calls);
@@ -47,15 +47,15 @@ fn a_start_that_is_cut_off_anywhere_is_no_obstacle_to_the_next() {
 }
 
 #[test]
-fn a_second_process_is_told_who_has_it() {
+fn open_names_the_process_that_holds_the_lock() {
     let disk = SimDisk::new(1);
     let held = open(&disk).unwrap();
-    let error = open(&disk).expect_err("it is taken");
+    let error = open(&disk).expect_err("it is locked");
     assert_eq!(
         error.to_string(),
         format!(
-            "the state directory /data/hub is in use by process {}; one process at a time: stop it, or give this one a \
-             directory of its own",
+            "the state directory /data/hub is in use by process {}: stop that process, or set another \
+             directory for this one",
             std::process::id()
         )
     );
@@ -69,7 +69,7 @@ fn a_second_process_is_told_who_has_it() {
 }
 
 #[test]
-fn what_is_newer_unknown_or_somebody_elses_is_refused_and_left_alone() {
+fn open_refuses_newer_unknown_and_foreign_directories_unchanged() {
     let refused = |name: &str, bytes: &[u8]| {
         let disk = SimDisk::new(1);
         put(&disk, name, bytes);
@@ -79,31 +79,32 @@ fn what_is_newer_unknown_or_somebody_elses_is_refused_and_left_alone() {
     };
     assert_eq!(
         refused("FORMAT", b"informer-hub state 2\n"),
-        "the state directory /data/hub has format 2, this version knows up to 1: run the version that wrote it or a \
-         newer one, or move the directory away to begin anew (undelivered events are in it)"
+        "the state directory /data/hub has format 2, this version supports up to 1: run the version that wrote it or a \
+         newer one, or move the directory away (it contains undelivered events)"
     );
     assert!(
-        refused("FORMAT", b"informer-hub state one\n").starts_with("/data/hub/FORMAT says \"informer-hub state one\"")
+        refused("FORMAT", b"informer-hub state one\n")
+            .starts_with("/data/hub/FORMAT contains \"informer-hub state one\"")
     );
     assert!(refused("FORMAT", &[0xff; 300]).contains("300 bytes"));
-    assert!(refused("FORMAT", b"").starts_with("/data/hub/FORMAT says \"\""));
+    assert!(refused("FORMAT", b"").starts_with("/data/hub/FORMAT contains \"\""));
     assert_eq!(
         refused("photo.jpg", b"x"),
-        "/data/hub is no state directory: it has \"photo.jpg\" and no FORMAT; give an empty directory, or one that \
+        "/data/hub is not a state directory: it contains \"photo.jpg\" but no FORMAT; set an empty directory, or one that \
          does not exist"
     );
 }
 
 #[test]
-fn looking_makes_nothing() {
+fn look_creates_nothing() {
     let disk = SimDisk::new(1);
     let error = StateDir::look(Arc::new(disk.clone()), Path::new(ROOT)).expect_err("there is none");
-    assert_eq!(error.to_string(), "there is no state directory /data/hub");
+    assert_eq!(error.to_string(), "the state directory /data/hub does not exist");
     assert_eq!(disk.files(), []);
 }
 
 #[test]
-fn readers_that_nobody_wants_are_shown_and_removed() {
+fn unwanted_readers_are_listed_and_removed() {
     let disk = SimDisk::new(1);
     let state = open(&disk).unwrap();
     for name in ["a", "b/../c", "d"] {
@@ -118,7 +119,7 @@ fn readers_that_nobody_wants_are_shown_and_removed() {
 }
 
 #[test]
-fn what_is_there_and_what_is_damaged_is_shown() {
+fn inspect_reports_contents_and_damage() {
     use informer_hub_journal::inspect::FileReport;
     let disk = SimDisk::new(1);
     let state = open(&disk).unwrap();
@@ -142,7 +143,7 @@ fn what_is_there_and_what_is_damaged_is_shown() {
     assert_eq!((reader.name.as_str(), reader.journal.pending, reader.journal.next_seq), ("hook", 3, 3));
     let file = FileReport { file: name.to_owned(), bytes: 120, records: 3, pending: 3, damaged_bytes: 0 };
     assert_eq!(reader.journal.files, [file]);
-    // The second record's.
+    // A bit of the second record.
     disk.flip(&journal.join(name), 8 * 70);
     let report = look();
     assert!(!report.is_sound());
@@ -152,7 +153,7 @@ fn what_is_there_and_what_is_damaged_is_shown() {
 }
 
 #[test]
-fn places_are_within_the_directory_whatever_the_names_are() {
+fn paths_stay_within_the_directory_for_any_name() {
     let disk = SimDisk::new(1);
     let state = open(&disk).unwrap();
     assert_eq!(state.cache("", "v1", "pods", None), Path::new("/data/hub/caches/core/v1/pods"));
@@ -163,7 +164,7 @@ fn places_are_within_the_directory_whatever_the_names_are() {
 }
 
 #[test]
-fn on_the_real_disk_it_is_the_owners_alone() {
+fn state_dir_is_private_to_its_owner_on_a_real_disk() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("state");
     let state = StateDir::open(Arc::new(RealDisk), &dir).unwrap();
@@ -176,14 +177,14 @@ proptest! {
     #![proptest_config(crate::cache::testing::properties(256))]
 
     #[test]
-    fn a_name_is_the_same_after_it_was_a_files(name in "\\PC{0,20}") {
+    fn escaped_names_round_trip(name in "\\PC{0,20}") {
         let file = escaped(&name);
         prop_assert!(!file.contains('/') && file != "." && file != "..");
         prop_assert_eq!(unescaped(&file), Some(name));
     }
 
     #[test]
-    fn a_file_of_another_kind_is_nobodys(name in "\\PC{0,12}") {
+    fn unescaped_rejects_other_file_names(name in "\\PC{0,12}") {
         if let Some(found) = unescaped(&name) {
             prop_assert_eq!(escaped(&found), name);
         }
@@ -191,7 +192,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_in_the_way_of_the_directory_is_named() {
+fn open_explains_a_file_in_place_of_the_directory() {
     let above = tempfile::tempdir().unwrap();
     let (link, file) = (above.path().join("link"), above.path().join("file"));
     std::os::unix::fs::symlink(above.path().join("nowhere"), &link).unwrap();
@@ -199,12 +200,12 @@ fn what_is_in_the_way_of_the_directory_is_named() {
     for path in [link, file.clone(), file.join("below")] {
         let error = StateDir::open(Arc::new(RealDisk), &path).expect_err("there is no directory");
         let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-        assert_eq!(cause, "a file is in the way, or a link that leads nowhere", "{error}");
+        assert_eq!(cause, "a file or a dangling link has this name", "{error}");
     }
 }
 
 #[test]
-fn a_directory_that_is_replaced_under_its_holder_is_taken_again_unless_another_has_it() {
+fn replaced_state_dir_is_locked_again_unless_another_process_holds_it() {
     let above = tempfile::tempdir().unwrap();
     let (root, away) = (above.path().join("state"), above.path().join("away"));
     let state = StateDir::open(Arc::new(RealDisk), &root).unwrap();
@@ -218,7 +219,7 @@ fn a_directory_that_is_replaced_under_its_holder_is_taken_again_unless_another_h
     assert!(error.contains("is in use by process") && !caches.join("core").exists(), "{error}");
     drop(other);
     disk.create_dir_all(&caches.join("core")).unwrap();
-    assert!(matches!(StateDir::open(Arc::new(RealDisk), &root), Err(StateError::Locked { .. })), "it is held again");
+    assert!(matches!(StateDir::open(Arc::new(RealDisk), &root), Err(StateError::Locked { .. })), "it is locked again");
     std::fs::remove_dir_all(&root).unwrap();
     disk.create_dir_all(&caches.join("core")).unwrap();
     let format = std::fs::read_to_string(root.join("FORMAT")).unwrap();
@@ -227,5 +228,5 @@ fn a_directory_that_is_replaced_under_its_holder_is_taken_again_unless_another_h
     std::fs::create_dir(&root).unwrap();
     std::fs::write(root.join("letters.txt"), "private").unwrap();
     let error = disk.create_dir_all(&caches).unwrap_err().to_string();
-    assert!(error.contains("is no state directory"), "{error}");
+    assert!(error.contains("is not a state directory"), "{error}");
 }

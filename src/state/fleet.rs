@@ -1,5 +1,5 @@
-//! Which clusters sources have brought, kept over a restart: so that their caches are taken back, and what happened
-//! meanwhile is told, though no source has said anything yet. How a cluster is reached is not kept.
+//! Clusters found by cluster sources, saved across restarts. Their caches are restored, and changes during the downtime
+//! are delivered, before a source has answered. Credentials and addresses are not saved.
 
 use std::io;
 use std::path::Path;
@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 use informer_hub_disk::{self as disk, Disk, Open};
 use informer_hub_types::{ClusterLabels, ClusterName};
 
-/// Bytes of the file at most.
-const LARGEST: u64 = 64 << 20;
+/// Maximum size of the file in bytes.
+const MAX_BYTES: u64 = 64 << 20;
 
-/// A cluster that a source has brought.
+/// A cluster that was found by a cluster source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourcedCluster {
-    /// Its name.
+    /// Name of the cluster.
     pub name: ClusterName,
-    /// Its labels.
+    /// Labels of the cluster.
     #[serde(default)]
     pub labels: ClusterLabels,
-    /// The source.
+    /// Name of the source.
     pub source: String,
-    /// What it was found in.
+    /// The object or file that describes the cluster.
     pub object: String,
 }
 
@@ -31,22 +31,22 @@ struct File {
     clusters: Vec<SourcedCluster>,
 }
 
-/// What the file has, for people.
+/// Contents of the file, for `informer-hub state`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetReport {
-    /// Its name.
+    /// File name.
     pub file: String,
-    /// Its bytes.
+    /// File size in bytes.
     pub bytes: u64,
-    /// The clusters; none where it is damaged.
+    /// The clusters; empty if the file is damaged.
     pub clusters: Vec<SourcedCluster>,
-    /// Why it cannot be read, or what is wrong with it.
+    /// Why the file cannot be read, or what is wrong with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
 }
 
-/// What there is of it; `None` without a file. Nothing is written.
+/// Returns a report of the file, `None` if there is none. Writes nothing.
 #[must_use]
 pub fn inspect(disk: &dyn Disk, path: &Path) -> Option<FleetReport> {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -57,22 +57,22 @@ pub fn inspect(disk: &dyn Disk, path: &Path) -> Option<FleetReport> {
     };
     let (clusters, damage) = match read(disk, path) {
         Ok(clusters) => {
-            let twice =
+            let duplicate =
                 clusters.iter().enumerate().find(|(at, it)| clusters[..*at].iter().any(|one| one.name == it.name));
-            let damage = twice.map(|(_, it)| format!("cluster {} is in it twice", it.name));
+            let damage = duplicate.map(|(_, it)| format!("duplicate cluster {}", it.name));
             (clusters, damage)
         }
-        Err(error) => (Vec::new(), Some(format!("it cannot be read, its clusters begin anew: {error}"))),
+        Err(error) => (Vec::new(), Some(format!("cannot read the file, its clusters are listed again: {error}"))),
     };
     Some(FleetReport { file, bytes, clusters, damage })
 }
 
-/// Reads them; none where there is no file.
+/// Reads the clusters; returns none if there is no file.
 ///
 /// # Errors
-/// When it cannot be read, or is something else.
+/// If the file cannot be read or has another format.
 pub fn read(disk: &dyn Disk, path: &Path) -> io::Result<Vec<SourcedCluster>> {
-    match disk::read_all(disk, path, LARGEST) {
+    match disk::read_all(disk, path, MAX_BYTES) {
         Ok(bytes) => {
             let file: File = serde_json::from_slice(&bytes).map_err(io::Error::from)?;
             Ok(file.clusters)
@@ -82,23 +82,23 @@ pub fn read(disk: &dyn Disk, path: &Path) -> io::Result<Vec<SourcedCluster>> {
     }
 }
 
-/// Writes them where somebody has removed the file; whether that was so.
+/// Writes the clusters if the file has been removed. Returns whether it had been.
 ///
 /// # Errors
 /// As [`write()`].
-pub fn tend(disk: &dyn Disk, path: &Path, clusters: Vec<SourcedCluster>) -> io::Result<bool> {
-    let is_gone = matches!(disk.open(path, Open::Read), Err(error) if error.kind() == io::ErrorKind::NotFound);
-    if is_gone {
+pub fn rewrite_if_missing(disk: &dyn Disk, path: &Path, clusters: Vec<SourcedCluster>) -> io::Result<bool> {
+    let is_missing = matches!(disk.open(path, Open::Read), Err(error) if error.kind() == io::ErrorKind::NotFound);
+    if is_missing {
         path.parent().map_or(Ok(()), |dir| disk.create_dir_all(dir))?;
         write(disk, path, clusters)?;
     }
-    Ok(is_gone)
+    Ok(is_missing)
 }
 
-/// Writes them in place of those before, durably.
+/// Replaces the file, durably.
 ///
 /// # Errors
-/// The disk's; then those before are there, or these.
+/// If the disk fails. The file then has either the old or the new clusters.
 pub fn write(disk: &dyn Disk, path: &Path, clusters: Vec<SourcedCluster>) -> io::Result<()> {
     let bytes = serde_json::to_vec(&File { clusters }).map_err(io::Error::from)?;
     disk::replace(disk, path, &bytes)
@@ -110,7 +110,7 @@ mod tests {
     use informer_hub_disk::RealDisk;
 
     #[test]
-    fn what_is_written_is_read_back_and_rubbish_is_an_error() {
+    fn clusters_are_read_back_and_invalid_files_are_errors() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("fleet.json");
         assert_eq!(read(&RealDisk, &path).unwrap(), Vec::new());
@@ -123,9 +123,9 @@ mod tests {
         write(&RealDisk, &path, vec![one.clone()]).unwrap();
         assert_eq!(read(&RealDisk, &path).unwrap(), vec![one.clone()]);
         let two = [one.clone(), one.clone()].to_vec();
-        assert!(!tend(&RealDisk, &path, two).unwrap(), "it is there");
+        assert!(!rewrite_if_missing(&RealDisk, &path, two).unwrap(), "the file exists");
         std::fs::remove_dir_all(dir.path()).unwrap();
-        assert!(tend(&RealDisk, &path, vec![one.clone()]).unwrap());
+        assert!(rewrite_if_missing(&RealDisk, &path, vec![one.clone()]).unwrap());
         assert_eq!(read(&RealDisk, &path).unwrap(), vec![one]);
         std::fs::write(&path, "{\"clusters\":[{\"name\":\"..\"}]}").unwrap();
         assert!(read(&RealDisk, &path).is_err());

@@ -1,22 +1,25 @@
-//! The state directory: what the hub keeps over restarts.
+//! The state directory: data that the hub keeps across restarts.
 //!
 //! ```text
-//! LOCK        held by the process that uses it, its id in it
+//! LOCK        locked by the process that uses the directory, contains its process ID
 //! FORMAT      "informer-hub state 1"
-//! caches/     what was last known of each resource
+//! caches/     the last known state of each resource
 //! sinks/      the journal and the dead letters of each durable reader
-//! fleet.json  which clusters sources have brought, without how they are reached
-//! names.json  what short names have meant
+//! fleet.json  clusters found by cluster sources, without their credentials
+//! names.json  the resources that short names were resolved to
 //! ```
 //!
-//! `docs/state.md` has the formats.
+//! The file formats are in `docs/state.md`.
 
 pub mod caches;
 mod dir;
+mod error;
 pub mod fleet;
-mod held;
-pub mod names;
+mod lock;
+mod locked_dir;
 mod report;
+pub mod short_names;
 
-pub use dir::{Access, StateDir, StateError};
+pub use dir::{Access, StateDir};
+pub use error::StateError;
 pub use report::{ReaderReport, StateReport, inspect};

@@ -1,48 +1,49 @@
-//! What is in a state directory, and whether it is sound: read, never changed.
+//! Report of a state directory and its damage. Reading it changes nothing.
 
 use super::caches::{self, CacheReport};
-use super::dir::{Access, StateDir, StateError};
+use super::dir::{Access, StateDir};
+use super::error::StateError;
 use super::fleet::{self, FleetReport};
-use super::names;
+use super::short_names;
 use informer_hub_journal::JournalError;
 use informer_hub_journal::inspect::{self, JournalReport};
 
-/// All of a state directory.
+/// Report of a whole state directory.
 #[derive(Debug, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StateReport {
     /// The directory.
     pub root: String,
-    /// Whether somebody uses it: what is seen then may be half of something.
+    /// Whether a process uses it: then files may be incomplete.
     pub access: Access,
     /// Sinks and durable subscribers.
     pub readers: Vec<ReaderReport>,
-    /// What was last known of each resource.
+    /// The saved caches.
     pub caches: Vec<CacheReport>,
-    /// Which clusters sources have brought, where any have.
+    /// Clusters found by cluster sources, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetReport>,
-    /// What is wrong with what is remembered of names, if anything is.
+    /// Damage of the file of short names, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub names_damage: Option<String>,
 }
 
-/// One reader.
+/// Report of one reader.
 #[derive(Debug, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReaderReport {
-    /// Its name.
+    /// Name of the reader.
     pub name: String,
-    /// What it still has to be told.
+    /// Undelivered events.
     pub journal: JournalReport,
-    /// What it could not be told.
+    /// Events that could not be delivered.
     pub dead_letters: JournalReport,
-    /// Why one of them could not be read.
+    /// Why the journal or the dead letters could not be read.
     pub error: Option<String>,
 }
 
 impl StateReport {
-    /// Whether nothing is damaged or lost.
+    /// Returns whether nothing is damaged or lost.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.readers.iter().all(ReaderReport::is_sound)
@@ -53,18 +54,18 @@ impl StateReport {
 }
 
 impl ReaderReport {
-    /// Whether nothing is damaged or lost.
+    /// Returns whether nothing is damaged or lost.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.error.is_none() && self.journal.is_sound() && self.dead_letters.is_sound()
     }
 }
 
-/// Reads all that is in a state directory; with `decode`, every body in the caches too, which takes as long as packing
-/// them did. What cannot be read is reported as such.
+/// Reads a whole state directory. With `decode`, also decodes every cached body, which takes as long as packing did.
+/// Unreadable parts are reported, not returned as errors.
 ///
 /// # Errors
-/// When the directory cannot be listed.
+/// If the directory cannot be listed.
 pub fn inspect(state: &StateDir, access: Access, decode: bool) -> Result<StateReport, StateError> {
     let disk = &**state.disk();
     let mut readers = Vec::new();
@@ -85,7 +86,7 @@ pub fn inspect(state: &StateDir, access: Access, decode: bool) -> Result<StateRe
     let caches =
         caches::inspect(disk, &root, decode).map_err(|source| StateError::Disk { file: root, verb: "read", source })?;
     let fleet = fleet::inspect(disk, &state.fleet());
-    let unread = |error| format!("it cannot be read, what was asked for by short names begins anew: {error}");
-    let names_damage = names::read(disk, &state.names()).err().map(unread);
+    let unread = |error| format!("cannot read the file, resources configured by short names are listed again: {error}");
+    let names_damage = short_names::read(disk, &state.names()).err().map(unread);
     Ok(StateReport { root: state.root().display().to_string(), access, readers, caches, fleet, names_damage })
 }

@@ -12,6 +12,7 @@ mod fleet;
 mod hostile;
 mod informers;
 mod memory;
+mod metrics;
 mod out_of_reach;
 mod parity;
 mod questions;

@@ -176,7 +176,7 @@ async fn without_a_stream_nothing_is_acknowledged_and_the_error_says_what_is_mis
     let events = batch(&[("a", 1)]);
     let transport = server.transport(None, None);
     let missing = error(transport.attempt(Arc::clone(&events)).await);
-    assert!(missing.contains("no stream takes k8s.prod-eu.pods.shop.a: make one"), "{missing}");
+    assert!(missing.contains("no stream listens to k8s.prod-eu.pods.shop.a; create one"), "{missing}");
     // One that is not the one that was asked for.
     make_stream(&server.client().await, "OTHER", "k8s.>").await;
     let wrong = error(server.transport(None, Some("K8S")).attempt(Arc::clone(&events)).await);

@@ -97,12 +97,12 @@ async fn an_outage_is_logged_once_with_cluster_and_cause_whatever_is_watched_and
     let sees = Instant::now() + Duration::from_secs(6);
     until("attempts", async || (Instant::now() > sees).then_some(())).await;
     let warned: Vec<_> = hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect();
-    assert!(matches!(&warned[..], [line] if message_of(line).contains("cannot be reached")), "{warned:#?}");
+    assert!(matches!(&warned[..], [line] if message_of(line).contains("cannot reach the cluster")), "{warned:#?}");
     assert!(warned[0]["cluster"] == "c0" && warned[0]["error"].is_string(), "{warned:#?}");
     sim.restart().await;
-    hub.line("the cluster answers").await;
+    hub.line("the cluster answers again").await;
     until("synced again", async || (!failed(&hub.status().await)).then_some(())).await;
-    assert_eq!((hub.count("the cluster answers"), hub.count("watching again")), (1, 0), "{}", hub.log());
+    assert_eq!((hub.count("the cluster answers again"), hub.count("watching again")), (1, 0), "{}", hub.log());
     let others: Vec<_> =
         hub.lines().into_iter().filter(|line| message_of(line).contains("failed with error")).collect();
     assert!(others.is_empty(), "a dependency's own lines: {others:#?}");
@@ -125,15 +125,15 @@ async fn a_cluster_without_rights_says_so_in_one_line_that_names_ten_resources_a
     }
     toml += "[resources.pods]\n[resources.nodes]\n";
     let hub = Launch::new(&toml).env("RUST_LOG", "informer_hub=debug").start();
-    let line = hub.line("does not permit to list or watch").await;
+    let line = hub.line("the cluster forbids list or watch").await;
     let told = line["resources"].as_str().unwrap();
     assert!(told.starts_with("nodes, things10.example.com, ") && told.ends_with(" and 3 more"), "{line}");
     assert!(line["cluster"] == "shut" && line["error"].to_string().contains("403"), "{line}");
     hub.ready().await;
-    let tries = async || (hub.count("the list or watch failed") > 30).then_some(());
+    let tries = async || (hub.count("list or watch failed") > 30).then_some(());
     until("each resource is asked for again", tries).await;
     let warned = || hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect::<Vec<_>>();
-    let others = "changes of what the cluster offers cannot be heard of";
+    let others = "cannot watch for added and removed resources";
     assert_eq!((warned().len(), hub.count(others)), (2, 1), "{:#?}", warned());
     sim.forbid(&World::nodes(), false);
     let line = hub.line("watching again").await;
@@ -154,13 +154,13 @@ async fn a_cluster_that_cannot_be_reached_is_told_of_once_whatever_is_watched_of
         let down = named(&status, "down");
         let informers = down["informers"].as_array().unwrap();
         let failed = informers.len() == 3 && informers.iter().all(|informer| informer["lastError"].is_string());
-        let asked = down["discovery"]["lastError"].is_string() && hub.count("the cluster still cannot be asked") > 5;
+        let asked = down["discovery"]["lastError"].is_string() && hub.count("still cannot reach the cluster") > 5;
         (failed && asked).then_some(())
     })
     .await;
     let warned = || hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect::<Vec<_>>();
     let told = warned();
-    assert!(matches!(&told[..], [line] if message_of(line).contains("cannot be reached")), "{told:#?}");
+    assert!(matches!(&told[..], [line] if message_of(line).contains("cannot reach the cluster")), "{told:#?}");
     assert!(told[0]["cluster"] == "down" && told[0]["error"].to_string().contains("refused"), "{told:#?}");
     assert!(!told[0].to_string().contains("client error"), "what only says that there is a cause: {told:#?}");
     down.restart().await;
@@ -171,7 +171,7 @@ async fn a_cluster_that_cannot_be_reached_is_told_of_once_whatever_is_watched_of
         informers.iter().all(|informer| informer["synced"] == true).then_some(())
     })
     .await;
-    assert_eq!((hub.count("the cluster answers"), warned().len()), (1, 1), "{:#?}", warned());
+    assert_eq!((hub.count("the cluster answers again"), warned().len()), (1, 1), "{:#?}", warned());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -179,11 +179,11 @@ async fn a_cluster_that_forbids_its_definitions_is_said_to_be_asked_now_and_then
     let sim = sim(6, 5);
     sim.forbid(&World::definitions(), true);
     let hub = Launch::new(&(cluster("c0", &sim.url()) + PODS + "[resources.\"widgets.example.com\"]\n")).start();
-    let line = hub.line("cannot be heard of").await;
+    let line = hub.line("cannot watch for added and removed resources").await;
     assert_eq!(line["resource"], "customresourcedefinitions.apiextensions.k8s.io", "{line}");
     hub.ready().await;
     let warned = hub.lines().into_iter().filter(|line| line["level"] == "WARN").count();
-    assert_eq!((warned, hub.count("the cluster answers")), (1, 0), "{}", hub.log());
+    assert_eq!((warned, hub.count("the cluster answers again")), (1, 0), "{}", hub.log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -194,9 +194,9 @@ async fn a_cluster_that_knows_nobody_says_so_once_whatever_is_watched_of_it() {
     let answering = tokio::spawn(async move { axum::serve(listener, strangers).await });
     let toml = cluster("strange", &url) + PODS + "[resources.nodes]\n[resources.\"widgets.example.com\"]\n";
     let hub = Launch::new(&toml).env("RUST_LOG", "informer_hub=debug").start();
-    until("asked again and again", async || (hub.count("the cluster still cannot be asked") > 5).then_some(())).await;
+    until("asked again and again", async || (hub.count("still cannot reach the cluster") > 5).then_some(())).await;
     let warned: Vec<_> = hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect();
-    assert!(matches!(&warned[..], [line] if message_of(line).contains("refuses to say what it has")), "{warned:#?}");
+    assert!(matches!(&warned[..], [line] if message_of(line).contains("denies discovery requests")), "{warned:#?}");
     assert!(warned[0]["error"].to_string().contains("401"), "{warned:#?}");
     answering.abort();
 }
@@ -217,7 +217,7 @@ async fn the_log_says_what_starts_which_servers_answer_and_what_the_hub_is_ready
     let connected = hub.line("connected to the cluster").await;
     assert_eq!((&connected["cluster"], &connected["server"]), (&"well".into(), &sim.url().into()), "{connected}");
     assert!(connected["version"].as_str().is_some_and(|version| version.starts_with('v')), "{connected}");
-    let unreachable = hub.line("the cluster cannot be reached").await;
+    let unreachable = hub.line("cannot reach the cluster").await;
     let error = format!("cannot connect to {}: connection refused", down.url());
     assert_eq!((&unreachable["cluster"], &unreachable["error"]), (&"down".into(), &error.into()), "{unreachable}");
     let ready = until("ready", async || hub.lines().into_iter().find(|line| message_of(line) == "ready")).await;

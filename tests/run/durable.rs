@@ -120,7 +120,7 @@ async fn ten_kills_at_any_moment_lose_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_with_a_dead_receiver_is_quick_and_loses_nothing() {
     let Ended { sim, receiver, state, hub } = ended_with_a_dead_receiver(7).await;
-    let kept = hub.line("in the journal, for the next start").await;
+    let kept = hub.line("stay in the journal for the next start").await;
     assert!(kept["events"].as_u64() > Some(0), "{kept}");
     receiver.set(Mode::Well);
     let _hub = launch(&sim, &receiver, state.path());

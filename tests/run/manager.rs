@@ -64,7 +64,7 @@ async fn a_manager_is_told_of_start_reload_and_end() {
     managed.hub.signal("HUP");
     managed.told("RELOADING=1").await;
     managed.told("READY=1").await;
-    managed.hub.line("the configuration cannot be used").await;
+    managed.hub.line("the configuration is not usable").await;
     managed.hub.signal("TERM");
     assert_eq!(managed.hub.ended().await, 0);
     let message = managed.told("STOPPING=1").await;
@@ -88,5 +88,5 @@ async fn a_manager_that_does_not_listen_is_no_reason_to_fail() {
     let sim = sim(63, 3);
     let hub = Launch::new(&(cluster("a", &sim.url()) + PODS)).env("NOTIFY_SOCKET", "/nonexistent/notify").start();
     hub.ready().await;
-    hub.line("the service manager is not told").await;
+    hub.line("cannot notify the service manager").await;
 }

@@ -150,13 +150,13 @@ async fn who_has_no_token_is_told_what_to_do_and_who_has_one_is_answered() {
     }
     let purge = ["dead-letters", "purge", "none", "--all", "--url", &url, "--ca-file", &ca, "--token-file"];
     let (code, _, err) = run(&[&purge[..], &[&read_token]].concat());
-    assert!(code == 1 && err.contains("this token is for looking"), "{err}");
+    assert!(code == 1 && err.contains("this token is read-only"), "{err}");
     let (code, _, err) = run(&[&purge[..], &[&token]].concat());
     assert!(code == 1 && err.contains("there is no sink \"none\""), "{err}");
     papers.write("token", "n3w-0123456789abcdef");
     until("the new token", async || (ask(&["--ca-file", &ca, "--token-file", &token]).0 == 0).then_some(())).await;
     assert_eq!(ask(&["--ca-file", &ca, "--token-file", &wrong]).0, 1);
-    hub.line("the changed tokens are in use").await;
+    hub.line("using the changed tokens of hub.auth").await;
     assert!(!hub.log().contains("0123456789abcdef"), "{}", hub.log());
 }
 

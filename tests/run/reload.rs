@@ -35,7 +35,7 @@ async fn a_changed_file_is_applied_and_a_broken_one_is_refused_until_it_is_mende
     })
     .await;
     assert!(error.contains("resources.nodes.colour"), "{error}");
-    let refused = hub.line("the configuration cannot be used").await;
+    let refused = hub.line("the configuration is not usable").await;
     assert_eq!(refused["mistakes"], 2, "{refused}");
     let one_line_each = || hub.lines().into_iter().filter(|line| message_of(line) == "mistake in the configuration");
     until("a line for each mistake", async || (one_line_each().count() == 2).then_some(())).await;
@@ -63,7 +63,7 @@ async fn a_hangup_has_the_file_read_at_once_and_what_needs_a_restart_is_named() 
     hub.ready().await;
     hub.configure(&format!("checkpoint = \"7s\"\n{base}"));
     hub.signal("HUP");
-    let line = hub.line("read at the start alone").await;
+    let line = hub.line("changed keys take effect only after").await;
     assert_eq!(line["keys"], "hub.checkpoint", "{line}");
     assert_eq!(hub.status().await["configuration"]["needsRestart"][0], "hub.checkpoint");
 }

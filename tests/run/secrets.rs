@@ -168,7 +168,7 @@ async fn a_token_that_nothing_replaces_is_warned_of_everywhere_until_it_is_repla
     let toml = format!("{}token = {{ file = {file:?} }}\n[resources.pods]\n", cluster("c0", &sim.url()));
     let hub = Launch::new(&toml).start();
     hub.ready().await;
-    let line = hub.line("the credential ends soon, and nothing has replaced it").await;
+    let line = hub.line("the credential expires soon and has not been replaced").await;
     let place = file.display().to_string();
     assert_eq!((&line["level"], &line["cluster"], &line["place"]), (&json!("WARN"), &json!("c0"), &json!(place)));
     let credential = hub.status().await["clusters"][0]["credentials"][0].clone();
@@ -186,7 +186,7 @@ async fn a_token_that_nothing_replaces_is_warned_of_everywhere_until_it_is_repla
     .await;
     assert_eq!(hub.status().await["clusters"][0]["credentials"][0]["state"], "valid");
     assert!(metrics().await.contains(&format!("{expiring} 0\n")), "{}", metrics().await);
-    assert_eq!(hub.count("the credential ends soon"), 1, "{}", hub.log());
+    assert_eq!(hub.count("the credential expires soon"), 1, "{}", hub.log());
     for text in [hub.log(), metrics().await, hub.get("/v1/status").await.1] {
         assert!(!text.contains("t0ken-file") && !text.contains("e30."), "{text}");
     }

@@ -100,10 +100,10 @@ async fn clusters_that_sources_had_brought_are_shown_and_their_file_is_verified(
     assert!(yaml.code == 0 && yaml.out.contains("object: eu-1.yaml"), "{}", yaml.out);
     let twice = clusters.replace("}]}", r#"},{"name":"eu-1","source":"folder","object":"x"}]}"#);
     for (bytes, words) in [
-        (&clusters.as_bytes()[..40], "fleet.json: it cannot be read, its clusters begin anew: EOF"),
-        (&b"{}"[..], "fleet.json: it cannot be read, its clusters begin anew: missing field `clusters`"),
-        (&b"\xff\x00"[..], "fleet.json: it cannot be read"),
-        (twice.as_bytes(), "fleet.json: cluster eu-1 is in it twice"),
+        (&clusters.as_bytes()[..40], "fleet.json: cannot read the file, its clusters are listed again: EOF"),
+        (&b"{}"[..], "fleet.json: cannot read the file, its clusters are listed again: missing field `clusters`"),
+        (&b"\xff\x00"[..], "fleet.json: cannot read the file"),
+        (twice.as_bytes(), "fleet.json: duplicate cluster eu-1"),
     ] {
         std::fs::write(&file, bytes).unwrap();
         let said = state("verify", dir.path(), &[]);
@@ -114,7 +114,7 @@ async fn clusters_that_sources_had_brought_are_shown_and_their_file_is_verified(
     std::fs::write(&file, clusters).unwrap();
     std::fs::write(dir.path().join("names.json"), "{").unwrap();
     let said = state("verify", dir.path(), &[]);
-    assert!(said.code == 1 && said.out.contains("names.json: it cannot be read"), "{}", said.out);
+    assert!(said.code == 1 && said.out.contains("names.json: cannot read the file"), "{}", said.out);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

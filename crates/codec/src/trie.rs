@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::projection::Projection;
-use informer_hub_types::steps::{Place, Steps, place_of};
+use informer_hub_types::path_tree::{Branches, PathNode, insert_path};
 use informer_hub_types::{FieldPath, Segment, SharedStr};
 
 /// Paths that every projection keeps and none drops.
@@ -44,7 +44,7 @@ pub(super) enum Role {
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent marks, any of which a node may carry")]
 pub(super) struct Node {
-    steps: Steps,
+    branches: Branches,
     pub(super) role: Option<Role>,
     pub(super) labels: bool,
     pub(super) drop: bool,
@@ -57,11 +57,11 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn field(&self, name: &[u8]) -> Option<usize> {
-        self.steps.field(name)
+        self.branches.field(name)
     }
 
     pub(super) fn each(&self) -> Option<usize> {
-        self.steps.each()
+        self.branches.each()
     }
 
     /// Whether the bytes of the value itself are needed.
@@ -71,13 +71,13 @@ impl Node {
 
     /// Whether something inside the value is needed.
     pub(super) fn needs_children(&self) -> bool {
-        self.labels || !self.steps.is_empty()
+        self.labels || !self.branches.is_empty()
     }
 }
 
-impl Place for Node {
-    fn steps(&mut self) -> &mut Steps {
-        &mut self.steps
+impl PathNode for Node {
+    fn branches(&mut self) -> &mut Branches {
+        &mut self.branches
     }
 }
 
@@ -136,7 +136,7 @@ impl Trie {
 
     /// Returns the node of a path, and creates it if necessary.
     fn node(&mut self, path: &[Segment]) -> &mut Node {
-        let at = place_of(&mut self.nodes, path);
+        let at = insert_path(&mut self.nodes, path);
         &mut self.nodes[at]
     }
 }

@@ -1,4 +1,4 @@
-//! Connections: those of a caller's own making in place of TCP, and how errors of connections are written.
+//! Custom connections in place of TCP, and one-line texts of connection errors.
 
 use std::error::Error;
 use std::fmt::{self, Write};
@@ -15,21 +15,21 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower::Service;
 
-/// Bytes both ways.
+/// A bidirectional byte stream.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// What opens connections to apiservers, or to receivers of webhooks: a tunnel, a pipe to a simulated server, as
-/// `rest.Config.Dial` of client-go.
+/// Function that opens connections to apiservers or webhook receivers, such as a tunnel or a pipe to a simulated
+/// server. Equivalent to `rest.Config.Dial` of client-go.
 #[derive(Clone)]
 pub struct Dial(Arc<dyn Fn(Uri) -> Opening + Send + Sync>);
 
 type Opening = BoxFuture<'static, io::Result<Box<dyn Stream>>>;
 
 impl Dial {
-    /// Opens each connection by `open`, which has ten seconds for one to an apiserver, and for one to a receiver as long as
-    /// an attempt may take.
+    /// Opens each connection with `open`. The time limit is ten seconds for an apiserver, and that of an attempt for a
+    /// receiver.
     #[must_use]
     pub fn new<F, S>(open: impl Fn(Uri) -> F + Send + Sync + 'static) -> Self
     where
@@ -43,8 +43,8 @@ impl Dial {
     }
 }
 
-/// The scheme, host and port of an address, as errors name it. Path, query and user information may hold secrets and are
-/// left out.
+/// Returns scheme, host and port of an address, for error messages. Path, query and user information are omitted, since
+/// they may contain secrets.
 pub fn server_of(uri: &Uri) -> String {
     let scheme = uri.scheme_str().unwrap_or("http");
     let port = uri.port_u16().or(match scheme {
@@ -56,7 +56,7 @@ pub fn server_of(uri: &Uri) -> String {
     format!("{scheme}://{}{port}", uri.host().unwrap_or("unknown host"))
 }
 
-/// An error and its causes in one line, each once. Errors that only say that there is a cause are left out.
+/// Returns an error and its causes in one line, without duplicates and without wrappers that have no text of their own.
 pub fn causes(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     for error in std::iter::successors(Some(error), |&error| error.source()) {
@@ -67,7 +67,7 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
             continue;
         }
         let more = own_text(error);
-        // rustls adds where programmers may read on.
+        // rustls appends a link to documentation for programmers.
         let more = more.split_once(": https://docs.rs/").map_or(more.as_str(), |(more, _)| more);
         if !text.contains(more) {
             let _ = write!(text, "{}{more}", if text.is_empty() { "" } else { ": " });
@@ -76,13 +76,14 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The system's own words have the error's number behind them and differ between systems.
+/// Returns an error's own text. System errors are replaced by their kind, since their texts vary and end with an error
+/// number.
 fn own_text(error: &(dyn Error + 'static)) -> String {
     match error.downcast_ref::<io::Error>() {
         Some(error) if error.raw_os_error().is_some() && error.kind().to_string() != "uncategorized error" => {
             error.kind().to_string()
         }
-        _ if error.is::<tower::timeout::error::Elapsed>() => "it takes too long".to_owned(),
+        _ if error.is::<tower::timeout::error::Elapsed>() => "timed out".to_owned(),
         _ => error.to_string(),
     }
 }
@@ -107,7 +108,7 @@ impl Service<Uri> for Dial {
     }
 }
 
-/// A connection that was dialled.
+/// A connection opened by [`Dial`].
 pub struct Dialled(Box<dyn Stream>);
 
 impl fmt::Debug for Dialled {
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_named_without_what_may_be_secret() {
+    fn server_of_omits_secrets() {
         for (address, server) in [
             ("https://10.0.0.1:6443/k8s/clusters/c1", "https://10.0.0.1:6443"),
             ("https://user:hunter2@hooks.example.com/T0/hunter2?token=hunter2", "https://hooks.example.com:443"),
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_systems_words_are_replaced_by_the_kind_of_the_error() {
+    fn system_errors_are_replaced_by_their_kind() {
         let refused = io::Error::from_raw_os_error(111);
         assert_eq!(causes(&refused), "connection refused");
         assert_eq!(causes(&io::Error::other("no such name")), "no such name");

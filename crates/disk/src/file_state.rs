@@ -1,16 +1,17 @@
-//! Whether files that others write have changed, without reading them.
+//! Change detection for files written by other programs, without reading them.
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What a file is like, as far as it can be seen from outside. Two that are equal are, but for a change within one tick
-/// of the file system's clock that keeps the length, the same content.
+/// Size and modification time of a file. Equal states mean equal content, unless a change keeps the length and falls
+/// within one tick of the file system's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileState(Option<(u64, Option<SystemTime>)>);
 
 impl FileState {
-    /// Follows links: where Kubernetes mounts a secret, it is a link that is replaced. Cost: one call of the system.
+    /// Returns the current state. Follows links, since Kubernetes updates mounted secrets by replacing a link. Costs
+    /// one system call.
     #[must_use]
     pub fn of(path: &Path) -> Self {
         std::fs::metadata(path).map_or(Self(None), |found| Self::from(&found))
@@ -23,12 +24,12 @@ impl From<&Metadata> for FileState {
     }
 }
 
-/// What some files are like, each by its path.
+/// States of several files, with their paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileStates(Vec<(PathBuf, FileState)>);
 
 impl FileStates {
-    /// As they are now. Blocks.
+    /// Returns the current states. Blocks.
     pub fn of(files: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         let state = |path: PathBuf| {
             let state = FileState::of(&path);
@@ -37,19 +38,19 @@ impl FileStates {
         Self(files.into_iter().map(Into::into).map(state).collect())
     }
 
-    /// The same files as they are now. Blocks.
+    /// Returns the current states of the same files. Blocks.
     #[must_use]
     pub fn again(&self) -> Self {
         Self::of(self.0.iter().map(|(path, _)| path))
     }
 
-    /// Whether there is no file to look at.
+    /// Returns whether there are no files.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// These files, and others.
+    /// Adds the states of other files.
     #[must_use]
     pub fn and(mut self, others: Self) -> Self {
         self.0.extend(others.0);
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_comes_changes_or_goes_is_another() {
+    fn state_differs_after_creation_change_and_removal() {
         let dir = tempfile::tempdir().unwrap();
         let (one, two) = (dir.path().join("one"), dir.path().join("two"));
         std::fs::write(&one, "1").unwrap();
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_elsewhere_is_another_file() {
+    fn state_follows_links() {
         let dir = tempfile::tempdir().unwrap();
         let [old, new, link] = ["old", "new", "link"].map(|name| dir.path().join(name));
         std::fs::write(&old, "old").unwrap();
@@ -86,7 +87,7 @@ mod tests {
         std::os::unix::fs::symlink(&old, &link).unwrap();
         let before = FileState::of(&link);
         std::fs::write(&old, "no more").unwrap();
-        assert_ne!(FileState::of(&link), before, "it is the file that counts");
+        assert_ne!(FileState::of(&link), before, "the link's target is inspected");
         let before = FileState::of(&link);
         std::fs::remove_file(&link).unwrap();
         std::os::unix::fs::symlink(&new, &link).unwrap();

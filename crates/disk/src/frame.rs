@@ -1,12 +1,12 @@
-//! Records in a file, so framed that damage is found and confined to the records it hits.
+//! Framing of records in a file, which detects damage and confines it to the affected records.
 //!
 //! ```text
 //! magic 4 | length u32 | checksum of payload u32 | checksum of these 12 bytes u32 | payload
 //! ```
 //!
-//! Numbers are little-endian, checksums CRC-32 begun with the file's *salt*, so that a frame that strayed from another
-//! file is none here. The magic has only bytes that UTF-8 never has, so no text in a payload can be taken for a frame
-//! when one is looked for behind damage. Reading costs time linear in the file, whatever is in it, and memory for the
+//! Numbers are little-endian. Checksums are CRC-32 starting from the file's *salt*, so a frame copied from another file
+//! is invalid here. The magic consists of bytes that never occur in UTF-8, so no text in a payload is mistaken for a
+//! frame when searching behind damage. Reading takes time linear in the file size for any content, and memory for the
 //! longest frame.
 
 use std::io;
@@ -15,57 +15,58 @@ use memchr::memmem::Finder;
 
 use super::DiskFile;
 
-/// Bytes before each payload.
+/// Length of the header before each payload, in bytes.
 pub const HEADER: usize = 16;
-/// The longest payload.
+/// Maximum length of a payload, in bytes.
 pub const MAX_PAYLOAD: usize = 64 << 20;
 
 const MAGIC: [u8; 4] = [0xf5, 0xff, 0xc0, 0xc1];
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
 
-/// A payload that no frame can hold.
+/// Error for a payload that is too long for a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a record of {0} bytes, at most {MAX_PAYLOAD} fit into a frame")]
+#[error("record of {0} bytes exceeds the limit of {MAX_PAYLOAD} bytes per frame")]
 pub struct TooLong(pub usize);
 
-/// What a file has at a place.
+/// Content of a file at an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item<'r> {
-    /// A frame that is whole; `offset` is where it begins.
+    /// A valid frame.
     Frame {
-        /// Where its header begins.
+        /// Start of its header.
         offset: u64,
-        /// What it holds.
+        /// Payload.
         payload: &'r [u8],
     },
-    /// Bytes that are no frame, with one behind them.
+    /// Invalid bytes that are followed by a valid frame.
     Damage {
-        /// Where they begin.
+        /// Start of the invalid bytes.
         from: u64,
-        /// Where they end.
+        /// End of the invalid bytes.
         to: u64,
     },
-    /// Bytes that are no frame and that no frame follows: most likely the write that a crash cut off.
+    /// Invalid bytes up to the end, most likely a write interrupted by a crash.
     Torn {
-        /// Where they begin.
+        /// Start of the invalid bytes.
         from: u64,
-        /// The end of the file.
+        /// End of the file.
         to: u64,
     },
 }
 
-/// Reads a file frame by frame.
+/// Reader of a file, frame by frame.
 #[derive(Debug)]
 pub struct Reader<'f> {
     source: Source<'f>,
     salt: u32,
-    /// The file's length when the reading began.
+    /// File length when the reader was created.
     len: u64,
-    /// Where the next item begins.
+    /// Start of the next item.
     at: u64,
-    /// A part of the file, and where it begins.
+    /// Loaded part of the file.
     window: Vec<u8>,
+    /// Offset of the loaded part.
     window_at: u64,
 }
 
@@ -75,25 +76,25 @@ enum Source<'f> {
     Bytes(&'f [u8]),
 }
 
-/// A header whose own checksum is right.
+/// A header with a valid checksum.
 #[derive(Debug, Clone, Copy)]
 struct Header {
     len: usize,
     checksum: u32,
 }
 
-/// Adds a frame to `out`.
+/// Appends a frame to `out`.
 ///
 /// # Errors
-/// When the payload is too long; nothing is added then.
+/// [`TooLong`] if the payload is too long. Nothing is appended then.
 pub fn write(salt: u32, payload: &[u8], out: &mut Vec<u8>) -> Result<(), TooLong> {
     write_with(salt, out, |out| out.extend_from_slice(payload))
 }
 
-/// Adds a frame to `out` whose payload `fill` appends, so that nothing is copied.
+/// Appends a frame to `out`, into which `fill` appends the payload, which avoids a copy.
 ///
 /// # Errors
-/// When the payload is too long; nothing is added then.
+/// [`TooLong`] if the payload is too long. Nothing is appended then.
 pub fn write_with(salt: u32, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) -> Result<(), TooLong> {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER]);
@@ -113,7 +114,7 @@ pub fn write_with(salt: u32, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>))
     Ok(())
 }
 
-/// The payload of a frame that `bytes` begin with; `None` where they are no whole frame.
+/// Returns the payload of the frame at the start of `bytes`; `None` if there is no valid frame.
 #[must_use]
 pub fn read(salt: u32, bytes: &[u8]) -> Option<&[u8]> {
     let header = Header::read(salt, bytes)?;
@@ -147,12 +148,12 @@ impl Header {
 // === impl Reader ===
 
 impl<'f> Reader<'f> {
-    /// Reads a file, as long as it is now, from its beginning.
+    /// Creates a reader from the start of a file up to its current end.
     pub fn of_file(file: &'f dyn DiskFile, salt: u32) -> io::Result<Self> {
         Ok(Self::new(Source::File(file), file.len()?, salt))
     }
 
-    /// Reads what is in memory.
+    /// Creates a reader of bytes in memory.
     #[must_use]
     pub fn of_slice(bytes: &'f [u8], salt: u32) -> Self {
         Self::new(Source::Bytes(bytes), bytes.len() as u64, salt)
@@ -162,22 +163,22 @@ impl<'f> Reader<'f> {
         Self { source, salt, len, at: 0, window: Vec::new(), window_at: 0 }
     }
 
-    /// Goes on from an offset.
+    /// Continues at an offset.
     pub fn seek(&mut self, offset: u64) {
         self.at = offset.min(self.len);
     }
 
-    /// Where the next item begins.
+    /// Returns the start of the next item.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.at
     }
 
-    /// The next frame, or what is there instead; `None` at the end.
+    /// Returns the next frame or damaged section; `None` at the end.
     ///
     /// # Errors
-    /// When the file cannot be read; asking again tries again.
-    #[expect(clippy::should_implement_trait, reason = "what it gives borrows from the reader")]
+    /// Those of reading the file. Calling it again retries.
+    #[expect(clippy::should_implement_trait, reason = "the result borrows from the reader")]
     pub fn next(&mut self) -> io::Result<Option<Item<'_>>> {
         if self.at >= self.len {
             return Ok(None);
@@ -197,7 +198,7 @@ impl<'f> Reader<'f> {
         &self.window[start..self.in_window(end)]
     }
 
-    /// Where the frame ends that begins at an offset, if a whole one does. It is in the window then.
+    /// Returns the end of the valid frame at an offset, if there is one, and loads it into the window.
     fn frame_at(&mut self, at: u64) -> io::Result<Option<u64>> {
         let Some((header, end)) = self.header_at(at)? else { return Ok(None) };
         if end > self.len {
@@ -217,9 +218,9 @@ impl<'f> Reader<'f> {
         Ok(header.map(|header| (header, at + (HEADER + header.len) as u64)))
     }
 
-    /// Where the next whole frame begins behind what is none; the end where none does.
+    /// Returns the start of the next valid frame behind invalid bytes; the end of the file if there is none.
     ///
-    /// A header that is right is believed even if its payload is damaged: what it spans is passed over.
+    /// A valid header with a damaged payload is trusted, and its span is skipped.
     fn next_frame(&mut self, from: u64) -> io::Result<u64> {
         let mut at = from;
         while at < self.len {
@@ -233,7 +234,7 @@ impl<'f> Reader<'f> {
         Ok(self.len)
     }
 
-    /// Where the next four bytes are that a frame may begin with.
+    /// Returns the next offset at which a frame may start.
     fn next_magic(&mut self, mut at: u64) -> io::Result<u64> {
         let finder = Finder::new(&MAGIC);
         while at + (HEADER as u64) <= self.len {
@@ -249,10 +250,10 @@ impl<'f> Reader<'f> {
     }
 
     fn in_window(&self, at: u64) -> usize {
-        usize::try_from(at - self.window_at).expect("the window holds it")
+        usize::try_from(at - self.window_at).expect("the offset is in the window")
     }
 
-    /// Gets `size` bytes from `at` on into the window; the file has them.
+    /// Loads `size` bytes from `at` into the window. They must exist in the file.
     fn fill(&mut self, at: u64, size: usize) -> io::Result<()> {
         let window_end = self.window_at + self.window.len() as u64;
         if self.window_at <= at && at + size as u64 <= window_end {
@@ -261,7 +262,7 @@ impl<'f> Reader<'f> {
         let left = usize::try_from(self.len - at).unwrap_or(usize::MAX);
         let mut window = std::mem::take(&mut self.window);
         let read = self.source.read(at, size.max(CHUNK).min(left), &mut window);
-        // What could not be read is not there.
+        // After a failed read, the window is empty.
         (self.window, self.window_at) = if read.is_ok() { (window, at) } else { (Vec::new(), 0) };
         read
     }

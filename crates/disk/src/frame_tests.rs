@@ -1,4 +1,4 @@
-//! Frames against damage of every kind, at every byte.
+//! Tests of frames with every kind of damage at every byte.
 
 use proptest::prelude::*;
 
@@ -41,7 +41,7 @@ fn three() -> (Vec<u8>, Vec<Seen>) {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn frames_round_trip() {
     let (_, whole) = three();
     let expected: Vec<_> = [0, 21, 37].into_iter().zip(THREE).map(|(at, p)| Seen::Frame(at, p.to_vec())).collect();
     assert_eq!(whole, expected);
@@ -49,14 +49,14 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn a_frame_of_another_file_is_none() {
+fn frame_with_another_salt_is_invalid() {
     let (bytes, _) = three();
     assert_eq!(seen(&bytes, 8), [Seen::Torn(0, bytes.len() as u64)]);
     assert_eq!(read(8, &bytes), None);
 }
 
 #[test]
-fn a_cut_at_any_byte_leaves_the_frames_before_it() {
+fn truncation_keeps_the_frames_before_it() {
     let (bytes, whole) = three();
     let ends = [0, 21, 37, bytes.len()];
     for cut in 0..bytes.len() {
@@ -70,13 +70,13 @@ fn a_cut_at_any_byte_leaves_the_frames_before_it() {
 }
 
 #[test]
-fn one_flipped_bit_costs_one_frame() {
+fn flipped_bit_invalidates_one_frame() {
     let (bytes, whole) = three();
     let starts = [0, 21, 37, bytes.len()];
     for bit in 0..bytes.len() * 8 {
         let mut bytes = bytes.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        let hit = (0..3).find(|i| bit / 8 < starts[i + 1]).expect("it is in one");
+        let hit = (0..3).find(|i| bit / 8 < starts[i + 1]).expect("the bit is in a frame");
         let (from, to) = (starts[hit] as u64, starts[hit + 1] as u64);
         let mut expected = whole.clone();
         expected[hit] = if hit == 2 { Seen::Torn(from, to) } else { Seen::Damage(from, to) };
@@ -85,7 +85,7 @@ fn one_flipped_bit_costs_one_frame() {
 }
 
 #[test]
-fn a_frame_inside_a_damaged_payload_is_not_taken_for_one() {
+fn frame_inside_a_damaged_payload_is_ignored() {
     let inner = file(&[b"forged"]);
     let mut bytes = file(&[&inner, b"next"]);
     bytes[HEADER + inner.len() - 1] ^= 1;
@@ -94,7 +94,7 @@ fn a_frame_inside_a_damaged_payload_is_not_taken_for_one() {
 }
 
 #[test]
-fn a_tail_of_zeros_is_torn() {
+fn trailing_zeros_are_torn() {
     let mut bytes = file(&[b"one"]);
     let end = bytes.len();
     bytes.resize(end + 4096, 0);
@@ -102,14 +102,14 @@ fn a_tail_of_zeros_is_torn() {
 }
 
 #[test]
-fn a_payload_beyond_the_bound_is_refused_and_leaves_nothing() {
+fn overlong_payload_is_rejected_without_output() {
     let mut out = vec![1];
     assert_eq!(write_with(0, &mut out, |out| out.resize(HEADER + 2 + MAX_PAYLOAD, 0)), Err(TooLong(MAX_PAYLOAD + 1)));
     assert_eq!(out, [1]);
 }
 
 #[test]
-fn frames_longer_than_what_is_read_at_a_time_are_read() {
+fn frames_longer_than_a_read_are_read() {
     let long = vec![3; CHUNK * 2 + 5];
     let payloads: [&[u8]; 4] = [&long, b"a", &long[..CHUNK - HEADER], b"b"];
     let mut bytes = file(&payloads);
@@ -124,7 +124,7 @@ proptest! {
     #![proptest_config(informer_hub_testing::properties(300))]
 
     #[test]
-    fn items_cover_the_file_whatever_is_in_it(
+    fn items_cover_any_file(
         payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..12),
         hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         noise in prop::collection::vec(any::<u8>(), 0..40),

@@ -1,8 +1,8 @@
-//! What the hub asks of a disk, as a port: so that a simulated one can be torn, full, or a liar.
+//! Disk access behind traits, so that tests can simulate torn writes, full disks and lost syncs.
 //!
-//! Synchronous and free of any runtime; whoever lives on an async thread calls it from a blocking one. What has been
-//! appended is *durable* only after [`DiskFile::sync`], and a name that is new, renamed or gone only after
-//! [`Disk::sync_dir`] of the directory it is in. [`frame`] is how records are told apart from damage.
+//! All calls are synchronous and independent of any runtime; async code must call them on a blocking thread. Appended
+//! bytes are *durable* only after [`DiskFile::sync`]. A created, renamed or removed name is durable only after
+//! [`Disk::sync_dir`] of its directory. [`frame`] separates records and detects damage.
 
 use std::fmt::Debug;
 use std::io;
@@ -15,75 +15,75 @@ mod real;
 pub use file_state::{FileState, FileStates};
 pub use real::RealDisk;
 
-/// How a file is opened.
+/// Mode of opening a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Open {
-    /// For reading; it has to exist.
+    /// Reads an existing file.
     Read,
-    /// For reading and appending; made where there is none.
+    /// Reads and appends; creates the file if it does not exist.
     Append,
-    /// For reading and appending; it must not exist yet.
+    /// Reads and appends; fails if the file exists.
     CreateNew,
 }
 
-/// A directory tree that may fail at any call.
+/// Directory tree on a disk, of which any call may fail.
 ///
-/// Files that it makes are the owner's alone (0600), directories too (0700): they hold bodies of objects.
+/// New files and directories must be accessible to the owner only (0600 and 0700), since they contain object bodies.
 pub trait Disk: Debug + Send + Sync + 'static {
-    /// Makes a directory and those above it; done already is no error.
+    /// Creates a directory and its parents. Existing ones are no error.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
-    /// The names in a directory, sorted; none where there is no directory. A name that is not UTF-8 is given as near
-    /// to it as can be.
+    /// Returns the sorted names in a directory; empty if it does not exist. Names that are not UTF-8 are converted
+    /// lossily.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Opens a file.
     fn open(&self, file: &Path, how: Open) -> io::Result<Box<dyn DiskFile>>;
-    /// Gives a file another name, in place of what has that name.
+    /// Renames a file, replacing an existing one.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, file: &Path) -> io::Result<()>;
-    /// Removes a directory with all that is in it.
+    /// Removes a directory with its content.
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Takes the lock that a file stands for, makes the file where there is none, and writes this process' id into it.
-    /// What comes back holds the lock until it is dropped or the process ends, however that happens. `None`: another
-    /// one holds it.
+    /// Locks a file, after creating it if needed, and writes this process's ID into it. Returns `None` if it is locked
+    /// already.
+    ///
+    /// The lock is held until the result is dropped or the process ends for any reason.
     fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
 }
 
 /// A lock that is held.
 pub trait DiskLock: Debug + Send + Sync {
-    /// Whether it still keeps others from taking the lock that `file` stands for: not where somebody has put another
-    /// directory in its place.
+    /// Returns whether it still prevents others from locking `file`. This is false if the directory was replaced.
     fn holds(&self, file: &Path) -> bool;
 }
 
 /// An open file.
 pub trait DiskFile: Debug + Send + Sync {
-    /// Its bytes.
+    /// Returns the length in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Whether it has none.
+    /// Returns whether the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// Adds bytes at the end. After an error a part of them may be there.
+    /// Appends bytes. After an error, some of them may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Whether `path` still leads to it: not where somebody has removed it, or put something else in its place. A file that
-    /// does not can be read and appended to as before, and is gone once it is closed.
+    /// Returns whether `path` still refers to this file, rather than to nothing or to another file. If not, the open
+    /// file still works but is lost when it is closed.
     fn is_at(&self, path: &Path) -> bool;
-    /// Reads up to as many bytes as fit; zero at the end.
+    /// Reads at most as many bytes as fit into `buf`; returns zero at the end.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
-    /// Cuts it off.
+    /// Truncates the file.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
-    /// Makes its bytes durable. After an error nothing since the last success can be relied on, and asking again proves
-    /// nothing: what the system could not write it may have thrown away.
+    /// Makes the content durable. After an error, nothing written since the last successful call is guaranteed to be on
+    /// disk. Calling it again proves nothing, as the system may have dropped the data.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// Reads exactly as many bytes as fit.
+/// Reads enough bytes to fill `buf`.
 ///
 /// # Errors
-/// `UnexpectedEof` when the file ends before.
+/// `UnexpectedEof` if the file ends before.
 pub fn read_exact_at(file: &dyn DiskFile, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
     while !buf.is_empty() {
         match file.read_at(offset, buf) {
@@ -100,10 +100,10 @@ pub fn read_exact_at(file: &dyn DiskFile, mut offset: u64, mut buf: &mut [u8]) -
     Ok(())
 }
 
-/// All of a file that must not be longer than `most` bytes.
+/// Reads a file of at most `most` bytes.
 ///
 /// # Errors
-/// `FileTooLarge` when it is longer.
+/// `FileTooLarge` if it is longer.
 pub fn read_all(disk: &dyn Disk, path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = disk.open(path, Open::Read)?;
     let len = file.len()?;
@@ -115,10 +115,10 @@ pub fn read_all(disk: &dyn Disk, path: &Path, most: u64) -> io::Result<Vec<u8>> 
     Ok(bytes)
 }
 
-/// Makes a directory and those above it, durably: the name of it and of the `levels - 1` above it.
+/// Creates a directory and its parents, and makes its name and those of the `levels - 1` directories above durable.
 ///
 /// # Errors
-/// The disk's. That a directory above may not be read is none: its names are not ours to make durable then.
+/// Those of the disk. A parent directory that may not be read is skipped.
 pub fn make_dir(disk: &dyn Disk, dir: &Path, levels: usize) -> io::Result<()> {
     disk.create_dir_all(dir)?;
     for above in dir.ancestors().skip(1).take(levels) {
@@ -131,15 +131,19 @@ pub fn make_dir(disk: &dyn Disk, dir: &Path, levels: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// What the name of a file ends with while it is being written; whoever finds one may remove it.
+/// Suffix of temporary files. Leftover ones may be removed.
 pub const UNFINISHED: &str = ".tmp";
 
-/// Puts a file in place, durably and whole or not at all: written beside, synced, renamed, the directory synced.
+/// Replaces a file atomically and durably: writes a temporary file, syncs it, renames it, and syncs the directory.
 ///
-/// After an error the old file is there, or the new one: which of them a crash leaves is not known until this succeeds.
+/// After an error the file has either its old or its new content. Which of them survives a crash is undefined until a
+/// call succeeds.
 pub fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a file to replace needs a name and a directory"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "cannot replace a file without a name and a directory",
+        ));
     };
     let mut unfinished = name.to_owned();
     unfinished.push(UNFINISHED);
@@ -149,7 +153,7 @@ pub fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     drop(file);
     let done = written.and_then(|()| disk.rename(&unfinished, path)).and_then(|()| disk.sync_dir(dir));
     if done.is_err() {
-        // Best effort: an unfinished file that stays is written over by the next attempt.
+        // Best effort: the next attempt overwrites a leftover temporary file.
         let _ = disk.remove(&unfinished);
     }
     done

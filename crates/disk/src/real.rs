@@ -1,4 +1,4 @@
-//! The disk of this machine, through `std::fs`.
+//! Disk of this machine, through `std::fs`.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -7,30 +7,30 @@ use std::path::Path;
 
 use super::{Disk, DiskFile, DiskLock, Open};
 
-/// Files of the owner alone.
+/// Mode of new files: owner only.
 const FILE_MODE: u32 = 0o600;
-/// Directories of the owner alone.
+/// Mode of new directories: owner only.
 const DIR_MODE: u32 = 0o700;
 
-/// The disk of this machine.
+/// Disk of this machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealDisk;
 
 #[derive(Debug)]
 struct RealFile(File);
 
-/// The lock's file, and the directory that it is in, where that can be locked.
+/// The locked file, and its locked directory if the file system can lock directories.
 #[derive(Debug)]
 struct RealLock(File, Option<File>);
 
-/// Whether a path leads to an open file. Where the system does not say, it is taken to.
-fn leads_to(path: &Path, file: &File) -> bool {
+/// Returns whether a path refers to an open file. If the system reports neither, returns `true`.
+fn refers_to(path: &Path, file: &File) -> bool {
     let same = || -> io::Result<bool> {
         let (open, there) = (file.metadata()?, std::fs::metadata(path)?);
         Ok((open.dev(), open.ino()) == (there.dev(), there.ino()))
     };
-    let leads_nowhere = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
-    same().unwrap_or_else(|error| !leads_nowhere.contains(&error.kind()))
+    let does_not_exist = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+    same().unwrap_or_else(|error| !does_not_exist.contains(&error.kind()))
 }
 
 // === impl RealDisk ===
@@ -87,12 +87,12 @@ impl Disk for RealDisk {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // The directory as well, for somebody may remove the file; where it can be locked, which NFS does not allow.
+        // The directory is locked too, in case the file is removed. NFS cannot lock directories.
         let directory = path.parent().and_then(|directory| File::open(directory).ok());
         if let Some(Err(TryLockError::WouldBlock)) = directory.as_ref().map(File::try_lock) {
             return Ok(None);
         }
-        // The id is for people; a disk without room for it still locks.
+        // The process ID is informative only. Without disk space for it, the lock still works.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Some(Box::new(RealLock(file, directory))))
     }
@@ -103,8 +103,8 @@ impl Disk for RealDisk {
 impl DiskLock for RealLock {
     fn holds(&self, file: &Path) -> bool {
         let Self(own, directory) = self;
-        leads_to(file, own)
-            || directory.as_ref().zip(file.parent()).is_some_and(|(open, directory)| leads_to(directory, open))
+        refers_to(file, own)
+            || directory.as_ref().zip(file.parent()).is_some_and(|(open, directory)| refers_to(directory, open))
     }
 }
 
@@ -116,7 +116,7 @@ impl DiskFile for RealFile {
     }
 
     fn is_at(&self, path: &Path) -> bool {
-        leads_to(path, &self.0)
+        refers_to(path, &self.0)
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -144,7 +144,7 @@ mod tests {
     use crate::{read_all, replace};
 
     #[test]
-    fn files_and_directories_are_the_owners_alone() {
+    fn new_files_and_directories_are_for_the_owner_only() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("a/b");
         RealDisk.create_dir_all(&dir).unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_appended_to_read_and_cut_off() {
+    fn file_appends_reads_and_truncates() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("f");
         let mut file = RealDisk.open(&path, Open::Append).unwrap();
@@ -174,12 +174,12 @@ mod tests {
         std::fs::rename(&path, root.path().join("g")).unwrap();
         assert!(!file.is_at(&path));
         std::fs::copy(root.path().join("g"), &path).unwrap();
-        assert!(!file.is_at(&path), "a copy is another file");
+        assert!(!file.is_at(&path), "a copy is a different file");
         assert_eq!(read_all(&RealDisk, &path, 5).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }
 
     #[test]
-    fn a_replaced_file_is_the_new_one_and_nothing_unfinished_stays() {
+    fn replace_leaves_the_new_file_and_no_temporary_one() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("f");
         replace(&RealDisk, &path, b"one").unwrap();
@@ -190,25 +190,25 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_held_by_one_and_names_it() {
+    fn lock_has_one_holder_and_contains_its_process_id() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("LOCK");
-        let held = RealDisk.lock(&path).unwrap().expect("nobody else has it");
+        let held = RealDisk.lock(&path).unwrap().expect("the lock is free");
         assert!(RealDisk.lock(&path).unwrap().is_none());
         let pid = String::from_utf8(read_all(&RealDisk, &path, 32).unwrap()).unwrap();
         assert_eq!(pid.trim().parse::<u32>().unwrap(), std::process::id());
         std::fs::remove_file(&path).unwrap();
-        assert!(RealDisk.lock(&path).unwrap().is_none(), "the file was removed, the lock was not");
+        assert!(RealDisk.lock(&path).unwrap().is_none(), "removing the file does not release the lock");
         assert!(held.holds(&path));
-        let (there, away) = (root.path().join("hub"), root.path().join("away"));
-        std::fs::create_dir(&there).unwrap();
-        let other = RealDisk.lock(&there.join("LOCK")).unwrap().unwrap();
-        assert!(other.holds(&there.join("LOCK")));
-        std::fs::rename(&there, &away).unwrap();
-        assert!(!other.holds(&there.join("LOCK")) && other.holds(&away.join("LOCK")));
-        std::fs::create_dir(&there).unwrap();
-        assert!(!other.holds(&there.join("LOCK")), "it is another directory");
-        assert!(RealDisk.lock(&there.join("LOCK")).unwrap().is_some());
+        let (dir, moved) = (root.path().join("hub"), root.path().join("moved"));
+        std::fs::create_dir(&dir).unwrap();
+        let other = RealDisk.lock(&dir.join("LOCK")).unwrap().unwrap();
+        assert!(other.holds(&dir.join("LOCK")));
+        std::fs::rename(&dir, &moved).unwrap();
+        assert!(!other.holds(&dir.join("LOCK")) && other.holds(&moved.join("LOCK")));
+        std::fs::create_dir(&dir).unwrap();
+        assert!(!other.holds(&dir.join("LOCK")), "a different directory");
+        assert!(RealDisk.lock(&dir.join("LOCK")).unwrap().is_some());
         drop(held);
         assert!(RealDisk.lock(&path).unwrap().is_some());
     }

@@ -5,21 +5,21 @@ use std::ops::Range;
 use smol_str::SmolStr;
 
 use informer_hub_types::FieldPath;
-use informer_hub_types::steps::{Place, Steps, place_of};
+use informer_hub_types::path_tree::{Branches, PathNode, insert_path};
 
 /// A step on a path, or its end.
 #[derive(Debug, Default)]
 struct Node {
-    steps: Steps,
+    branches: Branches,
     /// Paths that end here, followed by paths that end further below: ranges of `order`.
     ends: Vec<usize>,
     own: Range<usize>,
     below: Range<usize>,
 }
 
-impl Place for Node {
-    fn steps(&mut self) -> &mut Steps {
-        &mut self.steps
+impl PathNode for Node {
+    fn branches(&mut self) -> &mut Branches {
+        &mut self.branches
     }
 }
 
@@ -38,7 +38,7 @@ impl Trie {
     pub(super) fn new<'p>(paths: impl IntoIterator<Item = (usize, &'p FieldPath)>) -> Self {
         let mut trie = Self { nodes: vec![Node::default()], order: Vec::new() };
         for (number, path) in paths {
-            let end = place_of(&mut trie.nodes, path.segments());
+            let end = insert_path(&mut trie.nodes, path.segments());
             trie.nodes[end].ends.push(number);
         }
         trie.lay_out(Self::ROOT);
@@ -51,7 +51,8 @@ impl Trie {
         let node = &mut self.nodes[at];
         self.order.append(&mut node.ends);
         node.own = start..self.order.len();
-        let children: Vec<_> = node.steps.fields().iter().map(|(_, child)| *child).chain(node.steps.each()).collect();
+        let children: Vec<_> =
+            node.branches.fields().iter().map(|(_, child)| *child).chain(node.branches.each()).collect();
         for child in children {
             self.lay_out(child);
         }
@@ -59,16 +60,16 @@ impl Trie {
     }
 
     pub(super) fn field(&self, node: usize, name: &str) -> Option<usize> {
-        self.nodes[node].steps.field(name.as_bytes())
+        self.nodes[node].branches.field(name.as_bytes())
     }
 
     pub(super) fn each(&self, node: usize) -> Option<usize> {
-        self.nodes[node].steps.each()
+        self.nodes[node].branches.each()
     }
 
     /// Returns the field names below a node.
     pub(super) fn fields(&self, node: usize) -> &[(SmolStr, usize)] {
-        self.nodes[node].steps.fields()
+        self.nodes[node].branches.fields()
     }
 
     /// Returns the paths that end at a node.

@@ -198,7 +198,7 @@ fn bookmark_without_a_version_does_not_advance_the_version() {
     assert_eq!(rig.watch(), (MostRecent, true), "the list is complete, and another one follows");
 }
 
-// The store drops repeated events: `stale_events_of_a_watch_change_nothing`.
+// The store drops what the watch then repeats: `store_ignores_stale_watch_events`.
 #[test]
 fn decreasing_version_is_followed() {
     let mut rig = Rig::watching();

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::fault::{Armed, Fault, FaultRecord, FaultScript, RequestKind};
 use super::world::{World, WorldConfig};
-use informer_hub_types::{Gvr, Watched, Watcher};
+use informer_hub_types::{Gvr, WatchCell, Watcher};
 
 /// Faults remembered for a failing test to print.
 const LOG: usize = 10_000;
@@ -143,13 +143,13 @@ pub(super) enum Gate {
 pub(super) struct Shared {
     pub(super) config: SimConfig,
     pub(super) counters: Counters,
-    pub(super) gate: Watched<Gate>,
+    pub(super) gate: WatchCell<Gate>,
     world: Mutex<World>,
     /// The world's version; wakes the watches.
-    changed: Watched<u64>,
+    changed: WatchCell<u64>,
     faults: Mutex<FaultScript>,
     /// Counts how often the script was healed; releases what is stalled.
-    healed: Watched<()>,
+    healed: WatchCell<()>,
     log: Mutex<Vec<FaultRecord>>,
     forbidden: Mutex<BTreeSet<Gvr>>,
 }
@@ -160,11 +160,11 @@ impl Shared {
         Self {
             config,
             counters: Counters::default(),
-            gate: Watched::new(Gate::Up),
-            changed: Watched::new(world.version()),
+            gate: WatchCell::new(Gate::Up),
+            changed: WatchCell::new(world.version()),
             world: Mutex::new(world),
             faults: Mutex::new(FaultScript::none()),
-            healed: Watched::new(()),
+            healed: WatchCell::new(()),
             log: Mutex::new(Vec::new()),
             forbidden: Mutex::new(BTreeSet::new()),
         }

@@ -1,4 +1,4 @@
-//! The event as it goes over the wire: CloudEvents 1.0, structured JSON, made once and then only copied.
+//! Wire form of an event: CloudEvents 1.0 as structured JSON. It is serialized once and then shared.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,14 +23,14 @@ mod record;
 pub use data::{EventData, EventResource};
 pub use record::InvalidRecord;
 
-/// How a sink's events are made.
+/// Options for building a sink's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventOptions {
-    /// Whether an update carries the state before it too. Default: yes.
+    /// Whether an update includes the previous state. Default: yes.
     pub include_old: bool,
-    /// What of objects stays in the process.
+    /// Redaction of the objects.
     pub redaction: Redaction,
-    /// Whether there is room for a journal's number. Default: no.
+    /// Whether digits are reserved for the journal's sequence number. Default: no.
     pub sequence: bool,
 }
 
@@ -40,24 +40,24 @@ impl Default for EventOptions {
     }
 }
 
-/// One CloudEvent, serialised. Cloning counts a reference.
+/// Serialized CloudEvent. Cloning is a reference count.
 ///
 /// # Identity
-/// The id of an object's event is a hash of cluster, GVR, UID, resourceVersion and event type, so that it is the same
-/// over retries, restarts and replicas; a resync repeats the id of the state that it repeats. A `synced` event tells
-/// of one first list of one informer of one process, so its id also takes in the moment: stable over retries only.
+/// The id is a hash of cluster, GVR, UID, resourceVersion and event type. It is the same over retries, restarts and
+/// replicas; a resync repeats the id of the repeated state. A `synced` event describes the first list of one informer in
+/// one process, so its id includes the time and is stable over retries only.
 ///
 /// # Subject
-/// Always five parts, `<group>/<version>/<resource>/<namespace>/<name>`; what does not apply is empty (the core
-/// group, the namespace of a cluster-scoped object, the name of `synced`).
+/// Always five parts, `<group>/<version>/<resource>/<namespace>/<name>`. Parts that do not apply are empty: the core
+/// group, the namespace of a cluster-scoped object, the name of `synced`.
 ///
 /// # Sequence
-/// Where a sink has a journal, the event's number in it is the attribute `sequence`: twenty digits, so that it orders
-/// as a text too. Numbers grow, and have gaps.
+/// With a journal, the event's number in it is the attribute `sequence`: twenty digits, so that it sorts as text too.
+/// Numbers increase and have gaps.
 #[derive(Clone)]
 pub struct Event(Arc<Parts>);
 
-/// Digits of a sequence number: all of a `u64`'s.
+/// Number of digits of a sequence number: enough for any `u64`.
 const SEQUENCE_DIGITS: usize = 20;
 
 #[derive(Clone)]
@@ -66,32 +66,32 @@ struct Parts {
     event_type: EventType,
     cluster: Box<str>,
     subject: Box<str>,
-    /// Empty where there is no object.
+    /// Empty without an object.
     uid: Box<str>,
     version: ResourceVersion,
     lane_hash: u64,
     sequence: Option<u64>,
-    /// Where the digits of the sequence are in `body`; zero where there are none.
+    /// Offset of the sequence digits in `body`; zero if none are reserved.
     sequence_at: u32,
-    /// Whether `body` says where it is in a trace.
+    /// Whether `body` has the attribute `traceparent`.
     is_traced: bool,
-    /// Whether it was a dead letter.
-    is_again: bool,
+    /// Whether it is a replayed dead letter.
+    is_replayed: bool,
     body: Box<str>,
 }
 
-/// A notification of which no event could be made.
+/// Failure to convert a notification into an event.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
-    /// The stored bytes are damaged: a fault of this program or of the machine.
-    #[error("object could not be read")]
+    /// The stored bytes are damaged: a bug or a hardware fault.
+    #[error("cannot decode object")]
     Object(#[from] DecodeError),
-    /// The attributes did not serialise: a fault of this program.
-    #[error("attributes could not be written")]
+    /// The attributes do not serialize: a bug.
+    #[error("cannot serialize event attributes")]
     Attributes(#[from] serde_json::Error),
 }
 
-/// The attributes, in the order in which they are written; `data` follows.
+/// Attributes, in wire order; `data` follows.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 struct Attributes<'a> {
@@ -111,13 +111,13 @@ struct Attributes<'a> {
     sequence: Option<&'static str>,
 }
 
-/// How the extension begins.
+/// Start of the attribute `traceparent` in the JSON.
 const TRACE_PARENT: &str = ",\"traceparent\":\"";
 
-/// What stands in the place of a sequence number until there is one.
+/// Placeholder for the sequence digits.
 const NO_SEQUENCE: &str = "00000000000000000000";
 
-/// The members of `data` that are small; the objects follow, as they are.
+/// Small members of `data`; the objects follow as raw JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Data<'a> {
@@ -149,12 +149,12 @@ impl<'a> From<&'a ApiResource> for Resource<'a> {
 }
 
 impl Event {
-    /// Makes the event of a notification that the hub saw at `seen`.
+    /// Converts a notification observed at `seen`.
     ///
-    /// Copies each object's JSON once; only what is redacted is parsed.
+    /// Copies each object's JSON once. Only redacted objects are parsed.
     ///
     /// # Errors
-    /// [`EventError`] when the object's stored bytes are damaged.
+    /// [`EventError`] if the object's stored bytes are damaged.
     pub fn new<K>(
         notification: &Notification<K>,
         seen: jiff::Timestamp,
@@ -163,7 +163,7 @@ impl Event {
         Self::in_trace(notification, seen, options, None)
     }
 
-    /// The same of a notification whose change has a trace: receivers may go on from `parent`.
+    /// Converts a notification whose change is traced. Receivers continue the trace from `parent`.
     ///
     /// # Errors
     /// As [`Event::new`].
@@ -200,74 +200,74 @@ impl Event {
             sequence: None,
             sequence_at,
             is_traced: parent.is_some(),
-            is_again: false,
+            is_replayed: false,
             body: body.into(),
             id: id.into(),
             subject: subject.into(),
         })))
     }
 
-    /// The CloudEvents id.
+    /// Returns the CloudEvents id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.0.id
     }
 
-    /// What happened.
+    /// Returns the event type.
     #[must_use]
     pub fn event_type(&self) -> EventType {
         self.0.event_type
     }
 
-    /// The cluster that it happened in.
+    /// Returns the name of the cluster.
     #[must_use]
     pub fn cluster(&self) -> &str {
         &self.0.cluster
     }
 
-    /// The CloudEvents subject.
+    /// Returns the CloudEvents subject.
     #[must_use]
     pub fn subject(&self) -> &str {
         &self.0.subject
     }
 
-    /// Group, version, resource, namespace and name that the subject is made of.
+    /// Returns group, version, resource, namespace and name from the subject.
     #[must_use]
     pub fn subject_parts(&self) -> Option<[&str; 5]> {
         subject_parts(&self.0.subject)
     }
 
-    /// The object's UID; empty where there is no object, or none.
+    /// Returns the object's UID; empty without an object or a UID.
     #[must_use]
     pub fn uid(&self) -> &str {
         &self.0.uid
     }
 
-    /// The version of the state that it tells of; empty where there is no object.
+    /// Returns the resourceVersion of the described state; empty without an object.
     #[must_use]
     pub fn version(&self) -> &ResourceVersion {
         &self.0.version
     }
 
-    /// The whole event as JSON.
+    /// Returns the whole event as JSON.
     #[must_use]
     pub fn json(&self) -> &str {
         &self.0.body
     }
 
-    /// The journal's number, where it has one.
+    /// Returns the number in the journal, if any.
     #[must_use]
     pub fn sequence(&self) -> Option<u64> {
         self.0.sequence
     }
 
-    /// The extension `traceparent`, where the change has a trace.
+    /// Returns the attribute `traceparent`, if the change is traced.
     #[must_use]
     pub fn trace_parent(&self) -> Option<TraceParent> {
         if self.0.is_traced { trace_parent_of(&self.0.body) } else { None }
     }
 
-    /// Gives it a number, in its JSON too where there is room for one. Copies the event if somebody shares it.
+    /// Sets the number in the journal, also in the JSON if digits are reserved. Copies a shared event.
     pub fn set_sequence(&mut self, sequence: u64) {
         let parts = Arc::make_mut(&mut self.0);
         parts.sequence = Some(sequence);
@@ -279,34 +279,34 @@ impl Event {
         }
     }
 
-    /// The same without its JSON: what it is about, and no more.
+    /// Returns a copy without the JSON, which only identifies the object and its state.
     #[must_use]
     pub fn without_body(&self) -> Self {
         Self(Arc::new(Parts { body: Box::default(), sequence_at: 0, ..Parts::clone(&self.0) }))
     }
 
-    /// The same as a dead letter that is delivered again: it comes behind what is newer than it is, and so says nothing of how
-    /// its object was left.
+    /// Marks the event as a replayed dead letter. It may be delivered after newer events, so it does not describe the
+    /// last state of its object.
     #[must_use]
-    pub fn again(mut self) -> Self {
-        Arc::make_mut(&mut self.0).is_again = true;
+    pub fn replayed(mut self) -> Self {
+        Arc::make_mut(&mut self.0).is_replayed = true;
         self
     }
 
-    /// Whether it is what [`Self::again`] made.
+    /// Whether it is a replayed dead letter.
     #[must_use]
-    pub fn is_again(&self) -> bool {
-        self.0.is_again
+    pub fn is_replayed(&self) -> bool {
+        self.0.is_replayed
     }
 
-    /// What the event counts against bounds in bytes.
+    /// Returns the bytes that count against queue bounds.
     #[must_use]
     pub fn size(&self) -> usize {
         let Parts { id, cluster, subject, uid, body, .. } = &*self.0;
         body.len() + id.len() + cluster.len() + subject.len() + uid.len() + size_of::<Parts>()
     }
 
-    /// Equal for all events of one object, so that they share a lane.
+    /// Returns a hash that is equal for all events of one object, so that they share a lane.
     #[must_use]
     pub fn lane_hash(&self) -> u64 {
         self.0.lane_hash
@@ -314,13 +314,13 @@ impl Event {
 }
 
 impl fmt::Debug for Event {
-    /// Without the body, which may be large and is nobody's business in a log.
+    /// Omits the body, which is large and may be confidential.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Event").field("id", &self.id()).field("subject", &self.subject()).finish_non_exhaustive()
     }
 }
 
-/// Hash of what identifies the event, short enough for a header and long enough never to collide (128 bits).
+/// Hash of the event's identity: 128 bits, short enough for a header.
 fn event_id<K>(origin: &Origin, event_type: EventType, object: Option<&Object<K>>, seen: jiff::Timestamp) -> String {
     let gvr = &origin.resource.gvr;
     let (what, version) = match object {
@@ -335,7 +335,7 @@ fn hash_of(cluster: &str, resource: [&str; 3], what: &str, version: &str, event_
     let [group, api_version, plural] = resource;
     let mut hash = Sha256::new();
     for part in [cluster, group, api_version, plural, what, version, event_type.as_str()] {
-        // The length in front keeps ("a", "bc") apart from ("ab", "c").
+        // The length prefix separates ("a", "bc") from ("ab", "c").
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }
@@ -355,20 +355,20 @@ fn subject<K>(origin: &Origin, object: Option<&Object<K>>) -> String {
     format!("{}/{}/{}/{}/{name}", gvr.group, gvr.version, gvr.resource, namespace.unwrap_or_default())
 }
 
-/// Group, version, resource, namespace and name of a subject; `None` for what is none.
+/// Splits a subject into group, version, resource, namespace and name.
 pub(crate) fn subject_parts(subject: &str) -> Option<[&str; 5]> {
     let mut parts = subject.splitn(5, '/');
     Some([parts.next()?, parts.next()?, parts.next()?, parts.next()?, parts.next()?])
 }
 
-/// Without the version: an object goes on under the next one.
-/// Where an event's JSON says that it is in a trace: attributes come before the data.
+/// Finds `traceparent` in an event's JSON. Attributes come before the data.
 fn trace_parent_of(body: &str) -> Option<TraceParent> {
     let (attributes, _) = body.split_once(",\"data\":")?;
     let (_, value) = attributes.split_once(TRACE_PARENT)?;
     value.get(..TraceParent::LENGTH)?.parse().ok()
 }
 
+/// Hash of the object's identity without the version: an object keeps its lane when its version changes.
 fn lane_hash(cluster: &str, subject: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     cluster.hash(&mut hasher);
@@ -379,7 +379,7 @@ fn lane_hash(cluster: &str, subject: &str) -> u64 {
     hasher.finish()
 }
 
-/// Writes attributes, data and objects into one JSON object. Also where in it the digits of the sequence are.
+/// Serializes attributes, data and objects into one JSON object. Also returns the offset of the sequence digits.
 fn write_body<K>(
     attributes: &Attributes<'_>,
     notification: &Notification<K>,
@@ -405,28 +405,28 @@ fn write_body<K>(
         tombstone,
     };
     let (head, data) = (text_of(attributes)?, text_of(&data)?);
-    // Of a state whose body is not kept, what its head has is told, and `null` for the rest.
+    // An object whose body is not kept has its metadata in `data`, and `null` as object.
     let json = |object: &&Object<K>| object.is_kept().then(|| object.json());
     let object = object.as_ref().and_then(json).transpose()?;
     let old = old.as_ref().and_then(json).transpose()?;
     let wire = |json| options.redaction.wire_json(&origin.resource.gvr, json);
     let null = || Cow::Borrowed("null");
     let (object, old) = (object.as_deref().map_or_else(null, wire), old.as_deref().map_or_else(null, wire));
-    // Both texts end in the brace of a non-empty object, in whose place more members go.
+    // Both texts end with the brace of a non-empty object; more members replace it.
     let (head, data) = (head.trim_end_matches('}'), data.strip_suffix('}').unwrap_or(&data));
-    // As one piece: put together member by member, an event of some size would be copied three times.
+    // Concatenated in one allocation: appending part by part would copy a large event three times.
     let body = [head, ",\"data\":", data, ",\"object\":", &*object, ",\"oldObject\":", &*old, "}}"].concat();
     Ok((body, sequence_at(head)))
 }
 
-/// JSON with room from the start for what attributes and small members take: growing there costs as much as writing.
+/// Serializes to JSON, with capacity for typical attributes, since growing costs as much as writing.
 fn text_of(value: &impl Serialize) -> Result<String, serde_json::Error> {
     let mut json = Vec::with_capacity(1024);
     serde_json::to_writer(&mut json, value)?;
     String::from_utf8(json).map_err(serde::ser::Error::custom)
 }
 
-/// The sequence is the last attribute before the data, and so ends in a quotation mark.
+/// Offset of the sequence digits: they are the last attribute before the data, followed by a quotation mark.
 fn sequence_at(head: &str) -> u32 {
     let at = head.len().checked_sub(SEQUENCE_DIGITS + 1).filter(|at| head[*at..].starts_with(NO_SEQUENCE));
     at.and_then(|at| u32::try_from(at).ok()).unwrap_or_default()

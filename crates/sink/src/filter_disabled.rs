@@ -1,4 +1,4 @@
-//! Stand-in for filters in a build without CEL: no expression compiles.
+//! Stub for filters in a build without CEL: every expression is rejected.
 
 use std::convert::Infallible;
 
@@ -7,12 +7,12 @@ use informer_hub_types::Notification;
 use crate::invalid_filter::InvalidFilter;
 use crate::redact::Redaction;
 
-/// A compiled expression; there is none without the feature `filters`.
+/// Compiled expression; without the feature `filters` there are none.
 #[derive(Debug)]
 pub struct Filter(Infallible);
 
 impl Filter {
-    /// Refuses the expression.
+    /// Rejects the expression.
     ///
     /// # Errors
     /// Always: the program is built without the feature `filters`.
@@ -21,7 +21,7 @@ impl Filter {
         Err(InvalidFilter { problem, line: 1, column: 1 })
     }
 
-    /// Cannot be called.
+    /// Unreachable, since no filter exists.
     ///
     /// # Errors
     /// None.

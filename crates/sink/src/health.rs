@@ -1,4 +1,4 @@
-//! What a sink shows of itself: written by its actor as it goes, read by anyone at any time.
+//! Counters and state of one sink: written by its actor, readable at any time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -8,28 +8,28 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::store::{JournalState, StoreError};
+use super::work::{JournalState, StoreError};
 use informer_hub_types::{Histogram, HistogramState, REQUEST_SECONDS, TraceParent, clock};
 
-/// What came of an attempt, as metrics tell it apart.
+/// Outcome of an attempt, as a metric label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum AttemptOutcome {
     /// The receiver acknowledged the batch.
     Accepted,
-    /// It did not, for now.
+    /// The receiver did not acknowledge it; it is retried.
     Failed,
-    /// It wants no more.
+    /// The receiver asked for no more deliveries (410).
     Disabled,
     /// The transport panicked.
     Broken,
 }
 
 impl AttemptOutcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 4] = [Self::Accepted, Self::Failed, Self::Disabled, Self::Broken];
 
-    /// The word in metrics.
+    /// Value of the metric label.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl AttemptOutcome {
     }
 }
 
-/// How long attempts took, by outcome.
+/// Histograms of attempt durations, one per outcome.
 #[derive(Debug)]
 struct Attempts([Histogram; AttemptOutcome::ALL.len()]);
 
@@ -51,80 +51,79 @@ impl Default for Attempts {
     }
 }
 
-/// Counters and states of one sink. The counters are lock-free; none orders anything else.
+/// Counters and states of one sink. The counters are lock-free and order nothing else.
 #[derive(Debug, Default)]
 pub struct SinkHealth {
-    /// Notifications that came in.
+    /// Notifications received.
     pub received: AtomicU64,
-    /// Of these, not for this sink by its selection.
+    /// Of these, dropped by the sink's selection.
     pub filtered: AtomicU64,
-    /// Of these, taken although the filter could not be evaluated.
+    /// Of these, those for which the filter could not be evaluated.
     pub filter_errors: AtomicU64,
-    /// Of these, lost because no event could be made of them (damaged object, panic).
+    /// Of these, lost because no event could be built (damaged object, panic).
     pub unreadable: AtomicU64,
-    /// Of these, thrown away because the sink is disabled.
+    /// Of these, discarded because the sink is disabled.
     pub discarded: AtomicU64,
-    /// Events that are not acknowledged, those in flight and in the journal included.
+    /// Unacknowledged events, including those in flight and in the journal.
     pub pending_events: AtomicU64,
-    /// Bytes of events in memory, those in flight included.
+    /// Bytes of events in memory, including those in flight.
     pub pending_bytes: AtomicU64,
-    /// Notifications that wait for room in the queue, their senders with them.
+    /// Notifications that wait for room in the queue; their senders wait too.
     pub held: AtomicU64,
-    /// Events that the receiver acknowledged.
+    /// Events acknowledged by the receiver.
     pub delivered: AtomicU64,
-    /// Batches that the receiver acknowledged.
+    /// Batches acknowledged by the receiver.
     pub batches: AtomicU64,
-    /// Attempts that were repetitions.
+    /// Attempts that repeated an earlier one.
     pub retries: AtomicU64,
-    /// Attempts that were not acknowledged.
+    /// Unacknowledged attempts.
     pub failed_attempts: AtomicU64,
-    /// Events given up.
+    /// Events given up as dead letters.
     pub dead_lettered: AtomicU64,
-    /// Of these, kept no more: there was no room for them among the dead letters.
+    /// Of these, dropped for lack of room for dead letters.
     pub dead_letters_forgotten: AtomicU64,
     /// Pending events whose last attempt failed.
     pub retrying: AtomicU64,
-    /// Dead letters that are kept now: not replayed, purged or forgotten.
+    /// Dead letters kept now: not replayed, purged or dropped.
     pub dead_letters: AtomicU64,
     disabled: AtomicBool,
     circuit_open: AtomicBool,
     last_delivery: AtomicI64,
     last_error: ArcSwapOption<String>,
-    /// Events that wait after a refusal: refused ones until their next attempt, and later ones of the same objects.
+    /// Events that wait after a refusal: the refused ones until their next attempt, and later ones of the same objects.
     pub refused_events: AtomicU64,
     refusal: ArcSwapOption<String>,
-    /// Of these, not taken because the journal has told of them before a restart.
+    /// Of `received`, those skipped because they were journaled before a restart.
     pub repeated: AtomicU64,
-    /// Events that were merged into others because the journal was full.
+    /// Events merged into others because the journal was full.
     pub merged: AtomicU64,
     journal: Mutex<Option<JournalStatus>>,
     attempts: Attempts,
 }
 
-/// A sink's journal at one moment.
+/// State of a sink's journal at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalStatus {
-    /// The number that the next event will have.
+    /// Sequence number of the next event.
     pub end: u64,
-    /// Events that are not acknowledged.
+    /// Unacknowledged events.
     pub pending: u64,
-    /// Bytes of its files.
+    /// Bytes of the journal's files.
     pub bytes: u64,
-    /// The most that they may be.
+    /// Limit on these bytes.
     pub limit: u64,
-    /// Dead letters that are kept.
+    /// Dead letters kept.
     pub dead_letters: u64,
-    /// How often its files were found to be removed or replaced by somebody else, since the start.
+    /// Times that another process removed or replaced its files, since the start.
     pub replaced: u64,
-    /// Events that were written, not acknowledged, and are in no file any more, since the start. Those that are in the queue
-    /// are delivered even so.
+    /// Unacknowledged events that are in no file any more, since the start. Those still in the queue are delivered.
     pub lost: u64,
-    /// Why it takes nothing in, if it does not: whoever tells the sink waits.
+    /// Error for which the journal accepts no events; the senders wait meanwhile.
     pub trouble: Option<String>,
 }
 
-/// A sink's counters and states at one moment, for the status page.
+/// Snapshot of a sink's counters and states, for the status page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "named and documented as in SinkHealth")]
@@ -157,51 +156,52 @@ pub struct SinkStatus {
 }
 
 impl SinkHealth {
-    /// A fresh one.
+    /// Creates the health record of a new sink.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// Whether the receiver has said that it wants no more.
+    /// Whether the receiver asked for no more deliveries.
     #[must_use]
     pub fn is_disabled(&self) -> bool {
         self.disabled.load(Relaxed)
     }
 
-    /// It is another sink now, whose receiver has said nothing yet.
+    /// Enables a disabled sink again, after its configuration changed.
     pub fn set_enabled(&self) {
         self.disabled.store(false, Relaxed);
     }
 
-    /// Notes that the receiver wants no more. Holds until the sink is another one, or the process ends.
+    /// Records that the receiver asked for no more deliveries. Lasts until the sink's configuration changes or the
+    /// process ends.
     pub fn set_disabled(&self) {
         self.disabled.store(true, Relaxed);
     }
 
-    /// Notes whether deliveries are suspended but for one lane that probes.
+    /// Records whether the circuit is open: deliveries are suspended except for one probing lane.
     pub fn set_circuit_open(&self, open: bool) {
         self.circuit_open.store(open, Relaxed);
     }
 
-    /// Whether deliveries are suspended but for one lane that probes.
+    /// Whether the circuit is open: deliveries are suspended except for one probing lane.
     #[must_use]
     pub fn is_circuit_open(&self) -> bool {
         self.circuit_open.load(Relaxed)
     }
 
-    /// Notes how long an attempt took, what came of it, and the trace and span that it is in, if any.
+    /// Records the duration and outcome of an attempt, and its trace and span, if any.
     pub fn note_attempt(&self, outcome: AttemptOutcome, took: Duration, seen_in: Option<TraceParent>) {
         self.attempts.0[outcome as usize].record(took, seen_in);
     }
 
-    /// How long attempts took that came to this.
+    /// Durations of the attempts with this outcome.
     #[must_use]
     pub fn attempts(&self, outcome: AttemptOutcome) -> HistogramState {
         self.attempts.0[outcome as usize].state()
     }
 
-    /// Notes an acknowledged batch. It clears the last error.
+    /// Records an acknowledged batch. Clears the last error.
     pub fn note_delivery(&self, events: u64) {
         self.delivered.fetch_add(events, Relaxed);
         self.batches.fetch_add(1, Relaxed);
@@ -209,26 +209,26 @@ impl SinkHealth {
         self.last_error.store(None);
     }
 
-    /// Notes what went wrong last, without secrets.
+    /// Sets the last error, which must not contain secrets.
     pub fn set_error(&self, error: String) {
         self.last_error.store(Some(Arc::new(error)));
     }
 
-    /// What went wrong last and has not been mended by a delivery since.
+    /// Last error since the last successful delivery.
     #[must_use]
     pub fn error(&self) -> Option<Arc<String>> {
         self.last_error.load_full()
     }
 
-    /// Notes why the receiver last refused an event, without secrets; `None` when none waits after a refusal. Deliveries
-    /// of other events leave it as it is.
+    /// Sets why the receiver last refused an event, without secrets; `None` once no event waits after a refusal.
+    /// Deliveries of other events do not clear it.
     pub fn set_refusal(&self, error: Option<&str>) {
         if error.is_some() || self.refusal.load().is_some() {
             self.refusal.store(error.map(|error| Arc::new(error.to_owned())));
         }
     }
 
-    /// When a batch was last acknowledged.
+    /// Time of the last acknowledged batch.
     #[must_use]
     pub fn last_delivery(&self) -> Option<jiff::Timestamp> {
         match self.last_delivery.load(Relaxed) {
@@ -237,7 +237,7 @@ impl SinkHealth {
         }
     }
 
-    /// Notes how the journal is, after it took something in.
+    /// Records the journal's state after a successful write.
     pub fn show_journal(&self, state: &JournalState) {
         let JournalState { end, pending, bytes, limit, letters: dead_letters, replaced, lost } = *state;
         self.note_letters(dead_letters);
@@ -245,8 +245,8 @@ impl SinkHealth {
             Some(JournalStatus { end, pending, bytes, limit, dead_letters, replaced, lost, trouble: None });
     }
 
-    /// Notes how many dead letters are kept. If the last one has just been replayed or purged and nothing is retried, the
-    /// last error is mended.
+    /// Records the number of dead letters kept. Clears the last error if the last dead letter has just been replayed or
+    /// purged and nothing is retried.
     pub fn note_letters(&self, kept: u64) {
         let before = self.dead_letters.swap(kept, Relaxed);
         let retries = self.retrying.load(Relaxed) + self.refused_events.load(Relaxed);
@@ -255,18 +255,18 @@ impl SinkHealth {
         }
     }
 
-    /// The number that the next event of its journal will have, as far as is known; `None` without one.
+    /// Last known number of the next event of the journal; `None` without a journal.
     #[must_use]
     pub fn journal_end(&self) -> Option<u64> {
         self.journal.lock().as_ref().map(|journal| journal.end)
     }
 
-    /// Notes why the journal takes nothing in.
+    /// Records why the journal accepts no events.
     pub fn set_journal_trouble(&self, error: &StoreError) {
         self.journal.lock().get_or_insert_default().trouble = Some(error.to_string());
     }
 
-    /// All of it at about this moment; the counters are read one after the other.
+    /// Returns all counters and states. The counters are read one after the other, not atomically.
     #[must_use]
     pub fn status(&self) -> SinkStatus {
         let read = |counter: &AtomicU64| counter.load(Relaxed);
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delivery_clears_the_last_error() {
+    fn delivery_clears_the_last_error() {
         let health = SinkHealth::default();
         health.set_error("connection refused".to_owned());
         assert!(health.status().last_error.is_some() && health.last_delivery().is_none());
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_error_is_mended_when_the_last_dead_letter_goes_unless_something_is_retried() {
+    fn removing_the_last_dead_letter_clears_the_error_unless_retrying() {
         let left = |retrying: u64, disabled: bool, kept: u64| {
             let health = SinkHealth::default();
             health.set_error("receiver answered 400 Bad Request".to_owned());
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(left(0, false, 1), (1, true), "one is left");
         assert_eq!(left(0, false, 0), (0, false));
         assert_eq!(left(3, false, 0), (0, true), "others are retried");
-        assert_eq!(left(0, true, 0), (0, true), "the receiver still wants nothing");
+        assert_eq!(left(0, true, 0), (0, true), "the sink is still disabled");
         let health = SinkHealth::default();
         health.set_error("connection refused".to_owned());
         health.note_letters(0);

@@ -1,13 +1,13 @@
-//! The error of a filter that cannot be compiled.
+//! Error of a filter that does not compile.
 
-/// An expression that is not to be used; its author can fix it.
+/// Compile error of a filter expression, to be fixed by its author.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("filter is not usable: line {line}, column {column}: {problem}")]
+#[error("cannot compile filter: line {line}, column {column}: {problem}")]
 pub struct InvalidFilter {
-    /// What is wrong.
+    /// Description of the error.
     pub problem: String,
-    /// Line of the mistake, from 1.
+    /// Line of the error, from 1.
     pub line: usize,
-    /// Column of the mistake, from 1.
+    /// Column of the error, from 1.
     pub column: usize,
 }

@@ -1,38 +1,39 @@
-//! The queue of a sink: events in lanes, batches in order, bounds that hold.
+//! Event queue of a sink: lanes that keep the order per object, batches, and bounds.
 //!
 //! # Refused events
-//! A receiver that refuses the content of a batch gets it again in halves ([`Lanes::halve`]) until the refused event is
-//! alone. That event is set aside ([`Lanes::set_aside`]) until its next attempt, and the lane goes on with other objects.
+//! If the receiver refuses the content of a batch, the batch is retried in halves ([`Lanes::halve`]) until the refused
+//! event is alone. That event is set aside ([`Lanes::set_aside`]) until its next attempt, and the lane continues with
+//! other objects.
 //!
-//! - **Order.** Later events of the same object wait behind the refused one. When it is delivered or given up, they go
-//!   back to the front of the lane's queue, in order.
+//! - **Order.** Later events of the same object wait behind the refused one. Once it is delivered or given up, they
+//!   return to the front of the lane's queue, in order.
 //! - **Concurrency.** A refused event is attempted alone, as its lane's batch: attempts in flight never exceed the number
-//!   of lanes. If refused events and the queue are both ready, the lane alternates, so that many refused events take at
-//!   most every other attempt.
-//! - **Bounds.** Events set aside count against the queue's bounds. If they take more than their share
-//!   ([`Lanes::over_share`]), the event that was refused first is given up before its time.
-//! - **Restarts.** Nothing of this is written to disk: a journal delivers unacknowledged events again after a restart,
-//!   in order, and a refused one is found and set aside anew, with all of its time.
+//!   of lanes. If a refused event and the queue are both ready, the lane alternates, so that refused events take at most
+//!   every other attempt.
+//! - **Bounds.** Events set aside count against the queue's bounds. Beyond their share ([`Lanes::over_share`]), the event
+//!   that was refused first is given up early.
+//! - **Restarts.** This state is not written to disk. After a restart a journal delivers unacknowledged events again, in
+//!   order. A refused event is then set aside again, for the full retry time.
 
-mod aside;
+mod set_aside;
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use aside::Aside;
-pub use aside::Refusals;
+pub use set_aside::Refusals;
+use set_aside::SetAside;
 
 use super::event::Event;
 use informer_hub_types::BatchParams;
 use informer_hub_types::clock::Instant;
 
-/// What the queue of one sink may hold, events in flight included.
+/// Bounds of a sink's queue, including events in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Events. Default 10,000.
+    /// Maximum number of events. Default 10,000.
     pub events: usize,
-    /// Bytes; exceeded by at most one event. Default 64 MiB.
+    /// Maximum bytes; exceeded by at most one event. Default 64 MiB.
     pub bytes: usize,
 }
 
@@ -42,26 +43,26 @@ impl Default for Bounds {
     }
 }
 
-/// One of a sink's lanes.
+/// Number of one of a sink's lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneId(usize);
 
 impl LaneId {
-    /// The lane with this number.
+    /// Creates the id of the lane with this number.
     #[cfg(test)]
     pub(super) fn new(number: usize) -> Self {
         Self(number)
     }
 }
 
-/// Which lanes may start an attempt.
+/// Lanes that may start an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// All of them.
+    /// All lanes.
     All,
-    /// This one.
+    /// Only this lane.
     Only(LaneId),
-    /// None before then.
+    /// No lane before this time.
     Until(Instant),
 }
 
@@ -75,7 +76,7 @@ impl Gate {
     }
 }
 
-/// A batch that has been attempted at least once (or is being attempted for the first time).
+/// Batch with an attempt in flight, or waiting for its next one.
 #[derive(Debug)]
 struct Batch {
     events: Arc<[Event]>,
@@ -83,9 +84,9 @@ struct Batch {
     due: Option<Instant>,
     failures: u32,
     since: Instant,
-    /// Since when its first event was queued.
+    /// When its first event was queued.
     queued: Instant,
-    /// Earlier refusals, if it is one event that was set aside before.
+    /// Earlier refusals, if it is a single event that was set aside before.
     refusals: Option<Refusals>,
 }
 
@@ -94,39 +95,41 @@ struct Lane {
     queue: VecDeque<(Event, Instant)>,
     queue_bytes: usize,
     batch: Option<Batch>,
-    aside: Aside,
-    /// Whether the last new batch was an event set aside.
-    was_aside: bool,
+    set_aside: SetAside,
+    /// Whether the last new batch was an event that had been set aside.
+    was_set_aside: bool,
 }
 
 impl Lane {
     fn push(&mut self, event: Event, now: Instant) {
-        if let Err(event) = self.aside.follow(event, now) {
+        if let Err(event) = self.set_aside.follow(event, now) {
             self.queue_bytes += event.size();
             self.queue.push_back((event, now));
         }
     }
 
-    /// An object is no longer set aside: its events are the oldest of the lane.
+    /// Moves an object's events that waited behind a refused one to the front of the queue.
     fn release(&mut self, object: u64) {
-        for (event, queued) in self.aside.release(object).into_iter().rev() {
+        for (event, queued) in self.set_aside.release(object).into_iter().rev() {
             self.queue_bytes += event.size();
             self.queue.push_front((event, queued));
         }
     }
 
-    /// Whether the next batch is an event set aside, where both that and the queue may have one.
-    fn is_aside_next(&self, now: Instant, queue: Option<Instant>) -> bool {
+    /// Whether the next batch is an event set aside. Alternates if the queue is ready too.
+    fn is_set_aside_next(&self, now: Instant, queue: Option<Instant>) -> bool {
         let is_ready = |due: Option<Instant>| due.is_some_and(|due| due <= now);
-        is_ready(self.aside.due()) && !(self.was_aside && is_ready(queue))
+        is_ready(self.set_aside.due()) && !(self.was_set_aside && is_ready(queue))
     }
 }
 
-/// Events of one sink that are not delivered yet, by lane.
+/// Undelivered events of one sink, by lane.
 ///
-/// Invariants: an event is in exactly one lane, the one that its object's hash names, from [`Self::push`] until
-/// [`Self::acked`] or [`Self::give_up`]; a lane has at most one batch, which holds the oldest events of their objects;
-/// batches are re-attempted as they are (or in halves), so events of one object leave in the order in which they came.
+/// Invariants:
+/// - An event is in exactly one lane, chosen by its object's hash, from [`Self::push`] until [`Self::acked`] or
+///   [`Self::give_up`].
+/// - A lane has at most one batch, which holds the oldest events of their objects.
+/// - Batches are retried unchanged or in halves, so events of one object leave in the order of their arrival.
 ///
 /// # Examples
 /// ```
@@ -145,23 +148,23 @@ pub struct Lanes {
     bounds: Bounds,
     events: usize,
     bytes: usize,
-    /// Where the search for a ready lane starts, so that none is favoured.
+    /// Lane at which the next search for a ready lane starts, so that all lanes get their turn.
     next: usize,
     flushing: bool,
 }
 
 impl Lanes {
-    /// Empty lanes. As many attempts as there are lanes may be in flight at once.
+    /// Creates empty lanes. At most one attempt per lane is in flight.
     #[must_use]
     pub fn new(lanes: NonZeroUsize, batch: BatchParams, bounds: Bounds) -> Self {
         let lanes = (0..lanes.get()).map(|_| Lane::default()).collect();
         Self { lanes, batch, bounds, events: 0, bytes: 0, next: 0, flushing: false }
     }
 
-    /// Takes an event in.
+    /// Queues an event.
     ///
     /// # Errors
-    /// The event itself when the queue is full.
+    /// The event itself if the queue is full.
     pub fn push(&mut self, event: Event, now: Instant) -> Result<(), Event> {
         if self.is_full() {
             return Err(event);
@@ -170,8 +173,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Begins anew with other parameters and all that is queued or in flight, whatever the bounds: what was in flight is
-    /// due again.
+    /// Applies new parameters and keeps all events, even beyond the new bounds. Batches in flight are due again.
     pub fn rebuild(&mut self, lanes: NonZeroUsize, batch: BatchParams, bounds: Bounds, now: Instant) {
         self.attempt_again(now);
         let events = self.clear();
@@ -188,17 +190,17 @@ impl Lanes {
         self.lanes[lane].push(event, now);
     }
 
-    /// A batch that may be attempted now, and its lane, which is busy until [`Self::acked`], [`Self::retry_at`] or
-    /// [`Self::give_up`].
+    /// Returns a batch that may be attempted now, and its lane. The lane is busy until [`Self::acked`],
+    /// [`Self::retry_at`] or [`Self::give_up`].
     pub fn take_ready(&mut self, now: Instant, gate: Gate) -> Option<(LaneId, Arc<[Event]>)> {
         let at = self.ready(now, gate)?;
         self.next = (at + 1) % self.lanes.len();
         let (queue_due, params) = (self.queue_due(&self.lanes[at]), self.batch);
         let lane = &mut self.lanes[at];
-        let is_aside_next = lane.is_aside_next(now, queue_due);
+        let is_set_aside_next = lane.is_set_aside_next(now, queue_due);
         let batch = lane.batch.get_or_insert_with(|| {
-            lane.was_aside = is_aside_next;
-            if let Some((event, refusals)) = is_aside_next.then(|| lane.aside.take_due()).flatten() {
+            lane.was_set_aside = is_set_aside_next;
+            if let Some((event, refusals)) = is_set_aside_next.then(|| lane.set_aside.take_due()).flatten() {
                 let (failures, since, events) = (refusals.attempts, refusals.since, Arc::new([event]));
                 return Batch { events, due: None, failures, since, queued: since, refusals: Some(refusals) };
             }
@@ -210,74 +212,74 @@ impl Lanes {
         Some((LaneId(at), Arc::clone(&batch.events)))
     }
 
-    /// How many events [`Self::take_ready`] would give.
+    /// Number of events that [`Self::take_ready`] would return.
     #[must_use]
     pub fn ready_len(&self, now: Instant, gate: Gate) -> Option<usize> {
         let lane = &self.lanes[self.ready(now, gate)?];
-        let is_aside_next = lane.is_aside_next(now, self.queue_due(lane));
-        let next = || if is_aside_next { 1 } else { size(&lane.queue, self.batch).0 };
+        let is_set_aside_next = lane.is_set_aside_next(now, self.queue_due(lane));
+        let next = || if is_set_aside_next { 1 } else { size(&lane.queue, self.batch).0 };
         Some(lane.batch.as_ref().map_or_else(next, |batch| batch.events.len()))
     }
 
-    /// The batch in flight is delivered. Returns its events.
+    /// Removes the delivered batch in flight. Returns its events.
     pub fn acked(&mut self, lane: LaneId) -> Arc<[Event]> {
         self.remove(lane)
     }
 
-    /// The batch in flight is given up. Returns its events.
+    /// Removes the batch in flight that is given up. Returns its events.
     pub fn give_up(&mut self, lane: LaneId) -> Arc<[Event]> {
         self.remove(lane)
     }
 
-    /// Notes that the attempt in flight failed: how often the batch has failed now, and since when it is tried.
+    /// Counts a failed attempt. Returns how often the batch has failed and when its first attempt was.
     pub fn failed(&mut self, lane: LaneId, now: Instant) -> (u32, Instant) {
         let Some(batch) = &mut self.lanes[lane.0].batch else { return (0, now) };
         batch.failures = batch.failures.saturating_add(1);
         (batch.failures, batch.since)
     }
 
-    /// Events in the lane's batch.
+    /// Number of events in the lane's batch.
     #[must_use]
     pub fn batch_len(&self, lane: LaneId) -> usize {
         self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.events.len())
     }
 
-    /// How often the lane's batch has failed so far.
+    /// Number of failures of the lane's batch.
     #[must_use]
     pub fn failures(&self, lane: LaneId) -> u32 {
         self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.failures)
     }
 
-    /// Events of batches whose last attempt failed.
+    /// Number of events in batches whose last attempt failed.
     #[must_use]
     pub fn retrying(&self) -> usize {
         let batches = self.lanes.iter().filter_map(|lane| lane.batch.as_ref());
         batches.filter(|batch| batch.failures > 0).map(|batch| batch.events.len()).sum()
     }
 
-    /// The batch in flight is to be tried again then.
+    /// Schedules the next attempt of the batch in flight.
     pub fn retry_at(&mut self, lane: LaneId, when: Instant) {
         if let Some(batch) = &mut self.lanes[lane.0].batch {
             batch.due = Some(when);
         }
     }
 
-    /// Batches in flight are due again: whoever attempted them is gone, and how that ended is not known.
+    /// Makes batches in flight due again, because the outcome of their attempts is unknown.
     pub fn attempt_again(&mut self, now: Instant) {
         for batch in self.lanes.iter_mut().filter_map(|lane| lane.batch.as_mut()) {
             batch.due.get_or_insert(now);
         }
     }
 
-    /// Puts the second half of the lane's batch back in front of its queue; the first half starts over with short
-    /// delays. Nothing happens to a batch of one.
+    /// Returns the second half of the lane's batch to the front of its queue. The first half restarts its backoff. A
+    /// batch of one event is unchanged.
     pub fn halve(&mut self, lane: LaneId) {
         let lane = &mut self.lanes[lane.0];
         let Some(batch) = lane.batch.as_mut().filter(|batch| batch.events.len() > 1) else { return };
         let (first, second) = batch.events.split_at(batch.events.len().div_ceil(2));
         for event in second.iter().rev() {
             lane.queue_bytes += event.size();
-            // As old as the first: it does not wait for company once more.
+            // Queued at the batch's time, so that `max_wait` does not start again.
             lane.queue.push_front((event.clone(), batch.queued));
         }
         batch.events = first.into();
@@ -290,68 +292,68 @@ impl Lanes {
         self.lanes[lane.0].batch.as_ref()?.refusals.as_ref()
     }
 
-    /// Sets the lane's batch, which is one event, aside until `due`. Later events of its object wait behind it, and the
-    /// lane goes on with others.
+    /// Sets the lane's single-event batch aside until `due`. Later events of its object wait behind it, and the lane
+    /// continues with other objects.
     ///
-    /// Costs a look at each event in the lane's queue.
+    /// Cost: linear in the lane's queue.
     pub fn set_aside(&mut self, lane: LaneId, refusals: Refusals, due: Instant) {
         let lane = &mut self.lanes[lane.0];
         let Some(batch) = lane.batch.take_if(|batch| batch.events.len() == 1) else { return };
         let object = batch.events[0].lane_hash();
-        if !lane.aside.put(batch.events[0].clone(), refusals, due) {
+        if !lane.set_aside.put(batch.events[0].clone(), refusals, due) {
             return;
         }
         let queue = std::mem::take(&mut lane.queue);
         for (event, queued) in queue {
             if event.lane_hash() == object {
                 lane.queue_bytes -= event.size();
-                // It is set aside, so nothing comes back.
-                let _ = lane.aside.follow(event, queued);
+                // The object is set aside, so `follow` accepts the event.
+                let _ = lane.set_aside.follow(event, queued);
             } else {
                 lane.queue.push_back((event, queued));
             }
         }
     }
 
-    /// Whether events set aside take more than so many quarters of the bounds.
+    /// Whether events set aside exceed so many quarters of the bounds.
     #[must_use]
     pub fn over_share(&self, quarters: usize) -> bool {
-        let (events, bytes) = self.aside();
+        let (events, bytes) = self.set_aside_size();
         events > self.bounds.events / 4 * quarters || bytes > self.bounds.bytes / 4 * quarters
     }
 
-    /// Takes out the event set aside that was refused first. Returns it with its refusals; `None` if all that are set
-    /// aside are being attempted.
+    /// Removes the event set aside that was refused first, with its refusals. Returns `None` if all are being attempted.
     pub fn give_up_oldest(&mut self) -> Option<(Event, Refusals)> {
-        let oldest = |(at, lane): (usize, &Lane)| lane.aside.oldest().map(|(since, object)| (since, at, object));
+        let oldest = |(at, lane): (usize, &Lane)| lane.set_aside.oldest().map(|(since, object)| (since, at, object));
         let (_, at, object) = self.lanes.iter().enumerate().filter_map(oldest).min()?;
-        let (event, refusals) = self.lanes[at].aside.remove(object)?;
+        let (event, refusals) = self.lanes[at].set_aside.remove(object)?;
         self.lanes[at].release(object);
         self.events -= 1;
         self.bytes -= event.size();
         Some((event, refusals))
     }
 
-    /// The receiver accepts what it refused: events that were last refused by then are due now.
+    /// Makes events due now that were last refused no later than `refused_by`: the receiver accepts content again.
     pub fn hasten(&mut self, refused_by: Instant, now: Instant) {
-        self.lanes.iter_mut().for_each(|lane| lane.aside.hasten(refused_by, now));
+        self.lanes.iter_mut().for_each(|lane| lane.set_aside.hasten(refused_by, now));
     }
 
-    /// Events and bytes set aside: refused events that wait for their next attempt, and the later ones of their objects.
+    /// Number and bytes of the events set aside: refused events that wait for their next attempt, and later ones of
+    /// their objects.
     #[must_use]
-    pub fn aside(&self) -> (usize, usize) {
-        let sum = |(events, bytes), lane: &Lane| (events + lane.aside.events(), bytes + lane.aside.bytes());
+    pub fn set_aside_size(&self) -> (usize, usize) {
+        let sum = |(events, bytes), lane: &Lane| (events + lane.set_aside.events(), bytes + lane.set_aside.bytes());
         self.lanes.iter().fold((0, 0), sum)
     }
 
-    /// Takes everything out that is not in flight: the events of all lanes, those of one object in order.
+    /// Removes all events that are not in flight. Returns them, in order per object.
     pub fn clear(&mut self) -> Vec<Event> {
         let mut out = Vec::new();
         for lane in &mut self.lanes {
             if let Some(batch) = lane.batch.take_if(|batch| batch.due.is_some()) {
                 out.extend(batch.events.iter().cloned());
             }
-            out.extend(lane.aside.drain());
+            out.extend(lane.set_aside.drain());
             out.extend(lane.queue.drain(..).map(|(event, _)| event));
             lane.queue_bytes = 0;
         }
@@ -360,7 +362,7 @@ impl Lanes {
         out
     }
 
-    /// From now on no batch waits for more events; batches that wait for their next attempt are due at once.
+    /// From now on batches do not wait for more events; waiting batches are due at once.
     pub fn flush(&mut self, now: Instant) {
         self.flushing = true;
         let waiting = self.lanes.iter_mut().filter_map(|lane| lane.batch.as_mut()?.due.as_mut());
@@ -368,8 +370,8 @@ impl Lanes {
         self.hasten(now, now);
     }
 
-    /// When [`Self::take_ready`] will have something next, as far as that is known; `None` while every lane that
-    /// the gate admits is busy or empty.
+    /// Returns when [`Self::take_ready`] will have a batch, as far as known; `None` while every admitted lane is busy or
+    /// empty.
     #[must_use]
     pub fn next_wake(&self, gate: Gate) -> Option<Instant> {
         let lanes = 0..self.lanes.len();
@@ -379,22 +381,22 @@ impl Lanes {
         }
     }
 
-    /// Whether [`Self::push`] refuses.
+    /// Whether [`Self::push`] refuses events.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.events >= self.bounds.events || self.bytes >= self.bounds.bytes
     }
 
-    /// Whether less than half of the bounds is taken, so that it is worth to look for more. Events set aside, and the
-    /// room that they take, do not count: others may be behind them.
+    /// Whether less than half of the bounds is used, so that more events should be read from the journal. Events set
+    /// aside reduce the bounds here, since other objects may be queued behind them in the journal.
     #[must_use]
     pub fn is_low(&self) -> bool {
-        let (events, bytes) = self.aside();
+        let (events, bytes) = self.set_aside_size();
         let is_low = |queued: usize, aside: usize, bound: usize| (queued - aside) * 2 < bound.saturating_sub(aside);
         is_low(self.events, events, self.bounds.events) && is_low(self.bytes, bytes, self.bounds.bytes)
     }
 
-    /// Events and bytes that there is room for.
+    /// Number and bytes of events for which there is room.
     #[must_use]
     pub fn room(&self) -> (usize, usize) {
         (self.bounds.events.saturating_sub(self.events), self.bounds.bytes.saturating_sub(self.bytes))
@@ -406,7 +408,7 @@ impl Lanes {
         self.events == 0
     }
 
-    /// Events queued or in flight.
+    /// Number of events queued or in flight.
     #[must_use]
     pub fn events(&self) -> usize {
         self.events
@@ -423,7 +425,7 @@ impl Lanes {
         usize::try_from(event.lane_hash() % lanes).expect("less than the number of lanes, which is a usize")
     }
 
-    /// The lane whose turn it is.
+    /// Next lane with a batch, in round-robin order.
     fn ready(&self, now: Instant, gate: Gate) -> Option<usize> {
         let count = self.lanes.len();
         let ready = |at: &usize| gate.admits(*at) && self.due(*at).is_some_and(|due| due <= now);
@@ -435,7 +437,7 @@ impl Lanes {
         let lane = &self.lanes[lane];
         match &lane.batch {
             Some(batch) => batch.due,
-            None => lane.aside.due().into_iter().chain(self.queue_due(lane)).min(),
+            None => lane.set_aside.due().into_iter().chain(self.queue_due(lane)).min(),
         }
     }
 
@@ -457,14 +459,14 @@ impl Lanes {
     }
 }
 
-/// Takes the next batch off a queue: at least one event, and no more than the limits allow.
+/// Removes the next batch from a queue: at least one event, and no more than the limits allow.
 fn cut(queue: &mut VecDeque<(Event, Instant)>, queue_bytes: &mut usize, params: BatchParams) -> Arc<[Event]> {
     let (count, bytes) = size(queue, params);
     *queue_bytes -= bytes;
     queue.drain(..count).map(|(event, _)| event).collect()
 }
 
-/// Events and bytes of the next batch.
+/// Number and bytes of the events in the next batch.
 fn size(queue: &VecDeque<(Event, Instant)>, params: BatchParams) -> (usize, usize) {
     let (mut count, mut bytes) = (0, 0);
     for (event, _) in queue.iter().take(params.max_events.max(1)) {

@@ -1,4 +1,4 @@
-//! Events that were given up: kept for people to look at, to have delivered again, or to throw away.
+//! Dead letters: events that were given up, kept for inspection, replay or purge.
 
 use std::collections::VecDeque;
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use super::event::{Event, InvalidRecord};
 
-/// An event that was given up.
+/// Event that was given up.
 #[derive(Debug, Clone)]
 pub struct DeadLetter {
-    /// The event, complete.
+    /// The complete event.
     pub event: Event,
-    /// Attempts that were made.
+    /// Number of attempts made.
     pub attempts: u32,
-    /// What the last one came to, without secrets.
+    /// Error of the last attempt, without secrets.
     pub error: String,
     /// When it was given up.
     pub at: jiff::Timestamp,
 }
 
-/// What is told of a dead letter in a list.
+/// Dead letter as shown in lists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LetterSummary {
@@ -33,35 +33,35 @@ pub struct LetterSummary {
     pub subject: String,
     /// The event's type.
     pub event: &'static str,
-    /// Attempts that were made.
+    /// Number of attempts made.
     pub attempts: u32,
-    /// What the last one came to, without secrets.
+    /// Error of the last attempt, without secrets.
     pub error: String,
     /// When it was given up.
     pub at: jiff::Timestamp,
-    /// Bytes of the event.
+    /// Size of the event in bytes.
     pub bytes: usize,
 }
 
-/// Which dead letters: those that fit everything that is set. The default is all of them.
+/// Selection of dead letters: all conditions that are set must hold. The default selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LetterFilter {
-    /// Any of these ids; none: any.
+    /// Event ids; empty selects any.
     #[serde(default)]
     pub ids: Vec<String>,
-    /// Of this cluster.
+    /// Cluster of the event.
     pub cluster: Option<String>,
-    /// Whose subject has this in it.
+    /// Substring of the subject.
     pub subject: Option<String>,
-    /// Whose error has this in it.
+    /// Substring of the error.
     pub error: Option<String>,
-    /// Given up before then.
+    /// Upper bound (exclusive) of the time it was given up.
     pub before: Option<jiff::Timestamp>,
 }
 
 impl LetterFilter {
-    /// Whether a letter is one of those.
+    /// Returns whether a letter meets all conditions.
     #[must_use]
     pub fn fits(&self, letter: &DeadLetter) -> bool {
         let has = |part: &Option<String>, text: &str| part.as_ref().is_none_or(|part| text.contains(part.as_str()));
@@ -74,7 +74,7 @@ impl LetterFilter {
     }
 }
 
-/// What precedes the event in a letter's bytes, behind its length in four bytes.
+/// JSON head of an encoded letter, preceded by its length (four bytes, little endian) and followed by the event.
 #[derive(Serialize, Deserialize)]
 struct Head {
     attempts: u32,
@@ -83,7 +83,7 @@ struct Head {
 }
 
 impl DeadLetter {
-    /// What a list shows of it.
+    /// Returns the summary shown in lists.
     #[must_use]
     pub fn summary(&self, number: u64) -> LetterSummary {
         LetterSummary {
@@ -99,8 +99,8 @@ impl DeadLetter {
         }
     }
 
-    /// Appends it as bytes: the length of a JSON object in four bytes, little endian; `attempts`, `error` and `at` as
-    /// such an object; then the event's own record.
+    /// Appends the encoded letter: the length of a JSON object in four bytes, little endian; `attempts`, `error` and
+    /// `at` as that object; then the event's own record.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let head = Head { attempts: self.attempts, error: self.error.clone(), at: self.at };
         let head = serde_json::to_vec(&head).unwrap_or_default();
@@ -109,7 +109,7 @@ impl DeadLetter {
         self.event.encode(out);
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes the output of [`Self::encode`].
     ///
     /// # Errors
     /// [`InvalidRecord`] for anything else.
@@ -123,7 +123,7 @@ impl DeadLetter {
     }
 }
 
-/// The latest dead letters of a sink without a journal.
+/// Ring of the latest dead letters, for a sink without a journal.
 #[derive(Debug, Default)]
 pub struct MemoryLetters {
     ring: VecDeque<(u64, DeadLetter)>,
@@ -132,13 +132,13 @@ pub struct MemoryLetters {
 }
 
 impl MemoryLetters {
-    /// Letters kept; of more, the oldest are forgotten (the sink's counter has them all).
+    /// Maximum number of letters. The oldest are dropped beyond it; the sink's counter still includes them.
     pub const CAPACITY: usize = 1000;
 
-    /// Bytes of their events, at most.
+    /// Maximum bytes of their events.
     pub const BYTES: usize = 16 * 1024 * 1024;
 
-    /// Takes a letter in. How many were forgotten for it.
+    /// Adds a letter. Returns how many old ones were dropped to make room.
     pub fn push(&mut self, letter: DeadLetter) -> u64 {
         self.bytes += letter.event.size();
         self.ring.push_back((self.next, letter));
@@ -151,24 +151,24 @@ impl MemoryLetters {
         (before - self.ring.len()) as u64
     }
 
-    /// The letters and their numbers, oldest first.
+    /// Letters and their numbers, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &(u64, DeadLetter)> {
         self.ring.iter()
     }
 
-    /// Throws some away.
+    /// Removes the letters with these numbers.
     pub fn remove(&mut self, numbers: &[u64]) {
         self.ring.retain(|(number, _)| !numbers.contains(number));
         self.bytes = self.ring.iter().map(|(_, letter)| letter.event.size()).sum();
     }
 
-    /// How many there are.
+    /// Number of letters kept.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ring.len()
     }
 
-    /// Whether there is none.
+    /// Whether no letter is kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ring.is_empty()
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_letters_make_room() {
+    fn oldest_letters_make_room() {
         let mut letters = MemoryLetters::default();
         for version in 0..=1000 {
             letters.push(letter("a", version, ""));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_is_read_back_as_it_was_written() {
+    fn letter_decodes_as_encoded() {
         let letter = letter("a", 7, "receiver answered 422: \"no\"");
         let mut bytes = Vec::new();
         letter.encode(&mut bytes);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_takes_what_fits_all_of_it() {
+    fn filter_selects_letters_that_meet_all_conditions() {
         let letter = letter("web-1", 7, "receiver answered 422");
         let fits = |json: &str| serde_json::from_str::<LetterFilter>(json).unwrap().fits(&letter);
         for yes in [

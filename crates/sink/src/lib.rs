@@ -1,20 +1,21 @@
-//! Delivery of notifications to the outside: the transport port and the delivery contract.
+//! Delivery of notifications to receivers outside the process: sinks, their queue and their transports.
 //!
 //! # The contract
 //!
-//! A [`Selection`] says which notifications a sink takes; each of them becomes one [`Event`], which is queued in
-//! [`Lanes`] until a [`Transport`] has delivered it.
+//! A [`Selection`] filters the notifications of a sink. Each accepted notification becomes one [`Event`], which is queued
+//! in [`Lanes`] until a [`Transport`] has delivered it.
 //!
-//! - **At least once.** An event leaves the queue when the receiver has acknowledged it, or as a [`DeadLetter`] when it
-//!   was tried for [`RetryParams::give_up_after`], or refused for [`RetryParams::refused_for`]. Where the sink has a [`Store`] on disk, what is pending when the
-//!   process dies is delivered by the next; without one it is lost.
-//! - **Order per object.** Events of one object share a lane, a lane has one batch in flight, and a failed batch
-//!   keeps its place. A refused event is set aside, and later events of its object behind it; see [`Lanes`]. Between objects no order is promised.
-//! - **Bounded memory.** The queue has a bound in events and in bytes. At the bound the sink keeps its listeners
-//!   waiting, and a waiting listener coalesces per object: memory stays bounded and no last state is lost.
-//! - **Stable identity.** An event keeps its id over retries; see [`Event`] for how far beyond that.
-//! - **No secrets.** Values of `Secret` objects are redacted before anything else of a sink sees them; signing keys
-//!   and receiver addresses show in no log and in no `Debug` output.
+//! - **At least once.** An event leaves the queue when the receiver has acknowledged it. It becomes a [`DeadLetter`]
+//!   after [`RetryParams::give_up_after`], or [`RetryParams::refused_for`] if the receiver refuses it. With a [`Store`]
+//!   on disk, pending events survive the process; without one they are lost.
+//! - **Order per object.** Events of one object share a lane. A lane has one batch in flight, and a failed batch keeps
+//!   its place. A refused event is set aside together with later events of its object; see [`Lanes`]. Events of
+//!   different objects have no order.
+//! - **Bounded memory.** The queue is bounded in events and in bytes. At the bound the sink keeps its listeners waiting.
+//!   A waiting listener coalesces per object, so memory stays bounded and no last state is lost.
+//! - **Stable identity.** An event keeps its id over retries; [`Event`] says for how long beyond that.
+//! - **No secrets.** Values of `Secret` objects are redacted before any other part of a sink reads them. Signing keys
+//!   and receiver addresses appear in no log and in no `Debug` output.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -32,20 +33,21 @@ mod filter;
 mod health;
 mod invalid_filter;
 mod lanes;
+mod last_delivered;
 mod letters;
 mod machine;
 #[cfg(feature = "nats")]
 pub mod nats;
 mod nats_subject;
-mod orphans;
 mod rate;
 mod redact;
 mod retry;
 mod select;
 mod shape;
 mod store;
-mod told;
+mod uncheckpointed;
 pub mod webhook;
+mod work;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod contract;
@@ -60,48 +62,49 @@ pub use informer_hub_types::{
 };
 pub use invalid_filter::InvalidFilter;
 pub use lanes::{Bounds, Gate, LaneId, Lanes, Refusals};
+pub use last_delivered::LastDelivered;
 pub use letters::{DeadLetter, LetterFilter, LetterSummary, MemoryLetters};
-pub use machine::{Action, Broken, Durability, Intake, Machine, MachineParams};
+pub use machine::{Action, BrokenAttempt, Intake, Machine, MachineParams};
 pub use nats_subject::{InvalidSubject, SubjectPattern};
-pub use orphans::Orphans;
 pub use rate::RateLimiter;
 pub use redact::{REDACTED, Redaction};
 pub use retry::{Circuit, Decision};
-pub use select::{Selection, Verdict};
+pub use select::{Selection, SelectionResult};
 pub use shape::{InvalidTemplate, Shape, Template};
-pub use store::{Commit, Done, Found, JournalState, Replayed, Store, StoreError, Work};
-pub use told::Told;
+pub use store::{OpenedStore, Replayed, Store};
+pub use uncheckpointed::Uncheckpointed;
+pub use work::{Commit, Done, Durability, JournalState, StoreError, Work};
 
-/// What came of one attempt to deliver one batch.
+/// Result of one attempt to deliver one batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Acknowledged; the batch is done.
     Accepted,
-    /// Not acknowledged: try again, not before `after` where the receiver said so.
+    /// Not acknowledged: try again, after `after` if the receiver asked for a delay.
     Retry {
-        /// The receiver's `Retry-After`. It holds back the whole sink, not this batch alone.
+        /// The receiver's `Retry-After`. It delays the whole sink, not only this batch.
         after: Option<Duration>,
-        /// Whether the receiver refused this content (too large, malformed): the batch is tried again in halves, and an
-        /// event that is refused alone is tried for [`RetryParams::refused_for`] while others go on.
+        /// Whether the receiver refused this content (too large, malformed). The batch is then retried in halves. An
+        /// event that is refused alone is retried for [`RetryParams::refused_for`] while others are delivered.
         content: bool,
-        /// What happened, without secrets.
+        /// Error text, without secrets.
         error: String,
     },
-    /// Nothing was sent: the batch cannot be written (a template fails), and could not be at another attempt. Tried in
-    /// halves; an event that is alone is given up.
+    /// Nothing was sent: the batch cannot be encoded (a template fails), and a retry cannot help. It is tried in halves;
+    /// a single event is given up.
     Unsendable {
-        /// What happened, without secrets.
+        /// Error text, without secrets.
         error: String,
     },
-    /// The receiver wants no more of this sink (410).
+    /// The receiver asks for no more deliveries (410).
     Disable {
-        /// What happened, without secrets.
+        /// Error text, without secrets.
         error: String,
     },
 }
 
 impl Outcome {
-    /// What it is in metrics.
+    /// Outcome as a metric label.
     #[must_use]
     pub fn kind(&self) -> AttemptOutcome {
         match self {
@@ -112,11 +115,11 @@ impl Outcome {
     }
 }
 
-/// How batches leave the process. One attempt per call; retrying is the caller's business.
+/// Transport of batches to a receiver. One attempt per call; the caller retries.
 pub trait Transport: Debug + Send + Sync + 'static {
-    /// Tries once to deliver `batch`, whose events are of one lane and in order.
+    /// Tries once to deliver `batch`: events of one lane, in order.
     ///
     /// # Cancel safety
-    /// Dropping the future abandons the attempt; whether the receiver took the batch is then unknown.
+    /// Dropping the future abandons the attempt; it is then unknown whether the receiver accepted the batch.
     fn attempt(&self, batch: Arc<[Event]>) -> BoxFuture<'static, Outcome>;
 }

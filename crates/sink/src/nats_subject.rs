@@ -1,4 +1,4 @@
-//! Subjects of NATS, made from what an event is about. Pure.
+//! NATS subjects built from events. No I/O.
 
 use std::fmt::Write;
 use std::str::FromStr;
@@ -6,16 +6,16 @@ use std::str::FromStr;
 use crate::Event;
 use crate::event::subject_parts;
 
-/// What a pattern can speak of.
+/// Placeholders of a pattern.
 const NAMES: [&str; 7] = ["cluster", "group", "version", "resource", "namespace", "name", "type"];
-/// Bytes of a pattern at most: what it makes must fit a line of the protocol.
+/// Maximum bytes of a pattern, so that subjects fit into a protocol line.
 const MAX_LENGTH: usize = 256;
 
-/// A pattern such as `k8s.{cluster}.{resource}.{namespace}.{name}`.
+/// Subject pattern such as `k8s.{cluster}.{resource}.{namespace}.{name}`.
 ///
-/// A value becomes part of one token of the subject: bytes other than letters, digits, `-` and `_` are written `%` and
-/// two hex digits, and nothing at all (the core group, the namespace of what has none) is written `_`. So different
-/// objects have different subjects, where the pattern names all that they differ in.
+/// A value becomes part of one token of the subject. Bytes other than letters, digits, `-` and `_` are percent-encoded;
+/// an empty value (the core group, no namespace) is written `_`. So different objects have different subjects if the
+/// pattern names everything in which they differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubjectPattern(Vec<Part>);
 
@@ -25,15 +25,15 @@ enum Part {
     Value(&'static str),
 }
 
-/// A text that is not a pattern; its author can fix it.
+/// Text that is not a valid pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is not a pattern for subjects: {problem}; write e.g. \"k8s.{{cluster}}.{{resource}}.{{namespace}}.{{name}}\""
+    "{text:?} is not a subject pattern: {problem}; write e.g. \"k8s.{{cluster}}.{{resource}}.{{namespace}}.{{name}}\""
 )]
 pub struct InvalidSubject {
-    /// The text that was given.
+    /// The rejected text.
     pub text: String,
-    /// What is wrong with it.
+    /// Description of the error.
     pub problem: String,
 }
 
@@ -47,13 +47,13 @@ impl FromStr for SubjectPattern {
 
 fn parse(text: &str) -> Result<Vec<Part>, String> {
     if text.len() > MAX_LENGTH {
-        return Err(format!("it has {} bytes, of at most {MAX_LENGTH}", text.len()));
+        return Err(format!("it has {} bytes, the limit is {MAX_LENGTH}", text.len()));
     }
     if text.split('.').any(str::is_empty) {
         return Err("one of its tokens is empty".to_owned());
     }
     if text.starts_with('$') {
-        return Err("subjects with $ are NATS's own".to_owned());
+        return Err("subjects with $ are reserved by NATS".to_owned());
     }
     let mut parts = Vec::new();
     let mut rest = text;
@@ -62,7 +62,7 @@ fn parse(text: &str) -> Result<Vec<Part>, String> {
         let close = after.find('}').ok_or("a { is not closed")?;
         let name = &after[1..close];
         let known = NAMES.into_iter().find(|known| *known == name);
-        let known = known.ok_or_else(|| format!("there is no {{{name}}} (there are {})", NAMES.join(", ")))?;
+        let known = known.ok_or_else(|| format!("unknown placeholder {{{name}}} (known are {})", NAMES.join(", ")))?;
         parts.extend([Part::Text(before.to_owned()), Part::Value(known)]);
         rest = &after[close + 1..];
     }
@@ -72,7 +72,7 @@ fn parse(text: &str) -> Result<Vec<Part>, String> {
         if let Part::Text(text) = part
             && let Some(c) = text.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '*' | '>' | '{' | '}'))
         {
-            return Err(format!("{c:?} cannot be in a subject"));
+            return Err(format!("{c:?} is not allowed in a subject"));
         }
     }
     Ok(parts)
@@ -85,7 +85,7 @@ impl SubjectPattern {
         self.fill(event.cluster(), event.event_type().as_str(), event.subject())
     }
 
-    /// `about` is an event's subject: group, version, resource, namespace and name.
+    /// Fills the pattern; `about` is an event's subject.
     fn fill(&self, cluster: &str, event_type: &str, about: &str) -> String {
         let [group, version, resource, namespace, name] = subject_parts(about).unwrap_or_default();
         let mut subject = String::new();
@@ -115,7 +115,7 @@ fn escape(value: &str, out: &mut String) {
         out.push('_');
     }
     for byte in value.bytes() {
-        // A lone `_` is what nothing is written as.
+        // A single `_` stands for an empty value, so it is encoded.
         if byte.is_ascii_alphanumeric() || byte == b'-' || (byte == b'_' && value.len() > 1) {
             out.push(char::from(byte));
         } else {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_has_as_many_tokens_as_its_pattern() {
+    fn subject_has_as_many_tokens_as_its_pattern() {
         let pattern = "k8s.{cluster}.{resource}.{namespace}.{name}";
         assert_eq!(subject(pattern, "shop", "web-0"), "k8s.prod-eu.pods.shop.web-0");
         assert_eq!(subject(pattern, "", "node.example.com"), "k8s.prod-eu.pods._.node%2Eexample%2Ecom");
@@ -157,18 +157,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused_with_what_is_wrong() {
+    fn invalid_pattern_is_rejected_with_a_reason() {
         for (bad, words) in [
             ("", "empty"),
             ("a..b", "empty"),
             (".a", "empty"),
-            ("a.*", "'*' cannot"),
-            ("a.>", "'>' cannot"),
-            ("a b", "' ' cannot"),
-            ("a.{nam}", "there is no {nam} (there are cluster, group"),
+            ("a.*", "'*' is not allowed"),
+            ("a.>", "'>' is not allowed"),
+            ("a b", "' ' is not allowed"),
+            ("a.{nam}", "unknown placeholder {nam} (known are cluster, group"),
             ("a.{name", "not closed"),
-            ("a.}", "'}' cannot"),
-            ("$JS.{name}", "NATS's own"),
+            ("a.}", "'}' is not allowed"),
+            ("$JS.{name}", "reserved by NATS"),
             (&"a".repeat(300), "300 bytes"),
         ] {
             let error = bad.parse::<SubjectPattern>().unwrap_err().to_string();

@@ -1,12 +1,12 @@
-//! How often a sink may send: a bucket of tokens, one for each event. Pure; time is given.
+//! Rate limiter of a sink: a token bucket with one token per event. It has no clock.
 
 use std::time::Duration;
 
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{RateLimit, TokenBucket};
 
-/// Says when a batch may go. A batch of more events than a burst holds waits for a full bucket and leaves a debt, so
-/// that it goes at all and the rate in the long run still holds.
+/// Rate limiter for batches. A batch larger than the burst waits for a full bucket and leaves a debt: it is sent, and
+/// the long-term rate still holds.
 #[derive(Clone, Copy, Debug)]
 pub struct RateLimiter {
     burst: u32,
@@ -14,20 +14,20 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// A full bucket.
+    /// Creates a limiter with a full bucket.
     #[must_use]
     pub fn new(limit: RateLimit) -> Self {
         let (interval, burst) = (Duration::from_secs(1) / limit.events_per_second.get(), limit.burst.get());
         Self { burst, bucket: TokenBucket::new(interval, burst) }
     }
 
-    /// When a batch of `events` may go; `now` where it may go at once.
+    /// Returns when a batch of `events` may be sent: `now` if it need not wait.
     #[must_use]
     pub fn ready_at(&self, events: usize, now: Instant) -> Instant {
         now + self.bucket.wait(tokens(events).min(self.burst), now)
     }
 
-    /// Takes what a batch of `events` that goes now needs. Also where it goes too early, e.g. for a shutdown.
+    /// Takes the tokens of a batch that is sent now, even if it is sent early, e.g. at a shutdown.
     pub fn take(&mut self, events: usize, now: Instant) {
         self.bucket.take(tokens(events), now);
     }
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_goes_at_once_and_then_the_rate_holds() {
+    fn burst_is_sent_at_once_then_the_rate_applies() {
         let (mut limiter, start) = limiter(100, 200);
         let (mut now, mut sent) = (start, 0_u32);
         while now < start + Duration::from_secs(10) {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_larger_than_a_burst_goes_and_is_paid_for_later() {
+    fn batch_larger_than_the_burst_leaves_a_debt() {
         let (mut limiter, now) = limiter(10, 5);
         assert!(limiter.ready_at(100, now) <= now);
         limiter.take(100, now);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_saves_up_no_more_than_a_burst() {
+    fn idle_time_accumulates_at_most_one_burst() {
         let (mut limiter, start) = limiter(1, 3);
         let later = start + Duration::from_secs(3600);
         for _ in 0..3 {

@@ -1,6 +1,6 @@
-//! Keeps the values of `Secret` objects, and what a sink's `redact` names, inside the process.
+//! Redaction of secret values: those of `Secret` objects, and the paths in a sink's `redact`.
 //!
-//! Applied to an object before a filter, a log line, the journal or the wire can see it.
+//! It is applied to an object before filters, logs, the journal and transports read it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use informer_hub_types::{FieldPath, Gvr, Segment};
 
-/// What stands in the place of a value.
+/// Replacement for a redacted value.
 pub const REDACTED: &str = "<redacted>";
 
-/// The members of a Secret whose values are secret.
+/// Members of a Secret with secret values.
 const SECRET_MEMBERS: [&str; 2] = ["data", "stringData"];
 
-/// Where kubectl keeps a copy of what was applied, values included.
+/// Annotation in which kubectl keeps a copy of the applied object, including values.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Whether objects of this resource hold secret values.
@@ -23,30 +23,30 @@ pub(super) fn is_secret(gvr: &Gvr) -> bool {
     gvr.group.is_empty() && gvr.resource == "secrets"
 }
 
-/// What of objects is kept inside the process: the values of Secrets, and what is at some paths.
+/// Paths whose values must not leave the process, besides the values of Secrets.
 ///
-/// A text, a number or a truth at a path is replaced by `"<redacted>"`; of a list each element, of an object each
-/// member's value: names and lengths stay. Copies of the object that tools keep in annotations are redacted alike.
+/// A scalar at a path is replaced by `"<redacted>"`. For a list each element is replaced, for an object each member's
+/// value; names and lengths remain. Copies of the object in annotations are redacted alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redaction {
     paths: Arc<[FieldPath]>,
 }
 
 impl Redaction {
-    /// Redacts what is at these paths, besides the values of Secrets.
+    /// Creates a redaction of these paths, besides the values of Secrets.
     #[must_use]
     pub fn new(paths: Vec<FieldPath>) -> Self {
         Self { paths: paths.into() }
     }
 
-    /// The JSON of an object as it may leave the process.
+    /// Returns the redacted JSON of an object.
     ///
-    /// Cost: none for what is no Secret when there are no paths; otherwise the object is parsed and written anew. Text
-    /// that is not UTF-8 is repaired lossily. What does not parse and should have been redacted is withheld altogether.
+    /// Cost: none for objects other than Secrets if there are no paths; otherwise the object is parsed and serialized
+    /// again. Invalid UTF-8 is replaced. An object that needs redaction and does not parse is replaced whole.
     #[must_use]
     pub fn wire_json<'j>(&self, gvr: &Gvr, json: &'j [u8]) -> Cow<'j, str> {
         if self.paths.is_empty() && !is_secret(gvr) {
-            // Repairing goes byte by byte; what needs none, which is all that an apiserver sends, is seen much faster.
+            // The lossy conversion works byte by byte. Valid UTF-8, the usual case, is recognized much faster.
             return simdutf8::basic::from_utf8(json).map_or_else(|_| String::from_utf8_lossy(json), Cow::Borrowed);
         }
         match serde_json::from_slice(json) {
@@ -58,7 +58,7 @@ impl Redaction {
         }
     }
 
-    /// The same for an object that is parsed already.
+    /// Redacts a parsed object.
     pub(super) fn apply(&self, gvr: &Gvr, object: &mut Value) {
         let secret = is_secret(gvr);
         if self.paths.is_empty() && !secret {
@@ -70,19 +70,19 @@ impl Redaction {
             }
             self.paths.iter().for_each(|path| redact_at(object, path.segments()));
         };
-        // First the copies: the paths may lead to the annotations themselves.
+        // Copies first: the paths may redact the annotations themselves.
         redact_copies(object, redact);
         redact(object);
     }
 }
 
-/// The JSON of an object as it may leave the process where no path is given.
+/// Returns the JSON of an object, redacted without paths.
 #[cfg(test)]
 fn wire_json<'j>(gvr: &Gvr, json: &'j [u8]) -> Cow<'j, str> {
     Redaction::default().wire_json(gvr, json)
 }
 
-/// Redacts the copies of an object that tools keep in its annotations.
+/// Redacts the copies of an object in its annotations.
 fn redact_copies(object: &mut Value, redact: impl Fn(&mut Value)) {
     let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else { return };
     for (name, annotation) in annotations {
@@ -91,19 +91,19 @@ fn redact_copies(object: &mut Value, redact: impl Fn(&mut Value)) {
             Some(mut copy) if copy.is_object() => {
                 let before = copy.clone();
                 redact(&mut copy);
-                // What holds nothing secret stays as it was written.
+                // A copy without secret values keeps its formatting.
                 if copy != before {
                     *annotation = copy.to_string().into();
                 }
             }
-            // kubectl's own copy, in a form not understood, is not let through on trust.
+            // kubectl's copy is redacted whole if it does not parse.
             _ if name == LAST_APPLIED => *annotation = REDACTED.into(),
             _ => {}
         }
     }
 }
 
-/// Redacts everything that the rest of a path leads to.
+/// Redacts all values at the rest of a path.
 fn redact_at(value: &mut Value, path: &[Segment]) {
     match (path, value) {
         (_, Value::Null) => {}
@@ -120,7 +120,7 @@ fn redact_at(value: &mut Value, path: &[Segment]) {
                 redact_at(value, rest);
             }
         }
-        // A list where the path goes on with a name, or the like: nothing of what is meant, or a form not foreseen.
+        // The value has another form than the path expects: redact it whole.
         ([_, ..], value) => redact_at(value, &[]),
     }
 }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_a_secret_are_replaced_wherever_they_are() {
+    fn secret_values_are_replaced_everywhere() {
         let applied = serde_json::json!({"kind": "Secret", "data": {"k": "hunter2"}, "stringData": {"s": "hunter2"}});
         let json = serde_json::json!({
             "kind": "Secret",
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_secret_is_withheld() {
+    fn malformed_secret_is_replaced_whole() {
         for json in [
             r#"{"data":"hunter2"}"#,
             r#"{"data":["hunter2"]}"#,
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn other_objects_are_left_alone() {
+    fn other_objects_are_unchanged() {
         let json = br#"{ "data": {"k": "v"} }"#;
         assert!(matches!(wire_json(&Gvr::new("", "v1", "configmaps"), json), Cow::Borrowed(_)));
         assert!(!is_secret(&Gvr::new("example.com", "v1", "secrets")));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_at_a_path_is_replaced_wherever_it_is() {
+    fn values_at_a_path_are_replaced_everywhere() {
         let spec = serde_json::json!({"containers": [
             {"name": "a", "env": [{"name": "TOKEN", "value": "hunter2"}, {"name": "PORT", "value": 80}]},
             {"name": "b"},
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_map_or_a_list_names_and_lengths_stay() {
+    fn maps_keep_names_and_lists_keep_lengths() {
         let pod = br#"{"metadata":{"name":"p","annotations":{"a":"hunter2","b":"hunter2"}},"spec":{"args":["hunter2",{"x":"hunter2"}],"n":null}}"#;
         let wire = redaction(&["metadata.annotations", "spec.args", "spec.n", "spec.nothing"]).wire_json(&pods(), pod);
         let wire: Value = serde_json::from_str(&wire).unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_that_the_path_does_not_foresee_is_redacted_whole() {
+    fn unexpected_form_at_a_path_is_redacted_whole() {
         for json in [
             r#"{"spec":{"containers":{"env":"hunter2"}}}"#,
             r#"{"spec":{"containers":"hunter2"}}"#,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_come_on_top_of_what_a_secret_keeps() {
+    fn paths_add_to_the_redaction_of_secrets() {
         let json = br#"{"data":{"k":"hunter2"},"metadata":{"labels":{"l":"hunter3"}}}"#;
         let wire = redaction(&["metadata.labels"]).wire_json(&secrets(), json);
         assert!(!wire.contains("hunter"), "{wire}");

@@ -1,4 +1,4 @@
-//! When a failed batch is tried again, when it is given up, and when a failing receiver is left in peace.
+//! Retry decision for failed batches, and the circuit breaker for failing receivers.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use super::lanes::{Gate, LaneId};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{RetryParams, exponential_backoff};
 
-/// A receiver's `Retry-After` counts up to this: a slip of the pen must not stop a sink for a year.
+/// Upper bound of a receiver's `Retry-After`, so that a wrong header cannot stop a sink for a year.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
-/// What to do with a batch that was not acknowledged.
+/// Next step for a batch that was not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Try it again then.
+    /// Try it again at this time.
     RetryAt(Instant),
-    /// It had its time.
+    /// Its retry time is over.
     GiveUp,
 }
 
-/// Decides about a batch that has failed `attempts` times since `since`.
+/// Decides on a batch that has failed `attempts` times since `since`.
 ///
-/// The delay is random between zero and the exponential bound, so that many senders do not return together. The last
-/// attempt is made at the deadline. `after` is a minimum in any case.
+/// The delay is random between zero and the exponential bound (full jitter), so that many senders spread out. The last
+/// attempt is made at the deadline. `after` is always a minimum.
 pub(crate) fn decide(
     params: &RetryParams,
     attempts: u32,
@@ -42,13 +42,13 @@ pub(crate) fn decide(
     Decision::RetryAt(after.map_or(at, |after| at.max(hold(now, after))))
 }
 
-/// Until when a `Retry-After` holds.
+/// End of a `Retry-After` pause.
 fn hold(now: Instant, after: Duration) -> Instant {
     now + after.min(MAX_RETRY_AFTER)
 }
 
-/// Leaves a failing receiver in peace: after [`Self::THRESHOLD`] failures in a row, over all lanes, one lane probes
-/// and the others wait for its success. A `Retry-After` holds all lanes back.
+/// Circuit breaker of a receiver. After [`Self::THRESHOLD`] failures in a row, over all lanes, one lane probes and the
+/// others wait for its success. A `Retry-After` pauses all lanes.
 #[derive(Debug, Default)]
 pub struct Circuit {
     failures: u32,
@@ -57,10 +57,10 @@ pub struct Circuit {
 }
 
 impl Circuit {
-    /// Failures in a row that open the circuit.
+    /// Consecutive failures that open the circuit.
     pub const THRESHOLD: u32 = 5;
 
-    /// Who may start an attempt now.
+    /// Lanes that may start an attempt now.
     #[must_use]
     pub fn gate(&self, now: Instant) -> Gate {
         match (self.hold_until, self.probe) {
@@ -70,27 +70,27 @@ impl Circuit {
         }
     }
 
-    /// Whether only a probe is let through.
+    /// Whether only the probe may start attempts.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.failures >= Self::THRESHOLD
     }
 
-    /// Notes the start of an attempt: with an open circuit and no probe, this lane becomes the probe.
+    /// Records the start of an attempt. If the circuit is open without a probe, this lane becomes the probe.
     pub fn started(&mut self, lane: LaneId) {
         if self.is_open() && self.probe.is_none() {
             self.probe = Some(lane);
         }
     }
 
-    /// Notes an acknowledged batch. Tells whether this closed the circuit.
+    /// Records an acknowledged batch. Returns whether this closed the circuit.
     pub fn succeeded(&mut self) -> bool {
         let was_open = self.is_open();
         (self.failures, self.probe) = (0, None);
         was_open
     }
 
-    /// Notes a failure that says something of the receiver. Tells whether this opened the circuit.
+    /// Records a failure caused by the receiver, not by the content. Returns whether this opened the circuit.
     pub fn failed(&mut self, lane: LaneId) -> bool {
         self.failures = self.failures.saturating_add(1);
         if self.failures == Self::THRESHOLD {
@@ -99,12 +99,12 @@ impl Circuit {
         self.failures == Self::THRESHOLD
     }
 
-    /// Notes that the receiver asked for a pause.
+    /// Records that the receiver asked for a pause.
     pub fn pause(&mut self, now: Instant, after: Duration) {
         self.hold_until = self.hold_until.max(Some(hold(now, after)));
     }
 
-    /// Notes that `lane` has given up its batch: if it was the probe, the next lane that starts takes over.
+    /// Records that `lane` has given up its batch. If it was the probe, the next lane that starts takes over.
     pub fn gave_up(&mut self, lane: LaneId) {
         if self.probe == Some(lane) {
             self.probe = None;
@@ -131,13 +131,13 @@ mod tests {
         let (now, mut rng) = (clock::now(), StdRng::seed_from_u64(7));
         let one = |_| match decide(&PARAMS, attempts, now, after, now, &mut rng) {
             Decision::RetryAt(at) => at - now,
-            Decision::GiveUp => unreachable!("its time is not up"),
+            Decision::GiveUp => unreachable!("the deadline has not passed"),
         };
         (0..1000).map(one).collect()
     }
 
     #[test]
-    fn delays_double_with_full_jitter_up_to_the_longest() {
+    fn delays_double_with_full_jitter_up_to_the_maximum() {
         for (attempts, top) in [(1, 500), (2, 1000), (4, 4000), (11, 300_000), (40, 300_000), (u32::MAX, 300_000)] {
             let (delays, top) = (delays(attempts, None), Duration::from_millis(top));
             assert!(delays.iter().all(|delay| *delay <= top));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_given_up_when_its_time_is_over_and_tried_once_more_right_then() {
+    fn last_attempt_is_made_at_the_deadline() {
         let (now, mut rng) = (clock::now(), StdRng::seed_from_u64(7));
         let deadline = now + PARAMS.give_up_after;
         assert_eq!(decide(&PARAMS, 99, now, None, deadline, &mut rng), Decision::GiveUp);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn five_failures_in_a_row_leave_one_lane_to_probe() {
+    fn five_consecutive_failures_leave_one_probing_lane() {
         let (now, mut circuit) = (clock::now(), Circuit::default());
         let lane = LaneId::new;
         for i in 0..4 {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_in_between_keeps_the_circuit_closed() {
+    fn success_between_failures_keeps_the_circuit_closed() {
         let (now, mut circuit) = (clock::now(), Circuit::default());
         for _ in 0..10 {
             for i in 0..4 {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_holds_every_lane_until_it_is_over() {
+    fn pause_stops_all_lanes_until_its_end() {
         let (now, mut circuit) = (clock::now(), Circuit::default());
         let (short, long) = (Duration::from_secs(5), Duration::from_secs(60));
         circuit.pause(now, long);

@@ -1,40 +1,40 @@
-//! Which notifications a sink takes.
+//! Selection of the notifications that a sink accepts.
 
 use super::filter::Filter;
 use super::redact::Redaction;
 use informer_hub_types::{EventType, FieldPath, Initial, Notification, Object, OnFilterError};
 
-/// What a sink takes of the notifications of the informers it listens to.
+/// Conditions on the notifications of the informers that a sink listens to.
 #[derive(Debug)]
 pub struct Selection {
-    /// Types of event. Default added, updated, deleted.
+    /// Accepted event types. Default added, updated, deleted.
     pub events: Vec<EventType>,
-    /// Of objects in these namespaces; empty: of all, and of those in none too.
+    /// Accepted namespaces; empty accepts all objects, including those without a namespace.
     pub namespaces: Vec<String>,
-    /// Whether objects that were there before are taken.
+    /// Whether objects that already exist at the start are accepted.
     pub initial: Initial,
-    /// Updates only if the values at one of these paths differ; empty: all updates. A resync repeats an object
-    /// unchanged, so with any path given none passes.
+    /// Accepts updates only if the values at one of these paths differ; empty accepts all updates. A resync repeats an
+    /// unchanged object, so any path drops it.
     pub changed: Vec<FieldPath>,
-    /// Unset: everything passes.
+    /// CEL filter; `None` accepts everything.
     pub filter: Option<Filter>,
-    /// What becomes of an event for which the filter fails. Default: it is delivered.
+    /// Whether an event for which the filter fails is delivered. Default: it is.
     pub on_filter_error: OnFilterError,
-    /// What the filter, like everything after it, does not get to see.
+    /// Redaction applied before the filter and everything after it.
     pub redaction: Redaction,
 }
 
-/// What a [`Selection`] says about one notification.
+/// Result of [`Selection::evaluate`] for one notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is for this sink.
-    Take,
-    /// It is not.
-    Leave,
-    /// The filter could not be evaluated, for the reason given; the event is for this sink all the same.
-    TakeUnfiltered(String),
-    /// The filter could not be evaluated, for the reason given, and the event is not for this sink.
-    LeaveUnfiltered(String),
+pub enum SelectionResult {
+    /// The sink accepts it.
+    Accept,
+    /// The sink does not accept it.
+    Drop,
+    /// The filter failed with this error; the sink accepts the event all the same.
+    AcceptUnfiltered(String),
+    /// The filter failed with this error, and the sink drops the event.
+    DropUnfiltered(String),
 }
 
 impl Default for Selection {
@@ -52,37 +52,37 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// Whether the sink takes this notification. The cheap tests come first; objects are decoded only for `changed`
-    /// and for what the filter reads.
+    /// Returns whether the sink accepts this notification. The cheap tests come first; objects are decoded only for
+    /// `changed` and for the fields that the filter reads.
     #[must_use]
-    pub fn judge<K>(&self, notification: &Notification<K>) -> Verdict {
+    pub fn evaluate<K>(&self, notification: &Notification<K>) -> SelectionResult {
         if !self.events.contains(&EventType::of(notification)) {
-            return Verdict::Leave;
+            return SelectionResult::Drop;
         }
-        if !self.is_of(notification.object()) {
-            return Verdict::Leave;
+        if !self.is_in_namespaces(notification.object()) {
+            return SelectionResult::Drop;
         }
         match notification {
-            Notification::Added { initial: true, .. } if self.initial == Initial::Skip => return Verdict::Leave,
-            Notification::Updated { old, new, .. } if !self.has_changed(old, new) => return Verdict::Leave,
+            Notification::Added { initial: true, .. } if self.initial == Initial::Skip => return SelectionResult::Drop,
+            Notification::Updated { old, new, .. } if !self.has_changed(old, new) => return SelectionResult::Drop,
             _ => {}
         }
         match self.filter.as_ref().map(|filter| filter.passes(notification, &self.redaction)) {
-            None | Some(Ok(true)) => Verdict::Take,
-            Some(Ok(false)) => Verdict::Leave,
-            Some(Err(why)) => match self.on_filter_error {
-                OnFilterError::Deliver => Verdict::TakeUnfiltered(why),
-                OnFilterError::Drop => Verdict::LeaveUnfiltered(why),
+            None | Some(Ok(true)) => SelectionResult::Accept,
+            Some(Ok(false)) => SelectionResult::Drop,
+            Some(Err(error)) => match self.on_filter_error {
+                OnFilterError::Deliver => SelectionResult::AcceptUnfiltered(error),
+                OnFilterError::Drop => SelectionResult::DropUnfiltered(error),
             },
         }
     }
 
-    /// Whether it is about one of the namespaces. What is about no object is about all of them.
-    fn is_of<K>(&self, object: Option<&Object<K>>) -> bool {
-        let wanted = |object: &Object<K>| {
-            object.namespace().is_some_and(|namespace| self.namespaces.iter().any(|wanted| wanted == namespace))
+    /// Whether a notification's object is in one of the namespaces. A notification without an object is in all of them.
+    fn is_in_namespaces<K>(&self, object: Option<&Object<K>>) -> bool {
+        let matches = |object: &Object<K>| {
+            object.namespace().is_some_and(|namespace| self.namespaces.iter().any(|name| name == namespace))
         };
-        self.namespaces.is_empty() || object.is_none_or(wanted)
+        self.namespaces.is_empty() || object.is_none_or(matches)
     }
 
     /// Whether the values at one of the paths differ. Objects that do not decode count as changed.
@@ -103,59 +103,59 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_takes_changes_and_neither_initial_objects_nor_synced() {
+    fn default_selection_accepts_changes_only() {
         let selection = Selection::default();
-        assert_eq!(selection.judge(&added(pod("a", "1", "x"), false)), Verdict::Take);
-        assert_eq!(selection.judge(&added(pod("a", "1", "x"), true)), Verdict::Leave);
-        assert_eq!(selection.judge(&Notification::<()>::Synced(origin("", "pods", "Pod"))), Verdict::Leave);
+        assert_eq!(selection.evaluate(&added(pod("a", "1", "x"), false)), SelectionResult::Accept);
+        assert_eq!(selection.evaluate(&added(pod("a", "1", "x"), true)), SelectionResult::Drop);
+        assert_eq!(selection.evaluate(&Notification::<()>::Synced(origin("", "pods", "Pod"))), SelectionResult::Drop);
         let replay = Selection { initial: Initial::Replay, ..Selection::default() };
-        assert_eq!(replay.judge(&added(pod("a", "1", "x"), true)), Verdict::Take);
+        assert_eq!(replay.evaluate(&added(pod("a", "1", "x"), true)), SelectionResult::Accept);
     }
 
     #[test]
-    fn only_the_types_asked_for_are_taken() {
+    fn selection_accepts_only_configured_event_types() {
         let selection = Selection { events: vec![EventType::Deleted], ..Selection::default() };
-        assert_eq!(selection.judge(&added(pod("a", "1", "x"), false)), Verdict::Leave);
+        assert_eq!(selection.evaluate(&added(pod("a", "1", "x"), false)), SelectionResult::Drop);
         let gone = Notification::Deleted { object: pod("a", "1", "x"), tombstone: false };
-        assert_eq!(selection.judge(&gone), Verdict::Take);
+        assert_eq!(selection.evaluate(&gone), SelectionResult::Accept);
     }
 
     #[test]
-    fn only_objects_of_the_namespaces_asked_for_are_taken() {
+    fn selection_accepts_only_configured_namespaces() {
         let of = |namespace: &str| Selection { namespaces: vec![namespace.to_owned()], ..Selection::default() };
         let (in_shop, in_none) = (pod("a", "1", "x"), object(origin("", "nodes", "Node"), "", "n", "1", &json!({})));
-        assert_eq!(of("shop").judge(&added(in_shop.clone(), false)), Verdict::Take);
-        assert_eq!(of("pay").judge(&added(in_shop, false)), Verdict::Leave);
-        assert_eq!(of("shop").judge(&added(in_none, false)), Verdict::Leave);
+        assert_eq!(of("shop").evaluate(&added(in_shop.clone(), false)), SelectionResult::Accept);
+        assert_eq!(of("pay").evaluate(&added(in_shop, false)), SelectionResult::Drop);
+        assert_eq!(of("shop").evaluate(&added(in_none, false)), SelectionResult::Drop);
     }
 
     #[test]
-    fn updates_count_only_where_a_watched_path_changed() {
+    fn selection_accepts_updates_only_if_a_path_changed() {
         let changed = vec!["status.phase".parse().unwrap(), "spec".parse().unwrap()];
         let selection = Selection { changed, ..Selection::default() };
         let update = |from, to| updated(pod("a", "1", from), pod("a", "2", to));
-        assert_eq!(selection.judge(&update("Pending", "Running")), Verdict::Take);
-        assert_eq!(selection.judge(&update("Running", "Running")), Verdict::Leave);
-        // Additions and deletions are no updates.
-        assert_eq!(selection.judge(&added(pod("a", "1", "x"), false)), Verdict::Take);
+        assert_eq!(selection.evaluate(&update("Pending", "Running")), SelectionResult::Accept);
+        assert_eq!(selection.evaluate(&update("Running", "Running")), SelectionResult::Drop);
+        // Additions and deletions are not compared.
+        assert_eq!(selection.evaluate(&added(pod("a", "1", "x"), false)), SelectionResult::Accept);
     }
 
     #[test]
-    fn a_filter_does_not_see_what_is_redacted() {
+    fn filter_reads_redacted_values() {
         let filter = Some(Filter::compile("object.status.phase == '<redacted>'").unwrap());
         let redaction = Redaction::new(vec!["status.phase".parse().unwrap()]);
         let selection = Selection { filter, redaction, ..Selection::default() };
-        assert_eq!(selection.judge(&added(pod("a", "1", "Failed"), false)), Verdict::Take);
+        assert_eq!(selection.evaluate(&added(pod("a", "1", "Failed"), false)), SelectionResult::Accept);
     }
 
     #[test]
-    fn a_filter_that_fails_lets_the_event_through_unless_told_otherwise_and_says_so() {
+    fn failing_filter_accepts_unless_configured_to_drop() {
         let filter = |text| Selection { filter: Some(Filter::compile(text).unwrap()), ..Selection::default() };
         let add = added(pod("a", "1", "Failed"), false);
-        assert_eq!(filter("object.status.phase == 'Failed'").judge(&add), Verdict::Take);
-        assert_eq!(filter("object.status.phase == 'Running'").judge(&add), Verdict::Leave);
-        assert!(matches!(filter("object.nothing == 1").judge(&add), Verdict::TakeUnfiltered(_)));
+        assert_eq!(filter("object.status.phase == 'Failed'").evaluate(&add), SelectionResult::Accept);
+        assert_eq!(filter("object.status.phase == 'Running'").evaluate(&add), SelectionResult::Drop);
+        assert!(matches!(filter("object.nothing == 1").evaluate(&add), SelectionResult::AcceptUnfiltered(_)));
         let dropping = Selection { on_filter_error: OnFilterError::Drop, ..filter("object.nothing == 1") };
-        assert!(matches!(dropping.judge(&add), Verdict::LeaveUnfiltered(_)));
+        assert!(matches!(dropping.evaluate(&add), SelectionResult::DropUnfiltered(_)));
     }
 }

@@ -1,4 +1,4 @@
-//! Where a sink keeps what must outlive it: its journal and its dead letters. Blocks; for a thread that may.
+//! Persistent state of a sink: its journal and its dead letters. All calls block on I/O.
 
 use std::fmt;
 use std::path::Path;
@@ -7,153 +7,34 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::letters::{DeadLetter, MemoryLetters};
-
-use super::machine::Durability;
-use super::{Event, InvalidRecord, Orphans, Told};
+use super::work::{Commit, Done, Durability, JournalState, StoreError, Work};
+use super::{Event, InvalidRecord, LastDelivered, Uncheckpointed};
 use informer_hub_disk::Disk;
 use informer_hub_journal::{AppendError, Journal, JournalError, JournalParams, Record, Recovery};
 use informer_hub_types::{Fsync, StoreLimits, clock};
 
 mod letters;
-mod past;
+mod retained;
 
 pub use letters::Replayed;
-use past::Past;
+use retained::RetainedEvents;
 
-/// What a machine asks of its store.
-#[derive(Debug)]
-pub enum Work {
-    /// Write this.
-    Commit(Commit),
-    /// Read what is not acknowledged, from a number on.
-    Read {
-        /// The first number.
-        from: u64,
-        /// Events at most.
-        events: usize,
-        /// Bytes at most.
-        bytes: usize,
-    },
-    /// Make room by merging events of the same object, from a number on.
-    Merge {
-        /// The first number that may be merged; those before it are in the lanes.
-        from: u64,
-    },
-}
-
-/// What is written in one go.
-#[derive(Debug, Default)]
-pub struct Commit {
-    /// Events for the journal.
-    pub events: Vec<Event>,
-    /// Numbers that need the journal no more.
-    pub acked: Vec<u64>,
-    /// Events that were given up.
-    pub letters: Vec<DeadLetter>,
-    /// Whether to wait until it is safe from a crash of the machine.
-    pub sync: bool,
-}
-
-/// What came of it.
-#[derive(Debug)]
-pub enum Done {
-    /// It is stored, but for what is left.
-    Committed {
-        /// Events that are stored, with their numbers.
-        events: Vec<Event>,
-        /// Others, that are too large for the journal: they are dead letters.
-        given_up: u64,
-        /// Dead letters that there was no room for any more.
-        forgotten: u64,
-        /// What is to be tried again, and why.
-        left: Option<(Commit, StoreError)>,
-        /// How the journal is now.
-        state: JournalState,
-    },
-    /// Events, in order.
-    Read {
-        /// The events, with their numbers.
-        events: Vec<Event>,
-        /// Where to go on.
-        next: u64,
-        /// Events that were there and cannot be read.
-        lost: u64,
-    },
-    /// The journal could not be read.
-    NotRead {
-        /// Why.
-        error: StoreError,
-    },
-    /// Events were merged.
-    Merged {
-        /// How many fewer there are.
-        freed: u64,
-        /// How the journal is now.
-        state: JournalState,
-    },
-}
-
-/// How a journal is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct JournalState {
-    /// The number behind the last event that is stored.
-    pub end: u64,
-    /// Events that are not acknowledged.
-    pub pending: u64,
-    /// Bytes of the journal's files.
-    pub bytes: u64,
-    /// The most that they may be.
-    pub limit: u64,
-    /// Dead letters.
-    pub letters: u64,
-    /// How often its files, or those of dead letters, were found to be gone or others', since the start.
-    pub replaced: u64,
-    /// Events that were accepted and are in no file any more, since the start.
-    pub lost: u64,
-}
-
-/// The store takes or gives nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The journal has reached its limit.
-    #[error("the journal is full: {bytes} of {limit} bytes; deliver, purge or raise the sink's journal limit")]
-    Full {
-        /// Bytes of its files.
-        bytes: u64,
-        /// Its limit.
-        limit: u64,
-        /// Whether merging may help.
-        mergeable: bool,
-    },
-    /// An event that the journal cannot hold, by whatever is taken out.
-    #[error("{bytes} bytes are too large for the journal, which takes {most} at once; raise the sink's journal limit")]
-    TooLarge {
-        /// Its bytes.
-        bytes: u64,
-        /// The most that can be.
-        most: u64,
-    },
-    /// The disk refuses.
-    #[error("disk: {0}")]
-    Disk(#[source] std::io::Error),
-}
-
-/// See the module.
+/// Journal and dead letters of one sink, on disk or in memory.
 pub struct Store {
     journal: Option<Journal<Event>>,
-    /// What the journal has told of and does not have any more; with a journal.
-    past: Option<Past>,
+    /// Last events that the journal has released before the caches caught up. `None` without a journal.
+    retained: Option<RetainedEvents>,
     letters: Letters,
-    /// Appended, and not synced yet.
+    /// Events appended to the journal and not synced yet.
     unsynced: Vec<Event>,
-    /// From this number on the journal has what a sync that failed was to make durable. Nobody is told of it before one
-    /// succeeds: with the power it might go.
-    doubtful: Option<u64>,
-    /// Bytes when merging last made no room to speak of.
-    futile_at: Option<u64>,
-    /// Dead letters forgotten for want of room that nobody has asked for yet.
+    /// First number of which the sync has failed. Events from here on are not delivered before a sync succeeds: a power
+    /// failure might lose them.
+    sync_failed_from: Option<u64>,
+    /// Journal bytes when a merge last freed too little.
+    futile_merge_bytes: Option<u64>,
+    /// Dead letters dropped for lack of room and not reported yet.
     forgotten: u64,
-    /// Events that were lost before it was opened.
+    /// Lost events counted before the store was opened.
     lost_before: u64,
 }
 
@@ -162,14 +43,14 @@ enum Letters {
     Journal(Box<Journal<DeadLetter>>),
 }
 
-/// What was found where a store was opened.
+/// Result of opening a store.
 #[derive(Debug)]
-pub struct Found {
-    /// What the machine goes on from.
+pub struct OpenedStore {
+    /// State of the journal, for the machine.
     pub durability: Durability,
-    /// The last events of objects that the journal has told of and nobody knew.
-    pub orphans: Vec<Event>,
-    /// What recovery has to say, of the journal and of the dead letters.
+    /// Last events of objects that are journaled but missing from the caches on disk.
+    pub uncheckpointed: Vec<Event>,
+    /// Recovery reports of the journal and of the dead letters.
     pub recovery: [Recovery; 2],
 }
 
@@ -214,41 +95,41 @@ impl Record for DeadLetter {
 }
 
 impl Store {
-    /// A store without a journal: dead letters are in memory.
+    /// Creates a store without a journal; dead letters are in memory.
     #[must_use]
     pub fn in_memory() -> Self {
         Self {
             journal: None,
-            past: None,
+            retained: None,
             letters: Letters::Memory(MemoryLetters::default()),
             unsynced: Vec::new(),
-            doubtful: None,
-            futile_at: None,
+            sync_failed_from: None,
+            futile_merge_bytes: None,
             forgotten: 0,
             lost_before: 0,
         }
     }
 
-    /// Opens, or makes, the store in a directory. Reads through everything that is there; `knows` says whether the caches
-    /// on disk have an event's object.
+    /// Opens or creates the store in a directory, and reads it whole. `knows` returns whether the caches on disk have an
+    /// event's object in that state or a newer one.
     ///
     /// # Errors
-    /// [`JournalError`] when the disk refuses; damage is no error.
+    /// [`JournalError`] if the disk fails; damaged records are no error.
     pub fn open(
         disk: &Arc<dyn Disk>,
         directory: &Path,
         limits: StoreLimits,
         fsync: Fsync,
         knows: &dyn Fn(&Event) -> bool,
-    ) -> Result<(Self, Found), JournalError> {
-        make(disk, directory)?;
-        let (mut told, mut orphans) = (Told::default(), Orphans::default());
+    ) -> Result<(Self, OpenedStore), JournalError> {
+        make_dirs(disk, directory)?;
+        let (mut last_delivered, mut uncheckpointed) = (LastDelivered::default(), Uncheckpointed::default());
         let mut note = |event: &Event| {
-            told.note(event);
-            orphans.note(event, knows(event));
+            last_delivered.note(event);
+            uncheckpointed.note(event, knows(event));
         };
         let failed = |source| JournalError::Disk { file: directory.to_owned(), verb: "read", source };
-        let past = Past::open(disk, directory, &mut note).map_err(failed)?;
+        let retained = RetainedEvents::open(disk, directory, &mut note).map_err(failed)?;
         let (at, params) = (directory.join("journal"), sized(limits.journal));
         let (mut journal, of_events) = Journal::open(Arc::clone(disk), &at, params, &mut |_, event, _| note(event))?;
         journal.remember();
@@ -257,25 +138,28 @@ impl Store {
             Journal::open(Arc::clone(disk), &directory.join("dead"), params, &mut |_, _: &DeadLetter, _| {})?;
         let store = Self {
             lost_before: journal.lost(),
-            doubtful: (!journal.is_synced()).then(|| journal.accepted()),
+            sync_failed_from: (!journal.is_synced()).then(|| journal.accepted()),
             journal: Some(journal),
-            past: Some(past),
+            retained: Some(retained),
             letters: Letters::Journal(Box::new(letters)),
             unsynced: Vec::new(),
-            futile_at: None,
+            futile_merge_bytes: None,
             forgotten: 0,
         };
-        let is_settled = store.doubtful.is_none();
-        let durability = Durability { fsync, told, first: store.first(), state: store.state(), is_settled };
-        Ok((store, Found { durability, orphans: orphans.into_events(), recovery: [of_events, of_letters] }))
+        let is_settled = store.sync_failed_from.is_none();
+        let durability = Durability { fsync, last_delivered, first: store.first(), state: store.state(), is_settled };
+        Ok((
+            store,
+            OpenedStore { durability, uncheckpointed: uncheckpointed.into_events(), recovery: [of_events, of_letters] },
+        ))
     }
 
-    /// The first number that is not acknowledged.
+    /// Number of the first unacknowledged event.
     fn first(&self) -> u64 {
         self.journal.as_ref().map_or(0, Journal::first_pending)
     }
 
-    /// How the journal is.
+    /// Returns the size and counters of the journal.
     #[must_use]
     pub fn state(&self) -> JournalState {
         let letters = match &self.letters {
@@ -288,7 +172,7 @@ impl Store {
         };
         let Some(journal) = &self.journal else { return JournalState { letters, ..JournalState::default() } };
         JournalState {
-            end: self.doubtful.unwrap_or(journal.next_seq()),
+            end: self.sync_failed_from.unwrap_or(journal.next_seq()),
             pending: journal.pending(),
             bytes: journal.bytes(),
             limit: journal.limit(),
@@ -298,19 +182,18 @@ impl Store {
         }
     }
 
-    /// What is acknowledged and has a lower number may go: the caches on disk are not older.
+    /// Releases acknowledged events with lower numbers, once the caches on disk have caught up with them.
     pub fn release(&mut self, before: u64) {
-        let (Some(journal), Some(past)) = (&mut self.journal, &mut self.past) else { return };
-        if past.release(before) {
+        let (Some(journal), Some(retained)) = (&mut self.journal, &mut self.retained) else { return };
+        if retained.release(before) {
             journal.release(before);
         }
     }
 
-    /// Sees that what it has on disk is still there, and writes it anew where somebody has removed it. Tells how the journal
-    /// is where that was so.
+    /// Checks that the files are still on disk, and rewrites removed ones. Returns the journal's state if any were.
     ///
     /// # Errors
-    /// The disk's; the next call tries again.
+    /// The I/O error; the next call tries again.
     pub fn tend(&mut self) -> Result<Option<JournalState>, StoreError> {
         let before = self.state().replaced;
         if let Some(journal) = &mut self.journal {
@@ -322,7 +205,7 @@ impl Store {
         Ok(Some(self.state()).filter(|state| state.replaced > before))
     }
 
-    /// Does what a machine asks for.
+    /// Performs the requested work.
     pub fn run(&mut self, work: Work) -> Done {
         match work {
             Work::Commit(commit) => self.commit(commit),
@@ -331,17 +214,17 @@ impl Store {
         }
     }
 
-    /// Letters first, then what they stand for is acknowledged, so that nothing is in neither place; then events, for
-    /// which there may be more room now.
+    /// Writes letters before the acknowledgements that they replace, so that no event is in neither place. Then appends
+    /// events, for which the acknowledgements may have made room.
     fn commit(&mut self, mut commit: Commit) -> Done {
         let (mut events, mut given_up) = (Vec::new(), 0);
         let left = loop {
             match self.keep_letters(&mut commit).and_then(|()| self.append(&mut commit, &mut events)) {
                 Ok(()) => break None,
-                // It would stand in everybody's way for ever.
+                // Kept in the journal's queue, it would block all later events.
                 Err(error @ StoreError::TooLarge { .. }) if !commit.events.is_empty() => {
                     let event = commit.events.remove(0);
-                    tracing::error!(subject = event.subject(), %error, "event given up");
+                    tracing::error!(subject = event.subject(), %error, "event is too large for the journal, giving it up");
                     given_up += 1;
                     let at = clock::wall();
                     commit.letters.push(DeadLetter { event, attempts: 0, error: error.to_string(), at });
@@ -360,28 +243,29 @@ impl Store {
         Ok(())
     }
 
-    /// Moves what is stored to `stored`. Events that were appended and could not be synced stay here, and are synced with
-    /// the next.
+    /// Appends events and moves the stored ones to `stored`. Events whose sync fails stay in `unsynced`, and are synced
+    /// with the next commit.
     fn append(&mut self, commit: &mut Commit, stored: &mut Vec<Event>) -> Result<(), StoreError> {
-        let (Some(journal), Some(past)) = (&mut self.journal, &mut self.past) else { return Ok(()) };
+        let (Some(journal), Some(retained)) = (&mut self.journal, &mut self.retained) else { return Ok(()) };
         journal.ack(std::mem::take(&mut commit.acked));
-        past.settle(journal);
-        let appended = append_what_fits(journal, past, &mut commit.events, &mut self.unsynced);
-        // Acknowledgements go even where there is no room for events.
-        if commit.sync || appended.is_err() || self.doubtful.is_some() {
-            sync(journal, self.unsynced.first(), &mut self.doubtful)?;
+        retained.save_unsaved(journal);
+        let appended = append_in_parts(journal, retained, &mut commit.events, &mut self.unsynced);
+        // Acknowledgements are synced even if there is no room for events.
+        if commit.sync || appended.is_err() || self.sync_failed_from.is_some() {
+            sync(journal, self.unsynced.first(), &mut self.sync_failed_from)?;
         }
         stored.append(&mut self.unsynced);
-        appended.map_err(|error| self.refused(error))
+        appended.map_err(|error| self.store_error(error))
     }
 
-    fn refused(&self, error: AppendError) -> StoreError {
+    fn store_error(&self, error: AppendError) -> StoreError {
         match error {
             AppendError::Disk(error) => StoreError::Disk(error),
             AppendError::TooLarge { bytes, most } => StoreError::TooLarge { bytes, most },
-            AppendError::Retained => StoreError::Disk(std::io::Error::other("what was told cannot be written down")),
+            AppendError::Retained => StoreError::Disk(std::io::Error::other("cannot save retained events")),
             AppendError::Full { bytes, limit, .. } => {
-                let mergeable = self.futile_at.is_none_or(|futile| bytes > futile + limit / 8 || bytes < futile);
+                let mergeable =
+                    self.futile_merge_bytes.is_none_or(|futile| bytes > futile + limit / 8 || bytes < futile);
                 StoreError::Full { bytes, limit, mergeable }
             }
         }
@@ -404,11 +288,11 @@ impl Store {
     }
 
     fn merge(&mut self, from: u64) -> Done {
-        let (Some(journal), Some(past)) = (&mut self.journal, &mut self.past) else {
+        let (Some(journal), Some(retained)) = (&mut self.journal, &mut self.retained) else {
             return Done::Merged { freed: 0, state: JournalState::default() };
         };
-        // A merge takes out what is acknowledged.
-        if let Err(error) = past.fold(journal) {
+        // A merge removes acknowledged events.
+        if let Err(error) = retained.save(journal) {
             return Done::NotRead { error: StoreError::Disk(error) };
         }
         let (before, bytes) = (journal.pending(), journal.bytes());
@@ -416,30 +300,30 @@ impl Store {
             return Done::NotRead { error: StoreError::Disk(error) };
         }
         let freed = bytes.saturating_sub(journal.bytes());
-        self.futile_at = (freed < journal.limit() / 8).then_some(journal.bytes());
+        self.futile_merge_bytes = (freed < journal.limit() / 8).then_some(journal.bytes());
         Done::Merged { freed: before.saturating_sub(journal.pending()), state: self.state() }
     }
 }
 
-/// Makes a sink's directories, durably: the name of each is in the one above it.
-fn make(disk: &Arc<dyn Disk>, directory: &Path) -> Result<(), JournalError> {
+/// Creates a sink's directories durably: each directory's parent is synced too.
+fn make_dirs(disk: &Arc<dyn Disk>, directory: &Path) -> Result<(), JournalError> {
     let failed = |file: &Path, verb, source| JournalError::Disk { file: file.to_owned(), verb, source };
     for part in ["journal", "dead"].map(|part| directory.join(part)) {
         disk.create_dir_all(&part).map_err(|error| failed(&part, "made", error))?;
     }
-    // The sink's, all sinks', the state's.
+    // The directory of the sink, of all sinks, and of the state.
     let mut above = directory.ancestors().take(3);
     above.try_for_each(|above| disk.sync_dir(above).map_err(|error| failed(above, "synced", error)))
 }
 
-/// Appends events, in parts where they are too many for one go, and moves those that are appended.
-fn append_what_fits(
+/// Appends events, in parts if they are too many for one write, and moves the appended ones to `appended`.
+fn append_in_parts(
     journal: &mut Journal<Event>,
-    past: &mut Past,
+    retained: &mut RetainedEvents,
     events: &mut Vec<Event>,
     appended: &mut Vec<Event>,
 ) -> Result<(), AppendError> {
-    let (mut most, mut folded) = (events.len(), false);
+    let (mut most, mut saved) = (events.len(), false);
     while !events.is_empty() {
         let count = most.min(events.len());
         let some = &mut events[..count];
@@ -449,17 +333,17 @@ fn append_what_fits(
         match journal.append(some) {
             Ok(_) => appended.extend(events.drain(..count)),
             Err(AppendError::TooLarge { .. } | AppendError::Full { .. }) if count > 1 => most = count.div_ceil(2),
-            Err(AppendError::Retained) => match past.fold(journal) {
+            Err(AppendError::Retained) => match retained.save(journal) {
                 Ok(()) => journal.let_go(),
-                Err(error) if is_full(&error) && !folded => {
-                    folded = true;
-                    past.fold_where_full(journal)?;
+                Err(error) if is_full(&error) && !saved => {
+                    saved = true;
+                    retained.save_on_full_disk(journal)?;
                 }
                 Err(error) => return Err(error.into()),
             },
-            Err(AppendError::Disk(error)) if is_full(&error) && !folded => {
-                folded = true;
-                past.fold_where_full(journal)?;
+            Err(AppendError::Disk(error)) if is_full(&error) && !saved => {
+                saved = true;
+                retained.save_on_full_disk(journal)?;
             }
             Err(error) => return Err(error),
         }
@@ -467,13 +351,13 @@ fn append_what_fits(
     Ok(())
 }
 
-/// Syncs, or notes from where on that has failed; `first` is the first event that was appended since the last.
-fn sync(journal: &mut Journal<Event>, first: Option<&Event>, doubtful: &mut Option<u64>) -> Result<(), StoreError> {
+/// Syncs the journal. A failure is recorded in `failed_from`; `first` is the first event appended since the last sync.
+fn sync(journal: &mut Journal<Event>, first: Option<&Event>, failed_from: &mut Option<u64>) -> Result<(), StoreError> {
     let synced = journal.sync();
-    *doubtful = match (&synced, first.and_then(Event::sequence)) {
+    *failed_from = match (&synced, first.and_then(Event::sequence)) {
         (Ok(()), _) => None,
-        (Err(_), Some(first)) => Some(doubtful.map_or(first, |known| known.min(first))),
-        (Err(_), None) => *doubtful,
+        (Err(_), Some(first)) => Some(failed_from.map_or(first, |known| known.min(first))),
+        (Err(_), None) => *failed_from,
     };
     synced.map_err(StoreError::Disk)
 }
@@ -482,7 +366,7 @@ fn is_full(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::StorageFull
 }
 
-/// Segments of 8 MiB, and of an eighth of what is less than 64 MiB.
+/// Journal parameters for a limit: segments are an eighth of it, at most 8 MiB.
 fn sized(limit_bytes: u64) -> JournalParams {
     JournalParams { limit_bytes, segment_bytes: (limit_bytes / 8).min(8 << 20) }
 }

@@ -20,7 +20,7 @@ use informer_hub_reflector::{
     Connection, Connector, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError, Server, SourceError,
     StallPolicy,
 };
-use informer_hub_types::{ApiResource, ResourceRef, Scope, Threads, Watched, clock};
+use informer_hub_types::{ApiResource, ResourceRef, Scope, Threads, WatchCell, clock};
 
 /// First wait for access settings that are not known yet.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ struct ConnectorState {
     cluster: Option<Arc<str>>,
     settings: Mutex<AccessSettings>,
     /// Counts changes of the access settings.
-    changes: Watched<u64>,
+    changes: WatchCell<u64>,
     /// Whether a caller has already waited in vain for the access settings.
     has_waited: AtomicBool,
     stall: StallPolicy,
@@ -68,7 +68,7 @@ impl KubeConnector {
     #[must_use]
     pub fn with_dial(dial: Option<Dial>, access: Access, compression: bool, stall: StallPolicy, io: &Threads) -> Self {
         let settings = Mutex::new(AccessSettings { access, compression });
-        let (changes, has_waited, io) = (Watched::new(0), AtomicBool::new(false), io.clone());
+        let (changes, has_waited, io) = (WatchCell::new(0), AtomicBool::new(false), io.clone());
         Self(Arc::new(ConnectorState {
             cluster: None,
             settings,

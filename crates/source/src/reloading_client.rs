@@ -23,7 +23,7 @@ use super::client::{Access, ClientError, NewClient, make};
 use informer_hub_dial::Dial;
 use informer_hub_disk::FileStates;
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{Threads, Watched, Watcher};
+use informer_hub_types::{Threads, WatchCell, Watcher};
 
 /// Interval of file checks.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -58,7 +58,7 @@ pub(super) struct ReloadingClient {
     dial: Option<Dial>,
     io: Threads,
     current: ArcSwap<CurrentClient>,
-    epoch: Watched<u64>,
+    epoch: WatchCell<u64>,
     /// Wakes the rebuild task before its interval has passed.
     wake: Arc<Notify>,
     /// Whether to rebuild the client although no file has changed.
@@ -83,7 +83,7 @@ impl ReloadingClient {
             settings: Mutex::new(settings),
             dial,
             io: io.clone(),
-            epoch: Watched::new(0),
+            epoch: WatchCell::new(0),
             wake: Arc::default(),
             rebuild_requested: Mutex::new(false),
         });

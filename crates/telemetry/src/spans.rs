@@ -11,7 +11,7 @@ use tracing::Span;
 use tracing::field::{Empty, display};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use informer_hub_types::{Allowance, SPANS, TraceParent, Traced};
+use informer_hub_types::{SPANS, TraceLimiter, TraceParent, Traced};
 
 /// A list, paged or streaming, from its first request to its last object.
 #[must_use]
@@ -62,10 +62,10 @@ pub fn name_change(span: &Span, cluster: &impl Display, resource: &impl Display,
 /// One attempt to deliver a batch. The transport notes in it what came of it.
 ///
 /// It goes on from the first of `parents`, where changes in the batch have traces, and is linked to the others. Without any
-/// it is a trace of its own; of these there are no more than [`Allowance::MOST`] a second.
+/// it is a trace of its own; of these there are no more than [`TraceLimiter::MOST`] a second.
 #[must_use]
 pub fn delivery<I: Iterator<Item = TraceParent>>(sink: &str, events: u64, parents: impl FnOnce() -> I) -> Span {
-    static ALONE: Allowance = Allowance::new();
+    static ALONE: TraceLimiter = TraceLimiter::new();
     if !tracing::span_enabled!(target: SPANS, tracing::Level::INFO) {
         return Span::none();
     }

@@ -1,4 +1,4 @@
-//! Seeds and case counts of randomised tests, in one place so that each failure can be replayed.
+//! Seeds and case counts of randomised tests, so that each failure can be replayed.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
@@ -17,7 +17,7 @@ pub fn cases(default: u32) -> u32 {
     }
 }
 
-/// Environment variable that replays a randomised test: the seed that the failed test printed.
+/// Environment variable that replays a randomised test with the seed printed by a failed run.
 pub const SEED: &str = "INFORMER_HUB_SEED";
 
 /// Returns the seed to replay, if [`SEED`] is set.
@@ -30,8 +30,8 @@ pub fn replayed() -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{SEED}={text:?} is not a number")))
 }
 
-/// Returns the seed of a randomised test, [`replayed`] or a new one, and prints it. The harness shows what a test
-/// printed if the test fails.
+/// Returns the seed of a randomised test, [`replayed`] or a new one, and prints it. The test harness shows it if the
+/// test fails.
 #[must_use]
 pub fn seed() -> u64 {
     let seed = replayed().unwrap_or_else(fresh);
@@ -39,7 +39,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// Returns a property's configuration: [`cases`], [`seed`], and no files beside the sources.
+/// Returns the configuration of a property test: [`cases`], [`seed`], and no regression files beside the sources.
 #[must_use]
 pub fn properties(default: u32) -> Config {
     let config = seeded(default, seed());
@@ -52,13 +52,13 @@ fn seeded(default: u32, seed: u64) -> Config {
     Config { cases: cases(default), rng_seed, failure_persistence: None, ..Config::default() }
 }
 
-/// Yields the seeds of a range, or the one to replay. Prints the seed of a round that panics.
+/// Returns the seeds of a range, or only the one to replay. If a round panics, its seed is printed.
 #[must_use]
 pub fn seeds(range: Range<u64>) -> Seeds {
     Seeds { rest: replayed().map_or(range, |seed| seed..seed + 1), current: None }
 }
 
-/// See [`seeds`].
+/// Iterator over seeds; see [`seeds`].
 #[derive(Debug)]
 pub struct Seeds {
     rest: Range<u64>,
@@ -82,7 +82,7 @@ impl Drop for Seeds {
     }
 }
 
-/// Returns a number that differs in each process.
+/// Returns a random number.
 fn fresh() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -111,12 +111,12 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_replays_a_property_case_by_case() {
+    fn seed_replays_a_property_case_by_case() {
         assert_eq!(first_failure(17), first_failure(17));
         assert_ne!(first_failure(17), first_failure(18));
     }
 
-    /// Fails on purpose in the process that [`probe`] starts.
+    /// Fails on purpose in the process started by [`probe`].
     #[test]
     fn replay_probe() {
         if std::env::var_os("REPLAY_PROBE").is_none() {
@@ -129,7 +129,7 @@ mod tests {
         panic!("{result:?}");
     }
 
-    /// Returns what a failed property prints: its variables, and the numbers that it drew.
+    /// Returns the output of a failed property: its variables, and the numbers it drew.
     fn probe(seed: Option<&str>) -> (BTreeMap<String, String>, Vec<String>) {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "tests::replay_probe"]).env("REPLAY_PROBE", "1");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_property_prints_the_variables_that_replay_it() {
+    fn failed_property_prints_the_variables_to_replay_it() {
         let (variables, drawn) = probe(None);
         assert_eq!(drawn.len(), variables["INFORMER_HUB_CASES"].parse::<usize>().unwrap());
         assert_eq!(probe(Some(&variables[SEED])).1, drawn);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_over_seeds_knows_the_seed_of_its_round_and_forgets_it_at_the_end() {
+    fn seeds_tracks_the_current_round_until_the_end() {
         let mut rounds = Seeds { rest: 3..6, current: None };
         assert_eq!((rounds.next(), rounds.current), (Some(3), Some(3)));
         assert_eq!((rounds.by_ref().last(), rounds.current), (Some(5), None));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn every_property_takes_its_seed_from_here() {
+    fn every_property_test_uses_properties() {
         let (mut files, mut blocks) = (Vec::new(), 0);
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         sources(&root.join("src"), &mut files);

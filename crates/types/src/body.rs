@@ -1,30 +1,34 @@
-//! How an object's bytes lie in memory: as they came while young, packed with their neighbours once they have aged.
+//! In-memory form of object bodies: plain while recently changed, then packed into chunks.
 //!
-//! Packed bodies lie end to end in chunks, so that none pays for an allocation of its own, and what is freed goes back
-//! in whole pages. A chunk lives until its last body is gone; one that is mostly dead is emptied by packing the rest
-//! once more ([`Packer`]).
+//! Packed bodies are stored end to end in chunks. They need no allocation of their own, and freed memory returns in
+//! whole pages. A chunk is freed with its last body. A chunk with little live data is emptied by packing its remaining
+//! bodies again ([`Packer`]).
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::dictionary::Compressor;
-use super::fold::{Known, fold, unfold};
-use super::object::Loaded;
-use super::{CodecError, Dictionary, StoredObject};
+use super::identifier_encoding::{KnownTexts, decode_identifiers};
+use super::{CodecError, Dictionary};
 
-/// An object's bytes as they lie in memory. How they lie changes; what they say never does.
+/// Bytes of an object as stored in memory. The form changes, the content never does.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// As received, without what the projection dropped.
+    /// As received, without the fields that the projection dropped.
     Plain(Arc<[u8]>),
-    /// In a chunk.
+    /// Compressed, in a chunk.
     Packed(Packed),
-    /// Nowhere: memory has room for the head only.
+    /// Not stored: the memory limit leaves room for the head only.
     Unkept,
 }
 
-/// One body's place in a chunk, which counts it among its living until this is dropped.
+/// A loaded body.
+pub(super) enum Loaded {
+    Plain(Arc<[u8]>),
+    Packed(PackedView),
+    Unkept,
+}
+
+/// Location of one body in a chunk. The body counts as live until this is dropped.
 #[derive(Debug)]
 pub(super) struct Packed {
     chunk: Arc<Chunk>,
@@ -32,22 +36,26 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Bytes it takes of its chunk.
+    pub(super) fn new(chunk: &Arc<Chunk>, at: u32) -> Self {
+        Self { chunk: Arc::clone(chunk), at }
+    }
+
+    /// Returns the bytes it occupies in its chunk.
     pub(super) fn size(&self) -> usize {
         self.chunk.entry(self.at).whole
     }
 
-    /// Bytes of the JSON.
+    /// Returns the length of the JSON in bytes.
     pub(super) fn plain_size(&self) -> usize {
         self.chunk.entry(self.at).len
     }
 
-    /// Whether packing it anew might gain something.
+    /// Returns whether packing it again may save memory.
     pub(super) fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
         self.chunk.is_sparse() || dictionary.is_some_and(|wanted| !Arc::ptr_eq(&self.chunk.dictionary, wanted))
     }
 
-    /// For reading without the lock of the object that it is the body of.
+    /// Returns a view that can be read without holding the object's lock.
     pub(super) fn view(&self) -> PackedView {
         PackedView { chunk: Arc::clone(&self.chunk), at: self.at }
     }
@@ -61,63 +69,70 @@ impl Drop for Packed {
     }
 }
 
-/// A packed body to be read; it may be another's by now that is counted.
+/// Readable view of a packed body. It stays valid after the object has moved to another chunk.
 pub(super) struct PackedView {
     chunk: Arc<Chunk>,
     at: u32,
 }
 
 impl PackedView {
-    /// What it is packed with.
+    /// Returns the dictionary it is compressed with.
     pub(super) fn dictionary(&self) -> &Arc<Dictionary> {
         &self.chunk.dictionary
     }
 
-    /// What lies in the chunk for it.
+    /// Returns its entry in the chunk.
     pub(super) fn bytes(&self) -> &[u8] {
         let (at, whole) = (self.at as usize, self.entry().whole);
         self.chunk.bytes.get(at..at + whole).unwrap_or_default()
     }
 
-    fn entry(&self) -> Entry<'_> {
+    /// Returns whether its chunk has so little live data that emptying it frees more than it costs.
+    pub(super) fn is_in_sparse_chunk(&self) -> bool {
+        self.chunk.is_sparse()
+    }
+
+    pub(super) fn entry(&self) -> Entry<'_> {
         self.chunk.entry(self.at)
     }
 
-    /// The JSON, given what its object's head has of it.
-    pub(super) fn json(&self, known: &Known<'_>) -> Result<Vec<u8>, CodecError> {
+    /// Decodes the JSON. `known` are the texts of the object's head that the encoding left out.
+    pub(super) fn json(&self, known: &KnownTexts<'_>) -> Result<Vec<u8>, CodecError> {
         let entry = self.entry();
-        let mut folded = Vec::new();
-        self.chunk.dictionary.decompress(entry.packed, entry.len, &mut folded)?;
-        if !entry.is_folded {
-            return if folded.len() == entry.len { Ok(folded) } else { Err(CodecError("length differs")) };
+        let mut encoded = Vec::new();
+        self.chunk.dictionary.decompress(entry.packed, entry.len, &mut encoded)?;
+        if !entry.is_encoded {
+            return if encoded.len() == entry.len { Ok(encoded) } else { Err(CodecError("length differs")) };
         }
         let mut json = Vec::with_capacity(entry.len);
-        unfold(&folded, known, entry.len, &mut json)?;
+        decode_identifiers(&encoded, known, entry.len, &mut json)?;
         if json.len() == entry.len { Ok(json) } else { Err(CodecError("length differs")) }
     }
 }
 
-/// What lies in a chunk for one body: two numbers in LEB128 (length before packing and whether it was folded;
-/// length of the compressed bytes), then the compressed bytes.
+/// One body in a chunk: two LEB128 numbers, then the compressed bytes.
+///
+/// The first number is the length before compression, doubled, plus one if identifiers were encoded. The second is the
+/// length of the compressed bytes.
 pub(super) struct Entry<'c> {
     pub(super) len: usize,
-    pub(super) is_folded: bool,
+    pub(super) is_encoded: bool,
     pub(super) packed: &'c [u8],
-    /// With the numbers.
+    /// Length of the whole entry, including the two numbers.
     pub(super) whole: usize,
 }
 
 impl<'c> Entry<'c> {
-    /// Reads what [`Self::write`] wrote; of anything else some entry, or an empty one.
+    /// Reads an entry. Input that [`Self::write`] did not produce gives an arbitrary or empty entry.
     pub(super) fn read(bytes: &'c [u8]) -> Self {
         let (first, rest) = number(bytes);
         let (size, rest) = number(rest);
         let packed = rest.get(..size).unwrap_or_default();
-        Self { len: first >> 1, is_folded: first & 1 == 1, packed, whole: bytes.len() - rest.len() + packed.len() }
+        Self { len: first >> 1, is_encoded: first & 1 == 1, packed, whole: bytes.len() - rest.len() + packed.len() }
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        put_number(self.len << 1 | usize::from(self.is_folded), out);
+        put_number(self.len << 1 | usize::from(self.is_encoded), out);
         put_number(self.packed.len(), out);
         out.extend_from_slice(self.packed);
     }
@@ -145,22 +160,30 @@ fn put_number(mut value: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Packed bodies, end to end.
+/// Packed bodies, stored end to end.
 #[derive(Debug)]
-struct Chunk {
+pub(super) struct Chunk {
     bytes: Box<[u8]>,
     dictionary: Arc<Dictionary>,
-    /// Bytes of bodies that objects still have.
+    /// Bytes of the bodies that objects still use.
     live: AtomicUsize,
     totals: Arc<PackedTotals>,
 }
 
 impl Chunk {
+    /// Creates a chunk whose bodies are all live, and adds it to `totals`.
+    pub(super) fn new(bytes: Box<[u8]>, dictionary: &Arc<Dictionary>, totals: &Arc<PackedTotals>) -> Arc<Self> {
+        totals.bytes.fetch_add(bytes.len(), Relaxed);
+        totals.live.fetch_add(bytes.len(), Relaxed);
+        let (dictionary, totals) = (Arc::clone(dictionary), Arc::clone(totals));
+        Arc::new(Self { live: AtomicUsize::new(bytes.len()), bytes, dictionary, totals })
+    }
+
     fn entry(&self, at: u32) -> Entry<'_> {
         Entry::read(self.bytes.get(at as usize..).unwrap_or_default())
     }
 
-    /// Whether so little of it lives that emptying it frees more than it costs.
+    /// Returns whether so little of it is live that emptying it frees more than it costs.
     fn is_sparse(&self) -> bool {
         self.live.load(Relaxed) * 3 < self.bytes.len() * 2
     }
@@ -172,7 +195,7 @@ impl Drop for Chunk {
     }
 }
 
-/// How much is packed, in the chunks of one resource.
+/// Totals of the packed bodies of one resource.
 #[derive(Debug, Default)]
 pub struct PackedTotals {
     bytes: AtomicUsize,
@@ -180,280 +203,15 @@ pub struct PackedTotals {
 }
 
 impl PackedTotals {
-    /// Bytes of all chunks.
+    /// Returns the bytes of all chunks.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 
-    /// Bytes of bodies that objects still have.
+    /// Returns the bytes of the bodies that objects still use.
     #[must_use]
     pub fn live(&self) -> usize {
         self.live.load(Relaxed)
-    }
-}
-
-/// Chunks in the making, all of one dictionary.
-pub(super) struct Chunks {
-    dictionary: Arc<Dictionary>,
-    chunk: Vec<u8>,
-    /// Whose bodies are in `chunk`, and where.
-    pending: Vec<(Arc<StoredObject>, u32)>,
-    totals: Arc<PackedTotals>,
-}
-
-impl Chunks {
-    /// Bytes of a chunk: 70 pods, and a whole number of pages. A larger body has a chunk of its own.
-    const SIZE: usize = 32 * 1024;
-
-    pub(super) fn new(dictionary: &Arc<Dictionary>, totals: &Arc<PackedTotals>) -> Self {
-        let (dictionary, totals) = (Arc::clone(dictionary), Arc::clone(totals));
-        Self { dictionary, chunk: Vec::new(), pending: Vec::new(), totals }
-    }
-
-    /// Puts an object's body at the end; how many bytes it takes.
-    pub(super) fn place(&mut self, object: &Arc<StoredObject>, entry: &Entry<'_>) -> usize {
-        // Twice nine bytes are the longest numbers.
-        if self.chunk.len() + entry.packed.len() + 18 > Self::SIZE {
-            self.seal();
-        }
-        let at = self.chunk.len();
-        entry.write(&mut self.chunk);
-        self.pending.push((Arc::clone(object), u32::try_from(at).unwrap_or(u32::MAX)));
-        self.chunk.len() - at
-    }
-
-    /// Makes a chunk of what there is, and gives the objects their new bodies.
-    pub(super) fn seal(&mut self) {
-        if self.pending.is_empty() {
-            return;
-        }
-        let bytes: Box<[u8]> = self.chunk.as_slice().into();
-        self.chunk.clear();
-        self.totals.bytes.fetch_add(bytes.len(), Relaxed);
-        self.totals.live.fetch_add(bytes.len(), Relaxed);
-        let (dictionary, totals) = (Arc::clone(&self.dictionary), Arc::clone(&self.totals));
-        let chunk = Arc::new(Chunk { live: AtomicUsize::new(bytes.len()), bytes, dictionary, totals });
-        for (object, at) in self.pending.drain(..) {
-            object.exchange(Body::Packed(Packed { chunk: Arc::clone(&chunk), at }));
-        }
-    }
-}
-
-/// Packs the bodies of objects into chunks, all with one dictionary. For one thread that nobody waits for, one of them
-/// at a time for an object.
-pub struct Packer {
-    dictionary: Arc<Dictionary>,
-    compressor: Compressor,
-    folded: Vec<u8>,
-    frame: Vec<u8>,
-    chunks: Chunks,
-    outcome: PackOutcome,
-}
-
-/// What a [`Packer`] did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PackOutcome {
-    /// Bodies that were packed, or packed anew.
-    pub packed: usize,
-    /// Their bytes before any packing.
-    pub plain_bytes: usize,
-    /// Their bytes now.
-    pub packed_bytes: usize,
-    /// Bodies that stay as they came, since they do not get smaller.
-    pub left: usize,
-}
-
-impl Packer {
-    /// A packer that counts in `totals` what it makes.
-    #[must_use]
-    pub fn new(dictionary: &Arc<Dictionary>, totals: &Arc<PackedTotals>) -> Self {
-        Self {
-            compressor: Compressor::new(dictionary),
-            dictionary: Arc::clone(dictionary),
-            folded: Vec::new(),
-            frame: Vec::new(),
-            chunks: Chunks::new(dictionary, totals),
-            outcome: PackOutcome::default(),
-        }
-    }
-
-    /// Packs a plain body. One that is packed is packed anew where its chunk is sparse, or with this packer's dictionary
-    /// where that makes it no larger.
-    pub fn add(&mut self, object: &Arc<StoredObject>) {
-        let view = match object.load() {
-            Loaded::Plain(plain) => return self.compress(object, &plain, usize::MAX),
-            Loaded::Packed(view) => view,
-            Loaded::Unkept => return,
-        };
-        let (entry, is_sparse) = (view.entry(), view.chunk.is_sparse());
-        if !Arc::ptr_eq(&view.chunk.dictionary, &self.dictionary) {
-            let limit = if is_sparse { usize::MAX } else { entry.packed.len() };
-            if let Ok(json) = object.with_known(|known| view.json(known)) {
-                self.compress(object, &json, limit);
-            }
-        } else if is_sparse {
-            self.place(object, &entry);
-        }
-    }
-
-    /// Compresses `plain` and puts it in the chunk, unless that takes more than `limit` or is no smaller than it was.
-    fn compress(&mut self, object: &Arc<StoredObject>, plain: &[u8], limit: usize) {
-        self.folded.clear();
-        let is_folded = object.with_known(|known| fold(plain, known, &mut self.folded));
-        let mut frame = std::mem::take(&mut self.frame);
-        let input = if is_folded { &self.folded } else { plain };
-        if let Some(packed) = self.compressor.compress(input, &mut frame) {
-            if packed.len() > limit || packed.len() >= plain.len() {
-                self.outcome.left += 1;
-            } else {
-                self.place(object, &Entry { len: plain.len(), is_folded, packed, whole: packed.len() });
-            }
-        }
-        self.frame = frame;
-    }
-
-    fn place(&mut self, object: &Arc<StoredObject>, entry: &Entry<'_>) {
-        self.outcome.packed += 1;
-        self.outcome.plain_bytes += entry.len;
-        self.outcome.packed_bytes += self.chunks.place(object, entry);
-    }
-
-    /// Packs what is still to be packed, and says what was done in all.
-    #[must_use]
-    pub fn finish(mut self) -> PackOutcome {
-        self.chunks.seal();
-        self.outcome
-    }
-}
-
-impl fmt::Debug for Packer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Packer").field("outcome", &self.outcome).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Labels, ObjectKey, ResourceVersion, StoredObjectParts, Uid};
-
-    fn object(i: usize, tail: &str) -> Arc<StoredObject> {
-        let uid = format!("f81d4fae-7dec-11d0-a765-{i:012x}");
-        let json = format!(
-            r#"{{"metadata":{{"name":"web-{i}","uid":"{uid}","resourceVersion":"{i}"}},"spec":{{"image":"registry.example.com/web:{}","digest":"{:064x}","data":"{tail}"}}}}"#,
-            i % 7,
-            i * 7919,
-        );
-        Arc::new(StoredObject::new(StoredObjectParts {
-            key: ObjectKey::new("ns", &format!("web-{i}")),
-            uid: Uid::new(&uid),
-            resource_version: ResourceVersion::new(&i.to_string()),
-            labels: Labels::default(),
-            index_values: Vec::new(),
-            json: json.into_bytes(),
-        }))
-    }
-
-    fn objects(count: usize) -> Vec<Arc<StoredObject>> {
-        (0..count).map(|i| object(i, "some text that is in all of them")).collect()
-    }
-
-    fn trained(objects: &[Arc<StoredObject>]) -> Arc<Dictionary> {
-        let samples: Vec<_> = objects.iter().map(|object| object.sample()).collect();
-        Arc::new(Dictionary::train(&samples).unwrap())
-    }
-
-    fn pack(objects: &[Arc<StoredObject>], dictionary: &Arc<Dictionary>, totals: &Arc<PackedTotals>) -> PackOutcome {
-        let mut packer = Packer::new(dictionary, totals);
-        for object in objects {
-            packer.add(object);
-        }
-        packer.finish()
-    }
-
-    fn texts(objects: &[Arc<StoredObject>]) -> Vec<String> {
-        objects.iter().map(|object| object.json_text().unwrap()).collect()
-    }
-
-    #[test]
-    fn packing_changes_the_size_and_nothing_else() {
-        let (objects, totals) = (objects(2000), Arc::default());
-        let (before, dictionary) = (texts(&objects), trained(&objects[..400]));
-        let plain: usize = objects.iter().map(|object| object.body_size()).sum();
-        let outcome = pack(&objects, &dictionary, &totals);
-        let sizes: usize = objects.iter().map(|object| object.body_size()).sum();
-        assert_eq!((outcome.packed, outcome.plain_bytes, outcome.packed_bytes, outcome.left), (2000, plain, sizes, 0));
-        assert_eq!((totals.bytes(), totals.live()), (sizes, sizes));
-        assert!(sizes * 3 < plain, "{sizes} of {plain}");
-        assert_eq!(texts(&objects), before);
-        assert!(objects.iter().all(|object| object.plain().is_none()));
-        // Once more, nothing wants it.
-        assert_eq!(pack(&objects, &dictionary, &totals), PackOutcome::default());
-    }
-
-    #[test]
-    fn what_does_not_get_smaller_stays_as_it_came() {
-        let letters: String =
-            (0..400_u32).map(|i| char::from(33 + (i * i * 7919 % 89) as u8)).filter(|c| !"\"\\".contains(*c)).collect();
-        let (tiny, totals) = (
-            [Arc::new(StoredObject::head_only(ObjectKey::new("", "a"), Uid::new(""), ResourceVersion::new("1")))],
-            Arc::default(),
-        );
-        let none = Arc::new(Dictionary::none());
-        assert_eq!(pack(&tiny, &none, &totals), PackOutcome { left: 1, ..PackOutcome::default() });
-        let odd = [object(1, &format!("\u{1}{letters}"))];
-        let before = texts(&odd);
-        assert_eq!(pack(&odd, &none, &totals).packed + pack(&tiny, &none, &totals).left, 2);
-        // A text with a byte that is a mark is packed, not folded.
-        assert_eq!(texts(&odd), before);
-    }
-
-    #[test]
-    fn a_chunk_goes_with_its_last_body_and_a_sparse_one_is_emptied() {
-        let (mut objects, totals) = (objects(2000), Arc::<PackedTotals>::default());
-        let dictionary = trained(&objects[..400]);
-        pack(&objects, &dictionary, &totals);
-        let full = totals.bytes();
-        let mut at = 0;
-        objects.retain(|_| {
-            at += 1;
-            at % 2 == 0
-        });
-        assert_eq!(totals.bytes(), full);
-        assert!(totals.live().abs_diff(full / 2) < full / 20, "{} of {full}", totals.live());
-        assert!(objects.iter().all(|object| object.wants_packing(None)));
-        let before = texts(&objects);
-        let outcome = pack(&objects, &dictionary, &totals);
-        assert_eq!((outcome.packed, totals.bytes(), totals.live()), (1000, outcome.packed_bytes, outcome.packed_bytes));
-        assert_eq!(texts(&objects), before);
-        drop(objects);
-        assert_eq!((totals.bytes(), totals.live()), (0, 0));
-    }
-
-    #[test]
-    fn a_body_moves_to_a_new_dictionary_where_that_makes_it_no_larger() {
-        let (objects, totals) = (objects(600), Arc::<PackedTotals>::default());
-        let (poor, good) = (Arc::new(Dictionary::none()), trained(&objects));
-        pack(&objects, &poor, &totals);
-        let (before, held) = (texts(&objects), Arc::strong_count(&poor));
-        assert!(held > 1 && objects.iter().all(|object| object.wants_packing(Some(&good))));
-        assert_eq!(pack(&objects, &good, &totals).packed, 600);
-        assert_eq!((texts(&objects), Arc::strong_count(&poor)), (before.clone(), 1));
-        // Back to the poor one they would grow, so they stay.
-        assert_eq!(pack(&objects, &poor, &totals), PackOutcome { left: 600, ..PackOutcome::default() });
-        assert_eq!(texts(&objects), before);
-    }
-
-    #[test]
-    fn readers_and_a_packer_do_not_disturb_each_other() {
-        let (objects, totals) = (objects(400), Arc::<PackedTotals>::default());
-        let (before, dictionary) = (texts(&objects), trained(&objects));
-        std::thread::scope(|threads| {
-            threads.spawn(|| pack(&objects, &dictionary, &totals));
-            for _ in 0..20 {
-                assert_eq!(texts(&objects), before);
-            }
-        });
     }
 }

@@ -1,42 +1,46 @@
-//! A token bucket: the one rule by which whatever is to happen only so often is held back.
+//! Token bucket, the rate limiter used throughout the hub.
 
 use std::time::Duration;
 
 use super::clock::Instant;
 
-/// A token every interval, up to a burst of them. Who takes more than there are leaves a debt, which is paid before the
-/// next has any. Time is given.
+/// Token bucket with one token per interval, up to a burst.
+///
+/// [`Self::take`] may take more tokens than there are. The debt is paid off before new tokens become available. The
+/// caller passes the current time.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     interval: Duration,
     burst: Duration,
-    /// When it will be full if nobody takes anything more; `None` before anybody has. All that there is to know of a
-    /// bucket, in exact numbers: it holds the burst less what this lies ahead.
+    /// When the bucket will be full if no more tokens are taken; `None` before the first `take`. This is the whole
+    /// state: the bucket holds the burst minus the time until `full_at`.
     full_at: Option<Instant>,
 }
 
 impl TokenBucket {
-    /// A full one, with a token every `interval` and `burst` at most at once.
+    /// Creates a full bucket that gains a token every `interval` and holds at most `burst` tokens.
     #[must_use]
     pub const fn new(interval: Duration, burst: u32) -> Self {
         Self { interval, burst: interval.saturating_mul(burst), full_at: None }
     }
 
-    /// How long until so many tokens are there, if nobody takes any; zero: they are. Of more than a burst, until the debt
-    /// of who takes them now would be no more than what is missing of a burst.
+    /// Returns how long until `tokens` tokens are available; zero if they are now.
+    ///
+    /// If `tokens` exceeds the burst, returns how long until taking them would leave a debt of at most `tokens -
+    /// burst`.
     #[must_use]
     pub fn wait(&self, tokens: u32, now: Instant) -> Duration {
         self.due(self.full_after(tokens, now), now)
     }
 
-    /// Takes so many tokens, also where they are not there yet; how long until they are.
+    /// Takes `tokens` tokens, even if they are not available yet, and returns how long until they are.
     pub fn take(&mut self, tokens: u32, now: Instant) -> Duration {
         let full_at = self.full_after(tokens, now);
         self.full_at = Some(full_at);
         self.due(full_at, now)
     }
 
-    /// Whether no token is missing.
+    /// Returns whether the bucket holds a full burst.
     #[must_use]
     pub fn is_full(&self, now: Instant) -> bool {
         self.full_at.is_none_or(|at| at <= now)
@@ -60,19 +64,19 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_burst_is_there_at_once_and_then_a_token_every_interval() {
+    fn bucket_gives_a_burst_at_once_and_then_a_token_per_interval() {
         let (mut bucket, start) = (TokenBucket::new(SECOND, 3), clock::now());
         assert!(bucket.is_full(start));
         let waits: Vec<_> = (0..5).map(|_| bucket.take(1, start).as_secs()).collect();
         assert_eq!(waits, [0, 0, 0, 1, 2]);
-        assert_eq!(bucket.wait(1, start + SECOND), 2 * SECOND, "two are owed");
+        assert_eq!(bucket.wait(1, start + SECOND), 2 * SECOND, "the debt is two tokens");
         assert!(!bucket.is_full(start + 4 * SECOND) && bucket.is_full(start + 5 * SECOND));
         let waits: Vec<_> = (0..4).map(|_| bucket.take(1, start + 3600 * SECOND).as_secs()).collect();
-        assert_eq!(waits, [0, 0, 0, 1], "a pause saves up no more than a burst");
+        assert_eq!(waits, [0, 0, 0, 1], "an idle bucket holds at most a burst");
     }
 
     #[test]
-    fn asking_takes_nothing_and_taking_too_many_is_paid_for() {
+    fn wait_takes_no_tokens_and_take_may_leave_a_debt() {
         let (mut bucket, start) = (TokenBucket::new(SECOND, 2), clock::now());
         assert_eq!((bucket.wait(2, start), bucket.wait(5, start)), (Duration::ZERO, 3 * SECOND));
         assert_eq!(bucket.take(5, start), 3 * SECOND);
@@ -80,10 +84,10 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_time_are_no_trouble() {
+    fn extreme_intervals_do_not_overflow() {
         let (mut bucket, start) = (TokenBucket::new(Duration::MAX, u32::MAX), clock::now());
         assert_eq!(bucket.take(u32::MAX, start), Duration::ZERO);
         let mut none = TokenBucket::new(SECOND, 0);
-        assert_eq!(none.take(1, start), SECOND, "without a burst the first waits too");
+        assert_eq!(none.take(1, start), SECOND, "without a burst the first token waits too");
     }
 }

@@ -1,19 +1,19 @@
-//! The resources that Kubernetes itself brings, by all of their names: what is known where no cluster can be asked.
+//! Table of the resources built into Kubernetes, with all their names, for use when no cluster can be queried.
 
 use super::ResourceRef;
 
-/// A resource that every cluster has.
+/// A resource that every cluster serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BuiltIn {
-    /// Its group.
+    /// API group.
     pub group: &'static str,
-    /// Its plural.
+    /// Plural name.
     pub plural: &'static str,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
 }
 
-/// Group, namespaced, and in that group `plural` or `plural=singular,short,…`.
+/// Group, whether namespaced, and the resources as `plural` or `plural=singular,short,…`.
 const BUILT_IN: &[(&str, bool, &str)] = &[
     (
         "",
@@ -69,7 +69,7 @@ const BUILT_IN: &[(&str, bool, &str)] = &[
     ),
 ];
 
-/// The built-in resource that a text means, by its plural, singular or short name; in the core group before others.
+/// Returns the built-in resource with the given plural, singular or short name. The core group takes precedence.
 #[must_use]
 pub fn built_in(written: &ResourceRef) -> Option<BuiltIn> {
     let wanted = written.resource.as_str();
@@ -82,11 +82,25 @@ pub fn built_in(written: &ResourceRef) -> Option<BuiltIn> {
     found.map(|(group, namespaced, (plural, _))| BuiltIn { group, plural, namespaced })
 }
 
-/// Whether Kubernetes itself brings a resource: it is there as long as the apiserver is of the same release.
+/// Returns whether Kubernetes itself defines the resource. Such a resource exists as long as the apiserver's release
+/// does not change.
 #[must_use]
 pub fn is_built_in(group: &str, plural: &str) -> bool {
     let in_group = BUILT_IN.iter().filter(|(known, ..)| *known == group);
     in_group.flat_map(|(.., words)| words.split_whitespace()).any(|word| word.split('=').next() == Some(plural))
+}
+
+impl ResourceRef {
+    /// Returns the reference with plural and group if any name of a built-in resource was given; otherwise a copy.
+    #[must_use]
+    pub fn canonical(&self) -> Self {
+        match built_in(self) {
+            Some(known) => {
+                Self { resource: known.plural.into(), version: self.version.clone(), group: Some(known.group.into()) }
+            }
+            None => self.clone(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -94,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_found_as_discovery_would_find_it() {
+    fn built_in_resolves_names_like_discovery() {
         let is = |text: &str, group: &'static str, plural: &'static str, namespaced| {
             assert_eq!(built_in(&text.parse().unwrap()), Some(BuiltIn { group, plural, namespaced }), "{text}");
         };

@@ -1,4 +1,4 @@
-//! What a cluster offers to be watched: its discovery documents, reduced to that.
+//! Catalogue of the resources that a cluster serves for list and watch, taken from its discovery documents.
 
 use std::collections::BTreeSet;
 
@@ -6,59 +6,60 @@ use smol_str::SmolStr;
 
 use super::{ApiResource, Gvr, ResourceRef};
 
-/// Names that a mistake is answered with.
+/// Number of suggestions for a misspelt name.
 const NEAREST: usize = 3;
 
 /// Resources that can be listed and watched, by group and version.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Catalogue {
-    /// In the server's order, the core group first.
+    /// API groups in the server's order, the core group first.
     pub groups: Vec<GroupOffer>,
 }
 
-/// A group.
+/// An API group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupOffer {
-    /// Its name; empty for the core group.
+    /// Group name; empty for the core group.
     pub name: SmolStr,
-    /// Its versions, the preferred one first.
+    /// Versions, the preferred one first.
     pub versions: Vec<VersionOffer>,
 }
 
-/// A version of a group.
+/// A version of an API group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VersionOffer {
-    /// Its name.
+    /// Version name.
     pub name: SmolStr,
-    /// Whether nobody knows what it has now: the server behind it does not answer.
+    /// Whether the resources may be outdated, because the API server behind this version does not respond.
     pub is_stale: bool,
-    /// What it has.
+    /// Resources of this version.
     pub resources: Vec<Offer>,
 }
 
 /// A resource that can be listed and watched.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Offer {
-    /// Plural.
+    /// Plural name.
     pub plural: SmolStr,
-    /// Singular; empty where the server gives none.
+    /// Singular name; empty if the server gives none.
     pub singular: SmolStr,
     /// Short names.
     pub short_names: Vec<SmolStr>,
     /// Kind.
     pub kind: SmolStr,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
 }
 
 impl Offer {
-    /// Its names besides the plural.
+    /// Returns the names other than the plural.
     pub fn others(&self) -> impl Iterator<Item = &str> + Clone {
         let singular = Some(self.singular.as_str()).filter(|name| !name.is_empty());
         singular.into_iter().chain(self.short_names.iter().map(SmolStr::as_str))
     }
 
-    /// Servers that give no singular name mean the kind in lower case.
+    /// Returns whether `name` is one of the resource's names. If the server gives no singular name, the lowercase kind
+    /// counts as one.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.plural == name
@@ -66,7 +67,7 @@ impl Offer {
             || self.singular.is_empty() && self.kind.eq_ignore_ascii_case(name)
     }
 
-    /// As a resource of a group and version.
+    /// Returns the resource in the given group and version.
     #[must_use]
     pub fn resource(&self, group: &str, version: &str) -> ApiResource {
         let gvr = Gvr::new(group, version, &self.plural);
@@ -74,21 +75,21 @@ impl Offer {
     }
 }
 
-/// What a name means in a cluster.
+/// Result of resolving a resource name in a cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Found {
-    /// This.
+    /// The resource.
     Resource(ApiResource),
-    /// A resource that is not served in the version that was written, but in these, the preferred one first.
+    /// The resource exists, but only in these other versions, the preferred one first.
     OtherVersions(Vec<SmolStr>),
-    /// Nobody knows: a group that may have it does not answer.
+    /// Cannot be determined: an API group that may have it does not respond.
     Unknown,
-    /// Nothing.
+    /// No such resource.
     Nothing,
 }
 
 impl VersionOffer {
-    /// An exact plural comes before a short name that some other resource has.
+    /// Returns the resource with this name. An exact plural takes precedence over another resource's short name.
     fn find(&self, name: &str) -> Option<&Offer> {
         let exact = self.resources.iter().find(|offer| offer.plural == name);
         exact.or_else(|| self.resources.iter().find(|offer| offer.is_called(name)))
@@ -96,8 +97,10 @@ impl VersionOffer {
 }
 
 impl Catalogue {
-    /// What a name means, by the rules of a look-up: without a group the first that has it, the core group first, in its
-    /// preferred version; with a group but without a version the first version that has it, the preferred one first.
+    /// Resolves a resource name.
+    ///
+    /// Without a group, returns the first match in a preferred version, the core group first. With a group but no
+    /// version, searches all versions of the group, the preferred one first.
     #[must_use]
     pub fn find(&self, written: &ResourceRef) -> Found {
         let name = written.resource.as_str();
@@ -127,14 +130,14 @@ impl Catalogue {
         others.filter(|_| written.version.is_some()).map_or(Found::Nothing, Found::OtherVersions)
     }
 
-    /// Whether it is not known what a group has.
+    /// Returns whether some version of the group may be outdated.
     #[must_use]
     pub fn is_stale(&self, group: &str) -> bool {
         let of_group = self.groups.iter().filter(|offer| offer.name == group);
         of_group.flat_map(|group| &group.versions).any(|version| version.is_stale)
     }
 
-    /// Each resource once, in the first of its group's versions that has it.
+    /// Returns each resource once, in the first version of its group that has it.
     #[must_use]
     pub fn resources(&self) -> Vec<(ApiResource, &Offer)> {
         let mut found = Vec::new();
@@ -148,7 +151,7 @@ impl Catalogue {
         found
     }
 
-    /// What is written nearly as `wanted` is, nearest first.
+    /// Returns the names closest to `wanted`, nearest first.
     #[must_use]
     pub fn nearest(&self, wanted: &ResourceRef) -> Vec<String> {
         let names = self.resources().into_iter().flat_map(|(resource, offer)| {
@@ -162,7 +165,7 @@ impl Catalogue {
     }
 }
 
-/// Those of `seen` that are written nearly as `wanted` is: with its group where one was written.
+/// Returns the names in `seen` closest to `wanted`, nearest first. Groups are compared only if `wanted` has one.
 #[must_use]
 pub fn nearest(wanted: &str, mut seen: Vec<String>) -> Vec<String> {
     let close = |name: &str| {
@@ -215,20 +218,20 @@ mod tests {
     }
 
     #[test]
-    fn a_name_means_the_first_that_has_it_in_the_preferred_version() {
+    fn find_returns_the_first_match_in_a_preferred_version() {
         assert_eq!(found("po"), "pods.v1.");
         assert_eq!(found("deploy"), "deployments.v1.apps");
         assert_eq!(found("widget"), "widgets.v1.example.com");
         assert_eq!(found("wd.example.com"), "widgets.v1.example.com");
         assert_eq!(found("widgets.v1beta1.example.com"), "widgets.v1beta1.example.com");
-        assert_eq!(found("gears.example.com"), "gears.v1beta1.example.com", "in the version that has it");
-        assert_eq!(found("gears"), "Nothing", "a bare name is looked for in preferred versions alone");
+        assert_eq!(found("gears.example.com"), "gears.v1beta1.example.com", "the only version with it");
+        assert_eq!(found("gears"), "Nothing", "a bare name is searched in preferred versions only");
         assert_eq!(found("pods.apps"), "Nothing");
         assert_eq!(found("widgets.v2.example.com"), "OtherVersions([\"v1\", \"v1beta1\"])");
     }
 
     #[test]
-    fn what_does_not_answer_may_have_anything() {
+    fn find_returns_unknown_if_a_stale_group_may_have_the_resource() {
         let mut catalogue = catalogue();
         catalogue.groups[2].versions[1].is_stale = true;
         let find = |text: &str| catalogue.find(&text.parse().unwrap());
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn each_resource_is_named_once_in_its_preferred_version() {
+    fn resources_lists_each_resource_once_in_its_preferred_version() {
         let catalogue = catalogue();
         let all: Vec<_> = catalogue.resources().iter().map(|(resource, _)| resource.gvr.long()).collect();
         let expected = ["pods.v1.", "deployments.v1.apps", "widgets.v1.example.com", "gears.v1beta1.example.com"];

@@ -1,6 +1,6 @@
-//! The only place that reads a clock.
+//! Clock access. No other module reads a clock.
 //!
-//! Monotonic time is tokio's, so that a test which pauses tokio's clock owns every deadline of the hub.
+//! Monotonic time is tokio's, so a test that pauses tokio's clock controls every deadline of the hub.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -14,15 +14,15 @@ thread_local! {
 /// A point on the monotonic clock.
 pub type Instant = tokio::time::Instant;
 
-/// Now, on the monotonic clock (virtual where a test has paused it).
+/// Returns the current monotonic time (virtual if a test has paused the clock).
 #[must_use]
 pub fn now() -> Instant {
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     Instant::now()
 }
 
-/// A beat every `period`, the first at once. One that comes late is followed a whole period later, not by all that it held
-/// up.
+/// Returns an interval that ticks every `period`, the first time at once. After a late tick, the next one follows a
+/// full `period` later; missed ticks are not caught up.
 #[must_use]
 pub fn ticks(period: Duration) -> Interval {
     let mut ticks = tokio::time::interval(period);
@@ -30,7 +30,7 @@ pub fn ticks(period: Duration) -> Interval {
     ticks
 }
 
-/// Now, on the wall clock, for people and for the wire; never for deadlines.
+/// Returns the current wall-clock time, for display and for the wire; never for deadlines.
 #[must_use]
 pub fn wall() -> jiff::Timestamp {
     match SET.get() {
@@ -39,42 +39,44 @@ pub fn wall() -> jiff::Timestamp {
     }
 }
 
-/// Sets this thread's wall clock, which goes with the monotonic one from then on: for a simulation, whose times are to
-/// come again. `None`: the machine's.
+/// Sets this thread's wall clock, which then advances with the monotonic clock, so that simulations are reproducible.
+/// `None` restores the machine's clock.
 pub fn set_wall(time: Option<jiff::Timestamp>) {
     SET.set(time.map(|time| (time, now())));
 }
 
-/// A wall clock that does not jump: it says what the machine's said when it was made, and goes with the monotonic one from
-/// then on. For what has to keep its order and its distances while the machine's clock is set.
+/// Wall clock that does not jump.
+///
+/// Starts at the machine's time and advances with the monotonic clock. For timestamps that must keep their order and
+/// distances when the machine's clock is set.
 #[derive(Clone, Copy, Debug)]
 pub struct SteadyClock {
-    began: i64,
-    at: Instant,
+    start_millis: i64,
+    start: Instant,
 }
 
 impl SteadyClock {
-    /// One that says what the machine's does, for now.
+    /// Creates a clock that starts at the machine's current time.
     #[must_use]
     pub fn begin() -> Self {
-        Self { began: wall_millis(), at: now() }
+        Self { start_millis: wall_millis(), start: now() }
     }
 
-    /// Milliseconds since the Unix epoch.
+    /// Returns milliseconds since the Unix epoch.
     #[must_use]
     pub fn millis(&self) -> i64 {
-        let passed = i64::try_from(now().duration_since(self.at).as_millis()).unwrap_or(i64::MAX);
-        self.began.saturating_add(passed)
+        let passed = i64::try_from(now().duration_since(self.start).as_millis()).unwrap_or(i64::MAX);
+        self.start_millis.saturating_add(passed)
     }
 }
 
-/// Milliseconds since the Unix epoch on the wall clock.
+/// Returns milliseconds since the Unix epoch on the wall clock.
 #[must_use]
 pub fn wall_millis() -> i64 {
     wall().as_millisecond()
 }
 
-/// How long ago `millis` (as [`wall_millis`] gives it) was; zero when it lies in the future.
+/// Returns the time since `millis`, a value of [`wall_millis`]; zero if it is in the future.
 #[must_use]
 pub fn since_wall_millis(millis: i64) -> Duration {
     Duration::from_millis(u64::try_from(wall_millis().saturating_sub(millis)).unwrap_or(0))
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_beat_that_is_late_holds_up_no_others() {
+    async fn late_tick_is_not_caught_up() {
         let (begun, mut ticks) = (now(), ticks(Duration::from_secs(2)));
         let mut at = Vec::new();
         for busy in [0, 7, 0] {
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_steady_clock_goes_on_where_the_machines_jumps() {
+    async fn steady_clock_ignores_wall_clock_jumps() {
         let begun = "2026-03-01T12:00:00Z".parse::<jiff::Timestamp>().unwrap();
         set_wall(Some(begun));
         let steady = SteadyClock::begin();
@@ -111,7 +113,7 @@ mod tests {
             assert_eq!(steady.millis() - before, 3000);
         }
         assert_eq!(steady.millis() - begun.as_millisecond(), 6000);
-        assert_eq!(since_wall_millis(i64::MIN), Duration::from_millis(i64::MAX as u64), "far ago is far ago");
+        assert_eq!(since_wall_millis(i64::MIN), Duration::from_millis(i64::MAX as u64), "saturates");
         assert_eq!(since_wall_millis(i64::MAX), Duration::ZERO);
         set_wall(None);
     }

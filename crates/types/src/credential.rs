@@ -1,40 +1,40 @@
-//! Credentials and how long they last: dates only, nothing secret.
+//! Credentials and their expiry dates. Holds no secrets.
 
 use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// How long before its end a credential that no one replaces is warned of.
+/// Seconds before its expiry at which a credential without rotation is reported.
 const NOTICE: i64 = 14 * 86_400;
 
-/// How long what rotates a token may take, once four fifths of its life are over: kubelet looks once a minute.
+/// Seconds allowed for rotating a token after four fifths of its lifetime. kubelet checks once a minute.
 const ROTATION: i64 = 5 * 60;
 
-/// What a cluster is reached with.
+/// Kind of credential used to connect to a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CredentialKind {
-    /// A certificate that the apiserver is shown.
+    /// Client certificate presented to the apiserver.
     ClientCertificate,
-    /// The CA that the apiserver's certificate is checked against.
+    /// CA that the apiserver's certificate is verified against.
     CaCertificate,
-    /// The certificate of the hub's own port.
+    /// Certificate of the hub's own HTTPS port.
     ServerCertificate,
-    /// A bearer token that is read once.
+    /// Bearer token that is read once.
     Token,
-    /// A bearer token in a file, which is read again as it changes.
+    /// Bearer token in a file, which is re-read when it changes.
     TokenFile,
-    /// A command that gives credentials, and says itself how long they are good for.
+    /// Exec plugin, which returns credentials with their expiry.
     Exec,
-    /// A provider that kube has built in (OIDC).
+    /// Auth provider built into kube (OIDC).
     AuthProvider,
-    /// A user and a password.
+    /// User name and password.
     Password,
 }
 
 impl CredentialKind {
-    /// In words, for tables, findings and logs.
+    /// Returns the kind as words for tables, findings and logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -54,49 +54,50 @@ impl CredentialKind {
     }
 }
 
-/// One of the things that a cluster is reached with, and its dates as far as they can be read.
+/// One credential of a cluster, with the dates that can be read from it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Credential {
-    /// What it is.
+    /// Kind.
     pub kind: CredentialKind,
-    /// Where it stands: a file, a variable, a user of a kubeconfig.
+    /// Location: a file, an environment variable or a user of a kubeconfig.
     pub place: String,
-    /// The file, if it is one.
+    /// Path, if the credential is a file.
     #[serde(skip)]
     pub file: Option<PathBuf>,
-    /// From when on it is good (`notBefore`, `iat`).
+    /// Start of validity (`notBefore`, `iat`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issued: Option<Timestamp>,
-    /// When it ends (`notAfter`, `exp`); unset: never, or nobody can tell.
+    /// Expiry (`notAfter`, `exp`); `None` if it never expires or the date cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
-    /// When its file was written.
+    /// Modification time of its file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<Timestamp>,
-    /// Whether something outside the hub replaces it in time: what writes a token file, or a source of clusters.
+    /// Whether something outside the hub replaces it in time, such as kubelet for a token file, or a source of
+    /// clusters.
     pub rotates: bool,
-    /// Why it cannot be what it should be.
+    /// Why the credential is unusable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// How near the end of a credential is.
+/// How close a credential is to its expiry.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expiry {
-    /// Far away, or unknown.
+    /// Not due, or the expiry is unknown.
     #[default]
     Valid,
-    /// It is time to replace it.
+    /// Due for replacement.
     Soon,
-    /// Three quarters of the notice have passed too.
+    /// Due, and three quarters of the notice period have passed.
     Imminent,
-    /// It has ended.
+    /// Expired.
     Expired,
 }
 
 impl Expiry {
-    /// Whether somebody has to do something.
+    /// Returns whether the operator must act.
     #[must_use]
     pub fn is_due(self) -> bool {
         self > Self::Valid
@@ -104,23 +105,24 @@ impl Expiry {
 }
 
 impl Credential {
-    /// Nothing is known of it yet.
+    /// Creates a credential without dates.
     #[must_use]
     pub fn new(kind: CredentialKind, place: String) -> Self {
         let rotates = kind == CredentialKind::TokenFile;
         Self { kind, place, file: None, issued: None, expires: None, written: None, rotates, problem: None }
     }
 
-    /// How near its end is.
+    /// Returns how close the credential is to its expiry.
     ///
-    /// What rotates is short-lived by design, and is replaced when four fifths of its life are over (kubelet's rule): it is
-    /// due once that, and a moment more, has passed. Certificates are due two weeks before they end, or when three tenths of
-    /// their life are left, if that is less. Other tokens are replaced by no one, so they are due two weeks before their end
-    /// however short they live.
+    /// - A rotating credential is short-lived by design and replaced after four fifths of its lifetime (kubelet's
+    ///   rule). It is due shortly after that.
+    /// - A certificate is due two weeks before its expiry, or with three tenths of its lifetime left, whichever is
+    ///   later.
+    /// - Any other token is due two weeks before its expiry, however short its lifetime, since nothing replaces it.
     #[must_use]
     pub fn expiry(&self, now: Timestamp) -> Expiry {
         let Some(expires) = self.expires.map(Timestamp::as_second) else { return Expiry::Valid };
-        // Seconds of a timestamp are far from the ends of the number.
+        // Timestamps in seconds are far from the limits of `i64`.
         let (left, notice) = (expires - now.as_second(), self.notice(expires));
         match left {
             ..=0 => Expiry::Expired,
@@ -130,7 +132,7 @@ impl Credential {
         }
     }
 
-    /// Seconds before its end from which on it is due.
+    /// Returns how many seconds before its expiry the credential becomes due.
     fn notice(&self, expires: i64) -> i64 {
         let life = self.issued.or(self.written).map(|issued| expires - issued.as_second()).filter(|life| *life > 0);
         match life {
@@ -142,21 +144,21 @@ impl Credential {
     }
 }
 
-/// A credential with an end, as the status shows it.
+/// A credential with an expiry, as shown in the status.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct CredentialStatus {
-    /// What it is.
+    /// Kind.
     pub kind: CredentialKind,
-    /// Where it stands: a file, a variable, a user of a kubeconfig.
+    /// Location: a file, an environment variable or a user of a kubeconfig.
     pub place: String,
-    /// When it ends.
+    /// Expiry.
     pub expires: Timestamp,
-    /// How near that is.
+    /// How close the expiry is.
     pub state: Expiry,
 }
 
 impl CredentialStatus {
-    /// Of a credential; `None` where no end is known.
+    /// Returns the status of a credential; `None` if its expiry is unknown.
     #[must_use]
     pub fn of(one: &Credential, now: Timestamp) -> Option<Self> {
         let (kind, place, state) = (one.kind, one.place.clone(), one.expiry(now));
@@ -171,7 +173,7 @@ mod tests {
     const HOUR: i64 = 3600;
     const DAY: i64 = 24 * HOUR;
 
-    /// One that was issued at zero and lives so long, after so many seconds.
+    /// Returns the expiry state, `seconds` after issue, of a credential with a lifetime of `life` seconds.
     fn after(seconds: i64, kind: CredentialKind, rotates: bool, life: i64) -> Expiry {
         let time = |seconds| Timestamp::from_second(seconds).unwrap();
         let dates =
@@ -180,33 +182,33 @@ mod tests {
     }
 
     #[test]
-    fn a_rotating_token_is_due_when_its_rotation_is_overdue() {
+    fn rotating_token_is_due_when_its_rotation_is_overdue() {
         let file = |seconds, life| after(seconds, CredentialKind::TokenFile, true, life);
-        // kubelet replaces a token of an hour after 48 minutes.
+        // kubelet replaces a one-hour token after 48 minutes.
         assert_eq!([49, 52, 54, 59, 60].map(|minute| file(minute * 60, HOUR)), {
             [Expiry::Valid, Expiry::Valid, Expiry::Soon, Expiry::Imminent, Expiry::Expired]
         });
-        // The shortest that Kubernetes gives out.
+        // The shortest lifetime that Kubernetes issues.
         assert_eq!([480, 530, 541].map(|second| file(second, 600)), [Expiry::Valid, Expiry::Valid, Expiry::Soon]);
-        // One of a day, written by hand: hours ahead.
+        // A one-day token written by hand becomes due hours ahead.
         assert_eq!([19 * HOUR, 20 * HOUR].map(|second| file(second, DAY)), [Expiry::Valid, Expiry::Soon]);
     }
 
     #[test]
-    fn what_no_one_replaces_is_due_two_weeks_ahead() {
+    fn credential_without_rotation_is_due_two_weeks_ahead() {
         let token = |life| after(0, CredentialKind::Token, false, life);
         assert_eq!([DAY, 10 * DAY, 15 * DAY].map(token), [Expiry::Imminent, Expiry::Soon, Expiry::Valid]);
         let certificate = |day: i64| after(day * DAY, CredentialKind::ClientCertificate, false, 365 * DAY);
         assert_eq!([350, 352, 363, 366].map(certificate), {
             [Expiry::Valid, Expiry::Soon, Expiry::Imminent, Expiry::Expired]
         });
-        // One of a day is renewed each day, which is no reason to warn all day.
+        // A one-day certificate is renewed daily, so it must not be due all day.
         let short = |hour: i64| after(hour * HOUR, CredentialKind::ClientCertificate, false, DAY);
         assert_eq!([0, 16, 18].map(short), [Expiry::Valid, Expiry::Valid, Expiry::Soon]);
     }
 
     #[test]
-    fn dates_that_make_no_sense_break_nothing() {
+    fn expiry_accepts_any_combination_of_dates() {
         let ends = [Timestamp::MIN, Timestamp::UNIX_EPOCH, Timestamp::MAX];
         for (issued, expires, now) in ends.iter().flat_map(|a| ends.iter().flat_map(move |b| ends.map(|c| (a, b, c)))) {
             let one = Credential::new(CredentialKind::TokenFile, String::new());

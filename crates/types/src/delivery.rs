@@ -1,20 +1,20 @@
-//! What a sink is told of its work, in the same words by its configuration and by who does it.
+//! Delivery settings of a sink, shared by the configuration and the delivery code.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::Notification;
 
-/// The types of event a sink can ask for.
+/// Event types that a sink can subscribe to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// An object appeared.
+    /// An object was added.
     Added,
-    /// An object changed.
+    /// An object was changed.
     Updated,
-    /// An object is gone.
+    /// An object was deleted.
     Deleted,
-    /// A first list is complete.
+    /// An informer's first list is complete.
     Synced,
 }
 
@@ -42,7 +42,7 @@ impl EventType {
     }
 }
 
-/// What a sink does with objects that were there before.
+/// How a sink treats objects that existed before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Initial {
     /// They are not delivered.
@@ -52,33 +52,33 @@ pub enum Initial {
     Replay,
 }
 
-/// What becomes of an event whose filter could not be evaluated.
+/// How to treat an event whose filter cannot be evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnFilterError {
-    /// It is delivered: an event too many can be thrown away, and one too few cannot be had back.
+    /// It is delivered. The receiver can discard an extra event, but cannot recover a missing one.
     #[default]
     Deliver,
-    /// It is not.
+    /// It is dropped.
     Drop,
 }
 
-/// What a receiver wants to be spared.
+/// Rate limit of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Events per second in the long run.
+    /// Sustained events per second.
     pub events_per_second: NonZeroU32,
-    /// Events at once after a pause. Default in a configuration: those of one second.
+    /// Events at once after a pause. Default in a configuration: the events of one second.
     pub burst: NonZeroU32,
 }
 
-/// How events are put together.
+/// How events are batched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchParams {
-    /// Events per batch at most. Default 100.
+    /// Maximum events per batch. Default 100.
     pub max_events: usize,
-    /// Bytes per batch at most (a larger single event goes alone). Default 1 MiB.
+    /// Maximum bytes per batch; a single event that is larger is sent alone. Default 1 MiB.
     pub max_bytes: usize,
-    /// How long the first event of a batch waits for more. Default 250 ms.
+    /// Maximum time the first event of a batch waits for more. Default 250 ms.
     pub max_wait: Duration,
 }
 
@@ -88,16 +88,16 @@ impl Default for BatchParams {
     }
 }
 
-/// How long a failing batch is tried.
+/// How long a failing batch is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryParams {
-    /// Upper end of the first delay; it doubles with each attempt. Default 500 ms.
+    /// Upper bound of the first delay, doubled with each attempt. Default 500 ms.
     pub first: Duration,
-    /// Upper end of every delay. Default 5 min.
+    /// Upper bound of all delays. Default 5 min.
     pub max: Duration,
-    /// From the first attempt until the batch is given up. Default 24 h.
+    /// Time from the first attempt until the batch is given up. Default 24 h.
     pub give_up_after: Duration,
-    /// From the first refusal of a single event until it is given up. Default 10 min.
+    /// Time from the first rejection of a single event until it is given up. Default 10 min.
     pub refused_for: Duration,
 }
 
@@ -112,12 +112,12 @@ impl Default for RetryParams {
     }
 }
 
-/// How bodies are compressed.
+/// Compression of request bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// `gzip`: understood everywhere.
+    /// `gzip`, which every receiver supports.
     Gzip,
-    /// `zstd`: smaller and faster, where the receiver knows it.
+    /// `zstd`, which is smaller and faster but not supported by every receiver.
     Zstd,
 }
 
@@ -132,13 +132,13 @@ impl Compression {
     }
 }
 
-/// A chat that messages are made for.
+/// Chat service for which messages are formatted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
-    /// An incoming webhook of Slack: `text` for notifications, `blocks` for what is shown.
+    /// Slack incoming webhook: `text` for notifications, `blocks` for display.
     Slack,
-    /// A workflow of Teams that waits for webhook requests: an Adaptive Card.
+    /// Teams workflow triggered by a webhook request: an Adaptive Card.
     Teams,
-    /// A webhook of Discord: one embed, which mentions nobody.
+    /// Discord webhook: one embed, without mentions.
     Discord,
 }

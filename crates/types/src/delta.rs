@@ -1,4 +1,4 @@
-//! What a reflector found out, on its way to the store.
+//! Deltas: the changes that a reflector passes on to the store.
 
 use std::sync::Arc;
 
@@ -6,44 +6,44 @@ use smallvec::SmallVec;
 
 use super::{ObjectKey, ResourceVersion, StoredObject};
 
-/// Why a delta exists. client-go's delta types.
+/// Cause of a delta: client-go's delta types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeltaKind {
-    /// The watch said ADDED.
+    /// The watch sent ADDED.
     Added,
-    /// The watch said MODIFIED.
+    /// The watch sent MODIFIED.
     Updated,
-    /// The watch said DELETED; the object is the last state that the apiserver sent.
+    /// The watch sent DELETED. The object is the last state that the apiserver sent.
     Deleted,
-    /// A list has it, whether new, changed or unchanged.
+    /// A list contains the object, whether new, changed or unchanged.
     Replaced,
-    /// A resync repeats it; nothing changed.
+    /// A resync repeats the object unchanged.
     Sync,
 }
 
-/// One thing that happened to one object.
+/// One change to one object.
 #[derive(Clone, Debug)]
 pub struct Delta {
-    /// What happened.
+    /// Cause.
     pub kind: DeltaKind,
-    /// The object after it (for a deletion: before it).
+    /// Object after the change; for a deletion, before it.
     pub object: Arc<StoredObject>,
 }
 
 /// Deltas of one key, oldest first. Nearly always one.
 pub type Deltas = SmallVec<[Delta; 1]>;
 
-/// One step of a reflector's output. Steps of one informer are applied in order.
+/// One item of a reflector's output. The items of one informer are applied in order.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Something happened to one object.
+    /// One object changed.
     Delta(Delta),
-    /// A list begins: what it does not name will vanish at [`Change::ReplaceEnd`].
+    /// A list begins. Keys that it does not contain are deleted at [`Change::ReplaceEnd`].
     ReplaceBegin,
-    /// The list has this key, but its object could not be taken in (too large): keep what the store has.
+    /// The list contains this key, but its object could not be decoded or is too large. The store keeps what it has.
     ReplaceKeep(ObjectKey),
     /// The list is complete at this version.
     ReplaceEnd(ResourceVersion),
-    /// Everything up to this version has been handed over.
+    /// All changes up to this version have been passed on.
     Progress(ResourceVersion),
 }

@@ -1,55 +1,56 @@
 //! Compression of object bodies: zstd with a dictionary trained on the resource's own objects.
 //!
-//! Objects of one resource resemble each other far more than each resembles itself, so a dictionary of a few
-//! objects' worth of text brings a folded pod of 6 KB to about 450 bytes where plain zstd reaches 2.1 KB.
-//! Contexts are kept per thread; a dictionary is shared by everything that was compressed with it.
+//! Objects of one resource resemble each other more than the parts of one object do. With a dictionary of a few
+//! objects' text, an encoded 6 KB pod takes about 450 bytes; plain zstd takes 2.1 KB. Decompression contexts are kept
+//! per thread. A dictionary is shared by all bodies compressed with it.
 
 use std::cell::RefCell;
 use std::fmt;
 
 use zstd::zstd_safe::{CCtx, CParameter, DCtx, DDict, compress_bound, get_error_name};
 
-/// A trained dictionary, digested once for decompression; for compression it is digested round by round, since what
-/// that takes (several times its size) is needed for milliseconds.
+/// Trained dictionary, digested once for decompression. Each [`Compressor`] digests it anew, since the compression
+/// digest takes several times its size and is needed for milliseconds only.
 pub struct Dictionary {
     raw: Box<[u8]>,
     decompress: DDict<'static>,
 }
 
-/// The samples did not make a dictionary (too few, too small, or all alike).
+/// Training failed: the samples are too few, too small or all alike.
 #[derive(Debug, thiserror::Error)]
-#[error("no dictionary could be trained from {samples} samples")]
+#[error("cannot train a dictionary from {samples} samples")]
 pub struct TrainError {
     samples: usize,
     #[source]
     source: std::io::Error,
 }
 
-/// Bytes that do not decompress: a fault of this program or of the machine's memory, never of the input.
+/// Stored bytes cannot be decompressed: a bug in this program or faulty memory, never bad input.
 #[derive(Debug, thiserror::Error)]
-#[error("stored bytes do not decompress: {0}")]
+#[error("cannot decompress stored bytes: {0}")]
 pub struct CodecError(pub(super) &'static str);
 
-/// What begins every frame of zstd, and is not stored.
+/// Magic number of every zstd frame, which is not stored.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 impl Dictionary {
-    /// Dictionary size that pays: twice as much gains one per cent, half as much costs five.
+    /// Maximum dictionary size in bytes. Twice as much saves one per cent, half as much costs five.
     pub const SIZE: usize = 64 * 1024;
 
-    /// With a dictionary the third gains seven per cent on the first for a third more time; the next ones gain less for
-    /// more.
+    /// zstd level. With a dictionary, level 3 saves seven per cent over level 1 for a third more time. Higher levels
+    /// save less for more time.
     const LEVEL: i32 = 3;
 
-    /// Bytes of samples that a training looks at: fifty times what comes of them. zstd's manual advises a hundred times;
-    /// what a training takes shows in the peak of a first list.
+    /// Bytes of samples used for training, about fifty times the dictionary. zstd's manual advises a hundred times, but
+    /// the memory that training takes adds to the peak of a first list.
     const SAMPLES: usize = 3 * 1024 * 1024;
 
-    /// Trains a dictionary of a tenth of the samples' size, [`Self::SIZE`] at most, on the first 3 MiB of them. Costs
-    /// about 0.1 ms per sample, and 12 MB while it runs: keep it off the actors' threads.
+    /// Trains a dictionary on the first 3 MiB of samples. Its size is a tenth of theirs, at most [`Self::SIZE`].
+    ///
+    /// Costs about 0.1 ms per sample, and 12 MB while it runs: keep it off the actors' threads.
     ///
     /// # Errors
-    /// [`TrainError`] when zstd finds too little in the samples.
+    /// [`TrainError`] if the samples have too little in common.
     pub fn train<S: AsRef<[u8]>>(samples: impl IntoIterator<Item = S>) -> Result<Self, TrainError> {
         let (mut bytes, mut sizes) = (Vec::new(), Vec::new());
         for sample in samples {
@@ -65,19 +66,19 @@ impl Dictionary {
         Ok(Self::of(raw))
     }
 
-    /// No dictionary: plain zstd, for objects that are too few or too different to train one.
+    /// Returns the empty dictionary: plain zstd, for objects that are too few or too different for training.
     #[must_use]
     pub fn none() -> Self {
         Self::of(Vec::new())
     }
 
-    /// One whose bytes were kept; `None` where zstd refuses them.
+    /// Restores a dictionary from its saved bytes; `None` if zstd rejects them.
     #[must_use]
     pub fn restore(raw: Vec<u8>) -> Option<Self> {
         Some(Self { decompress: DDict::try_create(&raw)?, raw: raw.into() })
     }
 
-    /// Its bytes, to be kept.
+    /// Returns the raw bytes, for saving.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.raw
@@ -87,13 +88,14 @@ impl Dictionary {
         Self { decompress: DDict::create(&raw), raw: raw.into() }
     }
 
-    /// Size of the raw dictionary in bytes; with its digest it holds a little more than twice as much.
+    /// Returns the size of the raw dictionary in bytes. With its digest it takes a little more than twice as much.
     #[must_use]
     pub fn size(&self) -> usize {
         self.raw.len()
     }
 
-    /// Decompresses what a [`Compressor`] with this dictionary made of at most `limit` bytes, over what is in `out`.
+    /// Decompresses the output of a [`Compressor`] with this dictionary into `out`, replacing its content. The result
+    /// is at most `limit` bytes long.
     pub(super) fn decompress(&self, packed: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(), CodecError> {
         DECOMPRESS.with_borrow_mut(|(context, frame)| {
             frame.clear();
@@ -108,7 +110,7 @@ impl Dictionary {
 }
 
 thread_local! {
-    /// A context, and room for a frame with its magic number.
+    /// Decompression context, and a buffer for a frame with its magic number.
     static DECOMPRESS: RefCell<(DCtx<'static>, Vec<u8>)> = RefCell::new((DCtx::create(), Vec::new()));
 }
 
@@ -118,7 +120,7 @@ impl fmt::Debug for Dictionary {
     }
 }
 
-/// Compresses against one dictionary. Making one takes some 0.2 ms and some 100 KB.
+/// Compressor with one dictionary. Creating one takes about 0.2 ms and 100 KB.
 pub(super) struct Compressor {
     context: CCtx<'static>,
 }
@@ -126,7 +128,7 @@ pub(super) struct Compressor {
 impl Compressor {
     pub(super) fn new(dictionary: &Dictionary) -> Self {
         let mut context = CCtx::create();
-        // What decompressing is told anyway: the length and the dictionary.
+        // The decompressing side knows both the length and the dictionary.
         for parameter in [CParameter::ContentSizeFlag(false), CParameter::DictIdFlag(false)] {
             context.set_parameter(parameter).expect("zstd knows the flags of its own frames");
         }
@@ -135,7 +137,7 @@ impl Compressor {
         Self { context }
     }
 
-    /// The compressed form of `plain`, in `frame`, over what is there; `None` where zstd refuses.
+    /// Compresses `plain` into `frame`, replacing its content, and returns the result; `None` if zstd fails.
     pub(super) fn compress<'f>(&mut self, plain: &[u8], frame: &'f mut Vec<u8>) -> Option<&'f [u8]> {
         frame.clear();
         frame.reserve(compress_bound(plain.len()));
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compressed_comes_back_and_is_smaller() {
+    fn compression_round_trips_and_shrinks() {
         let dictionary = trained();
         let mut frame = Vec::new();
         let mut compressor = Compressor::new(&dictionary);
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bytes_are_an_error_and_not_a_panic() {
+    fn decompress_rejects_damaged_bytes_without_panic() {
         let dictionary = trained();
         let plain = object(7);
         let mut frame = Vec::new();
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_dictionary_it_is_plain_zstd() {
+    fn empty_dictionary_is_plain_zstd() {
         let none = Dictionary::none();
         let plain = "a text that repeats. ".repeat(50).into_bytes();
         let mut frame = Vec::new();
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_samples_are_refused() {
+    fn train_rejects_too_few_samples() {
         assert!(Dictionary::train([b"x"]).is_err());
     }
 }

@@ -1,15 +1,14 @@
-//! When bytes that were written are made durable.
+//! Policy for making written bytes durable.
 
 use std::time::Duration;
 
-/// When what was written is made to survive a crash of the machine. A crash of the process alone loses nothing that was
-/// written.
+/// When written bytes are made durable against a crash of the machine. A crash of the process alone loses nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fsync {
-    /// At once, but no sooner after the last time than this, and then together with what else has come by then; zero: at
-    /// once, with what has come meanwhile.
+    /// At once, but at least this long after the previous fsync, which then covers all bytes written meanwhile. With
+    /// zero, each fsync starts as soon as the previous one ends.
     Within(Duration),
-    /// When the operating system sees fit: half a minute, as a rule.
+    /// When the operating system decides to, usually within 30 s.
     Never,
 }
 

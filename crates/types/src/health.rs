@@ -1,4 +1,4 @@
-//! What an informer shows of itself: written by its actors as they go, read by anyone at any time.
+//! Health of one informer: counters and states, written by its actors and readable from any thread at any time.
 
 use std::sync::atomic::{
     AtomicI64, AtomicU8, AtomicU64,
@@ -10,35 +10,35 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use serde::Serialize;
 
-use super::{ClusterTimings, MemoryState, ResourceVersion, Watched, Watcher, clock};
+use super::{ClusterTimings, MemoryState, ResourceVersion, WatchCell, Watcher, clock};
 
-/// What an informer is doing.
+/// Current activity of an informer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum Phase {
-    /// Not started, or its resource is being looked up.
+    /// Not started, or discovery is looking up its resource.
     Pending,
-    /// Its cluster has no such resource; it waits for it to appear.
+    /// The cluster does not serve the resource. The informer waits for it to appear.
     Absent,
-    /// Making its first list.
+    /// The first list is in progress.
     Listing,
-    /// Synced, and its watch is open.
+    /// Synced, and the watch is open.
     Watching,
-    /// Synced once; its watch is broken at the moment.
+    /// Synced once, but the watch is currently not open.
     Stale,
-    /// Its cluster answers 401 or 403; retried slowly.
+    /// The apiserver answers 401 or 403. Retried slowly.
     Forbidden,
-    /// It died more often than its restart intensity allows; retried slowly.
+    /// It failed more often than its restart intensity allows. Retried slowly.
     Degraded,
     /// Stopped on purpose.
     Stopped,
-    /// It does not watch, since what it would take in has no room in the memory limit.
+    /// Not watching, because the memory limit leaves no room for its objects.
     Paused,
 }
 
 impl Phase {
-    /// All of them.
+    /// All phases.
     pub const ALL: [Self; 9] = [
         Self::Pending,
         Self::Absent,
@@ -51,7 +51,7 @@ impl Phase {
         Self::Paused,
     ];
 
-    /// The word in the status and in tables.
+    /// Returns the word used in the status and in tables.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -68,32 +68,32 @@ impl Phase {
     }
 }
 
-/// Why a list was begun.
+/// Reason for a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum ListReason {
-    /// It is the informer's first.
+    /// First list of the informer.
     First,
     /// An actor of the informer was restarted.
     Restart,
-    /// The version to go on from is too old (410).
+    /// The version to resume from is too old (410).
     Expired,
-    /// The apiserver has not come as far as the version asked for.
+    /// The apiserver has not reached the requested version yet.
     TooLarge,
-    /// The watch or list before it failed: connection, silence, overload, a server's fault.
+    /// The previous watch or list failed: connection, timeout, overload or server error.
     Failed,
-    /// The watch before it ended, and left no version to go on from.
+    /// The previous watch ended without a version to resume from.
     Ended,
-    /// Something came that is no answer, or that the server itself cannot read.
+    /// The response was malformed, or the server reported that it could not read its own data.
     Malformed,
-    /// 401, 403 or 404.
+    /// The server answered 401, 403 or 404.
     Refused,
-    /// The server does no streaming lists.
+    /// The server does not support streaming lists.
     Unsupported,
 }
 
 impl ListReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 9] = [
         Self::First,
         Self::Restart,
@@ -106,7 +106,7 @@ impl ListReason {
         Self::Unsupported,
     ];
 
-    /// The word in metrics.
+    /// Returns the word used in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -123,37 +123,38 @@ impl ListReason {
     }
 }
 
-/// How far an informer's part of an answer can be trusted.
+/// How current an informer's part of a query result is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Freshness {
-    /// The watch is open: as fresh as the apiserver's watch is.
+    /// The watch is open: as current as the apiserver's watch.
     Synced,
-    /// Complete as of then; what happened since is not known yet.
+    /// Complete up to a point in time. Later changes are not known yet.
     StaleSince {
         /// When the watch broke.
         since: jiff::Timestamp,
     },
-    /// Never listed to the end: objects may be missing.
+    /// The first list has not completed: objects may be missing.
     Missing,
 }
 
-/// How far an informer's objects are on disk.
+/// Checkpoint of an informer: how much of its objects is on disk.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckpointState {
-    /// When they were last found to be, or brought, up to date there.
+    /// When the objects on disk were last verified or brought up to date.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<jiff::Timestamp>,
-    /// Where a watch would go on after a restart.
+    /// Version from which a watch would resume after a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Readers that have not answered for what they were told, so that what is there stays as it is.
+    /// Readers that have not acknowledged their notifications, which keeps the checkpoint from advancing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<String>,
 }
 
-/// Counters and states of one informer. All methods are lock-free; none orders anything else.
+/// Counters and states of one informer. All methods are lock-free; none orders other memory accesses, except those for
+/// the synced flag.
 #[derive(Debug, Default)]
 pub struct InformerHealth {
     phase: AtomicU8,
@@ -163,50 +164,51 @@ pub struct InformerHealth {
     last_event: AtomicI64,
     last_heard: AtomicI64,
     version: ArcSwapOption<ResourceVersion>,
-    stored: Watched<Option<ResourceVersion>>,
-    /// What a list that is not complete has brought.
+    stored: WatchCell<Option<ResourceVersion>>,
+    /// Newest version that an incomplete list has delivered.
     floor: ArcSwapOption<ResourceVersion>,
     last_error: ArcSwapOption<String>,
     checkpoint: ArcSwapOption<CheckpointState>,
     timings: OnceLock<Arc<ClusterTimings>>,
     /// Objects in the store.
     pub objects: AtomicU64,
-    /// Their [`object_memory`](super::object_memory), by samples; zero in a hub that has had no memory limit.
+    /// Their [`object_memory`](super::object_memory), estimated by sampling; zero if the hub never had a memory limit.
     pub bytes: AtomicU64,
-    /// Watch events and list items taken in.
+    /// Watch events and list items received.
     pub events: AtomicU64,
-    /// Lists begun.
+    /// Lists started.
     pub lists: AtomicU64,
-    /// Of these, by reason.
+    /// Lists started, by reason.
     list_reasons: [AtomicU64; ListReason::ALL.len()],
-    /// Items of the list in progress, and what it is expected to have; zero when unknown.
+    /// Items received by the list in progress.
     pub list_items: AtomicU64,
-    /// See [`Self::list_items`].
+    /// Expected number of items of the list in progress; zero if unknown.
     pub list_expected: AtomicU64,
     /// Watches opened.
     pub watches: AtomicU64,
-    /// Objects or lines that could not be taken in: malformed, without a name, too large.
+    /// Objects or lines that were skipped: malformed, without a name or too large.
     pub skipped: AtomicU64,
-    /// Times that one of its actors died and was restarted.
+    /// Restarts of its actors after a failure.
     pub restarts: AtomicU64,
-    /// Bytes waiting in the fifo.
+    /// Bytes queued in the FIFO.
     pub fifo_bytes: AtomicU64,
-    /// Keys waiting in the fifo.
+    /// Keys queued in the FIFO.
     pub fifo_keys: AtomicU64,
-    /// What is kept of its objects where memory is limited.
+    /// How much of its objects is kept under a memory limit.
     pub memory: MemoryState,
 }
 
 impl InformerHealth {
-    /// A fresh one, pending.
+    /// Creates the health of a pending informer.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// Goes on from what a predecessor showed of the same objects, which are still there: an informer that was set up
-    /// anew has not unlearned them, and must not go back behind the version that it had read.
-    pub fn go_on_from(&self, before: &Self) {
+    /// Continues from the health of the previous informer of the same objects.
+    ///
+    /// The objects are still in the store, so the new informer must not resume from an older version than was read.
+    pub fn continue_from(&self, before: &Self) {
         if let Some(version) = before.version() {
             self.set_version(version.as_ref().clone());
         }
@@ -224,7 +226,7 @@ impl InformerHealth {
         self.last_heard.store(before.last_heard.load(Relaxed), Relaxed);
         self.objects.store(before.objects.load(Relaxed), Relaxed);
         self.bytes.store(before.bytes.load(Relaxed), Relaxed);
-        self.memory.go_on_from(&before.memory);
+        self.memory.copy_from(&before.memory);
         self.checkpoint.store(before.checkpoint());
         for (counter, before) in [
             (&self.events, &before.events),
@@ -240,8 +242,8 @@ impl InformerHealth {
         }
     }
 
-    /// Shows what was kept of an earlier life of the process: objects as of `alive` (in milliseconds since the epoch), up
-    /// to a version, where that is known.
+    /// Sets the state restored from disk: `objects` objects as of `alive` (milliseconds since the epoch), up to
+    /// `version` if known.
     pub fn restore(&self, version: Option<ResourceVersion>, synced: bool, alive: i64, objects: u64) {
         self.set_checkpoint(CheckpointState {
             at: jiff::Timestamp::from_millisecond(alive).ok(),
@@ -250,7 +252,7 @@ impl InformerHealth {
         });
         self.set_stored(version.clone());
         self.version.store(version.map(Arc::new));
-        // Where the clock was ahead then, it cannot be told when that was, but not later than now.
+        // If the clock was ahead when saving, the real time is unknown, but it is not in the future.
         let alive = alive.min(clock::wall_millis());
         self.stale_since.store(alive.max(1), Relaxed);
         self.last_event.store(alive, Relaxed);
@@ -261,8 +263,8 @@ impl InformerHealth {
         }
     }
 
-    /// When it was last known to be up to date, in milliseconds since the epoch: now, while its watch is open. `None` before
-    /// it ever was.
+    /// Returns when the informer was last known to be up to date, in milliseconds since the epoch. This is the current
+    /// time while its watch is open, and `None` before it ever was.
     #[must_use]
     pub fn alive(&self) -> Option<i64> {
         if self.phase() == Phase::Watching {
@@ -274,29 +276,30 @@ impl InformerHealth {
         }
     }
 
-    /// What the informer is doing.
+    /// Returns the current phase.
     #[must_use]
     pub fn phase(&self) -> Phase {
         Phase::ALL.get(usize::from(self.phase.load(Relaxed))).copied().unwrap_or(Phase::Pending)
     }
 
-    /// Notes a new phase. Leaving [`Phase::Watching`] starts the staleness clock; coming back stops it.
+    /// Sets the phase. Leaving [`Phase::Watching`] sets the stale time; returning to it clears the time.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Relaxed);
         if phase == Phase::Watching {
             self.stale_since.store(0, Relaxed);
         } else {
-            // Whether or not it has synced: its first list may reach the store after its first watch broke. Only the first moment counts.
+            // Also before the sync: the first list may reach the store after the first watch broke. Keeps the earliest
+            // time.
             let _ = self.stale_since.compare_exchange(0, clock::wall_millis(), Relaxed, Relaxed);
         }
     }
 
-    /// Notes whether the apiserver answered the last request at all.
+    /// Records whether the apiserver responded at all to the last request.
     pub fn set_answers(&self, answers: bool) {
         self.answers.store(1 + u8::from(answers), Relaxed);
     }
 
-    /// Whether the apiserver answered the last request at all; `None` before the first has ended.
+    /// Returns whether the apiserver responded at all to the last request; `None` before the first request has ended.
     #[must_use]
     pub fn answers(&self) -> Option<bool> {
         match self.answers.load(Relaxed) {
@@ -305,24 +308,24 @@ impl InformerHealth {
         }
     }
 
-    /// Notes that the first list is in the store.
+    /// Records that the first list is in the store.
     pub fn set_synced(&self) {
         self.synced.store(1, Release);
     }
 
-    /// Notes that its objects were let go: it begins anew.
+    /// Records that the objects were dropped, so that the informer starts anew.
     pub fn set_unsynced(&self) {
         self.synced.store(0, Release);
         self.set_stored(None);
     }
 
-    /// Whether the first list is in the store. client-go's `HasSynced`.
+    /// Returns whether the first list is in the store: client-go's `HasSynced`.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         self.synced.load(Acquire) == 1
     }
 
-    /// How far this informer's objects can be trusted now.
+    /// Returns how current this informer's objects are.
     #[must_use]
     pub fn freshness(&self) -> Freshness {
         if !self.has_synced() {
@@ -336,8 +339,8 @@ impl InformerHealth {
         }
     }
 
-    /// For how long its watch has not been open; `None` while it is, and before it has tried. Unlike [`Self::freshness`] this
-    /// does not ask whether it has synced.
+    /// Returns for how long the watch has not been open; `None` while it is open and before the first attempt. Unlike
+    /// [`Self::freshness`], this does not depend on the sync.
     #[must_use]
     pub fn stale_for(&self) -> Option<Duration> {
         match self.stale_since.load(Relaxed) {
@@ -346,36 +349,36 @@ impl InformerHealth {
         }
     }
 
-    /// Notes that a list begins.
+    /// Counts a list.
     pub fn note_list(&self, reason: ListReason) {
         self.lists.fetch_add(1, Relaxed);
         self.list_reasons[reason as usize].fetch_add(1, Relaxed);
     }
 
-    /// Lists begun for a reason.
+    /// Returns how many lists were started for a reason.
     #[must_use]
     pub fn lists_for(&self, reason: ListReason) -> u64 {
         self.list_reasons[reason as usize].load(Relaxed)
     }
 
-    /// Notes that anything at all came from the apiserver.
+    /// Records that data arrived from the apiserver.
     pub fn note_heard(&self) {
         self.last_heard.store(clock::wall_millis(), Relaxed);
     }
 
-    /// When anything last came from the apiserver, in milliseconds since the epoch; zero before.
+    /// Returns when data last arrived from the apiserver, in milliseconds since the epoch; zero if never.
     #[must_use]
     pub fn last_heard(&self) -> i64 {
         self.last_heard.load(Relaxed)
     }
 
-    /// Notes that `count` events or items came in.
+    /// Counts `count` received events or items.
     pub fn note_events(&self, count: u64) {
         self.events.fetch_add(count, Relaxed);
         self.last_event.store(clock::wall_millis(), Relaxed);
     }
 
-    /// How long ago the last event came in; `None` before the first.
+    /// Returns the age of the last event; `None` before the first.
     #[must_use]
     pub fn last_event_age(&self) -> Option<Duration> {
         match self.last_event.load(Relaxed) {
@@ -384,12 +387,13 @@ impl InformerHealth {
         }
     }
 
-    /// Notes what a list that is not complete has brought, where that is newer than all before.
+    /// Sets the newest version that an incomplete list has delivered.
     pub fn set_floor(&self, version: ResourceVersion) {
         self.floor.store(Some(Arc::new(version)));
     }
 
-    /// What nobody may list older than who goes on with this: the version, or what has come of a list since.
+    /// Returns the version that a successor must not list behind: the last version read, or that of an incomplete list
+    /// if newer.
     #[must_use]
     pub fn newest(&self) -> Option<Arc<ResourceVersion>> {
         match (self.version(), self.floor.load_full()) {
@@ -398,18 +402,18 @@ impl InformerHealth {
         }
     }
 
-    /// Notes how far the reflector has read.
+    /// Sets the version up to which the reflector has read.
     pub fn set_version(&self, version: ResourceVersion) {
         self.version.store(Some(Arc::new(version)));
     }
 
-    /// How far the reflector has read: client-go's `LastSyncResourceVersion`.
+    /// Returns the version up to which the reflector has read: client-go's `LastSyncResourceVersion`.
     #[must_use]
     pub fn version(&self) -> Option<Arc<ResourceVersion>> {
         self.version.load_full()
     }
 
-    /// Notes up to which version the store is complete, after the store has published that state.
+    /// Sets the version up to which the store is complete. Call it after the store has published that state.
     pub fn set_stored(&self, version: Option<ResourceVersion>) {
         self.stored.modify(|stored| {
             let is_other = *stored != version;
@@ -418,52 +422,52 @@ impl InformerHealth {
         });
     }
 
-    /// Up to which version the store is complete: client-go's `LastStoreSyncResourceVersion`.
+    /// Returns the version up to which the store is complete: client-go's `LastStoreSyncResourceVersion`.
     #[must_use]
     pub fn stored(&self) -> Option<ResourceVersion> {
         self.stored.get()
     }
 
-    /// Waits for changes of [`Self::stored`].
+    /// Returns a receiver for changes of [`Self::stored`].
     #[must_use]
     pub fn watch_stored(&self) -> Watcher<Option<ResourceVersion>> {
         self.stored.subscribe()
     }
 
-    /// Has durations recorded with those of its cluster. Only the first call counts.
+    /// Sets the histograms of its cluster, into which durations are recorded. Only the first call has an effect.
     pub fn set_timings(&self, timings: &Arc<ClusterTimings>) {
         let _ = self.timings.set(Arc::clone(timings));
     }
 
-    /// Durations of its cluster's informers, where they are recorded.
+    /// Returns the histograms of its cluster; `None` if durations are not recorded.
     #[must_use]
     pub fn timings(&self) -> Option<&Arc<ClusterTimings>> {
         self.timings.get()
     }
 
-    /// Notes how far its objects are on disk.
+    /// Sets the checkpoint.
     pub fn set_checkpoint(&self, state: CheckpointState) {
         self.checkpoint.store(Some(Arc::new(state)));
     }
 
-    /// Whether anything of it is on disk.
+    /// Returns whether any of its objects are on disk.
     #[must_use]
     pub fn is_on_disk(&self) -> bool {
         self.checkpoint.load().as_ref().is_some_and(|state| state.at.is_some())
     }
 
-    /// How far its objects are on disk; `None` where none are kept there.
+    /// Returns the checkpoint; `None` if the objects are not saved.
     #[must_use]
     pub fn checkpoint(&self) -> Option<Arc<CheckpointState>> {
         self.checkpoint.load_full()
     }
 
-    /// Notes what went wrong last. `None` clears it.
+    /// Sets the last error. `None` clears it.
     pub fn set_error(&self, error: Option<String>) {
         self.last_error.store(error.map(Arc::new));
     }
 
-    /// What went wrong last and has not been mended since.
+    /// Returns the last error that has not been resolved.
     #[must_use]
     pub fn error(&self) -> Option<Arc<String>> {
         self.last_error.load_full()
@@ -492,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn an_informer_whose_watch_broke_before_its_first_list_was_stored_is_stale() {
+    fn watch_that_breaks_before_the_first_list_is_stored_makes_the_informer_stale() {
         let health = InformerHealth::default();
         health.set_phase(Phase::Listing);
         health.set_phase(Phase::Watching);
@@ -502,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_is_as_synced_and_as_far_as_its_predecessor_and_stale_until_it_watches() {
+    fn successor_keeps_sync_and_version_and_is_stale_until_it_watches() {
         let before = InformerHealth::default();
         before.set_phase(Phase::Watching);
         before.set_synced();
@@ -510,7 +514,7 @@ mod tests {
         before.restarts.store(2, Relaxed);
         before.note_list(ListReason::Expired);
         let health = InformerHealth::default();
-        health.go_on_from(&before);
+        health.continue_from(&before);
         assert_eq!(health.version().as_deref(), Some(&ResourceVersion::new("7")));
         assert_eq!(health.restarts.load(Relaxed), 2);
         assert_eq!((health.lists.load(Relaxed), health.lists_for(ListReason::Expired)), (1, 1));
@@ -521,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn every_phase_survives_the_round_trip() {
+    fn every_phase_round_trips() {
         let health = InformerHealth::default();
         for phase in Phase::ALL {
             health.set_phase(phase);

@@ -1,4 +1,4 @@
-//! A histogram of durations with fixed bounds: recorded from any thread, read at any time by who collects metrics.
+//! Histogram of durations with fixed bounds, which any thread can record into and read from.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -7,29 +7,29 @@ use parking_lot::Mutex;
 
 use super::{TraceParent, clock};
 
-/// Upper bounds in seconds for what goes over a network: from a millisecond to half a minute.
+/// Upper bounds in seconds for network requests.
 pub const REQUEST_SECONDS: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
-/// Upper bounds in seconds for what stays in the process when all is well, and waits for somebody when it is not.
+/// Upper bounds in seconds for work inside the process, which is fast unless it waits for another component.
 pub const LAG_SECONDS: &[f64] = &[
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 ];
 
-/// Upper bounds in seconds for lists and watches. Few, since each cluster has them.
+/// Upper bounds in seconds for lists and watches. Few, because each cluster has its own histogram.
 const STREAM_SECONDS: &[f64] = &[0.1, 1.0, 10.0, 60.0, 600.0, 3600.0];
 
-/// Upper bounds in seconds for the way into the store. Few, since each cluster has them.
+/// Upper bounds in seconds for changes on their way into the store. Few, because each cluster has its own histogram.
 const STORE_SECONDS: &[f64] = &[0.0005, 0.005, 0.05, 0.5, 5.0, 30.0];
 
-/// Durations of what the informers of one cluster do. Shared by all of them, so that a resource costs no memory for it.
+/// Durations of the informers of one cluster. They share one set, so that a resource costs no extra memory.
 #[derive(Debug)]
 pub struct ClusterTimings {
-    /// Lists that were complete, from their first request to their last object.
+    /// Complete lists, from the first request to the last object.
     pub lists: Histogram,
-    /// Watches, from their opening to their end.
+    /// Watches, from opening to end.
     pub watches: Histogram,
-    /// Changes, from being read off their watch to being in the store; in samples.
+    /// Sampled changes, from the watch to the store.
     pub stored: Histogram,
 }
 
@@ -43,11 +43,11 @@ impl Default for ClusterTimings {
     }
 }
 
-/// Durations, counted by bucket. Recording is lock-free but for an exemplar, which is dropped rather than waited for.
+/// Histogram of durations. Recording is lock-free; if another thread is setting an exemplar, the exemplar is dropped.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
-    /// One more than there are bounds: the last is of what is longer than all of them.
+    /// One more bucket than bounds. The last one counts durations above all bounds.
     buckets: Box<[Bucket]>,
     nanos: AtomicU64,
 }
@@ -58,41 +58,41 @@ struct Bucket {
     exemplar: Mutex<Option<Exemplar>>,
 }
 
-/// A trace in which a duration of a bucket was seen.
+/// Exemplar: a trace in which a duration of a bucket was observed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Exemplar {
-    /// The trace's id.
+    /// Trace ID.
     pub trace: u128,
-    /// The span's.
+    /// Span ID.
     pub span: u64,
-    /// The duration in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
     /// When it was recorded.
     pub at: jiff::Timestamp,
 }
 
-/// A histogram at about one moment: the buckets are read one after the other.
+/// Snapshot of a histogram. The buckets are read one after the other, so concurrent records may be missing in some.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HistogramState {
-    /// Upper bounds in seconds, growing.
+    /// Upper bounds in seconds, ascending.
     pub bounds: &'static [f64],
-    /// How many of each bucket, not of those before it; the last of what is longer than all bounds.
+    /// Count of each bucket, not cumulative. The last one counts durations above all bounds.
     pub counts: Vec<u64>,
-    /// All durations together, in seconds.
+    /// Sum of all durations in seconds.
     pub sum: f64,
-    /// The last trace of each bucket.
+    /// Last exemplar of each bucket.
     pub exemplars: Vec<Option<Exemplar>>,
 }
 
 impl Histogram {
-    /// An empty one with these upper bounds, growing, in seconds.
+    /// Creates an empty histogram with ascending upper bounds in seconds.
     #[must_use]
     pub fn new(bounds: &'static [f64]) -> Self {
         let buckets = (0..=bounds.len()).map(|_| Bucket::default()).collect();
         Self { bounds, buckets, nanos: AtomicU64::new(0) }
     }
 
-    /// Counts a duration, and keeps the ids of the trace and the span that it was seen in, if any.
+    /// Records a duration. With `seen_in`, its trace and span become the bucket's exemplar.
     pub fn record(&self, duration: Duration, seen_in: Option<TraceParent>) {
         let seconds = duration.as_secs_f64();
         let bucket = &self.buckets[self.bounds.partition_point(|bound| *bound < seconds)];
@@ -105,7 +105,7 @@ impl Histogram {
         }
     }
 
-    /// What has been counted.
+    /// Returns a snapshot.
     #[must_use]
     pub fn state(&self) -> HistogramState {
         HistogramState {
@@ -118,7 +118,7 @@ impl Histogram {
 }
 
 impl HistogramState {
-    /// Adds what another one of the same bounds has counted; nothing where the bounds differ, unless this is empty.
+    /// Adds the counts of another snapshot. If this one is empty, copies the other; if the bounds differ, does nothing.
     pub fn add(&mut self, other: &Self) {
         if self.counts.is_empty() {
             self.clone_from(other);
@@ -129,7 +129,7 @@ impl HistogramState {
         }
     }
 
-    /// How many there are in all buckets together.
+    /// Returns the total count.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
@@ -143,7 +143,7 @@ mod tests {
     const BOUNDS: &[f64] = &[0.5, 1.0];
 
     #[test]
-    fn a_duration_counts_in_the_first_bucket_whose_bound_it_does_not_exceed() {
+    fn duration_counts_in_the_first_bucket_with_a_bound_not_below_it() {
         let histogram = Histogram::new(BOUNDS);
         for millis in [0, 500, 501, 1000, 1001, 100_000] {
             histogram.record(Duration::from_millis(millis), None);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_trace_of_a_bucket_is_its_exemplar() {
+    fn exemplar_is_the_last_trace_of_a_bucket() {
         let histogram = Histogram::new(BOUNDS);
         histogram.record(Duration::from_millis(700), Some(TraceParent { trace: 1, span: 2 }));
         histogram.record(Duration::from_millis(900), Some(TraceParent { trace: 3, span: 4 }));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn states_add_up_where_their_bounds_are_the_same() {
+    fn add_sums_states_with_equal_bounds() {
         let one = Histogram::new(BOUNDS);
         one.record(Duration::from_secs(1), Some(TraceParent { trace: 1, span: 1 }));
         let mut sum = HistogramState::default();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_grow() {
+    fn bounds_are_ascending() {
         for bounds in [REQUEST_SECONDS, LAG_SECONDS] {
             assert!(bounds.is_sorted_by(|one, next| one < next));
         }

@@ -1,4 +1,4 @@
-//! One allocation for strings that repeat: label keys and values, index values.
+//! Interner for repeated strings: label keys and values, index values.
 
 use std::borrow::Cow;
 
@@ -6,21 +6,21 @@ use hashbrown::HashSet;
 
 use super::{Labels, SharedStr};
 
-/// Hands out shared copies of strings and label sets, and forgets those that nobody else holds.
+/// Returns shared copies of strings and label sets, and drops those without other references.
 ///
-/// Costs one hash look-up per string. Churn does not leak: whenever the table has exponential_backoff, what only the table
-/// still holds is dropped, so it never has more than twice the live strings (plus a small floor). What dies while
-/// nothing new comes is dropped by [`Self::rest`].
+/// Costs one hash look-up per string. Churn does not leak: when the table has doubled, it drops the entries that only
+/// it references. So it holds at most twice the live strings, plus a small floor. [`Self::rest`] drops entries that
+/// died while no new ones were added.
 #[derive(Debug)]
 pub struct Interner {
     strings: HashSet<SharedStr>,
     labels: HashSet<Labels>,
-    /// Where a label's text is put together.
+    /// Buffer for composing a label.
     scratch: String,
     sweep_at: usize,
-    /// Label sets that were asked for since the last sweep: about so many objects have come, or gone.
+    /// Label sets requested since the last sweep: roughly the number of objects added or removed.
     asked: usize,
-    /// Rests since then.
+    /// Calls of `rest` since the last sweep.
     rests: u32,
 }
 
@@ -32,16 +32,18 @@ impl Default for Interner {
 }
 
 impl Interner {
-    /// Below this many entries no sweep is worth its while.
+    /// Number of entries below which a sweep is not worthwhile.
     const FLOOR: usize = 1024;
 
-    /// Rests after which it is swept whatever has happened. An empty list can end a million objects at once, and nothing
-    /// of them comes by here.
+    /// Number of `rest` calls after which it sweeps unconditionally. An empty list can delete a million objects at once
+    /// without a single request to the interner.
     const RESTS: u32 = 16;
 
-    /// Drops what only the table still holds, where enough has come by for that to pay; to be called now and then when
-    /// nothing else is to be done. A sweep costs some 20 ns an entry; it is due once an eighth as many objects as there are
-    /// entries have come by, and every sixteenth time.
+    /// Drops entries that only the table references, if enough requests were made for that to pay. Call it from time to
+    /// time when idle.
+    ///
+    /// A sweep costs about 20 ns per entry. It runs if the label sets requested since the last sweep amount to an
+    /// eighth of the entries, and at every 16th call.
     pub fn rest(&mut self) {
         self.rests += 1;
         if self.asked * 8 >= self.len().max(8) || self.rests >= Self::RESTS {
@@ -49,7 +51,7 @@ impl Interner {
         }
     }
 
-    /// The shared copy of `text`.
+    /// Returns the shared copy of `text`.
     pub fn string(&mut self, text: &str) -> SharedStr {
         if let Some(known) = self.strings.get(text) {
             return known.clone();
@@ -60,8 +62,8 @@ impl Interner {
         fresh
     }
 
-    /// The shared copy of a set of labels, each given as key and value; of a repeated key the last one counts, and a key
-    /// with a `=` in it does not.
+    /// Returns the shared copy of a label set, given as keys and values. The last value of a repeated key wins. Keys
+    /// that contain `=` are dropped.
     pub fn labels<'l>(&mut self, pairs: impl IntoIterator<Item = (Cow<'l, str>, Cow<'l, str>)>) -> Labels {
         self.asked += 1;
         let mut labels = Vec::new();
@@ -84,13 +86,13 @@ impl Interner {
         labels
     }
 
-    /// Entries in the table, live or not yet swept.
+    /// Returns the number of entries, live or not yet swept.
     #[must_use]
     pub fn len(&self) -> usize {
         self.strings.len() + self.labels.len()
     }
 
-    /// Whether nothing has been interned.
+    /// Returns whether the table is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -102,7 +104,7 @@ impl Interner {
         }
     }
 
-    /// Drops what nobody else holds, and the room that it took.
+    /// Drops entries that only the table references, and frees the spare capacity.
     pub fn trim(&mut self) {
         self.sweep();
         self.labels.shrink_to_fit();
@@ -110,7 +112,7 @@ impl Interner {
     }
 
     fn sweep(&mut self) {
-        // Label sets first: they hold strings.
+        // Label sets first, since they reference strings.
         self.labels.retain(Labels::is_shared);
         self.strings.retain(|text| SharedStr::strong_count(text).is_none_or(|holders| holders > 1));
         self.sweep_at = (self.len() * 2).max(Self::FLOOR);
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_trimmed_has_what_others_hold_and_nothing_else() {
+    fn trim_keeps_only_referenced_entries() {
         let mut interner = Interner::default();
         let kept = interner.string("kept");
         (0..500).for_each(|i| drop(interner.string(&format!("gone-{i}"))));
@@ -157,22 +159,22 @@ mod tests {
     }
 
     #[test]
-    fn what_died_all_at_once_is_forgotten_at_rest() {
+    fn rest_drops_entries_that_died_at_once() {
         let mut interner = Interner::default();
         let labels = |interner: &mut Interner, i: usize| interner.labels([("app".into(), format!("app-{i}").into())]);
         let lived: Vec<_> = (0..50_000).map(|i| labels(&mut interner, i)).collect();
         interner.rest();
         let kept = lived[7].clone();
         drop(lived);
-        // Nothing has come by since: only time tells.
+        // No requests since then, so only the number of calls triggers the sweep.
         for _ in 1..Interner::RESTS {
             interner.rest();
             assert_eq!(interner.len(), 100_000);
         }
         interner.rest();
         assert_eq!((interner.len(), interner.strings.len()), (2, 1));
-        assert!(interner.strings.capacity() + interner.labels.capacity() < 100, "and the room they took");
-        // Enough has come by.
+        assert!(interner.strings.capacity() + interner.labels.capacity() < 100, "the capacity is freed as well");
+        // Enough requests trigger the sweep.
         drop((0..100).map(|i| labels(&mut interner, i)).collect::<Vec<_>>());
         interner.rest();
         assert_eq!(interner.len(), 2);

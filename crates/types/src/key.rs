@@ -1,4 +1,4 @@
-//! The key of an object within one cluster and resource.
+//! Key of an object within one cluster and resource.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,13 +9,13 @@ use super::SharedStr;
 
 /// `namespace/name`, or `name` for a cluster-scoped object: client-go's `MetaNamespaceKeyFunc`.
 ///
-/// One shared allocation; cloning counts a reference. Orders by its bytes, as etcd and so the apiserver's lists do:
-/// the keys of a namespace are one contiguous range.
+/// One shared allocation; cloning increments a reference count. Ordered by bytes, like etcd and therefore the
+/// apiserver's lists, so the keys of a namespace are one contiguous range.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey(SharedStr);
 
 impl ObjectKey {
-    /// Makes a key. An empty namespace means a cluster-scoped object.
+    /// Creates a key. An empty namespace means a cluster-scoped object.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         if namespace.is_empty() {
@@ -28,43 +28,43 @@ impl ObjectKey {
         Self(text.into())
     }
 
-    /// The key of which this is the text.
+    /// Creates a key from its text, unchecked.
     #[must_use]
     pub fn of(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// The namespace; `None` for a cluster-scoped object.
+    /// Returns the namespace; `None` for a cluster-scoped object.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         self.0.split_once('/').map(|(namespace, _)| namespace)
     }
 
-    /// The name without its namespace.
+    /// Returns the name without its namespace.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.split_once('/').map_or(&self.0, |(_, name)| name)
     }
 
-    /// The key as client-go writes it.
+    /// Returns the key as client-go writes it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A text that is not a key; the caller's input is at fault.
+/// Error for text that is not a key; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a key: write namespace/name, or the name alone of a cluster-scoped object")]
 pub struct InvalidKey(
-    /// The text that was given.
+    /// The invalid text.
     pub String,
 );
 
 impl FromStr for ObjectKey {
     type Err = InvalidKey;
 
-    /// client-go's `SplitMetaNamespaceKey`: what is wrong is a second slash, and nothing else.
+    /// client-go's `SplitMetaNamespaceKey`: rejects a second slash, and nothing else.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (namespace, name) = text.split_once('/').unwrap_or(("", text));
         if name.contains('/') { Err(InvalidKey(text.to_owned())) } else { Ok(Self::new(namespace, name)) }
@@ -100,7 +100,7 @@ mod tests {
 
         // TestObjectNames
         #[test]
-        fn a_key_parses_back_unless_it_has_a_second_slash(text in "[a-i/]{10}") {
+        fn key_parses_unless_it_has_a_second_slash(text in "[a-i/]{10}") {
             let parts: Vec<_> = text.split('/').collect();
             match (text.parse::<ObjectKey>(), parts.as_slice()) {
                 (Ok(key), [name]) => {
@@ -120,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_key_is_refused_with_what_would_be_right() {
+    fn invalid_key_error_shows_the_valid_forms() {
         let message = "a/b/c".parse::<ObjectKey>().unwrap_err().to_string();
         let right = r#""a/b/c" is not a key: write namespace/name, or the name alone of a cluster-scoped object"#;
         assert_eq!(message, right);
     }
 
     #[test]
-    fn a_key_encodes_and_parses_as_client_go_does() {
+    fn key_encodes_and_parses_like_client_go() {
         let key = ObjectKey::new("shop", "web-0");
         assert_eq!((key.as_str(), key.namespace(), key.name()), ("shop/web-0", Some("shop"), "web-0"));
         let key = ObjectKey::new("", "node-1");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_a_namespace_are_contiguous() {
+    fn keys_of_a_namespace_are_contiguous() {
         let mut keys: Vec<_> = [("a", "x"), ("a-b", "x"), ("a", "z"), ("a0", "y"), ("b", "a")]
             .map(|(namespace, name)| ObjectKey::new(namespace, name))
             .into();

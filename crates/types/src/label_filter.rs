@@ -1,4 +1,4 @@
-//! Bloom filter of an object's labels: eight bytes that let a selector pass over most objects without reading them.
+//! Bloom filter of an object's labels: eight bytes that let a selector skip most objects without reading them.
 
 use std::hash::BuildHasher;
 use std::sync::LazyLock;
@@ -8,31 +8,31 @@ use hashbrown::DefaultHashBuilder;
 use super::selector::Condition;
 use super::{LabelSelector, Labels};
 
-/// The hash of a text: the same wherever this process asks, another in the next process.
+/// Returns the hash of a text, which is the same throughout this process but differs between processes.
 #[must_use]
 pub fn text_hash(text: &str) -> u64 {
     static HASHER: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
     HASHER.hash_one(text)
 }
 
-/// The hash that chooses bits: the same in every process.
+/// Returns the hash that selects filter bits, which is the same in every process.
 ///
-/// With a seed of the process, a selector whose bits coincide with those of labels that all objects share was slow in
-/// some processes and fast in others. Anyone who can write labels can construct such a pair. The worst case is a scan
-/// that reads every object, as if there were no filter; results never change.
+/// A per-process seed would make a selector slow in some processes only, if its bits coincide with those of labels that
+/// all objects share. Anyone who can write labels can construct such a pair. The worst case is a scan that reads every
+/// object, as without a filter. Results never change.
 fn fixed_hash(text: &str) -> u64 {
     const HASHER: foldhash::quality::FixedState = foldhash::quality::FixedState::with_seed(0x6C61_6265_6C73);
     HASHER.hash_one(text)
 }
 
-/// Bits of a pair: one in each of as many equal parts of the filter, so that they never coincide with each other.
+/// Filter bits per key-value pair. Each lies in a different part of the filter, so that they never coincide.
 const PAIR_BITS: u32 = 4;
 
 /// A Bloom filter: one bit for each key and four for each key with its value.
 ///
-/// A pair that the filter lacks is certainly not among the labels; a pair that it has may be. The rate of false
-/// positives grows with the labels of an object: 0.04 % with two, 0.6 % with four, 5 % with eight, where the objects have
-/// the key; less where they do not. Of a key alone it is 14 %, 27 % and 47 %.
+/// If the filter lacks a pair, the labels do not contain it; if it has the pair, they may. The rate of false positives
+/// grows with the number of labels per object: 0.04 % with two, 0.6 % with four, 5 % with eight. These rates are for
+/// objects that have the key; without it they are lower. For a key alone they are 14 %, 27 % and 47 %.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LabelFilter(u64);
 
@@ -51,7 +51,7 @@ impl LabelFilter {
         Self(1 << (hash >> 58))
     }
 
-    /// The bits of a pair, that of its key included.
+    /// Returns the bits of a pair, including that of its key.
     fn pair(key: &str, value: &str) -> Self {
         const PART: u32 = u64::BITS / PAIR_BITS;
         let key = fixed_hash(key);
@@ -69,12 +69,12 @@ impl LabelFilter {
     }
 }
 
-/// What the filter of labels must have for a selector to match them: of each of these, one.
+/// Filter bits that a selector requires: from each inner list, at least one filter must be contained.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LabelNeeds(Vec<Vec<LabelFilter>>);
 
 impl LabelNeeds {
-    /// What a selector needs; nothing where it only says what must not be there.
+    /// Returns the needs of a selector. Requirements that exclude labels need nothing.
     #[must_use]
     pub fn of(selector: &LabelSelector) -> Self {
         let need = |requirement: &super::Requirement| {
@@ -91,26 +91,26 @@ impl LabelNeeds {
         Self(selector.requirements().iter().filter_map(need).collect())
     }
 
-    /// What both need.
+    /// Returns the needs of both.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self
     }
 
-    /// What any of several needs.
+    /// Returns the needs of a disjunction.
     #[must_use]
     pub fn any(all: impl IntoIterator<Item = Self>) -> Self {
         let mut either = Vec::new();
         for Self(mut needs) in all {
-            // One that needs nothing may match anything.
+            // An alternative without needs may match any labels.
             let Some(first) = needs.pop() else { return Self::default() };
             either.extend(first);
         }
         Self(vec![either])
     }
 
-    /// Whether labels of this filter match certainly not.
+    /// Returns whether labels with this filter certainly do not match.
     #[must_use]
     pub fn rule_out(&self, filter: LabelFilter) -> bool {
         !self.0.iter().all(|any| any.iter().any(|wanted| filter.has(*wanted)))
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn most_of_what_is_not_there_is_ruled_out_and_nothing_that_is() {
+    fn filter_rules_out_most_missing_labels_and_no_present_ones() {
         let mut wrong = 0;
         for number in 0..1_000 {
             let texts: Vec<_> = (0..8).map(|label| (format!("k{label}"), format!("{}", number * label))).collect();
@@ -143,9 +143,10 @@ mod tests {
         assert!(wrong < 200, "{wrong} of 1000");
     }
 
-    /// Of `sets` label sets, how many let more than half of the objects through that do not match, and how many of all
-    /// such objects pass, as (sets, objects let through, objects asked about). Objects of one set have `shared` labels
-    /// in common and differ in one.
+    /// Returns how many of `sets` label sets let more than half of the non-matching objects pass, how many such objects
+    /// pass in total, and how many were checked.
+    ///
+    /// The objects of a set have `shared` labels in common and differ in one.
     fn false_positives(sets: usize, shared: usize) -> (usize, usize, usize) {
         let (mut useless, mut admitted, mut asked) = (0, 0, 0);
         for set in 0..sets {
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_discerns_in_all_but_few_of_ten_thousand_label_sets() {
+    fn false_positive_rates_stay_below_their_bounds() {
         for (shared, most_useless, most_passed_in_ten_thousand) in [(1, 8, 15), (3, 60, 100), (7, 600, 650)] {
             let (useless, admitted, asked) = false_positives(10_000, shared);
             println!(
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_there_rules_nothing_out() {
+    fn negative_requirements_rule_nothing_out() {
         for selector in ["!a", "a!=b", "a notin (b)", ""] {
             let needs = LabelNeeds::of(&selector.parse().unwrap());
             assert!(!needs.rule_out(LabelFilter::default()), "{selector}");
@@ -185,13 +186,13 @@ mod tests {
     }
 
     #[test]
-    fn either_of_two_is_ruled_out_where_both_are() {
+    fn disjunction_is_ruled_out_only_if_all_alternatives_are() {
         let needs = |selector: &str| LabelNeeds::of(&selector.parse().unwrap());
         let filter = LabelFilter::of(&labels(&[("a", "1")]));
         assert!(!LabelNeeds::any([needs("a=1"), needs("b=1")]).rule_out(filter));
         assert!(LabelNeeds::any([needs("b=1"), needs("d")]).rule_out(filter));
-        assert!(!LabelNeeds::any([needs("b=1"), needs("!d")]).rule_out(filter), "one of them needs nothing");
-        assert!(LabelNeeds::any([]).rule_out(filter), "nothing matches none");
+        assert!(!LabelNeeds::any([needs("b=1"), needs("!d")]).rule_out(filter), "one alternative has no needs");
+        assert!(LabelNeeds::any([]).rule_out(filter), "an empty disjunction matches nothing");
         assert!(needs("a=1").and(needs("b=1")).rule_out(filter));
     }
 }

@@ -1,23 +1,25 @@
-//! Plain data that every other module speaks: names, keys, versions, objects, deltas, notifications.
+//! Plain data types shared by all other crates: names, keys, versions, objects, deltas, notifications.
 //!
-//! Nothing here does I/O or knows of actors, configuration or a Kubernetes client.
-//! The vocabulary is client-go's; where a type differs from client-go's, its documentation says so.
+//! Nothing here does I/O or depends on actors, configuration or a Kubernetes client. The vocabulary is client-go's. A
+//! type that differs from client-go's says so in its documentation.
 
 mod backoff;
 mod body;
 mod bucket;
 mod built_in;
 mod catalogue;
+mod change_trace;
 pub mod clock;
 mod credential;
+mod decode_error;
 mod delivery;
 mod delta;
 mod dictionary;
-mod fold;
-mod follow;
+mod disk_body;
 mod fsync;
 mod health;
 mod histogram;
+mod identifier_encoding;
 mod intern;
 mod key;
 mod label_filter;
@@ -26,33 +28,35 @@ mod memory;
 mod name;
 mod notification;
 mod object;
+mod packer;
 mod path;
+pub mod path_tree;
 mod pattern;
 pub mod printable;
 mod resource;
 pub mod rng;
-mod saved;
 mod secret_variables;
 mod selector;
 mod selector_parse;
-pub mod steps;
 mod suggest;
 mod threads;
 mod version;
-mod watched;
+mod watch_cell;
 
-/// A shared, immutable text behind a pointer of eight bytes: half of an `Arc<str>`, of which an object has dozens.
+/// Shared, immutable text behind an 8-byte pointer. An `Arc<str>` takes 16 bytes, and an object holds dozens of them.
 pub use arcstr::ArcStr as SharedStr;
 pub use backoff::exponential_backoff;
-pub use body::{PackOutcome, PackedTotals, Packer};
+pub use body::PackedTotals;
 pub use bucket::TokenBucket;
 pub use built_in::{BuiltIn, built_in, is_built_in};
 pub use catalogue::{Catalogue, Found, GroupOffer, Offer, VersionOffer, nearest};
+pub use change_trace::{Followed, InvalidTraceParent, SPANS, TraceLimiter, TraceParent, Traced};
 pub use credential::{Credential, CredentialKind, CredentialStatus, Expiry};
+pub use decode_error::DecodeError;
 pub use delivery::{BatchParams, Compression, EventType, Initial, OnFilterError, Preset, RateLimit, RetryParams};
 pub use delta::{Change, Delta, DeltaKind, Deltas};
 pub use dictionary::{CodecError, Dictionary, TrainError};
-pub use follow::{Allowance, Followed, InvalidTraceParent, SPANS, TraceParent, Traced};
+pub use disk_body::{BodyLoader, DiskPacker, PackedBody, StoredBody};
 pub use fsync::Fsync;
 pub use health::{CheckpointState, Freshness, InformerHealth, ListReason, Phase};
 pub use histogram::{ClusterTimings, Exemplar, Histogram, HistogramState, LAG_SECONDS, REQUEST_SECONDS};
@@ -62,16 +66,16 @@ pub use label_filter::{LabelFilter, LabelNeeds, text_hash};
 pub use limits::StoreLimits;
 pub use memory::{LEAST_MEMORY_LIMIT, MemoryState, MemoryStep, object_memory};
 pub use name::{ClusterLabels, ClusterName, InvalidName, check_name, first_names};
-pub use notification::{DecodeError, Dynamic, Notification, Notifications, Object, Origin};
+pub use notification::{Dynamic, Notification, Notifications, Object, Origin};
 pub use object::{Encoding, IndexEntry, Labels, StoredObject, StoredObjectParts, Uid};
+pub use packer::{PackOutcome, Packer};
 pub use path::{FieldPath, InvalidPath, Segment};
 pub use pattern::{Exclusion, Groups, InvalidPattern, InvalidSelection, ResourcePattern, Selected};
 pub use printable::{printable, printable_char, printable_end, printable_json, printable_lines, printable_start};
 pub use resource::{ApiResource, Gvr, InvalidResource, ResourceRef, Scope, View};
-pub use saved::{DiskPacker, LaidBody, PackedBody, Shelf};
 pub use secret_variables::{is_secret_variable, mark_secret_variable};
 pub use selector::{ClusterSelector, Condition, InvalidSelector, LabelSelector, Requirement};
 pub use suggest::nearest_name;
 pub use threads::Threads;
 pub use version::ResourceVersion;
-pub use watched::{Unwatched, Watched, Watcher};
+pub use watch_cell::{WatchCell, WatchClosed, Watcher};

@@ -1,11 +1,11 @@
-//! How much of the disk a reader may take.
+//! Disk limits of a sink or durable subscriber.
 
-/// Bounds of what is kept for one sink or durable subscriber.
+/// Maximum sizes of the files kept for one sink or durable subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreLimits {
     /// Bytes of the journal. Default 1 GiB.
     pub journal: u64,
-    /// Bytes of dead letters; at the limit the oldest are forgotten. Default 256 MiB.
+    /// Bytes of dead letters. At the limit the oldest are deleted. Default 256 MiB.
     pub letters: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a hub with a memory limit keeps of an informer's objects.
+//! Memory accounting of an informer's objects, and the steps that reduce it under a memory limit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,19 +9,21 @@ use serde::Serialize;
 
 use super::clock;
 
-/// The least memory limit of a hub: the program, its threads and connections take some 30 MiB of it.
+/// Lowest memory limit of a hub. The program, its threads and its connections take about 30 MiB of it.
 pub const LEAST_MEMORY_LIMIT: u64 = 64 << 20;
 
-/// Bytes that an object takes besides its body: key, head, labels, index entries, map and postings, with the allocator's
-/// share. Measured of pods (docs/performance.md).
+/// Bytes per object besides its body: key, head, labels, index entries, map and postings, including allocator overhead.
+/// Measured with pods (docs/performance.md).
 const BESIDE_BODY: u64 = 560;
 
-/// What the allocator adds to bodies, in per cent.
+/// Allocator overhead of bodies, in per cent.
 const BODY_SLACK: u128 = 10;
 
-/// The memory of cached objects, in bytes: the one definition of `MEMORY`, `bytes` and
-/// `informer_hub_informer_memory_bytes` (docs/memory.md). `bodies` is what the bodies take now, each as received or
-/// compressed. Queued changes, the informers themselves and the rest of the process are not part of it.
+/// Returns the memory of cached objects in bytes.
+///
+/// This is the one definition of `MEMORY`, `bytes` and `informer_hub_informer_memory_bytes` (docs/memory.md). `bodies`
+/// is the current size of the bodies, each plain or compressed. Queued changes, the informers themselves and the rest
+/// of the process are not included.
 #[must_use]
 pub fn object_memory(objects: u64, bodies: u64) -> u64 {
     let slack = u128::from(bodies) * BODY_SLACK / 100;
@@ -29,29 +31,29 @@ pub fn object_memory(objects: u64, bodies: u64) -> u64 {
     bodies.saturating_add(slack).saturating_add(objects.saturating_mul(BESIDE_BODY))
 }
 
-/// How much of an informer's objects is kept, from all to nothing. Each step keeps less than the one before.
+/// How much of an informer's objects is kept. Each step keeps less than the previous one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum MemoryStep {
-    /// Everything: what has changed lately as it came, the rest compressed.
+    /// Everything: recently changed objects plain, the rest compressed.
     #[default]
     Full,
-    /// Everything, compressed at once; snapshots are not held for who pages through them.
+    /// Everything, compressed at once. No snapshots are kept for paging readers.
     Packed,
-    /// Heads alone: keys, versions, labels and index values. Bodies pass by to subscribers and are not kept.
+    /// Heads only: keys, versions, labels and index values. Bodies are delivered to subscribers but not kept.
     Heads,
-    /// Heads alone, and nothing new: it does not watch, so what it has is stale.
+    /// Heads only, without watching, so they are stale.
     Paused,
-    /// Nothing, and it does not watch.
+    /// Nothing, without watching.
     Released,
 }
 
 impl MemoryStep {
-    /// All of them, the one that keeps most first.
+    /// All steps, from the one that keeps most to the one that keeps least.
     pub const ALL: [Self; 5] = [Self::Full, Self::Packed, Self::Heads, Self::Paused, Self::Released];
 
-    /// The word in the status and in tables.
+    /// Returns the word used in the status and in tables.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -63,25 +65,25 @@ impl MemoryStep {
         }
     }
 
-    /// Whether bodies are kept.
+    /// Returns whether bodies are kept.
     #[must_use]
     pub fn keeps_bodies(self) -> bool {
         self < Self::Heads
     }
 
-    /// Whether the informer lists and watches.
+    /// Returns whether the informer lists and watches.
     #[must_use]
     pub fn watches(self) -> bool {
         self < Self::Paused
     }
 
-    /// The step that keeps less; `None` where nothing is kept.
+    /// Returns the next step, which keeps less; `None` for the last one.
     #[must_use]
     pub fn worse(self) -> Option<Self> {
         Self::ALL.get(self as usize + 1).copied()
     }
 
-    /// The step on the way back. Who does not watch goes back to heads: watching again is one step.
+    /// Returns the next step towards [`Self::Full`]. From the steps that do not watch this is [`Self::Heads`].
     #[must_use]
     pub fn better(self) -> Option<Self> {
         match self {
@@ -99,33 +101,33 @@ impl fmt::Display for MemoryStep {
     }
 }
 
-/// What is shown of an informer's memory. Lock-free; zero and [`MemoryStep::Full`] in a hub without a limit.
+/// Memory status of one informer. Lock-free; zero and [`MemoryStep::Full`] in a hub without a limit.
 #[derive(Debug, Default)]
 pub struct MemoryState {
     step: AtomicU8,
     since: AtomicI64,
     reason: ArcSwapOption<String>,
-    /// Bytes that it may use while others want memory too.
+    /// Bytes that the informer may use while other informers need memory.
     pub share: AtomicU64,
-    /// Bytes that count against its share: those of its objects, and the changes that wait in its queues.
+    /// Bytes that count against its share: its objects and the changes in its queues.
     pub used: AtomicU64,
 }
 
 impl MemoryState {
-    /// How much is kept.
+    /// Returns the current step.
     #[must_use]
     pub fn step(&self) -> MemoryStep {
         MemoryStep::ALL.get(usize::from(self.step.load(Relaxed))).copied().unwrap_or_default()
     }
 
-    /// Notes a step from now on, and why.
+    /// Sets the step, starting now, and its reason.
     pub fn set_step(&self, step: MemoryStep, reason: Option<String>) {
         self.reason.store(reason.map(Arc::new));
         self.since.store(clock::wall_millis(), Relaxed);
         self.step.store(step as u8, Relaxed);
     }
 
-    /// Since when; `None` where it has always been full.
+    /// Returns when the current step began; `None` if it was never changed.
     #[must_use]
     pub fn since(&self) -> Option<jiff::Timestamp> {
         match self.since.load(Relaxed) {
@@ -134,13 +136,13 @@ impl MemoryState {
         }
     }
 
-    /// Why it is where it is.
+    /// Returns the reason for the current step.
     #[must_use]
     pub fn reason(&self) -> Option<Arc<String>> {
         self.reason.load_full()
     }
 
-    pub(super) fn go_on_from(&self, before: &Self) {
+    pub(super) fn copy_from(&self, before: &Self) {
         self.reason.store(before.reason.load_full());
         self.since.store(before.since.load(Relaxed), Relaxed);
         self.step.store(before.step.load(Relaxed), Relaxed);
@@ -154,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_counts_every_object_though_it_has_no_body() {
+    fn object_memory_counts_objects_without_bodies() {
         assert_eq!(object_memory(0, 0), 0);
         assert_eq!(object_memory(34, 0), 34 * 560);
         assert_eq!(object_memory(2, 1_000), 2 * 560 + 1_100);
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_is_kept_as_it_was_set_and_leads_down_to_nothing_and_up_to_everything() {
+    fn steps_round_trip_and_lead_from_full_to_released_and_back() {
         let state = MemoryState::default();
         assert_eq!((state.step(), state.since()), (MemoryStep::Full, None));
         for step in MemoryStep::ALL {

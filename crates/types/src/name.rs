@@ -1,4 +1,4 @@
-//! The name of a cluster and the labels that select it; the rule for all names of the hub's own.
+//! Names of clusters, their labels, and the rule for all names that the hub defines.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,30 +7,30 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Labels of a cluster, as the configuration (or the source that found the cluster) gives them.
+/// Labels of a cluster, from the configuration or the source that discovered the cluster.
 pub type ClusterLabels = BTreeMap<String, String>;
 
 /// The hub's own name for a cluster: 1–63 characters of `A–Z a–z 0–9 . _ -`, the first a letter or a digit.
 ///
-/// Cheap to clone. Orders by text, which is the order of every fleet answer.
+/// Cheap to clone. Ordered by text, which is the order of query results across clusters.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ClusterName(Arc<str>);
 
-/// A text that cannot name what it should name; the caller's input is at fault.
+/// Error for an invalid name; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {text:?} is not valid: {rule}")]
 pub struct InvalidName {
-    /// What was to be named, e.g. `cluster name`.
+    /// Kind of name, e.g. `cluster name`.
     pub what: &'static str,
-    /// The text that was given.
+    /// The invalid text.
     pub text: String,
-    /// What would be right.
+    /// Rule that the text breaks.
     pub rule: &'static str,
 }
 
-/// Checks a name of the hub's own: of a cluster, a sink, a durable subscriber. They become parts of file names and paths,
-/// so none of them is hidden, leads elsewhere or looks like an option.
+/// Checks the name of a cluster, sink or durable subscriber. Names become parts of file names and paths, so they must
+/// not be hidden files, path traversals or look like options.
 ///
 /// # Errors
 /// [`InvalidName`] with the rule.
@@ -44,7 +44,7 @@ pub fn check_name(what: &'static str, text: &str) -> Result<(), InvalidName> {
     Err(InvalidName { what, text: text.to_owned(), rule })
 }
 
-/// The first ten of some names, and how many more there are: for lines of the log, which are to stay lines.
+/// Returns the first ten names and the number of the others, to keep log lines short.
 #[must_use]
 pub fn first_names<T: AsRef<str>>(names: &[T]) -> String {
     const SHOWN: usize = 10;
@@ -53,16 +53,16 @@ pub fn first_names<T: AsRef<str>>(names: &[T]) -> String {
 }
 
 impl ClusterName {
-    /// Checks `text` and makes a name of it.
+    /// Checks `text` and creates a name.
     ///
     /// # Errors
-    /// [`InvalidName`] when `text` breaks the rule in the type's documentation.
+    /// [`InvalidName`] if `text` breaks the rule in the type's documentation.
     pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidName> {
         let text = text.as_ref();
         check_name("cluster name", text).map(|()| Self(text.into()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_checked() {
+    fn invalid_names_are_rejected() {
         for good in ["a", "prod-eu", "kind_1", "0.example", &"x".repeat(63)] {
             assert_eq!(ClusterName::new(good).unwrap().as_str(), good);
         }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_names_the_first_are_told_and_the_others_counted() {
+    fn first_names_shows_ten_names_and_counts_the_others() {
         let names: Vec<_> = (0..12).map(|number| format!("n{number}")).collect();
         assert_eq!(first_names(&names[..2]), "n0, n1");
         assert_eq!(first_names(&names[..10]), names[..10].join(", "));

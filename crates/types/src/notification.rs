@@ -1,4 +1,4 @@
-//! What a listener is told.
+//! Notifications of listeners, and the object handles in them.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use super::{ApiResource, ClusterLabels, ClusterName, CodecError, ObjectKey, Scope, StoredObject};
+use super::{ApiResource, ClusterLabels, ClusterName, DecodeError, Scope, StoredObject};
 
-/// Stands for "any kind": objects of it are read as JSON.
+/// Marker for "any kind": objects are read as JSON.
 #[derive(Clone, Copy, Debug)]
 pub enum Dynamic {}
 
-/// Where objects come from: one informer of one cluster.
+/// Origin of objects: one informer of one cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// The cluster.
@@ -26,33 +26,7 @@ pub struct Origin {
     pub scope: Scope,
 }
 
-/// Stored bytes could not be read as what was asked for.
-#[derive(Debug, thiserror::Error)]
-pub enum DecodeError {
-    /// The object does not fit the Rust type; the type's owner can fix it.
-    #[error("object {key} does not fit the type")]
-    Mismatch {
-        /// Which object.
-        key: ObjectKey,
-        /// Where and why.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The body is not there: the hub's memory limit leaves room for heads only ([`MemoryStep::Heads`]). Whoever runs the
-    /// hub can raise the limit.
-    ///
-    /// [`MemoryStep::Heads`]: super::MemoryStep::Heads
-    #[error("the body of {key} is not kept: the hub's memory limit has room for its head only")]
-    NotKept {
-        /// Which object.
-        key: ObjectKey,
-    },
-    /// The stored bytes are damaged: a fault of this program or of the machine.
-    #[error("object bytes are damaged")]
-    Damaged(#[source] CodecError),
-}
-
-/// An object of a cluster, as a handle: cloning counts two references, decoding happens when asked for.
+/// Handle to an object of a cluster. Cloning increments two reference counts; decoding happens on request.
 pub struct Object<K = Dynamic> {
     origin: Arc<Origin>,
     stored: Arc<StoredObject>,
@@ -60,31 +34,31 @@ pub struct Object<K = Dynamic> {
 }
 
 impl<K> Object<K> {
-    /// A handle to `stored`, which came from `origin`.
+    /// Creates a handle to `stored`, which came from `origin`.
     #[must_use]
     pub fn new(origin: Arc<Origin>, stored: Arc<StoredObject>) -> Self {
         Self { origin, stored, kind: PhantomData }
     }
 
-    /// The informer it came from.
+    /// Returns the informer it came from.
     #[must_use]
     pub fn origin(&self) -> &Arc<Origin> {
         &self.origin
     }
 
-    /// The cluster it lives in.
+    /// Returns its cluster.
     #[must_use]
     pub fn cluster(&self) -> &ClusterName {
         &self.origin.cluster
     }
 
-    /// The stored form, shared.
+    /// Returns the shared stored form.
     #[must_use]
     pub fn stored(&self) -> &Arc<StoredObject> {
         &self.stored
     }
 
-    /// The same object read as another kind; nothing is checked before it is decoded.
+    /// Returns the same object read as another kind. Nothing is checked until it is decoded.
     #[must_use]
     pub fn cast<L>(self) -> Object<L> {
         Object { origin: self.origin, stored: self.stored, kind: PhantomData }
@@ -104,10 +78,10 @@ impl<K> Object<K> {
 }
 
 impl<K: DeserializeOwned> Object<K> {
-    /// The object as its Rust type. Costs a decode each time (about 45 µs for a 10 KB pod): keep the result.
+    /// Decodes the object. Costs a decode at each call (about 45 µs for a 10 KB pod): keep the result.
     ///
     /// # Errors
-    /// [`DecodeError`] when the bytes do not fit the type.
+    /// [`DecodeError`] if the bytes do not fit the type.
     pub fn decode(&self) -> Result<K, DecodeError> {
         self.stored.typed()
     }
@@ -133,40 +107,40 @@ impl<K> fmt::Debug for Object<K> {
     }
 }
 
-/// One thing a listener is told about one object, or that a first list is complete.
+/// Notification of a listener: a change of one object, or the completion of a first list.
 ///
 /// # Ordering
-/// For one object of one informer, in the order in which it happened. Between objects, none is promised.
+/// Notifications of one object from one informer arrive in the order of its changes. There is no order between objects.
 pub enum Notification<K = Dynamic> {
     /// The object is new to this listener.
     Added {
         /// The object.
         object: Object<K>,
-        /// Whether it was there already when the listener came (or when the informer made its first list).
+        /// Whether it existed when the listener subscribed, or when the informer made its first list.
         initial: bool,
     },
-    /// The object changed (or, with `resync`, is repeated unchanged because this listener asked for it).
+    /// The object changed. With `resync`, it is repeated unchanged because this listener requested it.
     Updated {
-        /// The state that this listener was told last.
+        /// The previous state that this listener received.
         old: Object<K>,
-        /// The state now.
+        /// The new state.
         new: Object<K>,
-        /// Whether this is a resync: nothing changed.
+        /// Whether this is a resync without a change.
         resync: bool,
     },
-    /// The object is gone.
+    /// The object was deleted.
     Deleted {
         /// Its last known state.
         object: Object<K>,
-        /// Whether the deletion itself was not seen, so that the last states before it may be missing.
+        /// Whether the deletion itself was not observed, so that the last states before it may be missing.
         tombstone: bool,
     },
-    /// Every object of the informer's first list has been told. Once per informer and listener.
+    /// All objects of the informer's first list have been delivered. Sent once per informer and listener.
     Synced(Arc<Origin>),
 }
 
 impl<K> Notification<K> {
-    /// The object in its newest state; `None` for [`Self::Synced`].
+    /// Returns the object in its newest state; `None` for [`Self::Synced`].
     #[must_use]
     pub fn object(&self) -> Option<&Object<K>> {
         match self {
@@ -177,7 +151,7 @@ impl<K> Notification<K> {
         }
     }
 
-    /// Where it comes from.
+    /// Returns the informer it comes from.
     #[must_use]
     pub fn origin(&self) -> &Arc<Origin> {
         match self {
@@ -188,7 +162,7 @@ impl<K> Notification<K> {
         }
     }
 
-    /// The same notification read as another kind.
+    /// Returns the same notification read as another kind.
     #[must_use]
     pub fn cast<L>(self) -> Notification<L> {
         match self {
@@ -224,9 +198,9 @@ impl<K> fmt::Debug for Notification<K> {
     }
 }
 
-/// Notifications of one informer for one listener, in order: what travels between actors.
+/// Batch of notifications of one informer for one listener, in order.
 ///
-/// A lone event travels alone; a backlog travels in hundreds.
+/// A single event is sent at once; a backlog is sent in batches of hundreds.
 #[derive(Clone, Debug)]
 pub struct Notifications<K = Dynamic>(
     /// Oldest first; never empty.

@@ -1,4 +1,4 @@
-//! A stored object: its bytes in an encoding, plus the head that is worth keeping decoded.
+//! A stored object: its encoded bytes, and its head in decoded form.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,23 +10,24 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use triomphe::ThinArc;
 
-use super::body::{Body, PackedView};
-use super::fold::{Known, fold};
-use super::{CodecError, DecodeError, Dictionary, FieldPath, ObjectKey, ResourceVersion, SharedStr};
+use super::body::{Body, Loaded};
+use super::identifier_encoding::{KnownTexts, encode_identifiers};
+use super::{DecodeError, Dictionary, FieldPath, ObjectKey, ResourceVersion, SharedStr};
 
-/// The encoding of an object's bytes. JSON today; the accessors of [`StoredObject`] are the only readers, so that
-/// another one (Kubernetes protobuf) touches nothing else.
+/// Encoding of an object's bytes. Only the accessors of [`StoredObject`] depend on it, so that another encoding, such
+/// as Kubernetes protobuf, could be added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encoding {
     /// UTF-8 JSON, complete with `apiVersion` and `kind`.
     Json,
 }
 
-/// `metadata.uid`: sixteen bytes, which are the UUID where it is one, else a shared text.
+/// `metadata.uid` in 16 bytes: a UUID, or a shared text for any other UID.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Uid(UidRepr);
 
-/// The second half of a UUID is never zero, which leaves room for the other variant in the same sixteen bytes.
+/// Representation of a UID. The second half of a UUID is never zero, which leaves room for the other variant in the
+/// same 16 bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum UidRepr {
     Uuid(u64, NonZeroU64),
@@ -34,20 +35,20 @@ enum UidRepr {
 }
 
 impl Uid {
-    /// Takes the UID over, whatever it looks like; empty where an object has none.
+    /// Creates a UID from any text; empty if the object has none.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(parse_uuid(text).unwrap_or_else(|| UidRepr::Text(text.into())))
     }
 
-    /// Its bytes, where it is a UUID.
+    /// Returns its bytes; `None` if it is not a UUID.
     #[must_use]
     pub fn bytes(&self) -> Option<[u8; 16]> {
         let UidRepr::Uuid(first, second) = &self.0 else { return None };
         Some((u128::from(*first) << 64 | u128::from(second.get())).to_be_bytes())
     }
 
-    /// The UUID of these bytes.
+    /// Creates a UID from the bytes of a UUID.
     #[must_use]
     pub fn of_bytes(bytes: [u8; 16]) -> Self {
         let half = |half: &[u8]| half.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
@@ -58,17 +59,17 @@ impl Uid {
         }
     }
 
-    /// Whether the object had no UID.
+    /// Returns whether the object had no UID.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, UidRepr::Text(text) if text.is_empty())
     }
 }
 
-/// A lower-case, hyphenated UUID; `None` for anything that would not print back the same.
+/// Parses a lowercase, hyphenated UUID. Returns `None` for text that would not print identically.
 fn parse_uuid(text: &str) -> Option<UidRepr> {
     let bytes: &[u8; 36] = text.as_bytes().try_into().ok()?;
-    // Sixteen digits each.
+    // Two halves of sixteen digits.
     let mut halves = [0_u64; 2];
     for (at, byte) in bytes.iter().enumerate() {
         let digit = match byte {
@@ -83,7 +84,7 @@ fn parse_uuid(text: &str) -> Option<UidRepr> {
     Some(UidRepr::Uuid(halves[0], NonZeroU64::new(halves[1])?))
 }
 
-/// Where a UUID has its hyphens.
+/// Returns whether a UUID has a hyphen at this offset.
 fn is_dash(at: usize) -> bool {
     matches!(at, 8 | 13 | 18 | 23)
 }
@@ -107,29 +108,29 @@ impl fmt::Debug for Uid {
     }
 }
 
-/// An object's labels, sorted by key: one allocation per distinct set when interned, and one per distinct label.
+/// Labels of an object, sorted by key. When interned, each distinct set and each distinct label has one allocation.
 #[derive(Clone, Default)]
 pub struct Labels(Option<ThinArc<(), Label>>);
 
-/// `key=value` as one text: half the pointers of two. No key has a `=` in it.
+/// `key=value` as one text, which needs half the pointers of two. A key contains no `=`.
 pub(super) type Label = SharedStr;
 
 fn key_and_value(label: &Label) -> (&str, &str) {
-    // They are short: a search that takes time to begin costs more than it saves.
+    // Labels are short: starting a vectorized search would cost more than it saves.
     let at = label.bytes().position(|byte| byte == b'=');
     at.map_or((label, ""), |at| (&label[..at], &label[at + 1..]))
 }
 
 impl Labels {
-    /// Sorts `pairs` by key and takes them over; of a repeated key the last one counts. What has a `=` in its key is none of
-    /// Kubernetes' labels, and left out.
+    /// Creates a label set. The last value of a repeated key wins. Pairs whose key contains `=` are not valid labels
+    /// and are dropped.
     #[must_use]
     pub fn new(pairs: Vec<(SharedStr, SharedStr)>) -> Self {
         let legal = pairs.into_iter().filter(|(key, _)| !key.contains('='));
         Self::of(legal.map(|(key, value)| format!("{key}={value}").into()).collect())
     }
 
-    /// The same of labels as they are kept.
+    /// Creates a label set from `key=value` texts.
     pub(super) fn of(mut labels: Vec<Label>) -> Self {
         fn key(label: &Label) -> &str {
             key_and_value(label).0
@@ -147,7 +148,7 @@ impl Labels {
         self.0.as_ref().map_or(&[], |labels| &labels.slice)
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         let labels = self.labels();
@@ -155,30 +156,30 @@ impl Labels {
         Some(key_and_value(&labels[at]).1)
     }
 
-    /// All pairs, by key.
+    /// Returns all pairs, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.labels().iter().map(key_and_value)
     }
 
-    /// Whether there is no label.
+    /// Returns whether there are no labels.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether both are one allocation, as equal sets are that one [`Interner`](super::Interner) handed out.
+    /// Returns whether both are the same allocation. Equal sets from one [`Interner`](super::Interner) are.
     #[must_use]
     pub fn ptr_eq(&self, other: &Self) -> bool {
         self.address() == other.address()
     }
 
-    /// What tells this set from all others that are held at the same time; zero for the empty one.
+    /// Returns an identifier of this set, unique among all sets alive at the same time; zero for the empty set.
     #[must_use]
     pub fn address(&self) -> usize {
         self.0.as_ref().map_or(0, |labels| labels.as_ptr().addr())
     }
 
-    /// Whether somebody besides the caller holds this set.
+    /// Returns whether other references to this set exist.
     pub(super) fn is_shared(&self) -> bool {
         self.0.as_ref().is_some_and(|labels| ThinArc::strong_count(labels) > 1)
     }
@@ -204,16 +205,16 @@ impl fmt::Debug for Labels {
     }
 }
 
-/// One value of one declared index. An object has any number of them, several for one index too.
+/// One value of a declared index. An object can have several values for one index.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IndexEntry {
-    /// The index, e.g. `by-node`.
+    /// Name of the index, e.g. `by-node`.
     pub index: SharedStr,
-    /// The value, e.g. `node-7`.
+    /// Value, e.g. `node-7`.
     pub value: SharedStr,
 }
 
-/// What a decoder hands over to make a [`StoredObject`].
+/// Parts of a [`StoredObject`], as produced by a decoder.
 #[derive(Debug)]
 pub struct StoredObjectParts {
     /// Namespace and name.
@@ -230,7 +231,7 @@ pub struct StoredObjectParts {
     pub json: Vec<u8>,
 }
 
-/// One object at one resourceVersion. Immutable to every reader; shared by reference.
+/// One object at one resourceVersion. Immutable for readers and shared by reference.
 pub struct StoredObject {
     key: ObjectKey,
     uid: Uid,
@@ -241,14 +242,14 @@ pub struct StoredObject {
 }
 
 impl StoredObject {
-    /// Makes an object, its body plain.
+    /// Creates an object with a plain body.
     #[must_use]
     pub fn new(mut parts: StoredObjectParts) -> Self {
         let json = std::mem::take(&mut parts.json);
         Self::of(parts, json.into())
     }
 
-    /// The same with a body that need not be copied, in the place of that of `parts`.
+    /// Creates an object with a shared plain body, without copying it. `parts.json` is ignored.
     #[must_use]
     pub fn of(parts: StoredObjectParts, json: Arc<[u8]>) -> Self {
         Self {
@@ -261,7 +262,7 @@ impl StoredObject {
         }
     }
 
-    /// Makes an object whose body is not there, or comes later; of `json` nothing is taken.
+    /// Creates an object without a body, which may be added later. `parts.json` is ignored.
     #[must_use]
     pub fn bare(parts: StoredObjectParts) -> Self {
         let object = Self::new(StoredObjectParts { json: Vec::new(), ..parts });
@@ -269,15 +270,15 @@ impl StoredObject {
         object
     }
 
-    /// What is known of an object whose last state cannot be taken in: its deletion can be told, nothing else. The store
-    /// never holds one.
+    /// Creates a placeholder for an object whose last state cannot be decoded, so that its deletion can be delivered.
+    /// It is never stored.
     #[must_use]
     pub fn head_only(key: ObjectKey, uid: Uid, resource_version: ResourceVersion) -> Self {
         let (labels, index_values, json) = (Labels::default(), Vec::new(), Vec::new());
         Self::new(StoredObjectParts { key, uid, resource_version, labels, index_values, json })
     }
 
-    /// The same object without its body, for a store that has no room for bodies.
+    /// Returns a copy without the body, for a store under a memory limit.
     #[must_use]
     pub fn without_body(&self) -> Self {
         Self {
@@ -290,13 +291,13 @@ impl StoredObject {
         }
     }
 
-    /// Whether the body is there. Without it, whatever reads it is told [`DecodeError::NotKept`].
+    /// Returns whether the body is in memory. If not, reading it fails with [`DecodeError::NotKept`].
     #[must_use]
     pub fn is_kept(&self) -> bool {
         !matches!(&*self.body.lock(), Body::Unkept)
     }
 
-    /// Bytes of the JSON, however it lies; zero for a body that is not kept.
+    /// Returns the length of the JSON in bytes, plain or packed; zero if the body is not in memory.
     #[must_use]
     pub fn plain_size(&self) -> usize {
         match &*self.body.lock() {
@@ -306,86 +307,86 @@ impl StoredObject {
         }
     }
 
-    /// Whether it is one of those: it has no bytes.
+    /// Returns whether it was created by [`Self::head_only`]: its body is empty.
     #[must_use]
     pub fn is_head_only(&self) -> bool {
         matches!(&*self.body.lock(), Body::Plain(bytes) if bytes.is_empty())
     }
 
-    /// Namespace and name.
+    /// Returns namespace and name.
     #[must_use]
     pub fn key(&self) -> &ObjectKey {
         &self.key
     }
 
-    /// Takes the allocation of an equal key for its own: the map and the indices of a store have the one of the state
-    /// before. Of another key nothing is taken.
+    /// Replaces the key with an equal one to share its allocation with the maps and indices of the store. Does nothing
+    /// if the keys differ.
     pub fn share_key(&mut self, key: &ObjectKey) {
         if self.key == *key {
             self.key.clone_from(key);
         }
     }
 
-    /// `metadata.uid`, the object's identity.
+    /// Returns `metadata.uid`, the object's identity.
     #[must_use]
     pub fn uid(&self) -> &Uid {
         &self.uid
     }
 
-    /// `metadata.resourceVersion`.
+    /// Returns `metadata.resourceVersion`.
     #[must_use]
     pub fn resource_version(&self) -> &ResourceVersion {
         &self.resource_version
     }
 
-    /// `metadata.labels`.
+    /// Returns `metadata.labels`.
     #[must_use]
     pub fn labels(&self) -> &Labels {
         &self.labels
     }
 
-    /// Values of the declared indices.
+    /// Returns the values of the declared indices.
     #[must_use]
     pub fn index_values(&self) -> &[IndexEntry] {
         &self.index_values
     }
 
-    /// How the bytes are encoded.
+    /// Returns the encoding of the bytes.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         Encoding::Json
     }
 
-    /// The whole object as JSON. Free for a young object, a decompression (about 3 µs for a pod) for an aged one.
+    /// Returns the whole object as JSON. Free for a plain body; a packed one is decompressed (about 3 µs for a pod).
     ///
     /// # Errors
-    /// [`DecodeError`] when the body is not kept, or its bytes are damaged.
+    /// [`DecodeError`] if the body is not in memory or its bytes are damaged.
     pub fn json(&self) -> Result<Arc<[u8]>, DecodeError> {
         match self.load() {
             Loaded::Plain(bytes) => Ok(bytes),
-            Loaded::Packed(view) => Ok(self.with_known(|known| view.json(known))?.into()),
+            Loaded::Packed(view) => Ok(self.with_known_texts(|known| view.json(known))?.into()),
             Loaded::Unkept => Err(DecodeError::NotKept { key: self.key.clone() }),
         }
     }
 
-    /// The scalar or composite values at `path`, as JSON texts; empty where the path leads nowhere.
+    /// Returns the values at `path` as JSON, scalar or composite; empty if there are none.
     ///
     /// # Errors
-    /// [`DecodeError`] when the stored bytes are damaged.
+    /// [`DecodeError`] if the body is not in memory or its bytes are damaged.
     pub fn path(&self, path: &FieldPath) -> Result<Vec<serde_json::Value>, DecodeError> {
         let value: serde_json::Value = self.typed()?;
         Ok(path.select(&value).into_iter().cloned().collect())
     }
 
-    /// The object as a Rust type (a `k8s_openapi` struct, a `kube::CustomResource`, a `serde_json::Value`).
+    /// Decodes the object into a Rust type (a `k8s_openapi` struct, a `kube::CustomResource`, a `serde_json::Value`).
     ///
     /// # Errors
-    /// [`DecodeError`] when the bytes do not fit the type, naming the object.
+    /// [`DecodeError`] with the object's key, if the bytes do not fit the type.
     pub fn typed<K: DeserializeOwned>(&self) -> Result<K, DecodeError> {
         serde_json::from_slice(&self.json()?).map_err(|source| DecodeError::Mismatch { key: self.key.clone(), source })
     }
 
-    /// Bytes that the body takes now, of an allocation of its own or of a chunk.
+    /// Returns the bytes that the body currently occupies, in its own allocation or in a chunk.
     #[must_use]
     pub fn body_size(&self) -> usize {
         match &*self.body.lock() {
@@ -395,7 +396,7 @@ impl StoredObject {
         }
     }
 
-    /// The plain bytes, where they are still plain.
+    /// Returns the plain bytes; `None` if the body is packed or not in memory.
     #[must_use]
     pub fn plain(&self) -> Option<Arc<[u8]>> {
         match self.load() {
@@ -404,16 +405,20 @@ impl StoredObject {
         }
     }
 
-    /// The body in the form in which it is compressed: what a dictionary is trained on. Empty where it is damaged.
+    /// Returns the body in the form that is compressed, for training a dictionary; empty if it is damaged.
     #[must_use]
     pub fn sample(&self) -> Vec<u8> {
         let Ok(json) = self.json() else { return Vec::new() };
-        let mut folded = Vec::new();
-        if self.with_known(|known| fold(&json, known, &mut folded)) { folded } else { json.to_vec() }
+        let mut encoded = Vec::new();
+        if self.with_known_texts(|known| encode_identifiers(&json, known, &mut encoded)) {
+            encoded
+        } else {
+            json.to_vec()
+        }
     }
 
-    /// Whether a [`Packer`](super::Packer) might make less of its packed body: the chunk is sparse, or of another
-    /// dictionary than this one. A plain body has its own time.
+    /// Returns whether a [`Packer`](super::Packer) may shrink its packed body: the chunk is sparse, or has another
+    /// dictionary than this one. Returns `false` for a plain body.
     #[must_use]
     pub fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
         match &*self.body.lock() {
@@ -422,7 +427,7 @@ impl StoredObject {
         }
     }
 
-    /// The body as it is now, to be read while it may be exchanged.
+    /// Returns the current body, readable while the object's body is replaced.
     pub(super) fn load(&self) -> Loaded {
         match &*self.body.lock() {
             Body::Plain(bytes) => Loaded::Plain(Arc::clone(bytes)),
@@ -431,23 +436,23 @@ impl StoredObject {
         }
     }
 
-    /// Puts the same body in another form in the place of this one; readers keep what they have loaded.
+    /// Replaces the body with another form of the same content. Readers keep the form they have loaded.
     pub(super) fn exchange(&self, body: Body) {
         let before = std::mem::replace(&mut *self.body.lock(), body);
-        // Not under the lock: it may be the last of its chunk.
+        // Dropped after the lock is released, since this may free a whole chunk.
         drop(before);
     }
 
-    /// Reads or folds a body with what the head has of it.
-    pub(super) fn with_known<T>(&self, read: impl FnOnce(&Known<'_>) -> T) -> T {
+    /// Calls `read` with the texts of the head that the encoding leaves out of the body.
+    pub(super) fn with_known_texts<T>(&self, read: impl FnOnce(&KnownTexts<'_>) -> T) -> T {
         let (uid, version) = (self.uid.to_string(), self.resource_version.to_string());
         read(&[&uid, self.key.name(), &version])
     }
 
-    /// The JSON as text, for messages to people; lossy.
+    /// Returns the JSON as text, lossily, for messages.
     ///
     /// # Errors
-    /// [`DecodeError`] when the stored bytes are damaged.
+    /// [`DecodeError`] if the body is not in memory or its bytes are damaged.
     pub fn json_text(&self) -> Result<String, DecodeError> {
         let json = self.json()?;
         Ok(match String::from_utf8_lossy(&json) {
@@ -457,21 +462,8 @@ impl StoredObject {
     }
 }
 
-/// A body that was looked at.
-pub(super) enum Loaded {
-    Plain(Arc<[u8]>),
-    Packed(PackedView),
-    Unkept,
-}
-
-impl From<CodecError> for DecodeError {
-    fn from(source: CodecError) -> Self {
-        Self::Damaged(source)
-    }
-}
-
 impl fmt::Debug for StoredObject {
-    /// The head alone: a body may hold a Secret.
+    /// Prints the head only: a body may contain a Secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoredObject")
             .field("key", &self.key)
@@ -497,14 +489,14 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_as_small_as_it_can_be() {
+    fn object_fits_its_size_class() {
         let sizes = [size_of::<Uid>(), size_of::<Labels>(), size_of::<Mutex<Body>>(), size_of::<StoredObject>()];
-        // With its two counts it fits in a class of 112 bytes.
+        // With the two reference counts of an `Arc` it fits into a size class of 112 bytes.
         assert_eq!(sizes, [16, 8, 32, 96]);
     }
 
     #[test]
-    fn a_uid_comes_back_as_it_was() {
+    fn uid_round_trips() {
         for text in [
             "",
             "f81d4fae-7dec-11d0-a765-00a0c91e6bf6",
@@ -521,14 +513,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_a_repeated_label_counts() {
+    fn last_value_of_a_repeated_label_wins() {
         let labels = Labels::new(vec![("b".into(), "1".into()), ("a".into(), "2".into()), ("b".into(), "3".into())]);
         assert_eq!(labels.iter().collect::<Vec<_>>(), [("a", "2"), ("b", "3")]);
         assert_eq!((labels.get("b"), labels.get("c")), (Some("3"), None));
     }
 
     #[test]
-    fn debug_output_shows_no_body() {
+    fn debug_output_omits_the_body() {
         assert!(!format!("{:?}", object("web-1")).contains("xxx"));
     }
 }

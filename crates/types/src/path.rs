@@ -1,11 +1,11 @@
-//! A path into an object, as `kubectl -o jsonpath` users write it.
+//! Paths to fields of an object, in the syntax of `kubectl -o jsonpath`.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use smol_str::SmolStr;
 
-/// One step of a path.
+/// One segment of a path.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Segment {
     /// A field of an object.
@@ -16,35 +16,35 @@ pub enum Segment {
 
 /// A path such as `spec.nodeName`, `spec.containers[*].image` or `metadata.labels['app.kubernetes.io/name']`.
 ///
-/// A name stands bare while it is made of letters, digits, `_`, `-`, `/` and `$`; anything else is quoted in brackets,
-/// with either quote, where a backslash takes the next character as it is. A leading `.` or `$.` (jsonpath) is
-/// allowed and means nothing. What it displays as parses back to the same path.
+/// A name can be written without quotes if it consists of letters, digits, `_`, `-`, `/` and `$`. Other names are
+/// quoted in brackets, with either quote character. A backslash escapes the next character. A leading `.` or `$.`
+/// (jsonpath) is ignored. The displayed text parses to the same path.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct FieldPath(Vec<Segment>);
 
-/// A text that is not a path; the caller's input is at fault.
+/// Error for text that is not a path; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a path: {problem} at position {at}")]
 pub struct InvalidPath {
-    /// The text that was given.
+    /// The invalid text.
     pub text: String,
-    /// Byte offset of the mistake.
+    /// Byte offset of the problem.
     pub at: usize,
-    /// What is wrong there.
+    /// Description of the problem.
     pub problem: &'static str,
 }
 
 impl FieldPath {
-    /// Deeper than any Kubernetes object that people index, shallower than serde_json's own recursion limit.
+    /// Maximum number of segments: more than useful paths have, less than serde_json's recursion limit.
     const MAX_DEPTH: usize = 64;
 
-    /// The steps of the path; never empty.
+    /// Returns the segments of the path; never empty.
     #[must_use]
     pub fn segments(&self) -> &[Segment] {
         &self.0
     }
 
-    /// The values that the path leads to in `value`, in document order.
+    /// Returns the values at this path in `value`, in document order.
     #[must_use]
     pub fn select<'v>(&self, value: &'v serde_json::Value) -> Vec<&'v serde_json::Value> {
         let mut found = vec![value];
@@ -58,12 +58,12 @@ impl FieldPath {
     }
 }
 
-/// Whether a character may stand in a name without quotes.
+/// Returns whether a name may contain the character without quotes.
 fn is_bare(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '$')
 }
 
-/// Where in the text a parse has come to.
+/// Parser position in the text.
 struct Cursor<'t> {
     text: &'t str,
     at: usize,
@@ -96,7 +96,7 @@ impl Cursor<'_> {
         };
         while let Some(c) = self.peek() {
             if segments.len() == FieldPath::MAX_DEPTH {
-                return Err((self.at, "more than 64 steps"));
+                return Err((self.at, "more than 64 segments"));
             }
             let start = self.at;
             let segment = match c {
@@ -179,7 +179,7 @@ impl fmt::Display for FieldPath {
         for (i, segment) in self.0.iter().enumerate() {
             match segment {
                 Segment::Each => f.write_str("[*]")?,
-                // A leading `$` or `/` would be fine, but `$` alone in front of a `.` is jsonpath's root.
+                // A leading `$` or `/` is unambiguous, but `$` alone before a `.` is jsonpath's root.
                 Segment::Field(name) if name.chars().all(is_bare) && !(i == 0 && name == "$") => {
                     f.write_str(if i == 0 { "" } else { "." })?;
                     f.write_str(name)?;
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_read_in_all_its_spellings() {
+    fn path_parses_in_all_notations() {
         assert_eq!(parsed("spec.nodeName"), [field("spec"), field("nodeName")]);
         for text in [".spec.nodeName", "$.spec.nodeName", "['spec'].nodeName", "$['spec'][\"nodeName\"]"] {
             assert_eq!(parsed(text), parsed("spec.nodeName"), "{text}");
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_named_with_its_position() {
+    fn parse_error_has_its_position() {
         for (text, at) in [
             ("", 0),
             (".", 1),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_selects_every_value_it_leads_to() {
+    fn select_returns_all_values_at_the_path() {
         let value = serde_json::json!({"spec": {"containers": [{"image": "a"}, {}, {"image": "b"}]}});
         let path: FieldPath = "spec.containers[*].image".parse().unwrap();
         assert_eq!(path.select(&value), [&serde_json::json!("a"), &serde_json::json!("b")]);
@@ -272,7 +272,7 @@ mod tests {
         #![proptest_config(informer_hub_testing::properties(256))]
 
         #[test]
-        fn every_path_displays_as_a_text_that_parses_back(
+        fn displayed_path_parses_to_itself(
             first in "[ -~é]{1,8}",
             rest in prop::collection::vec(prop::option::of("[ -~é\\n]{1,8}"), 0..6),
         ) {
@@ -283,7 +283,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_the_parser_panic(text in "[a\\[\\]'\"*.$\\\\ é]{0,12}") {
+        fn parser_accepts_any_text_without_panic(text in "[a\\[\\]'\"*.$\\\\ é]{0,12}") {
             if let Ok(path) = text.parse::<FieldPath>() {
                 prop_assert_eq!(path.to_string().parse::<FieldPath>().unwrap(), path);
             }

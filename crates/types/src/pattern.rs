@@ -1,4 +1,4 @@
-//! Patterns of resources: all of a group, of all groups below a domain, or of a whole cluster.
+//! Patterns that select resources of a group, of all groups below a domain, or of a whole cluster.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -9,19 +9,19 @@ use smol_str::SmolStr;
 
 use super::{Gvr, InvalidResource, ResourceRef};
 
-/// Whose resources a pattern means.
+/// Groups that a pattern selects.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Groups {
-    /// `*`: those of every group.
+    /// `*`: every group.
     All,
-    /// `*.<group>`: those of one group.
+    /// `*.<group>`: one group.
     One(SmolStr),
-    /// `*.*.<domain>`: those of every group below a domain, not those of a group that is called so itself.
+    /// `*.*.<domain>`: every group below a domain, excluding a group with the domain's own name.
     Below(SmolStr),
 }
 
 impl Groups {
-    /// Whether a group is among them.
+    /// Returns whether a group is selected.
     #[must_use]
     pub fn has(&self, group: &str) -> bool {
         match self {
@@ -31,8 +31,8 @@ impl Groups {
         }
     }
 
-    /// How much of a cluster they are, to compare: one group is less than all below a domain, a longer domain less than a
-    /// shorter one, and everything the most.
+    /// Returns a value that orders patterns by how much they select: one group, then the groups below a domain (longer
+    /// domains first), then everything.
     #[must_use]
     pub fn breadth(&self) -> (u8, Reverse<usize>) {
         match self {
@@ -43,14 +43,14 @@ impl Groups {
     }
 }
 
-/// A text that is no pattern; the caller's input is at fault.
+/// Error for text that is not a pattern; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a pattern: write \"*.example.com\" for all of a group, \"*.*.example.com\" for all groups below \
      it, or \"*\" for everything"
 )]
 pub struct InvalidPattern(
-    /// The text that was given.
+    /// The invalid text.
     pub String,
 );
 
@@ -59,7 +59,7 @@ impl FromStr for Groups {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let group = |group: &str| -> Option<SmolStr> {
-            // As the group of some resource, which cannot be taken for a version there.
+            // Parsed as the group of a resource, which rejects a group that looks like a version.
             let written: ResourceRef = format!("x.{group}").parse().ok()?;
             written.group.filter(|parsed| parsed == group && !parsed.is_empty())
         };
@@ -85,12 +85,12 @@ impl fmt::Display for Groups {
     }
 }
 
-/// What a pattern leaves out.
+/// Exclusion from a pattern.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Exclusion {
     /// Groups.
     Groups(Groups),
-    /// A resource by its plural, singular or short name: without a group, in each of them.
+    /// A resource by its plural, singular or short name; without a group, in every group.
     Resource(ResourceRef),
 }
 
@@ -114,45 +114,45 @@ impl fmt::Display for Exclusion {
     }
 }
 
-/// Resources by pattern, as an entry asks for them.
+/// Resource pattern of a configuration entry.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ResourcePattern {
-    /// Of which groups.
+    /// Selected groups.
     pub groups: Groups,
-    /// What is left out.
+    /// Exclusions.
     pub exclude: Vec<Exclusion>,
-    /// How many of a cluster's are watched at most: the first, by name.
+    /// Maximum number of resources watched per cluster: the first ones by name.
     pub limit: NonZeroUsize,
 }
 
-/// What no pattern means: who wants it names it. Secrets are nobody's by accident; of events there are more than of all
-/// else together, in two groups.
+/// Resources that no pattern selects, so they must be named. Secrets must not be watched by accident. Events outnumber
+/// all other objects, and are served by two groups.
 const NEVER: &[(&str, &str)] = &[("", "secrets"), ("", "events"), ("events.k8s.io", "events")];
 
 impl ResourcePattern {
-    /// How many of a cluster's are watched where nothing else is said.
-    pub const LIMIT: NonZeroUsize = NonZeroUsize::new(50).expect("fifty is not zero");
+    /// Default maximum number of resources watched per cluster.
+    pub const LIMIT: NonZeroUsize = NonZeroUsize::new(50).expect("50 is not zero");
 
-    /// Everything of these groups, within the default limit.
+    /// Creates a pattern for all resources of these groups, with the default limit.
     #[must_use]
     pub fn new(groups: Groups) -> Self {
         Self { groups, exclude: Vec::new(), limit: Self::LIMIT }
     }
 
-    /// Whether it means a resource that has these names: the plural, and those it has besides.
+    /// Returns whether the pattern selects a resource with this plural and these other names.
     #[must_use]
     pub fn has<'n>(&self, group: &str, plural: &str, others: &(impl Iterator<Item = &'n str> + Clone)) -> bool {
         let is_called = |name: &str| name == plural || others.clone().any(|other| other == name);
-        let is_left_out = |exclusion: &Exclusion| match exclusion {
+        let is_excluded = |exclusion: &Exclusion| match exclusion {
             Exclusion::Groups(groups) => groups.has(group),
             Exclusion::Resource(resource) => {
                 resource.group.as_ref().is_none_or(|written| written == group) && is_called(&resource.resource)
             }
         };
-        self.groups.has(group) && !NEVER.contains(&(group, plural)) && !self.exclude.iter().any(is_left_out)
+        self.groups.has(group) && !NEVER.contains(&(group, plural)) && !self.exclude.iter().any(is_excluded)
     }
 
-    /// Whether it means a resource, as far as its plural tells.
+    /// Returns whether the pattern selects a resource, judged by group and plural only.
     #[must_use]
     pub fn may_have(&self, gvr: &Gvr) -> bool {
         self.has(&gvr.group, &gvr.resource, &std::iter::empty())
@@ -165,28 +165,28 @@ impl fmt::Display for ResourcePattern {
     }
 }
 
-/// What an entry is about: a resource, or all of a pattern.
+/// Selection of a configuration entry: one resource, or a pattern.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Selected {
     /// One resource, by any of its names.
     One(ResourceRef),
-    /// All that a cluster has of these.
+    /// All resources that match a pattern.
     Matching(ResourcePattern),
 }
 
-/// A text that is neither a resource nor a pattern; the caller's input is at fault.
+/// Error for text that is neither a resource nor a pattern; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSelection {
-    /// It has no `*`.
+    /// Text without `*`.
     #[error(transparent)]
     Resource(#[from] InvalidResource),
-    /// It has one.
+    /// Text with `*`.
     #[error(transparent)]
     Pattern(#[from] InvalidPattern),
 }
 
 impl Selected {
-    /// The resource, unless it is a pattern.
+    /// Returns the resource; `None` for a pattern.
     #[must_use]
     pub fn one(&self) -> Option<&ResourceRef> {
         match self {
@@ -195,7 +195,7 @@ impl Selected {
         }
     }
 
-    /// The pattern, if it is one.
+    /// Returns the pattern; `None` for a resource.
     #[must_use]
     pub fn pattern(&self) -> Option<&ResourcePattern> {
         match self {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_means_a_group_the_groups_below_a_domain_or_all() {
+    fn pattern_selects_a_group_the_groups_below_a_domain_or_all() {
         for (text, has, lacks) in [
             ("*", vec!["", "apps", "example.com"], vec![]),
             ("*.apps", vec!["apps"], vec!["", "apps.example.com"]),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_told_with_what_would_be_one() {
+    fn invalid_pattern_error_shows_the_valid_forms() {
         for bad in ["", "**", "*.", "*.*", "*.*.", "a.*", "*.*.*.b", "pods", "*.B", "*.v1.apps", "*.a..b", "* "] {
             let problem = bad.parse::<Groups>().expect_err(bad).to_string();
             assert!(problem.contains("*.example.com"), "{problem}");
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_excluded_is_left_out_by_any_of_its_names() {
+    fn exclusion_applies_to_any_name_of_a_resource() {
         let of = |pattern: &ResourcePattern, group: &str, plural: &str, others: &[&str]| {
             pattern.has(group, plural, &others.iter().copied())
         };
@@ -282,10 +282,10 @@ mod tests {
     }
 
     #[test]
-    fn secrets_and_events_are_in_no_pattern() {
+    fn no_pattern_selects_secrets_or_events() {
         let all = pattern("*", &[]);
         let has = |group, plural| all.has(group, plural, &std::iter::empty());
         assert!(!has("", "secrets") && !has("", "events") && !has("events.k8s.io", "events"));
-        assert!(has("example.com", "secrets") && has("example.com", "events"), "of a name, and of another group");
+        assert!(has("example.com", "secrets") && has("example.com", "events"), "other groups may use the same names");
     }
 }

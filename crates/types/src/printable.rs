@@ -1,23 +1,24 @@
-//! Foreign text for people: names, error bodies, plugin output and whatever else the hub did not write itself.
+//! Sanitizer for foreign text shown to people: names, error bodies, plugin output and anything else from outside the
+//! hub.
 //!
-//! A terminal obeys control characters, a log reader splits at line breaks, and a reader is misled by characters that
-//! have no width or change the direction of writing. All texts on their way to a person go through this module.
+//! Terminals execute control characters, log readers split at line breaks, and zero-width or direction-changing
+//! characters mislead readers. All foreign text for people must pass through this module.
 
 use std::fmt::Write;
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// The text on one line, without anything that a terminal obeys or that hides or reorders other characters.
+/// Returns the text on one line, without control characters and without characters that hide or reorder others.
 ///
-/// Colour codes (ANSI CSI sequences) are removed. Every other control character and line break becomes a space; every
-/// invisible or direction-changing character becomes `U+FFFD`, so that it is seen. The result has at most as many
-/// characters as the text.
+/// Colour codes (ANSI CSI sequences) are removed. Other control characters and line breaks become spaces. Invisible and
+/// direction-changing characters become `U+FFFD`, so that they can be seen. The result has at most as many characters
+/// as the text.
 #[must_use]
 pub fn printable(text: &str) -> String {
     Printable(text.chars().peekable()).collect()
 }
 
-/// As [`printable`], with at most `limit` characters and `…` if some are missing at the end.
+/// Like [`printable`], limited to the first `limit` characters, followed by `…` if characters are missing.
 #[must_use]
 pub fn printable_start(text: &str, limit: usize) -> String {
     let mut all = Printable(text.chars().peekable());
@@ -28,7 +29,7 @@ pub fn printable_start(text: &str, limit: usize) -> String {
     short
 }
 
-/// As [`printable`], the last `limit` characters, with `…` before them if some are missing.
+/// Like [`printable`], limited to the last `limit` characters, preceded by `…` if characters are missing.
 #[must_use]
 pub fn printable_end(text: &str, limit: usize) -> String {
     let whole = printable(text);
@@ -39,8 +40,8 @@ pub fn printable_end(text: &str, limit: usize) -> String {
     std::iter::once('…').chain(whole.chars().skip(missing)).collect()
 }
 
-/// A JSON document that says the same and is printable but for its line breaks: unsafe characters, which can only be
-/// within texts, are written as `\\uXXXX`.
+/// Returns an equivalent JSON document that is printable except for line breaks. Unsafe characters, which can only be
+/// inside strings, are written as `\\uXXXX`.
 #[must_use]
 pub fn printable_json(document: &str) -> String {
     let mut safe = String::with_capacity(document.len());
@@ -57,8 +58,8 @@ pub fn printable_json(document: &str) -> String {
     safe
 }
 
-/// Several lines of the program's own making, each [`printable`] by itself; for whatever foreign text is in them. With
-/// `colours`, colour codes stay.
+/// Applies [`printable`] to each line of a text composed by the program, which may contain foreign text. With
+/// `colours`, colour codes are kept.
 #[must_use]
 pub fn printable_lines(text: &str, colours: bool) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -77,7 +78,7 @@ pub fn printable_lines(text: &str, colours: bool) -> String {
     safe
 }
 
-/// Cuts a line at its first colour code: `ESC [ digits and ; m`.
+/// Splits a line at its first colour code: `ESC [ digits and ; m`.
 fn split_at_colour(line: &str) -> Option<(&str, &str, &str)> {
     line.match_indices("\u{1b}[").find_map(|(start, begin)| {
         let parameters = &line[start + begin.len()..];
@@ -87,7 +88,7 @@ fn split_at_colour(line: &str) -> Option<(&str, &str, &str)> {
     })
 }
 
-/// The character in its printable form; itself if it is harmless.
+/// Returns the printable replacement of a character, or the character itself if it is harmless.
 #[must_use]
 pub fn printable_char(c: char) -> char {
     if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
@@ -99,9 +100,10 @@ pub fn printable_char(c: char) -> char {
     }
 }
 
-/// Whether a character hides itself or others, or changes their order: zero-width characters, the marks, embeddings,
-/// overrides and isolates of bidirectional text, annotations and tags. The joiners U+200C and U+200D stay: Persian,
-/// Hindi and emoji need them.
+/// Returns whether a character hides itself or others, or changes their order.
+///
+/// These are zero-width characters; the marks, embeddings, overrides and isolates of bidirectional text; annotations
+/// and tags. The joiners U+200C and U+200D are allowed, because Persian, Hindi and emoji need them.
 fn is_deceptive(c: char) -> bool {
     matches!(c,
         '\u{AD}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{180E}' | '\u{200B}' | '\u{200E}' | '\u{200F}'
@@ -133,16 +135,17 @@ impl Iterator for Printable<'_> {
     }
 }
 
-/// Foreign text that attacks whoever reads it, and what holds of it wherever a person sees it.
+/// Hostile sample text, and an assertion that shown text is harmless.
 #[cfg(any(test, feature = "testing"))]
 pub mod hostile {
-    /// Colours, cursor moves, a title, line breaks of all kinds, overrides of direction, and what has no width.
+    /// Colours, cursor movement, a terminal title, all kinds of line breaks, direction overrides and zero-width
+    /// characters.
     pub const TEXT: &str = "ok\u{1b}[2J\u{1b}[31mred\u{1b}[0m\u{9b}1A\u{1b}]0;title\u{7}\r\n2026 ERROR forged\n\u{85}\u{2028}a\u{202e}b\u{2066}\u{200b}\u{feff}\0\u{7f}\u{8}end";
 
-    /// Fails unless a person can read this without harm. `breaks`: how many line breaks the program itself has made.
+    /// Asserts that shown text is harmless. `breaks` is the number of line breaks that the program itself writes.
     #[track_caller]
     ///
-    /// # Panics
+    /// If the text is not harmless.
     /// If a person cannot.
     pub fn assert_harmless(way: &str, shown: &str, breaks: usize) {
         assert!(shown.contains("end"), "{way} shows the text: {shown:?}");
@@ -158,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn printable_documents_and_lines_keep_what_the_program_has_made() {
+    fn printable_documents_and_lines_keep_the_programs_own_breaks_and_colours() {
         let value = serde_json::json!({ "a": hostile::TEXT, "b\u{202e}": "\u{E0001}" });
         let text = printable_json(&serde_json::to_string_pretty(&value).unwrap());
         hostile::assert_harmless("JSON", &text, 3);
@@ -188,9 +191,9 @@ mod tests {
     }
 
     #[test]
-    fn bounded_printable_text_says_where_it_was_cut() {
+    fn bounded_printable_text_marks_the_cut() {
         assert_eq!((printable_start("abc", 3).as_str(), printable_end("abc", 3).as_str()), ("abc", "abc"));
         assert_eq!((printable_start("äbcd", 3).as_str(), printable_end("äbcd", 3).as_str()), ("äbc…", "…bcd"));
-        assert_eq!(printable_start("abc\u{1b}[0m", 3), "abc", "nothing that is shown is missing");
+        assert_eq!(printable_start("abc\u{1b}[0m", 3), "abc", "only invisible characters are missing");
     }
 }

@@ -1,4 +1,4 @@
-//! What is watched: group, version, resource, and the scope of a watch.
+//! Resources to watch: group, version, resource, and the scope of a watch.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,11 +7,9 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use smol_str::SmolStr;
 
-use super::built_in;
-
 /// Group, version and plural resource. The core group is empty.
 ///
-/// Displays without its version, as kubectl prints it (`pods`, `deployments.apps`); [`Self::long`] has all three.
+/// Displayed without its version, as kubectl prints it (`pods`, `deployments.apps`); [`Self::long`] includes all three.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Gvr {
     /// API group; empty for the core group.
@@ -23,19 +21,19 @@ pub struct Gvr {
 }
 
 impl Gvr {
-    /// Makes a GVR from its parts.
+    /// Creates a GVR from its parts.
     #[must_use]
     pub fn new(group: &str, version: &str, resource: &str) -> Self {
         Self { group: group.into(), version: version.into(), resource: resource.into() }
     }
 
-    /// `group/version`, or `version` for the core group: the value of `apiVersion`.
+    /// Returns the value of `apiVersion`: `group/version`, or `version` for the core group.
     #[must_use]
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// `resource.version.group`, as kubectl writes it in full (`pods.v1.`, `deployments.v1.apps`).
+    /// Returns `resource.version.group`, kubectl's full form (`pods.v1.`, `deployments.v1.apps`).
     #[must_use]
     pub fn long(&self) -> String {
         format!("{}.{}.{}", self.resource, self.version, self.group)
@@ -61,47 +59,36 @@ pub struct ApiResource {
     pub gvr: Gvr,
     /// Kind of one object, e.g. `Pod`.
     pub kind: SmolStr,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
 }
 
-/// A resource as a person writes it: `plural[.version].group`, before discovery has looked at it.
+/// Reference to a resource as typed by a user, `plural[.version].group`, before discovery.
 ///
-/// `pods`, `deployments.apps`, `deployments.v1.apps`, `widgets.v1alpha1.example.com`. As kubectl does, the second
-/// part is taken as a version when it looks like one (`v1`, `v1beta2`).
+/// Examples: `pods`, `deployments.apps`, `deployments.v1.apps`, `widgets.v1alpha1.example.com`. As in kubectl, the
+/// second part is a version if it looks like one (`v1`, `v1beta2`).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ResourceRef {
     /// Plural name (discovery also accepts the singular and the short names).
     pub resource: SmolStr,
-    /// The version, when one was written; else discovery's preferred version.
+    /// Version, if given; otherwise discovery's preferred version applies.
     pub version: Option<SmolStr>,
-    /// The group, when one was written; else the first group that has the resource, the core group first.
+    /// Group, if given; otherwise the first group with the resource applies, the core group first.
     pub group: Option<SmolStr>,
 }
 
-/// A text that is not a resource; the caller's input is at fault.
+/// Error for text that is not a resource; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a resource: write it as kubectl does, e.g. \"pods\", \"deployments.apps\" or \"widgets.v1.example.com\""
 )]
 pub struct InvalidResource(
-    /// The text that was given.
+    /// The invalid text.
     pub String,
 );
 
 impl ResourceRef {
-    /// The same by its plural and group where it is a built-in resource, whichever of its names was written.
-    #[must_use]
-    pub fn canonical(&self) -> Self {
-        match built_in(self) {
-            Some(known) => {
-                Self { resource: known.plural.into(), version: self.version.clone(), group: Some(known.group.into()) }
-            }
-            None => self.clone(),
-        }
-    }
-
-    /// The reference that names exactly `gvr`.
+    /// Returns the reference to exactly `gvr`.
     #[must_use]
     pub fn exact(gvr: &Gvr) -> Self {
         Self { resource: gvr.resource.clone(), version: Some(gvr.version.clone()), group: Some(gvr.group.clone()) }
@@ -139,7 +126,7 @@ impl FromStr for ResourceRef {
     }
 }
 
-/// `v1`, `v2beta1`, `v1alpha3`: Kubernetes' own pattern of a version.
+/// Returns whether the text has Kubernetes' form of a version: `v1`, `v2beta1`, `v1alpha3`.
 fn is_version(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('v') else { return false };
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -164,18 +151,20 @@ impl fmt::Display for ResourceRef {
     }
 }
 
-/// In which form an informer keeps objects. Informers of different views share nothing, and their objects lie in
-/// different caches, so that nobody finds half an object where a whole one is expected.
+/// Form in which an informer keeps objects.
+///
+/// Informers with different views share nothing and have separate caches, so that a reader of whole objects never finds
+/// a partial one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum View {
-    /// As configured for the resource, else whole: what everybody shares who asks for nothing else.
+    /// As configured for the resource, else whole. Shared by all subscribers that request no other view.
     #[default]
     Shared,
-    /// Whole, where the configuration keeps only a part of each object.
+    /// Whole, even if the configuration keeps only a part of each object.
     Whole,
-    /// `metadata` alone: asked for as PartialObjectMetadata.
+    /// `metadata` only, requested as PartialObjectMetadata.
     Metadata,
-    /// In a form that one user chose (a transform), under a name that is its own.
+    /// Result of one user's transform, under a unique name.
     Private(SmolStr),
 }
 
@@ -190,40 +179,40 @@ impl fmt::Display for View {
     }
 }
 
-/// What part of a resource an informer watches. Two informers of one resource differ in their scope.
+/// Part of a resource that an informer watches. Informers of the same resource differ in their scope.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Scope {
-    /// One namespace; `None` for all (and for cluster-scoped resources).
+    /// One namespace; `None` for all, and for cluster-scoped resources.
     pub namespace: Option<SmolStr>,
-    /// A label selector for the apiserver, as kubectl takes it.
+    /// Label selector sent to the apiserver, in kubectl's syntax.
     pub label_selector: Option<Arc<str>>,
-    /// A field selector for the apiserver, as kubectl takes it.
+    /// Field selector sent to the apiserver, in kubectl's syntax.
     pub field_selector: Option<Arc<str>>,
-    /// In which form the objects are kept.
+    /// Form in which the objects are kept.
     pub view: View,
 }
 
 impl Scope {
-    /// All objects of the resource.
+    /// Returns the scope of all objects of the resource.
     #[must_use]
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// All objects in one namespace.
+    /// Returns the scope of all objects in one namespace.
     #[must_use]
     pub fn namespace(namespace: &str) -> Self {
         Self { namespace: Some(namespace.into()), ..Self::default() }
     }
 
-    /// The same part, kept in another form.
+    /// Returns the same scope with another view.
     #[must_use]
     pub fn with_view(self, view: View) -> Self {
         Self { view, ..self }
     }
 
-    /// Whether every object that `other` has is also in this scope, as far as that can be told without asking, and in
-    /// the same form.
+    /// Returns whether this scope certainly includes all objects of `other` in the same form. Selectors are compared as
+    /// text.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let namespace = self.namespace.is_none() || self.namespace == other.namespace;
@@ -254,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_resource_is_read_as_kubectl_reads_it() {
+    fn resource_ref_parses_like_kubectl() {
         let parts = |text: &str| {
             let r: ResourceRef = text.parse().unwrap();
             (r.resource.to_string(), r.version.map(|v| v.to_string()), r.group.map(|g| g.to_string()))
@@ -272,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wider_scope_covers_a_narrower_one() {
+    fn wider_scope_covers_a_narrower_one() {
         let shop = Scope::namespace("shop");
         assert!(Scope::all().covers(&shop));
         assert!(shop.covers(&shop));

@@ -1,7 +1,7 @@
-//! The only place that rolls dice.
+//! Random numbers. All randomness goes through this module.
 //!
-//! A thread may be told a seed, from which all chance on it comes then: a simulation that runs a whole hub on one thread
-//! does, so that what happened can happen again.
+//! A thread can have a seed that determines all its random numbers. A simulation, which runs a whole hub on one thread,
+//! uses this to be reproducible.
 
 use std::cell::RefCell;
 
@@ -9,48 +9,48 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 thread_local! {
-    static DECIDED: RefCell<Option<StdRng>> = const { RefCell::new(None) };
+    static SEEDED: RefCell<Option<StdRng>> = const { RefCell::new(None) };
 }
 
-/// While this lives, chance on its thread comes from a seed.
+/// Guard for a seed: while it exists, all randomness of its thread derives from the seed.
 #[derive(Debug)]
-#[must_use = "chance is chance again when this goes"]
+#[must_use = "dropping it ends the seeding"]
 pub struct SeededRng(());
 
 impl SeededRng {
-    /// From this seed.
+    /// Seeds the current thread.
     pub fn new(seed: u64) -> Self {
-        DECIDED.set(Some(StdRng::seed_from_u64(seed)));
+        SEEDED.set(Some(StdRng::seed_from_u64(seed)));
         Self(())
     }
 }
 
 impl Drop for SeededRng {
     fn drop(&mut self) {
-        DECIDED.set(None);
+        SEEDED.set(None);
     }
 }
 
-/// A source of chance of one's own.
+/// Returns a new random number generator.
 #[must_use]
 pub fn rng() -> StdRng {
-    decided(StdRng::from_rng).unwrap_or_else(|| {
-        #[expect(clippy::disallowed_methods, reason = "this is where chance comes from")]
+    seeded(StdRng::from_rng).unwrap_or_else(|| {
+        #[expect(clippy::disallowed_methods, reason = "this is the source of randomness")]
         StdRng::from_rng(&mut rand::rng())
     })
 }
 
-/// A number in `[0, 1)`.
+/// Returns a random number in `[0, 1)`.
 #[must_use]
 pub fn unit() -> f64 {
-    decided(Rng::random).unwrap_or_else(|| {
-        #[expect(clippy::disallowed_methods, reason = "this is where chance comes from")]
+    seeded(Rng::random).unwrap_or_else(|| {
+        #[expect(clippy::disallowed_methods, reason = "this is the source of randomness")]
         rand::random()
     })
 }
 
-fn decided<T>(roll: impl FnOnce(&mut StdRng) -> T) -> Option<T> {
-    DECIDED.with_borrow_mut(|rng| rng.as_mut().map(roll))
+fn seeded<T>(draw: impl FnOnce(&mut StdRng) -> T) -> Option<T> {
+    SEEDED.with_borrow_mut(|rng| rng.as_mut().map(draw))
 }
 
 #[cfg(test)]
@@ -58,16 +58,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_decides_all_that_is_rolled_on_its_thread_until_it_goes() {
-        let roll = || (unit(), rng().random::<u64>(), unit());
-        let decided = |seed| {
-            let _decided = SeededRng::new(seed);
-            roll()
+    fn seed_determines_all_randomness_of_its_thread() {
+        let draw = || (unit(), rng().random::<u64>(), unit());
+        let seeded = |seed| {
+            let _guard = SeededRng::new(seed);
+            draw()
         };
-        assert_eq!(decided(1), decided(1));
-        assert_ne!(decided(1), decided(2));
-        let _decided = SeededRng::new(1);
-        assert_ne!(std::thread::spawn(roll).join().unwrap(), decided(1));
-        assert_ne!(roll(), roll());
+        assert_eq!(seeded(1), seeded(1));
+        assert_ne!(seeded(1), seeded(2));
+        let _guard = SeededRng::new(1);
+        assert_ne!(std::thread::spawn(draw).join().unwrap(), seeded(1));
+        assert_ne!(draw(), draw());
     }
 }

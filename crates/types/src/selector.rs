@@ -1,10 +1,9 @@
-//! Selectors: which objects (by label, in kubectl's grammar) and which clusters.
+//! Selectors of objects (labels, in kubectl's grammar) and of clusters.
 //!
-//! Grammar, rules and meaning are those of apimachinery's `labels` package; the parser is in `selector_parse`.
+//! Grammar, rules and semantics follow apimachinery's `labels` package; the parser is in `selector_parse`.
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::str::FromStr;
 
 use smol_str::SmolStr;
 
@@ -12,10 +11,9 @@ use super::{ClusterLabels, ClusterName};
 
 /// A label selector in kubectl's grammar: `app=web,tier!=db,env in (prod,test),!canary,cores>4`.
 ///
-/// All its requirements must hold; one without requirements (`""`) matches everything. It is kept in a canonical
-/// form (requirements and values sorted, repetitions dropped, `==` as `=`), so that two texts with the same
-/// requirements are equal and share an informer. Displays as a text that an apiserver takes and that parses to an
-/// equal selector.
+/// All requirements must hold; a selector without requirements (`""`) matches everything. It is kept in canonical form:
+/// requirements and values are sorted, duplicates dropped, and `==` becomes `=`. So texts with the same requirements
+/// are equal and share an informer. The displayed text is valid for an apiserver and parses to an equal selector.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -26,51 +24,51 @@ pub struct LabelSelector {
 pub struct Requirement {
     /// The label's key, a qualified name (`app`, `app.kubernetes.io/name`).
     pub key: SmolStr,
-    /// What must hold of its value.
+    /// Condition on its value.
     pub condition: Condition,
 }
 
-/// What must hold of a label's value.
+/// Condition on a label's value.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Condition {
-    /// `a`: the label is there, whatever its value.
+    /// `a`: the label exists.
     Exists,
-    /// `!a`: the label is not there.
+    /// `!a`: the label does not exist.
     DoesNotExist,
-    /// `a=b`, `a==b`: the label is there and has this value.
+    /// `a=b`, `a==b`: the label exists and has this value.
     Equals(SmolStr),
-    /// `a!=b`: the label has another value or is not there.
+    /// `a!=b`: the label has another value or does not exist.
     NotEquals(SmolStr),
-    /// `a in (b,c)`: the label is there and has one of these values.
+    /// `a in (b,c)`: the label exists and has one of these values.
     In(BTreeSet<SmolStr>),
-    /// `a notin (b,c)`: the label has none of these values or is not there.
+    /// `a notin (b,c)`: the label has none of these values or does not exist.
     NotIn(BTreeSet<SmolStr>),
-    /// `a>5`: the label is there, is an integer, and is greater.
+    /// `a>5`: the label exists, is an integer, and is greater.
     GreaterThan(i64),
-    /// `a<5`: the label is there, is an integer, and is less.
+    /// `a<5`: the label exists, is an integer, and is less.
     LessThan(i64),
 }
 
-/// A text that is not a selector; the caller's input is at fault.
+/// Error for text that is not a selector; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a label selector: {problem} at position {at}")]
 pub struct InvalidSelector {
-    /// The text that was given.
+    /// The invalid text.
     pub text: String,
-    /// Byte offset of the mistake.
+    /// Byte offset of the problem.
     pub at: usize,
-    /// What is wrong there.
+    /// Description of the problem.
     pub problem: String,
 }
 
 impl LabelSelector {
-    /// The selector that matches everything.
+    /// Returns the selector that matches everything.
     #[must_use]
     pub fn everything() -> Self {
         Self::default()
     }
 
-    /// A selector that matches nothing: `nothing,!nothing`, to an apiserver too.
+    /// Returns a selector that matches nothing, which an apiserver also accepts: `nothing,!nothing`.
     #[must_use]
     pub fn nothing() -> Self {
         [Condition::Exists, Condition::DoesNotExist]
@@ -79,8 +77,10 @@ impl LabelSelector {
             .collect()
     }
 
-    /// Whether the selector alone shows that nothing matches, so that no object need be looked at: a label has to be
-    /// there and must not be, or has to have one of no values. Other contradictions are not looked for.
+    /// Returns whether the selector is recognized as matching nothing, so that no object need be read.
+    ///
+    /// It recognizes a label that must both exist and not exist, and an empty set of values. It does not recognize
+    /// other contradictions.
     #[must_use]
     pub fn matches_nothing(&self) -> bool {
         let absent = |wanted: &Requirement| {
@@ -92,20 +92,20 @@ impl LabelSelector {
         self.requirements.iter().any(|wanted| impossible(wanted) || absent(wanted))
     }
 
-    /// Whether it has no requirement, and so matches everything.
+    /// Returns whether it has no requirements and so matches everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// The requirements, sorted.
+    /// Returns the requirements, sorted.
     #[must_use]
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }
 
-    /// Whether labels match, given a look-up of one label's value. One look-up per requirement, up to the first
-    /// that does not hold; nothing is allocated.
+    /// Returns whether labels match, given a look-up of a label's value. Does one look-up per requirement, up to the
+    /// first that fails, and allocates nothing.
     pub fn matches<'v>(&self, label: impl Fn(&str) -> Option<&'v str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.condition.holds(label(&requirement.key)))
     }
@@ -120,20 +120,13 @@ impl FromIterator<Requirement> for LabelSelector {
     }
 }
 
-impl FromStr for LabelSelector {
-    type Err = InvalidSelector;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        super::selector_parse::parse(text)
-    }
-}
-
 impl Condition {
-    /// Whether it holds of no object without the label.
+    /// Returns whether it fails for every object without the label.
     fn needs_label(&self) -> bool {
         !matches!(self, Self::DoesNotExist | Self::NotEquals(_) | Self::NotIn(_))
     }
 
-    /// Whether it holds of a label's value; `None` where the label is not there.
+    /// Returns whether it holds for a label's value; `None` if the label does not exist.
     #[must_use]
     pub fn holds(&self, value: Option<&str>) -> bool {
         let integer = || value.and_then(|v| v.parse::<i64>().ok());
@@ -178,7 +171,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// Values with commas between them. The empty value sorts first, and `(,x)` and `()` are how the grammar writes it.
+/// Comma-separated values. The empty value sorts first, so the grammar's forms `(,x)` and `()` result.
 struct Joined<'a>(&'a BTreeSet<SmolStr>);
 
 impl fmt::Display for Joined<'_> {
@@ -193,26 +186,26 @@ impl fmt::Display for Joined<'_> {
     }
 }
 
-/// Which clusters: all of them, those with some labels, or those named.
+/// Selector of clusters: all, by labels or by name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum ClusterSelector {
-    /// Every cluster, now and later.
+    /// Every cluster, including those added later.
     #[default]
     All,
-    /// Clusters that carry each of these labels with this value.
+    /// Clusters with all of these labels and values.
     Labels(ClusterLabels),
-    /// These clusters.
+    /// Clusters with these names.
     Names(Vec<ClusterName>),
 }
 
 impl ClusterSelector {
-    /// Every cluster, now and later.
+    /// Returns the selector of every cluster, including those added later.
     #[must_use]
     pub fn all() -> Self {
         Self::All
     }
 
-    /// Whether a cluster is selected.
+    /// Returns whether a cluster is selected.
     #[must_use]
     pub fn matches(&self, name: &ClusterName, labels: &ClusterLabels) -> bool {
         match self {
@@ -237,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_empty_selector_matches_everything() {
+    fn empty_selector_matches_everything() {
         for text in ["", "  ", "\t"] {
             assert!(text.parse::<LabelSelector>().unwrap().is_empty());
             assert!(matches(text, &[]) && matches(text, &[("a", "b")]));
@@ -245,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn each_operator_means_what_apimachinery_means() {
+    fn operators_match_like_apimachinery() {
         let web = [("app", "web"), ("tier", ""), ("cores", "8")];
         for yes in [
             "app",
@@ -291,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_that_nothing_can_match_is_known_by_itself() {
+    fn matches_nothing_recognizes_contradictions() {
         let nothing = LabelSelector::nothing();
         assert!(nothing.matches_nothing());
         assert_eq!(nothing.to_string(), "nothing,!nothing");
@@ -301,18 +294,18 @@ mod tests {
         for text in ["", "!a,b", "!a,a!=b", "!a,a notin (b)", "a=b,a=c", "a in ()"] {
             assert!(!text.parse::<LabelSelector>().unwrap().matches_nothing(), "{text}");
         }
-        let of_none = Requirement { key: "a".into(), condition: Condition::In(BTreeSet::new()) };
-        assert!(LabelSelector::from_iter([of_none]).matches_nothing());
+        let in_empty_set = Requirement { key: "a".into(), condition: Condition::In(BTreeSet::new()) };
+        assert!(LabelSelector::from_iter([in_empty_set]).matches_nothing());
     }
 
     #[test]
-    fn words_of_the_grammar_are_also_names() {
+    fn keywords_are_valid_keys_and_values() {
         assert!(matches("in in (in,notin)", &[("in", "notin")]));
         assert!(matches("notin=in", &[("notin", "in")]));
     }
 
     #[test]
-    fn texts_with_the_same_requirements_are_equal() {
+    fn selectors_with_the_same_requirements_are_equal() {
         let parse = |text: &str| text.parse::<LabelSelector>().unwrap();
         assert_eq!(parse("b, a in (y,x,y),a in (x,y)"), parse("a in (x,y),b"));
         assert_eq!(parse("a==b").to_string(), "a=b");
@@ -339,7 +332,7 @@ mod tests {
         (key, condition).prop_map(|(key, condition)| Requirement { key: key.into(), condition })
     }
 
-    /// The meaning of one requirement, written down a second time from the documentation of Kubernetes.
+    /// Evaluates one requirement. Independent implementation of the Kubernetes documentation.
     fn model(requirement: &Requirement, labels: &BTreeMap<String, String>) -> bool {
         let Some(value) = labels.get(requirement.key.as_str()) else {
             return matches!(
@@ -363,14 +356,14 @@ mod tests {
         #![proptest_config(informer_hub_testing::properties(256))]
 
         #[test]
-        fn a_displayed_selector_parses_to_itself(wanted in prop::collection::vec(arb_requirement(), 0..5)) {
+        fn displayed_selector_parses_to_itself(wanted in prop::collection::vec(arb_requirement(), 0..5)) {
             let selector: LabelSelector = wanted.into_iter().collect();
             let text = selector.to_string();
             prop_assert_eq!(text.parse::<LabelSelector>(), Ok(selector), "{}", text);
         }
 
         #[test]
-        fn a_selector_matches_when_every_requirement_of_the_model_holds(
+        fn matches_agrees_with_the_model(
             wanted in prop::collection::vec(arb_requirement(), 0..4),
             labels in prop::collection::btree_map("[a-e]|in|notin", "[a-c]|[0-9]|", 0..5),
         ) {
@@ -381,7 +374,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_the_parser_panic(text in "[a-c!=<>(), /.\\-é]{0,24}|\\PC{0,12}") {
+        fn parser_accepts_any_text_without_panic(text in "[a-c!=<>(), /.\\-é]{0,24}|\\PC{0,12}") {
             if let Ok(selector) = text.parse::<LabelSelector>() {
                 prop_assert_eq!(selector.to_string().parse::<LabelSelector>(), Ok(selector));
             }

@@ -1,14 +1,15 @@
-//! The parser of label selectors: apimachinery's grammar and its rules for keys and values, with positions.
+//! Parser of label selectors: apimachinery's grammar and its rules for keys and values, with error positions.
 
 use std::collections::BTreeSet;
+use std::str::FromStr;
 
 use smol_str::SmolStr;
 
 use super::selector::{Condition, InvalidSelector, LabelSelector, Requirement};
 
-/// Longest name part of a key, and longest value.
+/// Maximum length of a key's name part, and of a value.
 const MAX_NAME: usize = 63;
-/// Longest prefix of a key.
+/// Maximum length of a key's prefix.
 const MAX_PREFIX: usize = 253;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +26,7 @@ enum Token<'t> {
     End,
 }
 
-/// Where a mistake is and what it is.
+/// A problem and its byte offset.
 struct Wrong {
     at: usize,
     problem: String,
@@ -36,10 +37,14 @@ struct Parser<'t> {
     next: usize,
 }
 
-/// Reads a whole selector.
-pub(super) fn parse(text: &str) -> Result<LabelSelector, InvalidSelector> {
-    let mut parser = Parser { tokens: tokens(text), next: 0 };
-    parser.selector().map_err(|wrong| InvalidSelector { text: text.to_owned(), at: wrong.at, problem: wrong.problem })
+impl FromStr for LabelSelector {
+    type Err = InvalidSelector;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parser = Parser { tokens: tokens(text), next: 0 };
+        let invalid = |wrong: Wrong| InvalidSelector { text: text.to_owned(), at: wrong.at, problem: wrong.problem };
+        parser.selector().map_err(invalid)
+    }
 }
 
 fn tokens(text: &str) -> Vec<(Token<'_>, usize)> {
@@ -64,7 +69,7 @@ fn tokens(text: &str) -> Vec<(Token<'_>, usize)> {
             (b'>', _) => (Token::Greater, 1),
             (b'<', _) => (Token::Less, 1),
             _ => {
-                // Ends are at ASCII bytes, so the slice is on character boundaries.
+                // The slice ends at an ASCII byte, which is a character boundary.
                 let rest = &bytes[at..];
                 let length = rest.iter().position(|&b| is_space(b) || is_special(b)).unwrap_or(rest.len());
                 (Token::Word(&text[at..at + length]), length)
@@ -82,7 +87,7 @@ impl<'t> Parser<'t> {
         self.tokens[self.next]
     }
 
-    /// Takes the next token; the end stays.
+    /// Consumes the next token, except [`Token::End`].
     fn take(&mut self) -> (Token<'t>, usize) {
         let token = self.peek();
         self.next = (self.next + 1).min(self.tokens.len() - 1);
@@ -134,7 +139,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// One value; nothing before a comma or the end is the empty value.
+    /// Parses one value. Before a comma or the end, it is the empty value.
     fn value(&mut self) -> Result<SmolStr, Wrong> {
         match self.peek() {
             (Token::End | Token::Comma, _) => Ok(SmolStr::default()),
@@ -152,7 +157,7 @@ impl<'t> Parser<'t> {
         value.parse().map_err(|_| Wrong { at, problem: format!("{value:?} is not an integer") })
     }
 
-    /// `(a,b)`; nothing between two marks is the empty value.
+    /// Parses `(a,b)`. A missing value is the empty value.
     fn values(&mut self) -> Result<BTreeSet<SmolStr>, Wrong> {
         match self.take() {
             (Token::Open, _) => {}
@@ -200,8 +205,8 @@ fn checked(text: &str, at: usize, problem: impl Fn(&str) -> Option<&'static str>
     }
 }
 
-/// What is wrong with a label's key, if anything: `[prefix/]name`.
-pub(super) fn label_key_problem(key: &str) -> Option<&'static str> {
+/// Returns the problem of a label key (`[prefix/]name`), if any.
+fn label_key_problem(key: &str) -> Option<&'static str> {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
@@ -214,13 +219,13 @@ pub(super) fn label_key_problem(key: &str) -> Option<&'static str> {
     }
     let is_prefix = |p: &str| p.len() <= MAX_PREFIX && p.split('.').all(is_dns_label);
     if prefix.is_some_and(|p| !is_prefix(p)) {
-        return Some("is not a label key: before the slash goes a lower-case DNS name such as \"example.com\"");
+        return Some("is not a label key: the prefix must be a lowercase DNS name such as \"example.com\"");
     }
     None
 }
 
-/// What is wrong with a label's value, if anything.
-pub(super) fn label_value_problem(value: &str) -> Option<&'static str> {
+/// Returns the problem of a label value, if any.
+fn label_value_problem(value: &str) -> Option<&'static str> {
     let right = value.is_empty() || is_name(value);
     (!right).then_some("is not a label value: at most 63 of A-Z a-z 0-9 - _ ., a letter or digit at both ends")
 }
@@ -234,7 +239,8 @@ fn is_name(text: &str) -> bool {
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// One part of a lower-case DNS name, without its limit of length, as apimachinery checks a subdomain.
+/// Returns whether it is a valid part of a lowercase DNS name. Like apimachinery for subdomains, does not limit its
+/// length.
 fn is_dns_label(part: &str) -> bool {
     let legal = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let bytes = part.as_bytes();
@@ -246,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mistake_is_named_with_its_position() {
+    fn parse_error_has_its_position() {
         let long = "x".repeat(64);
         for (text, at, problem) in [
             (",", 0, "expected a label key, found a comma"),
@@ -266,8 +272,8 @@ mod tests {
             ("a>", 2, "\"\" is not an integer"),
             ("-a", 0, "\"-a\" is not a label key: a name is 1 to 63"),
             ("x=y,a/b/c", 4, "\"a/b/c\" is not a label key: it has more than one slash"),
-            ("A.io/b", 0, "\"A.io/b\" is not a label key: before the slash"),
-            ("/b", 0, "\"/b\" is not a label key: before the slash"),
+            ("A.io/b", 0, "\"A.io/b\" is not a label key: the prefix must be"),
+            ("/b", 0, "\"/b\" is not a label key: the prefix must be"),
             ("a/", 0, "\"a/\" is not a label key: a name is"),
             ("a=é", 2, "\"é\" is not a label value"),
             ("a=-b", 2, "\"-b\" is not a label value"),
@@ -281,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_legal_names_are_accepted() {
+    fn names_of_maximum_length_are_accepted() {
         let name = "x".repeat(63);
         let prefix = format!("{}.io", "y".repeat(250));
         assert!(format!("{prefix}/{name}={name}").parse::<LabelSelector>().is_ok());

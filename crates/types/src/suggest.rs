@@ -1,10 +1,12 @@
-//! What somebody meant who wrote something else.
+//! Suggestions for misspelt names ("did you mean").
 
-/// Longer texts are no slip of the pen; a bound on the time to compare one.
+/// Maximum length of a text that is compared, which bounds the cost.
 const LONGEST: usize = 64;
 
-/// The one of `known` that a person who wrote `text` most likely meant: the nearest, where a third of the letters at the
-/// most is wrong, and no more than `most`. One wrong letter may always be.
+/// Returns the name in `known` closest to `text`.
+///
+/// Its edit distance may be at most a third of the characters of `text`, and at most `most`. A distance of one is
+/// always accepted.
 #[must_use]
 pub fn nearest_name<'k>(text: &str, known: impl IntoIterator<Item = &'k str>, most: usize) -> Option<&'k str> {
     if text.len() > LONGEST {
@@ -21,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_is_meant_where_it_is_near() {
+    fn nearest_name_is_returned_within_the_distance_bound() {
         let known = ["namespaces", "resync", "name"];
         assert_eq!(nearest_name("namespace", known, 3), Some("namespaces"));
         assert_eq!(nearest_name("RESNYC", known, 3), Some("resync"));

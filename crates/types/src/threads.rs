@@ -1,4 +1,4 @@
-//! Who runs what waits, and what blocks.
+//! Task spawner for async and blocking work, which a simulation replaces with one deterministic thread.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tokio::task::JoinHandle;
 
 use super::rng;
 
-/// How long what blocks takes at most in a simulation: long enough for a lot to come in between.
+/// Maximum delay of blocking work in a simulation. Long enough for other tasks to run in between.
 const LONGEST: Duration = Duration::from_millis(4);
 
-/// A runtime's tasks, and its threads that may block.
+/// Spawner of async tasks and blocking work on one runtime.
 #[derive(Clone, Debug)]
 pub struct Threads {
     handle: Handle,
@@ -18,30 +18,31 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Those of a runtime.
+    /// Creates a spawner for a runtime.
     #[must_use]
     pub fn of(handle: Handle) -> Self {
         Self { handle, simulated: false }
     }
 
-    /// Those of the runtime that calls this.
+    /// Creates a spawner for the current runtime.
     ///
     /// # Panics
-    /// Outside of one.
+    /// Outside of a runtime.
     #[must_use]
     pub fn current() -> Self {
         Self::of(Handle::current())
     }
 
-    /// All on the runtime's one thread: what blocks is a task among the others, begun after a pause that
-    /// [`chance`] decides on. With a paused clock, and chance decided by a seed, everything happens in the same order
-    /// each time.
+    /// Creates a spawner that runs everything on the runtime's one thread. Blocking work becomes a task that starts
+    /// after a random delay of [`rng::unit`].
+    ///
+    /// With a paused clock and a seeded random number generator, everything runs in the same order each time.
     #[must_use]
     pub fn simulated(handle: Handle) -> Self {
         Self { handle, simulated: true }
     }
 
-    /// Runs what waits.
+    /// Spawns an async task.
     pub fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -49,7 +50,7 @@ impl Threads {
         self.handle.spawn(task)
     }
 
-    /// Runs what may block.
+    /// Spawns work that may block.
     pub fn spawn_blocking<F, R>(&self, work: F) -> JoinHandle<R>
     where
         F: FnOnce() -> R + Send + 'static,

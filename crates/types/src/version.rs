@@ -1,14 +1,14 @@
-//! `resourceVersion`: where in a resource's history something is.
+//! `resourceVersion`: a position in the history of a resource.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// A `resourceVersion` as the apiserver gave it.
+/// A `resourceVersion` as sent by the apiserver.
 ///
-/// Since Kubernetes 1.35 (KEP-5504) versions of one resource compare as integers; [`Self::newer_than`] uses
-/// that where both are integers and makes no claim otherwise. Sixteen bytes for every version that real
-/// apiservers make.
+/// Since Kubernetes 1.35 (KEP-5504), versions of one resource can be compared as integers. [`Self::newer_than`] does so
+/// if both are integers and returns `false` otherwise. Takes 16 bytes; a version that is not an integer takes an
+/// allocation as well.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ResourceVersion(Repr);
 
@@ -19,7 +19,7 @@ enum Repr {
 }
 
 impl ResourceVersion {
-    /// Takes the version over, whatever it looks like.
+    /// Creates a version from any text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         let canonical = text == "0" || !text.starts_with(['0', '+']);
@@ -29,19 +29,19 @@ impl ResourceVersion {
         }
     }
 
-    /// Whether it is the empty string, which no stored object should have.
+    /// Returns whether it is the empty string, which no stored object should have.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
     }
 
-    /// Whether watching from this version means "from wherever you are".
+    /// Returns whether a watch from this version starts at any version that the apiserver chooses.
     #[must_use]
     pub fn is_nowhere(&self) -> bool {
         self.is_empty() || self.as_number() == Some(0)
     }
 
-    /// The version as an integer, where it is one.
+    /// Returns the version as an integer, if it is one.
     #[must_use]
     pub fn as_number(&self) -> Option<u64> {
         match self.0 {
@@ -50,7 +50,7 @@ impl ResourceVersion {
         }
     }
 
-    /// Whether `self` is known to be newer than `other`; `false` where the two do not compare.
+    /// Returns whether `self` is known to be newer than `other`; `false` if the two cannot be compared.
     #[must_use]
     pub fn newer_than(&self, other: &Self) -> bool {
         matches!((&self.0, &other.0), (Repr::Number(a), Repr::Number(b)) if a > b)
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_text_comes_back_as_it_was() {
+    fn version_round_trips() {
         for text in ["", "0", "1", "18446744073709551615", "18446744073709551616", "007", "+7", "abc", "v1-2"] {
             assert_eq!(ResourceVersion::new(text).to_string(), text);
         }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn only_integers_compare() {
+    fn only_integer_versions_are_ordered() {
         let version = ResourceVersion::new;
         assert!(version("10").newer_than(&version("9")));
         assert!(!version("9").newer_than(&version("10")));

@@ -1,33 +1,33 @@
-//! A token bucket that hands out reservations.
+//! Rate limiter with a token bucket shared by all keys.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::limiters::RateLimiter;
+use super::rate_limiter::RateLimiter;
 use informer_hub_types::TokenBucket;
 use informer_hub_types::clock::Instant;
 
-/// One token per interval, up to a burst of them; who finds none is told when the next that is not yet promised comes.
+/// One token per interval, up to a burst. Without a token, a key waits until its reserved token becomes available.
 ///
-/// It does not tell keys apart. Each call takes a token, also if the key is not tried in the end, so that a flood of
-/// failures pushes later retries far out; [`WithMaxWaitRateLimiter`](super::WithMaxWaitRateLimiter) caps that.
+/// Does not distinguish keys. Each call takes a token, even if the key is not retried in the end, so many failures
+/// delay later retries far into the future. [`WithMaxWaitRateLimiter`](super::WithMaxWaitRateLimiter) limits that.
 #[derive(Debug, Clone)]
 pub struct BucketRateLimiter(TokenBucket);
 
 impl BucketRateLimiter {
-    /// `qps` tokens a second, `burst` at most at once.
+    /// Creates a limiter with `qps` tokens per second and at most `burst` at once.
     #[must_use]
     pub fn new(qps: NonZeroU32, burst: u32) -> Self {
         Self::every(Duration::from_secs(1) / qps.get(), burst)
     }
 
-    /// A token every `interval`, `burst` at most at once.
+    /// Creates a limiter with a token every `interval` and at most `burst` at once.
     #[must_use]
     pub fn every(interval: Duration, burst: u32) -> Self {
         Self(TokenBucket::new(interval, burst))
     }
 
-    /// Takes a token, and says how long it takes until it is there.
+    /// Takes a token and returns how long until it is available.
     pub fn reserve(&mut self, now: Instant) -> Duration {
         self.0.take(1, now)
     }

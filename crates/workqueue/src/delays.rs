@@ -1,16 +1,16 @@
-//! Keys that are to be added later: each once, at the earliest of its times.
+//! Delayed keys: each once, at the earliest requested time.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::Key;
 use informer_hub_types::clock::Instant;
 
-/// When a key is due; the number keeps those of one instant in the order in which they were asked for.
+/// Due time of a key. The number keeps keys that are due at the same time in the order of their requests.
 type Place = (Instant, u64);
 
-/// Delayed keys by the time they are due. Every operation costs the logarithm of their number.
+/// Delayed keys by due time. Every operation takes logarithmic time.
 ///
-/// Invariant: `places` has exactly the keys of `due`, each with its place there.
+/// Invariant: `places` contains exactly the keys of `due`, each with its place there.
 #[derive(Debug)]
 pub(super) struct Delays<T> {
     due: BTreeMap<Place, T>,
@@ -23,7 +23,7 @@ impl<T: Key> Delays<T> {
         Self { due: BTreeMap::new(), places: HashMap::new(), asked: 0 }
     }
 
-    /// Puts `item` in line for `at`, unless it is there for an earlier time or the same.
+    /// Delays `item` until `at`, unless it is already due by then.
     pub(super) fn put(&mut self, item: T, at: Instant) {
         if let Some(place) = self.places.get(&item).copied() {
             if place.0 <= at {
@@ -37,7 +37,7 @@ impl<T: Key> Delays<T> {
         self.due.insert(place, item);
     }
 
-    /// Takes the first key that is due by `now`, with the time it was due at.
+    /// Removes and returns the first key due by `now`, with its due time.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<(T, Instant)> {
         let first = self.due.first_entry().filter(|entry| entry.key().0 <= now)?;
         let ((at, _), item) = first.remove_entry();
@@ -45,7 +45,7 @@ impl<T: Key> Delays<T> {
         Some((item, at))
     }
 
-    /// When the next key is due.
+    /// Returns when the next key is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }

@@ -1,6 +1,6 @@
-//! The places at which threads can get in each other's way, so that a test can try every order of them.
+//! Preemption points, at which a test can switch threads to try every interleaving.
 
-/// Another thread may go on here. Costs nothing outside tests.
+/// Marks a preemption point. Costs nothing outside tests.
 #[inline]
 pub(super) fn point() {
     #[cfg(test)]

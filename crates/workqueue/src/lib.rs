@@ -1,38 +1,39 @@
-//! The work queue: client-go's `util/workqueue` for controllers on tokio, fair over many clusters.
+//! Work queue for controllers: client-go's `util/workqueue` on tokio, fair across many clusters.
 //!
-//! Handlers put keys in, workers take them out and reconcile. A key stands for an object, never for a change: a worker
-//! reads the present state from a lister.
+//! Event handlers add keys, and workers get them and reconcile. A key identifies an object, not a change: a worker
+//! reads the current state from a lister.
 //!
-//! # The contract
+//! # Contract
 //!
-//! - *One at a time.* A key is never in the hands of two workers.
-//! - *Each key once.* A key that waits is not added again. One that is added while it is worked on waits until that is
-//!   done, and is then worked on again: no change is missed.
-//! - *The earlier time counts.* A key that is to be added later is in line once, for the earliest of its times.
-//! - *In order.* Keys are taken in the order in which they were added ([`Fifo`]), or so that lanes take turns
-//!   ([`Lanes`], [`WorkQueue::per_cluster_at_most`]): a cluster with a thousand keys in line delays another's one key
-//!   by one, and one that hangs leaves a worker to the others.
-//! - *A worker that panics, is aborted or runs out of time holds nothing and loses nothing.* [`Work`] that is dropped
-//!   without a word gives its key back and has it tried again, after the backoff. [`WorkQueue::run_workers`] also keeps
-//!   the worker.
-//! - *Shut down means drained.* Nothing is added any more, delayed keys are forgotten, what waits is handed out, then
-//!   [`WorkQueue::get`] says `None`.
+//! - *No concurrent work on one key.* A key is never processed by two workers at once.
+//! - *No duplicates.* A key in line is not added again. A key that is added while it is processed is queued again when
+//!   that ends, so no change is missed.
+//! - *Earliest delay wins.* A delayed key is queued once, at the earliest requested time.
+//! - *Defined order.* Keys are taken in the order of addition ([`Fifo`]), or lanes take turns ([`Lanes`],
+//!   [`WorkQueue::per_cluster_at_most`]). Then a cluster with a thousand queued keys delays another cluster's key by
+//!   one key. The limit per lane keeps workers free when one cluster hangs.
+//! - *No lost keys.* If a worker panics, is aborted or times out, its [`Work`] is dropped, which returns the key and
+//!   retries it after the backoff. [`WorkQueue::run_workers`] keeps the worker running as well.
+//! - *Shutdown drains.* No keys are added any more and delayed keys are dropped. Queued keys are still handed out, then
+//!   [`WorkQueue::get`] returns `None`.
 //!
-//! The queue is not bounded by a number: it holds each key at most once in line, once delayed and once in a worker's
-//! hands, so it grows with the objects it stands for and not with their changes.
+//! The queue has no size limit. It holds each key at most once in line, once delayed and once in process, so it grows
+//! with the number of objects, not of changes.
 //!
 //! # Differences from client-go
 //!
-//! There is no timer task: a worker that waits keeps the time for all, so nothing outlives the queue, and a queue can be
-//! made and fed outside a runtime. Keys that are due at the same time come in the order in which they were asked for.
-//! [`WorkQueue::done`] of a key that nobody works on is ignored. [`WorkQueue::shut_down_with_drain`] also waits for the
-//! keys that are still in line, and lets no worker go before those that will be in line again are done. Metrics are a value to be read, [`WorkQueue::metrics`].
+//! - There is no timer task: a waiting worker wakes for the delays of all. So nothing outlives the queue, and a queue
+//!   can be created and filled outside a runtime.
+//! - Keys due at the same time are queued in the order of their requests.
+//! - [`WorkQueue::done`] for a key that is not processed is ignored.
+//! - [`WorkQueue::shut_down_with_drain`] also waits for keys in line. Workers keep running until no key can be queued
+//!   again.
+//! - Metrics are a plain value, [`WorkQueue::metrics`].
 //!
 //! # Jitter
 //!
-//! The default limiter has none, as in client-go: its bucket already sets retries apart, and each cluster has a bucket
-//! of its own in a fair queue. Where many queues retry against one server, wrap the limiter in
-//! [`WithJitterRateLimiter`].
+//! Like in client-go, the default limiter adds no jitter: its bucket spreads retries, and each cluster has its own
+//! bucket in a fair queue. If many queues retry against one server, wrap the limiter in [`WithJitterRateLimiter`].
 //!
 //! # Examples
 //! ```
@@ -51,6 +52,7 @@
 
 mod bucket;
 mod delays;
+mod get;
 mod handle;
 mod interleave;
 mod limiters;
@@ -58,6 +60,7 @@ mod metrics;
 mod order;
 mod parallel;
 mod queue;
+mod rate_limiter;
 mod request;
 mod work;
 mod workers;
@@ -70,17 +73,18 @@ use std::hash::Hash;
 pub use bucket::BucketRateLimiter;
 pub use handle::WorkQueue;
 pub use limiters::{
-    ItemExponentialFailureRateLimiter, ItemFastSlowRateLimiter, MaxOfRateLimiter, PerLaneRateLimiter, RateLimiter,
+    ItemExponentialFailureRateLimiter, ItemFastSlowRateLimiter, MaxOfRateLimiter, PerLaneRateLimiter,
     WithJitterRateLimiter, WithMaxWaitRateLimiter, default_controller_rate_limiter,
 };
 pub use metrics::{Histogram, Metrics};
 pub use order::{Fifo, Lanes, Order};
 pub use parallel::parallelize_until;
 pub use queue::{Queue, Take};
+pub use rate_limiter::RateLimiter;
 pub use request::Request;
 pub use work::Work;
 
-/// What a work queue can hold: a small name of the work, cheap to clone. Whatever fits is one.
+/// Key of a work queue, cheap to clone. Implemented for all suitable types.
 pub trait Key: Clone + Eq + Hash + Send + 'static {}
 
 impl<T: Clone + Eq + Hash + Send + 'static> Key for T {}

@@ -1,4 +1,4 @@
-//! How long a key waits before it is tried again: client-go's limiters, one per lane, and jitter.
+//! Rate limiters for retries: client-go's limiters, one limiter per lane, and jitter.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,66 +10,28 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::bucket::BucketRateLimiter;
+use super::rate_limiter::RateLimiter;
 use informer_hub_types::{clock::Instant, exponential_backoff, rng};
 
-/// Below this many lanes, idle ones are not looked for.
+/// Number of lanes below which idle limiters are not removed.
 const FEW_LANES: usize = 16;
 
-/// Says how long a key waits.
+/// Returns client-go's default for controllers: the longer of two delays.
 ///
-/// A queue calls it under a lock: it must be quick, must not panic, and must not use the queue, which would wait for
-/// itself for ever.
-pub trait RateLimiter<T>: Send {
-    /// How long `item` should wait from `now`; counts one more try of it.
-    fn when(&mut self, item: &T, now: Instant) -> Duration;
-
-    /// `item` is not being retried any more, for better or worse. What is not forgotten is remembered for ever.
-    fn forget(&mut self, item: &T);
-
-    /// How many tries of `item` have been counted.
-    fn num_requeues(&self, item: &T) -> u32;
-
-    /// Whether a new limiter would say the same from `now` on: nothing is counted and no token is missing. One that does
-    /// not say so is kept.
-    fn is_idle(&self, now: Instant) -> bool {
-        let _ = now;
-        false
-    }
-}
-
-impl<T, R: RateLimiter<T> + ?Sized> RateLimiter<T> for Box<R> {
-    fn when(&mut self, item: &T, now: Instant) -> Duration {
-        (**self).when(item, now)
-    }
-
-    fn forget(&mut self, item: &T) {
-        (**self).forget(item);
-    }
-
-    fn num_requeues(&self, item: &T) -> u32 {
-        (**self).num_requeues(item)
-    }
-
-    fn is_idle(&self, now: Instant) -> bool {
-        (**self).is_idle(now)
-    }
-}
-
-/// What client-go's controllers use: per key 5 ms doubling to 1,000 s, and over all 10 a second with bursts of 100,
-/// whichever is longer.
+/// These are 5 ms per key, doubling up to 1,000 s, and for all keys a bucket of 10 per second with bursts of 100.
 #[must_use]
 pub fn default_controller_rate_limiter<T>() -> impl RateLimiter<T> + 'static
 where
     T: Clone + Eq + Hash + Send + 'static,
 {
-    const QPS: NonZeroU32 = NonZeroU32::new(10).expect("ten is not zero");
+    const QPS: NonZeroU32 = NonZeroU32::new(10).expect("10 is not zero");
     MaxOfRateLimiter::new(vec![
         Box::new(ItemExponentialFailureRateLimiter::new(Duration::from_millis(5), Duration::from_secs(1000))),
         Box::new(BucketRateLimiter::new(QPS, 100)),
     ])
 }
 
-/// `base` · 2ⁿ for a key's n-th retry (from 0), at most `max`.
+/// Exponential backoff per key: `base` · 2ⁿ for retry n (from 0), at most `max`.
 #[derive(Debug, Clone)]
 pub struct ItemExponentialFailureRateLimiter<T> {
     failures: HashMap<T, u32>,
@@ -78,7 +40,7 @@ pub struct ItemExponentialFailureRateLimiter<T> {
 }
 
 impl<T> ItemExponentialFailureRateLimiter<T> {
-    /// A limiter with this first and this longest delay.
+    /// Creates a limiter with this initial and maximum delay.
     #[must_use]
     pub fn new(base: Duration, max: Duration) -> Self {
         Self { failures: HashMap::new(), base, max }
@@ -103,7 +65,7 @@ impl<T: Clone + Eq + Hash + Send> RateLimiter<T> for ItemExponentialFailureRateL
     }
 }
 
-/// The first tries of a key after a short delay, all others after a long one.
+/// Short delay for the first retries of a key, long delay for the others.
 #[derive(Debug, Clone)]
 pub struct ItemFastSlowRateLimiter<T> {
     failures: HashMap<T, u32>,
@@ -113,7 +75,7 @@ pub struct ItemFastSlowRateLimiter<T> {
 }
 
 impl<T> ItemFastSlowRateLimiter<T> {
-    /// `fast_attempts` tries after `fast`, then `slow`.
+    /// Creates a limiter with `fast_attempts` retries after `fast`, then all others after `slow`.
     #[must_use]
     pub fn new(fast: Duration, slow: Duration, fast_attempts: u32) -> Self {
         Self { failures: HashMap::new(), fast, slow, fast_attempts }
@@ -138,21 +100,21 @@ impl<T: Clone + Eq + Hash + Send> RateLimiter<T> for ItemFastSlowRateLimiter<T> 
     }
 }
 
-/// One more try of `item`; how many that makes, at least one.
+/// Counts one more retry of `item` and returns the count.
 fn count<T: Clone + Eq + Hash>(failures: &mut HashMap<T, u32>, item: &T) -> u32 {
     let failures = failures.entry(item.clone()).or_insert(0);
     *failures = failures.saturating_add(1);
     *failures
 }
 
-/// The longest of what several limiters say. Each is asked every time, so a bucket gives a token also when another
-/// limiter says longer.
+/// Maximum of several limiters. All of them are called every time, so a bucket gives a token even if another limiter
+/// returns a longer delay.
 pub struct MaxOfRateLimiter<T> {
     limiters: Vec<Box<dyn RateLimiter<T>>>,
 }
 
 impl<T> MaxOfRateLimiter<T> {
-    /// A limiter that is as strict as the strictest of these.
+    /// Creates a limiter that returns the longest of these delays.
     #[must_use]
     pub fn new(limiters: Vec<Box<dyn RateLimiter<T>>>) -> Self {
         Self { limiters }
@@ -183,7 +145,7 @@ impl<T> fmt::Debug for MaxOfRateLimiter<T> {
     }
 }
 
-/// Caps what another limiter says.
+/// Caps the delay of another limiter.
 #[derive(Debug, Clone)]
 pub struct WithMaxWaitRateLimiter<R> {
     limiter: R,
@@ -191,7 +153,7 @@ pub struct WithMaxWaitRateLimiter<R> {
 }
 
 impl<R> WithMaxWaitRateLimiter<R> {
-    /// `limiter`, but never longer than `max`.
+    /// Limits the delays of `limiter` to `max`.
     #[must_use]
     pub fn new(limiter: R, max: Duration) -> Self {
         Self { limiter, max }
@@ -216,7 +178,7 @@ impl<T, R: RateLimiter<T>> RateLimiter<T> for WithMaxWaitRateLimiter<R> {
     }
 }
 
-/// Lengthens what another limiter says at random, so that those who failed together do not come back together.
+/// Adds random jitter to the delay of another limiter, so that simultaneous failures are not retried simultaneously.
 #[derive(Debug)]
 pub struct WithJitterRateLimiter<R> {
     limiter: R,
@@ -225,13 +187,13 @@ pub struct WithJitterRateLimiter<R> {
 }
 
 impl<R> WithJitterRateLimiter<R> {
-    /// `limiter`, and up to `share` of its delay more (0.5: half as long again). Less than none is none.
+    /// Adds up to `share` of the delay of `limiter` (0.5: half as long again). A negative share adds nothing.
     #[must_use]
     pub fn new(limiter: R, share: f64) -> Self {
         Self::with_random(limiter, share, rng::rng())
     }
 
-    /// The same with dice of one's own.
+    /// Like [`Self::new`], with a given random number generator.
     #[must_use]
     pub fn with_random(limiter: R, share: f64, random: StdRng) -> Self {
         let share = if share.is_finite() { share.clamp(0.0, 1000.0) } else { 0.0 };
@@ -259,15 +221,15 @@ impl<T, R: RateLimiter<T>> RateLimiter<T> for WithJitterRateLimiter<R> {
     }
 }
 
-/// A limiter for each lane: without it one lane's failures would take the tokens that another's retries wait for.
+/// One limiter per lane, so that failures in one lane do not use up the tokens of another.
 ///
-/// A lane's limiter is made when a key of it fails, and dropped some time after it has become
-/// [idle](RateLimiter::is_idle): there are at most twice as many as are not, or a few.
+/// A lane's limiter is created when a key of it fails, and dropped some time after it became
+/// [idle](RateLimiter::is_idle). There are at most twice as many limiters as busy ones, or a few.
 pub struct PerLaneRateLimiter<T, L, F> {
     lane: F,
     make: Box<dyn Fn() -> Box<dyn RateLimiter<T>> + Send>,
     limiters: HashMap<L, Box<dyn RateLimiter<T>>>,
-    /// At how many limiters the idle ones are looked for, so that it costs little for each that is made.
+    /// Number of limiters at which idle ones are removed, which keeps the amortized cost of each low.
     sweep_at: usize,
 }
 
@@ -275,14 +237,14 @@ impl<T, L, F> PerLaneRateLimiter<T, L, F>
 where
     F: Fn(&T) -> L,
 {
-    /// Lanes as `lane` tells them, each with a limiter from `make`.
+    /// Creates limiters per lane with `make`. `lane` returns the lane of a key.
     pub fn new<R: RateLimiter<T> + 'static>(lane: F, make: impl Fn() -> R + Send + 'static) -> Self {
         Self { lane, make: Box::new(move || Box::new(make())), limiters: HashMap::new(), sweep_at: FEW_LANES }
     }
 }
 
 impl<T, L, F> PerLaneRateLimiter<T, L, F> {
-    /// How many lanes have a limiter.
+    /// Returns how many lanes have a limiter.
     #[must_use]
     pub fn lanes(&self) -> usize {
         self.limiters.len()

@@ -1,15 +1,11 @@
-//! What a queue counts, as a value: client-go's metrics without a registry.
+//! Metrics of a work queue as a plain value: client-go's metrics without a registry.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use super::queue::Running;
-use informer_hub_types::clock::Instant;
-
-/// How many powers of ten [`Histogram`] tells apart.
+/// Number of buckets of a [`Histogram`], one per power of ten.
 const BUCKETS: usize = 12;
 
-/// How long things took: their number, their sum, and how many were in each power of ten.
+/// Histogram of durations by powers of ten.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Histogram {
     count: u64,
@@ -26,7 +22,7 @@ impl Histogram {
         }
     }
 
-    /// The upper bounds of the buckets, which are those of Kubernetes' own controllers: 10 ns to 1,000 s.
+    /// Returns the upper bounds of the buckets, which are those of Kubernetes' own controllers: 10 ns to 1,000 s.
     fn bounds() -> impl Iterator<Item = Duration> {
         (0..BUCKETS).scan(Duration::from_nanos(10), |bound, _| {
             let this = *bound;
@@ -35,50 +31,50 @@ impl Histogram {
         })
     }
 
-    /// How many there were.
+    /// Returns the number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// How long they took together.
+    /// Returns the sum of the durations.
     #[must_use]
     pub fn sum(&self) -> Duration {
         self.sum
     }
 
-    /// Each upper bound (inclusive) with the number of those above the one before it. What took longer than the last
-    /// is in [`Histogram::count`] only.
+    /// Returns each upper bound (inclusive) with its count, not cumulative. Longer durations are counted in
+    /// [`Histogram::count`] only.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
         Self::bounds().zip(self.buckets)
     }
 }
 
-/// The state of a queue and its history, as of one moment.
+/// Current state and counters of a queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Keys that want to be worked on: in line, or added again while they are worked on.
+    /// Keys to be processed: queued, or added again while in process.
     pub depth: usize,
-    /// Keys that will be added later.
+    /// Delayed keys.
     pub delayed: usize,
-    /// Keys that are worked on.
+    /// Keys in process.
     pub processing: usize,
-    /// Keys that were added; those that already waited do not count.
+    /// Keys added, not counting those already queued.
     pub adds: u64,
-    /// Keys that were to be added later, because of the limiter or otherwise.
+    /// Keys added with a delay, from the limiter or otherwise.
     pub retries: u64,
-    /// How long keys waited from when they were added or due until they were taken.
+    /// Time between a key's addition or due time and its processing.
     pub queue_latency: Histogram,
-    /// How long the work on keys took.
+    /// Processing time of keys.
     pub work_duration: Histogram,
-    /// For how long present work has gone on, all of it together. What grows without end is stuck.
+    /// Total age of all keys in process. If it grows without bound, a worker is stuck.
     pub unfinished_work: Duration,
-    /// For how long the oldest present work has gone on.
+    /// Age of the oldest key in process.
     pub longest_running: Duration,
 }
 
-/// The part of [`Metrics`] that is history.
+/// The counters of [`Metrics`].
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) adds: u64,
@@ -88,24 +84,23 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn metrics<T>(
+    /// Returns the metrics, given the ages of the keys in process.
+    pub(super) fn metrics(
         &self,
         depth: usize,
         delayed: usize,
-        processing: &HashMap<T, Running>,
-        now: Instant,
+        ages: impl ExactSizeIterator<Item = Duration> + Clone,
     ) -> Metrics {
-        let ages = || processing.values().map(|running| now.saturating_duration_since(running.since));
         Metrics {
             depth,
             delayed,
-            processing: processing.len(),
+            processing: ages.len(),
             adds: self.adds,
             retries: self.retries,
             queue_latency: self.queue_latency,
             work_duration: self.work_duration,
-            unfinished_work: ages().fold(Duration::ZERO, Duration::saturating_add),
-            longest_running: ages().max().unwrap_or_default(),
+            unfinished_work: ages.clone().fold(Duration::ZERO, Duration::saturating_add),
+            longest_running: ages.max().unwrap_or_default(),
         }
     }
 }

@@ -1,45 +1,46 @@
-//! In which order keys that wait are taken: first come first served, or lanes in turn.
+//! Orders in which queued keys are taken: first in, first out, or lanes that take turns.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::Hash;
 use std::num::NonZeroUsize;
 
-/// Where keys wait. The queue calls it under its lock, and sees to it that no key is in it twice.
+/// Container of the queued keys. The queue calls it under its lock and never pushes a key that it already contains.
 ///
-/// `Clone + Eq + Hash` of keys, and whatever else it calls, must neither panic nor use the queue.
+/// `Clone`, `Eq` and `Hash` of the keys, and all other code it calls, must neither panic nor use the queue.
 pub trait Order<T>: Send {
-    /// Puts `item` in line.
+    /// Appends `item`.
     fn push(&mut self, item: T);
 
-    /// Takes the next key that may be worked on; `None` when there is none, even if some wait.
+    /// Removes and returns the next key that may be processed. Returns `None` if there is none, even if keys are
+    /// queued.
     fn pop(&mut self) -> Option<T>;
 
-    /// How many keys wait.
+    /// Returns the number of queued keys.
     fn len(&self) -> usize;
 
-    /// Whether no key waits.
+    /// Returns whether no key is queued.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether [`Order::pop`] would give a key.
+    /// Returns whether [`Order::pop`] would return a key.
     fn can_pop(&self) -> bool {
         !self.is_empty()
     }
 
-    /// `item`, which waits, was added again: an order of priorities could move it.
+    /// Notes that `item` was added again while queued. An implementation with priorities could move it.
     fn touch(&mut self, item: &T) {
         let _ = item;
     }
 
-    /// The work on `item`, which was popped, is done. Called once for each that was popped.
+    /// Notes that the processing of `item` has ended. Called once per popped key.
     fn done(&mut self, item: &T) {
         let _ = item;
     }
 }
 
-/// First come, first served.
+/// First in, first out.
 #[derive(Debug)]
 pub struct Fifo<T>(VecDeque<T>);
 
@@ -63,19 +64,19 @@ impl<T: Send> Order<T> for Fifo<T> {
     }
 }
 
-/// Lanes that take turns: each gives one key, then the next one does. Within a lane first come, first served.
+/// Lanes that take turns: one key of a lane, then one of the next. Within a lane, first in, first out.
 ///
-/// A lane that floods the queue delays a key of another lane by as many keys as there are lanes, whatever waits in it.
-/// That is not enough where the work of one lane takes long, as it does with a cluster that does not answer: its keys
-/// would come to occupy every worker. [`Lanes::at_most`] bounds that.
+/// A lane with many keys delays a key of another lane by at most one key per lane. This is not enough if the keys of one
+/// lane take long, as those of a cluster that does not respond: they would eventually occupy all workers.
+/// [`Lanes::at_most`] limits that.
 ///
 /// A lane exists while it has keys. Every operation takes constant time.
 pub struct Lanes<T, L, F> {
     lane: F,
-    /// How many keys of one lane may be worked on at a time.
+    /// Maximum number of keys of one lane in process at a time.
     limit: usize,
     by_name: HashMap<L, Lane<T>>,
-    /// The lanes whose turn will come: exactly those with a key in line that are below the limit.
+    /// Lanes that wait for their turn: exactly those with a queued key that are below the limit.
     turns: VecDeque<L>,
     len: usize,
 }
@@ -96,13 +97,13 @@ where
     L: Clone + Eq + Hash,
     F: Fn(&T) -> L,
 {
-    /// Lanes as `lane` tells them, which must always say the same of the same key.
+    /// Creates lanes. `lane` returns the lane of a key and must always return the same one for the same key.
     #[must_use]
     pub fn new(lane: F) -> Self {
         Self { lane, limit: usize::MAX, by_name: HashMap::new(), turns: VecDeque::new(), len: 0 }
     }
 
-    /// Lets no lane have more than `limit` keys worked on at a time; fewer than the workers, so that one is always free
+    /// Limits the keys of one lane in process to `limit`. If this is less than the number of workers, some stay free
     /// for other lanes.
     #[must_use]
     pub fn at_most(mut self, limit: NonZeroUsize) -> Self {
@@ -110,7 +111,7 @@ where
         self
     }
 
-    /// Changes a lane, and gives it a turn or forgets it as it then is. `change` must not take a turn away.
+    /// Changes a lane, then queues it for its turn or removes it as needed. `change` must not take a turn away.
     fn change(&mut self, name: L, change: impl FnOnce(&mut Lane<T>)) {
         let lane = self.by_name.entry(name.clone()).or_insert_with(|| Lane { waiting: VecDeque::new(), working: 0 });
         let before = lane.has_turn(self.limit);

@@ -1,18 +1,19 @@
-//! Independent pieces of work, several at a time.
+//! Parallel execution of independent pieces of work.
 
 use std::num::NonZeroUsize;
 
 use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-/// Does `pieces` pieces of work, `work(0)` to `work(pieces - 1)`, at most `workers` of them at a time, and says how many
-/// have been done: all, unless `stop` was cancelled. What has begun by then is finished.
+/// Runs `work(0)` to `work(pieces - 1)`, at most `workers` at a time, and returns how many were completed.
 ///
-/// All pieces run on the caller's task, which suits those that wait for something; `work` may spawn what computes. A
-/// panic in a piece is the caller's.
+/// If `stop` is cancelled, no more pieces start, and those that have started are completed.
+///
+/// All pieces run on the caller's task, which suits work that waits; `work` may spawn computations. A panic in a piece
+/// propagates to the caller.
 ///
 /// # Cancel safety
-/// Dropping the future drops the pieces that have begun.
+/// Dropping the future drops the pieces that have started.
 pub async fn parallelize_until<F, W>(stop: &CancellationToken, workers: NonZeroUsize, pieces: usize, work: F) -> usize
 where
     F: Fn(usize) -> W,

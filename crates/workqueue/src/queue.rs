@@ -1,5 +1,4 @@
-//! The queue itself, as a pure value: what waits, what is worked on, what comes later. Nobody waits here and no clock
-//! is read.
+//! State of a work queue as a pure value: queued, processing and delayed keys. It never blocks and reads no clock.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,46 +10,46 @@ use super::metrics::{Metrics, Tally};
 use super::order::Order;
 use informer_hub_types::clock::Instant;
 
-/// Stands for a time that no clock reaches.
+/// Replacement for delays that overflow the clock.
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// The rules of a work queue.
+/// State machine of a work queue.
 ///
-/// Invariants: a key waits in `order` exactly if it is in `dirty` and not in `processing`; it waits there once.
+/// Invariant: a key is in `order` exactly if it is in `dirty` and not in `processing`, and it is there once.
 pub struct Queue<T> {
     order: Box<dyn Order<T>>,
-    /// Keys that want to be worked on, and since when.
+    /// Keys to be processed, and when they were added.
     dirty: HashMap<T, Instant>,
     processing: HashMap<T, Running>,
     delays: Delays<T>,
     shutting_down: bool,
-    /// Whether the shutdown is one that waits for everything to be done.
+    /// Whether the shutdown waits until all keys are processed.
     draining: bool,
     tickets: u64,
     tally: Tally,
 }
 
-/// Work that somebody does.
+/// A key in process.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Running {
-    /// Tells this work from earlier work on the same key.
+struct Running {
+    /// Distinguishes this processing from earlier ones of the same key.
     ticket: u64,
-    pub(super) since: Instant,
+    since: Instant,
 }
 
-/// What [`Queue::take`] has for a worker.
+/// Result of [`Queue::take`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Take<T> {
-    /// A key, and the ticket by which the work on it is ended.
+    /// A key, and the ticket that ends its processing.
     Item(T, u64),
-    /// Nothing now.
+    /// No key at the moment.
     Nothing,
-    /// Nothing any more.
+    /// No keys any more.
     Over,
 }
 
 impl<T: Key> Queue<T> {
-    /// An empty queue that hands out keys in this order.
+    /// Creates an empty queue with this order.
     #[must_use]
     pub fn new(order: Box<dyn Order<T>>) -> Self {
         Self {
@@ -65,14 +64,15 @@ impl<T: Key> Queue<T> {
         }
     }
 
-    /// Lets delayed keys that are due by `now` get in line. Every use of a queue at some time begins with it.
+    /// Queues the delayed keys that are due by `now`. Call this before every other operation.
     pub fn advance(&mut self, now: Instant) {
         while let Some((item, at)) = self.delays.pop_due(now) {
             self.add(item, at);
         }
     }
 
-    /// Puts `item` in line, unless it is; if it is worked on, as soon as that is done. Ignored after the shutdown.
+    /// Queues `item`, unless it is queued. If it is being processed, it is queued when that ends. Ignored after the
+    /// shutdown.
     pub fn add(&mut self, item: T, now: Instant) {
         if self.shutting_down {
             return;
@@ -91,8 +91,8 @@ impl<T: Key> Queue<T> {
         }
     }
 
-    /// Puts `item` in line after `delay`, or at once if that is zero. A key that is already to be added earlier stays
-    /// as it is; one that is to be added later comes earlier.
+    /// Queues `item` after `delay`, or at once if that is zero. If the key is already delayed, the earlier time
+    /// applies.
     pub fn add_after(&mut self, item: T, delay: Duration, now: Instant) {
         if self.shutting_down {
             return;
@@ -105,7 +105,7 @@ impl<T: Key> Queue<T> {
         }
     }
 
-    /// Takes the next key to work on.
+    /// Takes the next key to process.
     pub fn take(&mut self, now: Instant) -> Take<T> {
         let Some(item) = self.order.pop() else {
             return if self.is_over() { Take::Over } else { Take::Nothing };
@@ -119,8 +119,8 @@ impl<T: Key> Queue<T> {
         Take::Item(item, ticket)
     }
 
-    /// Ends the work on `item`, which gets in line again if it was added meanwhile. Ignored if nobody works on it, or
-    /// if the work has another ticket than the given one.
+    /// Ends the processing of `item`, which is queued again if it was added meanwhile. Ignored if the key is not in
+    /// process, or if its ticket is another one.
     pub fn done(&mut self, item: &T, ticket: Option<u64>, now: Instant) {
         let Some(running) = self.processing.get(item).copied() else { return };
         if ticket.is_some_and(|ticket| ticket != running.ticket) {
@@ -134,73 +134,75 @@ impl<T: Key> Queue<T> {
         }
     }
 
-    /// Adds nothing any more and forgets what was to be added later. What waits can still be taken.
+    /// Stops accepting keys and drops the delayed ones. Queued keys can still be taken.
     pub fn shut_down(&mut self) {
         self.shutting_down = true;
         self.draining = false;
         self.delays.clear();
     }
 
-    /// The same, but it is over only when no key will be in line again: somebody has to be there for those that were
-    /// added while they were worked on.
+    /// Shuts down, but keeps the queue open until no key can be queued again. Keys that were added while in process
+    /// still need a worker.
     pub fn drain(&mut self) {
         self.shut_down();
         self.draining = true;
     }
 
-    /// Whether the queue has been shut down.
+    /// Returns whether the queue was shut down.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         self.shutting_down
     }
 
-    /// Whether it is [drained](Queue::drain), and not [shut down](Queue::shut_down) since.
+    /// Returns whether the queue is [draining](Queue::drain) and was not [shut down](Queue::shut_down) since.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.draining
     }
 
-    /// Whether workers may go: the queue is shut down, and nothing is in line or, while it is drained, will be.
+    /// Returns whether workers may stop: the queue is shut down and nothing is queued. A draining queue must also have
+    /// no key that will be queued again.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let left = if self.draining { !self.dirty.is_empty() } else { !self.order.is_empty() };
         self.shutting_down && !left
     }
 
-    /// Whether nothing waits and nothing is worked on.
+    /// Returns whether nothing is queued and nothing is in process.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.order.is_empty() && self.processing.is_empty()
     }
 
-    /// Whether [`Queue::take`] would give a key.
+    /// Returns whether [`Queue::take`] would return a key.
     #[must_use]
     pub fn can_take(&self) -> bool {
         self.order.can_pop()
     }
 
-    /// When the next delayed key is due.
+    /// Returns when the next delayed key is due.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
         self.delays.next()
     }
 
-    /// How many keys are in line; without those that are worked on, even if they are to be worked on again.
+    /// Returns the number of queued keys, excluding those in process.
     #[must_use]
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether no key is in line.
+    /// Returns whether no key is queued.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// What the queue has counted. Its cost is the number of keys that are worked on.
+    /// Returns the metrics. Costs time proportional to the number of keys in process.
     #[must_use]
     pub fn metrics(&self, now: Instant) -> Metrics {
-        self.tally.metrics(self.dirty.len(), self.delays.len(), &self.processing, now)
+        let ages = self.processing.values().map(|running| now.saturating_duration_since(running.since));
+        self.tally.metrics(self.dirty.len(), self.delays.len(), ages)
     }
 }
 

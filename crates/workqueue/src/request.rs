@@ -1,20 +1,20 @@
-//! What most controllers over many clusters queue: which object of which cluster.
+//! Key of most multi-cluster controllers: an object of a cluster.
 
 use std::fmt;
 
 use informer_hub_types::{ClusterName, Object, ObjectKey};
 
-/// An object of a cluster, by name. What it is is the queue's affair: a queue holds work of one kind.
+/// Key of an object in a cluster. It has no resource, since a queue is for objects of one resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request {
-    /// Where the object lives, or lived.
+    /// Cluster of the object.
     pub cluster: ClusterName,
-    /// Its namespace and name.
+    /// Namespace and name of the object.
     pub key: ObjectKey,
 }
 
 impl Request {
-    /// Names an object.
+    /// Creates a request.
     #[must_use]
     pub fn new(cluster: ClusterName, key: ObjectKey) -> Self {
         Self { cluster, key }

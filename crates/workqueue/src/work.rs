@@ -1,4 +1,4 @@
-//! A key in a worker's hands.
+//! Guard of a key in process.
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use super::{Key, WorkQueue};
 
-/// A key that its holder alone works on, until it is given back by one of the methods, which say what has become of the
-/// work, or dropped.
+/// A key that its holder alone processes, until it is returned by one of the methods or dropped.
 ///
-/// To drop it without a word is to [`retry`](Work::retry): the holder has panicked, was aborted, ran out of time or
-/// forgot, and the change that the key stands for has not been dealt with. client-go's `Done` is [`Work::done`].
-#[must_use = "dropping it means that the work has failed"]
+/// Dropping it is equivalent to [`retry`](Work::retry), because the holder panicked, was aborted or timed out, and the
+/// key was not processed. client-go's `Done` is [`Work::done`].
+#[must_use = "dropping it counts as a failure and retries the key"]
 pub struct Work<T: Key> {
     item: T,
-    /// `None` once the key has been given back or detached.
+    /// `None` after the key was returned or detached.
     ticket: Option<u64>,
     queue: WorkQueue<T>,
 }
@@ -24,41 +23,42 @@ impl<T: Key> Work<T> {
         Self { item, ticket: Some(ticket), queue }
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn item(&self) -> &T {
         &self.item
     }
 
-    /// The work is done: the key gets in line again only if it was added meanwhile. The limiter goes on counting tries
-    /// of it.
+    /// Returns the key after its processing. It is queued again only if it was added meanwhile. The limiter keeps
+    /// counting its retries.
     pub fn done(mut self) {
-        self.give_back();
+        self.end_processing();
     }
 
-    /// The work has succeeded, or there is no sense in trying again: the limiter forgets the key.
+    /// Returns the key after a success, or a failure not worth retrying. The limiter forgets the key.
     pub fn succeed(mut self) {
         self.queue.forget(&self.item);
-        self.give_back();
+        self.end_processing();
     }
 
-    /// The work has failed: the key is tried again after the limiter's delay.
+    /// Returns the key after a failure. It is retried after the limiter's delay.
     pub fn retry(self) {
         drop(self);
     }
 
-    /// The key is worked on again after `delay`, whatever the limiter thinks.
+    /// Returns the key and queues it again after `delay`, ignoring the limiter.
     pub fn retry_after(mut self, delay: Duration) {
         self.queue.add_after(self.item.clone(), delay);
-        self.give_back();
+        self.end_processing();
     }
 
-    /// The bare key. Nobody else gets it until [`WorkQueue::done`] is called for it, and the queue cannot be drained.
+    /// Returns the bare key. It is not handed out again until [`WorkQueue::done`] is called for it, and the queue
+    /// cannot be drained before.
     pub fn detach(mut self) -> T {
         self.ticket = None;
         self.item.clone()
     }
 
-    fn give_back(&mut self) {
+    fn end_processing(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.queue.finish(&self.item, ticket);
         }
@@ -70,7 +70,7 @@ impl<T: Key> Drop for Work<T> {
         if self.ticket.is_some() {
             self.queue.add_rate_limited(self.item.clone());
         }
-        self.give_back();
+        self.end_processing();
     }
 }
 

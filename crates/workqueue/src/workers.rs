@@ -1,4 +1,4 @@
-//! Workers over a queue: the loop that every controller has, with what is easily forgotten in it.
+//! Worker loop over a queue, with panic isolation and graceful stop.
 
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
@@ -11,18 +11,17 @@ use tokio_util::sync::CancellationToken;
 use super::{Key, Work, WorkQueue};
 
 impl<T: Key> WorkQueue<T> {
-    /// Has `workers` tasks work on keys until `stop` is cancelled, or the queue is shut down and empty.
+    /// Runs `workers` tasks that process keys until `stop` is cancelled, or the queue is shut down and empty.
     ///
-    /// `work` gets each key as [`Work`] and says by it what has become of it. If it panics, the key is tried again after
-    /// the limiter's delay and the worker goes on with the next: a key that always panics costs its own tries and nothing
-    /// else.
+    /// `work` receives each key as [`Work`] and reports the result through it. If it panics, the key is retried after
+    /// the limiter's delay and the worker continues with the next key.
     ///
-    /// At `stop`, what is in hand is finished, and what is in line is left there: the next start reads everything anew,
-    /// so nothing is gained by doing it now. The queue is shut down then, or handlers would go on filling it. Who wants
-    /// the line worked off calls [`WorkQueue::shut_down`] or [`WorkQueue::shut_down_with_drain`] instead.
+    /// When `stop` is cancelled, keys in process are completed and queued keys stay queued, since the next start lists
+    /// all objects anyway. The queue is shut down at that point, so that handlers stop filling it. To process the
+    /// queued keys first, call [`WorkQueue::shut_down`] or [`WorkQueue::shut_down_with_drain`] instead.
     ///
     /// # Cancel safety
-    /// Dropping the future aborts the workers; what they have in hand is tried again if somebody else works on.
+    /// Dropping the future aborts the workers. Their keys return to the queue and are retried.
     ///
     /// # Examples
     /// ```
@@ -69,11 +68,11 @@ where
             next = queue.get() => next,
         };
         let Some(key) = next else { return };
-        // Within the future, so that a panic in making the future of the work is one of the work.
+        // `work` is called inside the future, so that a panic while creating the work's future is caught too.
         let done = AssertUnwindSafe(async { work(key).await }).catch_unwind().await;
         if done.is_err() {
-            // Where, and with which words, the panic hook has told.
-            tracing::error!("the work on a key panicked; it is tried again later");
+            // The panic hook has logged the location and message.
+            tracing::error!("worker panicked; its key is retried after a delay");
         }
     }
 }

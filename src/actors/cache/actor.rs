@@ -1,12 +1,11 @@
-//! The cache actor: one per resource over all clusters. Owns the write half of a store and answers questions.
+//! Cache actor: owns the write half of one resource's store, over all clusters, and answers queries.
 //!
-//! Questions that may walk over every object, or over very many of an index, run on a thread of their own, on a
-//! snapshot, so a write never waits for one. Packing runs there too; a processor is asked to wait only when compression
-//! lags by half a generation.
+//! Queries that may scan many objects run on separate threads over a snapshot, so a write never waits for a query.
+//! Compression runs there too. A processor waits only if compression lags by half a generation.
 
-mod builds;
-mod keeping;
-mod restoring;
+mod index_builds;
+mod memory_steps;
+mod restore;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,13 +19,13 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::actors::cache::messages::{
-    AppliedBatch, Apply, Ask, Attend, CloseAbandoned, ClosePartition, Expect, OpenPartition, OpenedPartition,
+    AppliedBatch, Apply, Ask, CloseAbandoned, ClosePartition, Expect, Maintain, OpenPartition, OpenedPartition,
     TakeSnapshot,
 };
-use crate::actors::cache::questions::{Answering, Questions};
+use crate::actors::cache::query_runner::{PendingAnswer, QueryRunner};
 use crate::actors::cache::write_half::Lease;
 use crate::actors::cache::write_half::{SharedWriteHalf, Written, is_small};
-use crate::actors::checkpoint::keeper::Checkpoints;
+use crate::actors::checkpoint::store::Checkpoints;
 use crate::actors::runtime::capacity::{MAILBOX, Tuning};
 use crate::actors::runtime::pressure::PressureSource;
 use crate::actors::runtime::supervision::{Census, ExitGuard, stop_with};
@@ -35,39 +34,40 @@ use informer_hub_types::{
     ApiResource, ClusterName, Gvr, MemoryStep, Object, Origin, PackedTotals, StoredObject, Threads, View, clock,
 };
 
-/// See the module.
+/// Owns the store of one resource and serialises writes to it; see the module.
 pub struct CacheActor {
     write_half: SharedWriteHalf,
     packs: Packing,
     checkpoints: Checkpoints,
     next_lease: u64,
     io: Threads,
-    questions: Questions,
-    /// Snapshots that are kept for who goes on with an answer.
+    query_runner: QueryRunner,
+    /// Snapshots retained for continue tokens.
     held: Arc<Mutex<Held>>,
-    /// Set while there may be some to be forgotten.
-    holding: Option<SpawnHandle>,
-    /// Set while a compression is under way.
+    /// Timer that expires retained snapshots; set while there are any.
+    expiry_timer: Option<SpawnHandle>,
+    /// Set while a compression round runs. Processors that must wait hold its
+    /// [`Pressure`](crate::actors::runtime::pressure::Pressure).
     packing: Option<PressureSource>,
-    /// Whether a slice of a sweep is under way, or the rest after it.
+    /// Whether a sweep slice or the pause after it is in progress.
     sweeping: bool,
-    /// Set while there may be young objects to compress when nothing changes any more.
-    resting: Option<SpawnHandle>,
-    /// Who waits for indices that are not complete yet.
-    waiting: builds::Waiting,
+    /// Timer that compresses the remaining objects once the resource is idle.
+    idle_timer: Option<SpawnHandle>,
+    /// Callers waiting for index builds.
+    waiting: index_builds::Waiting,
     _guard: ExitGuard,
 }
 
-/// After how long without a change (up to twice that) all of a resource is compressed.
-const REST: Duration = Duration::from_secs(2);
+/// Idle time after which all objects of a resource are compressed. The actual delay is up to twice this.
+const IDLE_TIME: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether a held snapshot has expired.
-const HELD_LOOK: Duration = Duration::from_secs(30);
+/// How often retained snapshots are checked for expiry.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long a sweep rests after a slice of it, as a multiple of what the slice took: a fifth of a core is its budget.
-const SWEEP_REST: u32 = 4;
+/// Pause after a sweep slice, as a multiple of the time the slice took. Limits the sweep to a fifth of a core.
+const SWEEP_PAUSE_FACTOR: u32 = 4;
 
-/// The least of that.
+/// Shortest pause after a sweep slice.
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
 impl CacheActor {
@@ -75,7 +75,7 @@ impl CacheActor {
         write_half: SharedWriteHalf,
         packs: Packing,
         checkpoints: Checkpoints,
-        (io, questions): (Threads, Questions),
+        (io, query_runner): (Threads, QueryRunner),
         guard: ExitGuard,
     ) -> Self {
         let held = Arc::clone(write_half.held());
@@ -85,52 +85,52 @@ impl CacheActor {
             checkpoints,
             next_lease: 0,
             io,
-            questions,
+            query_runner,
             held,
-            holding: None,
+            expiry_timer: None,
             packing: None,
             sweeping: false,
-            resting: None,
-            waiting: builds::Waiting::new(),
+            idle_timer: None,
+            waiting: index_builds::Waiting::new(),
             _guard: guard,
         }
     }
 
-    /// Compresses what has aged, elsewhere, unless that is under way.
+    /// Starts a compression round if enough objects have aged and no round is running.
     fn pack(&mut self, ctx: &mut Context<Self>) {
-        if self.packing.is_none() && self.write_half.write(|half| half.young.is_over()) {
+        if self.packing.is_none() && self.write_half.write(|half| half.uncompressed.is_over()) {
             self.start_round(Young::take_aged, ctx);
         }
     }
 
-    /// Compresses everything once nothing has changed for a while: a resource at rest keeps nothing plain.
-    fn watch_for_rest(&mut self, ctx: &mut Context<Self>) {
-        self.write_half.write(|half| half.watched = true);
-        if self.resting.is_some() {
+    /// Compresses everything once nothing has changed for [`IDLE_TIME`], so an idle resource keeps no uncompressed objects.
+    fn watch_for_idle(&mut self, ctx: &mut Context<Self>) {
+        self.write_half.write(|half| half.idle_timer_runs = true);
+        if self.idle_timer.is_some() {
             return;
         }
-        self.resting = Some(ctx.run_interval(REST, |act, ctx| {
-            let rests = act.write_half.write(|half| {
-                let rests = !std::mem::take(&mut half.changed) && !half.packing;
-                half.watched = !rests;
-                rests
+        self.idle_timer = Some(ctx.run_interval(IDLE_TIME, |act, ctx| {
+            let is_idle = act.write_half.write(|half| {
+                let is_idle = !std::mem::take(&mut half.changed) && !half.packing;
+                half.idle_timer_runs = !is_idle;
+                is_idle
             });
-            if !rests {
+            if !is_idle {
                 return;
             }
-            act.resting.take().map(|timer| ctx.cancel_future(timer));
+            act.idle_timer.take().map(|timer| ctx.cancel_future(timer));
             act.start_round(Young::take_all, ctx);
         }));
     }
 
-    /// Forgets held snapshots in time, also when nobody asks for any more.
-    fn watch_held(&mut self, ctx: &mut Context<Self>) {
-        if self.holding.is_some() {
+    /// Expires retained snapshots on a timer, independently of queries.
+    fn start_expiry(&mut self, ctx: &mut Context<Self>) {
+        if self.expiry_timer.is_some() {
             return;
         }
-        self.holding = Some(ctx.run_interval(HELD_LOOK, |act, ctx| {
+        self.expiry_timer = Some(ctx.run_interval(EXPIRY_INTERVAL, |act, ctx| {
             if act.held.lock().expire(clock::now()).is_none() {
-                act.holding.take().map(|timer| ctx.cancel_future(timer));
+                act.expiry_timer.take().map(|timer| ctx.cancel_future(timer));
             }
         }));
     }
@@ -139,9 +139,9 @@ impl CacheActor {
         let (packs, published) = (&self.packs, self.write_half.published().load());
         let round = self.write_half.write(|half| {
             half.packing = true;
-            let aged = take(&mut half.young);
-            half.measure();
-            packs.round(aged, &half.young, &published)
+            let aged = take(&mut half.uncompressed);
+            half.publish_size();
+            packs.round(aged, &half.uncompressed, &published)
         });
         self.packing = Some(PressureSource::new());
         let work = self.io.spawn_blocking(move || round.run());
@@ -153,7 +153,7 @@ impl CacheActor {
         }));
     }
 
-    /// Packs anew what lies badly, slice by slice, each elsewhere, beside the rounds' times.
+    /// Recompresses poorly packed chunks, one slice at a time on another thread, between compression rounds.
     fn sweep(&mut self, ctx: &mut Context<Self>) {
         if self.packing.is_some() || self.sweeping {
             return;
@@ -167,8 +167,8 @@ impl CacheActor {
         ctx.spawn(work.into_actor(self).map(move |_, act, ctx| {
             act.packing_ended();
             act.pack(ctx);
-            let rest = (clock::now() - began) * SWEEP_REST;
-            ctx.run_later(rest.max(SWEEP_PAUSE), |act, ctx| {
+            let pause = (clock::now() - began) * SWEEP_PAUSE_FACTOR;
+            ctx.run_later(pause.max(SWEEP_PAUSE), |act, ctx| {
                 act.sweeping = false;
                 act.sweep(ctx);
             });
@@ -179,7 +179,7 @@ impl CacheActor {
         self.packing = None;
         self.write_half.write(|half| {
             half.packing = false;
-            half.young.aged();
+            half.uncompressed.aged();
         });
     }
 }
@@ -191,7 +191,7 @@ impl fmt::Debug for CacheActor {
 }
 
 impl Drop for CacheActor {
-    /// However it went: a processor that goes on writing would write beside its successor.
+    /// Closes the write half, so that no processor writes to a store that its successor has taken over.
     fn drop(&mut self) {
         self.write_half.close();
     }
@@ -216,13 +216,13 @@ impl Handler<OpenPartition> for CacheActor {
             let id = half.store.open(open.origin, open.health, open.indexes);
             let resume = half.store.go_on(id, open.settings);
             half.leases.insert(id, lease);
-            // By now it goes on from its predecessor's.
+            // The step carried over from the previous informer.
             let step = health.memory.step();
             half.keep(id, lease, step);
             (id, half.store.outbox(id), step, resume)
         });
         if step != MemoryStep::Full {
-            self.kept(id, step, ctx);
+            self.apply_step(id, step, ctx);
         }
         let write_half = self.write_half.clone();
         MessageResult(OpenedPartition { id, lease, outbox, step, resume, write_half })
@@ -236,13 +236,13 @@ impl Handler<CloseAbandoned> for CacheActor {
         if self.checkpoints.is_closing() {
             return;
         }
-        let is_it = |origin: &Arc<Origin>| match &abandoned {
+        let matches = |origin: &Arc<Origin>| match &abandoned {
             CloseAbandoned::Origin(abandoned) => origin == abandoned,
             CloseAbandoned::Cluster(cluster) => origin.cluster == *cluster,
         };
         self.write_half.write(|half| {
             let snapshot = half.store.published().load_full();
-            for (id, _) in snapshot.partitions().filter(|(_, partition)| is_it(partition.origin())) {
+            for (id, _) in snapshot.partitions().filter(|(_, partition)| matches(partition.origin())) {
                 half.forget(id);
             }
         });
@@ -253,7 +253,7 @@ impl Handler<ClosePartition> for CacheActor {
     type Result = ();
 
     fn handle(&mut self, ClosePartition { partition, lease }: ClosePartition, _ctx: &mut Self::Context) {
-        // For the last checkpoint.
+        // The last checkpoint still needs the partition.
         if self.checkpoints.is_closing() {
             return;
         }
@@ -278,27 +278,27 @@ impl Handler<Apply> for CacheActor {
     type Result = MessageResult<Apply>;
 
     fn handle(&mut self, Apply { partition, lease, batch, version }: Apply, ctx: &mut Self::Context) -> Self::Result {
-        // The young of a resource have one bound over all clusters: who floods it waits, and those who add little do not
-        // wait with him, as long as there is room.
+        // The bound on uncompressed objects is shared by all clusters of the resource. A processor with a large batch
+        // waits at half of it; one with a small batch waits only when it is full.
         let adds_little = is_small(&batch);
         let written = self.write_half.write(|half| {
             let written = half.apply(partition, lease, batch, version)?;
-            Some((written, if adds_little { half.young.is_full() } else { half.young.is_pressing() }))
+            Some((written, if adds_little { half.uncompressed.is_full() } else { half.uncompressed.is_pressing() }))
         });
         let Some((Written { outbox, objects, .. }, lags)) = written else { return MessageResult(None) };
         self.pack(ctx);
-        self.watch_for_rest(ctx);
+        self.watch_for_idle(ctx);
         let pressure = self.packing.as_ref().filter(|_| lags).map(PressureSource::pressure);
         MessageResult(Some(AppliedBatch { outbox, objects, pressure }))
     }
 }
 
-impl Handler<Attend> for CacheActor {
+impl Handler<Maintain> for CacheActor {
     type Result = ();
 
-    fn handle(&mut self, _: Attend, ctx: &mut Self::Context) {
+    fn handle(&mut self, _: Maintain, ctx: &mut Self::Context) {
         self.pack(ctx);
-        self.watch_for_rest(ctx);
+        self.watch_for_idle(ctx);
     }
 }
 
@@ -311,33 +311,33 @@ impl Handler<TakeSnapshot> for CacheActor {
 }
 
 impl Handler<Ask> for CacheActor {
-    type Result = Answering;
+    type Result = PendingAnswer;
 
     fn handle(&mut self, Ask(query): Ask, ctx: &mut Self::Context) -> Self::Result {
         if query.question().limit.is_some() {
-            self.watch_held(ctx);
+            self.start_expiry(ctx);
         }
-        let asked = self.questions.answer(query, self.write_half.published().load_full(), &self.held);
-        if asked.lacks_owners {
+        let pending = self.query_runner.answer(query, self.write_half.published().load_full(), &self.held);
+        if pending.lacks_owners {
             self.index_owners(ctx);
         }
-        asked
+        pending
     }
 }
 
-/// The caches of a hub, by resource and view; made when first asked for.
+/// Directory of a hub's caches by resource and view; creates a cache on first use.
 ///
-/// A cache that died is made again from what it had last published, which is complete: nothing half-done is left.
+/// A cache whose actor died is recovered from its last published snapshot, which is always consistent.
 #[derive(Clone)]
 pub struct CacheDirectory {
     caches: Arc<Mutex<BTreeMap<(Gvr, View), Entry>>>,
-    /// Cancelled, under the lock of `caches`, when the hub has ended.
+    /// Cancelled under the lock of `caches` when the hub stops.
     end: CancellationToken,
     io: Threads,
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
     young_bytes: usize,
-    questions: Questions,
+    query_runner: QueryRunner,
     checkpoints: Checkpoints,
     census: Census,
 }
@@ -357,31 +357,32 @@ impl CacheDirectory {
         checkpoints: Checkpoints,
     ) -> Self {
         let (end, young_bytes) = (CancellationToken::new(), tuning.young_bytes);
-        let questions = Questions::new(io.clone(), tuning.scans);
+        let query_runner = QueryRunner::new(io.clone(), tuning.scans);
         let (caches, next) = (Arc::default(), Arc::default());
-        Self { caches, end, io, arbiters, next, young_bytes, questions, checkpoints, census }
+        Self { caches, end, io, arbiters, next, young_bytes, query_runner, checkpoints, census }
     }
 
-    /// The cache of a resource.
+    /// Returns the cache of a resource, creating it if necessary.
     #[must_use]
     pub fn of(&self, resource: &ApiResource, view: &View) -> Addr<CacheActor> {
         self.find(&mut self.caches.lock(), resource, view).address.clone()
     }
 
-    /// The cache that an informer fills.
+    /// Returns the cache that an informer writes to.
     #[must_use]
     pub(in crate::actors) fn of_origin(&self, origin: &Origin) -> Addr<CacheActor> {
         self.of(&origin.resource, &origin.scope.view)
     }
 
-    /// The same for who comes from outside; `None` once the hub has ended, when an empty cache would pass for an answer.
+    /// As [`Self::of`] for external callers. Returns `None` once the hub has stopped, so that an empty cache is never
+    /// taken for an answer.
     #[must_use]
-    pub fn of_open(&self, resource: &ApiResource, view: &View) -> Option<Addr<CacheActor>> {
+    pub fn of_running(&self, resource: &ApiResource, view: &View) -> Option<Addr<CacheActor>> {
         let mut caches = self.caches.lock();
         (!self.end.is_cancelled()).then(|| self.find(&mut caches, resource, view).address.clone())
     }
 
-    /// Where the snapshots of a cache appear, for as long as anybody holds it: a cache that is made anew goes on there.
+    /// Returns the handle through which a cache publishes snapshots. It stays valid if the cache is recovered.
     #[must_use]
     pub fn snapshots(&self, resource: &ApiResource, view: &View) -> Arc<ArcSwap<Snapshot>> {
         Arc::clone(self.find(&mut self.caches.lock(), resource, view).write_half.published())
@@ -395,7 +396,7 @@ impl CacheDirectory {
         }
         let store = match known {
             Some(entry) => {
-                // From here on the dead one's writers cannot publish beside the new one, or behind it.
+                // Prevents writers of the dead actor from publishing beside or after its successor.
                 entry.write_half.close();
                 Store::recover(Arc::clone(entry.write_half.published()))
             }
@@ -408,7 +409,7 @@ impl CacheDirectory {
     fn start(&self, store: Store, packs: Packing) -> Entry {
         let write_half = SharedWriteHalf::new(store, self.young_bytes);
         let (guard, totals) = (ExitGuard::new(0, 0, None, &self.census), Arc::clone(packs.totals()));
-        let (shared, for_work) = (write_half.clone(), (self.io.clone(), self.questions.clone()));
+        let (shared, for_work) = (write_half.clone(), (self.io.clone(), self.query_runner.clone()));
         let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];
         let (end, checkpoints) = (self.end.clone(), self.checkpoints.clone());
         let address = CacheActor::start_in_arbiter(arbiter, move |ctx| {
@@ -418,14 +419,14 @@ impl CacheDirectory {
         Entry { address, write_half, totals }
     }
 
-    /// What a resource's cache has published last, where there is one.
+    /// Returns the last published snapshot of a resource's cache, if the cache exists.
     #[must_use]
     pub fn published(&self, gvr: &Gvr, view: &View) -> Option<Arc<Snapshot>> {
         self.caches.lock().get(&(gvr.clone(), view.clone())).map(|entry| entry.write_half.published().load_full())
     }
 
-    /// Who owns an object, up to the one that nobody owns, in all that the caches have published. Costs a look-up and a
-    /// decompression for each of them.
+    /// Returns the owners of an object, up to the root owner, from the published snapshots of all caches. Costs one
+    /// lookup and one decompression per owner.
     #[must_use]
     pub fn owner_chain(&self, object: &Object) -> Chain {
         let snapshots: Vec<_> =
@@ -433,33 +434,34 @@ impl CacheDirectory {
         owner_chain(object, &snapshots)
     }
 
-    /// What each cache has published last, and how many bytes lie plain in it.
+    /// Returns each cache's last published snapshot and its number of uncompressed bytes.
     pub(in crate::actors) fn contents(&self) -> Vec<(Arc<Snapshot>, u64)> {
         let caches = self.caches.lock();
-        let content = |half: &SharedWriteHalf| (half.published().load_full(), half.young().load(Relaxed) as u64);
+        let content =
+            |half: &SharedWriteHalf| (half.published().load_full(), half.uncompressed_bytes().load(Relaxed) as u64);
         caches.values().map(|entry| content(&entry.write_half)).collect()
     }
 
-    /// The resources that have a cache, in each of their views.
+    /// Returns the resource and view of each cache.
     #[must_use]
     pub fn resources(&self) -> Vec<(Gvr, View)> {
         self.caches.lock().keys().cloned().collect()
     }
 
-    /// What each cache has published last.
+    /// Returns each cache's key and last published snapshot.
     pub(in crate::actors) fn snapshots_of_all(&self) -> Vec<((Gvr, View), Arc<Snapshot>)> {
         let caches = self.caches.lock();
         caches.iter().map(|(key, entry)| (key.clone(), entry.write_half.published().load_full())).collect()
     }
 
-    /// Ends the cache of a view that had one user, who is gone. Whoever still reads finds nothing there.
+    /// Removes the cache of a private view whose only user is gone. Remaining readers see an empty cache.
     pub(in crate::actors) fn forget_private(&self, gvr: &Gvr, view: &View) {
         if matches!(view, View::Private(_)) {
             self.caches.lock().remove(&(gvr.clone(), view.clone()));
         }
     }
 
-    /// Has every cache forget what it holds of a cluster whose actor could not see to it.
+    /// Requests that every cache close its partitions of a cluster whose informers did not close them.
     pub(in crate::actors) fn abandon(
         &self,
         cluster: &ClusterName,
@@ -468,7 +470,7 @@ impl CacheDirectory {
         self.caches.lock().values().map(|entry| entry.address.send(abandoned.clone())).collect()
     }
 
-    /// Ends all caches.
+    /// Stops all caches.
     pub(in crate::actors) fn clear(&self) {
         let mut caches = self.caches.lock();
         self.end.cancel();
@@ -487,6 +489,6 @@ impl Handler<crate::actors::tests::Crash> for CacheActor {
     type Result = ();
 
     fn handle(&mut self, _: crate::actors::tests::Crash, _ctx: &mut Self::Context) {
-        panic!("the cache is shot on purpose");
+        panic!("injected crash of the cache");
     }
 }

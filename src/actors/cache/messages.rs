@@ -1,4 +1,4 @@
-//! Messages to the cache actor.
+//! Messages of the cache actor.
 
 use crate::actors::cache::write_half::{Lease, SharedWriteHalf};
 use crate::actors::runtime::pressure::Pressure;
@@ -22,130 +22,133 @@ use informer_hub_types::ResourceVersion;
 use informer_hub_types::SharedStr;
 use std::sync::Arc;
 
-/// Opens an informer's partition, or finds it again.
+/// Opens an informer's partition, or finds the existing one.
 #[derive(Debug, Message)]
 #[rtype(result = "OpenedPartition")]
 pub struct OpenPartition {
-    /// The informer.
+    /// Identity of the informer.
     pub origin: Arc<Origin>,
-    /// What it shows of itself.
+    /// Health of the informer.
     pub health: Arc<InformerHealth>,
-    /// The indices that it declares.
+    /// Declared indices.
     pub indexes: Vec<DeclaredIndex>,
-    /// What tells how it takes objects in from how an earlier one did.
+    /// Fingerprint of the options that decide how objects are decoded. Restored objects are reused only if it is
+    /// unchanged.
     pub settings: u64,
 }
 
 /// Answer to [`OpenPartition`].
 #[derive(Debug)]
 pub struct OpenedPartition {
-    /// The partition.
+    /// ID of the partition.
     pub id: PartitionId,
-    /// The right to write to it, until it is opened again.
+    /// Right to write to the partition, valid until it is opened again.
     pub lease: Lease,
-    /// What its last batch did, in case nobody was told.
+    /// Outbox of the last batch, in case its listeners were not notified.
     pub outbox: Option<Outbox>,
-    /// How much of its objects it keeps.
+    /// Memory step of the partition.
     pub step: MemoryStep,
-    /// Where a watch may go on from what was on disk; once, for the first to open it.
+    /// Version from which a watch may resume after a restart. Given once, to the first informer that opens the
+    /// partition.
     pub resume: Option<ResourceVersion>,
-    /// The short way to the store, for small batches.
+    /// Direct access to the store for small batches.
     pub(in crate::actors) write_half: SharedWriteHalf,
 }
 
-/// Forgets a partition and its objects. Without the lease, nothing happens.
+/// Closes a partition and drops its objects. Does nothing if the lease is not current.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ClosePartition {
-    /// The partition.
+    /// ID of the partition.
     pub partition: PartitionId,
-    /// The right to close it.
+    /// Lease of the caller.
     pub lease: Lease,
 }
 
-/// Forgets partitions whose informers died before they could close them, whoever has the lease.
+/// Closes partitions whose informers died before they could close them, regardless of leases.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub enum CloseAbandoned {
-    /// That of one informer.
+    /// The partition of one informer.
     Origin(Arc<Origin>),
-    /// All of a cluster.
+    /// All partitions of a cluster.
     Cluster(ClusterName),
 }
 
-/// Applies a batch to a partition; `None` when the partition is closed, or the lease was taken over.
+/// Applies a batch to a partition. The answer is `None` if the partition is closed or the lease is not current.
 #[derive(Debug, Message)]
 #[rtype(result = "Option<AppliedBatch>")]
 pub struct Apply {
-    /// The partition.
+    /// ID of the partition.
     pub partition: PartitionId,
-    /// The right to write to it.
+    /// Lease of the caller.
     pub lease: Lease,
-    /// The batch.
+    /// Changes to apply.
     pub batch: Vec<Popped>,
-    /// With it, the partition is complete up to this version, where that is known.
+    /// Version up to which the partition is complete after the batch, if known.
     pub version: Option<ResourceVersion>,
 }
 
 /// Answer to [`Apply`].
 #[derive(Debug)]
 pub struct AppliedBatch {
-    /// What it did.
+    /// Changes to deliver to listeners.
     pub outbox: Outbox,
-    /// Objects in the partition now.
+    /// Objects in the partition after the batch.
     pub objects: u64,
-    /// Set when compression lags: wait for it before the next batch.
+    /// Set if compression lags: wait for it before the next batch.
     pub pressure: Option<Pressure>,
 }
 
-/// The store has been written to past its cache: there may be something to compress, or a rest to watch for.
+/// Asks the actor to check for compression work after a write that bypassed it.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
-pub struct Attend;
+pub struct Maintain;
 
-/// A cluster is expected to have the resource though it could not be asked yet (or, with `expected` false, no more).
+/// Marks a cluster as expected to have the resource before it could be queried, or removes the mark.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Expect {
-    /// The cluster.
+    /// Name of the cluster.
     pub cluster: ClusterName,
-    /// Its labels.
+    /// Labels of the cluster.
     pub labels: ClusterLabels,
-    /// Whether it is.
+    /// True to set the mark, false to remove it.
     pub expected: bool,
 }
 
-/// Has a partition keep so much of its objects; answered when what comes is kept so. What is there already follows in
-/// slices. Without the lease, nothing happens.
+/// Sets the memory step of a partition. Answered once new objects are stored accordingly; existing objects follow in
+/// slices. Does nothing if the lease is not current.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct KeepStep {
-    /// The partition.
+    /// ID of the partition.
     pub partition: PartitionId,
-    /// The right to write to it.
+    /// Lease of the caller.
     pub lease: Lease,
-    /// How much.
+    /// New memory step.
     pub step: MemoryStep,
 }
 
-/// A question; answered from one snapshot.
+/// Runs a query on one snapshot.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Answer, QueryError>")]
 pub struct Ask(pub Query);
 
-/// Asks for a snapshot, to read from without further messages.
+/// Returns the current snapshot, from which the caller reads without further messages.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "Arc<Snapshot>")]
 pub struct TakeSnapshot;
 
-/// Adds computed indices. They are built while the cache goes on being written, one demand at a time; the answer comes
-/// when they are complete and published, in one snapshot. Until then whoever asks them is told that there is no such
-/// index, and their names are taken.
+/// Adds computed indices, one request at a time, while the cache accepts writes.
+///
+/// The answer comes when all of them are complete and published in one snapshot. Until then their names are reserved,
+/// and queries that use them fail with "no such index".
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<(), AddIndexersError>")]
 pub struct AddIndexers(pub Indexers);
 
-/// Takes a computed index away, also one that is not complete yet; whether there was one of the name.
+/// Removes a computed index, complete or not. Returns whether the index existed.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "bool")]
 pub struct RemoveIndexer(pub SharedStr);

@@ -1,12 +1,12 @@
-//! The write half of a cache: its store, who may write to it, and what lies uncompressed.
+//! Write half of a cache: store, leases, and uncompressed objects.
 //!
-//! The cache actor owns it. A processor with a few changes reaches it without a message, so that a lone event does not
-//! wait for two threads to wake: it takes the lock if that is free, and sends a message if it is not. So nobody on the
-//! way of events waits for the lock, and the cache actor waits for no more than [`DIRECT_BATCH`] changes.
+//! The cache actor owns it. A processor writes small batches directly instead of by message, which saves two thread
+//! wake-ups per event. It takes the lock if it is free and sends a message otherwise. So the data path never waits for
+//! the lock, and the actor waits for at most [`DIRECT_BATCH`] changes.
 //!
-//! A store that somebody panicked over is half-done. It is taken out while it is written to, and put back only after
-//! that, so that nobody finds it in such a state: what a panic leaves behind is nothing, which the cache actor replaces
-//! by what was published last.
+//! A panic while writing leaves a store half-modified. The store is therefore moved out of the slot while it is written
+//! to, and put back afterwards. After a panic the slot is empty, and the cache actor recovers from the last published
+//! snapshot.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,49 +20,60 @@ use crate::actors::runtime::capacity::DIRECT_BATCH;
 use crate::cache::{Applied, Held, Outbox, PartitionId, Popped, Snapshot, Store, Young};
 use informer_hub_types::{MemoryStep, ObjectKey, ResourceVersion};
 
-/// The right to write to a partition. Whoever opens the partition next takes it away, so that a pipeline that is
-/// being replaced cannot slip a batch in behind its successor's back.
+/// Right to write to a partition. Opening the partition again revokes it, so a pipeline that is being replaced cannot
+/// write after its successor has started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lease(pub(in crate::actors) u64);
 
-/// See the module.
+/// Store, leases and uncompressed objects; see the module.
 pub(in crate::actors) struct WriteHalf {
     pub(in crate::actors) store: Store,
-    pub(in crate::actors) young: Young,
-    /// Who may write. Not kept over the cache's death, since its writers have to open their partitions again then.
+    pub(in crate::actors) uncompressed: Young,
+    /// Current writer of each partition. Not preserved if the cache actor dies: writers then reopen their partitions.
     pub(in crate::actors) leases: BTreeMap<PartitionId, Lease>,
-    /// Whether anything has changed since the resource was last looked at for a rest.
+    /// Whether anything has changed since the last idle check.
     pub(in crate::actors) changed: bool,
-    /// Whether it is being looked at for that.
-    pub(in crate::actors) watched: bool,
-    /// Whether a compression is under way.
+    /// Whether the idle timer is running.
+    pub(in crate::actors) idle_timer_runs: bool,
+    /// Whether a compression round is running.
     pub(in crate::actors) packing: bool,
-    /// What each partition keeps, where that is not everything.
+    /// Memory step of each partition that does not keep everything.
     steps: BTreeMap<PartitionId, MemoryStep>,
-    /// Snapshots that are kept for who goes on with an answer.
+    /// Snapshots retained for continue tokens.
     held: Arc<Mutex<Held>>,
-    /// Bytes that lie plain, for who looks without the lock.
-    measured: Arc<AtomicUsize>,
+    /// Uncompressed bytes, readable without the lock.
+    uncompressed_bytes: Arc<AtomicUsize>,
     young_bytes: usize,
 }
 
-/// What a batch did.
+/// Result of a batch.
 pub(in crate::actors) struct Written {
     pub(in crate::actors) outbox: Outbox,
-    /// Objects in the partition now.
+    /// Objects in the partition after the batch.
     pub(in crate::actors) objects: u64,
-    /// Whether the cache actor has something to see to: what is young to be compressed, or a rest to be watched for.
-    pub(in crate::actors) attend: bool,
+    /// Whether the cache actor must be notified: to compress objects, or to start the idle timer.
+    pub(in crate::actors) maintain: bool,
 }
 
 impl WriteHalf {
-    fn new(store: Store, young_bytes: usize, held: Arc<Mutex<Held>>, measured: Arc<AtomicUsize>) -> Self {
-        let (leases, steps, young) = (BTreeMap::new(), BTreeMap::new(), Young::new(young_bytes));
-        let (changed, watched, packing) = (false, false, false);
-        Self { store, young, leases, changed, watched, packing, steps, held, measured, young_bytes }
+    fn new(store: Store, young_bytes: usize, held: Arc<Mutex<Held>>, uncompressed_bytes: Arc<AtomicUsize>) -> Self {
+        let (leases, steps, uncompressed) = (BTreeMap::new(), BTreeMap::new(), Young::new(young_bytes));
+        let (changed, idle_timer_runs, packing) = (false, false, false);
+        Self {
+            store,
+            uncompressed,
+            leases,
+            changed,
+            idle_timer_runs,
+            packing,
+            steps,
+            held,
+            uncompressed_bytes,
+            young_bytes,
+        }
     }
 
-    /// Has a partition keep so much from now on; whether it may be told so by who holds this lease.
+    /// Sets the memory step of a partition. Returns false if the lease is not current.
     pub(in crate::actors) fn keep(&mut self, partition: PartitionId, lease: Lease, step: MemoryStep) -> bool {
         if self.leases.get(&partition) != Some(&lease) {
             return false;
@@ -77,7 +88,7 @@ impl WriteHalf {
         true
     }
 
-    /// A partition is closed.
+    /// Closes a partition.
     pub(in crate::actors) fn forget(&mut self, partition: PartitionId) {
         self.leases.remove(&partition);
         self.steps.remove(&partition);
@@ -85,15 +96,15 @@ impl WriteHalf {
         self.tighten();
     }
 
-    /// Little lies plain, and little is held, while any partition is short of memory.
+    /// Lowers the limits on uncompressed objects and retained snapshots while any partition is short of memory.
     fn tighten(&mut self) {
         let tight = !self.steps.is_empty();
         let limit = if tight { self.young_bytes.min(Young::TIGHT_LIMIT) } else { self.young_bytes };
-        self.young.set_limit(limit);
+        self.uncompressed.set_limit(limit);
         self.held.lock().set_tight(tight);
     }
 
-    /// As [`Store::strip`]; where to go on.
+    /// As [`Store::strip`]. Returns the key to continue after.
     pub(in crate::actors) fn strip(
         &mut self,
         partition: PartitionId,
@@ -108,12 +119,12 @@ impl WriteHalf {
         next
     }
 
-    /// Shows how much lies plain.
-    pub(in crate::actors) fn measure(&self) {
-        self.measured.store(self.young.bytes(), Relaxed);
+    /// Publishes the number of uncompressed bytes.
+    pub(in crate::actors) fn publish_size(&self) {
+        self.uncompressed_bytes.store(self.uncompressed.bytes(), Relaxed);
     }
 
-    /// Notes what held snapshots keep from being freed.
+    /// Accounts for the replaced objects that retained snapshots keep in memory.
     fn note_replaced(&self, applied: &[Applied]) {
         let mut held = self.held.lock();
         if !held.is_empty() {
@@ -125,7 +136,7 @@ impl WriteHalf {
         }
     }
 
-    /// Applies a batch; `None` when the partition is closed, or the lease was taken over.
+    /// Applies a batch. Returns `None` if the partition is closed or the lease is not current.
     pub(in crate::actors) fn apply(
         &mut self,
         partition: PartitionId,
@@ -136,71 +147,71 @@ impl WriteHalf {
         if self.leases.get(&partition) != Some(&lease) {
             return None;
         }
-        let is_news = !batch.is_empty();
-        let (outbox, newcomers) = self.store.apply_batch(partition, batch, version)?;
+        let has_changes = !batch.is_empty();
+        let (outbox, added) = self.store.apply_batch(partition, batch, version)?;
         self.note_replaced(&outbox.applied);
-        for object in newcomers {
-            self.young.add(object);
+        for object in added {
+            self.uncompressed.add(object);
         }
-        self.changed |= is_news;
-        self.measure();
-        let attend = is_news && !self.watched || self.young.is_over() && !self.packing;
+        self.changed |= has_changes;
+        self.publish_size();
+        let maintain = has_changes && !self.idle_timer_runs || self.uncompressed.is_over() && !self.packing;
         let snapshot = self.store.published().load();
         let objects = snapshot.partition(partition).map_or(0, |partition| partition.len() as u64);
-        Some(Written { outbox, objects, attend })
+        Some(Written { outbox, objects, maintain })
     }
 }
 
-/// A write half that processors share with the cache actor. Nothing is in it while somebody writes, once somebody has
-/// panicked over it, and once its actor has ended.
+/// Write half shared by processors and the cache actor. The slot is empty during a write, after a panic, and after the
+/// actor has stopped.
 #[derive(Clone)]
 pub(in crate::actors) struct SharedWriteHalf {
     slot: Arc<Mutex<Option<WriteHalf>>>,
     published: Arc<ArcSwap<Snapshot>>,
     young_bytes: usize,
     held: Arc<Mutex<Held>>,
-    young: Arc<AtomicUsize>,
+    uncompressed_bytes: Arc<AtomicUsize>,
 }
 
-/// What came of the short way.
+/// Outcome of a direct write.
 pub(in crate::actors) enum Direct {
-    /// It was taken. `None`: as of [`WriteHalf::apply`].
+    /// The batch was passed to [`WriteHalf::apply`], with this result.
     Applied(Option<Written>),
-    /// It is not for this batch, which has to go by message.
-    NotNow(Vec<Popped>, Option<ResourceVersion>),
+    /// The batch was not applied and must be sent by message.
+    Deferred(Vec<Popped>, Option<ResourceVersion>),
 }
 
 impl SharedWriteHalf {
     pub(in crate::actors) fn new(store: Store, young_bytes: usize) -> Self {
         let published = Arc::clone(store.published());
         let held = Arc::<Mutex<Held>>::default();
-        let young = Arc::<AtomicUsize>::default();
-        let half = WriteHalf::new(store, young_bytes, Arc::clone(&held), Arc::clone(&young));
-        Self { slot: Arc::new(Mutex::new(Some(half))), published, young_bytes, held, young }
+        let uncompressed_bytes = Arc::<AtomicUsize>::default();
+        let half = WriteHalf::new(store, young_bytes, Arc::clone(&held), Arc::clone(&uncompressed_bytes));
+        Self { slot: Arc::new(Mutex::new(Some(half))), published, young_bytes, held, uncompressed_bytes }
     }
 
-    /// Snapshots that are kept for who goes on with an answer.
+    /// Returns the snapshots retained for continue tokens.
     pub(in crate::actors) fn held(&self) -> &Arc<Mutex<Held>> {
         &self.held
     }
 
-    /// Bytes that lie plain in it.
-    pub(in crate::actors) fn young(&self) -> &AtomicUsize {
-        &self.young
+    /// Returns the number of uncompressed bytes.
+    pub(in crate::actors) fn uncompressed_bytes(&self) -> &AtomicUsize {
+        &self.uncompressed_bytes
     }
 
-    /// Where its snapshots appear.
+    /// Returns the handle through which snapshots are published.
     pub(in crate::actors) fn published(&self) -> &Arc<ArcSwap<Snapshot>> {
         &self.published
     }
 
-    /// For the cache actor, which waits for the lock. Goes on from what was published last, and with no lease, where a
-    /// processor has panicked over it.
+    /// Runs `work` on the write half, waiting for the lock. If a writer panicked, first recovers from the last
+    /// published snapshot, without leases. For the cache actor only.
     pub(in crate::actors) fn write<T>(&self, work: impl FnOnce(&mut WriteHalf) -> T) -> T {
         let mut slot = self.slot.lock();
         let recover = || {
             let store = Store::recover(Arc::clone(&self.published));
-            WriteHalf::new(store, self.young_bytes, Arc::clone(&self.held), Arc::clone(&self.young))
+            WriteHalf::new(store, self.young_bytes, Arc::clone(&self.held), Arc::clone(&self.uncompressed_bytes))
         };
         let mut half = slot.take().unwrap_or_else(recover);
         let result = work(&mut half);
@@ -208,8 +219,7 @@ impl SharedWriteHalf {
         result
     }
 
-    /// The short way of a small batch: writes to the store from the caller's thread, unless somebody else does just now
-    /// or compression lags.
+    /// Applies a small batch on the caller's thread, unless another write is running or compression lags.
     pub(in crate::actors) fn apply(
         &self,
         partition: PartitionId,
@@ -218,29 +228,29 @@ impl SharedWriteHalf {
         version: Option<ResourceVersion>,
     ) -> Direct {
         if !is_small(&batch) {
-            return Direct::NotNow(batch, version);
+            return Direct::Deferred(batch, version);
         }
-        let Some(mut slot) = self.slot.try_lock() else { return Direct::NotNow(batch, version) };
+        let Some(mut slot) = self.slot.try_lock() else { return Direct::Deferred(batch, version) };
         match slot.take() {
-            Some(mut half) if !half.young.is_full() => {
+            Some(mut half) if !half.uncompressed.is_full() => {
                 let written = half.apply(partition, lease, batch, version);
                 *slot = Some(half);
                 Direct::Applied(written)
             }
             other => {
                 *slot = other;
-                Direct::NotNow(batch, version)
+                Direct::Deferred(batch, version)
             }
         }
     }
 
-    /// Nobody writes to it from now on: its actor has ended.
+    /// Prevents all further writes: the actor has stopped.
     pub(in crate::actors) fn close(&self) {
         *self.slot.lock() = None;
     }
 }
 
-/// Whether a batch is soon applied. The end of a list is not: it walks over the whole partition.
+/// Returns whether a batch is quick to apply. The end of a list is not: it visits the whole partition.
 pub(in crate::actors) fn is_small(batch: &[Popped]) -> bool {
     let changes = |popped: &Popped| match popped {
         Popped::Deltas(_, deltas) => deltas.len(),
@@ -286,12 +296,12 @@ mod tests {
         fifo.pop(usize::MAX)
     }
 
-    /// What the short way did, or `not now`.
+    /// Returns the changes of a direct write, `refused` or `not now`.
     fn direct(half: &SharedWriteHalf, id: PartitionId, lease: Lease, script: &str) -> Vec<String> {
         match half.apply(id, lease, batch(script), None) {
             Direct::Applied(Some(written)) => lines(&written.outbox.applied),
             Direct::Applied(None) => vec!["refused".to_owned()],
-            Direct::NotNow(..) => vec!["not now".to_owned()],
+            Direct::Deferred(..) => vec!["not now".to_owned()],
         }
     }
 
@@ -301,42 +311,44 @@ mod tests {
     }
 
     #[test]
-    fn a_few_changes_are_published_at_once_and_the_cache_has_to_attend_until_it_watches() {
+    fn direct_write_publishes_and_requests_maintenance_until_the_idle_timer_runs() {
         let (half, id) = opened();
         assert!(matches!(
             half.apply(id, LEASE, batch("+a@1"), None),
-            Direct::Applied(Some(Written { attend: true, .. }))
+            Direct::Applied(Some(Written { maintain: true, .. }))
         ));
-        half.write(|half| half.watched = true);
+        half.write(|half| half.idle_timer_runs = true);
         let Direct::Applied(Some(written)) = half.apply(id, LEASE, batch("~a@2 +b@3"), None) else {
             panic!("not taken")
         };
         assert_eq!((lines(&written.outbox.applied), written.objects), (vec!["a@1>2".to_owned(), "+b@3".into()], 2));
-        assert!(!written.attend);
+        assert!(!written.maintain);
         assert_eq!(contents(&half, id), ["a", "b"]);
-        half.write(|half| half.young = Young::new(0));
+        half.write(|half| half.uncompressed = Young::new(0));
         assert!(matches!(
             half.apply(id, LEASE, batch("~a@4"), None),
-            Direct::Applied(Some(Written { attend: true, .. }))
+            Direct::Applied(Some(Written { maintain: true, .. }))
         ));
     }
 
     #[test]
-    fn what_is_large_or_finds_somebody_writing_or_compression_behind_goes_by_message() {
+    fn direct_write_defers_large_batches_concurrent_writes_and_lagging_compression() {
         let (half, id) = opened();
         let many: Vec<_> = (0..=DIRECT_BATCH).map(|i| format!("+a{i}@1")).collect();
         assert_eq!(direct(&half, id, LEASE, &many.join(" ")), ["not now"]);
         let changes: Vec<_> = (0..=DIRECT_BATCH).map(|i| format!("~a@{}", i + 1)).collect();
-        assert_eq!(direct(&half, id, LEASE, &changes.join(" ")), ["not now"], "of one object too");
-        assert_eq!(direct(&half, id, LEASE, "[ *a@1 ]1"), ["not now"], "the end of a list is long");
-        half.write(|_| assert_eq!(direct(&half, id, LEASE, "+b@2"), ["not now"], "and nobody waited"));
-        half.write(|half| half.young = Young::new(0));
+        assert_eq!(direct(&half, id, LEASE, &changes.join(" ")), ["not now"], "changes of one object count too");
+        assert_eq!(direct(&half, id, LEASE, "[ *a@1 ]1"), ["not now"], "the end of a list is never small");
+        half.write(|_| {
+            assert_eq!(direct(&half, id, LEASE, "+b@2"), ["not now"], "the caller does not wait for the lock")
+        });
+        half.write(|half| half.uncompressed = Young::new(0));
         assert_eq!(direct(&half, id, LEASE, "+b@2"), ["+b@2"]);
         assert_eq!(direct(&half, id, LEASE, "+c@3"), ["not now"]);
     }
 
     #[test]
-    fn a_lease_that_was_taken_over_is_refused() {
+    fn direct_write_rejects_a_revoked_lease() {
         let (half, id) = opened();
         half.write(|half| half.leases.insert(id, Lease(2)));
         assert_eq!(direct(&half, id, LEASE, "+a@1"), ["refused"]);
@@ -344,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_finds_a_store_that_was_panicked_over() {
+    fn write_half_recovers_from_the_published_snapshot_after_a_panic() {
         let (half, id) = opened();
         assert_eq!(direct(&half, id, LEASE, "+a@1"), ["+a@1"]);
         let panics = catch_unwind(AssertUnwindSafe(|| {
@@ -355,12 +367,12 @@ mod tests {
         }));
         assert!(panics.is_err());
         assert_eq!(direct(&half, id, LEASE, "+b@2"), ["not now"]);
-        assert_eq!(half.write(|half| half.leases.len()), 0, "its writers have to open their partitions again");
+        assert_eq!(half.write(|half| half.leases.len()), 0, "writers must reopen their partitions");
         assert_eq!(direct(&half, id, LEASE, "+b@2"), ["refused"]);
     }
 
     #[test]
-    fn a_closed_one_is_written_to_by_nobody() {
+    fn closed_write_half_accepts_no_writes() {
         let (half, id) = opened();
         half.close();
         assert_eq!(direct(&half, id, LEASE, "+a@1"), ["not now"]);

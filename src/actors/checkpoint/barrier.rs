@@ -1,31 +1,31 @@
-//! What a partition waits for before it may be written: that its durable readers have answered for all that its snapshot
-//! gave rise to.
+//! Checkpoint barrier: a partition may be written once its durable readers have acknowledged every event of its
+//! snapshot.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::actors::checkpoint::keeper::Keeping;
+use crate::actors::checkpoint::store::CheckpointStore;
 use crate::actors::subscribe::inbox::{Inbox, Mark};
 use crate::actors::subscribe::subscription::Subscription;
 use crate::cache::{Partition, PartitionId};
 use crate::state::caches::Commit;
 
-/// One partition of a snapshot.
+/// Barrier of one partition in a snapshot.
 pub(in crate::actors) struct Barrier {
     pub(in crate::actors) id: PartitionId,
-    /// Who has answered, or never was told: it knows all that is in the partition.
-    passed: BTreeSet<String>,
-    /// Who has not answered yet.
+    /// Readers that have acknowledged every event, or that had none to acknowledge.
+    acknowledged: BTreeSet<String>,
+    /// Readers with unacknowledged events.
     waiting: Vec<(String, Arc<Inbox>, Mark)>,
-    /// Who was told of the partition before the restart, and has not come yet.
+    /// Readers that received events of the partition before the restart and have not subscribed again.
     absent: BTreeSet<String>,
-    /// Nothing of it is on disk, nor is there anything to write yet: its first list has not come.
-    is_nothing: bool,
+    /// The partition is not on disk and has nothing to write: its first list is not complete.
+    has_nothing_to_write: bool,
 }
 
 impl Barrier {
     pub(in crate::actors) fn new(
-        keeping: &Keeping,
+        store: &CheckpointStore,
         (id, partition): (PartitionId, &Partition),
         readers: &[Arc<Subscription>],
     ) -> Self {
@@ -33,18 +33,19 @@ impl Barrier {
             let inbox = reader.known_inbox_at(partition.origin()).filter(|inbox| inbox.has_joined(id))?;
             Some((reader.name.clone(), inbox, Mark::new(id, partition.number())))
         };
-        // Readers are told nothing before the partition has been on disk once (see the listener), and of what was there
-        // then when they begin.
+        // Readers receive no events before the partition has been on disk once (see the listener), then its objects at
+        // that time.
         let begun = partition.health().is_on_disk();
         let waiting = readers.iter().filter(|_| begun).filter_map(inbox).collect();
-        let is_nothing = !begun && partition.is_empty() && !partition.has_synced();
-        let mut barrier = Self { id, passed: BTreeSet::new(), waiting, absent: BTreeSet::new(), is_nothing };
+        let has_nothing_to_write = !begun && partition.is_empty() && !partition.has_synced();
+        let mut barrier =
+            Self { id, acknowledged: BTreeSet::new(), waiting, absent: BTreeSet::new(), has_nothing_to_write };
         if let Some(restored) = partition.restored() {
             let (readers, awaited) = (restored.readers(), restored.awaited());
             if restored.is_unchanged(partition) && readers == awaited {
-                // They know all that is in it.
-                barrier.passed.extend(readers);
-            } else if keeping.waits() {
+                // The state on disk equals the state these readers have.
+                barrier.acknowledged.extend(readers);
+            } else if store.waits() {
                 barrier.absent = awaited;
             } else {
                 restored.give_up();
@@ -53,15 +54,15 @@ impl Barrier {
         barrier
     }
 
-    /// Looks who has answered since; whether all have.
-    pub(in crate::actors) fn look(&mut self) -> bool {
-        let passed = &mut self.passed;
+    /// Checks for new acknowledgements. Returns whether all readers have acknowledged.
+    pub(in crate::actors) fn poll(&mut self) -> bool {
+        let acknowledged = &mut self.acknowledged;
         self.waiting.retain_mut(|(name, inbox, mark)| {
-            let has_passed = inbox.has_passed(mark);
-            if has_passed {
-                passed.insert(name.clone());
+            let has_acknowledged = inbox.has_acknowledged(mark);
+            if has_acknowledged {
+                acknowledged.insert(name.clone());
             }
-            !has_passed
+            !has_acknowledged
         });
         self.is_open()
     }
@@ -70,20 +71,21 @@ impl Barrier {
         self.waiting.is_empty() && self.absent.is_empty()
     }
 
-    /// Whether waiting could help within a pass.
-    pub(in crate::actors) fn is_hopeless(&self) -> bool {
+    /// Returns whether waiting within this pass cannot help, because a reader has not subscribed again.
+    pub(in crate::actors) fn is_blocked(&self) -> bool {
         !self.absent.is_empty()
     }
 
-    /// Who has not answered.
+    /// Returns the readers that have not acknowledged.
     pub(in crate::actors) fn held_by(&self) -> Vec<String> {
         let waiting = self.waiting.iter().map(|(name, ..)| name.clone());
         let all: BTreeSet<_> = waiting.chain(self.absent.iter().cloned()).collect();
         all.into_iter().collect()
     }
 
-    /// What may be written; `None` while somebody has not answered, and where there is nothing to write.
+    /// Returns the commit to write. `None` if a reader has not acknowledged or there is nothing to write.
     pub(in crate::actors) fn commit(&self) -> Option<Commit> {
-        (self.is_open() && !self.is_nothing).then(|| Commit { id: self.id, readers: self.passed.clone() })
+        (self.is_open() && !self.has_nothing_to_write)
+            .then(|| Commit { id: self.id, readers: self.acknowledged.clone() })
     }
 }

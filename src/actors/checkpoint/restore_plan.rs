@@ -1,41 +1,40 @@
-//! What is wanted of clusters, as far as what is on disk is concerned: which partitions are to be there again, and how.
+//! Restore plan: the saved partitions that the configuration still needs, and their options.
 
 use crate::actors::subscribe::requests::InformerFor;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::cache::DeclaredIndex;
 use crate::state::caches::{Claim, PartitionHeader};
-use crate::state::names::Names;
+use crate::state::short_names::ShortNames;
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Scope};
 
-/// See the module.
+/// Clusters, resource requests and known names that decide which saved partitions are restored.
 #[derive(Clone, Debug, Default)]
 pub struct RestorePlan {
     clusters: Vec<(ClusterName, ClusterLabels)>,
     demands: Vec<InformerFor>,
-    names: Names,
+    names: ShortNames,
 }
 
 impl RestorePlan {
-    /// What is demanded of these clusters, where names have meant what they did. Of several demands of a resource the first
-    /// counts.
+    /// Creates a plan for these clusters. If several requests match a resource, the first decides its options.
     #[must_use]
-    pub fn new(clusters: Vec<(ClusterName, ClusterLabels)>, demands: Vec<InformerFor>, names: Names) -> Self {
+    pub fn new(clusters: Vec<(ClusterName, ClusterLabels)>, demands: Vec<InformerFor>, names: ShortNames) -> Self {
         Self { clusters, demands, names }
     }
 
-    /// What names have meant.
+    /// Returns the known resource names.
     #[must_use]
-    pub fn into_names(self) -> Names {
+    pub fn into_names(self) -> ShortNames {
         self.names
     }
 
-    /// Whether a demand may be of a resource, as far as can be told before a cluster is asked.
+    /// Returns whether a request may mean a resource, as far as known without asking a cluster.
     fn is_of(&self, demand: &InformerFor, known: &ResourceRequest, resource: &ApiResource) -> bool {
-        let is_named = |written| self.names.mean(written, &resource.gvr);
+        let is_named = |written| self.names.resolves_to(written, &resource.gvr);
         demand.wanted.may_be(known) || matches!(&demand.wanted, ResourceRequest::Written(written) if is_named(written))
     }
 
-    /// How a resource is wanted of a cluster, if it is.
+    /// Returns the first request that selects a resource of a cluster.
     #[must_use]
     pub fn demand(&self, resource: &ApiResource, cluster: &str) -> Option<&InformerFor> {
         let (name, labels) = self.clusters.iter().find(|(name, _)| name.as_str() == cluster)?;
@@ -57,14 +56,14 @@ impl RestorePlan {
         })
     }
 
-    /// Whether a part of a resource is wanted of a cluster.
+    /// Returns whether a scope of a resource is requested of a cluster.
     #[must_use]
     pub fn is_wanted(&self, resource: &ApiResource, cluster: &ClusterName, scope: &Scope) -> bool {
         let known = self.clusters.iter().find(|(name, _)| name == cluster);
         known.is_some_and(|(name, labels)| self.demands(resource, (name, labels), scope).next().is_some())
     }
 
-    /// How a partition that is on disk is wanted, if it is.
+    /// Returns how to load a partition from disk; `None` if it is no longer requested.
     #[must_use]
     pub fn claim(&self, resource: &ApiResource, header: &PartitionHeader) -> Option<Claim> {
         let (name, labels) = self.clusters.iter().find(|(name, _)| *name == header.cluster)?;

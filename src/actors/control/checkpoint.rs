@@ -1,10 +1,9 @@
-//! Checkpoints: what caches have is put on disk now and then, so that a hub that starts again has it back.
+//! Checkpoint actor: writes the caches to disk at intervals, so that a restarted hub restores them.
 //!
-//! A pass takes the snapshots that the caches have published, waits until every durable reader has answered for all
-//! that they gave rise to, and writes what has changed. So what is on disk is never ahead of what readers have kept:
-//! after a restart, whatever a reader may not have kept is seen again. A partition whose readers do not answer in time
-//! stays on disk as it was, and the others go on. Taking a pass costs no writer and no reader anything; the disk is
-//! written to on a blocking thread.
+//! A pass takes the published snapshots, waits until every durable reader has acknowledged their events, and writes the
+//! changed partitions. So the disk is never ahead of the readers: after a restart, an event that a reader may have
+//! missed is repeated. If a reader does not acknowledge in time, its partition stays on disk as it was, and the others
+//! are written. A pass blocks no writer and no reader. The disk is written on a blocking thread.
 
 use std::time::Duration;
 
@@ -20,15 +19,15 @@ use informer_hub_types::clock::{self, Instant};
 mod pass;
 mod removed_clusters;
 
-pub(in crate::actors) use removed_clusters::{PATIENCE, Reopened, bring_back, put_away};
+pub(in crate::actors) use removed_clusters::{Reopened, SAVE_TIMEOUT, restore_removed, save_removed};
 
-/// The shortest wait after a pass, when somebody waits for the next.
-const SHORTEST_REST: Duration = Duration::from_millis(50);
+/// Minimum time between passes when a subscriber requests one.
+const MIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest wait after a pass that failed.
-const LONGEST_REST: Duration = Duration::from_secs(60);
+/// Maximum backoff after a failed pass.
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// Runs checkpoint passes; see the module.
 pub(in crate::actors) struct CheckpointActor {
     env: Env,
     every: Duration,
@@ -43,29 +42,29 @@ impl CheckpointActor {
         Self { env, every, failures: 0, busy: false, ended: Waiters::default(), _guard: guard }
     }
 
-    fn rest(&self) -> Duration {
+    fn pause(&self) -> Duration {
         if self.failures == 0 {
             return self.every;
         }
-        self.every.saturating_mul(1 << self.failures.min(10)).min(LONGEST_REST.max(self.every))
+        self.every.saturating_mul(1 << self.failures.min(10)).min(MAX_BACKOFF.max(self.every))
     }
 
     fn wait(&mut self, ctx: &mut Context<Self>) {
-        let (rest, checkpoints) = (self.rest(), self.env.checkpoints.clone());
-        let hurries = self.failures == 0;
-        let resting = async move {
+        let (pause, checkpoints) = (self.pause(), self.env.checkpoints.clone());
+        let may_be_early = self.failures == 0;
+        let pausing = async move {
             let asked_for = async {
-                // Not for each of many that begin together.
-                tokio::time::sleep(SHORTEST_REST.min(rest)).await;
-                checkpoints.hurried().await;
+                // Combines requests that arrive close together.
+                tokio::time::sleep(MIN_PAUSE.min(pause)).await;
+                checkpoints.pass_requested().await;
             };
             tokio::select! {
                 biased;
-                () = tokio::time::sleep(rest) => {}
-                () = asked_for, if hurries => {}
+                () = tokio::time::sleep(pause) => {}
+                () = asked_for, if may_be_early => {}
             }
         };
-        ctx.spawn(resting.into_actor(self).map(|(), act, ctx| {
+        ctx.spawn(pausing.into_actor(self).map(|(), act, ctx| {
             if act.env.checkpoints.is_closing() {
                 return;
             }
@@ -80,13 +79,13 @@ impl CheckpointActor {
         }));
     }
 
-    /// The last one, of what there is when nothing comes any more.
+    /// Runs the last pass, after the one in progress.
     fn last(&mut self, until: Instant) -> ResponseActFuture<Self, ()> {
-        let under_way = self.busy.then(|| self.ended.wait());
+        let running = self.busy.then(|| self.ended.wait());
         let env = self.env.clone();
         let work = async move {
-            if let Some(under_way) = under_way {
-                under_way.await;
+            if let Some(running) = running {
+                running.await;
             }
             pass::run(env, until, true).await;
         };

@@ -1,7 +1,7 @@
-//! The cluster: connects, looks resources up, and keeps one informer per (resource, scope) that somebody wants.
+//! Cluster actor: connects to one cluster, resolves resources, and runs one informer per requested (resource, scope).
 //!
-//! What goes wrong with a cluster stays here: its own backoff, its own restart intensity. An informer that dies too
-//! often is `degraded` and tried again slowly; the cluster says so and its other informers work on.
+//! Failures of a cluster stay within its actor, which has its own backoff and restart intensity. An informer that dies
+//! too often becomes `degraded` and is retried slowly, while the others continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use futures::future::join_all;
 use crate::actors::cache::messages::CloseAbandoned;
 use crate::actors::control::informer::{InformerActor, InformerParts};
 use crate::actors::control::messages::{
-    AddListener, Attach, Detach, MoveTo, RemoveListener, Resolved, Rest, StopCluster, StopInformer,
+    AddListener, Attach, Detach, MoveTo, RemoveListener, Resolved, StopCluster, StopInformer, WatchMode,
 };
 use crate::actors::env::Env;
 use crate::actors::runtime::capacity::CONTROL_MAILBOX;
-use crate::actors::runtime::recovery::Answered;
+use crate::actors::runtime::recovery::RecoverySignal;
 use crate::actors::runtime::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, start_control, stop_with,
 };
-use crate::actors::runtime::yield_budget::Turns;
+use crate::actors::runtime::yield_budget::YieldBudget;
 use crate::actors::status::hub::SharedView;
-use crate::actors::subscribe::requests::{Unwant, Want};
+use crate::actors::subscribe::requests::{ReleaseInformers, RequestInformer};
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::SubscriptionId;
@@ -35,22 +35,22 @@ use informer_hub_reflector::{Connection, Connector, EarlyRetry, ErrorClass, Info
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterTimings, Gvr, InformerHealth, Origin, Scope};
 
-/// Smaller than an informer's: by the time one gives up, five restarts have not helped.
+/// Smaller than an informer's intensity: by the time an informer gives up, five restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
 
-mod greeting;
+mod failure_log;
 mod labels;
 mod lookup;
 mod patterns;
-mod survey;
-mod troubles;
+mod reconcile;
+mod server_probe;
 mod view;
 
-use greeting::Greeting;
-use survey::Survey;
-use troubles::Troubles;
+use failure_log::FailureLog;
+use reconcile::ClusterDiscovery;
+use server_probe::ServerProbe;
 
-/// What a cluster actor is made of.
+/// Configuration and connections of a cluster actor.
 #[derive(Clone)]
 pub(in crate::actors) struct ClusterParts {
     pub(in crate::actors) name: ClusterName,
@@ -58,31 +58,31 @@ pub(in crate::actors) struct ClusterParts {
     pub(in crate::actors) connector: Arc<dyn Connector>,
     pub(in crate::actors) view: SharedView,
     pub(in crate::actors) registry: Recipient<Resolved>,
-    /// Those that are about it already. It knows them before any informer starts: one that an earlier informer told
-    /// must not miss what the next one finds.
+    /// Subscriptions that select the cluster. They must be known before any informer starts: a subscriber that received
+    /// events of an earlier informer must not miss those of the next.
     pub(in crate::actors) subscriptions: Vec<Arc<Subscription>>,
 }
 
-type WantKey = (ResourceRequest, Scope);
+type RequestKey = (ResourceRequest, Scope);
 type InformerKey = (Gvr, Scope);
 
-struct WantState {
+struct RequestState {
     users: BTreeSet<User>,
     options: InformerOptions,
     watch_errors: Arc<WatchErrors>,
     health: Arc<InformerHealth>,
-    /// What its objects came from disk as, until it is looked up.
+    /// Resource of the restored partition, until the request is resolved.
     restored: Option<ApiResource>,
     resolved: Option<ApiResource>,
     attempts: u32,
-    /// Whether it was said that the cluster does not have it.
+    /// Whether the cluster has reported that it does not have the resource.
     missed: bool,
-    /// The look-up under way or to come; answers and timers of others are old news.
+    /// Number of the current lookup. Answers and timers of earlier lookups are ignored.
     lookup: u64,
-    /// Whether it waits for another look-up because the cluster did not answer, and whether that wait is cut short.
+    /// Whether the next lookup waits because the cluster did not answer, and whether that wait may be cut short.
     unanswered: bool,
     haste: EarlyRetry,
-    /// Whether a definition of it was seen.
+    /// Whether discovery has seen a definition of the resource.
     was_defined: bool,
 }
 
@@ -93,41 +93,42 @@ struct Informer {
 }
 
 impl Informer {
-    /// Has it be another with all that it has; one that is dead begins as that. Gives the wait for it.
-    fn go_on_as(&mut self, to: MoveTo) -> Option<Request<InformerActor, MoveTo>> {
+    /// Moves the informer to another origin with its objects and subscribers. An informer whose actor is dead starts
+    /// with the new origin.
+    fn move_to(&mut self, to: MoveTo) -> Option<Request<InformerActor, MoveTo>> {
         self.parts.moved_from = Some(std::mem::replace(&mut self.parts.origin, Arc::clone(&to.origin)));
-        (self.parts.source, self.parts.rest) = (Arc::clone(&to.source), to.rest);
+        (self.parts.source, self.parts.mode) = (Arc::clone(&to.source), to.mode);
         self.address.as_ref().map(|address| address.send(to))
     }
 }
 
-/// See the module.
+/// Manages one cluster; see the module.
 pub(in crate::actors) struct ClusterActor {
     env: Env,
     parts: ClusterParts,
     connection: Option<Arc<dyn Connection>>,
     connect_attempts: u32,
-    greeting: Greeting,
+    server_probe: ServerProbe,
     error: Option<String>,
-    /// How the cluster has failed to answer since it did, as far as that was said.
-    told: Vec<ErrorClass>,
-    troubles: Troubles,
-    answered: Answered,
-    /// How often the cluster has answered again.
+    /// Kinds of failure logged since the cluster last answered.
+    logged_failures: Vec<ErrorClass>,
+    failures: FailureLog,
+    recovery: RecoverySignal,
+    /// Number of times the cluster has answered again after a failure.
     answers: u64,
     timings: Arc<ClusterTimings>,
-    // Behind pointers, since a map makes room for eleven where mostly there are few.
-    wants: BTreeMap<Arc<WantKey>, Box<WantState>>,
+    // Boxed, because a B-tree node has room for eleven entries and most clusters have few.
+    requests: BTreeMap<Arc<RequestKey>, Box<RequestState>>,
     informers: BTreeMap<Arc<InformerKey>, Box<Informer>>,
-    /// Informers that are stopping. One that is wanted again meanwhile is started when its predecessor has ended.
+    /// Informers that are stopping. If one is requested again, it starts when its predecessor has stopped.
     ending: BTreeSet<Arc<InformerKey>>,
     next_lookup: u64,
     attached: BTreeMap<SubscriptionId, Arc<Subscription>>,
-    survey: Survey,
+    discovery: ClusterDiscovery,
     supervision: Supervision,
     next_number: usize,
     stopping: bool,
-    turns: Turns,
+    yield_budget: YieldBudget,
     children: Children,
     _guard: ExitGuard,
 }
@@ -140,52 +141,52 @@ impl ClusterActor {
             parts,
             connection: None,
             connect_attempts: 0,
-            greeting: Greeting::default(),
+            server_probe: ServerProbe::default(),
             error: None,
-            told: Vec::new(),
-            troubles: Troubles::default(),
-            answered: Answered::new(),
+            logged_failures: Vec::new(),
+            failures: FailureLog::default(),
+            recovery: RecoverySignal::new(),
             answers: 0,
             timings: Arc::default(),
-            wants: BTreeMap::new(),
+            requests: BTreeMap::new(),
             informers: BTreeMap::new(),
             ending: BTreeSet::new(),
             next_lookup: 0,
             attached: subscriptions.into_iter().map(|subscription| (subscription.id, subscription)).collect(),
-            survey: Survey::default(),
+            discovery: ClusterDiscovery::default(),
             supervision: Supervision::new(&[], INTENSITY),
             next_number: 0,
             stopping: false,
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
             children: Children::new(),
             _guard: guard,
         }
     }
 
-    /// Starts the informer of what is wanted, which goes on with what `moved_from` has left, if it has.
-    fn set_up(
+    /// Starts the informer of a request. With `moved_from`, it takes over the objects of that resource.
+    fn start_informer(
         &mut self,
-        key: &WantKey,
+        key: &RequestKey,
         resource: &ApiResource,
         moved_from: Option<ApiResource>,
         ctx: &mut Context<Self>,
     ) {
         let informer_key = informer_key_of(key, resource);
-        let (Some(connection), Some(want)) = (&self.connection, self.wants.get(key)) else { return };
-        want.health.set_timings(&self.timings);
-        let options = self.options_of(key, resource).unwrap_or(&want.options);
+        let (Some(connection), Some(request)) = (&self.connection, self.requests.get(key)) else { return };
+        request.health.set_timings(&self.timings);
+        let options = self.options_of(key, resource).unwrap_or(&request.options);
         let origin = self.origin_of(resource, &informer_key);
         let moved_from = moved_from.map(|before| self.origin_of(&before, &informer_key));
         let parts = InformerParts {
             origin: Arc::new(origin),
-            health: Arc::clone(&want.health),
+            health: Arc::clone(&request.health),
             source: connection.lister_watcher(resource, &informer_key.1, options),
             indexes: options.declared().into_iter().map(|(name, path)| DeclaredIndex { name, path }).collect(),
             settings: options.fingerprint().unwrap_or(0),
-            watch_errors: Arc::clone(&want.watch_errors),
-            troubles: ctx.address().recipient(),
-            answered: self.answered.clone(),
-            rest: Rest::No,
+            watch_errors: Arc::clone(&request.watch_errors),
+            outcomes: ctx.address().recipient(),
+            recovery: self.recovery.clone(),
+            mode: WatchMode::Active,
             moved_from: moved_from.map(Arc::new),
         };
         let informer = Informer { address: None, parts, number: 0 };
@@ -202,21 +203,25 @@ impl ClusterActor {
         }
     }
 
-    /// How the configuration wants an informer that code asks for too, which may be known before the configuration's
-    /// words have been looked up.
-    fn options_of(&self, key: &WantKey, resource: &ApiResource) -> Option<&InformerOptions> {
-        let same = |(other, want): &(&Arc<WantKey>, &WantState)| {
-            let configured = want.users.iter().any(|user| matches!(user, User::Config(_)));
-            let same = match &want.resolved {
+    /// Returns the options of a configured request for the same informer, if there is one. Configuration takes
+    /// precedence over requests from code, also before its names are resolved.
+    fn options_of(&self, key: &RequestKey, resource: &ApiResource) -> Option<&InformerOptions> {
+        let same = |(other, request): &(&Arc<RequestKey>, &RequestState)| {
+            let configured = request.users.iter().any(|user| matches!(user, User::Config(_)));
+            let same = match &request.resolved {
                 Some(resolved) => resolved.gvr == resource.gvr,
                 None => other.0.may_be(&key.0),
             };
             configured && same && other.1 == key.1
         };
-        self.wants.iter().map(|(key, want)| (key, want.as_ref())).find(same).map(|(_, want)| &want.options)
+        self.requests
+            .iter()
+            .map(|(key, request)| (key, request.as_ref()))
+            .find(same)
+            .map(|(_, request)| &request.options)
     }
 
-    /// Starts an informer's actor, with the subscriptions that are about it.
+    /// Starts an informer's actor with the subscriptions that select it.
     fn launch(&mut self, key: &InformerKey, ctx: &mut Context<Self>) {
         self.next_number += 1;
         let number = self.next_number;
@@ -234,8 +239,7 @@ impl ClusterActor {
         informer.address = Some(start_control(self.env.arbiter(), actor));
     }
 
-    /// Adds a subscription to the informers that it is about and that run already. Adding one twice changes nothing. Ends
-    /// when they have taken it in.
+    /// Adds a subscription to the running informers that it selects. Idempotent. Completes when they have added it.
     fn attach(&self, subscription: &Arc<Subscription>) -> impl Future<Output = ()> + Send + use<> {
         let informers = self.informers_of(subscription);
         let running = informers.iter().filter_map(|key| self.informers.get(key)?.address.as_ref());
@@ -243,63 +247,65 @@ impl ClusterActor {
         join_all(adding).map(drop)
     }
 
-    /// The same of all, for when what one is about may have grown.
+    /// Adds every subscription to the informers it selects, after requests have changed.
     fn attach_all(&self) {
         self.attached.values().for_each(|subscription| detach(self.attach(subscription)));
     }
 
-    /// The wants that a subscription is about: its own, once it has one; else those configured or asked for by code.
-    /// What somebody else asks for later does not change what it sees.
-    fn wants_of(&self, subscription: &Subscription) -> Vec<&Arc<WantKey>> {
+    /// Returns the requests whose events a subscription receives.
+    ///
+    /// These are its own requests if it has any, otherwise those of the configuration and of callers. Requests of other
+    /// subscriptions never change what it receives.
+    fn requests_of(&self, subscription: &Subscription) -> Vec<&Arc<RequestKey>> {
         let own = User::Subscription(subscription.id);
-        let mine: Vec<_> =
-            self.wants.iter().filter(|(_, want)| want.users.contains(&own)).map(|(key, _)| key).collect();
-        if !mine.is_empty() {
-            return mine;
+        let own: Vec<_> =
+            self.requests.iter().filter(|(_, request)| request.users.contains(&own)).map(|(key, _)| key).collect();
+        if !own.is_empty() {
+            return own;
         }
-        self.wants
+        self.requests
             .iter()
-            .filter(|(key, want)| {
-                let shared = want.users.iter().any(|user| !matches!(user, User::Subscription(_)));
-                let is_about = |wanted: &ResourceRequest| subscription.is_about(wanted, &key.1, &want.users);
-                // As it was written, or as what that turned out to be.
+            .filter(|(key, request)| {
+                let shared = request.users.iter().any(|user| !matches!(user, User::Subscription(_)));
+                let is_about = |wanted: &ResourceRequest| subscription.selects(wanted, &key.1, &request.users);
+                // Matches the request as written, or the resource it was resolved to.
                 shared
                     && (is_about(&key.0)
-                        || want.resolved.as_ref().is_some_and(|it| is_about(&ResourceRequest::known(it))))
+                        || request.resolved.as_ref().is_some_and(|it| is_about(&ResourceRequest::known(it))))
             })
             .map(|(key, _)| key)
             .collect()
     }
 
     fn informers_of(&self, subscription: &Subscription) -> BTreeSet<InformerKey> {
-        self.wants_of(subscription).into_iter().filter_map(|key| self.informer_key(key)).collect()
+        self.requests_of(subscription).into_iter().filter_map(|key| self.informer_key(key)).collect()
     }
 
-    fn informer_key(&self, key: &WantKey) -> Option<InformerKey> {
-        let resource = self.wants.get(key)?.resolved.as_ref()?;
+    fn informer_key(&self, key: &RequestKey) -> Option<InformerKey> {
+        let resource = self.requests.get(key)?.resolved.as_ref()?;
         Some(informer_key_of(key, resource))
     }
 
-    fn want(&mut self, want: Want, ctx: &mut Context<Self>) {
-        let key = (want.wanted, want.scope);
-        self.yield_to(&want.user, &key, &want.options, ctx);
-        if let Some(known) = self.wants.get_mut(&key) {
-            if let Some(handler) = want.watch_errors.filter(|_| !known.users.contains(&want.user)) {
-                known.watch_errors.add(want.user.clone(), handler);
+    fn request_informer(&mut self, request: RequestInformer, ctx: &mut Context<Self>) {
+        let key = (request.wanted, request.scope);
+        self.replace_pattern_request(&request.user, &key, &request.options, ctx);
+        if let Some(known) = self.requests.get_mut(&key) {
+            if let Some(handler) = request.watch_errors.filter(|_| !known.users.contains(&request.user)) {
+                known.watch_errors.add(request.user.clone(), handler);
             }
-            known.users.insert(want.user);
+            known.users.insert(request.user);
             return;
         }
         let watch_errors = Arc::<WatchErrors>::default();
-        if let Some(handler) = want.watch_errors {
-            watch_errors.add(want.user.clone(), handler);
+        if let Some(handler) = request.watch_errors {
+            watch_errors.add(request.user.clone(), handler);
         }
         let restored = self.env.caches.restored(&self.parts.name, &key.0, &key.1);
         let (restored, health) =
             restored.map_or_else(|| (None, InformerHealth::new()), |(resource, health)| (Some(resource), health));
-        let state = WantState {
-            users: BTreeSet::from([want.user]),
-            options: want.options,
+        let state = RequestState {
+            users: BTreeSet::from([request.user]),
+            options: request.options,
             watch_errors,
             health,
             restored,
@@ -311,48 +317,48 @@ impl ClusterActor {
             haste: EarlyRetry::default(),
             was_defined: false,
         };
-        self.wants.insert(Arc::new(key.clone()), Box::new(state));
+        self.requests.insert(Arc::new(key.clone()), Box::new(state));
         self.resolve(&key, ctx);
     }
 
-    /// Drops a user; stops the informers that nobody wants any more.
-    fn unwant(&mut self, user: &User, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
-        self.survey.patterns.remove(user);
-        for want in self.wants.values_mut() {
-            want.users.remove(user);
-            want.watch_errors.remove(user);
+    /// Removes a user from all requests and stops informers without users.
+    fn release_user(&mut self, user: &User, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
+        self.discovery.patterns.remove(user);
+        for request in self.requests.values_mut() {
+            request.users.remove(user);
+            request.watch_errors.remove(user);
         }
-        // What it alone has named may be a pattern's now.
+        // A resource that only this user named may belong to a pattern now.
         self.reconcile(ctx);
-        self.let_go(None, ctx)
+        self.stop_unused(None, ctx)
     }
 
-    /// Stops the informers that nobody wants any more; what waits for their subscribers is worked off until then.
-    fn let_go(&mut self, drain_until: Option<Instant>, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
-        // Who has shared what goes now needs one of its own, which may be that very one.
-        let alone = self.attached.values().filter(|subscription| self.wants_of(subscription).is_empty());
-        let own: Vec<_> = alone.filter_map(|subscription| subscription.own_want()).collect();
-        for want in own {
-            self.want(want, ctx);
+    /// Stops informers without users. Pending events are delivered until `drain_until`.
+    fn stop_unused(&mut self, drain_until: Option<Instant>, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
+        // A subscription that shared a removed request needs its own request, possibly the same one.
+        let alone = self.attached.values().filter(|subscription| self.requests_of(subscription).is_empty());
+        let own: Vec<_> = alone.filter_map(|subscription| subscription.own_request()).collect();
+        for request in own {
+            self.request_informer(request, ctx);
         }
         let (caches, name) = (&self.env.caches, &self.parts.name);
-        self.wants.retain(|key, want| {
-            let is_used = !want.users.is_empty();
-            if let Some(restored) = want.restored.as_ref().filter(|_| !is_used) {
+        self.requests.retain(|key, request| {
+            let is_used = !request.users.is_empty();
+            if let Some(restored) = request.restored.as_ref().filter(|_| !is_used) {
                 caches.forget_restored(name, restored, &key.1);
             }
             is_used
         });
-        let wanted: BTreeSet<_> = self.wants.keys().filter_map(|key| self.informer_key(key)).collect();
+        let wanted: BTreeSet<_> = self.requests.keys().filter_map(|key| self.informer_key(key)).collect();
         let (kept, gone): (BTreeMap<_, _>, _) =
             std::mem::take(&mut self.informers).into_iter().partition(|(key, _)| wanted.contains(key));
         self.informers = kept;
-        self.show();
+        self.publish_view();
         self.stop_all(gone, StopInformer { drain_until, stays_open: false })
     }
 
-    /// Stops informers, all at once; ends when they have, and what they had is forgotten. What one that is dead could
-    /// not close itself is closed for it.
+    /// Stops informers concurrently. Completes when they have stopped and their partitions are closed; closes the
+    /// partitions of dead informers itself.
     fn stop_all(
         &mut self,
         gone: BTreeMap<Arc<InformerKey>, Box<Informer>>,
@@ -372,7 +378,7 @@ impl ClusterActor {
                     };
                     if !stopped && !stop.stays_open {
                         let abandoned = CloseAbandoned::Origin(Arc::clone(&origin));
-                        // An error means that the cache has died too; its successor is asked the same.
+                        // On an error the cache actor has died; its successor gets the same message.
                         if caches.of_origin(&origin).send(abandoned.clone()).await.is_err() {
                             let _ = caches.of_origin(&origin).send(abandoned).await;
                         }
@@ -382,7 +388,7 @@ impl ClusterActor {
             })
             .collect();
         Box::pin(join_all(stops).into_actor(self).map(move |ended, act, ctx| {
-            // For the last checkpoint of a hub that ends, it is kept who was told of what.
+            // A hub that is shutting down keeps the delivery state for the last checkpoint.
             let forgets = !act.env.checkpoints.is_closing() && !stop.stays_open;
             for (key, origin) in ended {
                 act.ending.remove(&key);
@@ -391,20 +397,24 @@ impl ClusterActor {
                 }
                 act.attached.values().for_each(|subscription| subscription.forget(&origin));
             }
-            // Of those that were wanted again meanwhile.
-            let open: Vec<_> =
-                act.wants.iter().filter(|(_, want)| want.resolved.is_none()).map(|(key, _)| key.clone()).collect();
+            // Starts informers that were requested again meanwhile.
+            let open: Vec<_> = act
+                .requests
+                .iter()
+                .filter(|(_, request)| request.resolved.is_none())
+                .map(|(key, _)| key.clone())
+                .collect();
             for key in open {
                 act.resolve(&key, ctx);
             }
-            act.show();
+            act.publish_view();
         }))
     }
 }
 
-/// Which informer watches what is wanted, once that has been looked up.
-fn informer_key_of(key: &WantKey, resource: &ApiResource) -> InformerKey {
-    // A namespace in the scope of a cluster-scoped resource would ask for a path that does not exist.
+/// Returns the key of the informer for a resolved request.
+fn informer_key_of(key: &RequestKey, resource: &ApiResource) -> InformerKey {
+    // A cluster-scoped resource has no path with a namespace.
     let scope = if resource.namespaced { key.1.clone() } else { Scope { namespace: None, ..key.1.clone() } };
     (resource.gvr.clone(), scope)
 }
@@ -414,8 +424,8 @@ impl Actor for ClusterActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(CONTROL_MAILBOX);
-        self.show();
-        self.hear_answers(ctx);
+        self.publish_view();
+        self.listen_for_recovery(ctx);
         self.connect(ctx);
     }
 }
@@ -427,34 +437,34 @@ impl Handler<ChildExited> for ClusterActor {
         if self.stopping || exited.status == ExitStatus::Stopped {
             return;
         }
-        if self.survey.is_of(exited.child) {
-            return self.on_survey_exit(exited, ctx);
+        if self.discovery.is_of(exited.child) {
+            return self.on_discovery_exit(exited, ctx);
         }
         self.on_informer_exit(exited, ctx);
     }
 }
 
-impl Handler<Want> for ClusterActor {
+impl Handler<RequestInformer> for ClusterActor {
     type Result = ();
 
-    fn handle(&mut self, want: Want, ctx: &mut Self::Context) {
-        self.turns.note(ctx);
-        if let ResourceRequest::Matching(pattern) = want.wanted {
-            self.survey.ask_for(want.user, pattern, want.scope, want.options);
+    fn handle(&mut self, request: RequestInformer, ctx: &mut Self::Context) {
+        self.yield_budget.count(ctx);
+        if let ResourceRequest::Matching(pattern) = request.wanted {
+            self.discovery.add_pattern(request.user, pattern, request.scope, request.options);
         } else {
-            self.want(want, ctx);
+            self.request_informer(request, ctx);
         }
         self.reconcile(ctx);
         self.attach_all();
-        self.show();
+        self.publish_view();
     }
 }
 
-impl Handler<Unwant> for ClusterActor {
+impl Handler<ReleaseInformers> for ClusterActor {
     type Result = ResponseActFuture<Self, ()>;
 
-    fn handle(&mut self, Unwant(user): Unwant, ctx: &mut Self::Context) -> Self::Result {
-        self.unwant(&user, ctx)
+    fn handle(&mut self, ReleaseInformers(user): ReleaseInformers, ctx: &mut Self::Context) -> Self::Result {
+        self.release_user(&user, ctx)
     }
 }
 
@@ -462,15 +472,15 @@ impl Handler<Attach> for ClusterActor {
     type Result = MessageResult<Attach>;
 
     fn handle(&mut self, Attach(subscription): Attach, ctx: &mut Self::Context) -> Self::Result {
-        self.turns.note(ctx);
-        let own = subscription.own_want();
+        self.yield_budget.count(ctx);
+        let own = subscription.own_request();
         self.attached.insert(subscription.id, Arc::clone(&subscription));
-        if let Some(own) = own.filter(|_| self.wants_of(&subscription).is_empty()) {
-            self.want(own, ctx);
+        if let Some(own) = own.filter(|_| self.requests_of(&subscription).is_empty()) {
+            self.request_informer(own, ctx);
         }
         self.reconcile(ctx);
         let attaching = self.attach(&subscription);
-        self.show();
+        self.publish_view();
         MessageResult(attaching.boxed())
     }
 }
@@ -479,12 +489,12 @@ impl Handler<Detach> for ClusterActor {
     type Result = ResponseActFuture<Self, ()>;
 
     fn handle(&mut self, Detach(id): Detach, ctx: &mut Self::Context) -> Self::Result {
-        self.turns.note(ctx);
+        self.yield_budget.count(ctx);
         self.attached.remove(&id);
         let addresses = self.informers.values().filter_map(|informer| informer.address.as_ref());
         let removals: Vec<_> = addresses.map(|address| address.send(RemoveListener(id))).collect();
         let removed = join_all(removals).into_actor(self);
-        Box::pin(removed.then(move |_, act, ctx| act.unwant(&User::Subscription(id), ctx)))
+        Box::pin(removed.then(move |_, act, ctx| act.release_user(&User::Subscription(id), ctx)))
     }
 }
 
@@ -493,9 +503,9 @@ impl Handler<StopCluster> for ClusterActor {
 
     fn handle(&mut self, StopCluster(stop): StopCluster, _ctx: &mut Self::Context) -> Self::Result {
         self.stopping = true;
-        self.tell_last_troubles();
-        self.end_survey();
-        self.wants.clear();
+        self.log_pending_failures();
+        self.stop_discovery();
+        self.requests.clear();
         let informers = std::mem::take(&mut self.informers);
         Box::pin(self.stop_all(informers, stop).map(|(), _, ctx| ctx.stop()))
     }
@@ -507,7 +517,7 @@ impl Handler<crate::actors::tests::Crash> for ClusterActor {
 
     fn handle(&mut self, crash: crate::actors::tests::Crash, _ctx: &mut Self::Context) {
         crash.strike(crate::actors::tests::Victim::Cluster);
-        self.survey.address().into_iter().for_each(|it| detach(it.send(crash)));
+        self.discovery.address().into_iter().for_each(|it| detach(it.send(crash)));
         self.informers.values().filter_map(|informer| informer.address.as_ref()).for_each(|it| detach(it.send(crash)));
     }
 }

@@ -1,10 +1,10 @@
-//! Discovery: follows what a cluster offers, for as long as something is watched of it that may come and go.
+//! Discovery actor: follows which resources a cluster offers, while a request may be affected by changes.
 //!
-//! Definitions of custom resources and API services are watched, their metadata alone, as signals that something has
-//! changed; what has, the cluster is asked then ([`Pace`] says when). Where they may not be watched it is asked now and
-//! then. The definitions' names tell besides what has been deleted.
+//! The metadata of CustomResourceDefinitions and APIServices is watched as a signal. After a change the cluster is
+//! asked for its resources; [`Pace`] decides when. If they may not be watched, the cluster is polled. The names of
+//! definitions also show which resources were deleted.
 
-mod names;
+mod name_watch;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 use actix::prelude::*;
 use smol_str::SmolStr;
 
-use self::names::{Heard, Names, News, follow};
-use crate::actors::control::messages::Surveyed;
+use self::name_watch::{NameChange, NamesChanged, WatchedNames, watch_names};
+use crate::actors::control::messages::DiscoveryReport;
 use crate::actors::env::Env;
 use crate::actors::pipeline::messages::Stop;
 use crate::actors::runtime::capacity::MAILBOX;
-use crate::actors::runtime::recovery::Answered;
+use crate::actors::runtime::recovery::RecoverySignal;
 use crate::actors::runtime::supervision::ExitGuard;
 use crate::actors::status::hub::{SurveyState, SurveyStatus};
 use crate::discovery::{self, Answer, Pace, Seen, definition_of};
@@ -25,56 +25,56 @@ use informer_hub_codec::Projection;
 use informer_hub_reflector::{Connection, Discovered, ErrorClass, InformerOptions, SourceError};
 use informer_hub_types::{ApiResource, ClusterName, Scope, clock, rng};
 
-/// What a discovery actor is made of.
+/// Configuration and connections of a discovery actor.
 pub(in crate::actors) struct DiscoveryParts {
     pub(in crate::actors) cluster: ClusterName,
     pub(in crate::actors) connection: Arc<dyn Connection>,
-    pub(in crate::actors) listener: Recipient<Surveyed>,
+    pub(in crate::actors) listener: Recipient<DiscoveryReport>,
     pub(in crate::actors) number: usize,
-    /// Shared with the informers of the cluster.
-    pub(in crate::actors) answered: Answered,
+    /// Shared with the cluster's informers.
+    pub(in crate::actors) recovery: RecoverySignal,
 }
 
-/// What is known of names that are watched.
+/// Watched names of definitions or API services.
 #[derive(Debug, Default)]
-enum Watched {
-    /// Nothing yet.
+enum WatchState {
+    /// Not listed yet.
     #[default]
     Starting,
-    /// All of them.
+    /// All current names.
     All(BTreeSet<SmolStr>),
-    /// They cannot be watched, and why; whether that was said.
+    /// The watch failed with this error; the flag tells whether it was logged.
     Refused(SourceError, bool),
 }
 
-/// What the cluster has answered last.
-struct Known {
+/// Last discovery result.
+struct LastDiscovery {
     discovered: Arc<Discovered>,
-    /// As definitions are named.
+    /// Names of the definitions of the served resources.
     served: BTreeSet<SmolStr>,
 }
 
-impl Known {
+impl LastDiscovery {
     fn new(discovered: Discovered) -> Self {
         let served = discovered.catalogue.resources().iter().map(|(it, _)| definition_of(&it.gvr)).collect();
         Self { discovered: Arc::new(discovered), served }
     }
 }
 
-/// See the module.
+/// Follows the resources of one cluster; see the module.
 pub(in crate::actors) struct DiscoveryActor {
     env: Env,
     parts: DiscoveryParts,
     pace: Pace,
-    known: Option<Known>,
-    definitions: Watched,
-    services: Watched,
+    known: Option<LastDiscovery>,
+    definitions: WatchState,
+    services: WatchState,
     view: SurveyStatus,
-    /// Why the last look was in vain.
+    /// Error of the last discovery request.
     failed: Option<SourceError>,
-    /// What was told last of definitions.
-    told: Option<Arc<BTreeSet<SmolStr>>>,
-    asking: bool,
+    /// Definition names last sent to the cluster actor.
+    sent_definitions: Option<Arc<BTreeSet<SmolStr>>>,
+    in_flight: bool,
     timer: Option<SpawnHandle>,
     _guard: ExitGuard,
 }
@@ -87,18 +87,18 @@ impl DiscoveryActor {
             parts,
             pace,
             known: None,
-            definitions: Watched::default(),
-            services: Watched::default(),
+            definitions: WatchState::default(),
+            services: WatchState::default(),
             view: SurveyStatus::default(),
             failed: None,
-            told: None,
-            asking: false,
+            sent_definitions: None,
+            in_flight: false,
             timer: None,
             _guard: guard,
         }
     }
 
-    fn follow(&self, names: Names, ctx: &mut Context<Self>) {
+    fn watch_names(&self, names: WatchedNames, ctx: &mut Context<Self>) {
         let resource = resource_of(names);
         let options = InformerOptions {
             projection: Projection::Keep(Vec::new()),
@@ -107,31 +107,31 @@ impl DiscoveryActor {
             ..InformerOptions::default()
         };
         let source = self.parts.connection.lister_watcher(&resource, &Scope::all(), &options);
-        let teller = ctx.address().recipient();
+        let receiver = ctx.address().recipient();
         let options = self.env.tuning.reflector.clone();
-        ctx.spawn(follow(names, source, options, teller, self.parts.answered.subscribe()).into_actor(self));
+        ctx.spawn(watch_names(names, source, options, receiver, self.parts.recovery.subscribe()).into_actor(self));
     }
 
-    /// Asks what the cluster offers when that is due.
+    /// Schedules the next discovery request.
     fn schedule(&mut self, ctx: &mut Context<Self>) {
-        if self.asking {
+        if self.in_flight {
             return;
         }
         if let Some(timer) = self.timer.take() {
             ctx.cancel_future(timer);
         }
-        let rest = self.pace.due().saturating_duration_since(clock::now());
-        self.timer = Some(ctx.run_later(rest, Self::ask));
+        let delay = self.pace.due().saturating_duration_since(clock::now());
+        self.timer = Some(ctx.run_later(delay, Self::ask));
     }
 
-    /// Asks soon, where the last answer is missing, whenever the cluster answers something else.
-    fn hear_answers(&self, ctx: &mut Context<Self>) {
-        let answers = futures::stream::unfold(self.parts.answered.subscribe(), |mut answers| async {
+    /// After an unanswered request, asks again soon once the cluster answers anything else.
+    fn listen_for_recovery(&self, ctx: &mut Context<Self>) {
+        let answers = futures::stream::unfold(self.parts.recovery.subscribe(), |mut answers| async {
             answers.changed().await.ok().map(|()| ((), answers))
         });
         let checking = answers.into_actor(self).map(|(), act, ctx| {
             if act.failed.as_ref().is_some_and(|error| error.class.is_unreachable()) {
-                act.pace.check(clock::now());
+                act.pace.request_soon(clock::now());
                 act.schedule(ctx);
             }
         });
@@ -139,76 +139,78 @@ impl DiscoveryActor {
     }
 
     fn ask(&mut self, ctx: &mut Context<Self>) {
-        self.asking = true;
+        self.in_flight = true;
         let known = self.known.as_ref().map(|known| Arc::clone(&known.discovered));
-        let asking = self.parts.connection.catalogue(known).into_actor(self);
-        ctx.spawn(asking.map(|answer, act, ctx| {
-            act.asking = false;
+        let in_flight = self.parts.connection.catalogue(known).into_actor(self);
+        ctx.spawn(in_flight.map(|answer, act, ctx| {
+            act.in_flight = false;
             let outcome = match answer {
                 Ok(found) => {
                     act.view.asked = Some(clock::wall());
                     act.failed = None;
-                    act.known = found.map(Known::new).or_else(|| act.known.take());
-                    if act.serves_what_is_defined() { Answer::Came } else { Answer::Partly }
+                    act.known = found.map(LastDiscovery::new).or_else(|| act.known.take());
+                    if act.serves_all_definitions() { Answer::Complete } else { Answer::Partial }
                 }
                 Err(error) => {
                     act.failed = Some(error);
                     Answer::Failed
                 }
             };
-            act.pace.look(outcome, act.is_watched(), clock::now(), &mut rng::unit);
-            act.tell(Some(act.failed.clone().map_or(Ok(()), Err)));
+            act.pace.note_result(outcome, act.is_watched(), clock::now(), &mut rng::unit);
+            act.report(Some(act.failed.clone().map_or(Ok(()), Err)));
             act.schedule(ctx);
         }));
     }
 
-    fn serves_what_is_defined(&self) -> bool {
-        let (Watched::All(names), Some(known)) = (&self.definitions, &self.known) else { return true };
+    fn serves_all_definitions(&self) -> bool {
+        let (WatchState::All(names), Some(known)) = (&self.definitions, &self.known) else { return true };
         names.is_subset(&known.served)
     }
 
     fn is_watched(&self) -> bool {
-        matches!((&self.definitions, &self.services), (Watched::All(_), Watched::All(_)))
+        matches!((&self.definitions, &self.services), (WatchState::All(_), WatchState::All(_)))
     }
 
-    /// Whether the cluster has said what it offers, when it was asked last.
+    /// Returns whether the last discovery request succeeded.
     fn answers(&self) -> bool {
         self.view.asked.is_some() && self.failed.is_none()
     }
 
-    /// Tells the cluster's actor what is known, where that is something new.
-    fn tell(&mut self, looked: Option<Result<(), SourceError>>) {
-        if let Watched::All(names) = &self.definitions {
-            if self.told.as_deref() != Some(names) {
-                self.told = Some(Arc::new(names.clone()));
+    /// Sends the current state to the cluster actor.
+    fn report(&mut self, outcome: Option<Result<(), SourceError>>) {
+        if let WatchState::All(names) = &self.definitions {
+            if self.sent_definitions.as_deref() != Some(names) {
+                self.sent_definitions = Some(Arc::new(names.clone()));
             }
         } else {
-            self.told = None;
+            self.sent_definitions = None;
         }
         self.view.state = match (&self.definitions, &self.services) {
-            (Watched::All(_), Watched::All(_)) => SurveyState::Watching,
-            (Watched::Refused(..), _) | (_, Watched::Refused(..)) => SurveyState::Polling,
+            (WatchState::All(_), WatchState::All(_)) => SurveyState::Watching,
+            (WatchState::Refused(..), _) | (_, WatchState::Refused(..)) => SurveyState::Polling,
             _ => SurveyState::Starting,
         };
         let refused = [&self.definitions, &self.services].into_iter().find_map(|watched| match watched {
-            Watched::Refused(error, _) => Some(error.to_string()),
-            Watched::Starting | Watched::All(_) => None,
+            WatchState::Refused(error, _) => Some(error.to_string()),
+            WatchState::Starting | WatchState::All(_) => None,
         });
         let mut view = self.view.clone();
         view.last_error = self.failed.as_ref().map(ToString::to_string).or(refused);
         view.resources = self.known.as_ref().map(|known| known.served.len());
-        let seen =
-            |known: &Known| Seen { catalogue: Arc::clone(&known.discovered.catalogue), definitions: self.told.clone() };
+        let seen = |known: &LastDiscovery| Seen {
+            catalogue: Arc::clone(&known.discovered.catalogue),
+            definitions: self.sent_definitions.clone(),
+        };
         let seen = self.known.as_ref().map(seen);
-        let surveyed = Surveyed { number: self.parts.number, seen, view, looked };
-        crate::actors::runtime::supervision::detach(self.parts.listener.send(surveyed));
+        let report = DiscoveryReport { number: self.parts.number, seen, view, outcome };
+        crate::actors::runtime::supervision::detach(self.parts.listener.send(report));
     }
 }
 
-fn resource_of(names: Names) -> ApiResource {
+fn resource_of(names: WatchedNames) -> ApiResource {
     match names {
-        Names::Definitions => discovery::definitions(),
-        Names::Services => discovery::services(),
+        WatchedNames::Definitions => discovery::definitions(),
+        WatchedNames::Services => discovery::services(),
     }
 }
 
@@ -217,65 +219,65 @@ impl Actor for DiscoveryActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
-        self.follow(Names::Definitions, ctx);
-        self.follow(Names::Services, ctx);
-        self.hear_answers(ctx);
+        self.watch_names(WatchedNames::Definitions, ctx);
+        self.watch_names(WatchedNames::Services, ctx);
+        self.listen_for_recovery(ctx);
         self.schedule(ctx);
     }
 }
 
-impl Handler<Heard> for DiscoveryActor {
+impl Handler<NamesChanged> for DiscoveryActor {
     type Result = ();
 
-    fn handle(&mut self, Heard { of, news }: Heard, ctx: &mut Self::Context) {
+    fn handle(&mut self, NamesChanged { of, change }: NamesChanged, ctx: &mut Self::Context) {
         let (cluster, answers) = (&self.parts.cluster, self.answers());
         let (watched, other) = match of {
-            Names::Definitions => (&mut self.definitions, &self.services),
-            Names::Services => (&mut self.services, &self.definitions),
+            WatchedNames::Definitions => (&mut self.definitions, &self.services),
+            WatchedNames::Services => (&mut self.services, &self.definitions),
         };
-        let was_watched = matches!(watched, Watched::All(_));
-        let is_news = match (news, &mut *watched) {
-            // What is known stays so while a watch that was open is opened again.
-            (News::Failed(error), Watched::All(_)) if !error.class.is_refusal() => false,
-            (News::Failed(error), was) => {
-                let (is_new, mut is_told) = match was {
-                    Watched::Refused(_, is_told) => (false, *is_told),
-                    Watched::Starting | Watched::All(_) => (true, false),
+        let was_watched = matches!(watched, WatchState::All(_));
+        let has_changed = match (change, &mut *watched) {
+            // A watch that is being reopened keeps its names.
+            (NameChange::Failed(error), WatchState::All(_)) if !error.class.is_refusal() => false,
+            (NameChange::Failed(error), was) => {
+                let (is_new, mut is_logged) = match was {
+                    WatchState::Refused(_, is_logged) => (false, *is_logged),
+                    WatchState::Starting | WatchState::All(_) => (true, false),
                 };
-                // That a cluster does not answer at all is told once, and not by each who asks.
-                if !is_told && (answers || matches!(error.class, ErrorClass::Forbidden | ErrorClass::NotFound)) {
-                    is_told = true;
+                // An unreachable cluster is logged once by the cluster actor.
+                if !is_logged && (answers || matches!(error.class, ErrorClass::Forbidden | ErrorClass::NotFound)) {
+                    is_logged = true;
                     let resource = resource_of(of).gvr;
-                    // Whoever may not watch the one mostly may not watch the other.
-                    if matches!(other, Watched::Refused(_, true)) {
-                        tracing::debug!(%cluster, %resource, %error, "nor can these be watched");
+                    // Permission for both is usually missing together; log only one.
+                    if matches!(other, WatchState::Refused(_, true)) {
+                        tracing::debug!(%cluster, %resource, %error, "cannot watch these definitions either");
                     } else {
-                        tracing::warn!(%cluster, %resource, %error, "changes of what the cluster offers cannot be heard of; it is asked every half minute");
+                        tracing::warn!(%cluster, %resource, %error, "cannot watch for added and removed resources; polling every 30 seconds instead");
                     }
                 }
-                *watched = Watched::Refused(error, is_told);
+                *watched = WatchState::Refused(error, is_logged);
                 is_new
             }
-            (News::All(names), Watched::All(known)) if *known == names => false,
-            (News::All(names), _) => {
-                *watched = Watched::All(names);
+            (NameChange::All(names), WatchState::All(known)) if *known == names => false,
+            (NameChange::All(names), _) => {
+                *watched = WatchState::All(names);
                 true
             }
-            (News::Came(name), Watched::All(known)) => {
+            (NameChange::Added(name), WatchState::All(known)) => {
                 known.insert(name);
                 true
             }
-            (News::Went(name), Watched::All(known)) => known.remove(&name),
-            (News::Came(_) | News::Went(_), _) => false,
+            (NameChange::Removed(name), WatchState::All(known)) => known.remove(&name),
+            (NameChange::Added(_) | NameChange::Removed(_), _) => false,
         };
-        if is_news {
+        if has_changed {
             if was_watched {
-                self.pace.hear(clock::now());
+                self.pace.note_change(clock::now());
             } else {
-                self.pace.check(clock::now());
+                self.pace.request_soon(clock::now());
             }
             self.schedule(ctx);
-            self.tell(None);
+            self.report(None);
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The governor: looks several times a second at the memory, and has informers keep less or more.
+//! Memory governor: compares memory use with the limit several times a second and sets the informers' memory steps.
 //!
-//! What it decides is decided by [`crate::budget`]; here is the timer, and who is told. A step is in the informer's
-//! health before the informer is told, so one that starts anew begins with it; a governor that starts anew finds it.
+//! [`crate::budget`] decides; this actor provides the timer and applies the decisions. A step is stored in the
+//! informer's health before the informer is notified. So a restarted informer begins with it, and a restarted governor
+//! finds it.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -17,7 +18,7 @@ use actix::prelude::*;
 
 use crate::actors::control::messages::SetMemoryLimit;
 use crate::actors::env::Env;
-use crate::actors::memory::budget::TakeStep;
+use crate::actors::memory::budget::MemoryStepChanged;
 use crate::actors::memory::budget::{Member, MemoryStatus};
 use crate::actors::runtime::capacity::CONTROL_MAILBOX;
 use crate::actors::runtime::supervision::ExitGuard;
@@ -25,44 +26,44 @@ use crate::budget::{Change, Governor, Reading, Report, UNLIMITED, Usage};
 use crate::cache::{Partition, Snapshot};
 use informer_hub_types::{InformerHealth, MemoryStep, ObjectKey, Origin, clock, object_memory, rng};
 
-/// What is taken for a state that waits for a subscriber, where nothing is known of its informer's bodies.
-const STATE: u64 = 1024;
+/// Assumed bytes of a queued object state if the sizes of its informer's objects are unknown.
+const ASSUMED_STATE_BYTES: u64 = 1024;
 
-/// More objects than any list has: what an apiserver says of the rest of one may be anything.
-const MOST: u64 = 1 << 32;
+/// Upper bound on the remaining item count that an apiserver reports, which may be any number.
+const MAX_EXPECTED: u64 = 1 << 32;
 
-/// See the module.
+/// Enforces the memory limit; see the module.
 pub(in crate::actors) struct GovernorActor {
     env: Env,
     limit: Option<u64>,
     governor: Governor<u64>,
     samples: BTreeMap<u64, Sample>,
-    /// Of partitions from disk that no informer has opened yet, by the address of their health.
+    /// Samples of restored partitions without an informer, by the address of their health.
     unopened: BTreeMap<usize, Sample>,
-    /// Set while there is something to look at.
-    ticking: Option<SpawnHandle>,
+    /// Timer of the checks; set while a limit is set.
+    timer: Option<SpawnHandle>,
     _guard: ExitGuard,
 }
 
 impl GovernorActor {
     pub(in crate::actors) fn new(env: Env, limit: Option<u64>, guard: ExitGuard) -> Self {
         let governor = Governor::new(env.tuning.memory.pace);
-        Self { env, limit, governor, samples: BTreeMap::new(), unopened: BTreeMap::new(), ticking: None, _guard: guard }
+        Self { env, limit, governor, samples: BTreeMap::new(), unopened: BTreeMap::new(), timer: None, _guard: guard }
     }
 
-    fn look(&mut self, ctx: &mut Context<Self>) {
+    fn check(&mut self, ctx: &mut Context<Self>) {
         let members = self.env.budget.members();
         let caches = self.env.caches.contents();
         let usages = usages(&members, &caches, &mut self.samples);
         self.show_unopened(&members, &caches);
-        let verdict = self.governor.look(&Reading {
+        let verdict = self.governor.evaluate(&Reading {
             now: clock::now(),
             limit: self.limit,
             resident: self.env.tuning.memory.gauge.resident(),
             usages: &usages,
-            dice: rng::unit(),
+            jitter: rng::unit(),
         });
-        for (number, shown) in &verdict.shown {
+        for (number, shown) in &verdict.memory_shares {
             let (health, usage) = (&members[number].health, &usages[number]);
             health.bytes.store(object_memory(usage.objects, usage.bodies), Relaxed);
             let memory = &health.memory;
@@ -70,17 +71,16 @@ impl GovernorActor {
             memory.used.store(shown.used, Relaxed);
         }
         for change in verdict.changes {
-            tell(&members[&change.id], change);
+            apply_step(&members[&change.id], change);
         }
         self.env.budget.headroom().refill(verdict.report.headroom);
-        self.show(&members, &verdict.report);
+        self.publish(&members, &verdict.report);
         if self.limit.is_none() {
-            self.ticking.take().map(|timer| ctx.cancel_future(timer));
+            self.timer.take().map(|timer| ctx.cancel_future(timer));
         }
     }
 
-    /// Shows the memory of partitions that no informer has opened yet: they came from disk, and their cluster has not
-    /// answered.
+    /// Publishes the memory of restored partitions that no informer has opened yet.
     fn show_unopened(&mut self, members: &BTreeMap<u64, Member>, caches: &[(Arc<Snapshot>, u64)]) {
         let opened: BTreeSet<_> = members.values().map(|member| address(&member.health)).collect();
         let mut before = std::mem::take(&mut self.unopened);
@@ -96,41 +96,41 @@ impl GovernorActor {
         }
     }
 
-    fn show(&self, members: &BTreeMap<u64, Member>, report: &Report) {
+    fn publish(&self, members: &BTreeMap<u64, Member>, report: &Report) {
         let short = members.values().filter(|member| member.health.memory.step() != MemoryStep::Full).count();
         let Report { resident, accounted, .. } = *report;
         let status = self.limit.map(|limit| MemoryStatus { limit, resident, accounted, short });
-        self.env.budget.show(status, accounted);
+        self.env.budget.publish(status, accounted);
     }
 
-    fn watch(&mut self, ctx: &mut Context<Self>) {
-        if self.ticking.is_none() {
-            self.ticking = Some(ctx.run_interval(self.env.tuning.memory.look, Self::look));
+    fn start(&mut self, ctx: &mut Context<Self>) {
+        if self.timer.is_none() {
+            self.timer = Some(ctx.run_interval(self.env.tuning.memory.look, Self::check));
         }
-        self.look(ctx);
+        self.check(ctx);
     }
 }
 
-/// Notes a step where everybody sees it, then has the informer take it. The last of several changes of one informer is
-/// what it finds.
-fn tell(member: &Member, change: Change<u64>) {
+/// Stores a step in the informer's health, then notifies the informer. If the step changes several times, the informer
+/// applies the last.
+fn apply_step(member: &Member, change: Change<u64>) {
     let Origin { cluster, resource, scope, .. } = &*member.origin;
     let (from, to, reason) = (change.from, change.to, change.reason);
     if to > from {
-        tracing::warn!(%cluster, resource = %resource.gvr, %scope, %from, %to, reason, "memory is short, an informer keeps less");
+        tracing::warn!(%cluster, resource = %resource.gvr, %scope, %from, %to, reason, "memory is short: the informer keeps less");
     } else {
-        tracing::info!(%cluster, resource = %resource.gvr, %scope, %from, %to, reason, "an informer may keep more again");
+        tracing::info!(%cluster, resource = %resource.gvr, %scope, %from, %to, reason, "memory is available: the informer keeps more");
     }
     member.health.memory.set_step(to, Some(reason));
-    // An error means that it has just ended; whoever follows it finds the step.
-    let _ = member.address.try_send(TakeStep);
+    // An error means that the informer has just ended; its successor reads the step.
+    let _ = member.address.try_send(MemoryStepChanged);
 }
 
 fn address(health: &Arc<InformerHealth>) -> usize {
     Arc::as_ptr(health).addr()
 }
 
-/// What each informer uses: its own counts, and what bodies take by samples of them.
+/// Returns the memory use of each informer, from its counters and samples of its object bodies.
 fn usages(
     members: &BTreeMap<u64, Member>,
     caches: &[(Arc<Snapshot>, u64)],
@@ -153,15 +153,15 @@ fn usages(
                 (partition.len() as u64, partition.plain_bytes(), bodies, bodies.min(*young), staged)
             }
         };
-        let state = plain.checked_div(objects).filter(|bytes| *bytes > 0).unwrap_or(STATE);
+        let state = plain.checked_div(objects).filter(|bytes| *bytes > 0).unwrap_or(ASSUMED_STATE_BYTES);
         let queued = health.fifo_bytes.load(Relaxed) + staged + member.inboxes.pending() * state;
-        let expected = health.list_expected.load(Relaxed).min(MOST);
-        Usage { step: health.memory.step(), objects, expected, bodies, young, queued }
+        let expected = health.list_expected.load(Relaxed).min(MAX_EXPECTED);
+        Usage { step: health.memory.step(), objects, expected, bodies, uncompressed: young, queued }
     };
     members.iter().map(|(number, member)| (*number, usage(*number, member))).collect()
 }
 
-/// What part of their JSON the bodies of an informer take, by a walk over its objects, some at each look.
+/// Stored size of an informer's bodies relative to their JSON size, estimated by visiting some objects at each check.
 #[derive(Default)]
 struct Sample {
     after: Option<ObjectKey>,
@@ -169,26 +169,26 @@ struct Sample {
 }
 
 impl Sample {
-    /// Objects that are looked at at once: 2 µs.
+    /// Objects per check; takes 2 µs.
     const OBJECTS: usize = 32;
 
-    /// How much a look counts against those before it.
+    /// Weight of a check in the moving average.
     const WEIGHT: f64 = 0.1;
 
-    /// Bytes that the bodies take, about.
+    /// Returns the estimated bytes of all bodies.
     fn bodies(&mut self, partition: &Partition) -> u64 {
-        let (mut lies, mut plain, mut looked) = (0, 0, 0);
+        let (mut stored, mut plain, mut visited) = (0, 0, 0);
         for object in partition.iter_after(self.after.take().as_ref()).take(Self::OBJECTS) {
-            lies += object.body_size();
+            stored += object.body_size();
             plain += object.plain_size();
-            looked += 1;
+            visited += 1;
             self.after = Some(object.key().clone());
         }
-        if looked < Self::OBJECTS {
+        if visited < Self::OBJECTS {
             self.after = None;
         }
         if plain > 0 {
-            let part = lies as f64 / plain as f64;
+            let part = stored as f64 / plain as f64;
             self.part = Some(self.part.map_or(part, |known| known + (part - known) * Self::WEIGHT));
         }
         (partition.plain_bytes() as f64 * self.part.unwrap_or(1.0)) as u64
@@ -200,10 +200,10 @@ impl Actor for GovernorActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(CONTROL_MAILBOX);
-        self.watch(ctx);
+        self.start(ctx);
     }
 
-    /// Nobody is held up by a limit that nobody looks after.
+    /// Lifts the limit, because nothing refills the headroom any more.
     fn stopped(&mut self, _ctx: &mut Self::Context) {
         self.env.budget.headroom().refill(UNLIMITED);
     }
@@ -214,6 +214,6 @@ impl Handler<SetMemoryLimit> for GovernorActor {
 
     fn handle(&mut self, SetMemoryLimit(limit): SetMemoryLimit, ctx: &mut Self::Context) {
         self.limit = limit;
-        self.watch(ctx);
+        self.start(ctx);
     }
 }

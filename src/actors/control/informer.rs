@@ -1,8 +1,8 @@
-//! The informer: supervises one pipeline (processor, fifo, reflector; `rest_for_one`) and its listeners.
+//! Informer actor: supervises one pipeline (processor, fifo, reflector; `rest_for_one`) and its listeners.
 //!
-//! Children start downstream first and stop upstream first. A listener that dies is restarted alone, on the queue it
-//! had. The partition in the cache outlives all of them; a pipeline that starts again finds it and lists against it,
-//! so that whatever was under way when something died is found by comparison, and nobody is told twice.
+//! Children start downstream first and stop upstream first. A listener that dies is restarted alone, with its queue.
+//! The cache partition outlives the pipeline. A restarted pipeline lists and compares with the partition, so events in
+//! flight are neither lost nor delivered twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use futures::future::join_all;
 use crate::actors::cache::actor::CacheActor;
 use crate::actors::cache::messages::{ClosePartition, OpenedPartition};
 use crate::actors::cache::write_half::Lease;
-use crate::actors::control::messages::{AddListener, RemoveListener, Rest, StopInformer};
+use crate::actors::control::messages::{AddListener, RemoveListener, StopInformer, WatchMode};
 use crate::actors::env::Env;
 use crate::actors::memory::budget::{Inboxes, Member, Membership};
 use crate::actors::pipeline::fifo::FifoActor;
 use crate::actors::pipeline::listener::ListenerActor;
 use crate::actors::pipeline::messages::{Enqueue, Join, Leave, Stop};
 use crate::actors::pipeline::processor::{CachePort, ProcessorActor, UseFifo};
-use crate::actors::pipeline::reflector::{ReflectorActor, ReflectorParts, Trouble};
+use crate::actors::pipeline::reflector::{ReflectorActor, ReflectorParts, WatchOutcome};
 use crate::actors::runtime::capacity::{CONTROL_MAILBOX, STOP_GRACE};
-use crate::actors::runtime::recovery::Answered;
+use crate::actors::runtime::recovery::RecoverySignal;
 use crate::actors::runtime::supervision::{
     ChildExited, ChildSpec, Children, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
 };
-use crate::actors::runtime::yield_budget::Turns;
+use crate::actors::runtime::yield_budget::YieldBudget;
 use crate::actors::subscribe::inbox::Inbox;
 use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::SubscriptionId;
@@ -40,31 +40,31 @@ use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{InformerHealth, MemoryStep, Origin, Phase, ResourceVersion};
 
 mod memory;
-mod moving;
+mod transitions;
 
 const CHILDREN: &[ChildSpec] =
     &[ChildSpec { name: "processor" }, ChildSpec { name: "fifo" }, ChildSpec { name: "reflector" }];
 
-/// Above its cluster's, which is above the registry's: the lower a supervisor, the more it bears.
+/// Larger than the cluster's, which is larger than the registry's.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
 
-/// What an informer is made of.
+/// Configuration and connections of an informer actor.
 #[derive(Clone)]
 pub(in crate::actors) struct InformerParts {
     pub(in crate::actors) origin: Arc<Origin>,
     pub(in crate::actors) health: Arc<InformerHealth>,
     pub(in crate::actors) source: Arc<dyn ListerWatcher>,
     pub(in crate::actors) indexes: Vec<DeclaredIndex>,
-    /// What tells how it takes objects in from how others do; zero where that cannot be told.
+    /// Fingerprint of the options that decide how objects are decoded; zero if unknown.
     pub(in crate::actors) settings: u64,
     pub(in crate::actors) watch_errors: Arc<WatchErrors>,
-    /// Who tells of its failures.
-    pub(in crate::actors) troubles: Recipient<Trouble>,
-    /// Shared with the other informers of the cluster.
-    pub(in crate::actors) answered: Answered,
-    /// Whether it asks its cluster anything.
-    pub(in crate::actors) rest: Rest,
-    /// What it was before it became what it is: whose objects it goes on with, where there are some.
+    /// Receiver of list and watch outcomes.
+    pub(in crate::actors) outcomes: Recipient<WatchOutcome>,
+    /// Shared with the cluster's other informers.
+    pub(in crate::actors) recovery: RecoverySignal,
+    /// Whether it lists and watches.
+    pub(in crate::actors) mode: WatchMode,
+    /// Previous origin, whose objects the informer takes over.
     pub(in crate::actors) moved_from: Option<Arc<Origin>>,
 }
 
@@ -79,38 +79,38 @@ struct ListenerChild {
     subscription: Arc<Subscription>,
     inbox: Arc<Inbox>,
     address: Addr<ListenerActor>,
-    /// The supervisor's number for this child; deaths are reported under it.
+    /// Number under which the supervisor reports the exit of this child.
     number: usize,
 }
 
-/// See the module.
+/// Supervises one informer's pipeline and listeners; see the module.
 pub(in crate::actors) struct InformerActor {
     env: Env,
     parts: InformerParts,
     cache: Addr<CacheActor>,
     partition: Option<(PartitionId, Lease)>,
-    /// Where its first reflector may go on.
+    /// Version from which the first reflector may resume.
     resume: Option<ResourceVersion>,
     supervision: Supervision,
     pipeline: Pipeline,
-    /// To start with; empty then.
+    /// Initial subscriptions; empty once started.
     subscriptions: Vec<Arc<Subscription>>,
     listeners: BTreeMap<SubscriptionId, ListenerChild>,
     next_listener: usize,
-    /// What is kept of its objects.
+    /// Applied memory step.
     step: MemoryStep,
     inboxes: Arc<Inboxes>,
-    /// Once it has started.
+    /// Registration with the governor; set once started.
     membership: Option<Membership>,
     stopping: bool,
-    turns: Turns,
+    yield_budget: YieldBudget,
     children: Children,
     guard: ExitGuard,
 }
 
 impl InformerActor {
-    /// An informer that tells `subscriptions` from its first batch on. A subscription that an earlier informer of this
-    /// partition told must be among them: it would miss what happens until it is added.
+    /// Creates an informer that delivers to `subscriptions` from its first batch on. They must include every
+    /// subscription that an earlier informer of this partition served; otherwise it misses events until it is added.
     pub(in crate::actors) fn new(
         env: Env,
         parts: InformerParts,
@@ -134,7 +134,7 @@ impl InformerActor {
             inboxes: Arc::default(),
             membership: None,
             stopping: false,
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
             children: Children::new(),
             guard,
         }
@@ -149,7 +149,7 @@ impl InformerActor {
         }));
     }
 
-    /// Starts listeners and pipeline.
+    /// Starts the listeners and the pipeline.
     fn begin(&mut self, ctx: &mut Context<Self>) {
         for subscription in std::mem::take(&mut self.subscriptions) {
             let child = self.start_listener(subscription, ctx);
@@ -158,7 +158,8 @@ impl InformerActor {
         self.start_pipeline(ctx);
     }
 
-    /// Starts the whole pipeline: opens the partition, then processor, listeners' joins, fifo, reflector.
+    /// Starts the pipeline: opens the partition, starts the processor, joins the listeners, then starts fifo and
+    /// reflector.
     fn start_pipeline(&mut self, ctx: &mut Context<Self>) {
         self.cache = self.env.caches.of_origin(&self.parts.origin);
         let opening = self.cache.send(self.open_partition()).into_actor(self).map(|opened, act, ctx| {
@@ -182,7 +183,7 @@ impl InformerActor {
         let cache = CachePort {
             apply: self.cache.clone().recipient(),
             snapshot: self.cache.clone().recipient(),
-            attend: self.cache.clone().recipient(),
+            maintain: self.cache.clone().recipient(),
             write_half: opened.write_half.clone(),
             partition: opened.id,
             lease: opened.lease,
@@ -193,15 +194,15 @@ impl InformerActor {
         let processor = self.start_child(processor);
         let joins: Vec<_> = self.listeners.values().map(|child| processor.send(join_of(child))).collect();
         self.pipeline.processor = Some(processor);
-        // No batch may reach the processor before the listeners have joined it again.
+        // The listeners must join before the first batch reaches the processor.
         ctx.wait(join_all(joins).into_actor(self).map(|_, act, ctx| act.start_from(1, ctx)));
     }
 
-    /// Starts the fifo (1) and the reflector (2), from `first` on.
+    /// Starts the fifo (1) and the reflector (2), beginning with `first`.
     fn start_from(&mut self, first: usize, ctx: &mut Context<Self>) {
         let Some(processor) = self.pipeline.processor.clone() else { return };
-        if self.parts.rest != Rest::No {
-            return self.show_rest();
+        if self.parts.mode != WatchMode::Active {
+            return self.show_idle();
         }
         if !self.step.watches() {
             return self.show_paused();
@@ -224,33 +225,33 @@ impl InformerActor {
             options: self.env.tuning.reflector.clone(),
             resume: self.resume.take(),
             watch_errors: Arc::clone(&self.parts.watch_errors),
-            troubles: self.parts.troubles.clone(),
+            outcomes: self.parts.outcomes.clone(),
             handlers: self.env.handlers.clone(),
             budget: self.env.budget.clone(),
-            answered: self.parts.answered.clone(),
+            recovery: self.parts.recovery.clone(),
         };
         let reflector = ReflectorActor::new(parts, self.guard_for(2, ctx));
         self.pipeline.reflector = Some(self.start_child(reflector));
     }
 
-    /// Starts an actor on this thread, to end with this actor.
+    /// Starts an actor on this thread that stops with this actor.
     fn start_child<A: Actor<Context = Context<A>>>(&self, child: A) -> Addr<A> {
         let token = self.children.token();
         A::create(move |ctx| {
-            // Until the child says otherwise.
+            // The child may set another capacity.
             ctx.set_mailbox_capacity(CONTROL_MAILBOX);
             stop_with(&token, ctx);
             child
         })
     }
 
-    /// Begins a new incarnation of a child.
+    /// Starts a new generation of a child.
     fn guard_for(&mut self, child: usize, ctx: &mut Context<Self>) -> ExitGuard {
         let generation = self.supervision.begin(child);
         ExitGuard::new(child, generation, Some(&ctx.address().recipient()), &self.env.census)
     }
 
-    /// One of the pipeline's actors died.
+    /// Handles the exit of a pipeline actor.
     fn on_failure(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
         let ChildExited { child, status, .. } = exited;
         let decision = self.supervision.on_exit(exited, clock::now());
@@ -259,9 +260,9 @@ impl InformerActor {
         match decision {
             Decision::Ignore => {}
             Decision::RestartFrom(first) => {
-                tracing::warn!(%cluster, resource = %resource.gvr, "the {name} {status}; restarting it and what depends on it");
+                tracing::warn!(%cluster, resource = %resource.gvr, actor = name, %status, "actor of an informer failed; restarting it and its dependents");
                 self.parts.health.restarts.fetch_add(1, Relaxed);
-                self.parts.health.set_error(Some(format!("the {name} {status} and was restarted")));
+                self.parts.health.set_error(Some(format!("{name} {status} and was restarted")));
                 self.stop_from(first);
                 if first == 0 {
                     self.start_pipeline(ctx);
@@ -273,17 +274,17 @@ impl InformerActor {
         }
     }
 
-    /// Leaves it to the cluster, which knows the subscriptions and starts an informer again, or degrades it.
+    /// Stops the informer. The cluster actor, which keeps the subscriptions, restarts or degrades it.
     fn give_up(&mut self, name: &str, status: ExitStatus, ctx: &mut Context<Self>) {
         let Origin { cluster, resource, .. } = &*self.parts.origin;
-        tracing::error!(%cluster, resource = %resource.gvr, "the {name} {status} once too often; giving up");
-        self.parts.health.set_error(Some(format!("the {name} {status} once too often")));
+        tracing::error!(%cluster, resource = %resource.gvr, actor = name, %status, "actor of an informer failed too often; giving up");
+        self.parts.health.set_error(Some(format!("{name} {status} too often")));
         self.stop_from(0);
         self.guard.set(ExitStatus::GaveUp);
         ctx.stop();
     }
 
-    /// Stops the children from `first` on, last first, without waiting: they belong to an older generation then.
+    /// Stops the children from `first` on, last first, without waiting. They become an old generation.
     fn stop_from(&mut self, first: usize) {
         let stop = Stop { drain: false };
         for child in first..CHILDREN.len() {
@@ -317,7 +318,7 @@ impl InformerActor {
         ListenerChild { subscription, inbox, address, number }
     }
 
-    /// A listener ended: of itself, when its subscriber is gone; else it is started again on the queue it had.
+    /// Removes a listener whose subscriber is gone; restarts a failed one with its queue.
     fn on_listener_exit(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
         let Some((&id, _)) = self.listeners.iter().find(|(_, child)| child.number == exited.child) else { return };
         let Some(old) = self.listeners.remove(&id) else { return };
@@ -352,7 +353,7 @@ fn join_of(child: &ListenerChild) -> Join {
 }
 
 impl Drop for InformerActor {
-    /// However it went, nobody watches now.
+    /// Marks the informer as stale if it ended without being stopped.
     fn drop(&mut self) {
         if !self.stopping && self.parts.health.has_synced() {
             self.parts.health.set_phase(Phase::Stale);
@@ -397,13 +398,13 @@ impl Handler<AddListener> for InformerActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, AddListener(subscription): AddListener, ctx: &mut Self::Context) -> Self::Result {
-        self.turns.note(ctx);
+        self.yield_budget.count(ctx);
         let id = subscription.id;
         if self.stopping || self.listeners.contains_key(&id) {
             return Box::pin(std::future::ready(()));
         }
         let child = self.start_listener(subscription, ctx);
-        // Without a processor it joins when one starts.
+        // If there is no processor, the listener joins when one starts.
         let joining = self.pipeline.processor.as_ref().map(|processor| processor.send(join_of(&child)));
         self.listeners.insert(id, child);
         Box::pin(async move {
@@ -418,7 +419,7 @@ impl Handler<RemoveListener> for InformerActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, RemoveListener(id): RemoveListener, ctx: &mut Self::Context) -> Self::Result {
-        self.turns.note(ctx);
+        self.yield_budget.count(ctx);
         let Some(child) = self.listeners.remove(&id) else { return Box::pin(std::future::ready(())) };
         self.inboxes.remove(id);
         let leaving = self.pipeline.processor.as_ref().map(|processor| processor.send(Leave(id)));
@@ -434,7 +435,7 @@ impl Handler<RemoveListener> for InformerActor {
 impl Handler<StopInformer> for InformerActor {
     type Result = ResponseActFuture<Self, ()>;
 
-    /// Upstream first: nothing new comes in, then what waits goes out.
+    /// Stops upstream first: ends intake, then drains the queues.
     fn handle(&mut self, stop: StopInformer, _ctx: &mut Self::Context) -> Self::Result {
         self.stopping = true;
         let pipeline = std::mem::take(&mut self.pipeline);
@@ -447,17 +448,17 @@ impl Handler<StopInformer> for InformerActor {
         let work = async move {
             let until = stop.drain_until.unwrap_or_else(|| clock::now() + STOP_GRACE);
             if let Some(reflector) = pipeline.reflector {
-                by(until, reflector.send(Stop { drain: false })).await;
+                finish_by(until, reflector.send(Stop { drain: false })).await;
             }
             if let Some(fifo) = pipeline.fifo {
-                by(until, fifo.send(Stop { drain })).await;
+                finish_by(until, fifo.send(Stop { drain })).await;
             }
             for listener in dropped {
                 detach(listener.send(Stop { drain: false }));
             }
-            by(until, join_all(drained.iter().map(|listener| listener.send(Stop { drain: true })))).await;
+            finish_by(until, join_all(drained.iter().map(|listener| listener.send(Stop { drain: true })))).await;
             if let Some(processor) = pipeline.processor {
-                by(until, processor.send(Stop { drain: false })).await;
+                finish_by(until, processor.send(Stop { drain: false })).await;
             }
         };
         let closing = move |act: &Self| {
@@ -480,9 +481,9 @@ impl Handler<StopInformer> for InformerActor {
     }
 }
 
-/// Waits for `work`, but no longer than `until`.
-async fn by<T>(until: Instant, work: impl Future<Output = T>) {
-    // What is late is stopped without ceremony when its supervisor goes.
+/// Waits for `work` until the deadline.
+async fn finish_by<T>(until: Instant, work: impl Future<Output = T>) {
+    // Late children are stopped when their supervisor is dropped.
     let _ = tokio::time::timeout_at(until, work).await;
 }
 

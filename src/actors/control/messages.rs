@@ -1,6 +1,6 @@
 //! Messages of the control tree: to the registry, clusters and informers.
 
-use crate::actors::checkpoint::keeper::Keeping;
+use crate::actors::checkpoint::store::CheckpointStore;
 use crate::actors::status::hub::HubStatus;
 use crate::actors::status::hub::SurveyStatus;
 use crate::actors::status::sync::SyncView;
@@ -26,7 +26,7 @@ use std::time::Duration;
 #[rtype(result = "()")]
 pub struct AddListener(pub Arc<Subscription>);
 
-/// Removes it; answered when nothing of it is in flight any more.
+/// Removes a subscription's listener. Answered when none of its deliveries is in flight.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct RemoveListener(pub SubscriptionId);
@@ -35,169 +35,172 @@ pub struct RemoveListener(pub SubscriptionId);
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct StopInformer {
-    /// Until when what waits may be worked off; `None` to drop it.
+    /// Deadline for delivering pending events; `None` drops them.
     pub drain_until: Option<Instant>,
-    /// Whether its partition stays open, for who sees to it afterwards; what waits is worked off for durable subscribers alone.
+    /// Keeps the partition open, for the caller to save. Only durable subscribers are drained then.
     pub stays_open: bool,
 }
 
-/// Whether an informer asks anything of its cluster. Answered when it does as it is told: when it rests, what it had read
-/// is in the store and has been told.
+/// Sets whether an informer lists and watches. When an idle state is answered, all changes read before are in the store
+/// and delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Message)]
 #[rtype(result = "()")]
-pub enum Rest {
-    /// It lists and watches.
+pub enum WatchMode {
+    /// Lists and watches.
     #[default]
-    No,
-    /// It asks nothing; its objects stay as they were last seen.
-    Keep,
-    /// It asks nothing, and its objects are gone.
-    Empty,
+    Active,
+    /// Idle; objects stay as last seen.
+    IdleKeep,
+    /// Idle; objects are deleted.
+    IdleClear,
 }
 
-/// Has an informer go on as another resource, or another version of it, with the objects and the subscribers that it has.
+/// Moves an informer to another resource or version, with its objects and subscribers.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct MoveTo {
-    /// What it is from now on.
+    /// New origin.
     pub origin: Arc<Origin>,
-    /// Where it lists and watches that.
+    /// Source for the new origin.
     pub source: Arc<dyn ListerWatcher>,
-    /// Whether it asks for anything there.
-    pub rest: Rest,
-    /// Whether the objects that it has are gone.
+    /// Whether it lists and watches there.
+    pub mode: WatchMode,
+    /// Whether the current objects are deleted first.
     pub renewed: bool,
 }
 
-/// What a cluster offers is known, or is another now.
+/// Reports a discovery result to the cluster actor.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
-pub struct Surveyed {
-    /// The actor that has looked.
+pub struct DiscoveryReport {
+    /// Number of the discovery actor.
     pub number: usize,
-    /// What it has seen; `None` as long as it has seen nothing.
+    /// Discovery result; `None` until the first success.
     pub seen: Option<Seen>,
-    /// How it hears of changes.
+    /// Status of discovery.
     pub view: SurveyStatus,
-    /// What came of asking the cluster, where it was asked just now.
-    pub looked: Option<Result<(), SourceError>>,
+    /// Outcome of the last request, if this report follows one.
+    pub outcome: Option<Result<(), SourceError>>,
 }
 
-/// Attaches a subscription to the informers that it is about. The answer ends when all that run have taken it in.
+/// Attaches a subscription to a cluster's informers. The answer is a future that completes when all running informers
+/// have added it.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "BoxFuture<'static, ()>")]
 pub struct Attach(pub Arc<Subscription>);
 
-/// Detaches it everywhere; answered when nothing of it is in flight any more.
+/// Detaches a subscription. Answered when none of its deliveries is in flight.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Detach(pub SubscriptionId);
 
-/// Stops a cluster's informers and the cluster.
+/// Stops a cluster with its informers.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct StopCluster(pub StopInformer);
 
-/// A cluster has looked a resource up.
+/// Reports that a cluster resolved a requested resource.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Resolved {
-    /// The cluster.
+    /// Name of the cluster.
     pub cluster: ClusterName,
-    /// What was asked for.
+    /// Request that was resolved.
     pub wanted: ResourceRequest,
-    /// What it is.
+    /// Resource it was resolved to.
     pub resource: ApiResource,
 }
 
-/// Adds a cluster at run time: everything wanted of all clusters is wanted of it too. Answered when it begins, with what is on
-/// disk of it.
+/// Adds a cluster at run time; all matching requests and subscriptions apply to it. Answered when it starts, after its
+/// saved partitions are restored.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<(), crate::actors::control::registry::RegistryError>")]
 pub struct AddCluster {
-    /// Its name.
+    /// Name of the cluster.
     pub name: ClusterName,
-    /// Its labels.
+    /// Labels of the cluster.
     pub labels: ClusterLabels,
-    /// How to reach it.
+    /// Connector to the cluster.
     pub connector: Arc<dyn Connector>,
 }
 
-/// Removes a cluster with its informers and objects. Answered when they are gone, and on disk where there is a state directory.
-/// Subscribers are told nothing of it: the objects are not deleted, only no longer watched.
+/// Removes a cluster with its informers and objects. Answered when they are removed and, with a state directory, saved.
+///
+/// Subscribers receive no deletions: the objects still exist and are only no longer watched.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<(), crate::actors::control::registry::RegistryError>")]
 pub struct RemoveCluster(pub ClusterName);
 
-/// Gives a cluster other labels. Its informers go on under them with what they have: they list again, and readers are told
-/// what has changed. Answered when who selects by labels has to do with it, or no more.
+/// Replaces a cluster's labels. Its informers continue with their objects, list again, and report changes. Answered
+/// when requests and subscriptions that select by labels are updated.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<(), crate::actors::control::registry::RegistryError>")]
 pub struct SetClusterLabels {
-    /// Its name.
+    /// Name of the cluster.
     pub name: ClusterName,
-    /// All of them.
+    /// Complete new labels.
     pub labels: ClusterLabels,
 }
 
-/// The same, of the registry to the cluster.
+/// [`SetClusterLabels`] as sent by the registry to the cluster actor.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct SetLabels(pub ClusterLabels);
 
-/// Starts what was asked for so far; later requests start at once. Idempotent.
+/// Starts the informers requested so far; later requests start at once. Idempotent.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Start;
 
-/// Waits until every informer has synced, or until the deadline. client-go's `WaitForCacheSync`, with a reason.
+/// Waits until every informer has synced or the timeout has elapsed. Like client-go's `WaitForCacheSync`, but reports
+/// what is missing.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "Result<(), crate::actors::status::sync::NotSynced>")]
 pub struct WaitForCacheSync {
-    /// How long to wait.
+    /// Longest wait.
     pub timeout: Duration,
 }
 
-/// Asks for a way to see how far informers are without asking again.
+/// Requests a view of sync states that needs no further messages.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "SyncView")]
 pub struct ViewSync;
 
-/// Asks for a subscription, to see how far its subscriber is; `None` once it has ended.
+/// Returns a subscription, to observe its progress; `None` once it has ended.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "Option<Arc<Subscription>>")]
 pub struct FindSubscription(pub SubscriptionId);
 
-/// Limits the memory of the process from now on; `None`: no limit any more. [`crate::app::Hub::set_memory_limit`] refuses
-/// what cannot be kept.
+/// Sets the memory limit of the process; `None` removes it. [`crate::app::Hub::set_memory_limit`] rejects limits that
+/// are too small.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct SetMemoryLimit(pub Option<u64>);
 
-/// Keeps the caches on disk from now on.
+/// Enables checkpoints to a state directory.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
-pub struct Keep(pub Arc<Keeping>);
+pub struct EnableCheckpoints(pub Arc<CheckpointStore>);
 
-/// Makes a last checkpoint, of what there is when nothing comes any more; answered when that is durable, or the time is
-/// up for readers to answer.
+/// Runs the last checkpoint. Answered when it is durable or the deadline has passed.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct LastCheckpoint {
-    /// Until when.
+    /// Deadline for readers to acknowledge.
     pub until: Instant,
 }
 
-/// Asks for the status of everything.
+/// Requests the status of all clusters and informers.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "HubStatus")]
 pub struct GetStatus;
 
-/// Stops everything, sources first, working off what waits until the deadline. Asked for again meanwhile, it waits for
-/// the first one's end, which it learns as a closed mailbox.
+/// Stops the hub, sources first, delivering pending events until the deadline.
+///
+/// A second request is never answered: its sender sees the mailbox close when the first has completed.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Shutdown {
-    /// Until when.
+    /// Deadline for deliveries.
     pub deadline: Instant,
 }

@@ -1,5 +1,6 @@
-//! The tree of supervisors: registry, clusters, informers, discovery, the memory governor and checkpoints. It starts,
-//! stops and restarts; objects never pass through it.
+//! Supervision tree: registry, clusters, informers, discovery, memory governor and checkpoints.
+//!
+//! It starts, stops and restarts actors; objects never pass through it.
 
 pub(in crate::actors) mod checkpoint;
 pub(in crate::actors) mod cluster;

@@ -1,7 +1,7 @@
-//! The registry: the informer factory of the fleet.
+//! Registry actor: the informer factory and root of the supervision tree.
 //!
-//! It knows what is wanted (clusters, informers, subscriptions) and has each cluster's actor do it, so that a cluster
-//! that comes later, or whose actor had to be restarted, gets all that it should have. It never waits for a cluster.
+//! It keeps all clusters, requests and subscriptions, and sends each cluster actor its share. So a cluster that is
+//! added later, or whose actor was restarted, receives everything again. The registry never waits for a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -25,42 +25,42 @@ use crate::actors::runtime::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, start_control, stop_with,
 };
 use crate::actors::runtime::waiters::Waiters;
-use crate::actors::runtime::yield_budget::Turns;
+use crate::actors::runtime::yield_budget::YieldBudget;
 use crate::actors::status::hub::SharedView;
 use crate::actors::status::sync::{Awaited, NotSynced, SyncView, Views};
-use crate::actors::subscribe::requests::{InformerFor, Release, Unsubscribe, Unwant, Want};
+use crate::actors::subscribe::requests::{InformerFor, Release, ReleaseInformers, RequestInformer, Unsubscribe};
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::{Subscribe, Subscription, Target};
 use crate::actors::subscribe::user::SubscriptionId;
 use informer_hub_reflector::Connector;
 use informer_hub_types::{ClusterLabels, ClusterName, Scope, View, clock};
 
+mod add_remove;
 mod checkpoint;
-mod coming;
-mod expecting;
+mod expected_clusters;
 mod labels;
 mod memory;
-mod report;
+mod status;
 
-/// Of each cluster by itself, and the smallest of the tree: a cluster's actor holds no data and has nothing that should ever kill it.
+/// Counted per cluster. The smallest of the tree: a cluster actor holds no objects and should never die.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(600) };
 
-/// How long a cluster whose actor died too often rests.
-const REST: Duration = Duration::from_secs(60);
+/// Delay before a cluster actor that died too often is restarted.
+const RESTART_DELAY: Duration = Duration::from_secs(60);
 
-/// What a registry refuses; the caller can fix it.
+/// Error of a registry request; the caller can fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    /// There is a cluster of this name.
-    #[error("a cluster named {0} is there already: remove it first, or give this one another name")]
+    /// A cluster with this name exists.
+    #[error("a cluster named {0} already exists: remove it first or use another name")]
     DuplicateCluster(ClusterName),
-    /// There is no cluster of this name.
+    /// No cluster has this name.
     #[error("there is no cluster named {0}")]
     UnknownCluster(ClusterName),
-    /// The cluster of this name has not ended yet.
-    #[error("the cluster named {0} is being removed: add this one when that has been answered")]
+    /// The removal of a cluster with this name is not complete.
+    #[error("cluster {0} is being removed: wait for the answer of RemoveCluster, then add it again")]
     BeingRemoved(ClusterName),
-    /// Nothing can be added any more.
+    /// The hub accepts no more requests.
     #[error("the hub is shutting down")]
     ShuttingDown,
 }
@@ -73,16 +73,16 @@ struct Cluster {
     supervision: Supervision,
 }
 
-/// See the module.
+/// Root of the supervision tree; see the module.
 pub struct RegistryActor {
     env: Env,
     clusters: BTreeMap<ClusterName, Cluster>,
     removing: BTreeSet<ClusterName>,
-    /// Clusters that begin as soon as what is on disk of them is back, and who waits for that.
-    coming: BTreeMap<ClusterName, Waiters>,
+    /// Clusters whose saved partitions are being restored, and callers waiting for that.
+    restoring: BTreeMap<ClusterName, Waiters>,
     views: Views,
-    /// Clusters that have been told what is wanted of them and do not show it yet.
-    telling: Arc<AtomicUsize>,
+    /// Number of messages to clusters that are not reflected in the published views yet.
+    in_flight: Arc<AtomicUsize>,
     demands: Vec<InformerFor>,
     subscriptions: BTreeMap<SubscriptionId, Arc<Subscription>>,
     resolved: BTreeMap<ResourceRequest, BTreeSet<crate::actors::subscribe::resource_request::KnownResource>>,
@@ -92,22 +92,22 @@ pub struct RegistryActor {
     next_cluster: usize,
     memory: memory::Memory,
     checkpointer: Option<Addr<CheckpointActor>>,
-    turns: Turns,
+    yield_budget: YieldBudget,
     children: Children,
     _guard: ExitGuard,
 }
 
 impl RegistryActor {
     fn sync_view(&self) -> SyncView {
-        SyncView::new(Arc::clone(&self.views), Arc::clone(&self.telling), self.env.watch_syncs())
+        SyncView::new(Arc::clone(&self.views), Arc::clone(&self.in_flight), self.env.watch_syncs())
     }
 
-    /// Ends when the registry ends, and all clusters with it.
+    /// Returns a token that is cancelled when the registry and all clusters have ended.
     pub(in crate::actors) fn end(&self) -> CancellationToken {
         self.children.token()
     }
 
-    /// A registry without clusters.
+    /// Creates a registry without clusters.
     #[must_use]
     pub fn new(env: Env) -> Self {
         let guard = ExitGuard::new(0, 0, None, &env.census);
@@ -115,9 +115,9 @@ impl RegistryActor {
             env,
             clusters: BTreeMap::new(),
             removing: BTreeSet::new(),
-            coming: BTreeMap::new(),
+            restoring: BTreeMap::new(),
             views: Views::default(),
-            telling: Arc::default(),
+            in_flight: Arc::default(),
             demands: Vec::new(),
             subscriptions: BTreeMap::new(),
             resolved: BTreeMap::new(),
@@ -127,7 +127,7 @@ impl RegistryActor {
             next_cluster: 0,
             memory: memory::Memory::default(),
             checkpointer: None,
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
             children: Children::new(),
             _guard: guard,
         }
@@ -164,46 +164,52 @@ impl RegistryActor {
         self.views.write().insert(name.clone(), (labels.clone(), view));
         self.clusters.insert(name.clone(), Cluster { labels, connector, address, number, supervision });
         if self.started {
-            self.equip(name);
+            self.send_all_requests(name);
         }
     }
 
-    /// Has a cluster do all that is wanted of it.
-    fn equip(&self, name: &ClusterName) {
+    /// Sends a cluster all requests and subscriptions that select it.
+    fn send_all_requests(&self, name: &ClusterName) {
         let Some(cluster) = self.clusters.get(name) else { return };
         for demand in &self.demands {
-            detach(self.demand_of(name, cluster, demand));
+            detach(self.send_request(name, cluster, demand));
         }
         for subscription in self.subscriptions.values() {
-            detach(self.attach_to(name, cluster, subscription));
+            detach(self.send_subscription(name, cluster, subscription));
         }
     }
 
-    /// Ends when the cluster has heard of it.
-    fn demand_of(&self, name: &ClusterName, cluster: &Cluster, demand: &InformerFor) -> Telling {
+    /// Sends a request to a cluster. Completes when the cluster has handled it.
+    fn send_request(&self, name: &ClusterName, cluster: &Cluster, demand: &InformerFor) -> PendingHandling {
         if !demand.clusters.matches(name, &cluster.labels) {
             return Box::pin(std::future::ready(()));
         }
-        let want = |scope: &Scope| Want {
+        let request = |scope: &Scope| RequestInformer {
             user: demand.user.clone(),
             wanted: demand.wanted.clone(),
             scope: scope.clone(),
             options: demand.options.clone(),
             watch_errors: demand.watch_errors.clone(),
         };
-        let wants: Vec<_> = demand.scopes.iter().map(|scope| self.tell(cluster.address.send(want(scope)))).collect();
+        let requests: Vec<_> =
+            demand.scopes.iter().map(|scope| self.send_counted(cluster.address.send(request(scope)))).collect();
         for view in demand.views() {
             self.expect(name, cluster, &demand.wanted, view);
         }
-        Box::pin(join_all(wants).map(drop))
+        Box::pin(join_all(requests).map(drop))
     }
 
-    /// Ends when the cluster's informers have taken it in.
-    fn attach_to(&self, name: &ClusterName, cluster: &Cluster, subscription: &Arc<Subscription>) -> Telling {
+    /// Attaches a subscription to a cluster. Completes when its informers have added it.
+    fn send_subscription(
+        &self,
+        name: &ClusterName,
+        cluster: &Cluster,
+        subscription: &Arc<Subscription>,
+    ) -> PendingHandling {
         if !subscription.clusters.matches(name, &cluster.labels) {
             return Box::pin(std::future::ready(()));
         }
-        let attaching = self.tell(cluster.address.send(Attach(Arc::clone(subscription))));
+        let attaching = self.send_counted(cluster.address.send(Attach(Arc::clone(subscription))));
         if let Target::Resource(wanted, scope) = &subscription.target {
             self.expect(name, cluster, wanted, &scope.view);
         }
@@ -214,31 +220,31 @@ impl RegistryActor {
         }))
     }
 
-    /// Sends what a cluster shows once it has answered: until then nobody may take it for synced. Whether or not anybody
-    /// waits for the answer.
-    fn tell<T: 'static>(
+    /// Sends a message and counts it until the cluster's view reflects it; until then the hub does not count as synced.
+    /// The message is sent even if the returned future is dropped.
+    fn send_counted<T: 'static>(
         &self,
         request: impl Future<Output = Result<T, MailboxError>> + 'static,
     ) -> LocalBoxFuture<'static, Option<T>> {
-        let telling = Arc::clone(&self.telling);
-        telling.fetch_add(1, SeqCst);
+        let in_flight = Arc::clone(&self.in_flight);
+        in_flight.fetch_add(1, SeqCst);
         let (done, answered) = tokio::sync::oneshot::channel();
         detach(request.map(move |answer| {
-            telling.fetch_sub(1, SeqCst);
-            // Nobody may wait for it.
+            in_flight.fetch_sub(1, SeqCst);
+            // The caller may have dropped the future.
             let _ = done.send(answer.ok());
         }));
         Box::pin(answered.map(|answer| answer.ok().flatten()))
     }
 }
 
-/// Ends when clusters have taken in what they were told, or cannot any more.
-type Telling = LocalBoxFuture<'static, ()>;
+/// Completes when a cluster has handled a message, or cannot any more.
+type PendingHandling = LocalBoxFuture<'static, ()>;
 
-/// Waits for clusters, which wait for nobody outside; so that what they are asked for does not pile up before them.
-async fn taken_in(telling: Vec<Telling>) {
-    // What is held up is taken in later.
-    let _ = tokio::time::timeout(STOP_GRACE, join_all(telling)).await;
+/// Waits until clusters have handled messages, so that a caller cannot flood them. Clusters never wait for callers.
+async fn wait_for_clusters(in_flight: Vec<PendingHandling>) {
+    // A delayed cluster handles the message later.
+    let _ = tokio::time::timeout(STOP_GRACE, join_all(in_flight)).await;
 }
 
 impl fmt::Debug for RegistryActor {
@@ -270,10 +276,10 @@ impl Handler<ChildExited> for RegistryActor {
         }
         let dead = self.clusters.iter_mut().find(|(_, cluster)| cluster.number == exited.child);
         let Some((name, cluster)) = dead.map(|(name, cluster)| (name.clone(), cluster)) else { return };
-        let rest = if cluster.supervision.note_death(clock::now()) { Duration::ZERO } else { REST };
-        tracing::error!(cluster = %name, "the cluster's actor {}; starting it again in {rest:?}", exited.status);
-        ctx.run_later(rest, move |act, ctx| {
-            // It may have been removed, or removed and added again, meanwhile.
+        let delay = if cluster.supervision.note_death(clock::now()) { Duration::ZERO } else { RESTART_DELAY };
+        tracing::error!(cluster = %name, status = %exited.status, restart_in = ?delay, "cluster actor failed; restarting it");
+        ctx.run_later(delay, move |act, ctx| {
+            // It may have been removed, or removed and re-added, meanwhile.
             if act.clusters.get(&name).is_some_and(|cluster| cluster.number == exited.child)
                 && let Some(Cluster { labels, connector, supervision, .. }) = act.clusters.remove(&name)
             {
@@ -287,9 +293,9 @@ impl Handler<InformerFor> for RegistryActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, demand: InformerFor, ctx: &mut Self::Context) -> Self::Result {
-        self.turns.note(ctx);
+        self.yield_budget.count(ctx);
         let clusters = self.clusters.iter().filter(|_| self.started);
-        let telling = clusters.map(|(name, cluster)| self.demand_of(name, cluster, &demand)).collect();
+        let in_flight = clusters.map(|(name, cluster)| self.send_request(name, cluster, &demand)).collect();
         if demand.options.is_partial() && demand.views().any(|view| *view == View::Shared) {
             self.env.note_partial(demand.wanted.clone());
         }
@@ -297,13 +303,13 @@ impl Handler<InformerFor> for RegistryActor {
             (&known.user, &known.wanted, &known.scopes) == (&demand.user, &demand.wanted, &demand.scopes)
         };
         if matches!(demand.wanted, ResourceRequest::Matching(_)) {
-            // A pattern that its user asks for in other words.
+            // A pattern replaces the previous pattern of its user.
             self.demands.retain(|known| known.user != demand.user);
         }
         if !self.demands.iter().any(same) {
             self.demands.push(demand);
         }
-        Box::pin(taken_in(telling))
+        Box::pin(wait_for_clusters(in_flight))
     }
 }
 
@@ -314,8 +320,9 @@ impl Handler<Release> for RegistryActor {
         let (gone, kept): (Vec<_>, _) =
             std::mem::take(&mut self.demands).into_iter().partition(|demand| demand.user == user);
         self.demands = kept;
-        self.unexpect_what_nobody_demands(&gone);
-        let all: Vec<_> = self.clusters.values().map(|cluster| cluster.address.send(Unwant(user.clone()))).collect();
+        self.unexpect_unrequested(&gone);
+        let all: Vec<_> =
+            self.clusters.values().map(|cluster| cluster.address.send(ReleaseInformers(user.clone()))).collect();
         let caches = self.env.caches.clone();
         Box::pin(join_all(all).map(move |_| {
             for demand in &gone {
@@ -333,7 +340,7 @@ impl Handler<Start> for RegistryActor {
     fn handle(&mut self, _: Start, _ctx: &mut Self::Context) {
         if !std::mem::replace(&mut self.started, true) {
             for name in self.clusters.keys() {
-                self.equip(name);
+                self.send_all_requests(name);
             }
         }
     }
@@ -344,10 +351,9 @@ impl Handler<Resolved> for RegistryActor {
 
     fn handle(&mut self, resolved: Resolved, _ctx: &mut Self::Context) {
         let Resolved { wanted, resource, .. } = resolved;
-        if let Some(keeping) =
-            self.env.checkpoints.keeping().filter(|_| !wanted.may_be(&ResourceRequest::known(&resource)))
+        if let Some(store) = self.env.checkpoints.store().filter(|_| !wanted.may_be(&ResourceRequest::known(&resource)))
         {
-            keeping.note_name(&wanted, &resource.gvr);
+            store.note_name(&wanted, &resource.gvr);
         }
         let known = crate::actors::subscribe::resource_request::KnownResource(resource);
         if !self.resolved.entry(wanted.clone()).or_default().insert(known) {
@@ -369,15 +375,15 @@ impl Handler<Subscribe> for RegistryActor {
     type Result = ResponseFuture<SubscriptionId>;
 
     fn handle(&mut self, subscribe: Subscribe, ctx: &mut Self::Context) -> Self::Result {
-        self.turns.note(ctx);
+        self.yield_budget.count(ctx);
         self.next_subscription += 1;
         let id = SubscriptionId(self.next_subscription);
         let subscription = Arc::new(Subscription::new(id, subscribe, ctx.address().recipient()));
         let clusters = self.clusters.iter().filter(|_| self.started);
-        let telling = clusters.map(|(name, cluster)| self.attach_to(name, cluster, &subscription)).collect();
+        let in_flight = clusters.map(|(name, cluster)| self.send_subscription(name, cluster, &subscription)).collect();
         self.env.checkpoints.add_reader(&subscription);
         self.subscriptions.insert(id, subscription);
-        Box::pin(taken_in(telling).map(move |()| id))
+        Box::pin(wait_for_clusters(in_flight).map(move |()| id))
     }
 }
 
@@ -393,7 +399,7 @@ impl Handler<Unsubscribe> for RegistryActor {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, Unsubscribe(id): Unsubscribe, ctx: &mut Self::Context) -> Self::Result {
-        self.turns.note(ctx);
+        self.yield_budget.count(ctx);
         self.env.checkpoints.remove_reader(id);
         if self.subscriptions.remove(&id).is_none() {
             return Box::pin(std::future::ready(()));
@@ -424,7 +430,7 @@ impl Handler<Shutdown> for RegistryActor {
 
     fn handle(&mut self, Shutdown { deadline }: Shutdown, _ctx: &mut Self::Context) -> Self::Result {
         if std::mem::replace(&mut self.stopping, true) {
-            // Under way: to end here would cancel it. Whoever asks again learns of its end by this actor's.
+            // Stopping here would cancel the shutdown in progress. The caller sees the mailbox close instead.
             return Box::pin(std::future::pending().into_actor(self));
         }
         self.env.checkpoints.close();

@@ -1,7 +1,6 @@
-//! The threads of a hub: arbiters for the actors, a shared runtime for everything that waits for the outside.
+//! Threads of a hub: arbiters for the actors, and a shared runtime for I/O and blocking work.
 //!
-//! A hub brings its own actix system, so that it can be embedded in any program, with or without actix, on any
-//! tokio runtime.
+//! A hub has its own actix system, so it can be embedded in any program, with or without actix, on any tokio runtime.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -18,52 +17,51 @@ use crate::actors::runtime::capacity::Tuning;
 use crate::actors::runtime::supervision::start_control;
 use informer_hub_types::Threads;
 
-/// Threads of the shared runtime that may block: closures, scans, compression.
+/// Blocking threads of the shared runtime, for scans and compression.
 const BLOCKING_THREADS: usize = 32;
 
-/// Threads that a program's closures may block at the same time, each made when it is needed.
+/// Maximum number of threads for handler closures of the embedding program, started on demand.
 const HANDLER_THREADS: usize = 512;
 
-/// The operating system refused what a hub needs.
+/// Failure to start the threads of a hub; check the limits of the user or container.
 #[derive(Debug, thiserror::Error)]
 pub enum SystemError {
-    /// No thread, or no runtime.
+    /// A thread or runtime could not be created.
     #[error("cannot start the hub's {what}")]
     Threads {
-        /// Which.
+        /// Name of the thread or runtime.
         what: &'static str,
-        /// Why.
+        /// Error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// The system's thread ended before it was up.
-    #[error("the hub's actor system ended while it started")]
+    /// The actor system's thread ended during the start.
+    #[error("the hub's actor system ended during the start")]
     Died,
 }
 
-/// A running actor system with a registry, and nothing in it yet.
+/// Running actor system with an empty registry.
 pub struct HubSystem {
     registry: Addr<RegistryActor>,
     end: CancellationToken,
     env: Env,
-    /// `None` for one on its caller's thread.
-    _house: Option<House>,
+    /// `None` for a system on the caller's thread.
+    _threads: Option<HubThreads>,
 }
 
-/// The threads of a hub.
-struct House {
+/// Threads of a hub.
+struct HubThreads {
     system: System,
     thread: Option<JoinHandle<()>>,
-    /// What runs I/O, and what lends its blocking threads to closures.
+    /// Runtime for I/O, and runtime whose blocking threads run closures.
     runtimes: Vec<Runtime>,
 }
 
 impl HubSystem {
-    /// Starts the threads and the registry: as many arbiters, and as many threads of the shared runtime, as there
-    /// are cores.
+    /// Starts the threads and the registry. Arbiters and workers of the shared runtime are as many as there are cores.
     ///
     /// # Errors
-    /// [`SystemError`] when the operating system refuses a thread.
+    /// [`SystemError`] if the operating system refuses a thread.
     pub fn start(tuning: Tuning) -> Result<Self, SystemError> {
         let cores = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
         let io = tokio::runtime::Builder::new_multi_thread()
@@ -73,7 +71,7 @@ impl HubSystem {
             .enable_all()
             .build()
             .map_err(|source| SystemError::Threads { what: "runtime", source })?;
-        // It runs nothing by itself, so it needs no thread of its own.
+        // It only provides blocking threads, so it needs no worker thread.
         let handlers = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(HANDLER_THREADS)
             .thread_name("hub-handler")
@@ -87,7 +85,7 @@ impl HubSystem {
                 let arbiters: Vec<_> = (0..cores).map(|_| Arbiter::new()).collect();
                 let threads = arbiters.iter().map(Arbiter::handle).collect::<Vec<_>>();
                 if started.send((System::current(), threads)).is_ok() {
-                    // An error is a stop code other than zero, which nobody sends.
+                    // An error is a stop code other than zero, which is never sent.
                     let _ = system.run();
                 }
                 for arbiter in arbiters {
@@ -98,83 +96,90 @@ impl HubSystem {
             .map_err(|source| SystemError::Threads { what: "system thread", source })?;
         let (system, arbiters) = starting.recv().map_err(|_| SystemError::Died)?;
         let threads = [&io, &handlers].map(|runtime| Threads::of(runtime.handle().clone()));
-        let house = House { system, thread: Some(thread), runtimes: vec![io, handlers] };
-        Ok(Self::with(threads, arbiters, tuning, Some(house)))
+        let threads_of_hub = HubThreads { system, thread: Some(thread), runtimes: vec![io, handlers] };
+        Ok(Self::with(threads, arbiters, tuning, Some(threads_of_hub)))
     }
 
-    /// Starts the registry on the actix system and the runtime of the calling thread, and runs everything there, what
-    /// blocks included: for simulations that are to happen in the same order each time
-    /// ([`chance`](informer_hub_types::rng)). It ends with that runtime.
+    /// Starts the registry on the actix system and runtime of the calling thread, and runs everything there, including
+    /// blocking work. For simulations that must be reproducible ([`rng`](informer_hub_types::rng)). It ends with that
+    /// runtime.
     ///
     /// # Panics
-    /// On a thread without an actix system.
+    /// If the thread has no actix system.
     #[must_use]
     pub fn start_here(tuning: Tuning) -> Self {
         let threads = Threads::simulated(Handle::current());
         Self::with([threads.clone(), threads], vec![Arbiter::current()], tuning, None)
     }
 
-    fn with([io, handlers]: [Threads; 2], arbiters: Vec<ArbiterHandle>, tuning: Tuning, house: Option<House>) -> Self {
+    fn with(
+        [io, handlers]: [Threads; 2],
+        arbiters: Vec<ArbiterHandle>,
+        tuning: Tuning,
+        threads_of_hub: Option<HubThreads>,
+    ) -> Self {
         let env = Env::new(io, handlers, arbiters, tuning);
         let registry = RegistryActor::new(env.clone());
         let end = registry.end();
         let registry = start_control(env.arbiter(), move |_| registry);
-        Self { registry, end, env, _house: house }
+        Self { registry, end, env, _threads: threads_of_hub }
     }
 
-    /// The registry's address.
+    /// Returns the registry's address.
     #[must_use]
     pub fn registry(&self) -> &Addr<RegistryActor> {
         &self.registry
     }
 
-    /// Completes when the registry has ended: by its `Shutdown`, or because it died, and with it every cluster.
+    /// Completes when the registry has ended, by `Shutdown` or by a failure, and every cluster with it.
     ///
-    /// The registry is the root of the tree, and nobody is above it to restart it; whoever runs the hub should end
-    /// the process then, as `informer-hub run` does, and have it started anew.
+    /// The registry is the root of the tree and is not restarted. The process should then exit and be started again, as
+    /// `informer-hub run` does.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         self.end.clone().cancelled_owned()
     }
 
-    /// What the actors share.
+    /// Returns the resources shared by the actors.
     #[must_use]
     pub fn env(&self) -> &Env {
         &self.env
     }
 }
 
-/// A registry beside the hub's, on the same threads: what it watches is in caches of its own, which no question, status,
-/// metric or checkpoint of the hub sees. It counts among the hub's actors, and ends by its own `Shutdown` or with them.
+/// Separate registry on the threads of a hub.
+///
+/// Its objects are in caches of their own, which the hub's queries, status, metrics and checkpoints do not include. Its
+/// actors count among the hub's actors. It ends by its own `Shutdown` or with the hub.
 #[derive(Clone, Debug)]
-pub struct Apart {
+pub struct SeparateRegistry {
     registry: Addr<RegistryActor>,
     env: Env,
 }
 
-impl Apart {
-    /// Starts one that watches nothing yet.
+impl SeparateRegistry {
+    /// Starts a registry without clusters.
     #[must_use]
     pub fn start(env: &Env) -> Self {
-        let env = env.apart();
+        let env = env.separate();
         let registry = RegistryActor::new(env.clone());
         Self { registry: start_control(env.arbiter(), move |_| registry), env }
     }
 
-    /// The registry's address.
+    /// Returns the registry's address.
     #[must_use]
     pub fn registry(&self) -> &Addr<RegistryActor> {
         &self.registry
     }
 
-    /// What its actors share.
+    /// Returns the resources shared by its actors.
     #[must_use]
     pub fn env(&self) -> &Env {
         &self.env
     }
 }
 
-impl Drop for House {
-    /// Ends the threads at once. For an orderly end, send the registry its `Shutdown` before.
+impl Drop for HubThreads {
+    /// Stops the threads at once. For an orderly stop, send the registry a `Shutdown` first.
     fn drop(&mut self) {
         self.system.stop();
         if let Some(thread) = self.thread.take() {

@@ -1,4 +1,4 @@
-//! What the actors of a hub share about its memory: who keeps objects, how much is resident, what the governor says.
+//! Memory state shared by the actors of a hub: registered informers, headroom, and the governor's last reading.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,36 +14,36 @@ use crate::actors::subscribe::inbox::Inbox;
 use crate::actors::subscribe::user::SubscriptionId;
 use informer_hub_types::{InformerHealth, MemoryStep, Origin};
 
-/// The memory of a hub that has a limit, at one moment.
+/// Memory of a hub with a limit, as last measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryStatus {
-    /// The limit in bytes.
+    /// Limit in bytes.
     pub limit: u64,
-    /// Bytes that the process has resident, where that can be read.
+    /// Resident bytes of the process, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident: Option<u64>,
-    /// Bytes of these that are accounted to informers.
+    /// Resident bytes attributed to informers.
     pub accounted: u64,
-    /// Informers that keep less than everything.
+    /// Number of informers that keep less than everything.
     pub short: usize,
 }
 
-/// What an informer may keep and keeps.
+/// Memory step, share and use of an informer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InformerMemory {
-    /// How much of its objects is kept.
+    /// Current memory step.
     pub step: MemoryStep,
-    /// Since when.
+    /// Time of the last step change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<jiff::Timestamp>,
-    /// Why.
+    /// Reason for the last step change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Bytes that it may use while others want memory too.
+    /// Bytes the informer may use while others need memory too.
     pub share: u64,
-    /// Bytes that it uses.
+    /// Bytes the informer uses.
     pub used: u64,
 }
 
@@ -60,12 +60,12 @@ impl InformerMemory {
     }
 }
 
-/// The informer's health says that it is to keep another part of its objects.
+/// Notifies an informer that the memory step in its health has changed.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
-pub(crate) struct TakeStep;
+pub(crate) struct MemoryStepChanged;
 
-/// The inboxes of an informer's subscriptions.
+/// Inboxes of an informer's subscriptions.
 #[derive(Debug, Default)]
 pub(in crate::actors) struct Inboxes(Mutex<BTreeMap<SubscriptionId, Arc<Inbox>>>);
 
@@ -78,22 +78,22 @@ impl Inboxes {
         self.0.lock().remove(&id);
     }
 
-    /// Notifications that wait in all of them.
+    /// Returns the number of pending notifications.
     pub(in crate::actors) fn pending(&self) -> u64 {
         self.0.lock().values().map(|inbox| inbox.health.pending.load(Relaxed)).sum()
     }
 }
 
-/// An informer, as the governor knows it.
+/// Informer registered with the governor.
 #[derive(Clone, Debug)]
 pub(in crate::actors) struct Member {
     pub(in crate::actors) origin: Arc<Origin>,
     pub(in crate::actors) health: Arc<InformerHealth>,
-    pub(in crate::actors) address: Recipient<TakeStep>,
+    pub(in crate::actors) address: Recipient<MemoryStepChanged>,
     pub(in crate::actors) inboxes: Arc<Inboxes>,
 }
 
-/// Shared by all actors of one hub; cheap to clone.
+/// Memory state of one hub; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);
 
@@ -105,7 +105,7 @@ struct Shared {
     accounted: AtomicU64,
 }
 
-/// Keeps a member known to the governor.
+/// Registration with the governor; ends when dropped.
 #[derive(Debug)]
 pub(in crate::actors) struct Membership {
     budget: Budget,
@@ -122,7 +122,7 @@ impl Budget {
         &self.0.headroom
     }
 
-    /// Makes an informer known for as long as it holds what this gives.
+    /// Registers an informer until the returned value is dropped.
     pub(in crate::actors) fn join(&self, member: Member) -> Membership {
         let mut members = self.0.members.lock();
         members.0 += 1;
@@ -131,23 +131,23 @@ impl Budget {
         Membership { budget: self.clone(), number }
     }
 
-    /// All informers, by a number that is never another's.
+    /// Returns all registered informers by number. Numbers are never reused.
     pub(in crate::actors) fn members(&self) -> BTreeMap<u64, Member> {
         self.0.members.lock().1.clone()
     }
 
-    pub(in crate::actors) fn show(&self, status: Option<MemoryStatus>, accounted: u64) {
+    pub(in crate::actors) fn publish(&self, status: Option<MemoryStatus>, accounted: u64) {
         self.0.accounted.store(accounted, Relaxed);
         self.0.status.store(status.map(Arc::new));
     }
 
-    /// The memory as the governor saw it last; `None` without a limit.
+    /// Returns the memory as last measured by the governor; `None` without a limit.
     #[must_use]
     pub fn status(&self) -> Option<MemoryStatus> {
         self.0.status.load().as_deref().copied()
     }
 
-    /// Bytes that were accounted to informers when the governor looked last.
+    /// Returns the bytes attributed to informers at the governor's last check.
     #[must_use]
     pub fn accounted(&self) -> u64 {
         self.0.accounted.load(Relaxed)

@@ -1,7 +1,8 @@
-//! The gate before the fifo: what is new is taken in while there is room for it.
+//! Gate before the fifo: admits new objects while there is headroom.
 //!
-//! The governor looks some times a second; a list brings tens of megabytes in between. So it says how much may be taken
-//! in until it looks again, and reflectors ask before they hand over what is new. Without a limit that costs a load.
+//! The governor checks a few times a second, and a list brings tens of megabytes in between. The governor therefore
+//! grants a number of bytes until its next check, and reflectors take from it. Without a limit, the cost is one atomic
+//! load.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
@@ -10,11 +11,11 @@ use tokio::sync::Notify;
 
 use crate::budget::UNLIMITED;
 
-/// For how long a reflector waits for room, at most. By then the governor has had somebody keep less; that a batch goes
-/// on is better than an informer that never learns of anything again.
+/// Longest wait for headroom. By then the governor has lowered an informer's memory step. The batch then proceeds over
+/// the limit, because an informer that never proceeds is worse.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// See the module.
+/// Bytes that may be read until the next refill; see the module.
 #[derive(Debug)]
 pub(in crate::actors) struct Headroom {
     left: AtomicI64,
@@ -26,7 +27,7 @@ impl Headroom {
         Self { left: AtomicI64::new(UNLIMITED), refilled: Notify::new() }
     }
 
-    /// Says how much may be taken in from now on.
+    /// Sets the bytes that may be read from now on.
     pub(in crate::actors) fn refill(&self, bytes: i64) {
         self.left.store(bytes, Relaxed);
         if bytes > 0 {
@@ -34,22 +35,22 @@ impl Headroom {
         }
     }
 
-    /// Whether anybody has to ask.
+    /// Returns whether a limit is set.
     pub(in crate::actors) fn is_limited(&self) -> bool {
         self.left.load(Relaxed) < UNLIMITED / 2
     }
 
-    /// Waits until there is room, and takes so much of it; of a batch that is larger than what is left, all of it.
+    /// Waits until there is headroom, then takes `bytes`. A batch larger than the headroom takes all of it.
     ///
     /// # Cancel safety
-    /// Nothing is taken before this ends.
+    /// Nothing is taken before the future completes.
     pub(in crate::actors) async fn take(&self, bytes: usize) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX / 8);
         let waited = async {
             loop {
                 let refilled = self.refilled.notified();
                 tokio::pin!(refilled);
-                // From here on a refill is noticed.
+                // From here on a refill is not missed.
                 refilled.as_mut().enable();
                 if self.left.load(Relaxed) > 0 {
                     return;
@@ -58,7 +59,7 @@ impl Headroom {
             }
         };
         if tokio::time::timeout(LONGEST, waited).await.is_err() {
-            tracing::debug!(bytes, "taken in past the memory limit, since there has been no room for {LONGEST:?}");
+            tracing::debug!(bytes, waited = ?LONGEST, "reading past the memory limit");
         }
         self.left.fetch_sub(bytes, Relaxed);
     }
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_waits_for_room_and_not_for_ever() {
+    async fn headroom_delays_reads_for_a_limited_time() {
         let headroom = Headroom::unlimited();
         assert!(!headroom.is_limited());
         headroom.refill(100);

@@ -1,5 +1,4 @@
-//! The shared view of memory: which informers keep objects, and how much more may be read. The governor
-//! ([`super::control`]) sets both.
+//! Memory state shared by informers and the governor ([`super::control`]): registered informers and headroom.
 
 pub(in crate::actors) mod budget;
 pub(in crate::actors) mod headroom;

@@ -1,8 +1,8 @@
-//! The fifo: what waits between a reflector and its processor.
+//! Fifo actor: the queue between a reflector and its processor.
 //!
-//! Back-pressure: `Enqueue` is answered when there is room again, and a reflector has one `Enqueue` in flight. The
-//! processor gets one batch at a time, so that a backlog travels in hundreds and a lone change at once; in bytes a batch is
-//! small beside what a cache takes before it has others wait.
+//! Back-pressure: `Enqueue` is answered when there is room, and a reflector has one `Enqueue` in flight. The processor
+//! receives one batch at a time: a backlog in hundreds, a single change at once. A batch is small compared with the
+//! amount at which a cache applies back-pressure.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,18 +19,18 @@ use informer_hub_telemetry::spans;
 use informer_hub_types::clock;
 use informer_hub_types::{Followed, InformerHealth, ResourceVersion};
 
-/// See the module.
+/// Queue of one informer; see the module.
 pub(in crate::actors) struct FifoActor {
     fifo: DeltaFifo,
     processor: Recipient<Process>,
     health: Arc<InformerHealth>,
-    /// The watermark that the processor was told last.
-    told: Option<ResourceVersion>,
-    /// Whether the last batch ended a list, so that the store may hold much of what the list replaced for a processor that
-    /// dies before it has notified the listeners. The next message, empty if need be, has the store release it.
+    /// Watermark last sent to the processor.
+    sent_watermark: Option<ResourceVersion>,
+    /// Whether the last batch ended a list. The store then holds the replaced objects until the next message, in case
+    /// the processor dies before it has notified the listeners. The next batch, empty if need be, releases them.
     ended_list: bool,
-    /// A change that is followed to its readers: how many keys are to be taken out until it is, and its time here. One at a
-    /// time, so that following costs nothing that counts.
+    /// Sampled change whose latency is measured: the number of keys before it, and its timestamps. One at a time, so
+    /// that the cost is negligible.
     followed: Option<(usize, Followed, Span)>,
     busy: bool,
     waiting: Waiters,
@@ -47,8 +47,8 @@ impl FifoActor {
     ) -> Self {
         let fifo = DeltaFifo::new(limit);
         let (waiting, stopped) = (Waiters::default(), Waiters::default());
-        let (told, followed, ended_list, busy) = (None, None, false, false);
-        Self { fifo, processor, health, told, ended_list, followed, busy, waiting, stopped, guard }
+        let (sent_watermark, followed, ended_list, busy) = (None, None, false, false);
+        Self { fifo, processor, health, sent_watermark, ended_list, followed, busy, waiting, stopped, guard }
     }
 
     fn pump(&mut self, ctx: &mut Context<Self>) {
@@ -62,9 +62,9 @@ impl FifoActor {
         }
         let before = self.fifo.len();
         let batch = self.fifo.pop_within(PROCESS_BATCH, PROCESS_BYTES);
-        let followed = self.passed(before - self.fifo.len());
+        let followed = self.count_popped(before - self.fifo.len());
         let version = self.fifo.watermark().cloned();
-        if batch.is_empty() && (version.is_none() || version == self.told && !self.ended_list) {
+        if batch.is_empty() && (version.is_none() || version == self.sent_watermark && !self.ended_list) {
             if self.fifo.is_drained() {
                 ctx.stop();
             }
@@ -72,7 +72,7 @@ impl FifoActor {
         }
         self.busy = true;
         self.ended_list = matches!(batch.last(), Some(Popped::ReplaceEnd { .. }));
-        self.told.clone_from(&version);
+        self.sent_watermark.clone_from(&version);
         ctx.spawn(self.processor.send(Process { batch, version, followed }).into_actor(self).map(
             |processed, act, ctx| {
                 act.busy = false;
@@ -87,17 +87,17 @@ impl FifoActor {
 }
 
 impl FifoActor {
-    /// So many keys have been taken out; gives the change that is followed, if it is among them.
-    fn passed(&mut self, keys: usize) -> Option<Followed> {
+    /// Counts popped keys. Returns the sampled change if it was among them.
+    fn count_popped(&mut self, keys: usize) -> Option<Followed> {
         let (ahead, ..) = self.followed.as_mut()?;
         *ahead = ahead.saturating_sub(keys);
         self.followed.take_if(|(ahead, ..)| *ahead == 0).map(|(_, followed, _)| followed)
     }
 
-    /// Follows a change that is in the queue by now, unless another one is followed.
+    /// Samples the change at the end of the queue, unless another one is being measured.
     fn follow(&mut self, followed: Option<Followed>) {
         let others = self.followed.as_ref().map(|(_, followed, _)| followed);
-        // Where nobody says when, it is now; the time is read only where it is of use.
+        // Without a timestamp, the current time is used; the clock is read only if needed.
         let followed = followed.or_else(|| others.is_none().then(|| clock::now().into()));
         if let Some(followed) = followed.filter(|followed| !self.fifo.is_empty() && followed.is_before(others)) {
             let span = spans::stage("fifo", followed.traced.as_ref());

@@ -1,7 +1,7 @@
-//! The listener: one subscriber of one informer. Keeps what waits for it, and hands it over one batch at a time.
+//! Listener actor: one subscriber of one informer. Delivers its pending notifications one batch at a time.
 //!
-//! It never holds its processor up, which puts what is new into the inbox and wakes it; the inbox keeps its bound by
-//! merging.
+//! It never delays the processor, which puts notifications into the inbox and wakes the listener. A full inbox merges
+//! notifications.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,28 +14,28 @@ use crate::actors::pipeline::messages::{Stop, Wake};
 use crate::actors::runtime::capacity::{DELIVER_BATCH, MAILBOX};
 use crate::actors::runtime::supervision::ExitGuard;
 use crate::actors::runtime::waiters::Waiters;
-use crate::actors::subscribe::inbox::{Inbox, Turn};
+use crate::actors::subscribe::inbox::{Inbox, InboxLease};
 use crate::actors::subscribe::subscriber::Delivered;
 use crate::actors::subscribe::subscription::Subscription;
 use informer_hub_types::{InformerHealth, Origin};
 
-/// How often it is looked whether objects are on disk that a subscriber waits for.
-const DISK_LOOK: Duration = Duration::from_millis(20);
+/// How often to check whether objects that a durable subscriber waits for are on disk.
+const DISK_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The same while their first list is not complete. Its end is told of, and has this looked at anew.
-const LISTING_LOOK: Duration = Duration::from_secs(1);
+/// The same while the first list is incomplete. Its end wakes the listener.
+const LISTING_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// Delivers to one subscriber of one informer; see the module.
 pub(in crate::actors) struct ListenerActor {
     env: Env,
     origin: Arc<Origin>,
     inbox: Arc<Inbox>,
-    turn: Turn,
+    lease: InboxLease,
     subscription: Arc<Subscription>,
     health: Arc<InformerHealth>,
     busy: bool,
-    /// Set while it will look again whether the objects are on disk, and after which pause.
-    looking: Option<(SpawnHandle, Duration)>,
+    /// Timer of the next disk check, and its interval.
+    disk_check: Option<(SpawnHandle, Duration)>,
     draining: bool,
     stopping: bool,
     stopped: Waiters,
@@ -51,16 +51,16 @@ impl ListenerActor {
         health: Arc<InformerHealth>,
         guard: ExitGuard,
     ) -> Self {
-        let (turn, stopped) = (inbox.take_over(), Waiters::default());
+        let (lease, stopped) = (inbox.take_over(), Waiters::default());
         Self {
             env,
             origin,
             inbox,
-            turn,
+            lease,
             subscription,
             health,
             busy: false,
-            looking: None,
+            disk_check: None,
             draining: false,
             stopping: false,
             stopped,
@@ -68,48 +68,48 @@ impl ListenerActor {
         }
     }
 
-    /// Whether it has to wait until the objects have been on disk once. A subscriber that keeps what it is told must not be
-    /// told of objects whose end nobody would notice after a restart.
+    /// Returns whether a durable subscriber must wait until the objects have been on disk once. Otherwise a deletion
+    /// during a restart could go unnoticed.
     fn waits_for_disk(&self) -> bool {
-        let is_kept = self.subscription.durable && self.env.checkpoints.keeping().is_some();
+        let is_kept = self.subscription.durable && self.env.checkpoints.store().is_some();
         is_kept && !self.health.is_on_disk() && !self.env.checkpoints.is_closing()
     }
 
-    /// Looks again later whether they are.
-    fn look_again(&mut self, ctx: &mut Context<Self>) {
+    /// Schedules the next disk check.
+    fn schedule_disk_check(&mut self, ctx: &mut Context<Self>) {
         let synced = self.health.has_synced();
         if synced {
-            self.env.checkpoints.hurry();
+            self.env.checkpoints.request_pass();
         }
-        // While a first list comes, which may take minutes of thousands of informers, there is no hurry.
-        let look = if synced { DISK_LOOK } else { LISTING_LOOK };
-        if let Some((timer, _)) = self.looking.take_if(|(_, pause)| look < *pause) {
+        // A first list may take minutes with thousands of informers, so it is checked rarely.
+        let interval = if synced { DISK_CHECK_INTERVAL } else { LISTING_CHECK_INTERVAL };
+        if let Some((timer, _)) = self.disk_check.take_if(|(_, pause)| interval < *pause) {
             ctx.cancel_future(timer);
         }
-        if self.looking.is_none() {
-            let timer = ctx.run_later(look, |act, ctx| {
-                act.looking = None;
+        if self.disk_check.is_none() {
+            let timer = ctx.run_later(interval, |act, ctx| {
+                act.disk_check = None;
                 act.pump(ctx);
             });
-            self.looking = Some((timer, look));
+            self.disk_check = Some((timer, interval));
         }
     }
 
-    /// Hands the next batch over, unless one is under way.
+    /// Delivers the next batch, unless one is in flight.
     fn pump(&mut self, ctx: &mut Context<Self>) {
         if self.busy {
             return;
         }
         let waits = self.waits_for_disk();
-        // What waits for the disk stays in the inbox for who goes on with it.
+        // Notifications that wait for the disk stay in the inbox for the successor.
         if self.stopping && (waits || !self.draining) {
             return ctx.stop();
         }
         if waits {
-            return self.look_again(ctx);
+            return self.schedule_disk_check(ctx);
         }
-        // Another has taken over: this one was only slow to stop.
-        let Some(batch) = self.inbox.next(self.turn, DELIVER_BATCH) else { return ctx.stop() };
+        // A successor has taken over the inbox.
+        let Some(batch) = self.inbox.next(self.lease, DELIVER_BATCH) else { return ctx.stop() };
         if batch.is_empty() {
             if self.stopping {
                 ctx.stop();
@@ -122,10 +122,10 @@ impl ListenerActor {
             self.subscription.subscriber.deliver(batch, self.inbox.traced(), &self.env.handlers).into_actor(self);
         ctx.spawn(delivery.map(move |delivered, act, ctx| {
             act.busy = false;
-            act.inbox.done(act.turn);
+            act.inbox.done(act.lease);
             act.note(&delivered, count);
             if delivered == Delivered::Gone {
-                act.subscription.leave();
+                act.subscription.unsubscribe();
                 return ctx.stop();
             }
             act.pump(ctx);
@@ -143,10 +143,10 @@ impl ListenerActor {
                 let lost = *lost as u64;
                 health.lost.fetch_add(lost, Relaxed);
                 health.delivered.fetch_add(count - lost, Relaxed);
-                tracing::warn!(%cluster, resource = %resource.gvr, lost, error, "a subscriber failed on notifications");
+                tracing::warn!(%cluster, resource = %resource.gvr, lost, error, "subscriber failed to process notifications");
             }
             Delivered::Gone => {
-                tracing::info!(%cluster, resource = %resource.gvr, "a subscriber is gone; it is unsubscribed");
+                tracing::info!(%cluster, resource = %resource.gvr, "subscriber has ended; unsubscribed it");
             }
         }
     }

@@ -12,60 +12,61 @@ use informer_hub_types::ResourceVersion;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Takes changes in; answered when there is room for more.
+/// Adds changes to the fifo. Answered when there is room for more.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Enqueue {
-    /// In their order.
+    /// Changes in order.
     pub changes: Vec<Change>,
-    /// When they were read, where that is not now, and the trace of one of them.
+    /// Read time and trace of a sampled change; without it, the time of arrival counts.
     pub followed: Option<Followed>,
 }
 
-/// Applies a batch to the store and tells the listeners; answered when both is done.
+/// Applies a batch to the store and notifies the listeners. Answered when both are done.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Process {
-    /// The batch; empty where only the version has moved on.
+    /// Changes to apply; empty if only the version has advanced.
     pub batch: Vec<Popped>,
-    /// With it, everything up to this version has been taken out of the queue.
+    /// Version up to which everything has left the queue with this batch.
     pub version: Option<ResourceVersion>,
-    /// A change of it that is followed to its readers.
+    /// Sampled change in the batch whose latency is measured.
     pub followed: Option<Followed>,
 }
 
-/// There may be something in the listener's inbox. One that waits in a mailbox stands for any number of them.
+/// Wakes a listener to check its inbox. One queued message covers any number of notifications.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Wake;
 
-/// Tells a processor of a listener. Its queue is filled with the present state, unless it joined before.
+/// Adds a listener to a processor. Its inbox is filled with the current objects, unless it has joined this partition
+/// before.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Join {
-    /// The subscription.
+    /// ID of the subscription.
     pub subscription: SubscriptionId,
-    /// Whom to wake when something is in the inbox.
+    /// Listener to wake when the inbox has notifications.
     pub listener: Recipient<Wake>,
-    /// Where batches go.
+    /// Queue for its notifications.
     pub inbox: Arc<Inbox>,
-    /// How to fill it.
+    /// Filter and initial objects.
     pub options: ListenerOptions,
-    /// Its name, where it goes on after a restart of the process where it was.
+    /// Name of a durable reader, which resumes after a restart of the process.
     pub reader: Option<String>,
-    /// The period of its resyncs.
+    /// Resync period.
     pub resync: Option<Duration>,
 }
 
-/// Tells a processor that a listener leaves.
+/// Removes a listener from a processor.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Leave(pub SubscriptionId);
 
-/// Stop. Answered when the actor has; what waits is worked off first if `drain`.
+/// Stops an actor. Answered when it has stopped.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Stop {
-    /// Whether what waits is worked off first.
+    /// Whether queued items are processed first.
     pub drain: bool,
 }

@@ -1,4 +1,4 @@
-//! The way of an object through one informer, in order: reflector, fifo, processor (which writes the cache), listener.
+//! Data path of one informer, in order: reflector, fifo, processor (which writes the cache), listener.
 
 pub(in crate::actors) mod fifo;
 pub(in crate::actors) mod listener;

@@ -1,4 +1,4 @@
-//! The processor: store first, then the listeners. One batch at a time.
+//! Processor actor: applies a batch to the store, then notifies the listeners. One batch at a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use actix::AtomicResponse;
 use actix::prelude::*;
 use tracing::Span;
 
-use crate::actors::cache::messages::{AppliedBatch, Apply, Attend, TakeSnapshot};
+use crate::actors::cache::messages::{AppliedBatch, Apply, Maintain, TakeSnapshot};
 use crate::actors::cache::write_half::Lease;
 use crate::actors::cache::write_half::{Direct, SharedWriteHalf, Written};
 use crate::actors::env::Env;
@@ -23,46 +23,46 @@ use informer_hub_telemetry::spans;
 use informer_hub_types::clock;
 use informer_hub_types::{Change, Delta, DeltaKind, Followed, InformerHealth, ResourceVersion};
 
-/// The cache, as a processor sees it.
+/// Access of a processor to its cache partition.
 #[derive(Clone)]
 pub(in crate::actors) struct CachePort {
     pub(in crate::actors) apply: Recipient<Apply>,
     pub(in crate::actors) snapshot: Recipient<TakeSnapshot>,
-    pub(in crate::actors) attend: Recipient<Attend>,
+    pub(in crate::actors) maintain: Recipient<Maintain>,
     pub(in crate::actors) write_half: SharedWriteHalf,
     pub(in crate::actors) partition: PartitionId,
     pub(in crate::actors) lease: Lease,
 }
 
-struct Joined {
+struct JoinedListener {
     inbox: Arc<Inbox>,
     listener: Recipient<Wake>,
 }
 
-impl Joined {
-    /// Where that fails, the mailbox is full, and a wake waits in it; or the listener is dead, and its successor looks
-    /// into the inbox first of all.
+impl JoinedListener {
+    /// Wakes the listener. A full mailbox already holds a wake-up, and the successor of a dead listener checks the
+    /// inbox when it starts.
     fn wake(&self) {
         let _ = self.listener.try_send(Wake);
     }
 }
 
-/// See the module.
+/// Applies batches of one informer and notifies its listeners; see the module.
 pub(in crate::actors) struct ProcessorActor {
     env: Env,
     cache: CachePort,
     health: Arc<InformerHealth>,
-    listeners: BTreeMap<SubscriptionId, Joined>,
-    /// Where resyncs are put in line; known once the fifo has started.
+    listeners: BTreeMap<SubscriptionId, JoinedListener>,
+    /// Queue for resyncs; set once the fifo has started.
     fifo: Option<Recipient<Enqueue>>,
     resyncs: ResyncSchedule<SubscriptionId>,
-    /// What ticks for them, and how often.
+    /// Resync timer and its period.
     ticker: Option<(Duration, SpawnHandle)>,
-    /// Whether a pass of resyncs is being put in line.
-    repeating: bool,
-    /// A batch that was applied before this processor's predecessor died, and may not have been told.
-    untold: Option<Outbox>,
-    /// A change that is followed, and is in the batch that is told next; and its time here.
+    /// Whether a resync pass is being queued.
+    resyncing: bool,
+    /// Last batch applied before the previous processor died, whose listeners may not have been notified.
+    undelivered: Option<Outbox>,
+    /// Sampled change in the current batch, and its span.
     followed: Option<(Followed, Span)>,
     guard: ExitGuard,
 }
@@ -72,7 +72,7 @@ impl ProcessorActor {
         env: Env,
         cache: CachePort,
         health: Arc<InformerHealth>,
-        untold: Option<Outbox>,
+        undelivered: Option<Outbox>,
         guard: ExitGuard,
     ) -> Self {
         Self {
@@ -83,15 +83,15 @@ impl ProcessorActor {
             fifo: None,
             resyncs: ResyncSchedule::new(),
             ticker: None,
-            repeating: false,
-            untold,
+            resyncing: false,
+            undelivered,
             followed: None,
             guard,
         }
     }
 
-    /// Puts a batch into every listener's inbox, whose owner may be dead or slow; this waits for nobody.
-    fn tell(&mut self, outbox: &Outbox) {
+    /// Puts a batch into every listener's inbox, without waiting for the listeners.
+    fn notify_listeners(&mut self, outbox: &Outbox) {
         let followed = self.followed.take();
         if let (Some((followed, _)), Some(timings)) = (&followed, self.health.timings()) {
             timings.stored.record(clock::now().duration_since(followed.read), None);
@@ -100,30 +100,30 @@ impl ProcessorActor {
             self.health.set_synced();
             self.env.sync_changed();
         }
-        for (subscription, joined) in &self.listeners {
-            // Of a batch that changed nothing it is to know that it came.
-            joined.inbox.offer(outbox.number, &outbox.applied, self.resyncs.is_due(subscription));
+        for (subscription, target) in &self.listeners {
+            // An empty batch still advances the batch number.
+            target.inbox.offer(outbox.number, &outbox.applied, self.resyncs.is_due(subscription));
             if !outbox.applied.is_empty() {
                 if let Some((followed, _)) = &followed {
-                    joined.inbox.follow(followed.clone());
+                    target.inbox.sample_latency(followed.clone());
                 }
-                joined.wake();
+                target.wake();
             }
         }
     }
 
-    /// A small batch is in the store.
+    /// Handles the result of a direct write.
     fn applied_directly(&mut self, written: Option<Written>, ctx: &mut Context<Self>) {
-        let Some(Written { outbox, objects, attend }) = written else { return self.orphaned(ctx) };
+        let Some(Written { outbox, objects, maintain }) = written else { return self.orphaned(ctx) };
         self.health.objects.store(objects, Relaxed);
-        self.tell(&outbox);
-        if attend {
-            // Where its mailbox is full, the next batch has it attend.
-            let _ = self.cache.attend.try_send(Attend);
+        self.notify_listeners(&outbox);
+        if maintain {
+            // If the mailbox is full, the next batch triggers the same work.
+            let _ = self.cache.maintain.try_send(Maintain);
         }
     }
 
-    /// The way of a batch that is large, or that finds somebody else writing.
+    /// Applies a batch by message: it is large, or another write is in progress.
     fn apply_by_message(
         &mut self,
         batch: Vec<Popped>,
@@ -137,7 +137,7 @@ impl ProcessorActor {
             drop(span);
             let pressure = if let Ok(Some(AppliedBatch { outbox, objects, pressure })) = applied {
                 act.health.objects.store(objects, Relaxed);
-                act.tell(&outbox);
+                act.notify_listeners(&outbox);
                 pressure
             } else {
                 act.orphaned(ctx);
@@ -153,7 +153,7 @@ impl ProcessorActor {
         Box::pin(work)
     }
 
-    /// Ticks as often as the schedule wants it.
+    /// Sets the resync timer to the period of the schedule.
     fn rearm_resync(&mut self, ctx: &mut Context<Self>) {
         let period = self.resyncs.tick_period();
         if self.ticker.map(|(current, _)| current) == period {
@@ -168,18 +168,18 @@ impl ProcessorActor {
         }
     }
 
-    /// Puts every object of the store in line once more, for the listeners whose time it is.
+    /// Queues every object of the store again for the listeners whose resync is due.
     fn resync(&mut self, ctx: &mut Context<Self>) {
-        // Nothing is put in line while nothing is taken in.
+        // A paused informer does not resync.
         let Some(fifo) = self.fifo.clone().filter(Recipient::connected) else { return };
-        let under_way = self.repeating || self.health.fifo_keys.load(Relaxed) > 0;
+        let under_way = self.resyncing || self.health.fifo_keys.load(Relaxed) > 0;
         if !self.resyncs.tick(clock::now(), under_way) {
             return;
         }
-        self.repeating = true;
+        self.resyncing = true;
         let partition = self.cache.partition;
         let snapshot = self.cache.snapshot.clone();
-        let repeat = async move {
+        let resync_all = async move {
             let Ok(snapshot) = snapshot.send(TakeSnapshot).await else { return false };
             let Some(partition) = snapshot.partition(partition) else { return false };
             let sync = |object: &Arc<_>| Change::Delta(Delta { kind: DeltaKind::Sync, object: Arc::clone(object) });
@@ -191,15 +191,15 @@ impl ProcessorActor {
             }
             true
         };
-        ctx.spawn(repeat.into_actor(self).map(|repeated, act, ctx| {
-            act.repeating = false;
-            if !repeated {
+        ctx.spawn(resync_all.into_actor(self).map(|resynced, act, ctx| {
+            act.resyncing = false;
+            if !resynced {
                 act.orphaned(ctx);
             }
         }));
     }
 
-    /// The cache, the partition or the fifo is gone: this informer's supervisor sets the pipeline up again.
+    /// Stops because cache, partition or fifo is gone; the informer's supervisor restarts the pipeline.
     fn orphaned(&mut self, ctx: &mut Context<Self>) {
         self.guard.set(ExitStatus::Orphaned);
         ctx.stop();
@@ -219,8 +219,8 @@ impl Handler<Process> for ProcessorActor {
 
     fn handle(&mut self, process: Process, ctx: &mut Self::Context) -> Self::Result {
         let Process { batch, version, followed } = process;
-        if let Some(untold) = self.untold.take() {
-            self.tell(&untold);
+        if let Some(undelivered) = self.undelivered.take() {
+            self.notify_listeners(&undelivered);
         }
         self.followed = followed.map(|followed| {
             let span = spans::stage("processor", followed.traced.as_ref());
@@ -231,7 +231,7 @@ impl Handler<Process> for ProcessorActor {
                 self.applied_directly(written, ctx);
                 AtomicResponse::new(Box::pin(actix::fut::ready(())))
             }
-            Direct::NotNow(batch, version) => AtomicResponse::new(self.apply_by_message(batch, version)),
+            Direct::Deferred(batch, version) => AtomicResponse::new(self.apply_by_message(batch, version)),
         }
     }
 }
@@ -239,8 +239,8 @@ impl Handler<Process> for ProcessorActor {
 impl Handler<Join> for ProcessorActor {
     type Result = ();
 
-    /// No batch is under way here, so what is published is exactly what later offers go on from: no gap, no double. Nor is
-    /// anybody waited for, so that listeners that come and go hold up the batches in line behind them as little as can be.
+    /// No batch is in progress here, so later batches continue exactly from the published snapshot. Nothing is awaited,
+    /// so listeners that join and leave do not delay queued batches.
     fn handle(&mut self, join: Join, ctx: &mut Self::Context) {
         let id = self.cache.partition;
         let Join { subscription, listener, inbox, options, reader, resync } = join;
@@ -250,19 +250,19 @@ impl Handler<Join> for ProcessorActor {
             let merge_above = self.env.tuning.merge_above;
             inbox.join(id, ListenerQueue::of_reader(reader.as_deref(), options, partition, merge_above));
         }
-        // A batch that a dead processor may not have told of.
-        if let Some(untold) = &self.untold {
-            inbox.offer(untold.number, &untold.applied, false);
+        // The previous processor may have died before it notified of this batch.
+        if let Some(undelivered) = &self.undelivered {
+            inbox.offer(undelivered.number, &undelivered.applied, false);
         }
-        let joined = Joined { inbox, listener };
-        joined.wake();
-        self.listeners.insert(subscription, joined);
+        let target = JoinedListener { inbox, listener };
+        target.wake();
+        self.listeners.insert(subscription, target);
         self.resyncs.join(subscription, resync, clock::now());
         self.rearm_resync(ctx);
     }
 }
 
-/// Tells the processor where resyncs are put in line.
+/// Sets the queue for resyncs.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(in crate::actors) struct UseFifo(pub(in crate::actors) Recipient<Enqueue>);

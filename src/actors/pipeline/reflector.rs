@@ -1,7 +1,7 @@
-//! The reflector: drives the list+watch machine of one informer and hands what it finds to the fifo.
+//! Reflector actor: drives the list and watch state machine of one informer and passes changes to the fifo.
 //!
-//! The machine decides, the source reads, this loop carries. While the fifo has no room it waits, and the source reads
-//! on by itself into its own bounded buffer; only when that is full too does the socket stand still.
+//! The machine decides, the source reads, and this loop connects them. While the fifo is full the loop waits, and the
+//! source reads into its own bounded buffer. Once that is full too, the socket is no longer read.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tracing::Span;
 use crate::actors::memory::budget::Budget;
 use crate::actors::pipeline::messages::{Enqueue, Stop};
 use crate::actors::runtime::capacity::{ENQUEUE_BATCH, MAILBOX};
-use crate::actors::runtime::recovery::Answered;
+use crate::actors::runtime::recovery::RecoverySignal;
 use crate::actors::runtime::supervision::{ExitGuard, ExitStatus};
 use crate::actors::runtime::waiters::Waiters;
 use crate::actors::subscribe::watch_errors::WatchErrors;
@@ -30,14 +30,14 @@ use informer_hub_types::{
     Threads, Watcher, rng,
 };
 
-mod shows;
+mod health_reports;
 mod skipped;
-pub(in crate::actors) mod waits;
+pub(in crate::actors) mod timeouts;
 
 use skipped::SkippedObjects;
-use waits::{next_within, within};
+use timeouts::{next_within, within};
 
-/// What a reflector actor is made of.
+/// Configuration and connections of a reflector actor.
 pub(in crate::actors) struct ReflectorParts {
     pub(in crate::actors) origin: Arc<Origin>,
     pub(in crate::actors) health: Arc<InformerHealth>,
@@ -45,24 +45,24 @@ pub(in crate::actors) struct ReflectorParts {
     pub(in crate::actors) fifo: Recipient<Enqueue>,
     pub(in crate::actors) options: ReflectorOptions,
     pub(in crate::actors) watch_errors: Arc<WatchErrors>,
-    pub(in crate::actors) troubles: Recipient<Trouble>,
+    pub(in crate::actors) outcomes: Recipient<WatchOutcome>,
     pub(in crate::actors) handlers: Threads,
     pub(in crate::actors) budget: Budget,
-    /// Where to go on without a list: the store is complete up to there.
+    /// Version up to which the store is complete, from which a watch may resume without a list.
     pub(in crate::actors) resume: Option<ResourceVersion>,
     /// Shared with the other informers of the cluster.
-    pub(in crate::actors) answered: Answered,
+    pub(in crate::actors) recovery: RecoverySignal,
 }
 
-/// A list or watch has failed, or works again (`None`).
+/// Reports that a list or watch failed, or succeeded again (`None`).
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(in crate::actors) struct Trouble {
+pub(in crate::actors) struct WatchOutcome {
     pub(in crate::actors) origin: Arc<Origin>,
     pub(in crate::actors) error: Option<SourceError>,
 }
 
-/// See the module.
+/// Lists and watches for one informer; see the module.
 pub(in crate::actors) struct ReflectorActor {
     parts: Option<ReflectorParts>,
     stopped: Waiters,
@@ -102,32 +102,32 @@ impl Handler<Stop> for ReflectorActor {
     }
 }
 
-/// How long a watch has to stay open before it is said that all is well: one from a version that is too old opens too,
-/// and is told so at once.
-const PROVEN: Duration = Duration::from_secs(1);
+/// How long a watch must stay open before success is reported. A watch from an expired version also opens, and fails at
+/// once.
+const SUCCESS_DELAY: Duration = Duration::from_secs(1);
 
-/// The fifo's mailbox is closed: there is nobody to work for.
+/// The fifo's mailbox is closed.
 struct FifoGone;
 
 struct Driver {
     parts: ReflectorParts,
     machine: Reflector,
-    held: Vec<Change>,
-    /// One of what is held that is followed, and its time here.
+    pending: Vec<Change>,
+    /// Sampled pending change whose latency is measured, and its span.
     followed: Option<(Followed, Span)>,
-    /// Objects that were skipped and have not been accepted, deleted or listed anew since.
+    /// Objects that were skipped and not accepted, deleted or listed again since.
     skipped: SkippedObjects,
-    /// The list under way, and its pages so far.
+    /// List in progress and its number of pages.
     listing: Option<Listing>,
     list_began: Instant,
-    /// Why the next list would begin.
+    /// Reason for the next list.
     relists_for: ListReason,
-    /// Whether it has yet to be seen that it watches: since it began, and since a failure.
+    /// Whether success is yet to be reported, after the start or a failure.
     unproven: bool,
-    /// How far the fifo was told last that it has everything.
+    /// Version last reported to the fifo as complete.
     progress: Option<ResourceVersion>,
-    /// Whether the cluster has answered another informer again since the last request of this one began.
-    others: Watcher<()>,
+    /// Notified when the cluster answers another informer after a failure.
+    recovery_watcher: Watcher<()>,
 }
 
 struct Listing {
@@ -138,20 +138,20 @@ struct Listing {
 impl Driver {
     fn new(mut parts: ReflectorParts) -> Self {
         let mut machine = Reflector::new(parts.options.clone(), rng::unit);
-        // What the store has must not go back in time because a reflector was restarted.
+        // A restarted reflector must not list an older state than the store has.
         if let Some(version) = parts.health.newest() {
             machine.resume(version.as_ref().clone());
         }
         if let Some(version) = parts.resume.take() {
             machine.resume_watch(version, clock::now());
         }
-        let others = parts.answered.subscribe();
+        let recovery_watcher = parts.recovery.subscribe();
         let is_first = parts.health.lists.load(Relaxed) == 0;
         let relists_for = if is_first { ListReason::First } else { ListReason::Restart };
         Self {
             parts,
             machine,
-            held: Vec::new(),
+            pending: Vec::new(),
             followed: None,
             skipped: SkippedObjects::default(),
             listing: None,
@@ -159,7 +159,7 @@ impl Driver {
             relists_for,
             unproven: true,
             progress: None,
-            others,
+            recovery_watcher,
         }
     }
 
@@ -167,11 +167,11 @@ impl Driver {
         loop {
             let done = match self.machine.next(clock::now()) {
                 Step::Wait { until, .. } => {
-                    self.show_no_watch();
+                    self.mark_not_watching();
                     tokio::select! {
                         biased;
                         () = tokio::time::sleep_until(until) => {}
-                        Ok(()) = self.others.changed() => self.machine.hurry(clock::now()),
+                        Ok(()) = self.recovery_watcher.changed() => self.machine.hurry(clock::now()),
                     }
                     Ok(())
                 }
@@ -193,8 +193,8 @@ impl Driver {
         }
         self.trace_list();
         let stall = self.parts.options.stall;
-        self.ignore_others();
-        let mut asked = clock::now();
+        self.clear_recovery();
+        let mut requested = clock::now();
         let opening = within(stall.list_head, "list: no answer", self.parts.source.list(request));
         let mut stream = match opening.await {
             Ok(stream) => stream,
@@ -207,14 +207,14 @@ impl Driver {
         loop {
             let chunk = next_within(&stall, stream.next()).await;
             let items = chunk.as_ref().map_or(0, ListChunk::items);
-            let chunk = self.machine.on_list_items(items, clock::now() - asked).and(chunk);
+            let chunk = self.machine.on_list_items(items, clock::now() - requested).and(chunk);
             match chunk {
                 Ok(ListChunk::Items(objects)) => {
                     let count = objects.len() as u64;
                     health.note_heard();
                     health.note_events(count);
                     health.list_items.fetch_add(count, Relaxed);
-                    self.held.extend(objects.into_iter().map(|object| delta(DeltaKind::Replaced, object)));
+                    self.pending.extend(objects.into_iter().map(|object| delta(DeltaKind::Replaced, object)));
                     self.hand_over().await?;
                 }
                 Ok(ListChunk::Skipped(skipped)) => self.skip(skipped, true),
@@ -227,7 +227,7 @@ impl Driver {
                     match self.machine.on_page_end(version, continue_token, remaining, clock::now()) {
                         PageVerdict::NextPage => {}
                         PageVerdict::ListComplete(version) => {
-                            self.held.push(Change::ReplaceEnd(version));
+                            self.pending.push(Change::ReplaceEnd(version));
                             self.listed();
                         }
                         PageVerdict::GivenUp(error) => self.list_failed(&error),
@@ -235,19 +235,19 @@ impl Driver {
                     return self.hand_over().await;
                 }
                 Err(error) => {
-                    self.ignore_others();
+                    self.clear_recovery();
                     self.list_failed(&error);
                     return Ok(());
                 }
             }
-            asked = clock::now();
+            requested = clock::now();
         }
     }
 
     fn begin_list(&mut self) {
         self.skipped.clear();
         self.list_began = clock::now();
-        self.show_no_watch();
+        self.mark_not_watching();
         let health = &self.parts.health;
         health.note_list(self.relists_for);
         health.list_items.store(0, Relaxed);
@@ -255,10 +255,10 @@ impl Driver {
         if !health.has_synced() {
             health.set_phase(Phase::Listing);
         }
-        self.held.push(Change::ReplaceBegin);
+        self.pending.push(Change::ReplaceBegin);
     }
 
-    /// A list that goes on after a failure begins a span of its own.
+    /// Starts the span of a list. A list that resumes after a failure gets a new span.
     fn trace_list(&mut self) {
         let Origin { cluster, resource, scope, .. } = &*self.parts.origin;
         self.listing.get_or_insert_with(|| Listing { span: spans::list(cluster, &resource.gvr, scope), pages: 0 });
@@ -302,7 +302,7 @@ impl Driver {
             spans::watch(cluster, &resource.gvr, scope)
         };
         let head = self.parts.options.stall.watch_head;
-        self.ignore_others();
+        self.clear_recovery();
         let mut opened = None;
         let mut events = 0;
         let end = match within(head, "watch: no answer", self.parts.source.watch(request)).await {
@@ -311,7 +311,7 @@ impl Driver {
                 opened = Some(clock::now());
                 self.watch_opened();
                 let end = self.follow(stream, &mut events).await?;
-                self.ignore_others();
+                self.clear_recovery();
                 end
             }
         };
@@ -340,7 +340,7 @@ impl Driver {
         if !self.machine.is_listing() {
             health.set_phase(Phase::Watching);
             self.clear_error();
-            // So that the first of what comes is known to go on from there.
+            // Lets the fifo know that the following changes continue from this version.
             self.note_progress();
         }
     }
@@ -351,7 +351,7 @@ impl Driver {
         mut stream: informer_hub_reflector::WatchStream,
         events: &mut u64,
     ) -> Result<Result<(), SourceError>, FifoGone> {
-        let proven = clock::now() + PROVEN;
+        let success_at = clock::now() + SUCCESS_DELAY;
         loop {
             let deadline = self.machine.deadline();
             let next = async {
@@ -363,8 +363,8 @@ impl Driver {
             let next = tokio::select! {
                 biased;
                 next = next => next,
-                () = tokio::time::sleep_until(proven), if self.unproven && !self.machine.is_listing() => {
-                    self.show_well();
+                () = tokio::time::sleep_until(success_at), if self.unproven && !self.machine.is_listing() => {
+                    self.report_success();
                     continue;
                 }
             };
@@ -389,15 +389,15 @@ impl Driver {
         let now = clock::now();
         let health = Arc::clone(&self.parts.health);
         health.note_heard();
-        let mut taken = 0;
+        let mut accepted = 0;
         for item in items {
             let verdict = self.machine.on_watch_item(&item, now);
             let initial = matches!(verdict, ItemVerdict::Initial);
             if let ItemVerdict::InitialEventsEnd(version) = &verdict {
-                self.held.push(Change::ReplaceEnd(version.clone()));
+                self.pending.push(Change::ReplaceEnd(version.clone()));
                 self.listed();
                 health.set_phase(Phase::Watching);
-                self.show_well();
+                self.report_success();
             }
             let live = |kind| if initial { DeltaKind::Replaced } else { kind };
             let (kind, object) = match item {
@@ -413,17 +413,17 @@ impl Driver {
             if initial {
                 health.list_items.fetch_add(1, Relaxed);
             }
-            taken += 1;
-            self.note_taken(object.key());
+            accepted += 1;
+            self.note_accepted(object.key());
             if object.is_head_only() {
                 health.skipped.fetch_add(1, Relaxed);
                 let Origin { cluster, resource, .. } = &*self.parts.origin;
-                tracing::warn!(%cluster, resource = %resource.gvr, object = %object.key(), "how a deleted object last was cannot be taken in");
+                tracing::warn!(%cluster, resource = %resource.gvr, object = %object.key(), "cannot decode the last state of a deleted object");
             }
-            self.held.push(delta(kind, object));
+            self.pending.push(delta(kind, object));
         }
-        if taken > 0 {
-            health.note_events(taken);
+        if accepted > 0 {
+            health.note_events(accepted);
         }
         self.show_version();
         self.note_progress();
@@ -438,30 +438,30 @@ impl Driver {
         self.followed = Some((followed, span));
     }
 
-    /// Tells the fifo how far it has everything, where that has changed.
+    /// Reports the version up to which everything has been passed on, if it has changed.
     fn note_progress(&mut self) {
         if self.machine.complete_up_to() != self.progress.as_ref() {
             self.progress = self.machine.complete_up_to().cloned();
-            self.held.extend(self.progress.clone().map(Change::Progress));
+            self.pending.extend(self.progress.clone().map(Change::Progress));
         }
     }
 
     // === both ===
 
-    /// Hands over what is held; waits while the fifo has no room, or memory has none for what is new.
+    /// Passes pending changes to the fifo. Waits while the fifo is full, or while there is no headroom for new objects.
     async fn hand_over(&mut self) -> Result<(), FifoGone> {
-        while !self.held.is_empty() {
-            let rest = self.held.split_off(self.held.len().min(ENQUEUE_BATCH));
-            let batch = std::mem::replace(&mut self.held, rest);
+        while !self.pending.is_empty() {
+            let rest = self.pending.split_off(self.pending.len().min(ENQUEUE_BATCH));
+            let batch = std::mem::replace(&mut self.pending, rest);
             let headroom = self.parts.budget.headroom();
             if headroom.is_limited() {
-                let bytes = newcomers(&batch);
+                let bytes = new_bytes(&batch);
                 if bytes > 0 {
                     headroom.take(bytes).await;
                 }
             }
-            // It is in the last piece, or before it.
-            let (followed, _span) = self.followed.take_if(|_| self.held.is_empty()).unzip();
+            // The sampled change is in the last batch, or before it.
+            let (followed, _span) = self.followed.take_if(|_| self.pending.is_empty()).unzip();
             self.parts.fifo.send(Enqueue { changes: batch, followed }).await.map_err(|_| FifoGone)?;
         }
         Ok(())
@@ -470,13 +470,13 @@ impl Driver {
     fn skip(&mut self, skipped: Skipped, listing: bool) {
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let key = skipped.key.as_ref().map_or("unknown", |key| key.as_str());
-        let said = format!("object {key} was skipped: {}", skipped.reason);
+        let message = format!("skipped object {key}: {}", skipped.reason);
         self.parts.health.skipped.fetch_add(1, Relaxed);
-        self.parts.health.set_error(Some(said.clone()));
-        tracing::warn!(%cluster, resource = %resource.gvr, object = key, error = skipped.reason, "an object was skipped");
-        self.skipped.add(skipped.key.clone(), said);
+        self.parts.health.set_error(Some(message.clone()));
+        tracing::warn!(%cluster, resource = %resource.gvr, object = key, error = skipped.reason, "skipped an object");
+        self.skipped.add(skipped.key.clone(), message);
         if let Some(key) = skipped.key.filter(|_| listing) {
-            self.held.push(Change::ReplaceKeep(key));
+            self.pending.push(Change::ReplaceKeep(key));
         }
     }
 }
@@ -485,8 +485,8 @@ fn delta(kind: DeltaKind, object: Arc<StoredObject>) -> Change {
     Change::Delta(Delta { kind, object })
 }
 
-/// Bytes of what may be new to the store. What changes takes the place of what was, and what goes makes room.
-fn newcomers(batch: &[Change]) -> usize {
+/// Returns the bytes of objects that may be new to the store. Updates replace objects and deletions free memory.
+fn new_bytes(batch: &[Change]) -> usize {
     let size = |change: &Change| match change {
         Change::Delta(Delta { kind: DeltaKind::Added | DeltaKind::Replaced, object }) => object.plain_size(),
         _ => 0,

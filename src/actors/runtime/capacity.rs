@@ -1,4 +1,4 @@
-//! Every bound between actors, in one place. What happens at each is said where it is used and in ARCHITECTURE.md.
+//! Limits between actors, in one place. Their effects are described where they are used and in ARCHITECTURE.md.
 
 use std::time::Duration;
 
@@ -7,57 +7,60 @@ use crate::cache::{DeltaFifo, ListenerQueue, Young};
 use crate::discovery::Rhythm;
 use informer_hub_reflector::ReflectorOptions;
 
-/// Mailbox bound of the actors on the data path. Each edge there has one message in flight, so it is never reached.
+/// Mailbox limit of actors on the data path. Each edge has one message in flight, so it is never reached.
 pub const MAILBOX: usize = 64;
 
-/// No bound, for actors that are told what to do and what to stop doing. A full mailbox would let a later message
-/// overtake an earlier one, which actix sends again when there is room: a handler that was removed would be added. What
-/// waits is one message for each call that is under way.
+/// Unlimited mailbox, for actors that receive commands.
+///
+/// actix resends to a full mailbox later, so a later message could overtake an earlier one: a removed handler would be
+/// added again. Pending messages are bounded by the number of callers.
 pub const CONTROL_MAILBOX: usize = 0;
 
-/// Changes that a reflector hands over in one message, at most.
+/// Maximum number of changes a reflector sends in one message.
 pub const ENQUEUE_BATCH: usize = 512;
 
-/// Keys that a fifo hands over in one message, at most. client-go's `InOrderInformersBatchProcess` uses 1,000.
+/// Maximum number of keys a fifo sends in one message. client-go's `InOrderInformersBatchProcess` uses 1,000.
 pub const PROCESS_BATCH: usize = 512;
 
-/// Bytes of their deltas, over by one key at most: an eighth of what a cache has young, so that a cluster which floods
-/// waits for compression before it has used up the room in which others need not wait.
+/// Maximum bytes of their deltas, exceeded by one key at most.
+///
+/// This is an eighth of the default [`Tuning::young_bytes`]. A cluster that sends many changes therefore waits for
+/// compression before others have to.
 pub const PROCESS_BYTES: usize = 512 * 1024;
 
-/// Changes that a processor writes to the store itself, at most, rather than by a message to the cache: some 100 µs.
+/// Maximum number of changes a processor writes to the store directly instead of by message. Takes about 100 µs.
 pub const DIRECT_BATCH: usize = 16;
 
-/// Notifications that a listener hands over in one message, at most.
+/// Maximum number of notifications a listener delivers in one message.
 pub const DELIVER_BATCH: usize = 256;
 
-/// Threads that work on one long question, at most.
+/// Maximum number of threads for one scan.
 pub const SCAN_THREADS: usize = 8;
 
-/// Long questions that wait for their turn; one more is refused.
+/// Maximum number of scans waiting for a permit; further scans are rejected.
 pub const SCANS_WAITING: usize = 64;
 
-/// How long a supervisor waits for a child to stop by itself before it goes on without it.
+/// How long a supervisor waits for a child to stop before it continues without it.
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// Bounds and delays that an embedder or a test may want to change.
+/// Limits and delays that embedders and tests may change.
 #[derive(Clone, Debug)]
 pub struct Tuning {
-    /// Bytes of deltas that wait in one informer's fifo before its reflector is held back. Default 32 MiB.
+    /// Bytes of deltas in one informer's fifo above which its reflector waits. Default 32 MiB.
     pub fifo_bytes: usize,
-    /// Bytes of objects per resource that lie uncompressed because they are young. Default 4 MiB.
+    /// Bytes of recently changed objects per resource that stay uncompressed. Default 4 MiB.
     pub young_bytes: usize,
-    /// Notifications that wait for one listener one by one before they merge. Default 1,024.
+    /// Pending notifications of one listener above which they are merged. Default 1,024.
     pub merge_above: usize,
-    /// Long questions that are worked on at once, in all caches together. Default 4.
+    /// Scans that run concurrently, in all caches together. Default 4.
     pub scans: usize,
-    /// How long a degraded informer rests before it is tried again (up to half of it is added at random). Default 60 s.
+    /// Delay before a degraded informer is retried. Jittered by up to half. Default 60 s.
     pub degraded_rest: Duration,
-    /// How a memory limit is kept.
+    /// Settings of the memory governor.
     pub memory: MemoryTuning,
-    /// How often a cluster is asked what it offers.
+    /// Intervals of discovery requests.
     pub discovery: Rhythm,
-    /// How reflectors list and watch.
+    /// Settings of list and watch.
     pub reflector: ReflectorOptions,
 }
 

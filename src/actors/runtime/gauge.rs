@@ -1,4 +1,4 @@
-//! How much memory the process has resident, and how often that is read.
+//! Resident memory of the process, and how often it is measured.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::budget::Pace;
 
-/// Says how much memory the process has resident.
+/// Source of the resident memory size.
 pub trait Gauge: Send + Sync + fmt::Debug {
-    /// Bytes; `None` where that cannot be read.
+    /// Returns the resident bytes, or `None` if they cannot be read.
     fn resident(&self) -> Option<u64>;
 }
 
-/// What the kernel says of this process. Some 30 µs.
+/// Reads `VmRSS` of this process from `/proc`. Takes about 30 µs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessGauge;
 
@@ -25,14 +25,14 @@ impl Gauge for ProcessGauge {
     }
 }
 
-/// How a limit is kept.
+/// Settings of the memory governor.
 #[derive(Clone, Debug)]
 pub struct MemoryTuning {
-    /// How often the governor looks. Default 250 ms.
+    /// Interval of the checks. Default 250 ms.
     pub look: Duration,
-    /// How fast it acts.
+    /// How fast the governor acts.
     pub pace: Pace,
-    /// Where it looks.
+    /// Source of the resident memory size.
     pub gauge: Arc<dyn Gauge>,
 }
 
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_has_some_memory_resident() {
+    fn process_gauge_reads_resident_memory() {
         let resident = ProcessGauge.resident().unwrap();
         assert!((1 << 20..1 << 40).contains(&resident), "{resident}");
     }

@@ -1,10 +1,10 @@
-//! Random additions to pauses, so that many actors do not act at once.
+//! Jitter for delays, so that many actors do not act at once.
 
 use std::time::Duration;
 
 use informer_hub_types::rng;
 
-/// Returns `rest` with up to half of it added at random.
+/// Returns `rest` plus up to half of it, at random.
 pub(in crate::actors) fn jittered(rest: Duration) -> Duration {
     rest + rest.mul_f64(0.5 * rng::unit())
 }

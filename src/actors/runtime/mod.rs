@@ -1,4 +1,4 @@
-//! What every actor builds on: bounds, supervision, yielding, signals. Knows no actor.
+//! Foundations of all actors: limits, supervision, yielding, signals. Depends on no actor.
 
 pub mod capacity;
 pub(in crate::actors) mod gauge;

@@ -1,23 +1,23 @@
-//! A signal to wait for before adding more.
+//! Back-pressure signal: lets writers wait for lagging work.
 
-use informer_hub_types::{Watched, Watcher};
+use informer_hub_types::{WatchCell, Watcher};
 
-/// Held by whoever does the work that lags; dropping it (or [`Self::release`]) lets the waiting go on.
+/// Held by the worker. Dropping it releases all waiters.
 #[derive(Debug)]
-pub(in crate::actors) struct PressureSource(Watched<()>);
+pub(in crate::actors) struct PressureSource(WatchCell<()>);
 
-/// Waits until work that lags is done.
+/// Waits for lagging work.
 #[derive(Clone, Debug)]
 pub struct Pressure(Watcher<()>);
 
 impl PressureSource {
-    /// A new pressure.
+    /// Creates a source without waiters.
     #[must_use]
     pub(in crate::actors) fn new() -> Self {
-        Self(Watched::new(()))
+        Self(WatchCell::new(()))
     }
 
-    /// Something to wait with.
+    /// Returns a handle to wait with.
     #[must_use]
     pub(in crate::actors) fn pressure(&self) -> Pressure {
         Pressure(self.0.subscribe())
@@ -31,9 +31,9 @@ impl Default for PressureSource {
 }
 
 impl Pressure {
-    /// Ends when the work is done, or its worker is gone.
+    /// Completes when the work is done or the worker is gone.
     pub async fn wait(mut self) {
-        // The value never changes: the sender's end is the signal, so that a worker that panics holds up nobody.
+        // The value never changes. The end of the sender is the signal, so a worker that panics releases the waiters.
         let _ = self.0.changed().await;
     }
 }

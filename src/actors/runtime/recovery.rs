@@ -1,28 +1,28 @@
-//! The news that a cluster answers again, shared by everything that asks this cluster.
+//! Signal that a cluster answers again, shared by everything that sends requests to it.
 //!
-//! Each informer, lookup and discovery of a cluster has a backoff of its own. After an outage the first one that is
-//! answered notifies the others, which then cut their waits short. Without it they come back one by one, each at the
-//! end of its own wait.
+//! Each informer, lookup and discovery actor of a cluster has its own backoff. After an outage, the first one that is
+//! answered signals the others, which then shorten their waits. Otherwise each would recover only at the end of its own
+//! wait.
 
 use std::sync::Arc;
 
-use informer_hub_types::{Watched, Watcher};
+use informer_hub_types::{WatchCell, Watcher};
 
-/// Notifies, and is subscribed to by, whatever asks one cluster.
+/// Recovery signal of one cluster. Cheap to clone.
 #[derive(Clone)]
-pub(in crate::actors) struct Answered(Arc<Watched<()>>);
+pub(in crate::actors) struct RecoverySignal(Arc<WatchCell<()>>);
 
-impl Answered {
+impl RecoverySignal {
     pub(in crate::actors) fn new() -> Self {
-        Self(Arc::new(Watched::new(())))
+        Self(Arc::new(WatchCell::new(())))
     }
 
-    /// A request was answered by a cluster that had left the one before unanswered.
-    pub(in crate::actors) fn note(&self) {
+    /// Signals that the cluster answered after an unanswered request.
+    pub(in crate::actors) fn signal(&self) {
         self.0.set(());
     }
 
-    /// Waits for the news. What was noted before is not reported.
+    /// Subscribes to later signals.
     pub(in crate::actors) fn subscribe(&self) -> Watcher<()> {
         self.0.subscribe()
     }

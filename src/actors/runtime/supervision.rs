@@ -1,4 +1,4 @@
-//! When a child died: restart it, restart what depends on it, or give up. Pure; Erlang/OTP's rules.
+//! Supervision in the style of Erlang/OTP: exit reports, restart decisions and restart intensity.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,21 +14,21 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::actors::runtime::capacity::CONTROL_MAILBOX;
 use informer_hub_types::clock::Instant;
 
-/// How an actor ended.
+/// Reason why an actor ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitStatus {
-    /// It was told to stop, or its work was done.
+    /// It was stopped, or its work was done.
     Stopped,
     /// It panicked.
     Panicked,
-    /// Somebody that it needs was gone.
+    /// An actor that it depends on was gone.
     Orphaned,
-    /// Its own children died more often than their restart intensity allows.
+    /// Its children died more often than their restart intensity allows.
     GaveUp,
 }
 
 impl ExitStatus {
-    /// Whether the supervisor has something to mend.
+    /// Returns whether the supervisor must act.
     #[must_use]
     pub fn is_failure(self) -> bool {
         self != Self::Stopped
@@ -40,32 +40,32 @@ impl fmt::Display for ExitStatus {
         f.write_str(match self {
             Self::Stopped => "stopped",
             Self::Panicked => "panicked",
-            Self::Orphaned => "lost a neighbour",
+            Self::Orphaned => "lost an actor it depends on",
             Self::GaveUp => "gave up restarting its children",
         })
     }
 }
 
-/// How many restarts within how long are borne before a supervisor gives up. Smaller higher up the tree.
+/// Maximum number of restarts within a period before a supervisor gives up. Smaller higher up the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::actors) struct RestartIntensity {
-    /// Restarts that are borne.
+    /// Maximum number of restarts.
     pub restarts: usize,
-    /// Within this long.
+    /// Period in which they are counted.
     pub within: Duration,
 }
 
-/// One child of a `rest_for_one` supervisor, as data.
+/// Child of a `rest_for_one` supervisor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::actors) struct ChildSpec {
-    /// What the child is, in logs.
+    /// Name in logs.
     pub name: &'static str,
 }
 
-/// What a supervisor does about a death.
+/// Decision about the exit of a child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::actors) enum Decision {
-    /// Nothing: the child stopped as it was told, or an older generation of it died.
+    /// Do nothing: the child was stopped, or it belongs to an older generation.
     Ignore,
     /// Restart the child with this index and every later one (`rest_for_one`).
     RestartFrom(usize),
@@ -73,37 +73,37 @@ pub(in crate::actors) enum Decision {
     GiveUp,
 }
 
-/// Keeps the books of one supervisor.
+/// Restart state of one supervisor. Pure.
 #[derive(Debug)]
 pub(in crate::actors) struct Supervision {
     specs: &'static [ChildSpec],
     intensity: RestartIntensity,
     deaths: VecDeque<Instant>,
-    /// Number of each child's present incarnation: the death of an earlier one is old news.
+    /// Current generation of each child; exits of earlier generations are ignored.
     generations: Vec<u64>,
 }
 
 impl Supervision {
-    /// A supervisor of children that start in the order of `specs` and stop in reverse.
+    /// Creates the state for children that start in the order of `specs` and stop in reverse.
     #[must_use]
     pub(in crate::actors) fn new(specs: &'static [ChildSpec], intensity: RestartIntensity) -> Self {
         Self { specs, intensity, deaths: VecDeque::new(), generations: vec![0; specs.len()] }
     }
 
-    /// Begins a new incarnation of a child; the earlier one's death does not matter any more.
+    /// Starts a new generation of a child and returns its number. Exits of earlier generations are ignored.
     pub(in crate::actors) fn begin(&mut self, child: usize) -> u64 {
         let Some(generation) = self.generations.get_mut(child) else { return 0 };
         *generation += 1;
         *generation
     }
 
-    /// The name of a child.
+    /// Returns the name of a child.
     #[must_use]
     pub(in crate::actors) fn name(&self, child: usize) -> &'static str {
         self.specs.get(child).map_or("child", |spec| spec.name)
     }
 
-    /// Decides about a death.
+    /// Decides how to handle an exit.
     pub(in crate::actors) fn on_exit(&mut self, exited: ChildExited, now: Instant) -> Decision {
         if !exited.status.is_failure() || self.generations.get(exited.child) != Some(&exited.generation) {
             return Decision::Ignore;
@@ -111,7 +111,7 @@ impl Supervision {
         if self.note_death(now) { Decision::RestartFrom(exited.child) } else { Decision::GiveUp }
     }
 
-    /// Counts a death; `false` when it is one too many.
+    /// Counts an exit. Returns false if the intensity is exceeded.
     pub(in crate::actors) fn note_death(&mut self, now: Instant) -> bool {
         while self.deaths.front().is_some_and(|death| now.duration_since(*death) > self.intensity.within) {
             self.deaths.pop_front();
@@ -121,31 +121,31 @@ impl Supervision {
     }
 }
 
-/// A child has ended.
+/// Reports that a child has ended.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct ChildExited {
-    /// Index of the child in its supervisor's specs, or the supervisor's own number for it.
+    /// Index of the child in its supervisor's specs, or another number the supervisor has assigned.
     pub child: usize,
-    /// The set of children that it belonged to.
+    /// Generation of the child.
     pub generation: u64,
-    /// How it ended.
+    /// Reason of the exit.
     pub status: ExitStatus,
 }
 
-/// How many actors of a hub live. For the shutdown's report and the tests' leak check.
+/// Number of running actors of a hub, for the shutdown report and the leak check of tests.
 #[derive(Clone, Debug, Default)]
 pub struct Census(Arc<AtomicUsize>);
 
 impl Census {
-    /// Living actors.
+    /// Returns the number of running actors.
     #[must_use]
-    pub fn living(&self) -> usize {
+    pub fn running(&self) -> usize {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// Owned by a supervisor that has children on other threads: when it goes, even by a panic, they go.
+/// Stops children on other threads when their supervisor ends, also by a panic.
 #[derive(Debug)]
 pub(in crate::actors) struct Children {
     token: CancellationToken,
@@ -158,13 +158,13 @@ impl Children {
         Self { _end: token.clone().drop_guard(), token }
     }
 
-    /// What a child is to stop with.
+    /// Returns a token that is cancelled when the supervisor ends.
     pub(in crate::actors) fn token(&self) -> CancellationToken {
         self.token.clone()
     }
 }
 
-/// Starts an actor in an arbiter, its mailbox without a bound from the first message on
+/// Starts an actor in an arbiter with an unlimited mailbox from the first message on
 /// ([`CONTROL_MAILBOX`](super::capacity::CONTROL_MAILBOX)).
 pub(in crate::actors) fn start_control<A>(
     arbiter: &ArbiterHandle,
@@ -182,12 +182,12 @@ where
     Addr::new(sender)
 }
 
-/// Sends a control message whose answer nobody waits for. It is in the mailbox before this returns.
+/// Sends a control message without waiting for the answer. The message is in the mailbox before this returns.
 pub(in crate::actors) fn detach<T: 'static>(request: impl Future<Output = T> + 'static) {
     actix::spawn(request.map(drop));
 }
 
-/// Stops an actor when its supervisor goes, however that goes.
+/// Stops an actor when its supervisor's token is cancelled.
 pub(in crate::actors) fn stop_with<A>(token: &CancellationToken, ctx: &mut Context<A>)
 where
     A: Actor<Context = Context<A>>,
@@ -196,9 +196,9 @@ where
     ctx.spawn(actix::fut::wrap_future::<_, A>(cancelled).map(|(), _, ctx| ctx.stop()));
 }
 
-/// Owned by an actor; when the actor goes, however it goes, its supervisor hears of it.
+/// Reports the end of its actor to the supervisor, however the actor ends.
 ///
-/// actix drops an actor that panicked while the panic unwinds, which is how a panic is told from a stop.
+/// actix drops a panicking actor while the panic unwinds, which distinguishes a panic from a stop.
 pub(in crate::actors) struct ExitGuard {
     exited: ChildExited,
     supervisor: Option<Recipient<ChildExited>>,
@@ -206,8 +206,10 @@ pub(in crate::actors) struct ExitGuard {
 }
 
 impl ExitGuard {
-    /// A guard for one child. `supervisor` is cloned for this guard alone: a fresh clone always has a mailbox slot
-    /// of its own, so the one message that the guard will ever send cannot find the mailbox full.
+    /// Creates a guard for one child.
+    ///
+    /// Each guard has its own clone of `supervisor`. A new clone has a reserved mailbox slot, so its single message
+    /// always fits.
     #[must_use]
     pub(in crate::actors) fn new(
         child: usize,
@@ -220,7 +222,7 @@ impl ExitGuard {
         Self { exited, supervisor: supervisor.cloned(), census: census.clone() }
     }
 
-    /// Says how the actor will have ended, before it stops itself.
+    /// Sets the exit status before the actor stops itself.
     pub(in crate::actors) fn set(&mut self, status: ExitStatus) {
         self.exited.status = status;
     }
@@ -233,7 +235,7 @@ impl Drop for ExitGuard {
             self.exited.status = ExitStatus::Panicked;
         }
         if let Some(supervisor) = &self.supervisor {
-            // A closed mailbox means that the supervisor is gone too, and its own supervisor knows.
+            // A closed mailbox means that the supervisor has ended too.
             let _ = supervisor.try_send(self.exited);
         }
     }
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_child_takes_the_later_ones_with_it_until_the_intensity_is_exceeded() {
+    fn supervision_restarts_from_the_dead_child_until_the_intensity_is_exceeded() {
         let mut supervision = Supervision::new(SPECS, INTENSITY);
         let generation = supervision.begin(1);
         let now = clock::now();
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_and_an_older_generation_are_ignored() {
+    fn supervision_ignores_stops_and_older_generations() {
         let mut supervision = Supervision::new(SPECS, INTENSITY);
         let old = supervision.begin(0);
         let generation = supervision.begin(0);

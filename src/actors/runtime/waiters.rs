@@ -1,24 +1,24 @@
-//! Those who wait for one thing that an actor will say once.
+//! Callers waiting for one event of an actor.
 
 use futures::future::LocalBoxFuture;
 use tokio::sync::oneshot;
 
-/// Released all at once; also when the actor goes, however it goes.
+/// Wakes all waiters at once, also when dropped with its actor.
 #[derive(Debug, Default)]
 pub(in crate::actors) struct Waiters(Vec<oneshot::Sender<()>>);
 
 impl Waiters {
-    /// One more, who waits until [`Self::release`].
+    /// Returns a future that completes at [`Self::release`].
     pub(in crate::actors) fn wait(&mut self) -> LocalBoxFuture<'static, ()> {
         let (released, waiting) = oneshot::channel();
         self.0.push(released);
         Box::pin(async move {
-            // The sender's end is the signal: what is dropped with its actor releases too.
+            // The end of the sender is the signal, so dropping it wakes the waiter too.
             let _ = waiting.await;
         })
     }
 
-    /// Lets all of them go on.
+    /// Wakes all waiters.
     pub(in crate::actors) fn release(&mut self) {
         self.0.clear();
     }
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_go_on_when_they_are_released_or_forgotten() {
+    fn waiters_wake_on_release_and_on_drop() {
         let mut waiters = Waiters::default();
         let (mut one, mut two) = (waiters.wait(), waiters.wait());
         assert!(one.as_mut().now_or_never().is_none() && two.as_mut().now_or_never().is_none());

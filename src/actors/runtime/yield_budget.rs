@@ -1,23 +1,23 @@
-//! Turns: an actor that is told more and more comes to its other work too.
+//! Yield budget: lets an actor with a busy mailbox run its timers and futures.
 //!
-//! actix takes messages as long as there are any, and looks only then at what an actor has begun and waits for: a cluster
-//! that is asked for something without a pause would never connect, and its neighbours on the same thread would stand
-//! still. So those who may be asked without a pause count, and after so many messages let all else have its turn.
+//! actix processes messages as long as there are any, before it polls an actor's futures. A cluster actor that receives
+//! messages without a pause would never connect, and would block other actors on its thread. Such actors count messages
+//! and yield after a fixed number.
 
 use actix::prelude::*;
 
-/// Messages of a turn.
-const TURN: u32 = 64;
+/// Messages between two yields.
+const MESSAGES: u32 = 64;
 
-/// See the module.
+/// Message counter of one actor; see the module.
 #[derive(Debug, Default)]
-pub(in crate::actors) struct Turns(u32);
+pub(in crate::actors) struct YieldBudget(u32);
 
-impl Turns {
-    /// A message has come. No message is lost by it, nor does one overtake another.
-    pub(in crate::actors) fn note<A: Actor<Context = Context<A>>>(&mut self, ctx: &mut Context<A>) {
+impl YieldBudget {
+    /// Counts a message, and yields when the budget is used up. Messages are neither lost nor reordered.
+    pub(in crate::actors) fn count<A: Actor<Context = Context<A>>>(&mut self, ctx: &mut Context<A>) {
         self.0 += 1;
-        if self.0 == TURN {
+        if self.0 == MESSAGES {
             self.0 = 0;
             ctx.wait(actix::fut::wrap_future(tokio::task::yield_now()));
         }
@@ -29,47 +29,49 @@ mod tests {
     use super::*;
     use crate::actors::runtime::supervision::detach;
 
-    /// What is asked again and again, as it asks itself.
-    struct Asked {
-        turns: Turns,
+    /// Actor that keeps sending messages to itself.
+    struct BusyActor {
+        yield_budget: YieldBudget,
         left: u32,
-        /// How many were left when it came to its other work.
-        came: Option<tokio::sync::oneshot::Sender<u32>>,
+        /// Receives the number of remaining messages when the actor's other future runs.
+        other_ran: Option<tokio::sync::oneshot::Sender<u32>>,
     }
 
     #[derive(Message)]
     #[rtype(result = "()")]
-    struct Again;
+    struct Continue;
 
-    impl Actor for Asked {
+    impl Actor for BusyActor {
         type Context = Context<Self>;
 
         fn started(&mut self, ctx: &mut Self::Context) {
-            detach(ctx.address().send(Again));
+            detach(ctx.address().send(Continue));
             let other = actix::fut::wrap_future::<_, Self>(tokio::task::yield_now());
             ctx.spawn(other.map(|(), act, _| {
-                let _ = act.came.take().unwrap().send(act.left);
+                let _ = act.other_ran.take().unwrap().send(act.left);
             }));
         }
     }
 
-    impl Handler<Again> for Asked {
+    impl Handler<Continue> for BusyActor {
         type Result = ();
 
-        fn handle(&mut self, _: Again, ctx: &mut Self::Context) {
-            self.turns.note(ctx);
+        fn handle(&mut self, _: Continue, ctx: &mut Self::Context) {
+            self.yield_budget.count(ctx);
             self.left -= 1;
             if self.left > 0 {
-                detach(ctx.address().send(Again));
+                detach(ctx.address().send(Continue));
             }
         }
     }
 
     #[actix::test]
-    async fn an_actor_that_is_asked_without_a_pause_comes_to_its_other_work_within_a_few_turns() {
-        let (came, when) = tokio::sync::oneshot::channel();
-        let _asked = Asked { turns: Turns::default(), left: 100 * TURN, came: Some(came) }.start();
+    async fn yield_budget_lets_a_busy_actor_run_its_futures() {
+        let (other_ran, when) = tokio::sync::oneshot::channel();
+        let _actor =
+            BusyActor { yield_budget: YieldBudget::default(), left: 100 * MESSAGES, other_ran: Some(other_ran) }
+                .start();
         let left = when.await.unwrap();
-        assert!(left >= 97 * TURN, "{left} were left");
+        assert!(left >= 97 * MESSAGES, "{left} messages left");
     }
 }

@@ -1,7 +1,7 @@
-//! Durable subscribers: actors that are told from a journal, and go on where they were after a restart.
+//! Durable subscribers: actors that receive events from a journal and resume after a restart.
 //!
-//! A durable subscriber is a sink whose receiver is an actor of this process. What it is told are events, since after a
-//! restart there is nothing else: see [`Event::data`](informer_hub_sink::Event::data).
+//! A durable subscriber is a sink whose receiver is an actor of this process. It receives events, because objects do
+//! not survive a restart: see [`Event::data`](informer_hub_sink::Event::data).
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,24 +13,25 @@ use futures::future::BoxFuture;
 
 use informer_hub_sink::{Event, Outcome, Transport};
 
-/// Events of a durable subscriber: those of one object in order, and at most one message of an object under way.
+/// Events for a durable subscriber. Events of one object are in order, with at most one message per object in flight.
 ///
-/// Answering `Ok` acknowledges all of them: they are not told again, also not after a restart. Anything else, no answer
-/// within the time, and the end of the process before that, has them told again, in the same order and with the same ids.
+/// The answer `Ok` acknowledges all of them: they are not delivered again, even after a restart. Otherwise they are
+/// redelivered in the same order with the same IDs. That includes a missing answer within the timeout and the end of
+/// the process.
 #[derive(Clone, Debug)]
 pub struct Deliveries(
-    /// Never empty.
+    /// Events in order; never empty.
     pub Arc<[Event]>,
 );
 
-/// Why a durable subscriber does not acknowledge.
+/// Reason why a durable subscriber does not acknowledge events.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Not now: try all of them again, later each time.
+    /// Temporary failure. All events are retried with exponential backoff.
     #[error("{0}")]
     Later(String),
-    /// There is something among them that cannot be handled: try again in halves, and give up what is refused by itself
-    /// five times. It becomes a dead letter.
+    /// An event cannot be processed. The batch is retried in halves. An event that is refused by itself five times
+    /// becomes a dead letter.
     #[error("{0}")]
     Content(String),
 }
@@ -39,14 +40,14 @@ impl Message for Deliveries {
     type Result = Result<(), Refusal>;
 }
 
-/// A subscriber's actor as a transport.
+/// Transport that delivers to an actor.
 pub struct ActorTransport {
     subscriber: Recipient<Deliveries>,
     timeout: Duration,
 }
 
 impl ActorTransport {
-    /// Delivers to `subscriber`, which has so long to answer.
+    /// Creates a transport to `subscriber`, which must answer within `timeout`.
     #[must_use]
     pub fn new(subscriber: Recipient<Deliveries>, timeout: Duration) -> Self {
         Self { subscriber, timeout }

@@ -1,12 +1,12 @@
-//! The actor of one sink: takes notifications in, lets batches out, and keeps its senders waiting while it is full.
+//! Sink actor: accepts notifications, delivers batches, and applies back-pressure while its queue is full.
 //!
-//! It drives one [`Machine`], which decides: the actor starts attempts on the I/O runtime, has the store write and read
-//! on a thread that may block, hears of their outcome, and keeps the one timer.
+//! It drives one [`Machine`], which decides. The actor runs attempts on the I/O runtime and the store on a blocking
+//! thread, reports the outcomes to the machine, and keeps the only timer.
 //!
 //! # Back-pressure
-//! The answer to a message with notifications comes when all of them are in the queue, and on disk where the sink has a journal. A
-//! sender must wait for it before it sends again; what it holds meanwhile, it coalesces. So the sink holds at most one
-//! message per sender beside its queue.
+//! A message with notifications is answered when all of them are queued, and on disk if the sink has a journal. A
+//! sender must wait for the answer before it sends again, and coalesces its notifications meanwhile. So the sink holds
+//! at most one message per sender in addition to its queue.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,77 +24,79 @@ use crate::actors::runtime::capacity::MAILBOX;
 use crate::actors::runtime::supervision::ExitGuard;
 use informer_hub_disk::Disk;
 use informer_hub_sink::{
-    Action, AttemptOutcome, Broken, Durability, Event, Intake, LaneId, Machine, MachineParams, Store, StoreLimits,
-    Transport, Work,
+    Action, AttemptOutcome, BrokenAttempt, Durability, Event, Intake, LaneId, Machine, MachineParams, Store,
+    StoreLimits, Transport, Work,
 };
 use informer_hub_telemetry::spans;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Fsync, Notification, Threads, TraceParent, Traced, rng};
 
-mod estate;
-mod letters;
+mod dead_letters;
+mod recoverable;
 mod supervisor;
 
-use estate::Estate;
-pub use letters::{LetterAnswer, LetterRequest};
+pub use dead_letters::{LetterAnswer, LetterRequest};
+use recoverable::Recoverable;
 use supervisor::Reconfigure;
 pub use supervisor::{OpenStore, Sink};
 
-/// What a sink is built from.
+/// Configuration of a sink actor.
 #[derive(Clone, Debug)]
 pub struct SinkParams {
-    /// What the sink does.
+    /// Settings of the delivery state machine.
     pub machine: MachineParams,
-    /// How batches leave the process.
+    /// Transport that sends batches.
     pub transport: Arc<dyn Transport>,
-    /// Where attempts run.
+    /// Threads that run attempts.
     pub io: Threads,
-    /// Where its journal is; `None`: what is pending is in memory.
+    /// Location of the journal; `None` keeps pending events in memory.
     pub place: Option<StorePlace>,
 }
 
-/// Where a sink's journal and dead letters are.
+/// Location and limits of a sink's journal and dead letters.
 #[derive(Clone, Debug)]
 pub struct StorePlace {
-    /// The disk.
+    /// Disk to use.
     pub disk: Arc<dyn Disk>,
-    /// The sink's own directory.
+    /// Directory of the sink.
     pub directory: PathBuf,
-    /// How large they may grow.
+    /// Size limits.
     pub limits: StoreLimits,
-    /// When they are synced.
+    /// When to sync.
     pub fsync: Fsync,
 }
 
-/// Deliver what is pending, without waiting for more. Answered when nothing is left, when the time is over, or, by a
-/// sink with a journal, when everything is written and its receiver does not answer.
+/// Delivers pending events without waiting for full batches.
+///
+/// Answered when no events are left, at the deadline, or, with a journal, when everything is written and the receiver
+/// does not answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Drain {
-    /// When the time is over.
+    /// Latest time of the answer.
     pub deadline: Instant,
 }
 
-/// What came of a [`Drain`].
+/// Result of a [`Drain`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainReport {
-    /// Events acknowledged since.
+    /// Events acknowledged since the request.
     pub delivered: u64,
-    /// Events that are still pending, or are waiting to be taken in, and are in memory alone.
+    /// Undelivered events that are only in memory.
     pub left: u64,
-    /// Events that are pending in the journal, for the next start.
+    /// Undelivered events in the journal, for the next start.
     pub kept: u64,
 }
 
-/// Takes notifications in; answered when there is room for more, and all of these are safe where the sink has a journal.
+/// Accepts notifications. Answered when all of them are queued, and on disk if the sink has a journal.
 #[derive(Debug)]
-pub(in crate::actors) struct TakeIn {
-    /// Of one informer, in their order.
+pub(in crate::actors) struct AcceptNotifications {
+    /// Notifications of one informer, in order.
     pub(in crate::actors) notifications: Vec<Notification>,
-    /// A change that has a trace, and may be one of them.
+    /// Traced change that may be among them.
     pub(in crate::actors) traced: Option<Traced>,
 }
 
-impl Message for TakeIn {
+impl Message for AcceptNotifications {
     type Result = ();
 }
 
@@ -102,26 +104,26 @@ impl Message for Drain {
     type Result = DrainReport;
 }
 
-/// Who waits for the answer to a message.
+/// Sender waiting for the answer to a message.
 #[derive(Debug)]
 struct Sender {
     reply: oneshot::Sender<()>,
-    /// From the message to its answer.
+    /// Span from the message to its answer.
     _span: Span,
 }
 
-/// The actor.
+/// Delivers to one receiver; see the module.
 pub struct SinkActor {
     params: SinkParams,
-    state: Estate<State>,
+    state: Recoverable<State>,
     store: Arc<Mutex<Store>>,
     timer: Option<(SpawnHandle, Instant)>,
-    /// Counts its configurations: what comes of an attempt of an earlier one says nothing any more.
+    /// Number of the configuration; outcomes of attempts of earlier ones are ignored.
     generation: u64,
     _guard: ExitGuard,
 }
 
-/// What must not die with the actor: what is to be delivered, and who waits for an answer.
+/// State that outlives the actor: queued events, and senders waiting for answers.
 #[derive(Debug)]
 pub(in crate::actors) struct State {
     machine: Machine<Sender>,
@@ -142,17 +144,17 @@ struct Draining {
     reply: oneshot::Sender<DrainReport>,
 }
 
-/// An answer now or later. Where the actor dies first, the sender hears that instead of an answer.
+/// Immediate or later answer. If the actor dies first, the sender receives an error.
 #[derive(Debug)]
 pub enum Reply<T> {
-    /// The answer.
+    /// Answer that is available.
     Now(T),
-    /// It will come here.
+    /// Receiver of a later answer.
     Later(oneshot::Receiver<T>),
 }
 
 impl<T> Reply<T> {
-    /// What is there already, or will come.
+    /// Returns the answer if it is available, otherwise a later one.
     fn from(mut answer: oneshot::Receiver<T>) -> Self {
         answer.try_recv().map_or_else(|_| Self::Later(answer), Self::Now)
     }
@@ -162,7 +164,7 @@ impl<A: Actor, M: Message<Result = T>, T: 'static> MessageResponse<A, M> for Rep
     fn handle(self, _: &mut A::Context, tx: Option<OneshotSender<T>>) {
         let Some(tx) = tx else { return };
         match self {
-            // A sender that no longer waits is no concern of ours.
+            // The sender may no longer wait.
             Self::Now(answer) => drop(tx.send(answer)),
             Self::Later(answer) => drop(actix_rt::spawn(async move {
                 if let Ok(answer) = answer.await {
@@ -174,11 +176,11 @@ impl<A: Actor, M: Message<Result = T>, T: 'static> MessageResponse<A, M> for Rep
 }
 
 impl SinkActor {
-    /// A sink that goes on from `state`. Attempts of a predecessor that were in flight are made again: whether they
-    /// arrived is not known.
+    /// Creates an actor that continues from `state`. Attempts that were in flight are repeated, because their outcome
+    /// is unknown.
     pub(in crate::actors) fn new(
         params: SinkParams,
-        mut state: Estate<State>,
+        mut state: Recoverable<State>,
         store: Arc<Mutex<Store>>,
         guard: ExitGuard,
     ) -> Self {
@@ -186,12 +188,12 @@ impl SinkActor {
         Self { params, state, store, timer: None, generation: 0, _guard: guard }
     }
 
-    /// Does what the machine wants done, answers who can be answered, and sets the timer for the rest.
+    /// Executes the machine's actions, answers drains, and sets the timer.
     fn pump(&mut self, ctx: &mut Context<Self>) {
         let now = clock::now();
         while let Some(action) = self.state.machine.next(now) {
             match action {
-                // A sender that has gone has nothing to wait for.
+                // The sender may no longer wait.
                 Action::Answer(sender) => drop(sender.reply.send(())),
                 Action::Attempt { lane, batch } => self.attempt(lane, batch, ctx),
                 Action::Work(work) => self.work(work, ctx),
@@ -201,7 +203,7 @@ impl SinkActor {
         if !letters.is_empty() {
             let mut store = self.store.lock();
             let kept = store.push_letters(&letters);
-            debug_assert!(kept.is_ok(), "memory does not refuse");
+            debug_assert!(kept.is_ok(), "in-memory letters always fit");
             self.params.machine.health.dead_letters_forgotten.fetch_add(store.take_forgotten(), Relaxed);
             self.params.machine.health.note_letters(store.state().letters);
         }
@@ -212,7 +214,7 @@ impl SinkActor {
 
     fn attempt(&mut self, lane: LaneId, batch: Arc<[Event]>, ctx: &mut Context<Self>) {
         let transport = Arc::clone(&self.params.transport);
-        // The call itself is inside the task too, so that a panic in it is the task's.
+        // The call is made inside the task, so that a panic ends only the task.
         let span = spans::delivery(&self.params.machine.name, batch.len() as u64, || {
             batch.iter().filter_map(Event::trace_parent)
         });
@@ -223,8 +225,8 @@ impl SinkActor {
             let (outcome, now) = (outcome.map_err(broken), clock::now());
             let kind = match &outcome {
                 Ok(outcome) => Some(outcome.kind()),
-                Err(Broken::Panicked(_)) => Some(AttemptOutcome::Broken),
-                Err(Broken::ShuttingDown) => None,
+                Err(BrokenAttempt::Panicked(_)) => Some(AttemptOutcome::Broken),
+                Err(BrokenAttempt::ShuttingDown) => None,
             };
             if let Some(kind) = kind {
                 actor.params.machine.health.note_attempt(kind, now.duration_since(began), seen_in);
@@ -237,15 +239,15 @@ impl SinkActor {
         }));
     }
 
-    /// Whatever is under way when this actor dies ends at the store before its successor opens it anew.
+    /// Runs work on the store. Work in progress when this actor dies completes before its successor reopens the store.
     fn work(&mut self, work: Work, ctx: &mut Context<Self>) {
         let store = Arc::clone(&self.store);
         let done = self.params.io.spawn_blocking(move || store.lock().run(work));
         ctx.spawn(done.into_actor(self).map(|done, actor, ctx| {
             match done.map_err(broken) {
-                Ok(done) => actor.state.machine.worked(done, clock::now()),
-                Err(Broken::ShuttingDown) => return,
-                Err(Broken::Panicked(panic)) => std::panic::resume_unwind(panic),
+                Ok(done) => actor.state.machine.work_done(done, clock::now()),
+                Err(BrokenAttempt::ShuttingDown) => return,
+                Err(BrokenAttempt::Panicked(panic)) => std::panic::resume_unwind(panic),
             }
             actor.pump(ctx);
         }));
@@ -257,23 +259,23 @@ impl SinkActor {
         }
         let machine = &self.state.machine;
         let status = &self.params.machine.health;
-        let (left, all) = (machine.at_risk(), machine.left());
+        let (left, all) = (machine.at_risk(), machine.undelivered());
         let (delivered, written) = (status.delivered.load(Relaxed), !machine.is_unwritten());
-        // What is in a journal need not wait for a receiver that is away.
-        let is_away = status.is_circuit_open() || status.is_disabled() || machine.is_waiting_after_refusals();
-        let given_up = self.params.place.is_some() && left == 0 && is_away;
+        // Events in a journal need not wait for a receiver that does not answer.
+        let is_unavailable = status.is_circuit_open() || status.is_disabled() || machine.is_waiting_after_refusals();
+        let given_up = self.params.place.is_some() && left == 0 && is_unavailable;
         let is_over = |drain: &mut Draining| written && (all == 0 || given_up) || drain.deadline <= now;
         for drain in self.state.drains.extract_if(.., is_over) {
             if left > 0 {
-                tracing::warn!(sink = %self.params.machine.name, left, "drain is over before everything was delivered");
+                tracing::warn!(sink = %self.params.machine.name, left, "drain deadline reached with undelivered events");
             }
             let _ =
                 drain.reply.send(DrainReport { delivered: delivered - drain.delivered_before, left, kept: all - left });
         }
     }
 
-    /// Keeps one timer, for the earliest thing to do. One that fires too early does no harm, so it is only ever
-    /// replaced by an earlier one.
+    /// Sets the timer to the earliest due time. A timer that fires early is harmless, so it is only replaced by an
+    /// earlier one.
     fn arm(&mut self, now: Instant, ctx: &mut Context<Self>) {
         let drain = self.state.drains.iter().map(|drain| drain.deadline).min();
         let Some(wake) = self.state.machine.wake_at(now).into_iter().chain(drain).min() else { return };
@@ -291,8 +293,8 @@ impl SinkActor {
     }
 }
 
-fn broken(join: JoinError) -> Broken {
-    join.try_into_panic().map_or(Broken::ShuttingDown, Broken::Panicked)
+fn broken(join: JoinError) -> BrokenAttempt {
+    join.try_into_panic().map_or(BrokenAttempt::ShuttingDown, BrokenAttempt::Panicked)
 }
 
 impl fmt::Debug for SinkActor {
@@ -317,15 +319,19 @@ impl Actor for SinkActor {
     }
 }
 
-impl Handler<TakeIn> for SinkActor {
+impl Handler<AcceptNotifications> for SinkActor {
     type Result = Reply<()>;
 
-    fn handle(&mut self, TakeIn { notifications, traced }: TakeIn, ctx: &mut Context<Self>) -> Reply<()> {
+    fn handle(
+        &mut self,
+        AcceptNotifications { notifications, traced }: AcceptNotifications,
+        ctx: &mut Context<Self>,
+    ) -> Reply<()> {
         let (reply, answer) = oneshot::channel();
         let span = spans::stage("sink", traced.as_ref());
         let traced = traced.and_then(|traced| Some((traced, TraceParent::of(&span)?)));
         let sender = Sender { reply, _span: span };
-        self.state.machine.take_in(Intake { notifications, traced }, clock::wall(), sender, clock::now());
+        self.state.machine.ingest(Intake { notifications, traced }, clock::wall(), sender, clock::now());
         self.pump(ctx);
         Reply::from(answer)
     }

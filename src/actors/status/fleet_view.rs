@@ -1,79 +1,79 @@
-//! What all clusters show, read without asking any actor: for metrics.
+//! State of all clusters for metrics, read without messages to actors.
 //!
-//! A look costs a reference per cluster and reads atomics, so it holds nobody up, and it works while the registry is
-//! busy, or has ended.
+//! Reading takes one reference per cluster and loads atomics. So it blocks nothing, and works while the registry is
+//! busy or after it has ended.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::actors::checkpoint::keeper::StateStatus;
+use crate::actors::checkpoint::store::StateStatus;
 use crate::actors::env::Env;
 use crate::actors::memory::budget::MemoryStatus;
 use crate::actors::status::hub::{ClusterState, ClusterView, InformerView, PatternStatus};
 use crate::actors::status::sync::SyncView;
 use informer_hub_types::{ClusterName, Histogram, InformerHealth};
 
-/// See the module. Cheap to clone.
+/// Read access to the state of all clusters. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct FleetView {
     sync: SyncView,
     env: Env,
 }
 
-/// A cluster at one moment.
+/// State of a cluster at one moment.
 #[derive(Debug)]
 pub struct ClusterSeen {
-    /// Its name.
+    /// Name of the cluster.
     pub name: ClusterName,
     view: Arc<ClusterView>,
 }
 
-/// One of its informers.
+/// State of an informer.
 #[derive(Clone, Copy, Debug)]
 pub struct InformerSeen<'a>(&'a InformerView);
 
-/// A subscriber of an informer: notifications by what became of them.
+/// Subscriber of an informer: notifications by outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListenerSeen<'a> {
-    /// They wait.
+    /// Waiting notifications.
     pub pending: u64,
-    /// They were handed over.
+    /// Delivered notifications.
     pub delivered: u64,
-    /// They were merged into others because the subscriber was behind.
+    /// Notifications merged because the subscriber was slow.
     pub merged: u64,
-    /// The subscriber failed on them.
+    /// Notifications on which the subscriber failed.
     pub lost: u64,
-    /// How long changes take to reach the subscriber, at all informers together.
+    /// Latency of changes to the subscriber, for all its informers together.
     pub lag: Option<&'a Arc<Histogram>>,
 }
 
 impl FleetView {
-    /// Of the hub whose surroundings these are.
+    /// Creates the view of a hub.
     #[must_use]
     pub fn new(sync: SyncView, env: Env) -> Self {
         Self { sync, env }
     }
 
-    /// Each cluster, by name.
+    /// Returns each cluster, ordered by name.
     pub fn clusters(&self) -> impl Iterator<Item = ClusterSeen> {
         let views = self.sync.views().into_iter();
         views.map(|(name, (_, view))| ClusterSeen { name, view: view.load_full() })
     }
 
-    /// Whether what was asked for has reached every cluster, and every informer of each that can be reached has synced.
+    /// Returns whether all requests have reached every cluster and every informer of a reachable cluster has synced.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        // First of all: what is told after this shows afterwards.
+        // Read first: a request sent after this is visible in the views.
         !self.sync.is_starting() && self.clusters().all(|cluster| cluster.view.is_ready())
     }
 
-    /// The memory, where it is limited.
+    /// Returns the memory status; `None` without a limit.
     #[must_use]
     pub fn memory(&self) -> Option<MemoryStatus> {
         self.env.budget.status()
     }
 
-    /// What is kept on disk; `None` without a state directory.
+    /// Returns the status of the state directory; `None` without one.
     #[must_use]
     pub fn state_dir(&self) -> Option<StateStatus> {
         self.env.checkpoints.status()
@@ -81,44 +81,44 @@ impl FleetView {
 }
 
 impl ClusterSeen {
-    /// What it is doing.
+    /// Returns the state of the connection.
     #[must_use]
     pub fn state(&self) -> ClusterState {
         self.view.state()
     }
 
-    /// What of it belongs to patterns.
+    /// Returns the resources of each pattern.
     #[must_use]
     pub fn patterns(&self) -> &[PatternStatus] {
         &self.view.patterns
     }
 
-    /// What went wrong last and has not been mended.
+    /// Returns the last error that is not resolved.
     #[must_use]
     pub fn last_error(&self) -> Option<String> {
         self.view.last_error()
     }
 
-    /// Its informers.
+    /// Returns the informers of the cluster.
     pub fn informers(&self) -> impl Iterator<Item = InformerSeen<'_>> {
         self.view.informers.iter().map(InformerSeen)
     }
 }
 
 impl<'a> InformerSeen<'a> {
-    /// Its resource, as kubectl writes it.
+    /// Returns the resource as kubectl writes it.
     #[must_use]
     pub fn resource(&self) -> String {
         self.0.resource_text()
     }
 
-    /// What it shows of itself.
+    /// Returns the health of the informer.
     #[must_use]
     pub fn health(&self) -> &'a InformerHealth {
         &self.0.health
     }
 
-    /// Its subscribers, by the name of the subscription.
+    /// Returns the subscribers by subscription name.
     pub fn listeners(&self) -> impl Iterator<Item = (&'a str, ListenerSeen<'a>)> + use<'a> {
         self.0.listeners.iter().map(|(name, health)| {
             let seen = ListenerSeen {
@@ -149,7 +149,7 @@ pub(crate) mod testing {
         ApiResource, ClusterLabels, ClusterTimings, Histogram, LAG_SECONDS, Phase, ResourceVersion, Scope, Threads,
     };
 
-    /// A fleet in which all is well: so many clusters, each of these resources in each, told to these subscribers.
+    /// Returns a healthy fleet: `clusters` clusters with all `resources`, delivered to all `subscriptions`.
     pub(crate) fn fleet(clusters: usize, resources: &[ApiResource], subscriptions: &[&str]) -> FleetView {
         let lags: Vec<_> = subscriptions.iter().map(|_| Arc::new(Histogram::new(LAG_SECONDS))).collect();
         let listeners = || {

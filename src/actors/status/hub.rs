@@ -1,4 +1,4 @@
-//! The status of a hub: what `/v1/status` and the command line show.
+//! Hub status as returned by `/v1/status` and printed by the command line.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use serde::Serialize;
 
 use crate::actors::cache::actor::CacheDirectory;
-use crate::actors::checkpoint::keeper::StateStatus;
+use crate::actors::checkpoint::store::StateStatus;
 use crate::actors::memory::budget::{InformerMemory, MemoryStatus};
 use crate::actors::subscribe::inbox::ListenerHealth;
 use crate::actors::subscribe::resource_request::ResourceRequest;
@@ -17,125 +17,125 @@ use informer_hub_types::{
     Scope, object_memory,
 };
 
-/// Everything, at one moment.
+/// Status of a hub.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HubStatus {
     /// Whether every informer of every reachable cluster has synced.
     pub ready: bool,
-    /// The memory, where it is limited.
+    /// Memory status; absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStatus>,
-    /// What is kept on disk; absent without a state directory.
+    /// Status of the state directory; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_dir: Option<StateStatus>,
-    /// Each cluster, by name.
+    /// Clusters, ordered by name.
     pub clusters: Vec<ClusterStatus>,
 }
 
-/// A cluster at one moment.
+/// Status of a cluster.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatus {
-    /// Its name.
+    /// Name of the cluster.
     pub name: ClusterName,
-    /// Its labels.
+    /// Labels of the cluster.
     pub labels: ClusterLabels,
-    /// The source that brings it; absent where a table, or code, does. A registry does not know: who asks it does.
+    /// Cluster source that provides it; absent for configured and added clusters. Set by the caller of the registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// What the source found it in.
+    /// Object or file in which the source found it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_object: Option<String>,
-    /// Scheme, host and port of its apiserver; absent before that has answered.
+    /// Scheme, host and port of the apiserver; absent before its first answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// The version of its apiserver when that answered first; absent before, and where it does not tell us.
+    /// Version of the apiserver at its first answer; absent before, and if it is not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// What it is doing.
+    /// State of the connection.
     pub state: ClusterState,
-    /// What went wrong last and has not been mended.
+    /// Last error that is not resolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// What it is reached with, as far as that has an end, the first to end first. A registry does not know: who asks it does.
+    /// Credentials that expire, ordered by expiry. Set by the caller of the registry.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialStatus>,
-    /// Its informers, by resource and scope.
+    /// Informers, ordered by resource and scope.
     pub informers: Vec<InformerStatus>,
-    /// How the hub learns of resources that come and go; absent where nothing that is watched can.
+    /// Discovery of resources that may appear or disappear; absent if no watched resource can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discovery: Option<SurveyStatus>,
-    /// What of it belongs to patterns.
+    /// Resources of each pattern.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<PatternStatus>,
 }
 
-/// How a cluster's offers are followed.
+/// Status of discovery in a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SurveyStatus {
-    /// How changes are heard of.
+    /// How changes are detected.
     pub state: SurveyState,
-    /// Resources that the cluster offers to be watched; absent before it was asked.
+    /// Number of watchable resources that the cluster offers; absent before its first answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<usize>,
-    /// When it last answered what it offers.
+    /// Time of the last successful discovery request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<jiff::Timestamp>,
-    /// Why definitions or API services cannot be watched, or the cluster not be asked.
+    /// Error of the last discovery request, or of watching definitions or API services.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }
 
-/// How the hub hears of changes in what a cluster offers.
+/// How changes of the offered resources are detected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SurveyState {
-    /// It is finding out.
+    /// Not known yet.
     #[default]
     Starting,
-    /// Definitions and API services are watched.
+    /// By watching definitions and API services.
     Watching,
-    /// They cannot be watched, so that it is asked now and then.
+    /// By polling, because definitions or API services cannot be watched.
     Polling,
 }
 
-/// What of a cluster belongs to `[resources.<name>]`, which is a pattern.
+/// Resources of a cluster that a pattern `[resources.<name>]` selects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PatternStatus {
-    /// The entry's name.
+    /// Name of the entry.
     pub name: String,
-    /// The pattern.
+    /// Pattern of the entry.
     pub pattern: String,
-    /// Resources that are watched for it, by name.
+    /// Names of the watched resources.
     pub watched: Vec<String>,
-    /// Resources that are not, for its limit, by name.
+    /// Names of the resources left out because of the pattern's limit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }
 
-/// What a cluster is doing.
+/// State of the connection to a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClusterState {
-    /// Its credentials are being read, or it has not answered yet.
+    /// Credentials are being read, or the cluster has not answered yet.
     #[default]
     Connecting,
-    /// It has answered.
+    /// The cluster answers.
     Connected,
-    /// It does not answer; tried again with growing delays.
+    /// The cluster does not answer; retried with exponential backoff.
     Unreachable,
-    /// Its actors die more often than their restart intensity allows; what dies is tried again slowly.
+    /// An actor of the cluster died more often than its restart intensity allows, and is restarted slowly.
     Degraded,
 }
 
 impl ClusterState {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 4] = [Self::Connecting, Self::Connected, Self::Unreachable, Self::Degraded];
 
-    /// The word in the status and in metrics.
+    /// Returns the word used in the status and in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -147,77 +147,77 @@ impl ClusterState {
     }
 }
 
-/// An informer at one moment.
+/// Status of an informer.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InformerStatus {
-    /// The resource, as kubectl writes it.
+    /// Resource as kubectl writes it.
     pub resource: String,
-    /// The part that is watched.
+    /// Watched namespace and selectors.
     pub scope: String,
-    /// What it is doing.
+    /// State of list and watch.
     pub state: Phase,
-    /// Whether its first list is complete.
+    /// Whether the first list is complete.
     pub synced: bool,
-    /// How far it can be trusted.
+    /// Freshness of the objects.
     pub freshness: Freshness,
     /// Objects in the cache.
     pub objects: u64,
-    /// Bytes that they take in memory ([`object_memory`]).
+    /// Bytes of the objects in memory ([`object_memory`]).
     pub bytes: u64,
-    /// How far it has read.
+    /// Version up to which changes were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
     /// Seconds since the last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_event_age_seconds: Option<f64>,
-    /// Watch events and list items taken in.
+    /// Accepted watch events and list items.
     pub events: u64,
     /// Lists begun.
     pub lists: u64,
-    /// Items of the list under way.
+    /// Items of the list in progress.
     pub list_items: u64,
-    /// What the list under way is expected to have, where the apiserver says so.
+    /// Expected items of the list in progress, if the apiserver reports them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub list_expected: Option<u64>,
     /// Watches opened.
     pub watches: u64,
-    /// Objects that could not be taken in.
+    /// Skipped objects.
     pub skipped: u64,
-    /// Times that one of its actors was restarted.
+    /// Restarts of the informer's actors.
     pub restarts: u64,
-    /// Changes that wait for the store.
+    /// Changes queued for the store.
     pub queued: u64,
-    /// What it may keep and keeps, in a hub that has had a limit.
+    /// Memory step and use; absent if there was never a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<InformerMemory>,
-    /// What went wrong last and has not been mended.
+    /// Last error that is not resolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// How far its objects are on disk, in a hub that keeps them there.
+    /// Checkpoint state; absent without a state directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointState>,
-    /// Its subscribers.
+    /// Subscribers of the informer.
     pub listeners: Vec<ListenerStatus>,
 }
 
-/// A subscriber of an informer at one moment.
+/// Status of a subscriber at an informer.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerStatus {
-    /// The subscription's name: a sink's, or one that the caller gave.
+    /// Name of the subscription: a sink's, or one given by the caller.
     pub name: String,
-    /// Notifications that wait.
+    /// Waiting notifications.
     pub pending: u64,
-    /// Notifications handed over.
+    /// Delivered notifications.
     pub delivered: u64,
-    /// Notifications merged because it was behind.
+    /// Notifications merged because the subscriber was slow.
     pub merged: u64,
-    /// Notifications that it failed on.
+    /// Notifications on which the subscriber failed.
     pub lost: u64,
 }
 
-/// What a cluster's actor shows; read without asking it, so that a cluster that hangs does not hang the status.
+/// Published state of a cluster actor. Read without a message, so a blocked cluster does not block the status.
 #[derive(Clone, Debug, Default)]
 pub(in crate::actors) struct ClusterView {
     pub(in crate::actors) state: ClusterState,
@@ -225,29 +225,30 @@ pub(in crate::actors) struct ClusterView {
     pub(in crate::actors) informers: Vec<InformerView>,
     pub(in crate::actors) discovery: Option<SurveyStatus>,
     pub(in crate::actors) patterns: Vec<PatternStatus>,
-    /// The server that answers, once it has.
+    /// Server information, once the cluster has answered.
     pub(in crate::actors) server: Option<Server>,
 }
 
-/// What is shown of one informer.
+/// Published state of an informer.
 #[derive(Clone, Debug)]
 pub(in crate::actors) struct InformerView {
     pub(in crate::actors) wanted: ResourceRequest,
     pub(in crate::actors) resource: Option<ApiResource>,
-    /// What its objects came from disk as, until it is looked up.
+    /// Resource of the restored partition, until the request is resolved.
     pub(in crate::actors) restored: Option<ApiResource>,
     pub(in crate::actors) scope: Scope,
     pub(in crate::actors) health: Arc<InformerHealth>,
     pub(in crate::actors) listeners: Vec<(String, Arc<ListenerHealth>)>,
 }
 
-/// Where a cluster's actor puts its view.
+/// Slot in which a cluster actor publishes its view.
 pub(in crate::actors) type SharedView = Arc<ArcSwap<ClusterView>>;
 
 impl ClusterView {
-    /// What the cluster is doing, as its informers experience it: one that answers none of them is unreachable, one
-    /// that has answered none yet is still being connected to. One that asks nothing now, since what it watches is not there,
-    /// has nothing to say of that, unless all are so.
+    /// Returns the state of the connection, derived from the informers.
+    ///
+    /// A cluster that answers none of its informers is unreachable. A cluster that has not answered yet is connecting.
+    /// Idle informers count only if all are idle.
     pub(in crate::actors) fn state(&self) -> ClusterState {
         let some_ask = self.informers.iter().any(InformerView::asks);
         let counted = self.informers.iter().filter(|informer| !some_ask || informer.asks());
@@ -260,32 +261,33 @@ impl ClusterView {
         }
     }
 
-    /// What keeps the cluster from being reached; where only its informers know, what the first of them knows.
+    /// Returns the connection error. If only informers have one, returns the first of these.
     pub(in crate::actors) fn last_error(&self) -> Option<String> {
         let unreachable = self.state() == ClusterState::Unreachable;
         let unanswered = |informer: &&InformerView| informer.health.answers() == Some(false);
-        let told = || self.informers.iter().filter(unanswered).find_map(|informer| informer.health.error());
-        self.error.clone().or_else(|| told().filter(|_| unreachable).map(|error| error.to_string()))
+        let informer_error = || self.informers.iter().filter(unanswered).find_map(|informer| informer.health.error());
+        self.error.clone().or_else(|| informer_error().filter(|_| unreachable).map(|error| error.to_string()))
     }
 
-    /// Whether all informers have synced, or the cluster cannot be reached (which must not hold up the others).
+    /// Returns whether all informers have settled or the cluster is unreachable. An unreachable cluster must not delay
+    /// readiness.
     pub(in crate::actors) fn is_ready(&self) -> bool {
         self.is_unreachable() || self.informers.iter().all(InformerView::is_settled)
     }
 
-    /// Whether it does not answer.
+    /// Returns whether the cluster does not answer.
     pub(in crate::actors) fn is_unreachable(&self) -> bool {
         self.state() == ClusterState::Unreachable
     }
 }
 
 impl InformerView {
-    /// Whether requests go out for it.
+    /// Returns whether the informer sends requests.
     fn asks(&self) -> bool {
         !matches!(self.health.phase(), Phase::Absent | Phase::Paused | Phase::Stopped)
     }
 
-    /// Synced, or in a state that waiting does not mend.
+    /// Returns whether the informer has synced, or is in a state that waiting does not change.
     pub(in crate::actors) fn is_settled(&self) -> bool {
         let hopeless = matches!(
             self.health.phase(),
@@ -294,7 +296,7 @@ impl InformerView {
         self.health.has_synced() || hopeless
     }
 
-    /// The resource, as kubectl writes it.
+    /// Returns the resource as kubectl writes it.
     pub(in crate::actors) fn resource_text(&self) -> String {
         self.resource.as_ref().map_or_else(|| self.wanted.text(), |resource| resource.gvr.to_string())
     }
@@ -331,8 +333,8 @@ impl InformerView {
     fn bytes(&self, caches: &CacheDirectory) -> u64 {
         let Some(resource) = self.resource.as_ref().or(self.restored.as_ref()) else { return 0 };
         let Some(snapshot) = caches.published(&resource.gvr, &self.scope.view) else { return 0 };
-        let mine = snapshot.partitions().find(|(_, partition)| partition.is_of(&self.health));
-        mine.map_or(0, |(_, partition)| object_memory(partition.len() as u64, partition.body_bytes()))
+        let own = snapshot.partitions().find(|(_, partition)| partition.is_of(&self.health));
+        own.map_or(0, |(_, partition)| object_memory(partition.len() as u64, partition.body_bytes()))
     }
 }
 
@@ -364,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_went_away_is_unreachable_though_one_resource_was_said_to_be_absent() {
+    fn cluster_is_unreachable_although_one_resource_is_absent() {
         let absent = || informer("widgets.example.com", Phase::Absent, Some(true), "no such resource");
         let gone = view(vec![absent(), informer("pods", Phase::Stale, Some(false), "refused")]);
         assert_eq!((gone.state(), gone.last_error().as_deref()), (ClusterState::Unreachable, Some("refused")));
@@ -372,7 +374,11 @@ mod tests {
         assert_eq!((there.state(), there.last_error()), (ClusterState::Connected, None));
         let coming = view(vec![absent(), informer("pods", Phase::Pending, None, "")]);
         assert_eq!(coming.state(), ClusterState::Connecting);
-        assert_eq!(view(vec![absent()]).state(), ClusterState::Connected, "nobody knows better");
+        assert_eq!(
+            view(vec![absent()]).state(),
+            ClusterState::Connected,
+            "idle informers count if there are no others"
+        );
         assert_eq!(view(Vec::new()).state(), ClusterState::Connected);
     }
 }

@@ -1,4 +1,4 @@
-//! What clusters and informers show of themselves, read without a message to any actor.
+//! Published state of clusters and informers, read without messages to actors.
 
 pub(in crate::actors) mod fleet_view;
 pub(in crate::actors) mod hub;

@@ -1,4 +1,4 @@
-//! How far informers have come, seen without asking any actor: `HasSynced` and `WaitForCacheSync`.
+//! Sync state of informers, read without messages to actors: `HasSynced` and `WaitForCacheSync`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,117 +14,117 @@ use informer_hub_types::{
     ClusterLabels, ClusterName, ClusterSelector, InformerHealth, Phase, ResourceVersion, Scope, Watcher, clock,
 };
 
-/// How often a wait for sync looks at informers that will not signal (forbidden, absent).
+/// How often a wait checks informers that will not signal (forbidden, absent).
 const SYNC_POLL: Duration = Duration::from_millis(100);
 
-/// As good as for ever, for a wait that is longer than the clock can count.
-const AGES: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// Timeout used in place of one that exceeds the range of the clock.
+const FAR_FUTURE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// What the clusters show, by name.
+/// Published views of all clusters, by name.
 pub(in crate::actors) type Views = Arc<RwLock<BTreeMap<ClusterName, (ClusterLabels, SharedView)>>>;
 
-/// What had not synced when a wait's time was up, and why.
+/// Error of a wait for sync that timed out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not synced after {waited:?}: {}", waiting.join("; "))]
 pub struct NotSynced {
-    /// How long was waited.
+    /// Duration of the wait.
     pub waited: Duration,
-    /// One line each: cluster, resource, state, last error.
+    /// One line per missing informer: cluster, resource, state, last error.
     pub waiting: Vec<String>,
 }
 
-/// Which informers a wait is for.
+/// Informers to wait for.
 #[derive(Clone, Debug)]
 pub enum Awaited {
-    /// All of the hub, and every cluster that cannot be reached.
+    /// All informers of the hub, and every unreachable cluster.
     Everything,
-    /// Those of one resource and scope, in some clusters.
+    /// Informers of one resource and scope, in some clusters.
     Informers(Arc<InformersOf>),
 }
 
-/// See [`Awaited::Informers`].
+/// Selection of [`Awaited::Informers`].
 #[derive(Clone, Debug)]
 pub struct InformersOf {
-    /// What they were asked for as.
+    /// Request that started them.
     pub wanted: ResourceRequest,
-    /// Which part.
+    /// Scope of the request.
     pub scope: Scope,
-    /// In which clusters.
+    /// Selected clusters.
     pub clusters: ClusterSelector,
 }
 
-/// One informer, as far as waiting is concerned.
+/// Sync state of an informer.
 #[derive(Clone, Debug)]
 pub struct InformerSync {
-    /// Its cluster.
+    /// Name of its cluster.
     pub cluster: ClusterName,
     /// Whether its first list is in the store.
     pub synced: bool,
-    /// Synced, or in a state that waiting does not mend (absent, forbidden, degraded, unreachable).
+    /// Whether it has synced, or is in a state that waiting does not change (absent, forbidden, degraded, unreachable).
     pub settled: bool,
-    /// What it is doing.
+    /// State of list and watch.
     pub phase: Phase,
-    /// How far it has read: client-go's `LastSyncResourceVersion`.
+    /// Version up to which it has read: client-go's `LastSyncResourceVersion`.
     pub version: Option<ResourceVersion>,
-    /// What went wrong last and has not been mended.
+    /// Last error that is not resolved.
     pub error: Option<String>,
     text: String,
 }
 
-/// Sees how far informers are, for as long as anybody holds it. Cheap to clone; usable from any thread.
+/// Read access to sync states. Cheap to clone; usable from any thread, also after the hub has ended.
 #[derive(Clone)]
 pub struct SyncView {
     views: Views,
-    /// Clusters that have been told what is wanted of them and do not show it yet.
-    telling: Arc<AtomicUsize>,
+    /// Number of messages to clusters that are not reflected in the views yet.
+    in_flight: Arc<AtomicUsize>,
     changed: Watcher<()>,
 }
 
 impl SyncView {
-    pub(in crate::actors) fn new(views: Views, telling: Arc<AtomicUsize>, changed: Watcher<()>) -> Self {
-        Self { views, telling, changed }
+    pub(in crate::actors) fn new(views: Views, in_flight: Arc<AtomicUsize>, changed: Watcher<()>) -> Self {
+        Self { views, in_flight, changed }
     }
 
-    /// What the clusters show now, without holding up who changes it.
+    /// Returns a copy of the current views.
     pub(in crate::actors) fn views(&self) -> BTreeMap<ClusterName, (ClusterLabels, SharedView)> {
         self.views.read().clone()
     }
 
-    /// The informers that are meant, by cluster. One that was asked for a moment ago may not be among them yet.
+    /// Returns the selected informers by cluster. An informer that was just requested may be missing.
     #[must_use]
     pub fn informers(&self, of: &Awaited) -> Vec<InformerSync> {
-        self.views.read().iter().flat_map(|(name, (labels, view))| seen(of, name, labels, view)).collect()
+        self.views.read().iter().flat_map(|(name, (labels, view))| informers_of(of, name, labels, view)).collect()
     }
 
-    /// The same of one cluster, without a look at the others.
+    /// As [`Self::informers`], for one cluster.
     #[must_use]
     pub fn informers_in(&self, cluster: &ClusterName, of: &Awaited) -> Vec<InformerSync> {
         let views = self.views.read();
-        views.get(cluster).map(|(labels, view)| seen(of, cluster, labels, view)).unwrap_or_default()
+        views.get(cluster).map(|(labels, view)| informers_of(of, cluster, labels, view)).unwrap_or_default()
     }
 
-    /// What the informer of one cluster shows of itself.
+    /// Returns the health of the selected informer in one cluster.
     pub(crate) fn health_in(&self, cluster: &ClusterName, of: &Awaited) -> Option<Arc<InformerHealth>> {
         let views = self.views.read();
         let (labels, view) = views.get(cluster)?;
         let view = view.load();
-        view.informers.iter().find(|it| is_of(of, cluster, labels, it)).map(|it| Arc::clone(&it.health))
+        view.informers.iter().find(|it| is_selected(of, cluster, labels, it)).map(|it| Arc::clone(&it.health))
     }
 
-    /// Whether what was asked for has not reached every cluster yet.
+    /// Returns whether a request has not reached every cluster yet.
     #[must_use]
     pub fn is_starting(&self) -> bool {
-        self.telling.load(SeqCst) > 0
+        self.in_flight.load(SeqCst) > 0
     }
 
-    /// Reports whenever an informer may have synced.
+    /// Returns a watcher that is notified whenever an informer may have synced.
     pub(crate) fn changes(&self) -> Watcher<()> {
         self.changed.clone()
     }
 
-    /// A line for each that has not synced.
+    /// Returns a line for each informer that has not synced.
     fn waiting(&self, of: &Awaited) -> Vec<String> {
-        // First of all: what is told after this shows afterwards.
+        // Read first: a request sent after this is visible in the views.
         let is_starting = self.is_starting();
         let not_yet = |informer: InformerSync| {
             let why = informer.error.map(|error| format!(" ({error})")).unwrap_or_default();
@@ -136,9 +136,9 @@ impl SyncView {
             let view = view.load();
             let mine = match of {
                 Awaited::Everything => view.informers.is_empty(),
-                Awaited::Informers(these) => {
-                    these.clusters.matches(name, labels)
-                        && !view.informers.iter().any(|informer| is_of(of, name, labels, informer))
+                Awaited::Informers(selected) => {
+                    selected.clusters.matches(name, labels)
+                        && !view.informers.iter().any(|informer| is_selected(of, name, labels, informer))
                 }
             };
             if let Some(error) = view.error.as_deref().filter(|_| mine) {
@@ -151,13 +151,13 @@ impl SyncView {
         waiting
     }
 
-    /// Waits until all that are meant have synced.
+    /// Waits until all selected informers have synced.
     ///
     /// # Errors
-    /// [`NotSynced`] names what had not when the time was up, and why.
+    /// [`NotSynced`] after the timeout, with the missing informers and their errors.
     pub async fn wait(mut self, of: Awaited, timeout: Duration) -> Result<(), NotSynced> {
         let now = clock::now();
-        let until = now.checked_add(timeout).unwrap_or(now + AGES);
+        let until = now.checked_add(timeout).unwrap_or(now + FAR_FUTURE);
         loop {
             let waiting = self.waiting(&of);
             if waiting.is_empty() {
@@ -175,24 +175,26 @@ impl SyncView {
     }
 }
 
-fn is_of(of: &Awaited, name: &ClusterName, labels: &ClusterLabels, informer: &InformerView) -> bool {
+fn is_selected(of: &Awaited, name: &ClusterName, labels: &ClusterLabels, informer: &InformerView) -> bool {
     match of {
         Awaited::Everything => true,
-        Awaited::Informers(these) => {
-            these.clusters.matches(name, labels) && informer.wanted == these.wanted && informer.scope == these.scope
+        Awaited::Informers(selected) => {
+            selected.clusters.matches(name, labels)
+                && informer.wanted == selected.wanted
+                && informer.scope == selected.scope
         }
     }
 }
 
-/// Those of one cluster.
-fn seen(of: &Awaited, cluster: &ClusterName, labels: &ClusterLabels, view: &SharedView) -> Vec<InformerSync> {
+/// Returns the selected informers of one cluster.
+fn informers_of(of: &Awaited, cluster: &ClusterName, labels: &ClusterLabels, view: &SharedView) -> Vec<InformerSync> {
     let view = view.load();
     let is_reached = !view.is_unreachable();
-    let mine = view.informers.iter().filter(|informer| is_of(of, cluster, labels, informer));
-    mine.map(|informer| see(cluster, informer, is_reached)).collect()
+    let mine = view.informers.iter().filter(|informer| is_selected(of, cluster, labels, informer));
+    mine.map(|informer| informer_sync(cluster, informer, is_reached)).collect()
 }
 
-fn see(cluster: &ClusterName, informer: &InformerView, is_reached: bool) -> InformerSync {
+fn informer_sync(cluster: &ClusterName, informer: &InformerView, is_reached: bool) -> InformerSync {
     InformerSync {
         cluster: cluster.clone(),
         synced: informer.health.has_synced(),

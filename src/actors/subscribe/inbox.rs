@@ -1,9 +1,8 @@
-//! What waits for one subscriber of one informer, over the lives of the actors that fill and empty it.
+//! Inbox: pending notifications for one subscriber of one informer. Outlives the actors that fill and empty it.
 //!
-//! Listener, processor, informer and cluster actor may all die; what a subscriber has not handled yet must not. So its
-//! queue belongs to the subscription, and a batch leaves it only when the subscriber is known to have it: a listener
-//! that dies with a batch in hand leaves it to its successor. A subscriber may then see that batch twice, never not
-//! at all.
+//! Listener, processor, informer and cluster actors may all die without losing notifications. The queue therefore
+//! belongs to the subscription. A batch leaves it only when the subscriber has acknowledged it. The successor of a dead
+//! listener delivers the batch again, so a subscriber may see it twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,31 +15,31 @@ use informer_hub_telemetry::spans;
 use informer_hub_types::clock;
 use informer_hub_types::{Followed, Histogram, Notification, Origin, TraceParent, Traced};
 
-/// What a listener shows of itself.
+/// Counters of a listener.
 #[derive(Debug, Default)]
 pub(in crate::actors) struct ListenerHealth {
-    /// Notifications that wait: how far behind the subscriber is.
+    /// Waiting notifications.
     pub pending: AtomicU64,
-    /// Notifications handed over.
+    /// Delivered notifications.
     pub delivered: AtomicU64,
-    /// Notifications merged because the subscriber was behind.
+    /// Notifications merged because the subscriber was slow.
     pub merged: AtomicU64,
-    /// Notifications that the subscriber failed on.
+    /// Notifications on which the subscriber failed.
     pub lost: AtomicU64,
-    /// How long changes took from the queue to the subscriber's answer, in samples: of all inboxes of its subscription.
+    /// Sampled latency from the queue to the subscriber's answer, for all inboxes of the subscription.
     pub lag: Option<Arc<Histogram>>,
 }
 
-/// One listener actor's right to empty an inbox, until the next one takes over.
+/// Right of one listener actor to empty an inbox, until the next one takes over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(in crate::actors) struct Turn(u64);
+pub(in crate::actors) struct InboxLease(u64);
 
-/// What a subscriber has to have answered for: all that came of a partition up to a batch.
+/// Position that a subscriber must acknowledge: everything from a partition up to a batch.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::actors) struct Mark {
     partition: PartitionId,
     number: u64,
-    /// Known once the batch is in the inbox: the place behind what came of it, and how much had merged by then.
+    /// Set once the batch is in the inbox: the place after its notifications, and the number of merges until then.
     place: Option<(u64, u64)>,
 }
 
@@ -50,7 +49,7 @@ impl Mark {
     }
 }
 
-/// See the module.
+/// Queue between a processor and a subscriber; see the module.
 #[derive(Debug, Default)]
 pub struct Inbox {
     pub(in crate::actors) health: Arc<ListenerHealth>,
@@ -61,29 +60,30 @@ pub struct Inbox {
 struct State {
     /// `None` until it has joined a processor.
     queue: Option<ListenerQueue>,
-    /// The partition that the queue is of.
+    /// Partition whose changes are queued.
     partition: Option<PartitionId>,
-    /// The batch that the subscriber has been given and has not answered for.
-    handed: Vec<Notification>,
-    /// The place of the first of them in the queue.
-    handed_from: u64,
-    /// Whether the subscriber has answered for the mark that follows the initial objects.
+    /// Batch delivered to the subscriber and not acknowledged.
+    unacknowledged: Vec<Notification>,
+    /// Place of its first notification in the queue.
+    unacknowledged_from: u64,
+    /// Whether the subscriber has acknowledged the `Synced` that follows the initial objects.
     synced: bool,
-    /// A change that is followed: the place behind it, and its time here.
+    /// Sampled change: the place after it, its timestamps and its span.
     followed: Option<(u64, Followed, Span)>,
-    turn: Turn,
+    lease: InboxLease,
 }
 
 impl Inbox {
-    /// An empty one that counts there how long changes took that it was asked to follow.
+    /// Creates an empty inbox that records sampled latencies in `lag`.
     pub(in crate::actors) fn counting(lag: Arc<Histogram>) -> Self {
         let health = ListenerHealth { lag: Some(lag), ..ListenerHealth::default() };
         Self { health: Arc::new(health), ..Self::default() }
     }
 
-    /// Sees how long it takes until the subscriber has answered for all that waits now, of which that change is one. One at
-    /// a time: while one is followed, this does nothing, unless this one has a trace and that has none.
-    pub(in crate::actors) fn follow(&self, followed: impl Into<Followed>) {
+    /// Measures the time until the subscriber has acknowledged everything pending, which includes this change.
+    ///
+    /// One change is sampled at a time. A traced change replaces an untraced one; otherwise a second change is ignored.
+    pub(in crate::actors) fn sample_latency(&self, followed: impl Into<Followed>) {
         let (mut state, followed) = (self.state.lock(), followed.into());
         let others = state.followed.as_ref().map(|(_, followed, _)| followed);
         let queue = state.queue.as_ref().filter(|queue| !queue.is_empty() && followed.is_before(others));
@@ -93,17 +93,17 @@ impl Inbox {
         }
     }
 
-    /// The trace of a change that may be among what is in hand.
+    /// Returns the trace of a sampled change that may be in the current batch.
     pub(in crate::actors) fn traced(&self) -> Option<Traced> {
         self.state.lock().followed.as_ref().and_then(|(_, followed, _)| followed.traced.clone())
     }
 
-    /// Where notifications merge, places move down: the change is then taken for told a little late, at the latest when
-    /// nothing waits.
-    fn note_followed(&self, state: &mut State) {
+    /// Records the latency of an acknowledged sample. Merges shift places, so it may be recorded late, but at the
+    /// latest when the queue is empty.
+    fn record_latency(&self, state: &mut State) {
         let queue = state.queue.as_ref();
-        let is_told = |place: u64| queue.is_none_or(|queue| queue.is_empty() || queue.places().0 >= place);
-        if let Some((_, followed, _)) = state.followed.take_if(|(place, ..)| is_told(*place))
+        let is_acknowledged = |place: u64| queue.is_none_or(|queue| queue.is_empty() || queue.places().0 >= place);
+        if let Some((_, followed, _)) = state.followed.take_if(|(place, ..)| is_acknowledged(*place))
             && let Some(lag) = &self.health.lag
         {
             let seen_in = followed.traced.as_ref().and_then(|traced| TraceParent::of(&traced.span));
@@ -111,14 +111,14 @@ impl Inbox {
         }
     }
 
-    /// Whether it has joined a processor of this partition before, and goes on from there.
+    /// Returns whether it has joined this partition before and continues from there.
     pub(in crate::actors) fn has_joined(&self, partition: PartitionId) -> bool {
         let state = self.state.lock();
         state.queue.is_some() && state.partition == Some(partition)
     }
 
-    /// Has it begin with `queue`, unless it has begun with this partition. Batches are numbered by partition, so what
-    /// waits of an earlier one, which has been forgotten with its objects, cannot be gone on from.
+    /// Starts with `queue`, unless it has joined this partition before. Batch numbers are per partition, so pending
+    /// notifications of an earlier partition are dropped.
     pub(in crate::actors) fn join(&self, partition: PartitionId, queue: ListenerQueue) {
         let mut state = self.state.lock();
         if state.queue.is_none() || state.partition != Some(partition) {
@@ -129,8 +129,8 @@ impl Inbox {
         }
     }
 
-    /// Goes on with a partition that has become another, with all that waits.
-    pub(in crate::actors) fn go_on_with(&self, partition: PartitionId, origin: Arc<Origin>) {
+    /// Continues with a moved partition and keeps pending notifications.
+    pub(in crate::actors) fn move_to(&self, partition: PartitionId, origin: Arc<Origin>) {
         let mut state = self.state.lock();
         if let Some(queue) = &mut state.queue {
             queue.go_on_as(origin);
@@ -138,75 +138,75 @@ impl Inbox {
         }
     }
 
-    /// Takes in what one batch did to the store.
+    /// Adds the changes of a batch.
     pub(in crate::actors) fn offer(&self, number: u64, applied: &[Applied], resync: bool) {
         let mut state = self.state.lock();
         if let Some(queue) = &mut state.queue {
             queue.offer(number, applied, resync);
         }
-        self.show(&state);
+        self.publish_counts(&state);
     }
 
-    /// The right to empty it, which the holder until now loses.
-    pub(in crate::actors) fn take_over(&self) -> Turn {
+    /// Takes the right to empty the inbox from its current holder.
+    pub(in crate::actors) fn take_over(&self) -> InboxLease {
         let mut state = self.state.lock();
-        state.turn.0 += 1;
-        state.turn
+        state.lease.0 += 1;
+        state.lease
     }
 
-    /// The next batch, of at most `max` notifications unless a predecessor left a larger one. `None` when another has
-    /// taken over.
-    pub(in crate::actors) fn next(&self, turn: Turn, max: usize) -> Option<Vec<Notification>> {
+    /// Returns the next batch of at most `max` notifications; a predecessor may have left a larger one. Returns `None`
+    /// after another listener has taken over.
+    pub(in crate::actors) fn next(&self, lease: InboxLease, max: usize) -> Option<Vec<Notification>> {
         let mut state = self.state.lock();
-        if state.turn != turn {
+        if state.lease != lease {
             return None;
         }
-        if state.handed.is_empty() {
-            state.handed_from = state.queue.as_ref().map_or(0, |queue| queue.places().0);
-            state.handed = state.queue.as_mut().map(|queue| queue.take(max)).unwrap_or_default();
-            self.show(&state);
+        if state.unacknowledged.is_empty() {
+            state.unacknowledged_from = state.queue.as_ref().map_or(0, |queue| queue.places().0);
+            state.unacknowledged = state.queue.as_mut().map(|queue| queue.take(max)).unwrap_or_default();
+            self.publish_counts(&state);
         }
-        Some(state.handed.clone())
+        Some(state.unacknowledged.clone())
     }
 
-    /// The subscriber has answered for the batch in hand.
-    pub(in crate::actors) fn done(&self, turn: Turn) {
+    /// Records that the subscriber has acknowledged the current batch.
+    pub(in crate::actors) fn done(&self, lease: InboxLease) {
         let mut state = self.state.lock();
-        if state.turn == turn {
-            let handed = std::mem::take(&mut state.handed);
-            state.synced |= handed.iter().any(|notification| matches!(notification, Notification::Synced(_)));
-            self.note_followed(&mut state);
+        if state.lease == lease {
+            let unacknowledged = std::mem::take(&mut state.unacknowledged);
+            state.synced |= unacknowledged.iter().any(|notification| matches!(notification, Notification::Synced(_)));
+            self.record_latency(&mut state);
         }
     }
 
-    /// Whether nothing waits, and the subscriber has answered for all that it was given.
+    /// Returns whether nothing is pending or unacknowledged.
     pub(in crate::actors) fn is_idle(&self) -> bool {
         let state = self.state.lock();
-        state.handed.is_empty() && state.queue.as_ref().is_none_or(ListenerQueue::is_empty)
+        state.unacknowledged.is_empty() && state.queue.as_ref().is_none_or(ListenerQueue::is_empty)
     }
 
-    /// Whether the subscriber has answered for every initial object.
+    /// Returns whether the subscriber has acknowledged every initial object.
     pub(in crate::actors) fn has_synced(&self) -> bool {
         self.state.lock().synced
     }
 
-    /// Whether the subscriber has answered for all up to a mark. Where notifications merge meanwhile, they cannot be told
-    /// apart, so that all that waits has to be answered for.
-    pub(in crate::actors) fn has_passed(&self, mark: &mut Mark) -> bool {
+    /// Returns whether the subscriber has acknowledged everything up to a mark. After a merge, places are no longer
+    /// comparable, so everything pending must be acknowledged.
+    pub(in crate::actors) fn has_acknowledged(&self, mark: &mut Mark) -> bool {
         let state = self.state.lock();
-        let of_it = state.queue.as_ref().filter(|_| state.partition == Some(mark.partition));
-        let Some(queue) = of_it.filter(|queue| queue.last_batch() >= mark.number) else { return false };
-        if state.handed.is_empty() && queue.is_empty() {
+        let joined = state.queue.as_ref().filter(|_| state.partition == Some(mark.partition));
+        let Some(queue) = joined.filter(|queue| queue.last_batch() >= mark.number) else { return false };
+        if state.unacknowledged.is_empty() && queue.is_empty() {
             return true;
         }
         let (first, end) = queue.places();
         let (place, merged) = *mark.place.get_or_insert((end, queue.merged()));
-        let answered = if state.handed.is_empty() { first } else { state.handed_from };
+        let answered = if state.unacknowledged.is_empty() { first } else { state.unacknowledged_from };
         !queue.is_replaying() && queue.merged() == merged && answered >= place
     }
 
-    /// Publishes how far behind the subscriber is.
-    fn show(&self, state: &State) {
+    /// Publishes the counters.
+    fn publish_counts(&self, state: &State) {
         if let Some(queue) = &state.queue {
             self.health.pending.store(queue.len() as u64, Relaxed);
             self.health.merged.store(queue.merged(), Relaxed);
@@ -225,7 +225,7 @@ mod tests {
     use crate::cache::{ListenerOptions, ListenerQueue};
 
     #[test]
-    fn a_batch_in_hand_passes_to_the_successor_and_its_late_answer_is_nobodys() {
+    fn inbox_gives_the_unacknowledged_batch_to_the_successor_and_ignores_a_late_answer() {
         let mut informer = Informer::new();
         informer.apply("[ ]0");
         let inbox = Inbox::default();
@@ -235,7 +235,7 @@ mod tests {
         let dying = inbox.take_over();
         assert_eq!(told(&inbox.next(dying, 2).unwrap()), ["synced", "+a@1"]);
         let successor = inbox.take_over();
-        assert!(inbox.next(dying, 2).is_none(), "its turn is over");
+        assert!(inbox.next(dying, 2).is_none(), "its lease is revoked");
         inbox.done(dying);
         assert_eq!(told(&inbox.next(successor, 2).unwrap()), ["synced", "+a@1"]);
         inbox.done(successor);
@@ -245,73 +245,73 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_with_a_trace_is_followed_in_place_of_one_without() {
+    async fn inbox_samples_a_traced_change_in_place_of_an_untraced_one() {
         let mut informer = Informer::new();
         informer.apply("[ ]0");
         let inbox = Inbox::default();
         inbox.join(informer.id, ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 1024));
         let outbox = informer.apply("+a@1 +b@2");
         inbox.offer(outbox.number, &outbox.applied, false);
-        inbox.follow(clock::now());
+        inbox.sample_latency(clock::now());
         let is_of = |name| inbox.traced().is_some_and(|traced| traced.key.name() == name);
         for name in ["a", "b"] {
             let (key, version) =
                 (informer_hub_types::ObjectKey::new("", name), informer_hub_types::ResourceVersion::new("1"));
             let traced = Some(Traced { span: Span::none(), key, version });
-            inbox.follow(Followed { read: clock::now(), traced });
-            inbox.follow(clock::now());
+            inbox.sample_latency(Followed { read: clock::now(), traced });
+            inbox.sample_latency(clock::now());
             assert!(is_of("a"));
         }
-        let turn = inbox.take_over();
-        inbox.next(turn, 9).unwrap();
+        let lease = inbox.take_over();
+        inbox.next(lease, 9).unwrap();
         assert!(is_of("a"), "the subscriber has not answered");
-        inbox.done(turn);
+        inbox.done(lease);
         assert!(inbox.traced().is_none());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_is_followed_until_its_subscriber_has_answered_for_it() {
+    async fn inbox_records_the_latency_when_the_subscriber_has_acknowledged() {
         let mut informer = Informer::new();
         informer.apply("[ ]0");
         let lag = Arc::new(Histogram::new(informer_hub_types::LAG_SECONDS));
         let inbox = Inbox::counting(Arc::clone(&lag));
         inbox.join(informer.id, ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 1024));
-        let came = clock::now();
+        let read = clock::now();
         let outbox = informer.apply("+a@1 +b@2");
         inbox.offer(outbox.number, &outbox.applied, false);
-        inbox.follow(came);
+        inbox.sample_latency(read);
         tokio::time::advance(std::time::Duration::from_secs(2)).await;
-        inbox.follow(clock::now());
-        let turn = inbox.take_over();
-        assert_eq!(told(&inbox.next(turn, 2).unwrap()), ["synced", "+a@1"]);
-        inbox.done(turn);
-        assert_eq!(lag.state().count(), 0, "what came last still waits");
-        assert_eq!(told(&inbox.next(turn, 2).unwrap()), ["+b@2"]);
-        assert_eq!(lag.state().count(), 0, "nobody has answered for it");
+        inbox.sample_latency(clock::now());
+        let lease = inbox.take_over();
+        assert_eq!(told(&inbox.next(lease, 2).unwrap()), ["synced", "+a@1"]);
+        inbox.done(lease);
+        assert_eq!(lag.state().count(), 0, "the last notification is still pending");
+        assert_eq!(told(&inbox.next(lease, 2).unwrap()), ["+b@2"]);
+        assert_eq!(lag.state().count(), 0, "not acknowledged yet");
         tokio::time::advance(std::time::Duration::from_secs(1)).await;
-        inbox.done(turn);
+        inbox.done(lease);
         assert_eq!((lag.state().count(), lag.state().sum), (1, 3.0));
-        inbox.follow(clock::now());
-        inbox.done(turn);
-        assert_eq!(lag.state().count(), 1, "nothing waits that could be followed");
+        inbox.sample_latency(clock::now());
+        inbox.done(lease);
+        assert_eq!(lag.state().count(), 1, "nothing is pending");
     }
 
     #[test]
-    fn joining_again_goes_on_from_where_it_was() {
+    fn inbox_rejoining_a_partition_keeps_its_queue() {
         let mut informer = Informer::new();
         informer.apply("[ *a@1 ]1");
         let inbox = Inbox::default();
         let queue = |informer: &Informer| ListenerQueue::new(ListenerOptions::default(), &informer.partition(), 1024);
         inbox.join(informer.id, queue(&informer));
-        let turn = inbox.take_over();
-        inbox.next(turn, 9).unwrap();
-        inbox.done(turn);
+        let lease = inbox.take_over();
+        inbox.next(lease, 9).unwrap();
+        inbox.done(lease);
         inbox.join(informer.id, queue(&informer));
         assert!(inbox.has_joined(informer.id));
-        assert!(inbox.next(turn, 9).unwrap().is_empty(), "nobody is told twice");
+        assert!(inbox.next(lease, 9).unwrap().is_empty(), "nothing is delivered twice");
         let reopened = PartitionId(informer.id.0 + 1);
         assert!(!inbox.has_joined(reopened));
         inbox.join(reopened, queue(&informer));
-        assert_eq!(told(&inbox.next(turn, 9).unwrap()), ["!a@1", "synced"], "of a partition that began anew");
+        assert_eq!(told(&inbox.next(lease, 9).unwrap()), ["!a@1", "synced"], "a reopened partition starts again");
     }
 }

@@ -1,4 +1,4 @@
-//! Requests for informers: by the configuration, by code, by subscriptions.
+//! Requests for informers, made by the configuration, by code and by subscriptions.
 
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::user::{SubscriptionId, User};
@@ -9,48 +9,49 @@ use informer_hub_types::ClusterSelector;
 use informer_hub_types::Scope;
 use informer_hub_types::View;
 
-/// An informer is used: start it if it does not run, count the user if it does.
+/// Requests an informer of one cluster. Starts it, or adds a user if it runs.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
-pub struct Want {
-    /// By whom.
+pub struct RequestInformer {
+    /// User of the informer.
     pub user: User,
-    /// Which resource.
+    /// Requested resource.
     pub wanted: ResourceRequest,
-    /// Which part of it.
+    /// Scope to watch.
     pub scope: Scope,
-    /// How objects are taken in; the first user's options count.
+    /// Options for decoding and selection; those of the first user apply.
     pub options: InformerOptions,
-    /// Whom to tell of failed lists and watches.
+    /// Handler for failed lists and watches.
     pub watch_errors: Option<WatchErrorHandler>,
 }
 
-/// A user is done with all it wanted; informers without a user stop.
+/// Removes a user from all its informers; informers without users stop.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
-pub struct Unwant(pub User);
+pub struct ReleaseInformers(pub User);
 
-/// Asks for an informer in each selected cluster, now and later. Shared: users are counted. Answered when the clusters have
-/// heard of it, at the latest after [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE).
+/// Requests an informer in each selected cluster, now and later. Informers are shared and their users counted. Answered
+/// when the clusters have received it, at the latest after
+/// [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE).
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct InformerFor {
-    /// Who asks; [`Release`] takes it back.
+    /// User of the informers; [`Release`] withdraws the request.
     pub user: User,
-    /// Which resource.
+    /// Requested resource.
     pub wanted: ResourceRequest,
-    /// In which clusters.
+    /// Selected clusters.
     pub clusters: ClusterSelector,
-    /// Which parts of it, an informer each.
+    /// Scopes to watch, with one informer each.
     pub scopes: Vec<Scope>,
-    /// How objects are taken in.
+    /// Options for decoding and selection.
     pub options: InformerOptions,
-    /// Whom to tell of failed lists and watches.
+    /// Handler for failed lists and watches.
     pub watch_errors: Option<WatchErrorHandler>,
 }
 
 impl InformerFor {
-    /// The views of its scopes.
+    /// Returns the views of the scopes.
     pub(in crate::actors) fn views(&self) -> impl Iterator<Item = &View> {
         let mut views: Vec<_> = self.scopes.iter().map(|scope| &scope.view).collect();
         views.dedup();
@@ -58,12 +59,12 @@ impl InformerFor {
     }
 }
 
-/// Takes an [`InformerFor`] back; informers without a user stop.
+/// Withdraws all requests of a user; informers without users stop.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Release(pub User);
 
-/// Ends a subscription. Idempotent; answered when nothing of it is in flight any more.
+/// Ends a subscription. Idempotent; answered when none of its deliveries is in flight.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Unsubscribe(pub SubscriptionId);

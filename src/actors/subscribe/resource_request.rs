@@ -1,24 +1,24 @@
-//! What informers are asked for by: a name, a resource, a pattern.
+//! Resource requests: by name, by known resource, or by pattern.
 
 use informer_hub_types::{ApiResource, ResourcePattern, ResourceRef};
 
-/// What is asked for.
+/// Resource for which informers are requested.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ResourceRequest {
-    /// As written; to be looked up.
+    /// Name as written, resolved by each cluster.
     Written(ResourceRef),
-    /// Known without asking.
+    /// Resource that needs no lookup.
     Known(KnownResource),
-    /// All that a cluster has of a pattern.
+    /// All resources of a cluster that match a pattern.
     Matching(ResourcePattern),
 }
 
-/// An [`ApiResource`] in an order, for use as a key.
+/// [`ApiResource`] with an ordering, for use as a key.
 #[derive(Clone, Eq, Debug)]
 pub struct KnownResource(pub ApiResource);
 
 impl PartialEq for KnownResource {
-    /// By what it is watched as; what somebody takes its kind for makes no other resource of it.
+    /// Compares group, version and plural only; the kind does not identify a resource.
     fn eq(&self, other: &Self) -> bool {
         self.0.gvr == other.0.gvr
     }
@@ -37,14 +37,14 @@ impl Ord for KnownResource {
 }
 
 impl ResourceRequest {
-    /// A resource that needs no look-up.
+    /// Creates a request that needs no lookup.
     #[must_use]
     pub fn known(resource: &ApiResource) -> Self {
         Self::Known(KnownResource(resource.clone()))
     }
 
-    /// Whether the two can mean the same resource, as far as that can be told without asking a cluster: of built-in ones
-    /// all names are known, of others the plural alone.
+    /// Returns whether two requests may mean the same resource, as far as known without asking a cluster. Built-in
+    /// resources are known by all their names, others by their plural only.
     #[must_use]
     pub fn may_be(&self, other: &Self) -> bool {
         match (self, other) {
@@ -67,7 +67,7 @@ impl ResourceRequest {
         }
     }
 
-    /// Whether it names no version.
+    /// Returns whether the request names no version.
     #[must_use]
     pub fn is_of_any_version(&self) -> bool {
         match self {
@@ -77,7 +77,7 @@ impl ResourceRequest {
         }
     }
 
-    /// The one resource that it is; `None` of a pattern.
+    /// Returns the resource of the request; `None` for a pattern.
     #[must_use]
     pub fn one(&self) -> Option<ResourceRef> {
         match self {
@@ -87,7 +87,7 @@ impl ResourceRequest {
         }
     }
 
-    /// The resource as a person reads it.
+    /// Returns the resource as displayed to users.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -104,7 +104,7 @@ mod tests {
     use informer_hub_types::Gvr;
 
     #[test]
-    fn a_built_in_resource_is_known_by_each_of_its_names() {
+    fn resource_request_matches_built_in_resources_by_every_name() {
         let written = |text: &str| ResourceRequest::Written(text.parse().unwrap());
         let known = |group: &str, version: &str, plural: &str| {
             let gvr = Gvr::new(group, version, plural);

@@ -1,4 +1,4 @@
-//! Who is told: an actor's address, of batches or of single notifications, or a closure.
+//! Subscribers: an actor that receives batches or single notifications, or a closure.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,41 +12,42 @@ use tokio::sync::Mutex;
 
 use informer_hub_types::{Notification, Notifications, Threads, Traced};
 
-/// What came of a delivery.
+/// Result of a delivery.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::actors) enum Delivered {
-    /// The subscriber has handled it.
+    /// The subscriber has handled the batch.
     All,
     /// The subscriber failed on this many notifications, which are lost; the others were handled.
     Lost(usize, &'static str),
-    /// The subscriber is gone for good.
+    /// The subscriber has ended.
     Gone,
 }
 
-/// A subscriber of any kind. One delivery at a time per informer; the next one waits for its end.
+/// Receiver of notifications. Each informer delivers one batch at a time.
 pub(in crate::actors) trait Deliver: Send + Sync + 'static {
-    /// `traced`: a change that has a trace, and may be in the batch.
+    /// Delivers a batch. `traced` is a traced change that may be in the batch.
     fn deliver(&self, batch: Vec<Notification>, traced: Option<Traced>, io: &Threads) -> BoxFuture<'static, Delivered>;
 }
 
-/// Somebody who wants notifications of objects read as `K`.
+/// Receiver of notifications with objects decoded as `K`.
 ///
-/// - From a `Recipient<Notifications<K>>`: batches, the fast way. The next batch of an informer comes when the actor
-///   has handled the last one; an actor that answers a future holds its informers' events back until it is ready.
-/// - From a `Recipient<Notification<K>>`: one by one, for handlers that are simple and streams that are slow.
-/// - [`Subscriber::from_fn`]: a closure, called on a thread where it may block.
+/// - From a `Recipient<Notifications<K>>`: batches, the efficient way. The next batch of an informer is sent when the
+///   actor has handled the last. An actor that returns a future delays its informers' events until the future is ready.
+/// - From a `Recipient<Notification<K>>`: single notifications, for simple handlers and low rates.
+/// - [`Subscriber::from_fn`]: a closure that runs on a blocking thread.
 ///
-/// A subscriber that is slow is told less (see [`crate::cache`]), and never slows another. An actor whose mailbox is
-/// closed is unsubscribed.
+/// A slow subscriber receives merged notifications (see [`crate::cache`]) and never slows down others. An actor whose
+/// mailbox is closed is unsubscribed.
 pub struct Subscriber<K = informer_hub_types::Dynamic> {
     pub(in crate::actors) deliver: Arc<dyn Deliver>,
     kind: std::marker::PhantomData<fn() -> K>,
 }
 
 impl<K: 'static> Subscriber<K> {
-    /// Calls `handler` with each notification, one at a time per informer, on a thread where it may block.
+    /// Creates a subscriber that calls `handler` with each notification, one at a time per informer, on a blocking
+    /// thread.
     ///
-    /// A panic of the handler loses the notification that it was called with, and no other; it is counted and logged.
+    /// If the handler panics, only that notification is lost; the panic is counted and logged.
     pub fn from_fn(handler: impl FnMut(&Notification<K>) + Send + 'static) -> Self {
         Self::new(Closure { handler: Arc::new(Mutex::new(handler)), kind: std::marker::PhantomData })
     }
@@ -55,7 +56,7 @@ impl<K: 'static> Subscriber<K> {
         Self { deliver: Arc::new(deliver), kind: std::marker::PhantomData }
     }
 
-    /// Forgets the kind, which matters only to the subscriber itself.
+    /// Removes the type parameter, which only the subscriber itself needs.
     pub(in crate::actors) fn erase(self) -> Subscriber {
         Subscriber { deliver: self.deliver, kind: std::marker::PhantomData }
     }
@@ -130,8 +131,8 @@ impl<K: 'static> Deliver for Singles<K> {
 }
 
 struct Closure<K, F> {
-    /// Waited for without a thread: else one closure that is stuck, at as many informers as there are threads for
-    /// closures, would hold up everybody's.
+    /// An asynchronous lock, so that waiting for a blocked closure occupies no thread. Otherwise a closure that blocks
+    /// at many informers could use up all handler threads.
     handler: Arc<Mutex<F>>,
     kind: std::marker::PhantomData<fn() -> K>,
 }

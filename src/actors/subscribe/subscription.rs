@@ -1,4 +1,4 @@
-//! A subscription: what is asked for, and what the actors share of it.
+//! Subscriptions: the request, and the state shared by the actors that serve it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::actors::runtime::supervision::detach;
 use crate::actors::subscribe::inbox::Inbox;
-use crate::actors::subscribe::requests::{Unsubscribe, Want};
+use crate::actors::subscribe::requests::{RequestInformer, Unsubscribe};
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscriber::{Deliver, Subscriber};
 use crate::actors::subscribe::user::{SubscriptionId, User};
@@ -18,22 +18,23 @@ use crate::cache::{InitialObjects, ListenerOptions, PartitionId};
 use informer_hub_reflector::InformerOptions;
 use informer_hub_types::{ClusterName, ClusterSelector, Histogram, LAG_SECONDS, LabelSelector, Origin, Scope, View};
 
-/// What a subscription is about.
+/// Selection of a subscription.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::actors) enum Target {
-    /// A resource. Where informers of it are configured, these are shared; elsewhere one is started.
+    /// A resource. Existing informers are shared; otherwise one is started.
     Resource(ResourceRequest, Scope),
     /// Exactly the informers of one user: of `[resources.<name>]`, or of an `InformerFor`.
     Of(User),
 }
 
-/// Asks to be told of the objects of a resource in some clusters. Answered with the subscription's number, when every
-/// informer that runs has taken it in; where one is held up for longer than
-/// [`STOP_GRACE`](super::capacity::STOP_GRACE), that one does so later. So whoever subscribes without end does not get
-/// ahead of the informers, which have changes to see to as well.
+/// Subscribes to the objects of a resource in some clusters.
 ///
-/// Where the configuration (or an `InformerFor`) watches the resource in a cluster, the subscription shares those
-/// informers and sees what they see; where nothing does, an informer is started for it and stopped with it.
+/// Answered with the subscription's ID when every running informer has added it. An informer that takes longer than
+/// [`STOP_GRACE`](super::capacity::STOP_GRACE) adds it later. Waiting for the answer keeps callers from flooding the
+/// informers.
+///
+/// If the configuration (or an `InformerFor`) watches the resource in a cluster, the subscription shares those
+/// informers. Otherwise an informer is started for it and stopped with it.
 #[derive(Debug, Message)]
 #[rtype(result = "SubscriptionId")]
 pub struct Subscribe {
@@ -47,7 +48,7 @@ pub struct Subscribe {
 }
 
 impl Subscribe {
-    /// Objects of a resource, told to `subscriber` as `K`.
+    /// Subscribes to a requested resource, decoded as `K`.
     pub fn to_wanted<K: 'static>(
         wanted: ResourceRequest,
         clusters: ClusterSelector,
@@ -56,7 +57,7 @@ impl Subscribe {
         Self::new(Target::Resource(wanted, Scope::all()), clusters, subscriber.into())
     }
 
-    /// What `[resources.<name>]` watches.
+    /// Subscribes to the informers of `[resources.<name>]`.
     pub fn to_configured<K: 'static>(
         name: &str,
         clusters: ClusterSelector,
@@ -65,7 +66,7 @@ impl Subscribe {
         Self::new(Target::Of(User::Config(name.to_owned())), clusters, subscriber.into())
     }
 
-    /// What an [`InformerFor`](super::messages::InformerFor) of this user watches.
+    /// Subscribes to the informers that an [`InformerFor`](super::messages::InformerFor) of this user started.
     pub fn to_informers_of<K: 'static>(
         user: User,
         clusters: ClusterSelector,
@@ -80,14 +81,14 @@ impl Subscribe {
         Self { name, target, clusters, options, resync, durable, subscriber: subscriber.erase() }
     }
 
-    /// The name in the status; else its number.
+    /// Sets the name shown in the status. Default: the ID.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Only objects of one namespace.
+    /// Selects one namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         if let Target::Resource(_, scope) = &mut self.target {
@@ -97,7 +98,7 @@ impl Subscribe {
         self
     }
 
-    /// Only the metadata of objects, asked for as PartialObjectMetadata: informers and a cache of their own.
+    /// Requests only metadata (PartialObjectMetadata), with separate informers and a separate cache.
     #[must_use]
     pub fn metadata_only(mut self) -> Self {
         if let Target::Resource(_, scope) = &mut self.target {
@@ -106,30 +107,31 @@ impl Subscribe {
         self
     }
 
-    /// Only objects whose labels match; one that begins or ceases to match is told as `Added` or `Deleted`.
+    /// Selects objects by labels. An object that starts or stops matching is delivered as `Added` or `Deleted`.
     #[must_use]
     pub fn with_labels(mut self, labels: LabelSelector) -> Self {
         self.options.filter.labels = Some(labels);
         self
     }
 
-    /// Without the objects that are there already: only what changes from now on.
+    /// Skips existing objects and delivers later changes only.
     #[must_use]
     pub fn skip_initial(mut self) -> Self {
         self.options.initial = InitialObjects::Skip;
         self
     }
 
-    /// It answers for what it is told only once that is kept for good, and so goes on where it was after a restart of the
-    /// process, under its name: checkpoints wait for its answers, and it is told no initial objects again. Without a state
-    /// directory this changes nothing.
+    /// Marks the subscriber as durable: it acknowledges notifications only after it has stored them.
+    ///
+    /// Under its name it resumes after a restart of the process, without initial objects. Checkpoints wait for its
+    /// acknowledgements. Has no effect without a state directory or a name.
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.durable = true;
         self
     }
 
-    /// Repeats every object each `period` (client-go's resync; at least a second); zero for never.
+    /// Delivers every object again each `period` (client-go's resync; at least one second). Zero disables it.
     #[must_use]
     pub fn with_resync(mut self, period: Duration) -> Self {
         self.resync = Some(period);
@@ -137,7 +139,7 @@ impl Subscribe {
     }
 }
 
-/// A subscription as the actors share it.
+/// Subscription as shared by the actors.
 pub struct Subscription {
     pub(in crate::actors) id: SubscriptionId,
     pub(in crate::actors) name: String,
@@ -148,17 +150,17 @@ pub struct Subscription {
     pub(in crate::actors) durable: bool,
     pub(in crate::actors) subscriber: Arc<dyn Deliver>,
     inboxes: Mutex<Vec<(Arc<Origin>, Arc<Inbox>)>>,
-    /// How long changes take to reach the subscriber, at all informers.
+    /// Latency of changes to the subscriber, for all its informers.
     lag: Arc<Histogram>,
     registry: Recipient<Unsubscribe>,
 }
 
 impl Subscription {
-    /// A subscription as it was asked for.
+    /// Creates the shared state of a subscription.
     pub(in crate::actors) fn new(id: SubscriptionId, subscribe: Subscribe, registry: Recipient<Unsubscribe>) -> Self {
         Self {
             id,
-            // Who has no name of its own cannot be known again.
+            // Without a name, a subscription cannot be identified after a restart.
             durable: subscribe.durable && subscribe.name.is_some(),
             name: subscribe.name.unwrap_or_else(|| id.to_string()),
             target: subscribe.target,
@@ -172,7 +174,7 @@ impl Subscription {
         }
     }
 
-    /// What waits for it at an informer. It is here that it outlives the informer's actors.
+    /// Returns the inbox for an informer, creating it if necessary. It outlives the informer's actors.
     pub(in crate::actors) fn inbox_at(&self, origin: &Arc<Origin>) -> Arc<Inbox> {
         let mut all = self.inboxes.lock();
         if let Some((_, known)) = all.iter().find(|(at, _)| at == origin) {
@@ -183,63 +185,63 @@ impl Subscription {
         inbox
     }
 
-    /// The same, where there is one.
+    /// Returns the inbox for an informer, if there is one.
     pub(in crate::actors) fn known_inbox_at(&self, origin: &Origin) -> Option<Arc<Inbox>> {
         self.inboxes.lock().iter().find(|(at, _)| **at == *origin).map(|(_, inbox)| Arc::clone(inbox))
     }
 
-    /// What waits for it at an informer goes on as that of what the informer has become.
-    pub(in crate::actors) fn go_on_at(&self, from: &Origin, to: &Arc<Origin>, partition: PartitionId) {
+    /// Moves the inbox of an informer to its new origin.
+    pub(in crate::actors) fn move_inbox(&self, from: &Origin, to: &Arc<Origin>, partition: PartitionId) {
         let mut inboxes = self.inboxes.lock();
         let known = inboxes.iter().position(|(at, _)| **at == *from);
         if let Some(known) = known {
             let (_, inbox) = inboxes.swap_remove(known);
-            inbox.go_on_with(partition, Arc::clone(to));
+            inbox.move_to(partition, Arc::clone(to));
             inboxes.retain(|(at, _)| at != to);
             inboxes.push((Arc::clone(to), inbox));
         }
     }
 
-    /// Whether its subscriber has answered for every initial object of a cluster's informers.
+    /// Returns whether the subscriber has acknowledged every initial object of a cluster's informers.
     pub(crate) fn has_synced_in(&self, cluster: &ClusterName) -> bool {
         let inboxes = self.inboxes.lock();
-        let mut theirs = inboxes.iter().filter(|(at, _)| at.cluster == *cluster).peekable();
-        theirs.peek().is_some() && theirs.all(|(_, inbox)| inbox.has_synced())
+        let mut of_cluster = inboxes.iter().filter(|(at, _)| at.cluster == *cluster).peekable();
+        of_cluster.peek().is_some() && of_cluster.all(|(_, inbox)| inbox.has_synced())
     }
 
-    /// Forgets what waits for it at an informer whose objects are forgotten too: were that informer wanted again, it
-    /// would begin anew.
+    /// Removes the inbox of an informer whose objects were removed. A later informer starts with a new inbox.
     pub(in crate::actors) fn forget(&self, origin: &Origin) {
         self.inboxes.lock().retain(|(at, _)| **at != *origin);
     }
 
-    /// The same of a whole cluster; but a durable one not at those informers whose objects are kept.
+    /// Removes all inboxes of a cluster. A durable subscription keeps those in `kept`, whose objects are kept too.
     pub(in crate::actors) fn forget_cluster(&self, cluster: &ClusterName, kept: &[Arc<Origin>]) {
         let stays = |at: &Arc<Origin>| at.cluster != *cluster || self.durable && kept.contains(at);
         self.inboxes.lock().retain(|(at, _)| stays(at));
     }
 
-    /// Has the registry end it: its subscriber is gone.
-    pub(in crate::actors) fn leave(&self) {
+    /// Asks the registry to end the subscription, because its subscriber has ended.
+    pub(in crate::actors) fn unsubscribe(&self) {
         detach(self.registry.send(Unsubscribe(self.id)));
     }
 
-    /// Whether it is about an informer that is wanted as this.
-    pub(in crate::actors) fn is_about(&self, wanted: &ResourceRequest, scope: &Scope, users: &BTreeSet<User>) -> bool {
+    /// Returns whether the subscription selects an informer with this request, scope and users.
+    pub(in crate::actors) fn selects(&self, wanted: &ResourceRequest, scope: &Scope, users: &BTreeSet<User>) -> bool {
         match &self.target {
             Target::Of(user) => users.contains(user),
-            Target::Resource(mine, asked) => {
-                let apart =
-                    asked.namespace.is_some() && scope.namespace.is_some() && asked.namespace != scope.namespace;
-                mine.may_be(wanted) && !apart && asked.view == scope.view
+            Target::Resource(own, own_scope) => {
+                let is_disjoint = own_scope.namespace.is_some()
+                    && scope.namespace.is_some()
+                    && own_scope.namespace != scope.namespace;
+                own.may_be(wanted) && !is_disjoint && own_scope.view == scope.view
             }
         }
     }
 
-    /// The informer that it needs where there is none to share.
-    pub(in crate::actors) fn own_want(&self) -> Option<Want> {
+    /// Returns the request for the subscription's own informer, used if there is none to share.
+    pub(in crate::actors) fn own_request(&self) -> Option<RequestInformer> {
         let Target::Resource(wanted, scope) = &self.target else { return None };
-        Some(Want {
+        Some(RequestInformer {
             user: User::Subscription(self.id),
             wanted: wanted.clone(),
             scope: scope.clone(),

@@ -1,8 +1,8 @@
-//! Users of informers: the configuration, callers, subscriptions.
+//! Users of informers: configuration entries, callers, subscriptions.
 
 use std::fmt;
 
-/// A subscription's number, unique in its hub.
+/// ID of a subscription, unique in its hub.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SubscriptionId(pub(in crate::actors) u64);
 
@@ -12,13 +12,13 @@ impl fmt::Display for SubscriptionId {
     }
 }
 
-/// Who uses an informer: a configured resource by its name, or code.
+/// User of an informer.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum User {
-    /// `[resources.<name>]`.
+    /// Configuration entry `[resources.<name>]`.
     Config(String),
-    /// `InformerFor` under a name of the caller's.
+    /// Caller of `InformerFor`, under a name it chose.
     Caller(String),
-    /// A subscription.
+    /// Subscription with its own informer.
     Subscription(SubscriptionId),
 }

@@ -1,4 +1,4 @@
-//! Who wants to hear of failed lists and watches: client-go's `SetWatchErrorHandler`, of an informer that is shared.
+//! Watch error handlers of an informer: client-go's `SetWatchErrorHandler`, for shared informers.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,22 +11,21 @@ use crate::actors::subscribe::user::User;
 use informer_hub_reflector::SourceError;
 use informer_hub_types::{Origin, Threads};
 
-/// Called with each failure of a list or a watch, those included that break an open watch (which client-go's is not told
-/// of).
+/// Handler called with each failed list or watch. Unlike in client-go, this includes failures of an open watch.
 ///
-/// It runs on a thread where it may block, one call at a time; failures that happen while it is busy are not told. A
-/// panic costs that one call.
+/// It runs on a blocking thread, one call at a time. Failures during a call are not reported. A panic affects only its
+/// call.
 #[derive(Clone)]
 pub struct WatchErrorHandler {
     call: Arc<OnError>,
-    /// Of all informers that it hears of.
+    /// Shared by all informers that use the handler.
     busy: Arc<AtomicBool>,
 }
 
 type OnError = dyn Fn(&Origin, &SourceError) + Send + Sync;
 
 impl WatchErrorHandler {
-    /// A handler from a closure.
+    /// Creates a handler from a closure.
     pub fn new(handler: impl Fn(&Origin, &SourceError) + Send + Sync + 'static) -> Self {
         Self { call: Arc::new(handler), busy: Arc::default() }
     }
@@ -38,41 +37,41 @@ impl fmt::Debug for WatchErrorHandler {
     }
 }
 
-/// The handlers of one informer, each for as long as its user uses the informer.
+/// Handlers of one informer, each as long as its user uses the informer.
 #[derive(Default)]
-pub(in crate::actors) struct WatchErrors(Mutex<Vec<Tap>>);
+pub(in crate::actors) struct WatchErrors(Mutex<Vec<UserHandler>>);
 
 #[derive(Clone)]
-struct Tap {
+struct UserHandler {
     user: User,
     handler: WatchErrorHandler,
 }
 
 impl WatchErrors {
     pub(in crate::actors) fn add(&self, user: User, handler: WatchErrorHandler) {
-        self.0.lock().push(Tap { user, handler });
+        self.0.lock().push(UserHandler { user, handler });
     }
 
     pub(in crate::actors) fn remove(&self, user: &User) {
-        self.0.lock().retain(|tap| tap.user != *user);
+        self.0.lock().retain(|entry| entry.user != *user);
     }
 
-    /// Takes over the handlers of an informer that turned out to be this one.
+    /// Adds the handlers of a request that was resolved to the same informer.
     pub(in crate::actors) fn absorb(&self, other: &Self) {
         let more = other.0.lock().clone();
         self.0.lock().extend(more);
     }
 
-    /// Tells every handler that is not busy; waits for none.
-    pub(in crate::actors) fn tell(&self, origin: &Arc<Origin>, error: &SourceError, handlers: &Threads) {
-        for Tap { handler: WatchErrorHandler { call, busy }, .. } in self.0.lock().iter().cloned() {
+    /// Calls every handler that is not busy, without waiting.
+    pub(in crate::actors) fn notify(&self, origin: &Arc<Origin>, error: &SourceError, handlers: &Threads) {
+        for UserHandler { handler: WatchErrorHandler { call, busy }, .. } in self.0.lock().iter().cloned() {
             if busy.swap(true, AcqRel) {
                 continue;
             }
             let (origin, error) = (Arc::clone(origin), error.clone());
             handlers.spawn_blocking(move || {
                 if catch_unwind(AssertUnwindSafe(|| call(&origin, &error))).is_err() {
-                    tracing::warn!(cluster = %origin.cluster, resource = %origin.resource.gvr, "a watch error handler panicked");
+                    tracing::warn!(cluster = %origin.cluster, resource = %origin.resource.gvr, "watch error handler panicked");
                 }
                 busy.store(false, std::sync::atomic::Ordering::Release);
             });

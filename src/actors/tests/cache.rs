@@ -1,3 +1,5 @@
+//! Cache actor tests: long queries, index builds, and recovery during a build.
+
 use std::sync::Arc;
 
 use actix::{Addr, Arbiter, System};
@@ -14,7 +16,7 @@ use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{AddIndexersError, DeltaFifo, IndexFn, Indexers, Query, QueryError};
 use informer_hub_types::{Change, DeltaKind, InformerHealth, Threads, View};
 
-/// A cache whose threads for long work are gone.
+/// Runs a test on a cache whose runtime for long work has ended.
 fn with_a_cache_without_threads(test: impl AsyncFnOnce(Addr<CacheActor>)) {
     let io = Runtime::new().unwrap();
     let handle = Threads::of(io.handle().clone());
@@ -26,8 +28,8 @@ fn with_a_cache_without_threads(test: impl AsyncFnOnce(Addr<CacheActor>)) {
 }
 
 #[test]
-fn a_question_of_an_index_that_very_many_objects_answer_does_not_hold_up_the_cache() {
-    // What is left to the threads is not answered, what the cache does itself is.
+fn index_query_with_many_matches_does_not_run_in_the_cache_actor() {
+    // Long work fails with `Stopped`; work that the cache does itself succeeds.
     with_a_cache_without_threads(async |cache| {
         let open = OpenPartition {
             origin: origin("c"),
@@ -52,7 +54,7 @@ fn a_question_of_an_index_that_very_many_objects_answer_does_not_hold_up_the_cac
     });
 }
 
-/// Holds up an index function at the first state of an object, and only there.
+/// Blocks an index function at the first version of an object, and only there.
 #[derive(Clone, Default)]
 struct Gate {
     reached: Arc<Notify>,
@@ -90,10 +92,10 @@ async fn put(cache: &Addr<CacheActor>, opened: &OpenedPartition, names: std::ops
         fifo.push(Change::Delta(delta(DeltaKind::Updated, pod)));
     }
     let apply = Apply { partition: opened.id, lease: opened.lease, batch: fifo.pop(usize::MAX), version: None };
-    assert!(timeout(PATIENCE, cache.send(apply)).await.expect("a write is not held up").unwrap().is_some());
+    assert!(timeout(PATIENCE, cache.send(apply)).await.expect("the write is not delayed").unwrap().is_some());
 }
 
-/// Runs a test on a cache of ten objects, whose arbiter may lose an actor.
+/// Runs a test on a cache of ten objects.
 fn with_a_cache<F: Future<Output = ()>>(test: impl FnOnce(Env, Addr<CacheActor>, OpenedPartition) -> F) {
     let io = Runtime::new().unwrap();
     let handle = Threads::of(io.handle().clone());
@@ -116,16 +118,16 @@ async fn carriers(cache: &Addr<CacheActor>, index: &str, value: &str) -> Result<
 }
 
 #[test]
-fn writes_and_questions_go_on_while_indices_are_built() {
+fn cache_accepts_writes_and_queries_during_an_index_build() {
     with_a_cache(async |_, cache, opened| {
         let gate = Gate::default();
         let first = actix::spawn(cache.send(AddIndexers(gate.indexers("first"))));
-        timeout(PATIENCE, gate.reached.notified()).await.expect("the building begins");
+        timeout(PATIENCE, gate.reached.notified()).await.expect("the build starts");
         put(&cache, &opened, 0..4, 2).await;
         assert!(matches!(carriers(&cache, "first", "2").await, Err(QueryError::UnknownIndex { .. })));
         let taken = cache.send(AddIndexers(gate.indexers("first"))).await.unwrap();
         assert!(matches!(taken, Err(AddIndexersError::Conflict(_))), "{taken:?}");
-        // These wait in line, and one of them is removed there.
+        // These are queued, and one of them is removed while it waits.
         let second = actix::spawn(cache.send(AddIndexers(gate.indexers("second"))));
         let third = actix::spawn(cache.send(AddIndexers(gate.indexers("third"))));
         tokio::task::yield_now().await;
@@ -145,28 +147,28 @@ fn writes_and_questions_go_on_while_indices_are_built() {
 }
 
 #[test]
-fn a_cache_that_dies_while_indices_are_built_leaves_none_and_their_names_free() {
+fn cache_that_dies_during_an_index_build_frees_the_index_names() {
     with_a_cache(async |env, cache, _| {
         let gate = Gate::default();
         let adding = actix::spawn(cache.send(AddIndexers(gate.indexers("first"))));
-        timeout(PATIENCE, gate.reached.notified()).await.expect("the building begins");
+        timeout(PATIENCE, gate.reached.notified()).await.expect("the build starts");
         assert!(cache.send(Crash(Victim::Registry)).await.is_err());
-        let answer = timeout(PATIENCE, adding).await.expect("whoever asked is told").unwrap();
+        let answer = timeout(PATIENCE, adding).await.expect("the caller gets an answer").unwrap();
         assert!(matches!(answer, Err(_) | Ok(Err(AddIndexersError::Stopped))), "{answer:?}");
         let cache = env.caches.of(&pods(), &View::default());
         assert!(matches!(carriers(&cache, "first", "1").await, Err(QueryError::UnknownIndex { .. })));
         gate.open();
         assert_eq!(cache.send(AddIndexers(gate.indexers("first"))).await.unwrap(), Ok(()));
-        assert_eq!(carriers(&cache, "first", "1").await, Ok(10), "what was published is still there");
+        assert_eq!(carriers(&cache, "first", "1").await, Ok(10), "the published objects are kept");
     });
 }
 
 #[test]
-fn indices_that_no_thread_can_build_are_given_up() {
+fn index_build_without_threads_fails() {
     with_a_cache_without_threads(async |cache| {
         for _ in 0..2 {
             let added = cache.send(AddIndexers(Gate::default().indexers("first"))).await.unwrap();
-            assert_eq!(added, Err(AddIndexersError::Stopped), "and the name is free again");
+            assert_eq!(added, Err(AddIndexersError::Stopped), "the name is free again");
         }
     });
 }

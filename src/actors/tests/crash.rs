@@ -1,8 +1,8 @@
-//! A bullet.
+//! Test message that makes actors panic.
 
 use actix::Message;
 
-/// Whom it is for.
+/// Kind of actor that panics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::actors) enum Victim {
     Registry,
@@ -15,22 +15,22 @@ pub(in crate::actors) enum Victim {
     Listener,
 }
 
-/// Goes down the tree to every actor of its kind in every cluster; each panics.
+/// Passed down the tree to every actor of a kind in every cluster; each panics.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub(in crate::actors) struct Crash(pub(in crate::actors) Victim);
 
 impl Crash {
-    /// Strikes if it is for `kind`, and does nothing else.
+    /// Panics if the message is for actors of `kind`.
     ///
     /// # Panics
-    /// That is what it is for.
+    /// If `kind` matches.
     pub(in crate::actors) fn strike(self, kind: Victim) {
-        assert!(self.0 != kind, "the {kind:?} is shot on purpose");
+        assert!(self.0 != kind, "injected crash of the {kind:?}");
     }
 }
 
-/// The same in one cluster.
+/// [`Crash`] in one cluster only.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub(in crate::actors) struct CrashIn(pub(in crate::actors) &'static str, pub(in crate::actors) Crash);

@@ -1,4 +1,4 @@
-//! How soon the informers of a cluster are back after an outage, on a paused clock with seeded randomness.
+//! Recovery time of a cluster's informers after an outage, on a paused clock with a seeded RNG.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::actors::control::cluster::{ClusterActor, ClusterParts};
 use crate::actors::control::messages::Resolved;
 use crate::actors::runtime::supervision::{ExitGuard, start_control};
-use crate::actors::subscribe::requests::Want;
+use crate::actors::subscribe::requests::RequestInformer;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::user::User;
 use crate::actors::{Env, Tuning};
@@ -26,24 +26,24 @@ use informer_hub_types::{
     ApiResource, ClusterLabels, ClusterName, ResourceRef, ResourceVersion, Scope, Threads, clock,
 };
 
-/// A cluster that is up or refuses connections.
+/// Cluster that is up or refuses connections.
 #[derive(Clone, Debug)]
-struct Fragile {
+struct SwitchableCluster {
     up: watch::Receiver<bool>,
     open: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
 }
 
-/// An open watch.
-struct Open(Arc<AtomicUsize>);
+/// Counts an open watch until dropped.
+struct OpenWatch(Arc<AtomicUsize>);
 
-impl Drop for Open {
+impl Drop for OpenWatch {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
-impl Fragile {
+impl SwitchableCluster {
     fn ask(&self) -> Result<(), SourceError> {
         self.requests.fetch_add(1, Relaxed);
         if *self.up.borrow() { Ok(()) } else { Err(refused()) }
@@ -54,14 +54,14 @@ fn refused() -> SourceError {
     SourceError { class: ErrorClass::Refused, message: "connection refused".to_owned() }
 }
 
-impl Connector for Fragile {
+impl Connector for SwitchableCluster {
     fn connect(&self) -> BoxFuture<'static, Result<Arc<dyn Connection>, SourceError>> {
         let connection: Arc<dyn Connection> = Arc::new(self.clone());
         std::future::ready(Ok(connection)).boxed()
     }
 }
 
-impl Connection for Fragile {
+impl Connection for SwitchableCluster {
     fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>> {
         std::future::ready(self.ask().map(|()| Server { address: "https://fragile:6443".to_owned(), version: None }))
             .boxed()
@@ -80,7 +80,7 @@ impl Connection for Fragile {
     }
 }
 
-impl ListerWatcher for Fragile {
+impl ListerWatcher for SwitchableCluster {
     fn list(&self, _: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>> {
         let end = ListChunk::End { version: ResourceVersion::new("1"), continue_token: None, remaining: None };
         std::future::ready(self.ask().map(|()| stream::iter([Ok(end)]).boxed())).boxed()
@@ -91,7 +91,7 @@ impl ListerWatcher for Fragile {
             return std::future::ready(Err(error)).boxed();
         }
         self.open.fetch_add(1, Relaxed);
-        let (mut up, open) = (self.up.clone(), Open(Arc::clone(&self.open)));
+        let (mut up, open) = (self.up.clone(), OpenWatch(Arc::clone(&self.open)));
         let broken = async move {
             let _open = open;
             let _ = up.wait_for(|up| !up).await;
@@ -101,34 +101,36 @@ impl ListerWatcher for Fragile {
     }
 }
 
-struct Deaf;
+struct NullRegistry;
 
-impl Actor for Deaf {
+impl Actor for NullRegistry {
     type Context = Context<Self>;
 }
 
-impl Handler<Resolved> for Deaf {
+impl Handler<Resolved> for NullRegistry {
     type Result = ();
 
     fn handle(&mut self, _: Resolved, _: &mut Self::Context) {}
 }
 
 struct Recovery {
-    /// From the cluster's return until the first watch was open, and until all were.
+    /// Time from the end of the outage until the first watch was open, and until all were.
     first: Duration,
     all: Duration,
     /// Requests during the outage.
     requests: usize,
 }
 
-/// An outage of five minutes under `informers` informers. With `before_start` they have never been answered. With `apart`
-/// each has a cluster actor of its own, so that no news is shared: how it was before.
-fn outage(seed: u64, informers: usize, before_start: bool, apart: bool) -> Recovery {
-    let _decided = SeededRng::new(seed);
+/// Simulates an outage of five minutes.
+///
+/// With `before_start`, the cluster has never answered before. With `separate`, each informer has a cluster actor of its
+/// own, so no recovery signal is shared.
+fn outage(seed: u64, informers: usize, before_start: bool, separate: bool) -> Recovery {
+    let _rng = SeededRng::new(seed);
     System::new().block_on(async {
         tokio::time::pause();
         let (switch, up) = watch::channel(!before_start);
-        let cluster = Fragile { up, open: Arc::default(), requests: Arc::default() };
+        let cluster = SwitchableCluster { up, open: Arc::default(), requests: Arc::default() };
         let mut tuning = Tuning::default();
         tuning.reflector.streaming_list = false;
         let threads = Threads::simulated(tokio::runtime::Handle::current());
@@ -140,20 +142,20 @@ fn outage(seed: u64, informers: usize, before_start: bool, apart: bool) -> Recov
                 labels: ClusterLabels::new(),
                 connector: Arc::new(cluster.clone()),
                 view: Arc::default(),
-                registry: Deaf.start().recipient(),
+                registry: NullRegistry.start().recipient(),
                 subscriptions: Vec::new(),
             };
             let (env, guard) = (env.clone(), ExitGuard::new(0, 0, None, &env.census));
             start_control(&arbiter, move |_| ClusterActor::new(env, parts, guard))
         };
-        let actors: Vec<_> = (0..if apart { informers } else { 1 }).map(cluster_actor).collect();
+        let actors: Vec<_> = (0..if separate { informers } else { 1 }).map(cluster_actor).collect();
         for number in 0..informers {
             let scope = Scope { namespace: Some(format!("n{number}").into()), ..Scope::all() };
             let wanted = ResourceRequest::Written("pods".parse().unwrap());
             let options = InformerOptions::default();
             let user = User::Caller("test".to_owned());
             actors[number % actors.len()]
-                .send(Want { user, wanted, scope, options, watch_errors: None })
+                .send(RequestInformer { user, wanted, scope, options, watch_errors: None })
                 .await
                 .unwrap();
         }
@@ -179,17 +181,20 @@ fn outage(seed: u64, informers: usize, before_start: bool, apart: bool) -> Recov
     })
 }
 
-/// The first answer comes at the end of the shortest wait; all others follow within the spread of 250 ms.
+/// The first informer recovers at the end of the shortest wait; the others follow within the spread of 250 ms.
 #[test]
-fn the_informers_of_a_cluster_are_back_together_after_an_outage() {
+fn informers_of_a_cluster_recover_together_after_an_outage() {
     for (informers, before_start) in [(1, false), (10, false), (50, false), (10, true), (50, true)] {
         for seed in 1..=5 {
-            let apart = outage(seed, informers, before_start, true);
+            let separate = outage(seed, informers, before_start, true);
             println!(
                 "{informers} informers apart, seed {seed}: all after {:?}, {} requests",
-                apart.all, apart.requests
+                separate.all, separate.requests
             );
-            assert!(informers == 1 || apart.all > Duration::from_secs(2), "seed {seed}: this needs no news");
+            assert!(
+                informers == 1 || separate.all > Duration::from_secs(2),
+                "seed {seed}: recovered without the signal"
+            );
             let Recovery { first, all, requests } = outage(seed, informers, before_start, false);
             println!(
                 "{informers} informers, never answered {before_start}, seed {seed}: first after {first:?}, all after \

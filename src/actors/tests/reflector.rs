@@ -1,3 +1,5 @@
+//! Reflector actor tests: phases between watches and lists.
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use futures::stream;
 
 use crate::actors::Census;
 use crate::actors::pipeline::messages::Enqueue;
-use crate::actors::pipeline::reflector::{ReflectorActor, ReflectorParts, Trouble};
+use crate::actors::pipeline::reflector::{ReflectorActor, ReflectorParts, WatchOutcome};
 use crate::actors::runtime::supervision::ExitGuard;
 use crate::cache::testing::origin;
 use informer_hub_reflector::{
@@ -17,7 +19,7 @@ use informer_hub_reflector::{
 };
 use informer_hub_types::{Freshness, InformerHealth, Phase, ResourceVersion};
 
-/// Answers its first list, ends every watch at once and in good order, and answers no other list.
+/// Answers its first list, ends every watch at once without an error, and never answers another list.
 #[derive(Debug, Default)]
 struct HastySource {
     lists: std::sync::atomic::AtomicUsize,
@@ -37,7 +39,7 @@ impl ListerWatcher for HastySource {
     }
 }
 
-/// Takes everything in.
+/// Accepts every message.
 struct Swallow;
 
 impl Actor for Swallow {
@@ -50,14 +52,14 @@ impl Handler<Enqueue> for Swallow {
     fn handle(&mut self, _: Enqueue, _: &mut Self::Context) {}
 }
 
-impl Handler<Trouble> for Swallow {
+impl Handler<WatchOutcome> for Swallow {
     type Result = ();
 
-    fn handle(&mut self, _: Trouble, _: &mut Self::Context) {}
+    fn handle(&mut self, _: WatchOutcome, _: &mut Self::Context) {}
 }
 
 #[test]
-fn who_waits_or_lists_after_watches_that_ended_in_good_order_is_stale_and_says_so() {
+fn reflector_is_stale_while_no_watch_is_open() {
     System::new().block_on(async {
         tokio::time::pause();
         let health = InformerHealth::new();
@@ -69,11 +71,11 @@ fn who_waits_or_lists_after_watches_that_ended_in_good_order_is_stale_and_says_s
             fifo: Swallow.start().recipient(),
             options: ReflectorOptions { streaming_list: false, ..ReflectorOptions::default() },
             watch_errors: Arc::default(),
-            troubles: Swallow.start().recipient(),
+            outcomes: Swallow.start().recipient(),
             handlers: informer_hub_types::Threads::current(),
             budget: crate::actors::memory::budget::Budget::new(),
             resume: None,
-            answered: crate::actors::runtime::recovery::Answered::new(),
+            recovery: crate::actors::runtime::recovery::RecoverySignal::new(),
         };
         let reflector = ReflectorActor::new(parts, ExitGuard::new(0, 0, None, &Census::default())).start();
         let until = async |lists: u64, watches: u64| {
@@ -83,8 +85,8 @@ fn who_waits_or_lists_after_watches_that_ended_in_good_order_is_stale_and_says_s
             tokio::time::sleep(Duration::from_millis(1)).await;
             (health.phase(), matches!(health.freshness(), Freshness::StaleSince { .. }))
         };
-        assert_eq!(until(1, 1).await, (Phase::Stale, true), "it waits before it watches again");
-        assert_eq!(until(2, 1).await, (Phase::Stale, true), "it lists, and is not answered");
+        assert_eq!(until(1, 1).await, (Phase::Stale, true), "waiting before the next watch");
+        assert_eq!(until(2, 1).await, (Phase::Stale, true), "the list is unanswered");
         drop(reflector);
     });
 }

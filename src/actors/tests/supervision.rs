@@ -1,3 +1,5 @@
+//! Supervision tests: crashes of each kind of actor while clusters change.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,11 +43,11 @@ impl Churns {
     }
 }
 
-/// Shoots every actor of a kind a few times while the clusters change; less often than their supervisors bear.
-async fn shoot(victim: Victim, shots: usize) -> Fleet {
+/// Crashes every actor of a kind `crashes` times while the clusters change, below the restart intensity.
+async fn crash_repeatedly(victim: Victim, crashes: usize) -> Fleet {
     let fleet = fleet(quick()).await;
     let mut churns = Churns::new();
-    for _ in 0..shots {
+    for _ in 0..crashes {
         churns.step(&fleet, 20);
         fleet.hub.registry().do_send(Crash(victim));
         churns.step(&fleet, 20);
@@ -54,40 +56,40 @@ async fn shoot(victim: Victim, shots: usize) -> Fleet {
     }
     for name in NAMES {
         let informer = fleet.informer(name).await;
-        assert!(informer.restarts >= shots as u64, "{name}: {} restarts of the {victim:?}", informer.restarts);
+        assert!(informer.restarts >= crashes as u64, "{name}: {} restarts of the {victim:?}", informer.restarts);
     }
     fleet
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reflector_that_dies_goes_on_and_nobody_is_told_anything_twice() {
-    let fleet = shoot(Victim::Reflector, 3).await;
+async fn restarted_reflector_loses_and_repeats_no_event() {
+    let fleet = crash_repeatedly(Victim::Reflector, 3).await;
     fleet.converged().await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_dying_fifo_had_in_line_is_found_by_listing() {
-    let fleet = shoot(Victim::Fifo, 3).await;
+async fn restarted_fifo_recovers_its_queue_by_listing() {
+    let fleet = crash_repeatedly(Victim::Fifo, 3).await;
     fleet.converged().await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_processor_that_dies_leaves_no_batch_untold_and_none_told_twice() {
-    let fleet = shoot(Victim::Processor, 3).await;
+async fn restarted_processor_delivers_every_batch_once() {
+    let fleet = crash_repeatedly(Victim::Processor, 3).await;
     fleet.converged().await;
     fleet.end().await;
 }
 
-/// It may tell twice what it had in hand, so the order of the story is not judged, only its end.
+/// The listener may deliver its last batch twice, so only the final state is compared.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_listener_that_dies_leaves_what_it_had_in_hand_to_its_successor() {
-    shoot(Victim::Listener, 3).await.end().await;
+async fn restarted_listener_delivers_the_batch_of_its_predecessor() {
+    crash_repeatedly(Victim::Listener, 3).await.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_informer_that_dies_takes_its_children_along_and_its_successor_goes_on() {
+async fn restarted_informer_stops_its_children_and_continues() {
     let fleet = fleet(quick()).await;
     let mut churns = Churns::new();
     for _ in 0..2 {
@@ -97,12 +99,12 @@ async fn an_informer_that_dies_takes_its_children_along_and_its_successor_goes_o
         fleet.converged_on("left").await;
         fleet.converged_on("right").await;
     }
-    watched_once(&fleet).await;
+    wait_for_single_watches(&fleet).await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_dies_takes_its_informers_along_and_its_successor_goes_on() {
+async fn restarted_cluster_stops_its_informers_and_continues() {
     let fleet = fleet(quick()).await;
     let mut churns = Churns::new();
     for _ in 0..2 {
@@ -112,15 +114,15 @@ async fn a_cluster_that_dies_takes_its_informers_along_and_its_successor_goes_on
         fleet.converged_on("left").await;
         fleet.converged_on("right").await;
     }
-    watched_once(&fleet).await;
+    wait_for_single_watches(&fleet).await;
     for name in NAMES {
-        assert!(fleet.informer(name).await.synced, "what was synced stays so");
+        assert!(fleet.informer(name).await.synced, "a synced informer stays synced");
     }
     fleet.end().await;
 }
 
-/// Nothing of an earlier life goes on: one watch per cluster is open at the server.
-async fn watched_once(fleet: &Fleet) {
+/// Waits until one watch per cluster is open at the server, so no earlier incarnation is still watching.
+async fn wait_for_single_watches(fleet: &Fleet) {
     for (name, cluster) in &fleet.clusters {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
         while cluster.stats().open_watches != 1 {
@@ -131,7 +133,7 @@ async fn watched_once(fleet: &Fleet) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cache_that_dies_comes_back_with_what_it_had_published() {
+async fn restarted_cache_keeps_its_published_snapshot() {
     let fleet = fleet(quick()).await;
     let mut churns = Churns::new();
     for _ in 0..3 {
@@ -144,21 +146,22 @@ async fn a_cache_that_dies_comes_back_with_what_it_had_published() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_informer_past_its_intensity_is_degraded_rests_and_comes_back_while_the_others_feel_nothing() {
+async fn degraded_informer_recovers_and_other_clusters_are_not_affected() {
     let fleet = fleet(Tuning { degraded_rest: Duration::from_secs(1), ..quick() }).await;
-    let told_of_right = Arc::new(Mutex::new(Replica::new()));
-    let told = Arc::clone(&told_of_right);
-    let subscriber = Subscriber::<()>::from_fn(move |notification: &Notification<()>| told.lock().apply(notification));
+    let right_replica = Arc::new(Mutex::new(Replica::new()));
+    let replica = Arc::clone(&right_replica);
+    let subscriber =
+        Subscriber::<()>::from_fn(move |notification: &Notification<()>| replica.lock().apply(notification));
     let right = ClusterSelector::Names(vec!["right".parse().unwrap()]);
     let subscribe = Subscribe::to_configured("pods", right, subscriber);
     fleet.hub.registry().send(subscribe).await.unwrap();
     let lists = fleet.informer("right").await.lists;
     let left = fleet.hub.registry().clone();
     let mut churns = Churns::new();
-    // Whatever is started again is shot again at once.
+    // A restarted reflector is crashed again at once.
     let state = async || fleet.cluster("left").await.state;
-    for shot in 0.. {
-        assert!(shot < 10_000, "it never gave up");
+    for crash in 0.. {
+        assert!(crash < 10_000, "the informer was never degraded");
         left.do_send(CrashIn("left", Crash(Victim::Reflector)));
         if state().await == ClusterState::Degraded {
             break;
@@ -168,36 +171,36 @@ async fn an_informer_past_its_intensity_is_degraded_rests_and_comes_back_while_t
     churns.step(&fleet, 50);
     fleet.converged_on("right").await;
     assert_eq!(fleet.cluster("right").await.state, ClusterState::Connected);
-    assert_eq!(fleet.informer("right").await.lists, lists, "the other cluster was disturbed");
+    assert_eq!(fleet.informer("right").await.lists, lists, "the other cluster was affected");
     fleet.converged_on("left").await;
     assert_eq!(state().await, ClusterState::Connected);
-    let truth = fleet.clusters["right"].truth(&pods().gvr);
-    assert!(Oracle::diff(&truth, &told_of_right.lock().seen_of("right/")).is_empty());
-    assert_eq!(told_of_right.lock().violations(), &[] as &[String]);
+    let expected = fleet.clusters["right"].truth(&pods().gvr);
+    assert!(Oracle::diff(&expected, &right_replica.lock().seen_of("right/")).is_empty());
+    assert_eq!(right_replica.lock().violations(), &[] as &[String]);
     fleet.end().await;
 }
 
-/// What only discovery can have told: that a definition is there, or gone.
-async fn follows_definitions(fleet: &Fleet, name: &str, version: &str) {
+/// Removes and re-adds a definition, which only discovery can detect.
+async fn check_definitions_are_followed(fleet: &Fleet, name: &str, version: &str) {
     let cluster = &fleet.clusters[name];
     let widgets = World::widgets();
     cluster.with_world(|world| world.undefine(&widgets));
-    widgets_are(fleet, name, "absent", |it| it.state == Phase::Absent && it.objects == 0).await;
+    wait_for_widgets(fleet, name, "absent", |it| it.state == Phase::Absent && it.objects == 0).await;
     cluster.with_world(|world| {
         world.register(ResourceDef::new(&widgets, "Widget", true, true));
         world.create_widget(version).unwrap();
     });
-    widgets_are(fleet, name, "watched", |it| it.state == Phase::Watching && it.objects == 1).await;
+    wait_for_widgets(fleet, name, "watched", |it| it.state == Phase::Watching && it.objects == 1).await;
 }
 
-async fn widgets_are(fleet: &Fleet, name: &str, what: &str, wanted: impl Fn(&InformerStatus) -> bool) {
+async fn wait_for_widgets(fleet: &Fleet, name: &str, what: &str, wanted: impl Fn(&InformerStatus) -> bool) {
     let are =
         async || fleet.cluster(name).await.informers.iter().any(|it| it.resource.starts_with("widgets") && wanted(it));
     fleet.eventually(what, are).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn discovery_that_dies_is_begun_again_and_follows_what_it_followed_while_informers_feel_nothing() {
+async fn restarted_discovery_continues_and_informers_are_not_affected() {
     let start =
         |(name, seed): (&str, u64)| (name.to_owned(), SimCluster::start(small(seed, 5), &Handle::current()).unwrap());
     let clusters: BTreeMap<_, _> = NAMES.into_iter().zip(1..).map(start).collect();
@@ -211,24 +214,24 @@ async fn discovery_that_dies_is_begun_again_and_follows_what_it_followed_while_i
         fleet.eventually("discovery", async || follows(name).await).await;
     }
     let lists = fleet.informer("left").await.lists;
-    for shot in 0..3 {
+    for crash in 0..3 {
         let signals = fleet.clusters["left"].stats().signals;
         fleet.hub.registry().do_send(CrashIn("left", Crash(Victim::Discovery)));
-        // Its successor lists and watches definitions and API services anew.
+        // The successor lists and watches definitions and API services again.
         let again = async || fleet.clusters["left"].stats().signals > signals;
         fleet.eventually("another one", again).await;
-        follows_definitions(&fleet, "left", &format!("after-{shot}")).await;
+        check_definitions_are_followed(&fleet, "left", &format!("after-{crash}")).await;
         assert!(follows("left").await);
     }
     let left = fleet.informer("left").await;
-    assert_eq!((left.lists, left.restarts), (lists, 0), "informers were disturbed");
+    assert_eq!((left.lists, left.restarts), (lists, 0), "informers were affected");
     assert_eq!(fleet.cluster("left").await.state, ClusterState::Connected);
-    follows_definitions(&fleet, "right", "unharmed").await;
+    check_definitions_are_followed(&fleet, "right", "unharmed").await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscription_is_answered_for_when_each_informer_that_runs_has_taken_it_in() {
+async fn subscribe_is_answered_once_every_running_informer_has_joined() {
     let fleet = fleet(quick()).await;
     let registry = fleet.hub.registry();
     let cache = fleet.hub.system().env().caches.published(&pods().gvr, &View::Shared).unwrap();
@@ -241,7 +244,7 @@ async fn a_subscription_is_answered_for_when_each_informer_that_runs_has_taken_i
         let subscription = registry.send(FindSubscription(id)).await.unwrap().unwrap();
         for (partition, origin) in &partitions {
             let inbox = subscription.known_inbox_at(origin);
-            assert!(inbox.is_some_and(|inbox| inbox.has_joined(*partition)), "{} does not know of it", origin.cluster);
+            assert!(inbox.is_some_and(|inbox| inbox.has_joined(*partition)), "{} has not joined", origin.cluster);
         }
         registry.send(Unsubscribe(id)).await.unwrap();
     }
@@ -249,30 +252,30 @@ async fn a_subscription_is_answered_for_when_each_informer_that_runs_has_taken_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_the_registry_dies_everything_ends_and_whoever_runs_the_hub_hears_of_it() {
+async fn registry_death_stops_all_actors_and_completes_ended() {
     let fleet = fleet(quick()).await;
     let census = fleet.hub.system().env().census.clone();
     let ended = fleet.hub.system().ended();
     fleet.hub.registry().do_send(Crash(Victim::Registry));
     tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
-    assert!(fleet.hub.report().await.is_err(), "it says so to those who ask");
+    assert!(fleet.hub.report().await.is_err(), "the report fails");
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-    // The cache has no supervisor: it is kept to be asked.
-    while census.living() > 1 {
-        assert!(tokio::time::Instant::now() < deadline, "{} actors go on", census.living());
+    // The cache has no supervisor; it stays available for queries.
+    while census.running() > 1 {
+        assert!(tokio::time::Instant::now() < deadline, "{} actors still run", census.running());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_dead_informer_or_cluster_left_is_forgotten_when_its_cluster_is_removed() {
+async fn removed_cluster_drops_objects_of_dead_informers() {
     let fleet = fleet(Tuning { degraded_rest: PATIENCE * 10, ..quick() }).await;
     let registry = fleet.hub.registry().clone();
     while fleet.cluster("left").await.state != ClusterState::Degraded {
         registry.do_send(CrashIn("left", Crash(Victim::Reflector)));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // More often than is borne, so that it rests.
+    // Exceeds the restart intensity, so the restart is delayed.
     for _ in 0..20 {
         registry.do_send(CrashIn("right", Crash(Victim::Cluster)));
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -280,7 +283,7 @@ async fn what_a_dead_informer_or_cluster_left_is_forgotten_when_its_cluster_is_r
     for name in NAMES {
         assert!(!fleet.cached(name).await.is_empty());
         registry.send(RemoveCluster(name.parse().unwrap())).await.unwrap().unwrap();
-        assert!(fleet.cached(name).await.is_empty(), "{name} is gone and still in answers");
+        assert!(fleet.cached(name).await.is_empty(), "{name} was removed and is still in answers");
     }
     fleet.end().await;
 }

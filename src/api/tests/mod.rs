@@ -1,4 +1,4 @@
-//! The port under real clients on loopback: polite ones, slow ones, many, and those who have no business there.
+//! Tests of the port with real clients on loopback: regular, slow, numerous and unauthorised ones.
 
 mod limits;
 mod protection;
@@ -15,10 +15,10 @@ use tokio::task::JoinHandle;
 use super::*;
 use informer_hub_telemetry::metrics::Snapshot;
 
-/// How long anything may take before a test fails.
+/// Timeout of each step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes of a status: more than the buffers of both ends of a connection take.
+/// Bytes of a status; more than the buffers of both ends of a connection hold.
 const LARGE: usize = 48 << 20;
 
 const TOKEN: &str = "change-0123456789abcdef";
@@ -28,12 +28,12 @@ fn token(text: &'static str) -> TokenFrom {
     TokenFrom::new(None, Arc::new(move || Ok(text.to_owned())))
 }
 
-/// A hub's port, with a hub behind it that answers when it is let.
+/// HTTP port in front of a fake hub that answers on demand.
 struct Port {
     address: SocketAddr,
-    /// Permits to answer for the status; there are plenty, unless a test takes them.
+    /// Permits to answer the status; unlimited until a test removes them.
     may_answer: Arc<Semaphore>,
-    /// A permit for each time that the status was asked for.
+    /// Receives a permit for each request of the status.
     asked: Arc<Semaphore>,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
@@ -65,55 +65,55 @@ impl Port {
         Self { address, may_answer, asked, stop, serving }
     }
 
-    /// Has nobody answered until permits are added.
+    /// Blocks all answers until permits are added.
     fn hold(&self) {
         self.may_answer.forget_permits(Semaphore::MAX_PERMITS);
     }
 
-    /// Waits until so many have asked.
+    /// Waits for `times` requests of the status.
     async fn asked(&self, times: u32) {
         let asked = tokio::time::timeout(PATIENCE, self.asked.acquire_many(times)).await;
-        asked.expect("they ask").unwrap().forget();
+        asked.expect("requests arrive").unwrap().forget();
     }
 
     async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Sends this over a connection of its own; gives back all that comes until it is closed.
-    async fn say(&self, text: &str) -> String {
+    /// Sends `text` on a new connection; returns everything received until it is closed.
+    async fn exchange(&self, text: &str) -> String {
         let mut stream = self.connect().await;
         stream.write_all(text.as_bytes()).await.unwrap();
-        rest(&mut stream).await
+        read_rest(&mut stream).await
     }
 
     async fn get(&self, path: &str) -> String {
-        self.say(&head("GET", path, &["Connection: close"])).await
+        self.exchange(&head("GET", path, &["Connection: close"])).await
     }
 
-    /// Ends the service; returns when it has.
+    /// Stops the service and waits for its end.
     async fn end(self) {
         drop(self.stop);
-        tokio::time::timeout(PATIENCE, self.serving).await.expect("it ends").unwrap();
+        tokio::time::timeout(PATIENCE, self.serving).await.expect("the service stops").unwrap();
     }
 }
 
-/// A request without a body.
+/// Returns a request without a body.
 fn head(method: &str, path: &str, headers: &[&str]) -> String {
     let headers: String = headers.iter().flat_map(|header| [*header, "\r\n"]).collect();
     format!("{method} {path} HTTP/1.1\r\nHost: hub\r\n{headers}\r\n")
 }
 
-/// Everything until the connection is closed; that it is reset counts as well.
-async fn rest(stream: &mut TcpStream) -> String {
+/// Reads until the connection is closed or reset.
+async fn read_rest(stream: &mut TcpStream) -> String {
     let mut found = Vec::new();
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut found)).await;
     let _ = read.unwrap_or_else(|_| panic!("not closed after {:?}", String::from_utf8_lossy(&found)));
     String::from_utf8_lossy(&found).into_owned()
 }
 
-/// One answer whose body is this short, from a connection that stays.
-async fn one(stream: &mut TcpStream, end: &str) -> String {
+/// Reads one response with a short body from a connection that stays open.
+async fn read_one(stream: &mut TcpStream, end: &str) -> String {
     let mut found = Vec::new();
     let read = async {
         while !found.ends_with(end.as_bytes()) {

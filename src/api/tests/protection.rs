@@ -1,10 +1,10 @@
-//! Who is let in, over plain HTTP and over TLS, and what changes when files do.
+//! Authentication over plain HTTP and TLS, and reloading of certificates.
 
 use std::path::PathBuf;
 
 use super::*;
 
-/// A CA, a certificate of it for the port and one for who asks, in files.
+/// CA, certificate of the port and client certificate, in files.
 pub(super) struct Files {
     folder: tempfile::TempDir,
     ca: rcgen::CertifiedIssuer<'static, rcgen::KeyPair>,
@@ -25,7 +25,7 @@ impl Files {
         self.folder.path().join(name)
     }
 
-    /// Writes a new certificate and its key; gives back both in one text.
+    /// Writes a new certificate and its key; returns both in one text.
     fn issue(&self, name: &str, cert_file: &str, key_file: &str) -> String {
         let key = rcgen::KeyPair::generate().unwrap();
         let leaf = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -43,7 +43,7 @@ impl Files {
         }
     }
 
-    /// A client that trusts the CA, and shows a certificate where it has one.
+    /// Returns a client that trusts the CA and shows a certificate if given one.
     fn client(&self, shows: Option<&str>) -> reqwest::Client {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let roots = reqwest::Certificate::from_pem_bundle(self.ca.pem().as_bytes()).unwrap();
@@ -55,7 +55,7 @@ impl Files {
     }
 }
 
-/// The answer's status, and the certificate that the port showed.
+/// Returns the status of a response and the certificate that the port showed.
 async fn ask(client: &reqwest::Client, port: &Port, path: &str) -> (u16, Vec<u8>) {
     let answer = client.get(format!("https://{}{path}", port.address)).send().await.unwrap();
     let tls = answer.extensions().get::<reqwest::tls::TlsInfo>();
@@ -66,40 +66,43 @@ async fn ask(client: &reqwest::Client, port: &Port, path: &str) -> (u16, Vec<u8>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_token_there_are_probes_that_tell_no_names() {
+async fn request_without_a_token_sees_probes_without_details() {
     let protection =
         Protection { token: Some(token(TOKEN)), read_token: Some(token(READ_TOKEN)), ..Protection::default() };
     let port = Port::open(protection).await;
-    let told = port.get("/readyz").await;
-    assert!(told.starts_with("HTTP/1.1 200 ") && told.ends_with("ready\n") && !told.contains("c0/nodes"), "{told}");
+    let answer = port.get("/readyz").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("ready\n") && !answer.contains("c0/nodes"),
+        "{answer}"
+    );
     for path in ["/v1/status", "/metrics", "/v1/sinks/a/dead-letters", "/none"] {
-        let told = port.get(path).await;
-        assert!(told.starts_with("HTTP/1.1 401 ") && told.contains("www-authenticate: Bearer"), "{path}: {told}");
-        assert!(told.contains("{\"error\":\"say who you are"), "{path}: {told}");
+        let answer = port.get(path).await;
+        assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("www-authenticate: Bearer"), "{path}: {answer}");
+        assert!(answer.contains("{\"error\":\"a token is required"), "{path}: {answer}");
     }
     let with = |method: &str, path: &str, token: &str| {
         head(method, path, &["Connection: close", &format!("Authorization: Bearer {token}")])
     };
-    let told = port.say(&with("GET", "/readyz", READ_TOKEN)).await;
-    assert!(told.contains("c0/nodes is forbidden"), "{told}");
-    assert!(port.say(&with("GET", "/v1/status", READ_TOKEN)).await.starts_with("HTTP/1.1 200 "));
-    assert!(port.say(&with("GET", "/v1/status", "nonsense")).await.starts_with("HTTP/1.1 401 "));
+    let answer = port.exchange(&with("GET", "/readyz", READ_TOKEN)).await;
+    assert!(answer.contains("c0/nodes is forbidden"), "{answer}");
+    assert!(port.exchange(&with("GET", "/v1/status", READ_TOKEN)).await.starts_with("HTTP/1.1 200 "));
+    assert!(port.exchange(&with("GET", "/v1/status", "nonsense")).await.starts_with("HTTP/1.1 401 "));
     let purge = "/v1/sinks/a/dead-letters/purge";
-    assert!(port.say(&with("POST", purge, READ_TOKEN)).await.starts_with("HTTP/1.1 403 "));
-    let told = port.say(&with("POST", purge, TOKEN)).await;
+    assert!(port.exchange(&with("POST", purge, READ_TOKEN)).await.starts_with("HTTP/1.1 403 "));
+    let answer = port.exchange(&with("POST", purge, TOKEN)).await;
     assert!(
-        told.starts_with("HTTP/1.1 415 ") && told.contains("{\"error\":"),
-        "let in, and told what it lacks: {told}"
+        answer.starts_with("HTTP/1.1 415 ") && answer.contains("{\"error\":"),
+        "authorized but incomplete: {answer}"
     );
-    let told = port.say(&with("GET", "/none", TOKEN)).await;
-    assert!(told.starts_with("HTTP/1.1 404 "), "{told}");
-    let told = port.say(&with("DELETE", "/v1/status", TOKEN)).await;
-    assert!(told.starts_with("HTTP/1.1 405 ") && told.contains("allow: GET,HEAD"), "{told}");
+    let answer = port.exchange(&with("GET", "/none", TOKEN)).await;
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    let answer = port.exchange(&with("DELETE", "/v1/status", TOKEN)).await;
+    assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("allow: GET,HEAD"), "{answer}");
     port.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_of_the_ca_lets_in_and_none_leaves_the_probes() {
+async fn client_certificate_grants_access_and_without_one_only_probes_work() {
     let files = files();
     let port = Port::open(Protection { tls: Some(files.tls(true)), ..Protection::default() }).await;
     let identity = files.issue("operator", "client.pem", "client-key.pem");
@@ -110,19 +113,19 @@ async fn a_certificate_of_the_ca_lets_in_and_none_leaves_the_probes() {
     let stranger = self::files();
     let foreign = stranger.issue("operator", "client.pem", "client-key.pem");
     let refused = files.client(Some(&foreign)).get(format!("https://{}/livez", port.address)).send().await;
-    assert!(refused.is_err(), "a certificate of somebody else's CA ends the handshake");
-    let told = port.get("/livez").await;
-    assert!(!told.contains("ok"), "plain HTTP: {told}");
+    assert!(refused.is_err(), "a certificate of another CA fails the handshake");
+    let answer = port.get("/livez").await;
+    assert!(!answer.contains("ok"), "plain HTTP: {answer}");
     port.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replaced_certificate_is_shown_to_those_who_come_and_those_who_are_there_stay() {
+async fn replaced_certificate_serves_new_connections_and_keeps_open_ones() {
     let files = files();
     let port = Port::open(Protection { tls: Some(files.tls(false)), ..Protection::default() }).await;
     let old = files.client(None);
     let (_, first) = ask(&old, &port, "/livez").await;
-    // Half of a replacement is not taken.
+    // Half of a replacement is not used.
     std::fs::write(files.path("key.pem"), "not yet").unwrap();
     assert_eq!(ask(&files.client(None), &port, "/livez").await.1, first);
     files.issue("127.0.0.1", "cert.pem", "key.pem");
@@ -139,20 +142,20 @@ async fn a_replaced_certificate_is_shown_to_those_who_come_and_those_who_are_the
     };
     let second = tokio::time::timeout(PATIENCE, changed).await.expect("the new certificate");
     assert_ne!(second, first);
-    assert_eq!(ask(&old, &port, "/livez").await, (200, first), "on the connection that it had");
+    assert_eq!(ask(&old, &port, "/livez").await, (200, first), "on the open connection");
     port.end().await;
 }
 
 #[test]
-fn files_that_are_of_no_use_are_named_with_what_is_wrong() {
+fn tls_check_names_the_unusable_file_and_the_reason() {
     let files = files();
     let problem = |files: &TlsFiles| check_tls(files).map_err(|error| (error.key(), error.to_string())).unwrap_err();
     assert!(check_tls(&files.tls(true)).is_ok());
-    let (key, told) = problem(&TlsFiles { key_file: files.path("none.pem"), ..files.tls(false) });
-    assert!(key == "key_file" && told.contains("none.pem"), "{told}");
-    let (key, told) = problem(&TlsFiles { client_ca_file: Some(files.path("key.pem")), ..files.tls(false) });
-    assert!(key == "client_ca_file" && told.contains("holds no PEM certificate"), "{told}");
+    let (key, answer) = problem(&TlsFiles { key_file: files.path("none.pem"), ..files.tls(false) });
+    assert!(key == "key_file" && answer.contains("none.pem"), "{answer}");
+    let (key, answer) = problem(&TlsFiles { client_ca_file: Some(files.path("key.pem")), ..files.tls(false) });
+    assert!(key == "client_ca_file" && answer.contains("holds no PEM certificate"), "{answer}");
     files.issue("127.0.0.1", "other.pem", "other-key.pem");
-    let (key, told) = problem(&TlsFiles { key_file: files.path("other-key.pem"), ..files.tls(false) });
-    assert!(key == "key_file" && told.contains("is not the key"), "{told}");
+    let (key, answer) = problem(&TlsFiles { key_file: files.path("other-key.pem"), ..files.tls(false) });
+    assert!(key == "key_file" && answer.contains("is not the key"), "{answer}");
 }

@@ -1,4 +1,4 @@
-//! The informers of one resource in one cluster, as one.
+//! Metrics of the informers of one resource in one cluster, summed.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use informer_hub_telemetry::metrics::{Id, LabelSet, Snapshot};
 use informer_hub_types::{InformerHealth, Phase};
 
-/// What several informers show: sums, and of states the worst.
+/// Sum of the counters of several informers, and the worst of their states.
 #[derive(Debug)]
 pub(super) struct InformerSum {
     synced: bool,
     pub(super) stale: Duration,
-    /// The lowest version up to which one of them has its store complete.
+    /// Lowest version up to which the stores of all of them are complete.
     stored: Option<u64>,
     objects: u64,
     events: u64,
@@ -20,7 +20,7 @@ pub(super) struct InformerSum {
     restarts: u64,
     queued_changes: u64,
     pub(super) queued_bytes: u64,
-    /// Memory of the objects, shared, and the step that keeps least; `None` in a hub that has had no limit.
+    /// Bytes of the objects, their share of the limit, and the strictest memory step; `None` if no limit was ever set.
     memory: Option<(u64, u64, u8)>,
 }
 
@@ -43,12 +43,12 @@ impl Default for InformerSum {
 }
 
 impl InformerSum {
-    /// Bytes that the objects take, where memory has a limit.
+    /// Returns the bytes of the objects; zero if no limit was ever set.
     pub(super) fn object_memory(&self) -> u64 {
         self.memory.map_or(0, |(bytes, ..)| bytes)
     }
 
-    /// Takes one more in.
+    /// Adds an informer.
     pub(super) fn add(&mut self, health: &InformerHealth) {
         let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
         self.synced &= health.has_synced();
@@ -69,7 +69,7 @@ impl InformerSum {
         }
     }
 
-    /// Puts all of it in.
+    /// Writes the sums to a metrics snapshot.
     pub(super) fn put(&self, out: &mut Snapshot, labels: LabelSet) {
         out.count(Id::Objects, labels, self.objects);
         out.flag(Id::Synced, labels, self.synced);
@@ -91,7 +91,7 @@ impl InformerSum {
     }
 }
 
-/// A resource that is not there, or that nobody wants any more, is not behind.
+/// Returns how long the store has been behind; zero for an absent resource and a stopped informer.
 fn stale(health: &InformerHealth) -> Duration {
     match health.phase() {
         Phase::Absent | Phase::Stopped | Phase::Watching => Duration::ZERO,
@@ -105,7 +105,7 @@ mod tests {
     use informer_hub_types::{ResourceVersion, clock};
 
     #[test]
-    fn two_informers_of_a_resource_are_their_sum_and_the_worse_of_them() {
+    fn two_informers_sum_their_counters_and_show_the_worse_state() {
         let (well, behind) = (InformerHealth::new(), InformerHealth::new());
         well.set_phase(Phase::Watching);
         well.set_synced();
@@ -127,13 +127,13 @@ mod tests {
         assert_eq!(both.value(Id::Objects, &["a", "pods"]), Some(7.0));
         assert_eq!(both.value(Id::Synced, &["a", "pods"]), Some(0.0));
         assert_eq!(alone.value(Id::StoredVersion, &["a", "pods"]), Some(70.0));
-        assert_eq!(both.value(Id::StoredVersion, &["a", "pods"]), Some(60.0), "what all of them have");
+        assert_eq!(both.value(Id::StoredVersion, &["a", "pods"]), Some(60.0), "the lower of the two");
         assert!(both.value(Id::Stale, &["a", "pods"]).is_some_and(|seconds| (60.0..120.0).contains(&seconds)));
-        assert_eq!(both.value(Id::InformerMemory, &["a", "pods"]), None, "nothing limits it");
+        assert_eq!(both.value(Id::InformerMemory, &["a", "pods"]), None, "there is no memory limit");
     }
 
     #[test]
-    fn a_resource_that_is_not_there_is_not_behind() {
+    fn an_absent_resource_is_not_stale() {
         let health = InformerHealth::new();
         health.restore(None, false, clock::wall_millis() - 60_000, 0);
         health.set_phase(Phase::Absent);

@@ -1,49 +1,49 @@
-//! What differs between two configurations, by name: pure.
+//! Difference between two configurations, by name.
 
 use serde::Serialize;
 
 use informer_hub_config::{Config, HubConfig, ResourceConfig, SinkConfig};
 use informer_hub_types::first_names;
 
-/// Names of what came, changed and went; each is in one of them at most.
+/// Names of added, changed and removed entries of one kind; each name is in at most one list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Those that were not there before.
+    /// Added entries.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<String>,
-    /// Those that are another now.
+    /// Changed entries.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
-    /// Those that are not there any more.
+    /// Removed entries.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<String>,
 }
 
-/// What a new configuration changes.
+/// Changes that a new configuration makes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {
     /// Clusters.
     pub clusters: Difference,
-    /// Sources of clusters. What they bring is among the clusters, those of new ones once they have said it.
+    /// Cluster sources. Their clusters are in `clusters`; those of new sources follow once they have reported.
     #[serde(skip_serializing_if = "Difference::is_empty")]
     pub cluster_sources: Difference,
     /// Resources.
     pub resources: Difference,
     /// Sinks.
     pub sinks: Difference,
-    /// Of the changed resources, patterns that only mean other resources now: what they mean still is not touched.
+    /// Changed resources whose pattern alone changed. Resources that both patterns match are not touched.
     #[serde(skip)]
     pub revised: Vec<String>,
-    /// Whether `hub.memory_limit` is another.
+    /// Whether `hub.memory_limit` changed.
     pub memory_limit: bool,
-    /// Keys that are read at the start alone, and are others now.
+    /// Changed keys that take effect only after a restart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needs_restart: Vec<String>,
 }
 
 impl Difference {
-    /// Whether there is none.
+    /// Whether there is no difference.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
@@ -71,17 +71,17 @@ impl Difference {
 }
 
 impl Changes {
-    /// What `new` changes of the clusters of `old`, and nothing else of the two is looked at.
+    /// Compares the clusters of two configurations.
     #[must_use]
     pub fn of_clusters(old: &Config, new: &Config) -> Difference {
         Difference::between(&old.clusters, &new.clusters, |one| one.name.as_str(), |one, other| one == other)
     }
 
-    /// What `new` changes of `old`.
+    /// Compares two configurations.
     #[must_use]
     pub fn between(old: &Config, new: &Config) -> Self {
         let resource = |one: &ResourceConfig, other: &ResourceConfig| {
-            // An index is one of a resource over all entries of it, so another entry's may change this one.
+            // Entries of one resource share their indexes, so an index of another entry changes this one.
             one == other && indexes_of(one, &old.resources) == indexes_of(other, &new.resources)
         };
         let resources = Difference::between(&old.resources, &new.resources, |one| &one.name, resource);
@@ -103,13 +103,13 @@ impl Changes {
         }
     }
 
-    /// Whether nothing is to be done.
+    /// Whether nothing changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Says in the log what is applied: names, not how they are written in the file.
+    /// Logs the names of the changed entries.
     pub(in crate::app) fn log(&self) {
         let (added, removed) = (self.words(|it| &it.added), self.words(|it| &it.removed));
         let changed = [self.words(|it| &it.changed), self.memory_limit.then(|| "hub.memory_limit".to_owned())];
@@ -117,11 +117,11 @@ impl Changes {
         tracing::info!(added, changed, removed, "the configuration is applied");
         if !self.needs_restart.is_empty() {
             let keys = first_names(&self.needs_restart);
-            tracing::warn!(keys, "read at the start alone: start the process again for these");
+            tracing::warn!(keys, "changed keys take effect only after a restart of the process");
         }
     }
 
-    /// All that is in one way another, by what it is: `clusters a, b; sinks audit`.
+    /// Lists the names of one kind of change: `clusters a, b; sinks audit`.
     fn words(&self, of: fn(&Difference) -> &[String]) -> Option<String> {
         let kinds = [
             ("clusters", &self.clusters),
@@ -134,7 +134,7 @@ impl Changes {
     }
 }
 
-/// Whether an entry was a pattern and is one, and nothing else of it has changed.
+/// Whether only the pattern of an entry changed.
 fn is_revision(name: &str, old: &[ResourceConfig], new: &[ResourceConfig]) -> bool {
     let find = |all: &[ResourceConfig]| all.iter().find(|one| one.name == name).cloned();
     let (Some(before), Some(now)) = (find(old), find(new)) else { return false };
@@ -206,13 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn the_same_written_in_another_way_changes_nothing() {
+    fn a_reformatted_configuration_has_no_changes() {
         let changes = changes(|text| text.replace("labels = { tier = \"prod\" }", "labels.tier = 'prod' # as before"));
         assert!(changes.is_empty(), "{changes:?}");
     }
 
     #[test]
-    fn what_came_changed_and_went_is_named() {
+    fn changes_name_added_changed_and_removed_entries() {
         let changes = changes(|text| {
             let text = text.replace("clusters.a", "clusters.c").replace("127.0.0.1:2", "127.0.0.1:3");
             text.replace("[sinks.s]", "[resources.nodes]\n[sinks.t]")
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_at_the_start_alone_is_named() {
+    fn keys_that_need_a_restart_are_named() {
         let changes = changes(|text| {
             let text = text.replace("type = \"stdout\"", "type = \"stdout\"\njournal_limit = \"8MiB\"");
             format!("[hub]\nlisten = \"127.0.0.1:1\"\nmemory_limit = \"1GiB\"\nfsync = \"1s\"\n{text}")
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_says_of_each_key_what_becomes_of_a_change() {
+    fn the_reference_states_the_effect_of_changing_each_key() {
         let mut count = 0;
         for (key, of) in keys() {
             let of = of.as_deref();
@@ -257,7 +257,7 @@ mod tests {
             count += 1;
             let (before, after) = (load(&around(&key, of, None)), load(&around(&key, of, Some(&value))));
             let changes = Changes::between(&before, &after);
-            let (path, effect) = (&key.path, key.effect.expect("it is said"));
+            let (path, effect) = (&key.path, key.effect.expect("the reference has an effect for each key"));
             assert_eq!(!changes.needs_restart.is_empty(), effect == Effect::NextStart, "{path}: {changes:?}");
             let is_listed = !changes.clusters.is_empty() || !changes.resources.is_empty();
             assert!(effect != Effect::ListsAgain || is_listed, "{path} = {value}: {changes:?}");

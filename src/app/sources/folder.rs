@@ -1,41 +1,44 @@
-//! A folder of kubeconfigs, watched: looked at every [`LOOK`] by time and size, a file read once it has stayed the same
-//! from one look to the next. What cannot be read any more says what it said before, until it can or is gone.
+//! Watcher of a folder of kubeconfigs.
+//!
+//! Polls time and size of the files every [`POLL_INTERVAL`], and reads a file once two polls found it unchanged. A file
+//! that becomes unreadable keeps its last clusters until it is readable again or deleted.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{ClusterSourceState, Ear};
+use super::feed::SourceFeed;
+use super::status::ClusterSourceState;
 use informer_hub_config::fleet::{Problem, Said, of_file, stem};
 use informer_hub_config::{ClusterSourceConfig, Contexts};
 use informer_hub_disk::FileState;
 use informer_hub_types::{Threads, clock};
 
-/// How often the folder is looked at.
-const LOOK: Duration = Duration::from_secs(2);
+/// Interval between two polls of the folder.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Bytes of a file at most: kubeconfigs have some kilobytes.
-const LARGEST: u64 = 1 << 20;
+/// Maximum size of a file in bytes. Kubeconfigs have a few kilobytes.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// Files of a folder at most; those after them by name do not count.
-const MOST_FILES: usize = 10_000;
+/// Maximum number of files, taken in the order of their names; the others are ignored.
+const MAX_FILES: usize = 10_000;
 
-/// Files that count, by name.
+/// Candidate files of a folder, by name.
 type Listing = BTreeMap<String, FileState>;
 
-/// A folder, and what is known of its files.
+/// A folder and the last known clusters of its files.
 struct Folder {
     source: ClusterSourceConfig,
     path: PathBuf,
     contexts: Contexts,
-    /// As it was at the last look.
+    /// Files at the last poll.
     seen: Listing,
-    /// What each file says, and what it was when it was read.
+    /// Clusters of each file, with the state of the file when it was read.
     read: BTreeMap<String, (FileState, Said)>,
 }
 
-/// What all files say, for the start: read as they are, without waiting for them to settle. `None`: the folder cannot be
+/// Reads all files at once for the start, without waiting for two equal polls. Returns `None` if the folder cannot be
 /// read.
 pub(crate) async fn read_all(
     source: ClusterSourceConfig,
@@ -46,50 +49,56 @@ pub(crate) async fn read_all(
     let reading = io.spawn_blocking(move || {
         let mut folder = Folder::new(source, path, contexts);
         folder.seen = list(&folder.path).ok()?;
-        folder.look(folder.seen.clone());
-        Some(folder.said())
+        folder.update(folder.seen.clone());
+        Some(folder.report())
     });
     reading.await.ok()?
 }
 
-/// Watches a folder until it is stopped.
-pub(super) async fn watch(source: ClusterSourceConfig, path: PathBuf, contexts: Contexts, ear: Ear, io: Threads) {
+/// Watches a folder until the feed is stopped.
+pub(super) async fn watch(
+    source: ClusterSourceConfig,
+    path: PathBuf,
+    contexts: Contexts,
+    feed: SourceFeed,
+    io: Threads,
+) {
     let mut folder = Folder::new(source, path, contexts);
-    let mut ticks = clock::ticks(LOOK);
+    let mut ticks = clock::ticks(POLL_INTERVAL);
     let mut is_first = true;
     loop {
         tokio::select! {
             biased;
-            () = ear.stop.cancelled() => return,
+            () = feed.stop.cancelled() => return,
             _ = ticks.tick() => {}
         }
         let looking = io.spawn_blocking(move || {
             let listed = list(&folder.path);
-            let is_other = match &listed {
+            let is_changed = match &listed {
                 Ok(listing) => {
                     if is_first {
-                        // What is there when it begins is taken as it is, as at the start of the hub.
+                        // Files that exist at the first poll are read at once, as at the start of the hub.
                         folder.seen.clone_from(listing);
                     }
-                    folder.look(listing.clone())
+                    folder.update(listing.clone())
                 }
                 Err(_) => false,
             };
-            (folder, listed.map(drop), is_other)
+            (folder, listed.map(drop), is_changed)
         });
-        let Ok((back, listed, is_other)) = looking.await else { return };
+        let Ok((back, listed, is_changed)) = looking.await else { return };
         folder = back;
         match listed {
             Ok(()) => {
-                if (is_other || is_first) && !ear.hear(folder.said()).await {
+                if (is_changed || is_first) && !feed.publish(folder.report()).await {
                     return;
                 }
                 is_first = false;
-                ear.show(ClusterSourceState::Current, None);
+                feed.set_state(ClusterSourceState::Current, None);
             }
-            Err(error) => ear.show(
+            Err(error) => feed.set_state(
                 ClusterSourceState::Unreachable,
-                Some(format!("the folder {} cannot be read: {error}", folder.path.display())),
+                Some(format!("cannot read the folder {}: {error}", folder.path.display())),
             ),
         }
     }
@@ -100,22 +109,22 @@ impl Folder {
         Self { source, path, contexts, seen: Listing::new(), read: BTreeMap::new() }
     }
 
-    /// Reads what has settled and is another than was read; whether anything is.
-    fn look(&mut self, now: Listing) -> bool {
+    /// Reads the files that changed before the last poll and not since. Returns whether any file was read or removed.
+    fn update(&mut self, now: Listing) -> bool {
         let before = self.read.len();
         self.read.retain(|file, _| now.contains_key(file));
-        let mut is_other = self.read.len() != before;
+        let mut is_changed = self.read.len() != before;
         for (file, state) in &now {
             let is_read = self.read.get(file).is_some_and(|(read, _)| read == state);
             if is_read || self.seen.get(file) != Some(state) {
                 continue;
             }
-            let known = self.read.get(file).map(|(_, said)| said.clone()).unwrap_or_default();
+            let known = self.read.get(file).map(|(_, report)| report.clone()).unwrap_or_default();
             self.read.insert(file.clone(), (*state, self.file(file).keeping(&known)));
-            is_other = true;
+            is_changed = true;
         }
         self.seen = now;
-        is_other
+        is_changed
     }
 
     fn file(&self, file: &str) -> Said {
@@ -123,37 +132,38 @@ impl Folder {
         match text(&path) {
             Ok(text) => of_file(&self.source, self.contexts, &path, &text),
             Err(error) => {
-                let problem = Problem { object: format!("file {file}"), problem: format!("cannot be read: {error}") };
+                let problem =
+                    Problem { object: format!("file {file}"), problem: format!("cannot read the file: {error}") };
                 Said { problems: vec![problem], ..Said::default() }
             }
         }
     }
 
-    /// What all files say.
-    fn said(&self) -> Said {
+    /// Returns the clusters and problems of all files.
+    fn report(&self) -> Said {
         let mut all = Said::default();
-        for (_, said) in self.read.values() {
-            all.clusters.extend(said.clusters.iter().cloned());
-            all.problems.extend(said.problems.iter().cloned());
+        for (_, report) in self.read.values() {
+            all.clusters.extend(report.clusters.iter().cloned());
+            all.problems.extend(report.problems.iter().cloned());
         }
         all
     }
 }
 
-/// The files that count. A folder in it, or what cannot be looked at, is no file.
+/// Lists the candidate files. Ignores subfolders and entries without readable metadata.
 fn list(path: &Path) -> io::Result<Listing> {
     let mut found = Listing::new();
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        // Through links, by which Kubernetes mounts files.
+        // Follows links: Kubernetes mounts files as links.
         let Ok(metadata) = std::fs::metadata(entry.path()) else { continue };
         if !metadata.is_file() || stem(&name).is_none() {
             continue;
         }
         found.insert(name, FileState::from(&metadata));
     }
-    while found.len() > MOST_FILES {
+    while found.len() > MAX_FILES {
         found.pop_last();
     }
     Ok(found)
@@ -161,11 +171,11 @@ fn list(path: &Path) -> io::Result<Listing> {
 
 fn text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    std::fs::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LARGEST {
+    std::fs::File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
-            format!("more than {LARGEST} bytes, which is no kubeconfig"),
+            format!("larger than {MAX_BYTES} bytes: not a kubeconfig"),
         ));
     }
     Ok(text)
@@ -183,12 +193,12 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
 current-context: blue
 ";
 
-    struct Bed {
+    struct TestFolder {
         dir: tempfile::TempDir,
         folder: Folder,
     }
 
-    impl Bed {
+    impl TestFolder {
         fn new(contexts: Contexts) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let text = "[cluster_sources.f]\ntype = \"folder\"\npath = \"/x\"\n[resources.pods]\n";
@@ -201,23 +211,23 @@ current-context: blue
             std::fs::write(self.dir.path().join(file), text).unwrap();
         }
 
-        /// Looks twice, as it takes for what has settled.
+        /// Polls twice, so that changed files are read, and returns the names of the clusters.
         fn names(&mut self) -> Vec<String> {
             for _ in 0..2 {
                 let listing = list(&self.folder.path).unwrap();
-                self.folder.look(listing);
+                self.folder.update(listing);
             }
-            self.folder.said().clusters.iter().map(|found| found.cluster.name.to_string()).collect()
+            self.folder.report().clusters.iter().map(|found| found.cluster.name.to_string()).collect()
         }
 
         fn problems(&self) -> Vec<String> {
-            self.folder.said().problems.into_iter().map(|it| format!("{}: {}", it.object, it.problem)).collect()
+            self.folder.report().problems.into_iter().map(|it| format!("{}: {}", it.object, it.problem)).collect()
         }
     }
 
     #[test]
-    fn each_file_is_a_cluster_and_rubbish_beside_it_concerns_no_other() {
-        let mut bed = Bed::new(Contexts::Current);
+    fn each_file_is_a_cluster_and_an_invalid_file_affects_no_other() {
+        let mut bed = TestFolder::new(Contexts::Current);
         bed.write("prod-eu.yaml", ONE);
         bed.write("staging", ONE);
         bed.write(".hidden.yaml", ONE);
@@ -230,8 +240,8 @@ current-context: blue
     }
 
     #[test]
-    fn what_is_half_written_says_what_it_said_before_until_it_is_right_or_gone() {
-        let mut bed = Bed::new(Contexts::Current);
+    fn a_broken_file_keeps_its_clusters_until_it_is_valid_or_deleted() {
+        let mut bed = TestFolder::new(Contexts::Current);
         bed.write("one.yaml", ONE);
         assert_eq!(bed.names(), ["one"]);
         bed.write("one.yaml", &ONE[..60]);
@@ -245,18 +255,18 @@ current-context: blue
     }
 
     #[test]
-    fn a_file_is_read_once_it_has_stayed_the_same() {
-        let mut bed = Bed::new(Contexts::Current);
+    fn a_file_is_read_after_two_equal_polls() {
+        let mut bed = TestFolder::new(Contexts::Current);
         bed.write("one.yaml", ONE);
         let listing = list(&bed.folder.path).unwrap();
-        assert!(!bed.folder.look(listing.clone()), "it has just appeared");
-        assert!(bed.folder.look(listing.clone()));
-        assert!(!bed.folder.look(listing));
+        assert!(!bed.folder.update(listing.clone()), "the file is new");
+        assert!(bed.folder.update(listing.clone()));
+        assert!(!bed.folder.update(listing));
     }
 
     #[test]
     fn contexts_are_clusters_and_a_broken_file_keeps_all_of_them() {
-        let mut bed = Bed::new(Contexts::All);
+        let mut bed = TestFolder::new(Contexts::All);
         bed.write("fleet.yaml", ONE);
         assert_eq!(bed.names(), ["blue", "green"]);
         bed.write("fleet.yaml", "rubbish");
@@ -266,8 +276,8 @@ current-context: blue
     }
 
     #[test]
-    fn a_file_that_is_too_large_or_no_text_is_a_problem_of_its_own() {
-        let mut bed = Bed::new(Contexts::Current);
+    fn an_oversized_or_binary_file_is_a_problem_of_that_file() {
+        let mut bed = TestFolder::new(Contexts::Current);
         bed.write("large.yaml", &"#".repeat((1 << 20) + 1));
         std::fs::write(bed.dir.path().join("bytes.yaml"), [0xff, 0xfe, 0]).unwrap();
         bed.write("right.yaml", ONE);

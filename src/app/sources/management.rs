@@ -1,8 +1,7 @@
-//! Objects of a management cluster, watched by informers of the hub's own kind in a registry apart.
+//! Watcher of the objects of a management cluster, with informers in a separate registry.
 //!
-//! What comes of them is read as a whole from what their caches publish, once each first list is complete: so a list that
-//! breaks off, a cluster that is away and rights that are gone take nothing from what was known, and what is not there
-//! any more is what a whole list or a watch has said.
+//! Reports are built from complete cache snapshots, after each first list has completed. So a broken list, an
+//! unreachable cluster or a lost permission removes no cluster. Only a complete list or a watch event removes one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +9,11 @@ use std::time::Duration;
 use actix::MailboxError;
 use tokio::sync::Notify;
 
-use super::{ClusterSourceState, Ear};
+use super::feed::SourceFeed;
+use super::status::ClusterSourceState;
 use crate::actors::messages::{AddCluster, InformerFor, ResourceRequest, Shutdown, Start, User, ViewSync};
-use crate::actors::{Apart, ClusterState, Env, FleetView, Subscribe, Subscriber};
+use crate::actors::{ClusterState, Env, FleetView, SeparateRegistry, Subscribe, Subscriber};
 use crate::app::convert;
-use crate::app::reload::Running;
 use crate::cache::Snapshot;
 use informer_hub_codec::Projection;
 use informer_hub_config::fleet::{
@@ -29,37 +28,33 @@ use informer_hub_types::{
     Scope, StoredObject, View, clock, rng,
 };
 
-/// How often it is looked how the informers are doing.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval between two checks of the informers' states.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// For how long changes are gathered: who makes ten clusters makes them one after the other.
-const GATHER: Duration = Duration::from_millis(100);
+/// Time over which changes are collected: ten new clusters usually come one after the other.
+const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// How long until a registry that has died is begun anew, with up to as much again at random.
-const REST: Duration = Duration::from_secs(5);
+/// Minimum delay before a dead registry is restarted; up to the same again is added at random.
+const RESTART_DELAY: Duration = Duration::from_secs(5);
 
-/// How long the registry has to end.
-const END: Duration = Duration::from_secs(5);
+/// Deadline of the shutdown of the registry.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The resource, as discovery finds it.
+/// Name of the ClusterProfile resource.
 const PROFILES: &str = "clusterprofiles.v1alpha1.multicluster.x-k8s.io";
 
-/// Where a watcher works.
-pub(super) struct Place {
-    env: Env,
-    dial: Option<Dial>,
-    stall: StallPolicy,
+/// Parts of the hub that the watcher of a source uses.
+#[derive(Clone)]
+pub(in crate::app) struct WatchParams {
+    pub(in crate::app) env: Env,
+    /// Opens connections to management clusters in place of TCP.
+    pub(in crate::app) dial: Option<Dial>,
+    pub(in crate::app) stall: StallPolicy,
 }
 
-impl Place {
-    pub(super) fn of(running: &Running) -> Self {
-        Self { env: running.env.clone(), dial: running.dials.clusters.clone(), stall: running.stall }
-    }
-}
-
-/// What is watched: a resource, selected in this way, of which these fields are kept.
+/// One watched resource of a source: selector and the fields to keep.
 pub(crate) struct Watching {
-    /// What it is called in messages and as a user of informers.
+    /// Name in messages, and as a user of informers.
     pub(crate) what: &'static str,
     pub(crate) wanted: ResourceRequest,
     pub(crate) selector: Option<String>,
@@ -67,7 +62,7 @@ pub(crate) struct Watching {
 }
 
 impl Watching {
-    /// Where it is watched.
+    /// Returns the scopes to watch: one for each namespace, or the whole cluster.
     pub(crate) fn scopes(&self, management: &Management) -> Vec<Scope> {
         let scope = |namespace: Option<&String>| Scope {
             namespace: namespace.map(Into::into),
@@ -82,7 +77,7 @@ impl Watching {
     }
 }
 
-/// What a source watches in its management cluster; nothing of a folder.
+/// Returns the resources that a source watches in its management cluster; empty for a folder.
 pub(crate) fn watched(source: &ClusterSourceConfig) -> Vec<Watching> {
     let also = |own: Option<&str>, given: Option<&LabelSelector>| {
         let parts: Vec<_> = own.map(str::to_owned).into_iter().chain(given.map(ToString::to_string)).collect();
@@ -104,7 +99,7 @@ pub(crate) fn watched(source: &ClusterSourceConfig) -> Vec<Watching> {
         ClusterSourceKind::ClusterProfiles { management, secrets: with_secrets, .. } => {
             let keep =
                 &["metadata.labels", "status.properties", "status.accessProviders", "status.credentialProviders"];
-            let wanted = ResourceRequest::Written(PROFILES.parse().expect("it is the name of a resource"));
+            let wanted = ResourceRequest::Written(PROFILES.parse().expect("PROFILES is a valid resource name"));
             let selector = also(None, management.label_selector.as_ref());
             let mut all = vec![Watching { what: PROFILE, wanted, selector, keep }];
             if *with_secrets {
@@ -123,7 +118,7 @@ fn secret() -> ApiResource {
     ApiResource { gvr: Gvr::new("", "v1", "secrets"), kind: "Secret".into(), namespaced: true }
 }
 
-/// What objects of a source say, those of each [`Watching`] in their order, each as JSON.
+/// Decodes the objects of a source into its clusters. `objects` holds the JSON objects of each [`Watching`], in order.
 pub(crate) fn read<J: AsRef<[u8]>>(source: &ClusterSourceConfig, mut objects: Vec<Vec<J>>) -> Said {
     let second = if objects.len() > 1 { objects.remove(1) } else { Vec::new() };
     let first = objects.into_iter().next().unwrap_or_default();
@@ -137,7 +132,7 @@ pub(crate) fn read<J: AsRef<[u8]>>(source: &ClusterSourceConfig, mut objects: Ve
     }
 }
 
-/// The management cluster of a source, as a cluster of its own.
+/// Returns the management cluster of a source as a cluster configuration.
 pub(crate) fn cluster(source: &ClusterSourceConfig, management: &Management) -> ClusterConfig {
     let name = name_for(&format!("cluster_sources.{}", source.name)).unwrap_or_else(placeholder);
     let access = management.access.clone();
@@ -145,71 +140,71 @@ pub(crate) fn cluster(source: &ClusterSourceConfig, management: &Management) -> 
 }
 
 fn placeholder() -> ClusterName {
-    "management".parse().expect("it is a valid name")
+    "management".parse().expect("the name is valid")
 }
 
-/// Watches a management cluster until it is stopped.
-pub(super) async fn watch(source: ClusterSourceConfig, place: Place, ear: Ear) {
+/// Watches a management cluster until the feed is stopped.
+pub(super) async fn watch(source: ClusterSourceConfig, params: WatchParams, feed: SourceFeed) {
     let Some(management) = source.kind.management().cloned() else { return };
     loop {
-        let session = Session::begin(&source, &management, &place);
-        let done = session.run(&source, &management, &place, &ear).await;
+        let session = Session::begin(&source, &management, &params);
+        let done = session.run(&source, &management, &params, &feed).await;
         let deadline = clock::now();
-        // An error means that it has ended already.
-        let _ = tokio::time::timeout(END, session.apart.registry().send(Shutdown { deadline })).await;
+        // An error means that the registry has ended already.
+        let _ = tokio::time::timeout(STOP_TIMEOUT, session.apart.registry().send(Shutdown { deadline })).await;
         if done.is_ok() {
             return;
         }
-        tracing::error!(source = source.name, "what watches a source of clusters has died; it is begun anew");
-        ear.show(ClusterSourceState::Unreachable, Some("what watches it has died; it is begun anew".to_owned()));
+        tracing::error!(source = source.name, "the watcher of a cluster source died; it is restarted");
+        feed.set_state(ClusterSourceState::Unreachable, Some("its watcher died; it is restarted".to_owned()));
         tokio::select! {
             biased;
-            () = ear.stop.cancelled() => return,
-            () = tokio::time::sleep(REST + REST.mul_f64(rng::unit())) => {}
+            () = feed.stop.cancelled() => return,
+            () = tokio::time::sleep(RESTART_DELAY + RESTART_DELAY.mul_f64(rng::unit())) => {}
         }
     }
 }
 
-/// A registry and what it watches.
+/// A separate registry, with the informers of one source.
 struct Session {
-    apart: Apart,
+    apart: SeparateRegistry,
     watched: Vec<Watching>,
     scopes: usize,
     changed: Arc<Notify>,
 }
 
 impl Session {
-    fn begin(source: &ClusterSourceConfig, management: &Management, place: &Place) -> Self {
+    fn begin(source: &ClusterSourceConfig, management: &Management, params: &WatchParams) -> Self {
         let scopes = management.namespaces.len().max(1);
-        Self { apart: Apart::start(&place.env), watched: watched(source), scopes, changed: Arc::default() }
+        Self { apart: SeparateRegistry::start(&params.env), watched: watched(source), scopes, changed: Arc::default() }
     }
 
-    /// Runs until it is stopped, or dies.
+    /// Publishes reports until the feed is stopped. Fails if the registry dies.
     async fn run(
         &self,
         source: &ClusterSourceConfig,
         management: &Management,
-        place: &Place,
-        ear: &Ear,
+        params: &WatchParams,
+        feed: &SourceFeed,
     ) -> Result<(), MailboxError> {
-        self.start(source, management, place).await?;
+        self.start(source, management, params).await?;
         let view = FleetView::new(self.apart.registry().send(ViewSync).await?, self.apart.env().clone());
-        let mut said: Option<Vec<Arc<Snapshot>>> = None;
-        while let Some(()) = self.wait(ear).await {
+        let mut published: Option<Vec<Arc<Snapshot>>> = None;
+        while let Some(()) = self.wait(feed).await {
             if !self.apart.registry().connected() {
                 return Err(MailboxError::Closed);
             }
             if let Some(now) = self.complete() {
-                let is_same = said.as_ref().is_some_and(|before| is_same(before, &now));
+                let is_same = published.as_ref().is_some_and(|before| has_same_objects(before, &now));
                 if !is_same {
-                    if !ear.hear(read(source, now.iter().map(|snapshot| objects(snapshot)).collect())).await {
+                    if !feed.publish(read(source, now.iter().map(|snapshot| objects(snapshot)).collect())).await {
                         return Ok(());
                     }
-                    said = Some(now);
+                    published = Some(now);
                 }
             }
-            let (state, error) = judge(&view, said.is_some());
-            ear.show(state, error);
+            let (state, error) = source_state(&view, published.is_some());
+            feed.set_state(state, error);
         }
         Ok(())
     }
@@ -218,13 +213,13 @@ impl Session {
         &self,
         source: &ClusterSourceConfig,
         management: &Management,
-        place: &Place,
+        params: &WatchParams,
     ) -> Result<(), MailboxError> {
         let registry = self.apart.registry();
         let cluster = cluster(source, management);
-        let connector = convert::connector(&cluster, place.stall, place.dial.clone(), &self.apart.env().io);
+        let connector = convert::connector(&cluster, params.stall, params.dial.clone(), &self.apart.env().io);
         let add = AddCluster { name: cluster.name, labels: cluster.labels, connector: Arc::new(connector) };
-        // An error would be a second cluster, and there is one.
+        // The only error is a duplicate name, and the registry has no other cluster.
         let _ = registry.send(add).await?;
         for watching in &self.watched {
             let (Watching { what, wanted, keep, .. }, scopes) = (watching, watching.scopes(management));
@@ -241,30 +236,30 @@ impl Session {
         registry.send(Start).await
     }
 
-    /// Returns when something may have changed; `None` when it is to end.
-    async fn wait(&self, ear: &Ear) -> Option<()> {
+    /// Waits until objects or states may have changed; returns `None` once the feed is stopped.
+    async fn wait(&self, feed: &SourceFeed) -> Option<()> {
         let changed = async {
-            // Whether something changed or the time is up makes no difference.
-            if tokio::time::timeout(LOOK, self.changed.notified()).await.is_ok() {
-                tokio::time::sleep(GATHER).await;
+            // A change and a timeout are handled alike.
+            if tokio::time::timeout(POLL_INTERVAL, self.changed.notified()).await.is_ok() {
+                tokio::time::sleep(DEBOUNCE).await;
             }
         };
         tokio::select! {
             biased;
-            () = ear.stop.cancelled() => None,
+            () = feed.stop.cancelled() => None,
             () = changed => Some(()),
         }
     }
 
-    /// What is watched, one after the other, once all first lists are complete.
+    /// Returns the snapshot of each watched resource, once all first lists are complete.
     fn complete(&self) -> Option<Vec<Arc<Snapshot>>> {
         let caches = &self.apart.env().caches;
-        let published = |resource: &str| {
+        let snapshot_of = |resource: &str| {
             let (gvr, view) = caches.resources().into_iter().find(|(gvr, _)| *gvr.resource == *resource)?;
             caches.published(&gvr, &view)
         };
         let all = self.watched.iter().map(|watching| {
-            let snapshot = published(watching.what)?;
+            let snapshot = snapshot_of(watching.what)?;
             let synced = snapshot.partitions().filter(|(_, partition)| partition.has_synced()).count();
             (synced == self.scopes && snapshot.partitions().count() == self.scopes).then_some(snapshot)
         });
@@ -272,29 +267,29 @@ impl Session {
     }
 }
 
-/// Whether nothing has been written since.
-fn is_same(before: &[Arc<Snapshot>], now: &[Arc<Snapshot>]) -> bool {
+/// Whether two lists of snapshots hold the same objects.
+fn has_same_objects(before: &[Arc<Snapshot>], now: &[Arc<Snapshot>]) -> bool {
     before.iter().zip(now).all(|(before, now)| {
         now.partitions().all(|(id, partition)| before.partition(id).is_some_and(|then| then.has_objects_of(partition)))
     })
 }
 
-/// All objects, by namespace and name.
+/// Returns all objects as JSON, sorted by namespace and name.
 fn objects(snapshot: &Snapshot) -> Vec<Arc<[u8]>> {
     let mut all: Vec<&Arc<StoredObject>> = snapshot.partitions().flat_map(|(_, partition)| partition.iter()).collect();
     all.sort_by_key(|object| object.key().clone());
-    // What cannot be unpacked is damaged memory: as good as not there.
+    // An object that cannot be unpacked means damaged memory; it is skipped.
     all.into_iter().filter_map(|object| object.json().ok()).collect()
 }
 
-/// How a source is doing, by its informers.
-fn judge(view: &FleetView, has_said: bool) -> (ClusterSourceState, Option<String>) {
+/// Derives the state of a source from the states of its informers.
+fn source_state(view: &FleetView, has_published: bool) -> (ClusterSourceState, Option<String>) {
     let Some(cluster) = view.clusters().next() else { return (ClusterSourceState::Waiting, None) };
     if matches!(cluster.state(), ClusterState::Unreachable | ClusterState::Degraded) {
         let error = cluster.last_error().unwrap_or_else(|| "the management cluster does not answer".to_owned());
         return (ClusterSourceState::Unreachable, Some(error));
     }
-    let mut worst = if has_said { ClusterSourceState::Current } else { ClusterSourceState::Waiting };
+    let mut worst = if has_published { ClusterSourceState::Current } else { ClusterSourceState::Waiting };
     let mut why = None;
     for informer in cluster.informers() {
         let health = informer.health();

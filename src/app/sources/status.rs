@@ -1,37 +1,34 @@
-//! What is shown of sources of clusters.
-
-use std::sync::Arc;
+//! Status of cluster sources.
 
 use serde::Serialize;
 
-use super::Entry;
-use informer_hub_config::fleet::{Conflict, Problem, Roster};
+use informer_hub_config::fleet::{Conflict, Problem};
 use informer_hub_types::CredentialStatus;
 
-/// Problems and conflicts that are shown of a source; of more there is the number.
-const SHOWN: usize = 20;
+/// Problems and conflicts shown for each source; further ones are only counted.
+pub(super) const MAX_SHOWN: usize = 20;
 
-/// How a source is doing.
+/// State of a cluster source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClusterSourceState {
-    /// It has said nothing yet.
+    /// It has not reported yet.
     Waiting,
-    /// What it says is known.
+    /// Its report is current.
     Current,
-    /// It cannot be looked at; what it said before is in force.
+    /// It cannot be read; its last report is in force.
     Unreachable,
-    /// The hub may not look at it; what it said before is in force.
+    /// The hub has no permission to read it; its last report is in force.
     Forbidden,
-    /// Its management cluster has no such resource; what it said before is in force.
+    /// Its management cluster does not have the resource; its last report is in force.
     Absent,
 }
 
 impl ClusterSourceState {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 5] = [Self::Waiting, Self::Current, Self::Unreachable, Self::Forbidden, Self::Absent];
 
-    /// The word in the status and in metrics.
+    /// Returns the word used in the status and in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -44,7 +41,7 @@ impl ClusterSourceState {
     }
 }
 
-/// A source at one moment.
+/// Status of one cluster source.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSourceStatus {
@@ -53,49 +50,29 @@ pub struct ClusterSourceStatus {
     /// `folder`, `secrets` or `cluster-profiles`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// How it is doing.
+    /// Its state.
     pub state: ClusterSourceState,
-    /// Why it cannot be looked at.
+    /// Why it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// When it was last known what it says.
+    /// When it was last read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_read: Option<jiff::Timestamp>,
-    /// Clusters that it brings.
+    /// Number of its clusters in force.
     pub clusters: usize,
-    /// Clusters whose names others have.
+    /// Number of its clusters whose name another cluster has.
     pub conflicting: usize,
-    /// Which: the first 20.
+    /// The first 20 of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
-    /// Objects of which no cluster can be made.
+    /// Number of its objects that do not describe a cluster.
     pub invalid: usize,
-    /// Which, and why: the first 20.
+    /// The first 20 of them, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,
-    /// Clusters that are more than `max_clusters`.
+    /// Number of its clusters beyond `max_clusters`.
     pub over: usize,
-    /// What its management cluster is reached with, as far as that has an end. Who asks sources does not know it.
+    /// Credentials for its management cluster that expire. Filled in by the reporter.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialStatus>,
-}
-
-pub(super) fn of(entry: &Entry, roster: &Arc<Roster>) -> ClusterSourceStatus {
-    let Entry { config, said, state, last_error, last_read, .. } = entry;
-    let conflicts: Vec<_> =
-        roster.conflicts.iter().filter(|conflict| conflict.source == config.name).cloned().collect();
-    ClusterSourceStatus {
-        name: config.name.clone(),
-        kind: config.kind.as_str(),
-        state: *state,
-        last_error: last_error.clone(),
-        last_read: *last_read,
-        clusters: roster.count(&config.name),
-        conflicting: conflicts.len(),
-        conflicts: conflicts.into_iter().take(SHOWN).collect(),
-        invalid: said.problems.len(),
-        problems: said.problems.iter().take(SHOWN).cloned().collect(),
-        over: said.over,
-        credentials: Vec::new(),
-    }
 }

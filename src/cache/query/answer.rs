@@ -1,4 +1,4 @@
-//! What comes out of a question.
+//! Answers to queries.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,84 +11,84 @@ use super::plan::Plan;
 use informer_hub_query::Values;
 use informer_hub_types::{ClusterName, FieldPath, Freshness, MemoryStep, Notification, Object};
 
-/// How far one cluster's part of an answer can be trusted.
+/// Freshness of one cluster's part of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Coverage {
-    /// The cluster.
+    /// Name of the cluster.
     pub cluster: ClusterName,
-    /// The freshness of its stalest informer that the answer draws on.
+    /// Freshness of its stalest informer that contributed.
     pub freshness: Freshness,
-    /// What the hub's memory limit leaves of it, where that is least.
+    /// Lowest memory step among these informers.
     pub memory: MemoryStep,
 }
 
-/// What was asked for of one object.
+/// Selected columns of one object.
 #[derive(Clone, Debug)]
 pub struct Row<K = informer_hub_types::Dynamic> {
     /// The object.
     pub object: Object<K>,
-    /// Of each column that was asked for, in that order: no value, one, or several.
+    /// Values of each selected column, in order: none, one or several.
     pub values: Vec<Values>,
 }
 
-/// One value, and how many objects have it.
+/// A value with its number of objects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
     /// The value.
     pub value: Value,
-    /// How many objects have it.
+    /// Number of objects with the value.
     pub count: u64,
 }
 
-/// The answer to a [`super::Query`], from one snapshot.
+/// Answer to a [`super::Query`], from one snapshot.
 pub struct Answer<K = informer_hub_types::Dynamic> {
-    /// The objects, in the order asked for; then, and without one, by cluster and key. Empty where something else than
-    /// objects was asked for.
+    /// The objects in the requested order, then by cluster and key. Empty for other outputs.
     pub items: Vec<Object<K>>,
-    /// The same for chosen columns.
+    /// The objects with their selected columns.
     pub rows: Vec<Row<K>>,
-    /// Of a count by value, the most frequent first; of distinct values, the least first.
+    /// Groups: counts ordered by frequency, distinct values by value.
     pub groups: Vec<Group>,
-    /// How many objects match, where that was asked for.
+    /// Number of matching objects, if requested.
     pub count: Option<u64>,
-    /// Whether a limit left something out.
+    /// Whether a limit left out results.
     pub more: bool,
-    /// How to go on, where a limit left something out and the cache that was asked keeps the snapshot for it.
+    /// Continue token, if a limit left out results and the cache has pinned the snapshot.
     pub next: Option<SmolStr>,
-    /// Every cluster that was asked for, by name, whether or not it has objects.
+    /// Every selected cluster by name, with or without objects.
     pub coverage: Vec<Coverage>,
-    /// How it was found.
+    /// How the answer was found.
     pub plan: Plan,
-    /// How many objects were looked at for it.
+    /// Number of objects examined.
     pub examined: u64,
-    /// Of these, how many had to be decompressed or read.
+    /// Number of bodies decompressed or read.
     pub read: u64,
-    /// Paths in the condition that no object which was read has: perhaps they are misspelt.
+    /// Paths of the condition that no read object has; they may be misspelt.
     pub unmatched: Vec<FieldPath>,
-    /// Objects whose bytes are damaged or no JSON; they match nothing that their heads do not decide.
+    /// Number of objects with damaged or non-JSON bodies. They match only if matched on heads.
     pub unreadable: u64,
-    /// Objects whose bodies would have had to be read and are not kept, since the hub's memory limit has no room for
-    /// them; they match nothing that their heads do not decide. `coverage` says whose.
+    /// Number of objects whose bodies were needed but are not kept under the hub's memory limit. They match only if
+    /// matched on heads. `coverage` tells their clusters.
     pub unkept: u64,
-    /// Where it ends, if there is more.
+    /// Position of the end, if there is more.
     pub(super) end: Option<Position>,
     pub(super) kind: PhantomData<fn() -> K>,
 }
 
 impl<K> Answer<K> {
-    /// Whether every cluster's part is complete and fresh, and all that had to be read is kept.
+    /// Returns whether every cluster is complete and fresh, and all needed bodies were kept.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.unkept == 0 && self.coverage.iter().all(|part| part.freshness == Freshness::Synced)
     }
 
-    /// Where a limit ended it: what a [`super::TokenKey`] signs. Objects and rows only.
+    /// Returns the position where a limit ended the answer, to be signed by a [`super::TokenKey`]. Objects and rows
+    /// only.
     #[must_use]
     pub fn end(&self) -> Option<&Position> {
         self.end.as_ref()
     }
 
-    /// The same answer with its objects read as another kind.
+    /// Converts the objects of the answer to another Rust type.
     #[must_use]
     pub fn cast<L>(self) -> Answer<L> {
         let row = |row: Row<K>| Row { object: row.object.cast(), values: row.values };
@@ -111,7 +111,7 @@ impl<K> Answer<K> {
         }
     }
 
-    /// The answer's objects as the initial notifications of a listener.
+    /// Returns the objects as initial notifications of a listener.
     pub fn into_initial(self) -> impl Iterator<Item = Notification<K>> {
         self.items.into_iter().map(|object| Notification::Added { object, initial: true })
     }

@@ -1,4 +1,4 @@
-//! What can be told of a condition before any object is looked at, and of an object from its head.
+//! Evaluation of conditions on clusters, namespaces and object heads.
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ use crate::cache::snapshot::Snapshot;
 use informer_hub_query::{Expr, Head, TextTest};
 use informer_hub_types::{ClusterLabels, ClusterName, FieldPath, LabelNeeds, LabelSelector, StoredObject, Uid};
 
-/// Whether a condition asks whom an object belongs to.
+/// Returns whether a condition tests owners.
 pub(super) fn asks_owners(expr: &Expr) -> bool {
     match expr {
         Expr::And(parts) | Expr::Or(parts) => parts.iter().any(asks_owners),
@@ -21,32 +21,32 @@ pub(super) fn asks_owners(expr: &Expr) -> bool {
     }
 }
 
-/// What is known of all objects in question.
+/// Known properties of a set of objects.
 pub(super) struct Known<'k> {
     pub(super) cluster: &'k ClusterName,
     pub(super) labels: &'k ClusterLabels,
-    /// The namespace that they have in common, if they have one.
+    /// Their common namespace, if they have one.
     pub(super) namespace: Option<&'k str>,
 }
 
-/// A condition's clusters, indices and paths. The condition must not be deeper than a matcher takes.
+/// A condition with its indices and paths. Its depth must be within the limit of a matcher.
 pub(super) struct Condition<'q> {
     pub(super) expr: &'q Expr,
     indexes: Vec<&'q str>,
-    /// Paths of fields, each once.
+    /// Distinct paths of fields.
     pub(super) paths: Vec<FieldPath>,
     names_clusters: bool,
-    /// Whether it asks for what an object owns.
+    /// Whether it tests owners.
     pub(super) asks_owners: bool,
-    /// What the labels of an object that it holds for must have.
+    /// Requirements on the labels of matching objects.
     pub(super) needs: LabelNeeds,
 }
 
 impl<'q> Condition<'q> {
-    /// Looks a condition through.
+    /// Analyses a condition.
     ///
     /// # Errors
-    /// [`QueryError::UnknownIndex`] where the snapshot has not one that it names.
+    /// [`QueryError::UnknownIndex`] if the snapshot lacks an index of the condition.
     pub(super) fn new(expr: &'q Expr, snapshot: &Snapshot) -> Result<Self, QueryError> {
         let mut condition = Self {
             expr,
@@ -76,19 +76,19 @@ impl<'q> Condition<'q> {
         Ok(())
     }
 
-    /// The indices that it names.
+    /// Returns the names of its indices.
     pub(super) fn indexes(&self) -> impl Iterator<Item = &'q str> {
         self.indexes.iter().copied()
     }
 
-    /// Whether what is known rules all the objects out.
+    /// Returns whether no object with these properties can match.
     pub(super) fn rules_out(&self, known: &Known<'_>) -> bool {
         (self.names_clusters || known.namespace.is_some()) && fold(self.expr, known) == Some(false)
     }
 }
 
-/// Three-valued. What holds of no object, whatever its cluster, tells nothing here: its clusters are asked all the same,
-/// so that the answer says of whom it is.
+/// Evaluates a condition in three-valued logic. A condition that never holds in any cluster is not decided here, so
+/// that its clusters still appear in the coverage.
 fn fold(expr: &Expr, known: &Known<'_>) -> Option<bool> {
     let parts = |parts: &[Expr], decisive: bool| {
         let mut told = !parts.is_empty();
@@ -111,7 +111,7 @@ fn fold(expr: &Expr, known: &Known<'_>) -> Option<bool> {
     }
 }
 
-/// What labels must have.
+/// Returns the requirements of a condition on labels.
 fn needs(expr: &Expr) -> LabelNeeds {
     match expr {
         Expr::And(all) => all.iter().map(needs).fold(LabelNeeds::default(), LabelNeeds::and),
@@ -128,7 +128,7 @@ fn passes(test: &TextTest, namespace: &str) -> bool {
     }
 }
 
-/// An object as a condition looks at it.
+/// An object's head as seen by a condition.
 #[derive(Clone, Copy)]
 pub(super) struct HeadOf<'o, 's> {
     pub(super) snapshot: &'s Snapshot,

@@ -1,4 +1,4 @@
-//! Why a question has no answer.
+//! Errors of queries.
 
 use std::time::Duration;
 
@@ -6,89 +6,89 @@ use crate::cache::indexers::IndexError;
 use informer_hub_query::InvalidExpr;
 use informer_hub_types::{ObjectKey, nearest_name};
 
-/// A question that cannot be answered; unless it is said otherwise, whoever asks can fix it.
+/// Error of a query. Unless noted otherwise, the caller can fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// No informer of the resource declares the index, and it is not a computed one.
+    /// No informer of the resource declares the index, and it is not computed.
     #[error("no index {index:?} is declared for {resource}; {}declared: {}", nearest_index(index, known), if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
     UnknownIndex {
-        /// The index asked for.
+        /// Name of the index.
         index: String,
-        /// The resource asked.
+        /// The resource.
         resource: String,
-        /// What there is.
+        /// Names of the existing indices.
         known: Vec<String>,
     },
-    /// The function of the index has no values for the object that was to be compared.
+    /// The index function fails for the given object.
     #[error("index {index:?} has no values for {key}")]
     Unindexable {
-        /// The index asked for.
+        /// Name of the index.
         index: String,
-        /// The object to be compared.
+        /// Key of the object.
         key: ObjectKey,
-        /// Why.
+        /// Cause.
         #[source]
         source: IndexError,
     },
-    /// The time was up.
+    /// The deadline passed.
     #[error(
-        "no answer within {within:?}: {examined} of about {candidates} objects were looked at; ask for fewer (by cluster, namespace or index) or allow more time"
+        "no answer within {within:?}: examined {examined} of about {candidates} objects; narrow the query (by cluster, namespace or index) or raise the time limit"
     )]
     Deadline {
-        /// What was allowed.
+        /// Time limit.
         within: Duration,
-        /// How many objects had been looked at.
+        /// Number of objects examined.
         examined: u64,
-        /// How many there were to look at.
+        /// Approximate number of candidates.
         candidates: u64,
     },
-    /// The time was up before it was this question's turn.
-    #[error("no answer within {within:?}: as many scans as may run at once were under way all the time")]
+    /// The deadline passed before the query could start.
+    #[error("no answer within {within:?}: all scan slots were in use; retry later")]
     Crowded {
-        /// What was allowed.
+        /// Time limit.
         within: Duration,
     },
-    /// Too many wait for their turn.
-    #[error("{waiting} scans wait for their turn already; ask again later")]
+    /// Too many scans are queued.
+    #[error("{waiting} scans are queued already; retry later")]
     Busy {
-        /// How many.
+        /// Number of queued scans.
         waiting: usize,
     },
-    /// The answer would be too large.
-    #[error("the answer has more than {limit} {what}; set a limit or ask for fewer")]
+    /// The answer exceeds a limit.
+    #[error("the answer has more than {limit} {what}; set a limit or narrow the query")]
     TooMuch {
-        /// What there is too much of.
+        /// What exceeds the limit.
         what: &'static str,
-        /// How much there may be.
+        /// The limit.
         limit: usize,
     },
-    /// The condition cannot be put to objects.
+    /// The condition is invalid.
     #[error(transparent)]
     Invalid(#[from] InvalidExpr),
-    /// The question has parts that do not go together.
+    /// The query combines incompatible parts.
     #[error("{0}")]
     Contradiction(&'static str),
-    /// Whoever made the token, it was not this process, or it was changed since.
-    #[error("the continue token is not one of this process: start over without it")]
+    /// The token was not made by this process, or was modified.
+    #[error("the continue token was not issued by this process: start over without it")]
     ForgedToken,
-    /// The token is of another question.
-    #[error("the continue token belongs to another question: repeat that question unchanged, or start over without it")]
+    /// The token belongs to another query.
+    #[error("the continue token belongs to another query: repeat that query unchanged, or start over without it")]
     ForeignToken,
-    /// The snapshot that the token is about is not held any more.
-    #[error("the snapshot of the continue token is not held any more: start over without it")]
+    /// The snapshot of the token is no longer pinned.
+    #[error("the snapshot of the continue token has expired: start over without it")]
     ExpiredToken,
-    /// Something in this program panicked over the question; nobody outside can fix it.
-    #[error("the question could not be answered: a fault of this program, see its log")]
+    /// A panic in this program; the caller cannot fix it.
+    #[error("cannot answer the query: internal error, see the log")]
     Broken,
-    /// Whoever asked does not wait any more.
-    #[error("nobody waits for the answer any more")]
+    /// The caller no longer waits.
+    #[error("the query was cancelled")]
     Cancelled,
     /// The cache stopped before it answered.
     #[error("the cache is shutting down")]
     Stopped,
 }
 
-/// `did you mean "by-node"? `, where one is that near.
+/// Returns `did you mean "by-node"? ` if a similar name exists.
 fn nearest_index(index: &str, known: &[String]) -> String {
     let nearest = nearest_name(index, known.iter().map(String::as_str), 2);
     nearest.map(|name| format!("did you mean {name:?}? ")).unwrap_or_default()

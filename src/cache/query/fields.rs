@@ -1,4 +1,4 @@
-//! Conditions on fields that an index has the values of.
+//! Conversion of field conditions to index conditions.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use crate::cache::snapshot::Snapshot;
 use informer_hub_query::{Expr, Literal, Test};
 use informer_hub_types::FieldPath;
 
-/// The same condition, where an index of all informers asked has what a field is compared with: put to that index.
+/// Rewrites comparisons of a field to an index of its path, if all selected informers have one.
 ///
-/// An index has texts as they are and numbers and booleans as they are written. So where a text cannot be anything else,
-/// the index decides; where it may be another value written alike, what has it in the index is looked at.
+/// An index has strings as they are, and numbers and booleans as written. If a compared text can only be a string, the
+/// index decides. Otherwise candidates from the index are examined.
 pub(super) fn with_indices<'q>(expr: &'q Expr, snapshot: &Snapshot, view: &View<'_>) -> Cow<'q, Expr> {
     let all_of = |parts: &'q [Expr]| {
         let parts: Vec<_> = parts.iter().map(|part| with_indices(part, snapshot, view)).collect();
@@ -49,7 +49,7 @@ fn by_index(path: &FieldPath, test: &Test, snapshot: &Snapshot, view: &View<'_>)
         (true, false) => Some(index),
         (true, true) => Some(Expr::Not(Box::new(index))),
         (false, false) => Some(Expr::And(vec![index, Expr::Field { path: path.clone(), test: test.clone() }])),
-        // Most objects do not have the value, and of those that do the bytes tell.
+        // Most objects lack the value; bodies decide for the rest.
         (false, true) => {
             let field = Expr::Field { path: path.clone(), test: test.clone() };
             Some(Expr::Or(vec![Expr::Not(Box::new(index)), field]))
@@ -57,7 +57,7 @@ fn by_index(path: &FieldPath, test: &Test, snapshot: &Snapshot, view: &View<'_>)
     }
 }
 
-/// The one way in which a value is written in an index. A number has many.
+/// Returns the only index form of a value. A number has several.
 fn written(literal: &Literal) -> Option<SmolStr> {
     match literal {
         Literal::Bool(value) => Some(value.to_smolstr()),
@@ -66,7 +66,7 @@ fn written(literal: &Literal) -> Option<SmolStr> {
     }
 }
 
-/// Whether what is written so is this text: no number, nor `true` or `false`.
+/// Returns whether a text can only be a string: not a number, `true` or `false`.
 fn is_nothing_else(literal: &Literal) -> bool {
     matches!(literal, Literal::Text(text) if serde_json::from_str::<IgnoredAny>(text).is_err())
 }

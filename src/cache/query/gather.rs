@@ -1,4 +1,4 @@
-//! What the pieces of a question find, put together.
+//! Collection of matches from the pieces of a query.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,36 +13,36 @@ use super::worker::size;
 use informer_hub_query::{Direction, Output, SortKey, Values};
 use informer_hub_types::{FieldPath, StoredObject};
 
-/// An object that matches.
+/// A matching object.
 pub(super) struct Hit {
-    /// The place of its informer in the view.
+    /// Position of its informer in the view.
     pub(super) member: usize,
     pub(super) stored: Arc<StoredObject>,
-    /// What it is sorted by; empty where only cluster and key count.
+    /// Its sort keys; empty if only cluster and key decide.
     pub(super) sort: Box<[SortKey]>,
-    /// What was asked for of it, where that was read already.
+    /// Its output columns, if they were read already.
     pub(super) row: Option<Vec<Values>>,
 }
 
-/// What one piece found.
+/// Result of one piece.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) hits: Vec<Hit>,
     pub(super) tally: Tally,
 }
 
-/// What is counted on the way.
+/// Counters and groups of a query.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) count: u64,
     pub(super) groups: HashMap<Value, u64>,
-    /// Bytes of what was read out of objects, about.
+    /// Approximate bytes of values read from objects.
     pub(super) bytes: usize,
     pub(super) examined: u64,
     pub(super) read: u64,
     pub(super) unreadable: u64,
     pub(super) unkept: u64,
-    /// Paths that some object has, of those that are watched for.
+    /// For each path in the condition, whether some object has it.
     pub(super) seen: Vec<bool>,
 }
 
@@ -65,7 +65,7 @@ impl Tally {
     }
 }
 
-/// The order of an answer: by columns, then by cluster and key.
+/// Order of an answer: by columns, then by cluster and key.
 pub(super) struct Order<'j, 's> {
     pub(super) directions: Vec<Direction>,
     pub(super) view: &'j View<'s>,
@@ -88,7 +88,7 @@ impl Order<'_, '_> {
         self.view.members[hit.member].rank
     }
 
-    /// Whether a hit comes behind the place where an answer goes on.
+    /// Returns whether a hit is after the start position.
     pub(super) fn is_behind(&self, hit: &Hit, sort: &[SortKey], start: &Start) -> bool {
         let order = self.by_columns(&hit.sort, sort).then_with(|| self.place(hit).cmp(&start.rank));
         match &start.key {
@@ -98,22 +98,22 @@ impl Order<'_, '_> {
     }
 }
 
-/// All that has been found so far.
+/// All results so far.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// Of an order by columns, together.
+    /// Hits of an order by columns.
     pub(super) sorted: Vec<Hit>,
-    /// Of the order by cluster and key, by piece.
+    /// Hits of the order by cluster and key, by piece.
     pub(super) in_order: BTreeMap<usize, Vec<Hit>>,
     pub(super) tally: Tally,
     pub(super) items: usize,
-    /// Pieces from the first on that are done without a gap, and how many hits they have.
+    /// Number of leading pieces that are complete without a gap, and their number of hits.
     settled: usize,
     settled_hits: usize,
 }
 
 impl Gathered {
-    /// Takes in what the piece of a number found. `limit`: of how many hits it is known that more are not wanted.
+    /// Adds the result of a piece. `limit` is the number of hits that suffice, if known.
     pub(super) fn take(&mut self, number: usize, mut found: Found, order: &Order<'_, '_>, limit: Option<usize>) {
         self.tally.add(found.tally);
         if order.directions.is_empty() {
@@ -133,17 +133,17 @@ impl Gathered {
         self.items = self.items.max(self.tally.groups.len());
     }
 
-    /// Whether the pieces from the first on have as many hits, in the order by cluster and key: pieces behind them have
-    /// only later ones, where each cluster has one informer.
+    /// Returns whether the complete leading pieces have enough hits, in the order by cluster and key. Later pieces have
+    /// only later hits if each cluster has one informer.
     pub(super) fn has_enough(&self, limit: usize) -> bool {
         self.settled_hits >= limit
     }
 
-    /// All hits in order, up to a limit, and whether there are more.
+    /// Returns all hits in order, up to a limit, and whether there are more.
     pub(super) fn into_hits(self, order: &Order<'_, '_>, limit: Option<usize>) -> (Vec<Hit>, bool) {
         let mut hits = self.sorted;
         hits.extend(self.in_order.into_values().flatten());
-        // By pieces they are in order already, unless informers of a cluster overlap: that is found out in one walk.
+        // Pieces are already in order, unless informers of a cluster overlap; one scan tells.
         if !hits.is_sorted_by(|a, b| order.compare(a, b).is_le()) {
             hits.sort_unstable_by(|a, b| order.compare(a, b));
         }
@@ -155,7 +155,7 @@ impl Gathered {
     }
 }
 
-/// Leaves the first `limit` hits, in no order, where there are `slack` times as many.
+/// Keeps the first `limit` hits, unordered, once there are `slack` times as many.
 pub(super) fn truncate(hits: &mut Vec<Hit>, limit: usize, order: &Order<'_, '_>, slack: usize) {
     if limit > 0 && hits.len() >= limit.saturating_mul(slack).max(limit + 1) {
         hits.select_nth_unstable_by(limit - 1, |a, b| order.compare(a, b));
@@ -163,11 +163,11 @@ pub(super) fn truncate(hits: &mut Vec<Hit>, limit: usize, order: &Order<'_, '_>,
     }
 }
 
-/// The groups of an answer: of counts the most frequent first, else and then the least value first; and whether a limit
-/// left any out.
+/// Returns the groups of an answer and whether a limit dropped any. Counts are ordered by frequency, then by value;
+/// distinct values by value.
 pub(super) fn groups(groups: HashMap<Value, u64>, output: &Output, limit: Option<usize>) -> (Vec<Group>, bool) {
     let by_count = matches!(output, Output::CountBy(_));
-    // Among distinct values `null` is none.
+    // `null` is not a distinct value.
     let groups = groups.into_iter().filter(|(value, _)| by_count || !value.is_null());
     let mut keyed: Vec<_> =
         groups.map(|(value, count)| (SortKey::new(std::slice::from_ref(&value)), Group { value, count })).collect();
@@ -179,7 +179,7 @@ pub(super) fn groups(groups: HashMap<Value, u64>, output: &Output, limit: Option
     (keyed.into_iter().map(|(_, group)| group).collect(), more)
 }
 
-/// Paths that nothing that was read has.
+/// Returns the paths that no read object has.
 pub(super) fn unmatched(paths: &[FieldPath], seen: &[bool], read: u64) -> Vec<FieldPath> {
     let is_seen = |at: usize| read == 0 || seen.get(at).copied().unwrap_or(false);
     paths.iter().enumerate().filter(|(at, _)| !is_seen(*at)).map(|(_, path)| path.clone()).collect()

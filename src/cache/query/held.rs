@@ -1,4 +1,4 @@
-//! Snapshots that are kept for who goes on with an answer: a bounded number, for a bounded time and memory.
+//! Snapshots pinned for continue tokens: bounded in number, time and memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use super::QueryError;
 use crate::cache::snapshot::Snapshot;
 use informer_hub_types::clock::Instant;
 
-/// The snapshots of one resource that tokens are about.
+/// Pinned snapshots of one resource.
 ///
-/// What a snapshot takes is what has been replaced since: all else it shares with the newest one. At each bound the one
-/// that was used least recently goes; whoever still has a token of it starts over.
+/// A snapshot costs the bodies replaced since it was taken; it shares the rest with the newest one. At each limit the
+/// least recently used snapshot is dropped. A query with a token of it must start over.
 #[derive(Debug)]
 pub struct Held {
-    /// By when they were used last, the least recent first.
+    /// In order of last use, least recent first.
     entries: VecDeque<Entry>,
-    /// Bytes of bodies that have been replaced or deleted since there are any entries.
+    /// Bytes of bodies replaced or deleted while any snapshot is pinned.
     replaced: usize,
-    /// Whether memory is short.
+    /// Whether memory pressure is high.
     tight: bool,
 }
 
@@ -26,27 +26,27 @@ struct Entry {
     number: u64,
     snapshot: Arc<Snapshot>,
     until: Instant,
-    /// [`Held::replaced`] when it was taken.
+    /// Value of [`Held::replaced`] when the snapshot was pinned.
     since: usize,
 }
 
 impl Held {
-    /// How long after its last use a snapshot is kept.
+    /// Time after its last use for which a snapshot is pinned.
     pub const KEPT: Duration = Duration::from_secs(5 * 60);
-    /// How many of one resource are kept at once.
+    /// Maximum number of pinned snapshots of a resource.
     pub const SNAPSHOTS: usize = 16;
-    /// Bytes of bodies that are kept for them and nothing else, about.
+    /// Approximate limit in bytes of bodies that only pinned snapshots hold.
     pub const BYTES: usize = 64 << 20;
-    /// The same where memory is short.
+    /// The same limit under memory pressure.
     pub const TIGHT_BYTES: usize = 1 << 20;
 
-    /// None yet.
+    /// Creates an empty set.
     #[must_use]
     pub fn new() -> Self {
         Self { entries: VecDeque::new(), replaced: 0, tight: false }
     }
 
-    /// Keeps a snapshot from now on, as `fresh()` numbers it, unless it is kept already: its number.
+    /// Pins a snapshot, unless it is pinned already. Returns its number, which `fresh()` assigns.
     pub fn hold(&mut self, snapshot: &Arc<Snapshot>, now: Instant, fresh: impl FnOnce() -> u64) -> u64 {
         self.expire(now);
         let known = self.entries.iter().position(|entry| Arc::ptr_eq(&entry.snapshot, snapshot));
@@ -64,10 +64,10 @@ impl Held {
         number
     }
 
-    /// The snapshot of a number, which is kept as long again.
+    /// Returns a pinned snapshot and extends its time.
     ///
     /// # Errors
-    /// [`QueryError::ExpiredToken`] where it is not kept any more.
+    /// [`QueryError::ExpiredToken`] if it is no longer pinned.
     pub fn get(&mut self, number: u64, now: Instant) -> Result<Arc<Snapshot>, QueryError> {
         self.expire(now);
         let at = self.entries.iter().position(|entry| entry.number == number);
@@ -78,7 +78,7 @@ impl Held {
         Ok(snapshot)
     }
 
-    /// Forgets what has not been used for long; when to look again, if anything is left.
+    /// Drops expired snapshots. Returns when to call again, if any are left.
     pub fn expire(&mut self, now: Instant) -> Option<Instant> {
         while self.entries.front().is_some_and(|entry| entry.until <= now) {
             self.entries.pop_front();
@@ -89,7 +89,8 @@ impl Held {
         self.entries.front().map(|entry| entry.until)
     }
 
-    /// Notes whether memory is short. Where it becomes so, all that are kept go, and those to come keep less.
+    /// Sets whether memory pressure is high. If it becomes high, all pinned snapshots are dropped and the lower limit
+    /// applies.
     pub fn set_tight(&mut self, tight: bool) {
         if tight && !self.tight {
             self.entries.clear();
@@ -98,11 +99,11 @@ impl Held {
         self.tight = tight;
     }
 
-    /// Notes that a body of so many bytes is in no newer snapshot any more.
+    /// Records that a body of this size is no longer in the newest snapshot.
     pub fn note_replaced(&mut self, bytes: usize) {
         self.replaced += bytes;
         let most = if self.tight { Self::TIGHT_BYTES } else { Self::BYTES };
-        // Those taken first pin most.
+        // The oldest snapshots hold the most replaced bodies.
         while self.oldest().is_some_and(|since| self.replaced - since > most) {
             let Some(since) = self.oldest() else { break };
             self.entries.retain(|entry| entry.since != since);
@@ -113,13 +114,13 @@ impl Held {
         self.entries.iter().map(|entry| entry.since).min()
     }
 
-    /// Whether none is kept, so that nothing need be noted.
+    /// Returns whether no snapshot is pinned, so that replaced bodies need not be recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How many are kept.
+    /// Returns the number of pinned snapshots.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_kept_for_five_minutes_after_its_last_use() {
+    fn snapshot_is_pinned_for_five_minutes_after_its_last_use() {
         let (mut held, start) = (Held::new(), clock::now());
         let first = hold(&mut held, 1, start);
         let almost = start + Held::KEPT - Duration::from_millis(1);
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn one_snapshot_is_kept_once_and_one_too_many_drives_out_the_one_used_least_recently() {
+    fn full_set_drops_the_least_recently_used_snapshot() {
         let (mut held, now) = (Held::new(), clock::now());
         let first = hold(&mut held, 1, now);
         assert_eq!(held.hold(&first, now, || unreachable!()), 1);
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn where_memory_gets_short_all_go_and_later_ones_keep_less() {
+    fn memory_pressure_drops_all_snapshots_and_lowers_the_limit() {
         let (mut held, now) = (Held::new(), clock::now());
         hold(&mut held, 1, now);
         held.set_tight(true);
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_replaced_drives_out_those_taken_before_it() {
+    fn replaced_bodies_drop_older_snapshots() {
         let (mut held, now) = (Held::new(), clock::now());
         hold(&mut held, 1, now);
         held.note_replaced(Held::BYTES / 2);

@@ -1,4 +1,4 @@
-//! A question on its way: shared by the threads that work on it and by who waits for them.
+//! A running query: shared by worker threads and the waiting caller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -15,8 +15,8 @@ use super::token::Position;
 use super::{Bounds, Query, QueryError};
 use crate::cache::snapshot::Snapshot;
 
-/// A question to one snapshot that may take a while: whoever has threads to spare calls [`Self::work`] from some of
-/// them, then [`Self::finish`] from one. Nobody who writes waits for any of it.
+/// A potentially long query on one snapshot. Threads call [`Self::work`], then one of them calls [`Self::finish`].
+/// Writers never wait for it.
 pub struct Inquiry {
     snapshot: Arc<Snapshot>,
     query: Query,
@@ -25,16 +25,17 @@ pub struct Inquiry {
 }
 
 impl Inquiry {
-    /// A question to a snapshot; with a position, where an answer to the same question from the same snapshot ended.
+    /// Creates a query on a snapshot. With a position, it continues where an answer to the same question and snapshot
+    /// ended.
     #[must_use]
     pub fn new(snapshot: Arc<Snapshot>, query: Query, position: Option<Position>) -> Self {
         Self { snapshot, query, position, progress: Progress::default() }
     }
 
-    /// The answer, where it is short work.
+    /// Returns the answer if it is short work, else `None`.
     ///
     /// # Errors
-    /// The question's faults: a question that passes here has none.
+    /// If the query is invalid. A query that passes here is valid.
     pub fn answer_if_short(&self) -> Result<Option<Answer>, QueryError> {
         let job = self.job()?;
         if self.query.explain {
@@ -47,34 +48,34 @@ impl Inquiry {
         job.finish(&self.progress).map(Some)
     }
 
-    /// Threads that there is enough work for.
+    /// Returns the number of threads that have enough work.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.job().map_or(1, |job| job.threads())
     }
 
-    /// Works on it until nothing is left to do, or somebody has ended it.
+    /// Works until nothing is left, or the query is ended.
     pub fn work(&self) {
-        // What is wrong with the question, its end tells.
+        // An invalid query is reported by `finish`.
         if let Ok(job) = self.job() {
             job.work(&self.progress);
         }
     }
 
-    /// The answer. All work must be done.
+    /// Returns the answer. All work must be done.
     ///
     /// # Errors
-    /// The question's faults, and what ended the work early.
+    /// If the query is invalid, or its work was ended early.
     pub fn finish(&self) -> Result<Answer, QueryError> {
         self.job()?.finish(&self.progress)
     }
 
-    /// Ends the work soon: nobody waits any more.
+    /// Ends the work soon, because the caller no longer waits.
     pub fn cancel(&self) {
         self.progress.stop(CANCELLED);
     }
 
-    /// Ends the work soon, or keeps it from beginning: the time is up. What whoever waits is told.
+    /// Ends the work soon, or keeps it from starting, because of the deadline. Returns the error for the caller.
     pub fn time_is_up(&self) -> QueryError {
         self.progress.stop(TIME_IS_UP);
         let (within, examined) = (self.query.bounds.within, self.examined());
@@ -82,28 +83,28 @@ impl Inquiry {
         QueryError::Deadline { within, examined, candidates }
     }
 
-    /// Whether an index of owners would have been of use, and there is none.
+    /// Returns whether the query tests owners without an index of them.
     #[must_use]
     pub fn lacks_owners(&self) -> bool {
-        // A condition that is too deep to be walked over is refused.
+        // A condition beyond the depth limit is rejected first.
         self.snapshot.index_fn(super::OWNER_INDEX).is_none()
             && self.job().is_ok()
             && asks_owners(&self.query.question.condition)
     }
 
-    /// How many objects have been looked at so far.
+    /// Returns the number of objects examined so far.
     #[must_use]
     pub fn examined(&self) -> u64 {
         self.progress.examined.load(Relaxed)
     }
 
-    /// The question.
+    /// Returns the query.
     #[must_use]
     pub fn query(&self) -> &Query {
         &self.query
     }
 
-    /// The snapshot that it is put to.
+    /// Returns the snapshot.
     #[must_use]
     pub fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
@@ -125,7 +126,7 @@ const ENOUGH: u8 = 1;
 const CANCELLED: u8 = 2;
 const TIME_IS_UP: u8 = 3;
 
-/// How far a question is.
+/// Progress of a query.
 #[derive(Default)]
 pub(super) struct Progress {
     cursor: Mutex<Cursor>,
@@ -137,17 +138,17 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// The next piece, as `find` finds it.
+    /// Returns the next piece from `find`.
     pub(super) fn next(&self, find: impl FnOnce(&mut Cursor) -> Option<Piece>) -> Option<Piece> {
         find(&mut self.cursor.lock())
     }
 
-    /// Whether there is nothing more to do.
+    /// Returns whether the work has ended.
     pub(super) fn is_over(&self) -> bool {
         self.end.load(Relaxed) != GOES_ON || self.failed.load(Relaxed)
     }
 
-    /// Takes in what a piece has; `take` says whether that is enough.
+    /// Adds the result of a piece; `take` returns whether there are enough hits.
     pub(super) fn take(
         &self,
         number: usize,
@@ -172,15 +173,15 @@ impl Progress {
         }
     }
 
-    /// The first end counts.
+    /// Ends the work; the first reason counts.
     fn stop(&self, end: u8) {
         let _ = self.end.compare_exchange(GOES_ON, end, Relaxed, Relaxed);
     }
 
-    /// What ended the work before there was an answer.
+    /// Returns the error that ended the work early, if any.
     ///
     /// # Errors
-    /// That.
+    /// The error.
     pub(super) fn ended(&self, within: Duration, candidates: usize) -> Result<(), QueryError> {
         if let Some(failure) = self.failure.lock().clone() {
             return Err(failure);
@@ -195,37 +196,37 @@ impl Progress {
         }
     }
 
-    /// All that was found; nothing is left.
+    /// Takes all results.
     pub(super) fn gathered(&self) -> Gathered {
         std::mem::take(&mut self.gathered.lock())
     }
 }
 
 impl Snapshot {
-    /// Whether an answer takes so long that it belongs on a thread of its own: very many objects may have to be looked
-    /// at for it, or some have to be decompressed. A question that has no answer takes no time.
+    /// Returns whether the query should run on its own threads: it may examine very many objects, or decompress some.
+    /// An invalid query is short.
     #[must_use]
     pub fn is_long(&self, query: &Query) -> bool {
         Job::new(self, query, None).is_ok_and(|job| job.is_long())
     }
 
-    /// How a question would be answered from this snapshot.
+    /// Returns how a query would be answered from this snapshot.
     ///
     /// # Errors
-    /// The question's faults.
+    /// If the query is invalid.
     pub fn explain(&self, query: &Query) -> Result<super::Plan, QueryError> {
         Ok(Job::new(self, query, None)?.plan())
     }
 
-    /// Answers a question from this snapshot, here and now, however long it takes; its bounds hold, but for the time.
+    /// Answers a query on this thread, without a time limit; the other limits apply.
     ///
     /// # Errors
-    /// [`QueryError::UnknownIndex`], [`QueryError::TooMuch`] and the question's other faults. A continue token is one:
-    /// only the cache that gave it knows its snapshot.
+    /// [`QueryError::UnknownIndex`], [`QueryError::TooMuch`], or another error of the query. A continue token is an
+    /// error: only the cache that issued it knows its snapshot.
     pub fn answer(&self, query: &Query) -> Result<Answer, QueryError> {
         if query.question.continue_token.is_some() {
             return Err(QueryError::Contradiction(
-                "a continue token is for the cache that gave it, not for a snapshot",
+                "a continue token is valid only for the cache that issued it, not for a snapshot",
             ));
         }
         let job = Job::new(self, query, None)?;
@@ -237,7 +238,7 @@ impl Snapshot {
         job.finish(&progress)
     }
 
-    /// Goes on behind the place where an answer to the same question from this snapshot ended ([`Answer::end`]).
+    /// Continues after the end of an answer to the same question from this snapshot ([`Answer::end`]).
     ///
     /// # Errors
     /// As [`Self::answer`].

@@ -1,4 +1,4 @@
-//! One question to one snapshot: prepared, worked off by any number of threads, answered.
+//! A prepared query on one snapshot, processed by any number of threads.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -21,42 +21,41 @@ use crate::cache::snapshot::Snapshot;
 use informer_hub_query::{Columns, Matcher, Output, SortKey, Values};
 use informer_hub_types::{Object, StoredObject};
 
-/// Up to how many objects are walked over where the question is asked: well under a millisecond's worth.
+/// Number of candidates up to which a query runs on the caller's thread: well under 1 ms.
 pub(super) const SHORT: usize = 1_000;
-/// The same of objects that have to be decompressed.
+/// The same if bodies must be decompressed.
 const SHORT_READ: usize = 50;
-/// Objects in one piece of a walk, at most: under a millisecond where heads decide. A piece is found by a walk over the
-/// keys alone.
+/// Maximum number of objects in a piece: under 1 ms if heads decide. Finding a piece only scans keys.
 const PIECE: usize = 8_192;
-/// The same of objects that have to be decompressed: a few milliseconds.
+/// The same if bodies must be decompressed: a few ms.
 const READ_PIECE: usize = 512;
-/// After how many objects it is looked whether anybody still waits.
+/// Number of objects between checks for cancellation.
 pub(super) const LOOK_UP: u64 = 64;
 
-/// A question made ready.
+/// A prepared query.
 pub(super) struct Job<'s> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) query: &'s Query,
     pub(super) condition: Condition<'s>,
     pub(super) view: View<'s>,
     way: Way,
-    /// `None` where whatever lies on the way matches.
+    /// `None` if every candidate matches.
     pub(super) matcher: Option<Matcher>,
     pub(super) sort: Option<Columns>,
     pub(super) columns: Option<Columns>,
-    /// Where it goes on.
+    /// Position where the answer continues.
     pub(super) start: Option<Start>,
-    /// The same by columns.
+    /// Sort keys of that position.
     pub(super) sorted_start: Option<Box<[SortKey]>>,
-    /// One more than the limit: so it is known whether there are more.
+    /// The limit plus one, to know whether there are more.
     pub(super) keep: Option<usize>,
 }
 
 impl<'s> Job<'s> {
-    /// Makes a question ready; `position`: where it goes on.
+    /// Prepares a query; `position` is where it continues.
     ///
     /// # Errors
-    /// The question's faults.
+    /// If the query is invalid.
     pub(super) fn new(
         snapshot: &'s Snapshot,
         query: &'s Query,
@@ -66,7 +65,7 @@ impl<'s> Job<'s> {
         let of_objects = matches!(question.output, Output::Objects | Output::Columns(_));
         if !of_objects && !question.order.is_empty() {
             return Err(QueryError::Contradiction(
-                "an order is for objects and columns; counts and values have their own",
+                "an order applies to objects and columns only, not to counts and distinct values",
             ));
         }
         let matcher = Matcher::new(&question.condition)?;
@@ -74,7 +73,7 @@ impl<'s> Job<'s> {
         let view = View::new(snapshot, query, &condition);
         let indexed = with_indices(&question.condition, snapshot, &view);
         let way = Planner { snapshot, view: &view }.best(&indexed);
-        // What an index knows takes a term more where it does not decide; the question may have no room for it.
+        // The index condition adds a term if it does not decide alone, which may exceed the matcher's limit.
         let matcher =
             if let Cow::Owned(indexed) = &indexed { Matcher::new(indexed).unwrap_or(matcher) } else { matcher };
         let matcher = (!way.exact).then_some(matcher);
@@ -110,7 +109,7 @@ impl<'s> Job<'s> {
         let there = self.view.is_named(rank, &position.cluster);
         self.start = Some(Start { rank, key: there.then(|| position.key.clone()) });
         if let Some(sort) = &self.sort {
-            // It was there when the token was made, and the snapshot is the same.
+            // The object existed when the token was made, and the snapshot is the same.
             let at = self.find(rank, position).ok_or(QueryError::ExpiredToken)?;
             let (member, stored) = (at, self.view.members[at].partition.get(&position.key));
             let stored = stored.ok_or(QueryError::ExpiredToken)?;
@@ -122,7 +121,7 @@ impl<'s> Job<'s> {
         Ok(())
     }
 
-    /// The informer that has the newest state of an object.
+    /// Returns the informer with the newest state of an object.
     fn find(&self, rank: usize, position: &Position) -> Option<usize> {
         self.view.speakers().filter(|(_, member)| member.rank == rank).map(|(at, _)| at).find(|at| {
             let stored = self.view.members[*at].partition.get(&position.key);
@@ -130,7 +129,7 @@ impl<'s> Job<'s> {
         })
     }
 
-    /// What it is going to do.
+    /// Returns the plan.
     pub(super) fn plan(&self) -> Plan {
         let looks = match &self.matcher {
             None => Looks::Nothing,
@@ -140,34 +139,34 @@ impl<'s> Job<'s> {
         Plan::new(&self.way, looks, self.reads())
     }
 
-    /// Whether owners are looked for without an index of them.
+    /// Returns whether owners are tested without an index of them.
     fn reads_owners(&self) -> bool {
         self.condition.asks_owners && self.snapshot.index_fn(super::OWNER_INDEX).is_none()
     }
 
-    /// Whether what matches has to be read.
+    /// Returns whether bodies of matches are read.
     fn reads(&self) -> bool {
         [&self.sort, &self.columns].into_iter().flatten().any(Columns::needs_body)
     }
 
-    /// About how many objects there are to look at.
+    /// Returns the approximate number of candidates.
     pub(super) fn candidates(&self) -> usize {
         self.way.candidates
     }
 
-    /// Whether it takes so long that it belongs on threads of its own.
+    /// Returns whether it should run on its own threads.
     pub(super) fn is_long(&self) -> bool {
         let reads = self.reads() || self.plan().looks == Looks::Bodies;
         self.way.candidates > if reads { SHORT_READ } else { SHORT }
     }
 
-    /// Objects in one piece of a walk.
+    /// Returns the number of objects in a piece.
     fn piece(&self) -> usize {
         let usual = if self.reads() || self.plan().looks == Looks::Bodies { READ_PIECE } else { PIECE };
         self.query.piece.map_or(usual, std::num::NonZeroUsize::get)
     }
 
-    /// Threads that there is enough work for.
+    /// Returns the number of threads that have enough work.
     pub(super) fn threads(&self) -> usize {
         self.way.candidates / self.piece() + 1
     }
@@ -187,13 +186,13 @@ impl<'s> Job<'s> {
         HeadOf { snapshot: self.snapshot, member: &self.view.members[member], stored, memo }
     }
 
-    /// Works pieces off until there are none left, or nobody wants more.
+    /// Processes pieces until none is left or the query is ended.
     pub(super) fn work(&self, progress: &Progress) {
         let (pieces, order) = (self.pieces(), self.order());
         let overlaps = self.any_overlap();
         let mut bounds = self.query.bounds;
         if self.keep.is_some_and(|keep| keep - 1 <= bounds.items) {
-            // No more than the limit is kept.
+            // At most the limit is retained.
             bounds.items = usize::MAX;
         }
         let mut worker = Worker::new(self, &order, progress);
@@ -212,15 +211,15 @@ impl<'s> Job<'s> {
         }
     }
 
-    /// Whether keys of one cluster may come out of order.
+    /// Returns whether keys of one cluster may be out of order.
     fn any_overlap(&self) -> bool {
         self.view.members.windows(2).any(|pair| pair[0].rank == pair[1].rank)
     }
 
-    /// The answer from what was found.
+    /// Builds the answer from the results.
     ///
     /// # Errors
-    /// What ended the work early.
+    /// If the work ended early.
     pub(super) fn finish(&self, progress: &Progress) -> Result<Answer, QueryError> {
         progress.ended(self.query.bounds.within, self.candidates())?;
         let question = &self.query.question;
@@ -245,7 +244,7 @@ impl<'s> Job<'s> {
         Ok(answer)
     }
 
-    /// An answer to say nothing but how it would be found.
+    /// Returns an answer without results, with plan and coverage.
     pub(super) fn empty(&self) -> Answer {
         Answer {
             items: Vec::new(),
@@ -298,7 +297,7 @@ impl<'s> Job<'s> {
     }
 }
 
-/// The values of columns, from the head where that has them all, else from the bytes, which are read once.
+/// Reads columns from the head if it has them all, else from the body, which is decompressed once.
 pub(super) fn read(columns: &Columns, head: &HeadOf<'_, '_>, body: &mut Option<Arc<[u8]>>) -> Result<Vec<Values>, ()> {
     if body.is_none() {
         if let Some(values) = columns.on_head(head) {

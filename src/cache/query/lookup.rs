@@ -1,5 +1,5 @@
-//! The two questions that are asked most, on a way of their own: an object by its key, and by an index value. What they
-//! cost does not depend on how many clusters there are, and they allocate nothing but their answer.
+//! Direct implementations of the two most frequent queries: by key and by index value. Their cost does not depend on
+//! the number of clusters, and they allocate only the answer.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::cache::snapshot::{Partition, Snapshot};
 use informer_hub_types::{ClusterName, Object, ObjectKey, Origin, StoredObject};
 
 impl Snapshot {
-    /// Whether there is an index of this name.
+    /// Verifies that there is an index of this name.
     pub(in crate::cache) fn check_index(&self, index: &str) -> Result<(), QueryError> {
         if self.index_fn(index).is_some() || self.partitions().any(|(_, partition)| partition.declares(index)) {
             return Ok(());
@@ -22,8 +22,8 @@ impl Snapshot {
         })
     }
 
-    /// The object at a key of one cluster, in the newest state that any of the selected informers has. Costs a look-up
-    /// in each of that cluster's informers.
+    /// Returns the object at a key of one cluster, in the newest state among the selected informers. Costs a lookup in
+    /// each of the cluster's informers.
     pub(in crate::cache) fn get_of(
         &self,
         cluster: &ClusterName,
@@ -41,14 +41,14 @@ impl Snapshot {
         newest.map(|(partition, stored)| Object::new(Arc::clone(partition.origin()), Arc::clone(stored)))
     }
 
-    /// The object of a cluster at a key, in the newest state that any of its informers has.
+    /// Returns the object at a key of one cluster, in the newest state among its informers.
     #[must_use]
     pub fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Object> {
         self.get_of(cluster, key, |_| true)
     }
 
-    /// The objects that carry `value` in `index`, by cluster and key, in their newest states. Costs a look-up for each of
-    /// them: not a look at every cluster, as an [`super::Answer`] does that says how fresh each is.
+    /// Returns the objects with an index value, by cluster and key, in their newest states. Costs a lookup per object.
+    /// Unlike an [`super::Answer`], which reports the freshness of every cluster, it does not visit all clusters.
     ///
     /// # Errors
     /// [`QueryError::UnknownIndex`].
@@ -56,7 +56,7 @@ impl Snapshot {
         self.find_by_index_of(index, value, |_| true)
     }
 
-    /// The same of the selected informers.
+    /// As [`Self::find_by_index`], for the selected informers.
     pub(in crate::cache) fn find_by_index_of(
         &self,
         index: &str,
@@ -92,7 +92,7 @@ impl Snapshot {
         Ok(found)
     }
 
-    /// Whether another selected informer of the cluster, which has the index too, has the object in a newer state.
+    /// Returns whether another selected informer of the cluster with this index has a newer state of the object.
     fn is_superseded(
         &self,
         id: PartitionId,
@@ -103,7 +103,7 @@ impl Snapshot {
     ) -> bool {
         let others = self.partitions_of(&partition.origin().cluster).iter().filter(|other| **other != id);
         others.filter_map(|other| Some((*other, self.partition(*other)?))).any(|(other, them)| {
-            // Numbers are given in the order of opening.
+            // IDs are ordered by opening.
             is_selected(them.origin()) && self.has_index(them, index) && has_newer(them, stored, other < id)
         })
     }

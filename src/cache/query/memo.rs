@@ -1,18 +1,18 @@
-//! What is known of a set of labels already: most objects share theirs with many others.
+//! Per-query memo of label selector results by label set. Most objects share their labels with many others.
 
 use informer_hub_types::{LabelSelector, Labels};
 
-/// Remembers, for the label sets seen last, whether a selector matches them.
+/// Cache of selector results for recently seen label sets.
 ///
-/// Sets and selectors are known by their addresses, which are good for as long as they are held: a memo is of one
-/// question to one snapshot. A table of a fixed size in which a set pushes another one out: however many different
-/// ones there are, a look costs the same.
+/// Sets and selectors are identified by address, which is stable while they are held. A memo is therefore limited to
+/// one query of one snapshot. The table has a fixed size and replaces entries on collision, so the cost of a lookup is
+/// constant.
 pub(super) struct LabelMemo {
-    /// Made with the first look.
+    /// Allocated on first use.
     entries: Vec<Entry>,
 }
 
-/// Of which set and selector, and whether they match.
+/// Label set, selector and result.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     labels: usize,
@@ -20,7 +20,7 @@ struct Entry {
     matches: bool,
 }
 
-/// 24 KiB: it stays in the first cache of a core.
+/// 24 KiB: fits the L1 cache of a core.
 const ENTRIES: usize = 1024;
 
 impl LabelMemo {
@@ -28,7 +28,7 @@ impl LabelMemo {
         Self { entries: Vec::new() }
     }
 
-    /// Whether a selector matches a set of labels.
+    /// Returns whether a selector matches a set of labels.
     pub(super) fn matches(&mut self, selector: &LabelSelector, labels: &Labels) -> bool {
         let look = || selector.matches(|key| labels.get(key));
         let (address, of) = (labels.address(), std::ptr::from_ref(selector) as usize);
@@ -38,7 +38,7 @@ impl LabelMemo {
         if self.entries.is_empty() {
             self.entries.resize(ENTRIES, Entry::default());
         }
-        // Allocations are apart by sixteen bytes at least, and often by a power of two.
+        // Allocations are at least 16 bytes apart, often by a power of two.
         let hash = ((address >> 4) ^ (of >> 3)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54;
         let entry = &mut self.entries[hash & (ENTRIES - 1)];
         if (entry.labels, entry.selector) != (address, of) {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn however_many_sets_there_are_each_is_told_as_the_selector_tells_it() {
+    fn label_memo_agrees_with_the_selector() {
         let selectors: Vec<LabelSelector> =
             ["n in (1,7,70,700)", "!n", "n!=7"].iter().map(|text| text.parse().unwrap()).collect();
         let sets: Vec<_> =

@@ -1,4 +1,4 @@
-//! Who owns an object, up to the one that nobody owns; and the index that says what an object owns.
+//! Owner chains of objects, and the index of owner UIDs.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,33 +9,33 @@ use crate::cache::snapshot::Snapshot;
 use informer_hub_query::Extractor;
 use informer_hub_types::{DecodeError, FieldPath, Object, ObjectKey, SharedStr, StoredObject, Uid};
 
-/// A longer chain is cut: Kubernetes' own have three or four links.
+/// Maximum length of a chain; Kubernetes' own have three or four links.
 const MAX_LINKS: usize = 32;
 
 static REFERENCES: LazyLock<Extractor> = LazyLock::new(|| Extractor::new(&[path("metadata.ownerReferences[*]")]));
 static UIDS: LazyLock<Extractor> = LazyLock::new(|| Extractor::new(&[path("metadata.ownerReferences[*].uid")]));
 
 fn path(text: &str) -> FieldPath {
-    text.parse().expect("it is a path")
+    text.parse().expect("the path is valid")
 }
 
-/// One of an object's `metadata.ownerReferences`.
+/// An entry of an object's `metadata.ownerReferences`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnerRef {
-    /// The owner's `apiVersion`.
+    /// `apiVersion` of the owner.
     pub api_version: Box<str>,
-    /// Its kind.
+    /// Kind of the owner.
     pub kind: Box<str>,
-    /// Its name.
+    /// Name of the owner.
     pub name: Box<str>,
-    /// Its UID.
+    /// UID of the owner.
     pub uid: Uid,
-    /// Whether it is the one that controls the object.
+    /// Whether it is the controller of the object.
     pub controller: bool,
 }
 
 impl OwnerRef {
-    /// The owner references of an object, in their order. What is none is left out.
+    /// Returns the owner references of an object in order. Malformed ones are left out.
     ///
     /// # Errors
     /// [`Broken::Unreadable`], [`Broken::NotKept`].
@@ -59,13 +59,13 @@ impl OwnerRef {
         })
     }
 
-    /// The group of its API version; empty for the core group.
+    /// Returns the group of its API version; empty for the core group.
     #[must_use]
     pub fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// Whether a resource has objects of its kind, whatever their version.
+    /// Returns whether a resource has the owner's kind, in any version.
     #[must_use]
     pub fn is_of(&self, snapshot: &Snapshot) -> bool {
         let resource = snapshot.resource();
@@ -73,48 +73,48 @@ impl OwnerRef {
     }
 }
 
-/// The owners of an object, the nearest first.
+/// The owners of an object, nearest first.
 #[derive(Debug)]
 pub struct Chain {
-    /// Who they are: the controller of each, or its first owner where it has none.
+    /// The controller of each object, or its first owner if it has no controller.
     pub owners: Vec<Object>,
-    /// Why it ends before the one that nobody owns; `None` where that is the last.
+    /// Why the chain ends before its root; `None` if it is complete.
     pub broken: Option<Broken>,
 }
 
-/// Why a chain of owners ends early.
+/// Reason why a chain of owners is incomplete.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Broken {
-    /// Nobody watches the owner's kind.
-    #[error("nothing is known of {} {} {:?}: the hub has no cache of that kind", .0.api_version, .0.kind, .0.name)]
+    /// The owner's kind is not watched.
+    #[error("cannot look up {} {} {:?}: the hub has no cache of that kind", .0.api_version, .0.kind, .0.name)]
     Unwatched(OwnerRef),
-    /// The cache has no such object: it is gone, or not known yet.
-    #[error("{} {} {:?} is not there", .0.api_version, .0.kind, .0.name)]
+    /// The cache has no such object: it was deleted, or is not known yet.
+    #[error("{} {} {:?} does not exist", .0.api_version, .0.kind, .0.name)]
     Missing(OwnerRef),
-    /// Another object has taken its name.
-    #[error("{} {} {:?} is another object by now, of UID {found}", reference.api_version, reference.kind, reference.name)]
+    /// Another object has the owner's name.
+    #[error("{} {} {:?} was replaced by an object with UID {found}", reference.api_version, reference.kind, reference.name)]
     Replaced {
-        /// Who was named.
+        /// The reference to the owner.
         reference: OwnerRef,
-        /// Who is there.
+        /// UID of the object with its name.
         found: Uid,
     },
-    /// It owns itself, by others.
+    /// The object owns itself indirectly.
     #[error("{} {} {:?} owns itself", .0.api_version, .0.kind, .0.name)]
     Cycle(OwnerRef),
-    /// There are more owners than anybody has.
+    /// The chain exceeds the maximum length.
     #[error("the chain of owners is longer than {MAX_LINKS}")]
     TooLong,
-    /// An object's body is not kept: the hub's memory limit has room for its head only.
+    /// An object's body is not kept under the hub's memory limit.
     #[error("the body of {0} is not kept, so its owners are not known")]
     NotKept(ObjectKey),
-    /// An object's bytes are damaged.
-    #[error("an object on the way cannot be read")]
+    /// An object's body is damaged.
+    #[error("cannot read an object in the chain of owners")]
     Unreadable,
 }
 
-/// Follows the owners of an object up to the one that nobody owns. `snapshots`: those of all resources that may hold an
-/// owner; an owner is looked for in its dependent's cluster, in its namespace or in none.
+/// Follows the owners of an object up to the root. `snapshots` are those of all resources that may contain an owner. An
+/// owner is looked up in the cluster of its dependent, in the same namespace or cluster-scoped.
 #[must_use]
 pub fn owner_chain(object: &Object, snapshots: &[Arc<Snapshot>]) -> Chain {
     let mut chain = Chain { owners: Vec::new(), broken: None };
@@ -164,7 +164,7 @@ fn next_owner(object: &Object, snapshots: &[Arc<Snapshot>]) -> Result<Option<(Ow
     })
 }
 
-/// The index of an object's owners, by their UIDs: what `OwnedBy` is answered from.
+/// Returns the index function of owner UIDs, which answers `OwnedBy`.
 #[must_use]
 pub fn owner_index() -> IndexFn {
     IndexFn::new(|object| {

@@ -1,4 +1,4 @@
-//! The work of one question in pieces, in the order of clusters and keys, so that any number of threads can share it.
+//! Partition of a query's work into pieces, ordered by cluster and key, for any number of threads.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,54 +13,54 @@ use super::view::{Start, View};
 use crate::cache::snapshot::{Partition, Snapshot};
 use informer_hub_types::{LabelNeeds, ObjectKey, StoredObject};
 
-/// One piece.
+/// A unit of work.
 pub(super) struct Piece {
-    /// Its place in the order.
+    /// Position in the order.
     pub(super) number: usize,
-    /// The place of the informer in the view.
+    /// Position of the informer in the view.
     pub(super) member: usize,
     span: Span,
 }
 
 enum Span {
-    /// All that the look-ups find there.
+    /// All results of the lookups.
     Lookups,
     /// A range of keys.
     Keys(Bound<ObjectKey>, Bound<ObjectKey>),
 }
 
-/// How far pieces have been handed out.
+/// Progress of handing out pieces.
 #[derive(Default)]
 pub(super) struct Cursor {
     number: usize,
     member: usize,
-    /// Which of the ranges is under way.
+    /// Index of the current range.
     range: usize,
-    /// The first key of the next piece in it.
+    /// First key of its next piece.
     from: Option<ObjectKey>,
 }
 
-/// What is to be cut into pieces.
+/// Work to be split into pieces.
 pub(super) struct Pieces<'j, 's> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) view: &'j View<'s>,
     pub(super) access: &'j Access,
-    /// Behind which object the walk begins.
+    /// Object after which the scan starts.
     pub(super) start: Option<&'j Start>,
-    /// Objects in one piece of a walk, at most.
+    /// Maximum number of objects in a piece.
     pub(super) size: usize,
-    /// What an object's labels must have.
+    /// Requirements on an object's labels.
     pub(super) needs: &'j LabelNeeds,
 }
 
-/// Objects that are called for at once.
+/// Number of objects that are prefetched together.
 const AHEAD: usize = 32;
 
 type Called<'p> = SmallVec<[&'p Arc<StoredObject>; AHEAD]>;
 type Objects<'p> = Box<dyn Iterator<Item = &'p Arc<StoredObject>> + 'p>;
 
 impl Pieces<'_, '_> {
-    /// The next piece, until there is none.
+    /// Returns the next piece, `None` at the end.
     pub(super) fn next(&self, cursor: &mut Cursor) -> Option<Piece> {
         loop {
             let member = self.view.members.get(cursor.member)?;
@@ -104,7 +104,7 @@ impl Pieces<'_, '_> {
                 cursor.range += 1;
                 continue;
             };
-            // The key behind the piece; where that is of another range already, the walk itself sees where this one ends.
+            // First key after the piece. If it is in another range, the upper bound of this range ends the scan.
             let mut left = self.size;
             let next = std::iter::once(first).chain(runs).find_map(|run| {
                 let found = run.get(left).map(|object| object.key());
@@ -122,19 +122,19 @@ impl Pieces<'_, '_> {
         }
     }
 
-    /// The key behind which the walk begins, in a cluster of this rank.
+    /// Returns the key after which the scan starts, in a cluster of this rank.
     fn after(&self, rank: usize) -> Option<&ObjectKey> {
         self.start.filter(|start| start.rank == rank)?.key.as_ref()
     }
 
-    /// Calls `look` with each object of a piece, by key, until it says that it has seen enough. How many objects there
-    /// were besides, of which the filters of their labels say that they do not match.
+    /// Calls `look` with each object of a piece, by key, until it returns `false`. Returns the number of objects
+    /// excluded by their label filters.
     pub(super) fn each(&self, piece: &Piece, mut look: impl FnMut(&Arc<StoredObject>) -> bool) -> u64 {
         let passed = Cell::new(0);
         let member = &self.view.members[piece.member];
         match (&piece.span, self.access) {
-            // By far the longest walks. An object is somewhere in memory, and most of a look at it is the wait for it: so
-            // some are called for at once, with nothing that depends on what they say, before the first is looked at.
+            // Long scans are dominated by memory latency. Prefetch a group of objects with independent loads before
+            // examining the first.
             (Span::Keys(lower, upper), _) => {
                 let runs = member.partition.objects.runs(lower.as_ref(), upper.as_ref());
                 let mut objects = runs.flat_map(|run| run.that_may(self.needs, || passed.set(passed.get() + 1)));
@@ -183,7 +183,7 @@ impl Pieces<'_, '_> {
     }
 }
 
-/// The first key behind all that begin with `range`. A key is text, so there is one character behind its last one.
+/// Returns the first key after all keys with prefix `range`: the prefix with its last character incremented.
 fn end_of(range: &ObjectKey) -> Bound<ObjectKey> {
     let mut text = range.as_str().to_owned();
     while let Some(last) = text.pop() {

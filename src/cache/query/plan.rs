@@ -1,4 +1,4 @@
-//! Where to look for the objects that a condition may hold for.
+//! Access paths to the objects that may match a condition.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,59 +14,59 @@ use crate::cache::snapshot::{Partition, Snapshot};
 use informer_hub_query::{Expr, Literal, Test, TextTest};
 use informer_hub_types::{FieldPath, ObjectKey, Segment, StoredObject};
 
-/// One way to some objects.
+/// A lookup of some objects.
 #[derive(Clone, Debug)]
 pub(super) enum Lookup {
-    /// The object of this key.
+    /// The object of a key.
     Key(ObjectKey),
-    /// The objects that carry a value in an index.
+    /// The objects with an index value.
     Value(SmolStr, SmolStr),
-    /// The objects whose keys begin with this one.
+    /// The objects whose keys have this prefix.
     Range(ObjectKey),
 }
 
-/// All that a condition may hold for.
+/// Access to all objects that may match.
 #[derive(Clone, Debug)]
 pub(super) enum Access {
-    /// Every object.
+    /// All objects.
     Scan,
-    /// Keys that begin so, in order; none begins with another.
+    /// Key prefixes in order; none is a prefix of another.
     Ranges(Vec<ObjectKey>),
-    /// These, by key; what is found twice counts once.
+    /// Lookups; duplicate objects count once.
     Lookups(Vec<Lookup>),
 }
 
-/// A way, and what it costs: in objects that are walked over.
+/// An access path with its cost, in scanned objects.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
     pub(super) access: Access,
     cost: usize,
-    /// About how many objects lie on it.
+    /// Approximate number of objects on it.
     pub(super) candidates: usize,
-    /// Whether the condition holds for all that lie on it.
+    /// Whether the condition holds for all of them.
     pub(super) exact: bool,
 }
 
-/// What a look-up costs more than the next object of a walk: a path down a tree.
+/// Cost of a lookup relative to the next object of a scan: a path down a tree.
 const LOOKUP: usize = 20;
 
-/// More keys than this are not looked up one by one.
+/// Number of keys above which they are not looked up one by one.
 const MAX_KEYS: usize = 4_096;
 
-/// Up to how many objects of a range are counted to know what it costs; a larger one is taken to be half of everything.
+/// Number of objects up to which a range is counted exactly. A larger one is assumed to be half of all objects.
 const COUNTED: usize = 2_048;
 
-/// Finds ways in one snapshot, among the informers that are asked.
+/// Plans access paths in one snapshot, for the selected informers.
 pub(super) struct Planner<'p, 's> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) view: &'p View<'s>,
 }
 
 impl Planner<'_, '_> {
-    /// The cheapest way.
+    /// Returns the cheapest access path.
     pub(super) fn best(&self, condition: &Expr) -> Way {
         let way = self.way(condition);
-        // What is short is not compared: to know what a scan costs is a look at every informer.
+        // A short path is not compared: computing the cost of a scan visits every informer.
         if let Some(way) = way.as_ref().filter(|way| way.candidates <= SHORT) {
             return way.clone();
         }
@@ -94,7 +94,7 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// The cheapest of the parts; namespace and name are one.
+    /// Returns the cheapest path of the parts; namespace and name are combined.
     fn all_of(&self, expr: &Expr) -> Option<Way> {
         let mut parts = Vec::new();
         flatten(expr, &mut parts);
@@ -138,7 +138,7 @@ impl Planner<'_, '_> {
         let (namespaces, name) = match (namespace, name) {
             (Some(TextTest::Prefix(prefix)), _) if prefix.is_empty() => return None,
             (Some(TextTest::Prefix(prefix)), _) => {
-                // Names of objects without a namespace may begin so too.
+                // Names of cluster-scoped objects may have this prefix too.
                 return Some(self.by_ranges(vec![ObjectKey::new("", prefix)], false));
             }
             (Some(TextTest::In(namespaces)), name) => (namespaces.as_slice(), name),
@@ -164,7 +164,7 @@ impl Planner<'_, '_> {
                     return None;
                 }
                 let ranges = namespaces.iter().map(|namespace| ObjectKey::new(namespace, prefix)).collect();
-                // A cluster-scoped prefix also begins namespaces.
+                // A prefix of a cluster-scoped name is also a prefix of namespaces.
                 Some(self.by_ranges(ranges, !namespaces.iter().any(SmolStr::is_empty)))
             }
         }
@@ -187,7 +187,7 @@ impl Planner<'_, '_> {
     }
 }
 
-/// All that lies on any of the ways.
+/// Combines access paths.
 fn union(ways: Vec<Way>) -> Way {
     let (cost, candidates) = (ways.iter().map(|way| way.cost).sum(), ways.iter().map(|way| way.candidates).sum());
     let exact = ways.iter().all(|way| way.exact);
@@ -197,7 +197,7 @@ fn union(ways: Vec<Way>) -> Way {
         match way.access {
             Access::Lookups(more) => lookups.extend(more),
             Access::Ranges(ranges) => lookups.extend(ranges.into_iter().map(Lookup::Range)),
-            Access::Scan => unreachable!("a scan is no way: it is what is left without one"),
+            Access::Scan => unreachable!("a scan is never combined"),
         }
     }
     let access = if only_ranges {
@@ -227,7 +227,7 @@ enum KeyPart {
     Name,
 }
 
-/// Which part of a key a path leads to.
+/// Returns the part of the key that a path reads.
 fn head_field(path: &FieldPath) -> Option<KeyPart> {
     let [Segment::Field(metadata), Segment::Field(field)] = path.segments() else { return None };
     match (metadata.as_str(), field.as_str()) {
@@ -237,7 +237,7 @@ fn head_field(path: &FieldPath) -> Option<KeyPart> {
     }
 }
 
-/// A test of a text that is not empty, where it is one of [`TextTest`]'s.
+/// Converts a test of non-empty texts to a [`TextTest`], if possible.
 fn texts(test: &Test) -> Option<TextTest> {
     let part = |literal: &Literal| match literal {
         Literal::Text(part) if !part.is_empty() => Some(part.clone()),
@@ -251,50 +251,50 @@ fn texts(test: &Test) -> Option<TextTest> {
     }
 }
 
-/// How an answer was found, or would be: what [`super::Query::explain`] gives, and each answer has.
+/// How an answer was, or would be, found: the result of [`super::Query::explain`], and part of each answer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
-    /// Where candidates come from; more than one are put together.
+    /// Sources of candidates; several are combined.
     pub steps: Vec<Step>,
-    /// About how many objects that is.
+    /// Approximate number of candidates.
     pub candidates: usize,
-    /// What is looked at of each.
+    /// What is examined of each candidate.
     pub looks: Looks,
-    /// Whether what is found is read for the answer: to sort, to group, or for columns.
+    /// Whether bodies of matches are read for the answer: to sort, to group, or for columns.
     pub reads: bool,
 }
 
-/// One way to candidates.
+/// One source of candidates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Every object of the informers asked.
+    /// All objects of the selected informers.
     Scan,
-    /// Those whose keys (`namespace/name`) begin so.
+    /// Objects whose keys (`namespace/name`) have this prefix.
     Range(ObjectKey),
-    /// That of a key.
+    /// The object of a key.
     Key(ObjectKey),
-    /// Those that carry a value in an index.
+    /// Objects with an index value.
     Index {
-        /// The index.
+        /// Name of the index.
         index: SmolStr,
         /// The value.
         value: SmolStr,
     },
 }
 
-/// What is looked at of a candidate, to know whether it matches.
+/// What is examined of a candidate to decide whether it matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Looks {
-    /// Nothing: each matches.
+    /// Nothing: every candidate matches.
     #[default]
     Nothing,
     /// Its head.
     Heads,
-    /// Its head, and where that does not decide, its bytes: decompressed, and read as far as it takes.
+    /// Its head and, if that does not decide, its decompressed body.
     Bodies,
 }
 
-/// Steps that a plan shows as text.
+/// Number of steps in the text form of a plan.
 const SHOWN: usize = 8;
 
 impl Plan {
@@ -307,7 +307,7 @@ impl Plan {
         Self { steps, candidates: way.candidates, looks, reads }
     }
 
-    /// Whether every object of the informers asked is looked at.
+    /// Returns whether all objects of the selected informers are examined.
     #[must_use]
     pub fn is_scan(&self) -> bool {
         self.steps.contains(&Step::Scan)
@@ -328,7 +328,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scan => f.write_str("all objects"),
-            Self::Range(range) => write!(f, "keys from {range}*"),
+            Self::Range(range) => write!(f, "key range {range}*"),
             Self::Key(key) => write!(f, "key {key}"),
             Self::Index { index, value } => write!(f, "index {index} = {value:?}"),
         }
@@ -336,7 +336,7 @@ impl fmt::Display for Step {
 }
 
 impl fmt::Display for Plan {
-    /// One line, e.g. `index by-node = "n1": about 31 objects; heads decide`.
+    /// One line, e.g. `index by-node = "n1": about 31 objects; matched on heads`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, step) in self.steps.iter().take(SHOWN).enumerate() {
             write!(f, "{}{step}", if number > 0 { ", " } else { "" })?;
@@ -349,16 +349,16 @@ impl fmt::Display for Plan {
         }
         write!(f, ": about {} objects; ", self.candidates)?;
         f.write_str(match self.looks {
-            Looks::Nothing => "all of them match",
-            Looks::Heads => "their heads decide",
-            Looks::Bodies => "their heads decide where they can, else their bytes are decompressed",
+            Looks::Nothing => "all match",
+            Looks::Heads => "matched on heads",
+            Looks::Bodies => "matched on heads, or on decompressed bodies if needed",
         })?;
-        if self.reads { f.write_str("; what matches is decompressed for the answer") } else { Ok(()) }
+        if self.reads { f.write_str("; matches are decompressed for the answer") } else { Ok(()) }
     }
 }
 
 impl Partition {
-    /// The objects whose keys begin with a text, by key: a range of the tree.
+    /// Returns the objects whose keys have a prefix, by key: a range of the tree.
     pub(super) fn beginning_with<'s>(&'s self, start: &'s ObjectKey) -> impl Iterator<Item = &'s Arc<StoredObject>> {
         let begins = move |object: &&Arc<StoredObject>| object.key().as_str().starts_with(start.as_str());
         self.objects.range(Bound::Included(start), Bound::Unbounded).take_while(begins)

@@ -1,4 +1,4 @@
-//! Continue tokens: where an answer ended, and on which snapshot; signed, so that nobody else makes one.
+//! Continue tokens: signed positions of answers on pinned snapshots.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use smol_str::SmolStr;
 use super::{Query, QueryError};
 use informer_hub_types::{Gvr, ObjectKey};
 
-/// Where an answer ended: its last object.
+/// Position of an answer's last object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Position {
     /// Its cluster.
@@ -20,22 +20,22 @@ pub struct Position {
     pub(super) key: ObjectKey,
 }
 
-/// What tokens are signed with: of one process, so that none outlives the snapshots that it is about.
+/// Secret key of tokens. One per process, so that no token outlives its snapshot.
 #[derive(Clone)]
 pub struct TokenKey([u8; 32]);
 
-/// Which question a token is of. Its limit may differ from page to page.
+/// Hash of the question that a token belongs to. The limit is not part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fingerprint([u8; 16]);
 
-/// The first byte: how the rest is written.
+/// First byte of a token: its format version.
 const VERSION: u8 = 1;
 const TAG: usize = 16;
-/// A name of a cluster, a namespace and a name have their bounds; nothing longer is looked at.
+/// Maximum token length. The names in it are bounded; longer texts are rejected unread.
 const MAX_TEXT: usize = 2_048;
 
 impl Fingerprint {
-    /// Of a question to a resource.
+    /// Hashes a query of a resource.
     #[must_use]
     pub fn new(query: &Query, resource: &Gvr) -> Self {
         let question = &query.question;
@@ -48,7 +48,7 @@ impl Fingerprint {
 }
 
 impl TokenKey {
-    /// Takes over a key, which nobody must be able to guess.
+    /// Creates a key from random bytes, which must be unpredictable.
     #[must_use]
     pub fn new(key: [u8; 32]) -> Self {
         Self(key)
@@ -60,14 +60,14 @@ impl TokenKey {
         mac
     }
 
-    /// The token of a place on a held snapshot.
+    /// Signs a position on a pinned snapshot.
     #[must_use]
     pub fn sign(&self, held: u64, of: Fingerprint, position: &Position) -> SmolStr {
         let cluster = position.cluster.as_bytes();
         let mut text = vec![VERSION];
         text.extend(held.to_be_bytes());
         text.extend(of.0);
-        // A cluster's name has 63 characters at most.
+        // A cluster name has at most 63 characters.
         text.push(u8::try_from(cluster.len()).unwrap_or(u8::MAX));
         text.extend(cluster);
         text.extend(position.key.as_str().as_bytes());
@@ -76,10 +76,10 @@ impl TokenKey {
         BASE64.encode(text).into()
     }
 
-    /// The held snapshot and the place of a token.
+    /// Verifies a token. Returns the number of the pinned snapshot and the position.
     ///
     /// # Errors
-    /// [`QueryError::ForgedToken`], and [`QueryError::ForeignToken`] where it is of another question.
+    /// [`QueryError::ForgedToken`]; [`QueryError::ForeignToken`] if it belongs to another question.
     pub fn verify(&self, token: &str, of: Fingerprint) -> Result<(u64, Position), QueryError> {
         let text = (token.len() <= MAX_TEXT).then(|| BASE64.decode(token).ok()).flatten();
         let text = text.ok_or(QueryError::ForgedToken)?;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_comes_back_as_it_was_to_its_own_question_whatever_the_limit() {
+    fn token_verifies_for_its_own_question_with_any_limit() {
         let key = TokenKey::new([7; 32]);
         let query = Query::by_namespace("shop");
         let limited = query.clone().limit(5.try_into().unwrap());
@@ -149,7 +149,7 @@ mod tests {
         #![proptest_config(crate::cache::testing::properties(256))]
 
         #[test]
-        fn a_token_that_was_changed_anywhere_is_forged(at in 0_usize..1000, bit in 0_u8..6, cut in 0_usize..1000) {
+        fn modified_token_is_forged(at in 0_usize..1000, bit in 0_u8..6, cut in 0_usize..1000) {
             let key = TokenKey::new([7; 32]);
             let query = Query::list();
             let token = key.sign(1, of(&query), &position("shop/web"));
@@ -162,13 +162,13 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_forged(text in ".{0,100}") {
+        fn arbitrary_text_is_forged(text in ".{0,100}") {
             prop_assert_eq!(TokenKey::new([7; 32]).verify(&text, of(&Query::list())), Err(QueryError::ForgedToken));
         }
     }
 
     #[test]
-    fn a_text_of_a_mebibyte_is_not_looked_at() {
+    fn oversized_token_is_forged() {
         let text = "A".repeat(1 << 20);
         assert_eq!(TokenKey::new([7; 32]).verify(&text, of(&Query::list())), Err(QueryError::ForgedToken));
     }

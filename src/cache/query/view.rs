@@ -1,4 +1,4 @@
-//! Which informers a question is asked of, and what is known of their clusters.
+//! Informers selected by a query, and the freshness of their clusters.
 
 use std::ops::Range;
 
@@ -8,33 +8,33 @@ use crate::cache::posting::PartitionId;
 use crate::cache::snapshot::{Partition, Snapshot};
 use informer_hub_types::{ClusterSelector, Freshness, MemoryStep, ObjectKey, Origin, StoredObject};
 
-/// One informer that may know of what is asked for.
+/// An informer that may have matching objects.
 pub(super) struct Member<'s> {
     pub(super) id: PartitionId,
     pub(super) partition: &'s Partition,
-    /// The place of its cluster among those asked, which is by name.
+    /// Rank of its cluster by name among the selected ones.
     pub(super) rank: usize,
-    /// Whether it has every index that the question names. One that has not says nothing.
+    /// Whether it has every index in the query. Otherwise it cannot answer.
     pub(super) speaks: bool,
 }
 
-/// One cluster that is asked for.
+/// A selected cluster.
 struct Asked {
-    /// Its members.
+    /// Its informers, as a range of [`View::members`].
     members: Range<usize>,
     coverage: Coverage,
 }
 
-/// The informers asked, by cluster.
+/// The selected informers, by cluster.
 pub(super) struct View<'s> {
     pub(super) members: Vec<Member<'s>>,
     clusters: Vec<Asked>,
-    /// Clusters that could not be asked yet.
+    /// Clusters that have not answered yet.
     expected: Vec<Coverage>,
 }
 
 impl<'s> View<'s> {
-    /// Costs a look at each cluster that the question's selector does not rule out by name.
+    /// Selects informers. Visits each cluster that the selector does not exclude by name.
     pub(super) fn new(snapshot: &'s Snapshot, query: &Query, condition: &Condition<'_>) -> Self {
         let mut view = Self { members: Vec::new(), clusters: Vec::new(), expected: Vec::new() };
         match &query.clusters {
@@ -85,36 +85,36 @@ impl<'s> View<'s> {
             self.members.push(Member { id: *id, partition, rank, speaks });
         }
         if let Some(cluster) = cluster {
-            // Of a cluster whose informers all look elsewhere, nothing is known.
+            // If no informer of the cluster covers the query, its state is unknown.
             let freshness = freshness.unwrap_or(Freshness::Missing);
             let coverage = Coverage { cluster: cluster.clone(), freshness, memory };
             self.clusters.push(Asked { members: begin..self.members.len(), coverage });
         }
     }
 
-    /// Those that can answer, in the order of clusters, with their places.
+    /// Returns the informers that can answer, by cluster, with their positions.
     pub(super) fn speakers(&self) -> impl Iterator<Item = (usize, &Member<'s>)> + Clone {
         self.members.iter().enumerate().filter(|(_, member)| member.speaks)
     }
 
-    /// How many objects those have that can answer.
+    /// Returns the number of objects of these informers.
     pub(super) fn len(&self) -> usize {
         self.speakers().map(|(_, member)| member.partition.len()).sum()
     }
 
-    /// The rank of a cluster among those asked: where it is, or where it would be.
+    /// Returns the rank of a cluster, or the rank it would have.
     pub(super) fn rank_of(&self, cluster: &str) -> usize {
         self.clusters.partition_point(|asked| asked.coverage.cluster.as_str() < cluster)
     }
 
-    /// Whether the cluster of this rank has this name.
+    /// Returns whether the cluster of this rank has this name.
     pub(super) fn is_named(&self, rank: usize, cluster: &str) -> bool {
         self.clusters.get(rank).is_some_and(|asked| asked.coverage.cluster.as_str() == cluster)
     }
 
-    /// Informers of one cluster may overlap: whether another one has the object in a newer state. Of two states that
-    /// are as new, the one of the informer that was opened first counts. Asked of each match, since a newer state may
-    /// not match any more; informers of different namespaces are not even looked at.
+    /// Returns whether an overlapping informer of the cluster has a newer state of the object. Of equally new states,
+    /// the one of the informer opened first counts. Called for each match, because a newer state may not match.
+    /// Informers of different namespaces are skipped.
     pub(super) fn is_superseded(&self, at: usize, stored: &StoredObject) -> bool {
         let members = self.clusters[self.members[at].rank].members.clone();
         members.len() > 1
@@ -124,7 +124,7 @@ impl<'s> View<'s> {
             })
     }
 
-    /// How far each cluster's part can be trusted, by name.
+    /// Returns the coverage of each cluster, by name.
     pub(super) fn coverage(&self) -> Vec<Coverage> {
         let mut coverage: Vec<_> = self.clusters.iter().map(|asked| asked.coverage.clone()).collect();
         if !self.expected.is_empty() {
@@ -135,7 +135,7 @@ impl<'s> View<'s> {
     }
 }
 
-/// Whether a partition has the object of this key in a newer state than this one, or `also_as_new` in one as new.
+/// Returns whether a partition has a newer state of this object or, with `also_as_new`, an equally new one.
 pub(super) fn has_newer(partition: &Partition, stored: &StoredObject, also_as_new: bool) -> bool {
     let (version, watched) = (stored.resource_version(), partition.origin().scope.namespace.as_deref());
     let may_have = watched.is_none() || watched == stored.key().namespace();
@@ -146,14 +146,14 @@ pub(super) fn has_newer(partition: &Partition, stored: &StoredObject, also_as_ne
             .is_some_and(|theirs| theirs.newer_than(version) || (also_as_new && !version.newer_than(theirs)))
 }
 
-/// Whether an informer's cluster is asked for, and informers of its scope are.
+/// Returns whether the cluster and the scope of an informer are selected.
 fn is_selected(query: &Query, condition: &Condition<'_>, origin: &Origin) -> bool {
     query.clusters.matches(&origin.cluster, &origin.cluster_labels)
         && query.scope.as_ref().is_none_or(|scope| *scope == origin.scope)
         && !condition.rules_out(&Known { cluster: &origin.cluster, labels: &origin.cluster_labels, namespace: None })
 }
 
-/// Whether an informer can know of what is asked for.
+/// Returns whether an informer may have matching objects.
 fn is_in_reach(condition: &Condition<'_>, origin: &Origin) -> bool {
     let Some(namespace) = origin.scope.namespace.as_deref() else { return true };
     let known = Known { cluster: &origin.cluster, labels: &origin.cluster_labels, namespace: Some(namespace) };
@@ -172,11 +172,11 @@ fn staleness(freshness: &Freshness) -> (u8, i64) {
     }
 }
 
-/// Where an answer goes on: behind this object.
+/// Position after which an answer continues.
 #[derive(Clone, Debug)]
 pub(super) struct Start {
-    /// The rank of its cluster.
+    /// Rank of the cluster.
     pub(super) rank: usize,
-    /// Its key; `None` where its cluster is not asked any more, and that whole rank is still to come.
+    /// Key of the last object; `None` if its cluster is no longer selected, so that its whole rank is still to come.
     pub(super) key: Option<ObjectKey>,
 }

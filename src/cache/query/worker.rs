@@ -1,4 +1,4 @@
-//! One thread's share of a question: looks at objects, first at their heads, then at their bytes.
+//! One thread's share of a query: examines heads, then bodies if needed.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use super::pieces::{Piece, Pieces};
 use informer_hub_query::{Extractor, Output, SortKey, Values};
 use informer_hub_types::StoredObject;
 
-/// See the module.
+/// A worker thread's state for one query.
 pub(super) struct Worker<'j, 's> {
     job: &'j Job<'s>,
     order: &'j Order<'j, 's>,
     progress: &'j Progress,
     memo: RefCell<LabelMemo>,
-    /// The paths of the condition, while there are some that no object has had.
+    /// Paths of the condition, until every one has been seen.
     watched: Option<Extractor>,
     seen: Vec<bool>,
 }
 
-/// The bytes of an object cannot be read, or are not kept.
+/// The body cannot be read or is not kept.
 struct Unreadable;
 
 impl<'j, 's> Worker<'j, 's> {
@@ -33,7 +33,7 @@ impl<'j, 's> Worker<'j, 's> {
         Self { job, order, progress, memo: RefCell::new(LabelMemo::new()), watched, seen: vec![false; paths.len()] }
     }
 
-    /// What a piece has.
+    /// Processes a piece.
     pub(super) fn examine(&mut self, pieces: &Pieces<'_, 's>, piece: &Piece) -> Found {
         let mut found = Found::default();
         let passed = pieces.each(piece, |stored| {
@@ -54,7 +54,7 @@ impl<'j, 's> Worker<'j, 's> {
         found
     }
 
-    /// Takes an object in, if it matches.
+    /// Examines an object and adds it if it matches.
     fn look(&mut self, member: usize, stored: &Arc<StoredObject>, found: &mut Found) -> Result<(), Unreadable> {
         let job = self.job;
         let memo = &self.memo;
@@ -111,7 +111,7 @@ impl<'j, 's> Worker<'j, 's> {
         let job = self.job;
         let sort: Box<[_]> = match &job.sort {
             None => Box::default(),
-            // What cannot be read is sorted as what has no values: it is there, after all.
+            // An unreadable object is sorted like one without values.
             Some(columns) => match read(columns, head, body) {
                 Ok(values) => values.iter().map(|values| SortKey::new(values)).collect(),
                 Err(()) => self.order.directions.iter().map(|_| SortKey::new(&[])).collect(),
@@ -123,7 +123,7 @@ impl<'j, 's> Worker<'j, 's> {
         {
             return Ok(());
         }
-        // Of very many sorted objects few are in the answer, so those are read when they are known.
+        // With an order and a limit, few objects are in the answer; their columns are read at the end.
         if let Some(columns) = job.columns.as_ref().filter(|_| job.sort.is_none() || job.keep.is_none()) {
             let row = read(columns, head, body).map_err(|()| Unreadable)?;
             found.tally.bytes += row.iter().map(|values| size(values)).sum::<usize>();
@@ -137,7 +137,7 @@ impl<'j, 's> Worker<'j, 's> {
     }
 }
 
-/// An object counts once for each value that differs, and for `null` where it has none.
+/// Counts an object once per distinct value, or under `null` if it has none.
 fn count(values: &[Values], found: &mut Found) {
     let values = values.first().map_or(&[][..], |values| values);
     let values = if values.is_empty() { &[serde_json::Value::Null][..] } else { values };
@@ -149,7 +149,7 @@ fn count(values: &[Values], found: &mut Found) {
     }
 }
 
-/// Notes which of the paths the bytes of an object have, until each has been seen.
+/// Records which paths the body has, until every one has been seen.
 fn note_paths(watched: &mut Option<Extractor>, seen: &mut [bool], bytes: &[u8]) {
     let Some(Ok(values)) = watched.as_ref().map(|paths| paths.extract(bytes)) else { return };
     seen.iter_mut().zip(values).for_each(|(seen, values)| *seen |= !values.is_empty());
@@ -158,7 +158,7 @@ fn note_paths(watched: &mut Option<Extractor>, seen: &mut [bool], bytes: &[u8]) 
     }
 }
 
-/// Bytes of values, about.
+/// Estimates the bytes of values.
 pub(super) fn size(values: &[serde_json::Value]) -> usize {
     use serde_json::Value;
     let one = |value: &Value| match value {

@@ -1,4 +1,4 @@
-//! Indices that are built while the store is written, against a walk over what it has.
+//! Model test of index builds during writes, against a scan of the store.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn values(name: &str, object: &StoredObject) -> Option<Vec<SharedStr>> {
     }
 }
 
-/// The states that a function was called for, each of which has a version of its own.
+/// Versions of the states that a function was called for, each unique.
 type Calls = Arc<Mutex<Vec<String>>>;
 
 fn function(name: &'static str, calls: &Calls) -> IndexFn {
@@ -64,11 +64,11 @@ enum Step {
     Close(usize),
     Put(usize, usize, usize),
     Delete(usize, usize),
-    /// A list that names these.
+    /// A list with these names.
     List(usize, Vec<usize>),
     Plan(Vec<usize>),
     Begin,
-    /// So many pieces of the work.
+    /// Processes this many pieces.
     Work(usize),
     Resume,
     GiveUp,
@@ -95,10 +95,10 @@ fn arb_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A demand as the model has it.
+/// Reference model of a build request.
 struct Demand {
     id: BuildId,
-    /// What is still wanted of it.
+    /// Names that have not been removed.
     names: BTreeSet<&'static str>,
     removed: BTreeSet<&'static str>,
     begun: bool,
@@ -161,7 +161,7 @@ impl Fixture {
             Step::Recover => {
                 self.store = Store::recover(Arc::clone(self.store.published()));
                 self.line.clear();
-                // A thread that is at it finds that nobody wants it any more.
+                // A thread that is still working finds the build cancelled.
                 assert!(self.work.take().is_none_or(|work| !work.work_once()));
             }
         }
@@ -245,7 +245,7 @@ impl Fixture {
         for calls in &self.calls {
             let calls = calls.lock();
             let states: BTreeSet<_> = calls.iter().collect();
-            assert_eq!(states.len(), calls.len(), "a function is called once for a state");
+            assert_eq!(states.len(), calls.len(), "a function is called once per state");
         }
     }
 }
@@ -254,14 +254,14 @@ proptest! {
     #![proptest_config(properties(128))]
 
     #[test]
-    fn an_index_that_is_built_between_writes_is_what_a_walk_finds(steps in prop::collection::vec(arb_step(), 1..120)) {
+    fn index_built_between_writes_equals_a_scan(steps in prop::collection::vec(arb_step(), 1..120)) {
         let mut fixture = Fixture::new();
         (0..CLUSTERS.len()).for_each(|cluster| fixture.step(Step::Open(cluster)));
         for step in steps {
             fixture.step(step);
             fixture.check();
         }
-        // Whatever is in line comes to its end.
+        // All queued builds complete.
         while !fixture.line.is_empty() {
             for step in [Step::Begin, Step::Work(usize::MAX), Step::Resume] {
                 fixture.step(step);
@@ -271,7 +271,7 @@ proptest! {
     }
 }
 
-/// A store with one open partition of so many objects.
+/// Returns a store with one open partition of this many objects.
 fn filled(objects: u64) -> (Store, PartitionId) {
     let mut store = Store::new(pods());
     let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
@@ -290,7 +290,7 @@ fn put(store: &mut Store, id: PartitionId, names: std::ops::Range<u64>, version:
 }
 
 #[test]
-fn threads_build_while_a_writer_writes() {
+fn threads_build_an_index_during_writes() {
     let (store, id) = filled(2_000);
     let store = Mutex::new(store);
     let plain = |name| IndexFn::new(move |object| Ok(values(name, object).unwrap()));
@@ -327,7 +327,7 @@ fn threads_build_while_a_writer_writes() {
 }
 
 #[test]
-fn a_writer_that_is_faster_than_the_catching_up_ends_it() {
+fn build_completes_despite_a_fast_writer() {
     let (mut store, id) = filled(10);
     store.plan_indexers(Indexers::new().with("parts", function("parts", &Calls::default()))).unwrap();
     let (_, mut build) = store.begin_build().unwrap();
@@ -343,11 +343,11 @@ fn a_writer_that_is_faster_than_the_catching_up_ends_it() {
             }
         }
     }
-    panic!("it never ended");
+    panic!("the build never completed");
 }
 
 #[test]
-fn an_index_in_the_making_is_none_for_who_asks_and_its_name_is_taken() {
+fn index_under_construction_is_invisible_and_reserves_its_name() {
     let (mut store, _) = filled(3);
     let parts = || Indexers::new().with("parts", function("parts", &Calls::default()));
     store.plan_indexers(parts()).unwrap();
@@ -357,31 +357,28 @@ fn an_index_in_the_making_is_none_for_who_asks_and_its_name_is_taken() {
     let error = snapshot.answer(&crate::cache::Query::by_index("parts", "parts 1")).unwrap_err();
     assert!(error.to_string().starts_with("no index \"parts\""), "{error}");
     let taken = store.plan_indexers(parts()).unwrap_err();
-    assert_eq!(
-        taken.to_string(),
-        format!("{} has an index of this name already: parts; nothing was added", pods().gvr)
-    );
+    assert_eq!(taken.to_string(), format!("{} already has an index named parts: no index was added", pods().gvr));
     assert_eq!(store.add_indexers(parts()).unwrap_err(), taken);
     assert!(matches!(store.resume_build(), Some(BuildStep::Done(Ok(())))));
     assert!(store.published().load().answer(&crate::cache::Query::by_index("parts", "parts 1")).is_ok());
 }
 
 #[test]
-fn who_has_an_index_removed_that_is_in_the_making_is_told_so() {
+fn removal_of_an_index_under_construction_is_reported() {
     let (mut store, _) = filled(3);
     let calls = Calls::default();
     store.plan_indexers(Indexers::new().with("parts", function("parts", &calls))).unwrap();
     let (_, build) = store.begin_build().unwrap();
     assert!(build.work_once());
     assert!(store.remove_indexer("parts") && !store.remove_indexer("parts"));
-    assert!(!build.work_once(), "nobody wants it any more");
-    let Some(BuildStep::Done(Err(error))) = store.resume_build() else { panic!("it is not there") };
+    assert!(!build.work_once(), "the build is cancelled");
+    let Some(BuildStep::Done(Err(error))) = store.resume_build() else { panic!("the index was removed") };
     assert_eq!(error.to_string(), format!("index parts of {} was removed before it was complete", pods().gvr));
     assert!(store.published().load().indexers().is_empty() && store.resume_build().is_none());
 }
 
 #[test]
-fn what_is_being_built_shows_names_and_no_values() {
+fn debug_output_of_a_build_has_names_and_no_values() {
     let (mut store, id) = filled(3);
     store.plan_indexers(Indexers::new().with("parts", function("parts", &Calls::default()))).unwrap();
     store.begin_build().unwrap();

@@ -1,4 +1,4 @@
-//! Objects that come and go leave nothing behind in indices and tables of texts.
+//! Tests that created and deleted objects leave nothing in indices and string tables.
 
 use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{DeltaFifo, IndexFn, Indexers, PartitionId, Popped, Store};
@@ -7,7 +7,7 @@ use informer_hub_types::{
     StoredObjectParts, Uid,
 };
 
-/// So many live at any time.
+/// Number of live objects at any time.
 const LIVE: u64 = 1_000;
 
 fn pod(interner: &mut Interner, number: u64) -> StoredObject {
@@ -39,7 +39,7 @@ fn delete(store: &mut Store, id: PartitionId, numbers: impl Iterator<Item = u64>
 }
 
 #[test]
-fn after_very_many_creates_and_deletes_indices_and_texts_are_what_lives() {
+fn indices_and_interner_stay_bounded_under_churn() {
     let mut store = Store::new(pods());
     let id = store.open(origin("c"), InformerHealth::new(), vec!["by-own".into(), "by-all".into()]);
     let by_app = IndexFn::path("metadata.labels['app']".parse().unwrap());
@@ -55,8 +55,8 @@ fn after_very_many_creates_and_deletes_indices_and_texts_are_what_lives() {
         delete(&mut store, id, first.saturating_sub(LIVE / 2)..first);
         let live = LIVE / 2;
         assert_eq!((count(&store, "by-own"), count(&store, "by-app"), count(&store, "by-all")), (live, live, 1));
-        // Two texts an object and its label set; 1,500 objects live at a time, those in the outbox among them; the table
-        // holds twice what lives. One that forgot nothing would have 120,000 in the end.
+        // An object has two strings and a label set. At most 1,500 objects are live, including those in the outbox. The
+        // table holds twice the live entries. Without cleanup it would reach 120,000.
         assert!(interner.len() as u64 <= 2 * 3 * (LIVE + LIVE / 2) + 2048, "{} texts", interner.len());
     }
     delete(&mut store, id, 0..40 * LIVE);
@@ -66,13 +66,13 @@ fn after_very_many_creates_and_deletes_indices_and_texts_are_what_lives() {
         assert_eq!(snapshot.index_values(index).count(), 0, "{index}");
     }
     drop(snapshot);
-    // The store remembers what the last batch did; that goes with the next.
+    // The outbox of the store references the last batch until the next one.
     store.apply(id, Vec::new()).unwrap();
-    assert_eq!(SharedStr::strong_count(&all), Some(2), "the table of texts has it, and this test");
+    assert_eq!(SharedStr::strong_count(&all), Some(2), "referenced by the interner and this test");
 }
 
 #[test]
-fn an_object_of_ten_thousand_values_is_indexed_changed_and_forgotten() {
+fn object_with_ten_thousand_values_is_indexed_updated_and_removed() {
     let mut store = Store::new(pods());
     let id = store.open(origin("c"), InformerHealth::new(), vec!["by-image".into()]);
     let images = |from: u32| (from..from + 10_000).map(|image| format!("image-{image}")).collect::<Vec<_>>();

@@ -1,4 +1,5 @@
-//! client-go's rules of its controller (`controller_test.go`, named at each), and where this one differs.
+//! Tests of the controller: the rules of client-go's controller (`controller_test.go`, cited at each test), and the
+//! differences.
 
 use crate::cache::testing::{Informer, change, lines};
 use crate::cache::{Applied, Controller, DeltaFifo, Outbox, ProcessError, Progress};
@@ -8,7 +9,7 @@ fn push(controller: &mut Controller, script: &str) {
     script.split_whitespace().for_each(|step| controller.push(change(step)));
 }
 
-/// Has one batch processed, and says what it was and what became of it.
+/// Processes one batch. Returns its effects and the result.
 fn next(controller: &mut Controller, max: usize, answer: Answer) -> (Vec<String>, &'static str) {
     let mut told = Vec::new();
     let progress = controller.process_next(max, &mut |outbox| {
@@ -52,8 +53,8 @@ fn told(lines: &[&str], became: &'static str) -> (Vec<String>, &'static str) {
 }
 
 #[test]
-fn a_batch_is_applied_and_then_told() {
-    // TestUpdate, TestReplaceEvents: the store is new already when a callback runs.
+fn controller_applies_a_batch_before_processing_it() {
+    // TestUpdate, TestReplaceEvents: the store is up to date when a callback runs.
     let mut informer = Informer::new();
     push(&mut informer.controller, "+a@1 ~a@2 +b@3");
     let published = std::sync::Arc::clone(informer.controller.store().published());
@@ -67,7 +68,7 @@ fn a_batch_is_applied_and_then_told() {
 }
 
 #[test]
-fn a_batch_is_as_large_as_asked_for_and_ends_with_a_list() {
+fn controller_batch_is_limited_and_ends_with_a_list() {
     // TestRealFIFO_PopMultipleDeltaInBatch: batch size, and the boundary of the initial list.
     let controller = &mut Informer::new().controller;
     push(controller, "[ *a@1 *b@2 ]2 +c@3");
@@ -78,9 +79,9 @@ fn a_batch_is_as_large_as_asked_for_and_ends_with_a_list() {
 }
 
 #[test]
-fn what_only_waits_and_is_not_listed_is_deleted_once_in_its_newest_state() {
+fn unlisted_queued_object_is_deleted_once_in_its_newest_state() {
     // TestDeltaFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue, TestRealFIFOW_..., case by case. RealFIFO deletes
-    // before what the list names, DeltaFIFO after it; so do we.
+    // before the listed objects, DeltaFIFO after them, as here.
     for (script, expected) in [
         ("+a@1 [ *b@2 ]2", &["+a@1", "+b@2", "†a@1", "synced"][..]),
         ("[ *a@1 ]1 [ ]2", &["+a@1", "synced", "†a@1"]),
@@ -97,22 +98,22 @@ fn what_only_waits_and_is_not_listed_is_deleted_once_in_its_newest_state() {
 }
 
 #[test]
-fn what_the_store_has_and_a_list_does_not_is_deleted_after_what_the_list_names() {
+fn unlisted_stored_object_is_deleted_after_the_listed_ones() {
     // TestDeltaFIFO_ReplaceMakesDeletions, TestReplaceEvents (which has the deletions first)
     let mut informer = Informer::new();
     informer.apply("[ *a@1 *b@1 *c@1 ]1");
     let outbox = informer.apply("[ *b@2 *c@1 *d@3 ]3");
-    assert_eq!(lines(&outbox.applied), ["b@1>2", "+d@3", "†a@1"], "and nothing of what it repeats");
+    assert_eq!(lines(&outbox.applied), ["b@1>2", "+d@3", "†a@1"], "no effect for unchanged objects");
 }
 
-/// What happened, whatever its order.
+/// Sorts lines, to ignore their order.
 fn sorted(mut lines: Vec<String>) -> Vec<String> {
     lines.sort();
     lines
 }
 
 #[test]
-fn relist_buries_what_it_lacks_in_the_newest_state_of_the_store_or_the_queue() {
+fn relist_deletes_missing_objects_in_the_newest_known_state() {
     // TestDeltaFIFO_ReplaceMakesDeletions, ..._ReplaceMakesDeletionsReplaced and those of RealFIFO, case by case.
     let stored = "[ *foo@5 *bar@6 *baz@7 ]7";
     for (before, script, expected) in [
@@ -163,7 +164,7 @@ fn store_has_every_change_of_a_relist_when_the_change_is_notified() {
 }
 
 #[test]
-fn of_a_batch_only_what_reaches_the_store_is_notified() {
+fn only_effects_on_the_store_are_notified() {
     // TestProcessDeltasInBatch: none fails, all do, the second of two, the second of three.
     for (batch, expected) in
         [("+a@1", &["+a@1"][..]), ("-x@1", &[]), ("+a@1 ~b@4", &["+a@1"]), ("+a@1 -x@2 +c@3", &["+a@1", "+c@3"])]
@@ -177,7 +178,7 @@ fn of_a_batch_only_what_reaches_the_store_is_notified() {
 }
 
 #[test]
-fn it_has_not_synced_before_the_deletions_of_the_first_list_have_been_processed() {
+fn controller_has_synced_only_after_deletions_of_the_first_list() {
     // TestDeltaFIFO_HasSyncedCorrectOnDeletion, TestRealFIFO_HasSyncedCorrectOnDeletion: the store has objects already.
     let mut informer = Informer::new();
     informer.apply("+foo@5 +bar@6 +baz@7");
@@ -195,23 +196,23 @@ fn it_has_not_synced_before_the_deletions_of_the_first_list_have_been_processed(
 }
 
 #[test]
-fn it_has_synced_when_the_first_list_has_been_processed_and_not_before() {
+fn controller_has_synced_only_after_processing_the_first_list() {
     // F7: client-go's RealFIFO counts after the processing.
     let controller = &mut Informer::new().controller;
     push(controller, "[ *a@1 ]1");
     assert_eq!(next(controller, 1, Answer::Fine).1, "processed");
     assert!(!controller.has_synced());
     assert_eq!(next(controller, 1, Answer::Again).1, "requeued");
-    assert!(!controller.has_synced(), "nobody knows of it");
+    assert!(!controller.has_synced(), "it has not been processed");
     assert_eq!(next(controller, 1, Answer::Fine), told(&["synced"], "processed"));
     assert!(controller.has_synced());
     push(controller, "[ ]2");
     assert_eq!(next(controller, 9, Answer::Again).1, "requeued");
-    assert!(controller.has_synced(), "once and for all");
+    assert!(controller.has_synced(), "it stays synced");
 }
 
 #[test]
-fn a_list_that_cannot_be_processed_is_over_all_the_same() {
+fn dropped_first_list_counts_as_synced() {
     let controller = &mut Informer::new().controller;
     push(controller, "[ ]1");
     assert_eq!(next(controller, 9, Answer::Never), told(&["synced"], "dropped"));
@@ -219,8 +220,8 @@ fn a_list_that_cannot_be_processed_is_over_all_the_same() {
 }
 
 #[test]
-fn what_is_to_be_processed_again_comes_before_anything_later_and_is_in_the_store_meanwhile() {
-    // ErrRequeue (until 1.33) put the deltas back, behind everything else, and applied them twice.
+fn requeued_batch_is_in_the_store_and_is_processed_first() {
+    // ErrRequeue (until 1.33) put the deltas at the end and applied them twice.
     let informer = &mut Informer::new();
     push(&mut informer.controller, "+a@1 +b@2");
     assert_eq!(next(&mut informer.controller, 1, Answer::Again), told(&["+a@1"], "requeued"));
@@ -234,8 +235,8 @@ fn what_is_to_be_processed_again_comes_before_anything_later_and_is_in_the_store
 }
 
 #[test]
-fn what_cannot_be_processed_is_lost_and_counted_and_in_the_store() {
-    // C6: processLoop ignores every error but that the queue is closed.
+fn failed_batch_is_dropped_counted_and_in_the_store() {
+    // C6: processLoop ignores every error except that the queue is closed.
     let informer = &mut Informer::new();
     push(&mut informer.controller, "+a@1");
     assert_eq!(next(&mut informer.controller, 9, Answer::Never), told(&["+a@1"], "dropped"));
@@ -244,7 +245,7 @@ fn what_cannot_be_processed_is_lost_and_counted_and_in_the_store() {
 }
 
 #[test]
-fn processing_all_goes_on_after_what_is_dropped_and_stops_at_what_is_to_come_again() {
+fn process_all_continues_after_a_drop_and_stops_at_a_requeue() {
     let controller = &mut Informer::new().controller;
     push(controller, "[ *a@1 ]1 [ *a@1 *b@2 ]2 +c@3");
     let mut answers = [Answer::Never, Answer::Again, Answer::Fine, Answer::Fine].into_iter();
@@ -260,8 +261,8 @@ fn processing_all_goes_on_after_what_is_dropped_and_stops_at_what_is_to_come_aga
 }
 
 #[test]
-fn a_closed_controller_finishes_what_is_in_line() {
-    // C1: the end of the context closes the queue; D9: Pop says so once it is empty.
+fn closed_controller_processes_queued_changes() {
+    // C1: the end of the context closes the queue; D9: Pop reports this once it is empty.
     let controller = &mut Informer::new().controller;
     push(controller, "+a@1 +b@2");
     controller.close();
@@ -272,7 +273,7 @@ fn a_closed_controller_finishes_what_is_in_line() {
 }
 
 #[test]
-fn a_closed_controller_still_owes_what_is_to_be_processed_again() {
+fn closed_controller_processes_a_requeued_batch() {
     let controller = &mut Informer::new().controller;
     push(controller, "+a@1");
     assert_eq!(next(controller, 9, Answer::Again).1, "requeued");
@@ -282,7 +283,7 @@ fn a_closed_controller_still_owes_what_is_to_be_processed_again() {
 }
 
 #[test]
-fn a_partition_that_was_closed_leaves_everything_in_line() {
+fn closed_partition_leaves_the_queue_unchanged() {
     let informer = &mut Informer::new();
     push(&mut informer.controller, "+a@1");
     informer.controller.store_mut().close(informer.id);
@@ -291,7 +292,7 @@ fn a_partition_that_was_closed_leaves_everything_in_line() {
 }
 
 #[test]
-fn a_successor_processes_what_its_predecessor_may_not_have_told() {
+fn new_controller_processes_the_last_batch_of_its_predecessor() {
     let mut informer = Informer::new();
     push(&mut informer.controller, "[ *a@1 ]1");
     assert_eq!(next(&mut informer.controller, 9, Answer::Again).1, "requeued");
@@ -301,11 +302,11 @@ fn a_successor_processes_what_its_predecessor_may_not_have_told() {
     push(controller, "+b@2");
     assert_eq!(next(controller, 9, Answer::Fine), told(&["+a@1", "synced"], "processed"));
     assert_eq!(next(controller, 9, Answer::Fine), told(&["+b@2"], "processed"));
-    assert!(controller.has_synced(), "its own queue began with a watch, and has nothing to wait for");
+    assert!(controller.has_synced(), "its own queue started with a watch event");
 }
 
 #[test]
-fn a_successors_own_list_is_what_it_waits_for() {
+fn new_controller_syncs_with_its_own_list() {
     let mut informer = Informer::new();
     informer.apply("[ *a@1 ]1");
     informer.turn_to(informer.id);
@@ -318,8 +319,8 @@ fn a_successors_own_list_is_what_it_waits_for() {
 }
 
 #[test]
-fn a_panic_of_the_process_leaves_the_call_and_the_batch_is_told_by_the_next_one() {
-    // TestPanicPropagated. client-go's process ends then; whoever catches it here must not miss what the store has.
+fn panic_in_process_propagates_and_the_batch_is_processed_again() {
+    // TestPanicPropagated. client-go's process ends then. A caller that catches the panic here must not miss changes.
     let mut informer = Informer::new();
     push(&mut informer.controller, "[ *a@1 ]1");
     for time in ["first", "once more"] {
@@ -339,7 +340,7 @@ fn a_panic_of_the_process_leaves_the_call_and_the_batch_is_told_by_the_next_one(
 }
 
 #[test]
-fn nothing_in_line_is_idle_though_the_queue_is_new() {
+fn empty_controller_is_idle() {
     let controller = &mut Informer::with_limit(0).controller;
     assert_eq!(next(controller, 9, Answer::Fine), told(&[], "idle"));
     assert!(!controller.has_synced() && !DeltaFifo::new(0).has_synced());

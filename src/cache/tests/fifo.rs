@@ -1,16 +1,16 @@
-//! client-go's rules of DeltaFIFO (`delta_fifo_test.go`, `the_real_fifo_test.go`, named at each), and where this queue
-//! differs.
+//! Tests of the delta fifo: the rules of client-go's DeltaFIFO (`delta_fifo_test.go`, `the_real_fifo_test.go`, cited at
+//! each test), and the differences.
 
 use crate::cache::testing::{change, popped_lines, push_all};
 use crate::cache::{DeltaFifo, Popped};
 use informer_hub_types::{Deltas, ObjectKey};
 
-/// Far from its bound.
+/// Returns a queue far below its limit.
 fn roomy() -> DeltaFifo {
     DeltaFifo::new(1 << 20)
 }
 
-/// Crowded as soon as anything waits.
+/// Returns a queue that merges as soon as anything waits.
 fn crowded() -> DeltaFifo {
     DeltaFifo::new(0)
 }
@@ -20,7 +20,7 @@ fn drain(fifo: &mut DeltaFifo) -> Vec<String> {
     while !fifo.is_empty() {
         all.extend(popped_lines(&fifo.pop(usize::MAX)));
     }
-    assert_eq!((fifo.bytes(), fifo.len(), fifo.is_full()), (0, 0, false), "nothing waits, so nothing counts");
+    assert_eq!((fifo.bytes(), fifo.len(), fifo.is_full()), (0, 0, false), "an empty queue counts no bytes");
     all
 }
 
@@ -30,13 +30,13 @@ fn through(mut fifo: DeltaFifo, script: &str) -> Vec<String> {
 }
 
 #[test]
-fn all_deltas_of_a_key_come_out_together_in_their_order() {
+fn fifo_pops_all_deltas_of_a_key_in_order() {
     // TestDeltaFIFO_addUpdate, TestDeltaFIFO_basic
     assert_eq!(through(roomy(), "+a@1 +b@2 ~a@3 -a@4"), ["+a@1 ~a@3 -a@4", "+b@2"]);
 }
 
 #[test]
-fn a_key_that_is_added_again_keeps_its_place_in_line() {
+fn fifo_keeps_the_position_of_a_queued_key() {
     // TestDeltaFIFO_detectLineJumpers
     let mut fifo = roomy();
     push_all(&mut fifo, "+a@1 +b@2 +c@3 ~a@4");
@@ -47,7 +47,7 @@ fn a_key_that_is_added_again_keeps_its_place_in_line() {
 }
 
 #[test]
-fn crowded_queue_keeps_places_in_line_and_gives_out_the_newest_states() {
+fn crowded_fifo_keeps_positions_and_pops_newest_states() {
     // TestFIFO_detectLineJumpers
     let mut fifo = crowded();
     push_all(&mut fifo, "+a@10 +b@1 ~a@11 ~a@13 +c@30");
@@ -57,8 +57,8 @@ fn crowded_queue_keeps_places_in_line_and_gives_out_the_newest_states() {
 }
 
 #[test]
-fn two_producers_of_500_keys_each_come_out_in_their_order() {
-    // TestDeltaFIFO_basic, TestRealFIFO_basic, TestFIFO_basic. The queue has one owner, so producers take turns.
+fn fifo_keeps_the_order_of_interleaved_producers() {
+    // TestDeltaFIFO_basic, TestRealFIFO_basic, TestFIFO_basic. The queue has one owner, so the producers alternate.
     for mut fifo in [roomy(), crowded()] {
         let pushed: Vec<_> = (1..=500).flat_map(|at| [format!("+a{at}@{at}"), format!("+b{at}@{at}")]).collect();
         for step in &pushed {
@@ -69,7 +69,7 @@ fn two_producers_of_500_keys_each_come_out_in_their_order() {
 }
 
 #[test]
-fn of_two_deletions_in_a_row_the_first_stays() {
+fn fifo_keeps_the_first_of_two_deletions() {
     // dedupDeltas (D3)
     assert_eq!(through(roomy(), "-a@1 -a@2 -a@3"), ["-a@1"]);
     assert_eq!(through(roomy(), "-a@1 +a:v@2 -a:v@3"), ["-a@1 +a:v@2 -a:v@3"]);
@@ -77,34 +77,33 @@ fn of_two_deletions_in_a_row_the_first_stays() {
 }
 
 #[test]
-fn a_list_after_a_queued_deletion_still_brings_the_object() {
+fn fifo_keeps_a_listed_object_after_a_queued_deletion() {
     // TestDeltaFIFO_replaceWithDeleteDeltaIn
     assert_eq!(through(roomy(), "-a@1 [ *a:v@2 ]3"), ["-a@1 *a:v@2", "]3 a"]);
     assert_eq!(through(crowded(), "-a@1 [ *a:v@2 ]3"), ["-a@1 *a:v@2", "]3 a"]);
 }
 
 #[test]
-fn a_listed_object_follows_what_waits_for_its_key() {
+fn fifo_appends_a_listed_object_to_queued_deltas() {
     // TestDeltaFIFO_addReplace, TestDeltaFIFO_ReplaceDeltaType
     assert_eq!(through(roomy(), "+a@1 [ *a@2 ]3"), ["+a@1 *a@2", "]3 a"]);
 }
 
 #[test]
-fn a_deletion_is_kept_whether_or_not_the_key_is_queued() {
-    // TestDeltaFIFO_DeleteExistingNonPropagated; the store drops what it does not know
-    // (TestDeltaFIFO_enqueueingNoLister).
+fn fifo_keeps_deletions_of_unknown_keys() {
+    // TestDeltaFIFO_DeleteExistingNonPropagated; the store ignores unknown keys (TestDeltaFIFO_enqueueingNoLister).
     assert_eq!(through(roomy(), "-a@1"), ["-a@1"]);
     assert_eq!(through(roomy(), "+a@5 -a@6"), ["+a@5 -a@6"]);
 }
 
 #[test]
-fn a_resync_repeats_a_key_that_is_not_queued() {
+fn fifo_queues_a_resync_of_an_unqueued_key() {
     // TestDeltaFIFO_Resync
     assert_eq!(through(roomy(), "+a@1 =b@1"), ["+a@1", "=b@1"]);
 }
 
 #[test]
-fn a_resync_says_nothing_of_a_key_that_is_queued() {
+fn fifo_ignores_a_resync_of_a_queued_key() {
     // TestDeltaFIFO_UpdateResyncRace, TestDeltaFIFO_ResyncNonExisting, and those of RealFIFO
     assert_eq!(through(roomy(), "~a@2 =a@1"), ["~a@2"]);
     assert_eq!(through(roomy(), "-a@2 =a@1"), ["-a@2"]);
@@ -113,54 +112,54 @@ fn a_resync_says_nothing_of_a_key_that_is_queued() {
 }
 
 #[test]
-fn a_list_ends_with_the_keys_that_it_named() {
-    // TestDeltaFIFO_ReplaceMakesDeletions, and _ReplaceMakesDeletionsForObjectsOnlyInQueue: what is queued and not
-    // named is swept like everything else, behind the queue.
+fn fifo_list_end_has_the_listed_keys() {
+    // TestDeltaFIFO_ReplaceMakesDeletions and _ReplaceMakesDeletionsForObjectsOnlyInQueue: a queued object that is not
+    // listed is deleted by the list end too.
     assert_eq!(through(roomy(), "+a@1 [ *b@2 &c ]3"), ["+a@1", "*b@2", "]3 b c"]);
 }
 
 #[test]
-fn an_empty_list_ends_too() {
+fn fifo_keeps_the_end_of_an_empty_list() {
     // TestDeltaFIFO_HasSynced: Replace with nothing
     assert_eq!(through(roomy(), "[ ]3"), ["]3"]);
 }
 
 #[test]
-fn a_list_that_begins_again_forgets_what_the_unfinished_one_named() {
+fn fifo_list_start_discards_an_unfinished_list() {
     assert_eq!(through(roomy(), "[ *a@1 &b [ *c@2 ]3"), ["*a@1", "*c@2", "]3 c"]);
 }
 
 #[test]
-fn a_streaming_list_takes_back_what_it_named_before_it_was_deleted() {
+fn fifo_deletion_during_a_list_removes_the_listed_key() {
     assert_eq!(through(roomy(), "[ *a@1 *b@2 -a@3 ]4"), ["*a@1 -a@3", "*b@2", "]4 b"]);
     assert_eq!(through(roomy(), "[ *a@1 -a@2 *a:v@3 ]4"), ["*a@1 -a@2 *a:v@3", "]4 a"]);
 }
 
 #[test]
-fn what_a_watch_adds_while_a_list_is_under_way_is_not_swept_by_it() {
+fn fifo_list_end_keeps_keys_added_during_the_list() {
     assert_eq!(through(roomy(), "[ *a@1 +b@2 ]3"), ["*a@1", "+b@2", "]3 a b"]);
 }
 
 #[test]
-fn what_comes_to_be_after_a_list_is_not_swept_by_it_from_an_older_place_in_line() {
-    // `b` stands in line before the end that does not name it.
+fn fifo_list_end_keeps_later_objects_of_earlier_queued_keys() {
+    // `b` is queued before the list end that does not contain it.
     assert_eq!(through(roomy(), "-b@1 [ *a@2 ]3 +b:v@4"), ["-b@1 +b:v@4", "*a@2", "]3 a b"]);
     assert_eq!(through(roomy(), "-b@1 [ *a@2 ]3 [ ]4 ~b:v@5"), ["-b@1 ~b:v@5", "*a@2", "]3 a b", "]4 b"]);
 }
 
 #[test]
-fn what_a_second_list_names_is_not_swept_by_the_first_from_an_older_place_in_line() {
+fn fifo_list_end_keeps_keys_of_the_next_list() {
     assert_eq!(through(roomy(), "-b@1 [ ]2 [ *b:v@3 ]4"), ["-b@1 *b:v@3", "]2 b", "]4 b"]);
 }
 
 #[test]
-fn a_deletion_or_a_resync_saves_nothing_from_a_list() {
+fn fifo_list_end_does_not_keep_deleted_or_resynced_keys() {
     assert_eq!(through(roomy(), "[ ]2 =b@1"), ["]2", "=b@1"]);
     assert_eq!(through(roomy(), "[ ]2 -b@3"), ["]2", "-b@3"]);
 }
 
 #[test]
-fn an_end_closes_a_batch() {
+fn fifo_list_end_closes_a_batch() {
     let mut fifo = roomy();
     push_all(&mut fifo, "[ *a@1 ]2 +b@3");
     assert_eq!(popped_lines(&fifo.pop(10)), ["*a@1", "]2 a b"]);
@@ -169,14 +168,14 @@ fn an_end_closes_a_batch() {
 }
 
 #[test]
-fn a_batch_is_no_larger_than_asked_for() {
+fn fifo_batch_is_limited_in_entries() {
     let mut fifo = roomy();
     push_all(&mut fifo, "+a@1 +b@2 +c@3");
     assert_eq!((fifo.pop(0).len(), fifo.pop(2).len(), fifo.len()), (0, 2, 1));
 }
 
 #[test]
-fn a_batch_ends_with_the_key_that_passes_its_bytes() {
+fn fifo_batch_ends_with_the_key_that_exceeds_its_bytes() {
     let mut fifo = roomy();
     push_all(&mut fifo, "+a@1 +b@2 +c@3 +d@4 -d@5");
     let all = fifo.bytes();
@@ -186,7 +185,7 @@ fn a_batch_ends_with_the_key_that_passes_its_bytes() {
         fifo.bytes()
     };
     assert!(fifo.pop_within(9, 0).is_empty());
-    assert_eq!(popped_lines(&fifo.pop_within(9, 1)), ["+a@1"], "however large it is");
+    assert_eq!(popped_lines(&fifo.pop_within(9, 1)), ["+a@1"], "of any size");
     assert_eq!(popped_lines(&fifo.pop_within(9, one + 1)), ["+b@2", "+c@3"]);
     assert_eq!(fifo.bytes(), all - 3 * one);
     assert_eq!(popped_lines(&fifo.pop_within(9, one)), ["+d@4 -d@5"]);
@@ -194,7 +193,7 @@ fn a_batch_ends_with_the_key_that_passes_its_bytes() {
 }
 
 #[test]
-fn states_merge_only_while_the_queue_is_crowded() {
+fn fifo_merges_states_only_if_crowded() {
     assert_eq!(through(crowded(), "+a@1 ~a@2 ~a@3"), ["~a@3"]);
     let mut fifo = DeltaFifo::new(1000);
     push_all(&mut fifo, "+a@1 ~a@2");
@@ -205,27 +204,27 @@ fn states_merge_only_while_the_queue_is_crowded() {
 }
 
 #[test]
-fn a_merged_state_still_speaks_for_the_list() {
-    // After a restore of etcd the list's version may be behind the store's, and so may what follows it.
+fn fifo_merged_state_stays_a_listed_one() {
+    // After a restore of etcd, versions of the list and of later events may be behind the store's.
     assert_eq!(through(crowded(), "[ *a@5 ]5 ~a@6"), ["*a@6", "]5 a"]);
     assert_eq!(through(crowded(), "~a@9 [ *a@5 ]5"), ["*a@5", "]5 a"]);
 }
 
 #[test]
-fn a_stale_state_of_a_watch_does_not_replace_a_newer_one() {
+fn fifo_ignores_a_stale_watch_state() {
     assert_eq!(through(crowded(), "~a@9 ~a@5"), ["~a@9"]);
     assert_eq!(through(crowded(), "[ *a@9 ]9 +a@5"), ["*a@9", "]9 a"]);
 }
 
 #[test]
-fn crowding_never_merges_across_a_deletion_or_a_successor() {
+fn fifo_never_merges_across_a_deletion_or_a_successor() {
     assert_eq!(through(crowded(), "~a@1 -a@2 +a:v@3 ~a:v@4"), ["~a@1 -a@2 ~a:v@4"]);
     assert_eq!(through(crowded(), "~a@1 ~a:v@2"), ["~a@1 ~a:v@2"]);
     assert_eq!(through(crowded(), "~a@1 -a@2"), ["~a@1 -a@2"]);
 }
 
 #[test]
-fn crowding_drops_a_successor_that_came_and_went() {
+fn crowded_fifo_drops_a_successor_that_was_added_and_deleted() {
     let mut fifo = crowded();
     push_all(&mut fifo, "-a@1 +a:v@2 -a:v@3 +a:w@4 -a:w@5 -a:w@6");
     assert_eq!(fifo.coalesced(), 4);
@@ -233,7 +232,7 @@ fn crowding_drops_a_successor_that_came_and_went() {
 }
 
 #[test]
-fn the_bound_is_of_bytes_and_merging_keeps_one_key_below_it() {
+fn fifo_merging_keeps_one_key_below_the_byte_limit() {
     let mut fifo = DeltaFifo::new(2000);
     for version in 1..10_000 {
         fifo.push(change(&format!("~a@{version}")));
@@ -251,7 +250,7 @@ fn the_bound_is_of_bytes_and_merging_keeps_one_key_below_it() {
 }
 
 #[test]
-fn lists_that_wait_are_bounded_though_they_repeat_the_same_keys() {
+fn fifo_bounds_the_number_of_queued_lists() {
     let mut fifo = roomy();
     push_all(&mut fifo, "[ *a@1 ]1 [ *a@1 ]2");
     assert!(!fifo.is_full());
@@ -263,19 +262,19 @@ fn lists_that_wait_are_bounded_though_they_repeat_the_same_keys() {
 }
 
 #[test]
-fn entries_come_in_the_order_of_their_keys_arrival_whatever_kinds_they_are() {
-    // client-go's RealFIFO keeps every event in the order of arrival (F1); here a key has one place in line.
+fn fifo_pops_keys_in_order_of_arrival() {
+    // client-go's RealFIFO keeps all events in order of arrival (F1); here a key has one position.
     assert_eq!(through(roomy(), "+b@1 +a@2 -b@3 *c@4 ~a@5 =d@1"), ["+b@1 -b@3", "+a@2 ~a@5", "*c@4", "=d@1"]);
 }
 
 #[test]
-fn what_a_list_sweeps_goes_after_what_it_names() {
-    // RealFIFO's Replace puts deletions first (F2), DeltaFIFO's last (D5); here they are the end's, so last.
+fn fifo_list_end_follows_the_listed_objects() {
+    // RealFIFO's Replace puts deletions first (F2), DeltaFIFO's last (D5). Here the list end causes them, so last.
     assert_eq!(through(roomy(), "+gone@1 [ *a@2 ]3"), ["+gone@1", "*a@2", "]3 a"]);
 }
 
 #[test]
-fn an_object_that_a_list_names_twice_is_one_entry() {
+fn fifo_combines_an_object_listed_twice() {
     // the_real_fifo_test.go counts duplicates in Replace twice; a list in pages may repeat one.
     assert_eq!(through(roomy(), "[ *a@1 *a@1 ]1"), ["*a@1 *a@1", "]1 a"]);
 }
@@ -283,9 +282,9 @@ fn an_object_that_a_list_names_twice_is_one_entry() {
 // === synced ===
 
 #[test]
-fn a_queue_has_synced_when_the_first_lists_end_is_out() {
+fn fifo_has_synced_after_the_first_list_end() {
     // TestDeltaFIFO_HasSynced, TestRealFIFO_HasSynced. There an empty Replace syncs at once, and a list with its last
-    // object; here with its end, since nobody knows before that which object is the last.
+    // object. Here the list end decides, because the last object is not known before.
     let synced_after = |mut fifo: DeltaFifo, script: &str, pops: usize| {
         push_all(&mut fifo, script);
         for _ in 0..pops {
@@ -309,13 +308,13 @@ fn a_queue_has_synced_when_the_first_lists_end_is_out() {
         ("[ ]1 [ *a@2 ]2", 1, true),
     ] {
         for fifo in [roomy(), crowded()] {
-            assert_eq!(synced_after(fifo, script, pops), synced, "{script:?}, {pops} taken out");
+            assert_eq!(synced_after(fifo, script, pops), synced, "{script:?}, {pops} popped");
         }
     }
 }
 
 #[test]
-fn a_queue_that_began_without_a_list_has_nothing_to_wait_for() {
+fn fifo_that_started_with_a_watch_event_has_synced() {
     // TestDeltaFIFO_HasSynced: Add, and Delete, before any Replace.
     for script in ["+a@1", "~a@1", "-a@1", "*a@1", "+a@1 [ *b@2 ]3"] {
         for mut fifo in [roomy(), crowded()] {
@@ -325,14 +324,14 @@ fn a_queue_that_began_without_a_list_has_nothing_to_wait_for() {
     }
     let mut fifo = roomy();
     push_all(&mut fifo, "=a@1");
-    assert!(!fifo.has_synced(), "a resync is no beginning");
+    assert!(!fifo.has_synced(), "a resync does not count as a start");
     push_all(&mut fifo, "[ ]2");
     assert!(!fifo.has_synced());
 }
 
 #[test]
-fn deletions_of_the_first_list_are_out_when_it_has_synced() {
-    // TestDeltaFIFO_HasSyncedCorrectOnDeletion counts them one by one; here they come with the end.
+fn fifo_has_synced_only_after_deletions_of_the_first_list() {
+    // TestDeltaFIFO_HasSyncedCorrectOnDeletion counts them one by one; here they are part of the list end.
     let mut fifo = roomy();
     push_all(&mut fifo, "[ *a@1 ]1");
     assert_eq!(popped_lines(&fifo.pop(1)), ["*a@1"]);
@@ -344,9 +343,9 @@ fn deletions_of_the_first_list_are_out_when_it_has_synced() {
 // === closed ===
 
 #[test]
-fn a_closed_queue_gives_out_what_is_in_line_and_takes_nothing_in() {
-    // TestDeltaFIFO_PopShouldUnblockWhenClosed. What comes after Close is taken in by client-go's queues and given up
-    // by its workqueue (Q1); here it is given up, or a drain might never end.
+fn closed_fifo_pops_queued_entries_and_refuses_new_ones() {
+    // TestDeltaFIFO_PopShouldUnblockWhenClosed. client-go's queues accept changes after Close, its workqueue drops them
+    // (Q1). Here they are refused, because draining might never end otherwise.
     let mut fifo = roomy();
     push_all(&mut fifo, "[ *a@1");
     assert!(!fifo.is_closed() && !fifo.is_drained());
@@ -359,7 +358,7 @@ fn a_closed_queue_gives_out_what_is_in_line_and_takes_nothing_in() {
 }
 
 #[test]
-fn what_is_dealt_with_when_a_queue_closes_can_be_put_back() {
+fn closed_fifo_accepts_a_requeue() {
     let mut fifo = roomy();
     push_all(&mut fifo, "+a@1");
     let batch = fifo.pop(1);
@@ -371,13 +370,13 @@ fn what_is_dealt_with_when_a_queue_closes_can_be_put_back() {
 }
 
 #[test]
-fn an_open_queue_that_is_empty_is_not_drained() {
+fn open_empty_fifo_is_not_drained() {
     assert!(!roomy().is_drained() && !roomy().is_closed());
 }
 
-// === put back ===
+// === requeue ===
 
-/// The last one first, as `requeue` asks for.
+/// Requeues the last entry first, as `requeue` requires.
 fn put_back(fifo: &mut DeltaFifo, batch: Vec<Popped>) {
     for popped in batch.into_iter().rev() {
         fifo.requeue(popped);
@@ -385,7 +384,7 @@ fn put_back(fifo: &mut DeltaFifo, batch: Vec<Popped>) {
     }
 }
 
-/// Takes `count` entries out while `meanwhile` arrives, and puts them back.
+/// Pops `count` entries, pushes `meanwhile`, and requeues them.
 fn interrupted(mut fifo: DeltaFifo, before: &str, count: usize, meanwhile: &str) -> Vec<String> {
     push_all(&mut fifo, before);
     let batch: Vec<_> = (0..count).flat_map(|_| fifo.pop(1)).collect();
@@ -397,22 +396,22 @@ fn interrupted(mut fifo: DeltaFifo, before: &str, count: usize, meanwhile: &str)
 }
 
 #[test]
-fn what_is_put_back_stands_first() {
+fn requeued_entry_is_first() {
     // client-go's AddIfNotPresent (until 1.33) put it last.
     assert_eq!(interrupted(roomy(), "+a@1 +b@2", 1, "+c@3"), ["+a@1", "+b@2", "+c@3"]);
     assert_eq!(interrupted(roomy(), "+a@1 +b@2 +c@3", 2, ""), ["+a@1", "+b@2", "+c@3"]);
 }
 
 #[test]
-fn what_came_for_a_key_meanwhile_follows_what_is_put_back_in_one_entry() {
-    // AddIfNotPresent gave up what was put back.
+fn requeued_entry_is_followed_by_later_deltas_of_its_key() {
+    // AddIfNotPresent dropped the requeued deltas.
     assert_eq!(interrupted(roomy(), "+a@1 +b@2", 1, "~a@3 -a@4"), ["+a@1 ~a@3 -a@4", "+b@2"]);
 }
 
 #[test]
-fn deltas_of_a_key_that_is_put_back_collapse_as_if_it_had_stayed() {
+fn requeued_deltas_merge_with_later_ones() {
     assert_eq!(interrupted(roomy(), "-a@1", 1, "-a@2"), ["-a@1"]);
-    assert_eq!(interrupted(roomy(), "+a@1", 1, "=a@1"), ["+a@1"], "of a key in line a resync says nothing");
+    assert_eq!(interrupted(roomy(), "+a@1", 1, "=a@1"), ["+a@1"], "a resync of a queued key is ignored");
     assert_eq!(interrupted(roomy(), "=a@1", 1, "=a@1 ~a@2"), ["=a@1 ~a@2"]);
     assert_eq!(interrupted(crowded(), "+a@1", 1, "~a@2 ~a@3"), ["~a@3"]);
     assert_eq!(interrupted(crowded(), "-a@1", 1, "+a:v@2 -a:v@3"), ["-a@1"]);
@@ -420,7 +419,7 @@ fn deltas_of_a_key_that_is_put_back_collapse_as_if_it_had_stayed() {
 }
 
 #[test]
-fn an_end_that_is_put_back_is_the_next_to_come_out_and_the_queue_has_not_synced() {
+fn requeued_list_end_reverts_has_synced() {
     let mut fifo = roomy();
     push_all(&mut fifo, "[ *a@1 ]1 +b@2");
     let batch = fifo.pop(9);
@@ -434,7 +433,7 @@ fn an_end_that_is_put_back_is_the_next_to_come_out_and_the_queue_has_not_synced(
 }
 
 #[test]
-fn an_end_of_a_later_list_that_is_put_back_does_not_undo_the_first() {
+fn requeued_later_list_end_keeps_has_synced() {
     let mut fifo = roomy();
     push_all(&mut fifo, "[ ]1 [ ]2");
     fifo.pop(1);
@@ -444,21 +443,21 @@ fn an_end_of_a_later_list_that_is_put_back_does_not_undo_the_first() {
 }
 
 #[test]
-fn what_overtakes_an_end_with_its_key_is_not_swept_by_it() {
-    // `a` is deleted, and the list does not have it; then it comes again, and overtakes the list's end.
+fn requeued_key_that_overtakes_a_list_end_is_kept_by_it() {
+    // `a` is deleted and not listed. Then it is added again and overtakes the list end.
     assert_eq!(interrupted(roomy(), "-a@1 [ ]2", 2, "+a:v@3"), ["-a@1 +a:v@3", "]2 a"]);
     assert_eq!(interrupted(roomy(), "-a@1 [ ]2 [ ]3", 3, "+a:v@4"), ["-a@1 +a:v@4", "]2 a", "]3 a"]);
 }
 
 #[test]
-fn what_is_put_back_is_swept_by_a_list_that_ends_later_and_does_not_name_it() {
+fn requeued_key_is_not_kept_by_a_later_list() {
     assert_eq!(interrupted(roomy(), "+a@1", 1, "[ ]2"), ["+a@1", "]2"]);
     assert_eq!(interrupted(roomy(), "+a@1", 1, "~a@2 [ ]3"), ["+a@1 ~a@2", "]3"], "its later deltas came before it");
-    assert_eq!(interrupted(roomy(), "+a@1 [ ]2", 2, "-a@3"), ["+a@1 -a@3", "]2"], "a deletion saves nothing");
+    assert_eq!(interrupted(roomy(), "+a@1 [ ]2", 2, "-a@3"), ["+a@1 -a@3", "]2"], "a deleted key is not kept");
 }
 
 #[test]
-fn putting_nothing_back_changes_nothing() {
+fn requeue_of_no_deltas_changes_nothing() {
     let mut fifo = roomy();
     fifo.requeue(Popped::Deltas(ObjectKey::new("ns", "a"), Deltas::new()));
     fifo.check();
@@ -466,7 +465,7 @@ fn putting_nothing_back_changes_nothing() {
 }
 
 #[test]
-fn what_is_put_back_counts_against_the_bound() {
+fn requeued_entry_counts_against_the_limit() {
     let mut fifo = DeltaFifo::new(300);
     push_all(&mut fifo, "+a@1 +b@2");
     let bytes = fifo.bytes();
@@ -477,9 +476,9 @@ fn what_is_put_back_counts_against_the_bound() {
     assert_eq!((fifo.bytes(), fifo.is_full()), (bytes, true));
 }
 
-// === bounds, to the byte ===
+// === exact limits ===
 
-/// What one small object counts.
+/// Returns the bytes that one small object counts.
 fn one() -> usize {
     let mut fifo = roomy();
     push_all(&mut fifo, "+a@1");
@@ -487,7 +486,7 @@ fn one() -> usize {
 }
 
 #[test]
-fn a_queue_at_its_bound_is_not_full_and_past_it_is() {
+fn fifo_is_full_only_above_its_limit() {
     let mut fifo = DeltaFifo::new(2 * one());
     push_all(&mut fifo, "+a@1 +b@2");
     assert_eq!((fifo.bytes(), fifo.is_full()), (2 * one(), false));
@@ -496,23 +495,23 @@ fn a_queue_at_its_bound_is_not_full_and_past_it_is() {
 }
 
 #[test]
-fn merging_begins_past_half_the_bound() {
+fn fifo_merges_above_half_of_its_limit() {
     let mut fifo = DeltaFifo::new(4 * one());
     push_all(&mut fifo, "+a@1 ~a@2 ~a@3");
-    assert_eq!((fifo.coalesced(), fifo.bytes()), (0, 3 * one()), "two waited, which is half, when the third came");
+    assert_eq!((fifo.coalesced(), fifo.bytes()), (0, 3 * one()), "two are half of the limit when the third arrives");
     push_all(&mut fifo, "~a@4");
     assert_eq!((fifo.coalesced(), fifo.bytes()), (1, 3 * one()));
     assert_eq!(drain(&mut fifo), ["+a@1 ~a@2 ~a@4"]);
 }
 
 #[test]
-fn putting_back_merges_past_half_the_bound_too() {
+fn requeue_merges_above_half_of_the_limit() {
     let put = |limit: usize| interrupted(DeltaFifo::new(limit), "+a@1", 1, "~a@2");
     assert_eq!(put(2 * one()), ["+a@1 ~a@2"]);
     assert_eq!(put(2 * one() - 2), ["~a@2"]);
 }
 
 #[test]
-fn the_default_bound_is_thirty_two_mebibytes() {
+fn fifo_default_limit_is_32_mib() {
     assert_eq!(DeltaFifo::DEFAULT_LIMIT, 33_554_432);
 }

@@ -1,4 +1,4 @@
-//! The queue against a naive one that merges nothing: the same line, less in it, and the same comes of it.
+//! Model test of the delta fifo, against one that merges nothing: same order, fewer deltas, same result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +11,14 @@ use informer_hub_types::{Change, Delta, DeltaKind, Deltas, ObjectKey, ResourceVe
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Of an object, of which UID, and whether with a version that it had already.
+    /// Kind, object, whether of another UID, and whether with a version it already had.
     Push(DeltaKind, usize, bool, bool),
     Begin,
     Keep(usize),
     End,
     Pop(usize),
     PutBack(usize),
-    /// What is out is dealt with.
+    /// Applies the popped entries.
     Settle,
     Close,
 }
@@ -45,7 +45,7 @@ fn arb_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A delta, and the moment at which it came.
+/// A delta with its time of arrival.
 #[derive(Clone, Debug)]
 struct Event {
     at: u64,
@@ -58,18 +58,18 @@ enum Place {
     End { named: BTreeSet<ObjectKey>, at: u64 },
 }
 
-/// Keeps everything.
+/// Reference queue that keeps everything.
 #[derive(Debug, Default)]
 struct Naive {
     line: Vec<Place>,
     listing: Option<BTreeSet<ObjectKey>>,
     began: Option<&'static str>,
     ends_out: usize,
-    /// Live events that were taken out and not put back.
+    /// Live events that were popped and not requeued.
     out: BTreeMap<u64, ObjectKey>,
-    /// All live events, by the last of their key.
+    /// Time of the last live event of each key.
     newest: BTreeMap<ObjectKey, u64>,
-    /// Deltas that were not taken in, or given up, since a resync says nothing of a key in line.
+    /// Number of ignored deltas: resyncs of queued keys.
     silent: u64,
 }
 
@@ -161,8 +161,8 @@ impl Naive {
         self.line.insert(0, place);
     }
 
-    /// What a list must spare: what it named, and what came to be after it and was dealt with before it. What came to
-    /// be after it and has yet to be dealt with it may spare.
+    /// Returns the keys that a list end must keep, and those it may keep. It must keep listed keys, and later objects
+    /// that were processed before it. It may keep later objects not processed yet.
     fn spares(&self, named: &BTreeSet<ObjectKey>, at: u64) -> (BTreeSet<ObjectKey>, BTreeSet<ObjectKey>) {
         let must = self.out.range(at..).map(|(_, key)| key.clone()).chain(named.iter().cloned()).collect();
         let later = self.newest.iter().filter(|(_, newest)| **newest > at).map(|(key, _)| key.clone());
@@ -170,7 +170,7 @@ impl Naive {
     }
 }
 
-/// Without the later of two deletions of one object in a row.
+/// Returns the deltas without repeated deletions of one object.
 fn without_repeated_deletions(events: &[Event]) -> Vec<&Delta> {
     let mut kept: Vec<&Delta> = Vec::new();
     for Event { delta, .. } in events {
@@ -195,7 +195,7 @@ fn version(delta: &Delta) -> String {
     delta.object.resource_version().to_string()
 }
 
-/// The two queues, what of both is out, and the stores behind them.
+/// Both queues, the popped entries, and a store behind each.
 struct Pair {
     fifo: DeltaFifo,
     naive: Naive,
@@ -297,7 +297,8 @@ impl Pair {
         }
     }
 
-    /// Applies what is out to the stores. A list's end spares as much as it may, which changes nothing in the end.
+    /// Applies the popped entries to both stores. Both list ends keep the same keys, which does not affect the final
+    /// state.
     fn settle(&mut self) {
         for (popped, place) in std::mem::take(&mut self.out) {
             let (Popped::Deltas(..), Place::Key(key, events)) = (&popped, place) else {
@@ -334,9 +335,9 @@ impl Pair {
         self.compare();
         assert_eq!(self.behind.newest_contents(), self.behind_naive.newest_contents());
         let silent = self.pushed - self.taken - self.fifo.coalesced();
-        // One that would have been given up when its key was put back may have been merged before.
+        // A delta that a requeue would ignore may have been merged before.
         let least = if self.limit == usize::MAX { self.naive.silent } else { 0 };
-        let message = "each delta comes out, is merged away, or says nothing";
+        let message = "each delta is popped, merged or ignored";
         assert!((least..=self.naive.silent).contains(&silent), "{message}: {silent} of {}", self.naive.silent);
     }
 }
@@ -350,7 +351,7 @@ proptest! {
     #![proptest_config(properties(384))]
 
     #[test]
-    fn a_queue_that_merges_comes_to_the_same_as_one_that_keeps_everything(
+    fn merging_fifo_leads_to_the_same_store_as_a_naive_one(
         limit in prop_oneof![Just(0_usize), 200..3000_usize, Just(usize::MAX)],
         steps in prop::collection::vec(arb_step(), 1..150),
     ) {
@@ -361,9 +362,9 @@ proptest! {
         pair.finish();
     }
 
-    /// Whatever is taken out and put back, in whatever pieces: had it stayed, the same would come out.
+    /// Popping and requeueing any entries must not change the later output.
     #[test]
-    fn what_is_put_back_had_better_never_been_taken(
+    fn requeue_restores_the_undisturbed_queue(
         crowded in any::<bool>(),
         steps in prop::collection::vec(arb_step(), 1..80),
     ) {
@@ -372,7 +373,7 @@ proptest! {
         let (mut out, mut deleted) = (Vec::new(), BTreeSet::new());
         for (at, step) in (1..).zip(steps) {
             let change = match step {
-                // Of a crowded queue that holds for objects that are deleted once.
+                // In a crowded queue this only holds for objects that are deleted once.
                 Step::Push(DeltaKind::Deleted, name, ..) if crowded && !deleted.insert(name) => continue,
                 Step::Push(kind, name, other, _) => {
                     if is_live(kind) {
@@ -404,7 +405,7 @@ proptest! {
             let (one, other) = (fifo.pop(1), undisturbed.pop(1));
             let entry = |batch: &[Popped]| match batch {
                 [Popped::Deltas(key, deltas)] => format!("{key:?} {deltas:?}"),
-                // What it spares is the other property's.
+                // The other property covers the kept keys.
                 [Popped::ReplaceEnd { version, .. }] => version.to_string(),
                 _ => String::new(),
             };

@@ -1,4 +1,4 @@
-//! Everything that readers and listers answer, at random, against maps that are searched from scratch.
+//! Model test of readers and listers, against maps that are searched linearly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use informer_hub_types::{
     ResourceVersion, SharedStr, StoredObject,
 };
 
-/// One informer: cluster, namespace watched, whether it declares `by-node`. Those of one cluster overlap.
+/// The informers: cluster, watched namespace, whether it declares `by-node`. Those of one cluster overlap.
 const INFORMERS: [(&str, Option<&str>, bool); 5] =
     [("c1", None, true), ("c1", Some("a"), false), ("c2", None, false), ("c2", None, true), ("c3", Some("b"), true)];
 const CLUSTERS: [&str; 3] = ["c1", "c2", "c3"];
@@ -23,12 +23,12 @@ const TIERS: [&str; 3] = ["dev", "prod", "prod"];
 const NAMESPACES: [&str; 2] = ["a", "b"];
 const NAMES: [&str; 3] = ["x", "y", "z"];
 const NODES: [&str; 3] = ["", "n1", "n2"];
-/// What the label `v` says; the functions read values out of it, or fail.
+/// Values of label `v`, from which the functions compute values or fail.
 const VALUES: [&str; 7] = ["", "p", "p.q", "q.p.q", "fail", "panic", "none"];
-/// Names of indices that are added and removed, one of which informers declare.
+/// Names of indices that are added and removed; informers declare one of them.
 const INDICES: [&str; 3] = ["parts", "first", "by-node"];
 
-/// What an index function says: its values, or that it failed. Written down once, as it is the input of both sides.
+/// Returns the values of an index function, or `None` if it fails. Shared by the model and the tested code.
 fn values(index: &str, v: &str) -> Option<Vec<SharedStr>> {
     match (index, v) {
         (_, "fail" | "panic") => None,
@@ -52,14 +52,14 @@ fn function(index: &'static str, calls: &Arc<AtomicU64>) -> IndexFn {
 
 type Objects = BTreeMap<ObjectKey, Arc<StoredObject>>;
 
-/// A computed index as the model has it.
+/// Reference model of a computed index.
 #[derive(Clone, Default)]
 struct Computed {
     calls: u64,
     failures: u64,
 }
 
-/// What there should be: objects by informer, in the order in which these were opened, and the computed indices.
+/// Reference model: objects by informer, in the order they were opened, and computed indices.
 #[derive(Clone, Default)]
 struct Model {
     informers: Vec<(usize, Objects)>,
@@ -75,7 +75,7 @@ impl Model {
         self.informers.iter_mut().find(|(at, _)| *at == informer).map(|(_, objects)| objects)
     }
 
-    /// A state was taken in: every function is called once.
+    /// Counts the function calls for a stored state: one per index.
     fn count(&mut self, object: &StoredObject) {
         for (index, computed) in &mut self.computed {
             computed.calls += 1;
@@ -87,7 +87,7 @@ impl Model {
         index == "by-node" && self.informers.iter().any(|(at, _)| INFORMERS[*at].2)
     }
 
-    /// Whether the index is there, and what it says of an object of an informer.
+    /// Returns the values of an object in an index, if the informer has the index.
     fn carries(&self, index: &str, informer: usize, object: &StoredObject) -> Option<BTreeSet<SharedStr>> {
         if self.computed.contains_key(index) {
             return Some(values(index, v_of(object)).unwrap_or_default().into_iter().collect());
@@ -100,7 +100,7 @@ impl Model {
         self.computed.contains_key(index) || self.declared(index)
     }
 
-    /// The newest state of each object, by cluster and key, of those informers that have the index, if one is asked.
+    /// Returns the newest state of each object by cluster and key, among informers that have the index, if given.
     fn newest(
         &self,
         clusters: &[usize],
@@ -123,7 +123,7 @@ impl Model {
         newest
     }
 
-    /// The answers to all questions, with the clusters that are selected.
+    /// Returns the expected answers for the selected clusters.
     fn answers(&self, clusters: &[usize], probe: &StoredObject) -> Answers {
         let mut answers = Answers::new();
         let newest = self.newest(clusters, None);
@@ -191,7 +191,7 @@ impl Model {
     }
 }
 
-/// Question and answer; `None` for an error.
+/// Answers by question; `None` for an error.
 type Answers = BTreeMap<String, Option<Vec<String>>>;
 
 fn line(cluster: &str, key: &ObjectKey, object: &StoredObject) -> String {
@@ -216,7 +216,7 @@ fn every_value() -> BTreeSet<SharedStr> {
     computed.chain(NODES.iter().map(|node| SharedStr::from(*node))).chain(["nowhere".into()]).collect()
 }
 
-/// The answers to the same questions as of [`Model::answers`].
+/// Returns the actual answers to the questions of [`Model::answers`].
 fn ask(reader: &IndexReader, probe: &StoredObject) -> Answers {
     let mut answers = Answers::new();
     let lister = Lister::over(reader.clone());
@@ -255,10 +255,10 @@ fn ask(reader: &IndexReader, probe: &StoredObject) -> Answers {
 enum Step {
     Open(usize),
     Close(usize),
-    /// Informer, kind, place, label `v`, nodes, whether an old version.
+    /// Informer, kind, place, label `v`, nodes, whether the version is old.
     Put(usize, DeltaKind, (usize, usize), usize, Vec<usize>, bool),
     Delete(usize, (usize, usize), bool),
-    /// A list that names these and brings none of them.
+    /// A list with these keys, without objects.
     List(usize, Vec<(usize, usize)>),
     AddIndexers(Vec<usize>),
     RemoveIndexer(usize),
@@ -290,7 +290,7 @@ fn key_of((namespace, name): (usize, usize)) -> ObjectKey {
     ObjectKey::new(NAMESPACES[namespace], NAMES[name])
 }
 
-/// The store beside its model.
+/// The store with its model.
 struct Fixture {
     store: Store,
     model: Model,
@@ -326,7 +326,7 @@ impl Fixture {
         let (cluster, namespace, declares) = INFORMERS[informer];
         let tier = TIERS[CLUSTERS.iter().position(|name| *name == cluster).unwrap()];
         let mut origin = Arc::unwrap_or_clone(origin(cluster, &[("tier", tier)], namespace));
-        // Two informers of the same scope differ in what they ask the apiserver for.
+        // Two informers of the same scope differ in their field selector.
         origin.scope.field_selector = Some(informer.to_string().into());
         let indexes = if declares { vec!["by-node".into()] } else { vec![] };
         let id = self.store.open(Arc::new(origin), InformerHealth::new(), indexes);
@@ -345,7 +345,7 @@ impl Fixture {
         let version = if old { self.version / 2 } else { self.version };
         let object = object_with(NAMESPACES[place.0], NAMES[place.1], "u", version, &[("v", v)], &entries);
         let change = Change::Delta(delta(kind, copy(&object)));
-        // Readers see what a list has brought when it is complete.
+        // Objects of a relist become visible when the list is complete.
         let known = self.model.objects(informer).filter(|_| kind == DeltaKind::Replaced);
         let changes = known.map_or_else(Vec::new, |objects| objects.keys().cloned().map(Change::ReplaceKeep).collect());
         let is_list = kind == DeltaKind::Replaced;
@@ -453,7 +453,7 @@ impl Fixture {
         assert!(answer.is_err() || answer.unwrap().coverage.iter().all(|part| part.freshness == Freshness::Missing));
     }
 
-    /// Calls, before a question is asked, which calls too.
+    /// Compares call counts, before queries that call functions too.
     fn check_calls(&mut self) {
         for (name, computed) in &self.model.computed {
             assert_eq!(self.calls[name].swap(0, Relaxed), computed.calls, "calls of {name}");
@@ -464,7 +464,7 @@ impl Fixture {
     }
 }
 
-/// The same object, made again.
+/// Returns a new object with equal contents.
 fn copy(object: &StoredObject) -> StoredObject {
     let labels: Vec<_> = object.labels().iter().collect();
     let entries: Vec<_> = object.index_values().iter().map(|entry| (&*entry.index, &*entry.value)).collect();
@@ -477,7 +477,7 @@ proptest! {
     #![proptest_config(properties(96))]
 
     #[test]
-    fn readers_answer_what_a_search_through_the_objects_finds(steps in prop::collection::vec(arb_step(), 1..50)) {
+    fn readers_answer_like_a_linear_search(steps in prop::collection::vec(arb_step(), 1..50)) {
         let (model, open, calls) = (Model::default(), BTreeMap::new(), BTreeMap::new());
         let mut fixture = Fixture { store: Store::new(pods()), model, open, calls, version: 0 };
         fixture.add_indexers(&BTreeSet::from(["parts"]));
@@ -491,7 +491,7 @@ proptest! {
             fixture.check_calls();
             fixture.check(at);
             if let Some((reader, then)) = held.as_ref().filter(|_| at % 7 == 6) {
-                prop_assert_eq!(&ask(reader, &probe), then, "a snapshot that is held does not change");
+                prop_assert_eq!(&ask(reader, &probe), then, "an old snapshot does not change");
             }
             if at % 7 == 0 {
                 let published = Arc::new(ArcSwap::new(fixture.store.published().load_full()));
@@ -506,7 +506,7 @@ proptest! {
     }
 
     #[test]
-    fn an_indexer_is_a_map_and_its_indices_are_a_walk_over_it(
+    fn indexer_equals_a_map_and_its_indices_equal_a_scan(
         writes in prop::collection::vec((0..4_u8, arb_place(), 0..VALUES.len(), 1..9_u64), 1..60),
         added_at in 0..60_usize,
     ) {

@@ -1,4 +1,4 @@
-//! An indexer and its computed indices, one by one. Names of client-go's tests say what a test stands for.
+//! Tests of the indexer and of computed indices. Names of client-go's tests are cited.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,12 +16,12 @@ use informer_hub_types::{
     StoredObject,
 };
 
-/// A pod without a namespace, under the values of its label `v`.
+/// Returns a pod without a namespace, with label `v`.
 fn pod(name: &str, v: &str) -> StoredObject {
     object_with("", name, "u", 1, &[("v", v)], &[])
 }
 
-/// By the parts of the label `v`: client-go's tests split a text at commas.
+/// Returns an index of the comma-separated parts of label `v`, as in client-go's tests.
 fn by_parts() -> IndexFn {
     IndexFn::new(|object| {
         let v = object.labels().get("v").ok_or_else(|| IndexError("it has no label v".to_owned()))?;
@@ -52,7 +52,7 @@ fn values(indexer: &Indexer) -> Vec<String> {
 }
 
 #[test]
-fn a_store_keeps_what_was_put_last_and_replace_leaves_nothing_else() {
+fn indexer_keeps_the_last_write_and_replace_removes_the_rest() {
     // TestCache
     let indexer = indexer();
     let of =
@@ -60,7 +60,7 @@ fn a_store_keeps_what_was_put_last_and_replace_leaves_nothing_else() {
     indexer.add(pod("foo", "bar"));
     assert_eq!(of("foo").as_deref(), Some("bar"));
     indexer.update(Arc::new(pod("foo", "baz")));
-    assert_eq!(of("foo").as_deref(), Some("baz"), "its version and its UID are the same");
+    assert_eq!(of("foo").as_deref(), Some("baz"), "version and UID are equal");
     indexer.delete(&pod("foo", ""));
     assert_eq!(of("foo"), None);
     for (name, v) in [("c", "d"), ("a", "b"), ("e", "e")] {
@@ -78,7 +78,7 @@ fn a_store_keeps_what_was_put_last_and_replace_leaves_nothing_else() {
 }
 
 #[test]
-fn readers_do_not_wait_for_a_write_that_takes_its_time() {
+fn readers_do_not_wait_for_a_slow_write() {
     let indexer = Arc::new(Indexer::<Value>::new(pods()));
     indexer.add(object("", "a", "u", 1));
     let (reader, (asks, asked), (answers, answered)) = (Arc::downgrade(&indexer), channel(), channel());
@@ -90,7 +90,7 @@ fn readers_do_not_wait_for_a_write_that_takes_its_time() {
     });
     let (seen, shared) = (Arc::new(OnceLock::new()), Mutex::new((asks, answered)));
     let told = Arc::clone(&seen);
-    // It is called while the writer has the store, and holds it there until the reader has its answer.
+    // Runs while the writer holds the store, and blocks it until the reader has its answer.
     let meanwhile = IndexFn::new(move |_| {
         let (asks, answered) = &*shared.lock();
         asks.send(()).unwrap();
@@ -104,7 +104,7 @@ fn readers_do_not_wait_for_a_write_that_takes_its_time() {
 }
 
 #[test]
-fn an_older_version_or_another_uid_replaces_like_any_other() {
+fn indexer_ignores_versions_and_uids() {
     let indexer = indexer();
     indexer.add(object("ns", "a", "u", 9));
     indexer.add(object("ns", "a", "u", 3));
@@ -116,7 +116,7 @@ fn an_older_version_or_another_uid_replaces_like_any_other() {
 }
 
 #[test]
-fn objects_are_found_by_a_key_as_it_is_written() {
+fn indexer_gets_by_textual_key() {
     let indexer = indexer();
     indexer.add(object("ns", "a", "u", 1));
     indexer.add(object("", "node", "u", 2));
@@ -127,7 +127,7 @@ fn objects_are_found_by_a_key_as_it_is_written() {
 }
 
 #[test]
-fn the_objects_like_one_that_is_not_there_are_found() {
+fn indexer_finds_objects_with_the_values_of_an_unstored_one() {
     // TestIndex
     let indexer = indexer();
     for (name, v) in [("a", "b"), ("c", "b"), ("e", "f"), ("g", "h")] {
@@ -139,7 +139,7 @@ fn the_objects_like_one_that_is_not_there_are_found() {
     };
     assert_eq!((like("b"), like("f"), like("h")), (vec!["a".into(), "c".into()], vec!["e".into()], vec!["g".into()]));
     indexer.update(pod("e", "f,b"));
-    assert_eq!(like("f,b,x"), ["a", "c", "e"], "each once");
+    assert_eq!(like("f,b,x"), ["a", "c", "e"], "no duplicates");
     assert!(like("x").is_empty());
     let error = indexer.index("by-parts", &object("ns", "bare", "u", 1)).unwrap_err();
     assert_eq!(error.to_string(), "index \"by-parts\" has no values for ns/bare");
@@ -147,7 +147,7 @@ fn the_objects_like_one_that_is_not_there_are_found() {
 }
 
 #[test]
-fn a_value_without_objects_is_no_value_any_more() {
+fn indexer_drops_values_without_objects() {
     // TestThreadSafeStoreDeleteRemovesEmptySetsFromIndex, ...AddKeepsNonEmptySetPostDeleteFromIndex
     let indexer = indexer();
     indexer.add(pod("retain", "one"));
@@ -160,7 +160,7 @@ fn a_value_without_objects_is_no_value_any_more() {
 }
 
 #[test]
-fn an_index_of_several_values_stays_exact_over_updates() {
+fn multi_value_index_stays_exact_over_updates() {
     // TestThreadSafeStoreIndexingFunctionsWithMultipleValues
     let indexer = indexer();
     let expect = |step: &str, foo: &[&str], bar: &[&str], baz: &[&str]| {
@@ -191,7 +191,7 @@ fn an_index_of_several_values_stays_exact_over_updates() {
 }
 
 #[test]
-fn the_values_of_an_index_can_be_asked_for() {
+fn indexer_lists_the_values_of_an_index() {
     // TestGetIndexFuncValues
     let indexer = indexer();
     for (name, v) in [("one", "bar"), ("two", "bar"), ("tre", "biz")] {
@@ -204,7 +204,7 @@ fn the_values_of_an_index_can_be_asked_for() {
 }
 
 #[test]
-fn a_function_of_the_rust_type_gives_several_values() {
+fn typed_index_function_returns_several_values() {
     // TestMultiIndexKeys
     let pod = |name: &str, users: &str| {
         Indexer::object_of(&json!({ "metadata": { "name": name, "annotations": { "users": users } } })).unwrap()
@@ -236,7 +236,7 @@ fn a_function_of_the_rust_type_gives_several_values() {
 }
 
 #[test]
-fn an_object_that_does_not_fit_the_type_is_a_failure_without_a_quotation() {
+fn object_of_another_type_is_a_failure_that_does_not_quote_it() {
     let indexer: Indexer = Indexer::new(pods());
     let by_age = IndexFn::typed(|ages: &std::collections::BTreeMap<String, u8>| {
         ages.keys().map(|name| SharedStr::from(name.as_str())).collect()
@@ -251,7 +251,7 @@ fn an_object_that_does_not_fit_the_type_is_a_failure_without_a_quotation() {
 }
 
 #[test]
-fn a_function_that_fails_or_panics_costs_the_object_that_one_entry() {
+fn failing_index_function_omits_the_object_from_that_index_only() {
     let indexer = indexer();
     let moody = IndexFn::new(|object| match object.labels().get("v") {
         Some("boom") => std::panic::resume_unwind(Box::new("boom")),
@@ -264,7 +264,7 @@ fn a_function_that_fails_or_panics_costs_the_object_that_one_entry() {
     let before = indexer.reader().snapshot();
     indexer.add(pod("a", "boom"));
     assert_eq!((failures(), carriers(&indexer, "boom")), ([1, 0, 0], vec!["a".to_owned()]));
-    assert!(indexer.list_index_func_values("moody").unwrap().is_empty(), "nor is it found by what it was before");
+    assert!(indexer.list_index_func_values("moody").unwrap().is_empty(), "the old value is removed too");
     indexer.add(object("", "bare", "u", 1));
     assert_eq!(failures(), [2, 1, 0]);
     assert_eq!(before.index_failures("moody"), 2, "counted once for all snapshots");
@@ -273,11 +273,11 @@ fn a_function_that_fails_or_panics_costs_the_object_that_one_entry() {
     assert_eq!(names(&indexer.by_index("moody", "y").unwrap()), ["a"]);
     let error = indexer.index("moody", &pod("b", "boom")).unwrap_err();
     assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "the index function panicked");
-    assert_eq!(failures(), [2, 1, 0], "a question is not counted");
+    assert_eq!(failures(), [2, 1, 0], "a query is not counted");
 }
 
 #[test]
-fn indices_are_added_over_what_is_there_all_or_none() {
+fn indices_are_added_atomically_over_existing_objects() {
     let indexer = Indexer::<Marker>::new(pods());
     indexer.add(pod("a", "x"));
     assert!(indexer.get_indexers().is_empty());
@@ -287,7 +287,7 @@ fn indices_are_added_over_what_is_there_all_or_none() {
     assert_eq!(indexer.by_index("parts", "x").unwrap().len(), 1);
     let more = ["parts", "another", "first"].map(|name| (name, first()));
     let error = indexer.add_indexers(more.into_iter().collect()).unwrap_err();
-    assert_eq!(error.to_string(), "pods has an index of this name already: first, parts; nothing was added");
+    assert_eq!(error.to_string(), "pods already has an index named first, parts: no index was added");
     let unknown = indexer.by_index("another", "a").unwrap_err();
     assert_eq!(unknown.to_string(), "no index \"another\" is declared for pods; declared: first, parts");
     for error in [
@@ -304,19 +304,19 @@ fn indices_are_added_over_what_is_there_all_or_none() {
     let again = Indexer::<Value>::new(pods());
     again.add_indexers(indexers).unwrap();
     again.add(pod("b", "y"));
-    assert_eq!(again.by_index("first", "b").unwrap().len(), 1, "the functions came along");
+    assert_eq!(again.by_index("first", "b").unwrap().len(), 1, "the functions are copied");
 }
 
-/// Stands for a type that objects are read as; nothing is asked of it.
+/// A type parameter that is never decoded.
 struct Marker;
 
 #[test]
-fn values_are_remembered_in_order_and_each_once() {
+fn index_values_are_sorted_and_unique() {
     assert_eq!(by_parts().values(&pod("a", "y,x,,y,x")).unwrap(), ["", "x", "y"]);
 }
 
 #[test]
-fn the_same_name_twice_is_the_later_function() {
+fn later_index_function_of_a_name_wins() {
     let fixed = |value: &'static str| IndexFn::new(move |_| Ok(vec![value.into()]));
     let indexer: Indexer = Indexer::new(pods());
     indexer.add_indexers(Indexers::new().with("x", fixed("1")).with("x", fixed("2"))).unwrap();
@@ -325,7 +325,7 @@ fn the_same_name_twice_is_the_later_function() {
 }
 
 #[test]
-fn a_function_is_called_once_for_a_state_and_never_for_an_old_one() {
+fn index_function_is_called_once_per_state() {
     let calls = Arc::new(AtomicU64::new(0));
     let counted = {
         let calls = Arc::clone(&calls);
@@ -364,11 +364,11 @@ fn objects_share_the_text_of_a_value() {
         indexer.add(object("", name, "u", 1));
     }
     let holders: Vec<_> = seen.lock().iter().map(|value| SharedStr::strong_count(value).unwrap()).collect();
-    assert_eq!(holders, [5, 1, 1], "the first: here, the index, and what is remembered of three objects");
+    assert_eq!(holders, [5, 1, 1], "the first: this test, the index, and the stored values of three objects");
 }
 
 #[test]
-fn the_version_is_that_of_the_last_write() {
+fn indexer_version_is_that_of_the_last_write() {
     // TestThreadSafeStoreRV
     let indexer: Indexer = Indexer::new(pods());
     let version = || indexer.resource_version().map(|version| version.to_string());
@@ -384,7 +384,7 @@ fn the_version_is_that_of_the_last_write() {
 }
 
 #[test]
-fn object_without_a_version_leaves_the_version_as_it_was() {
+fn object_without_a_version_keeps_the_indexer_version() {
     // TestThreadSafeStoreRV: an object without metadata, and a deletion without an object.
     let indexer: Indexer = Indexer::new(pods());
     let version = || indexer.resource_version().map(|version| version.to_string());
@@ -404,7 +404,7 @@ fn object_without_a_version_leaves_the_version_as_it_was() {
 }
 
 #[test]
-fn every_write_publishes_the_whole_state_and_no_read_does() {
+fn every_write_publishes_a_snapshot_and_reads_do_not() {
     // TestUpdateCallsPush, TestDeleteCallsPush, TestReplaceCallsPush, TestReadsDoNotCallPush
     let indexer = indexer();
     let mut last = indexer.reader().snapshot();
@@ -434,7 +434,7 @@ fn every_write_publishes_the_whole_state_and_no_read_does() {
 }
 
 #[test]
-fn an_object_is_made_of_whatever_can_be_written_as_json() {
+fn object_of_converts_any_json_value_with_metadata() {
     let whole = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -465,7 +465,7 @@ fn an_object_is_made_of_whatever_can_be_written_as_json() {
 }
 
 #[test]
-fn objects_say_which_cluster_they_are_of_and_the_answer_is_complete() {
+fn indexer_objects_have_its_cluster_and_answers_are_complete() {
     let indexer = indexer();
     indexer.add(pod("a", "x"));
     assert_eq!(indexer.list()[0].cluster().as_str(), "local");
@@ -479,7 +479,7 @@ fn objects_say_which_cluster_they_are_of_and_the_answer_is_complete() {
 }
 
 #[test]
-fn threads_write_and_read_at_once() {
+fn indexer_supports_concurrent_writes_and_reads() {
     let indexer = Arc::new(indexer());
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -489,7 +489,7 @@ fn threads_write_and_read_at_once() {
                     indexer.add(pod(&format!("{thread}-{at}"), "even,odd"));
                     let found = indexer.by_index("by-parts", "odd").unwrap();
                     let mine = found.iter().filter(|pod| pod.name().starts_with(&format!("{thread}-"))).count();
-                    assert_eq!(mine, at / 2 + 1 + at % 2, "what a thread has written, it reads");
+                    assert_eq!(mine, at / 2 + 1 + at % 2, "a thread reads its own writes");
                     if at % 2 == 1 {
                         indexer.delete(&pod(&format!("{thread}-{at}"), ""));
                     }
@@ -500,7 +500,7 @@ fn threads_write_and_read_at_once() {
     assert_eq!((indexer.list().len(), carriers(&indexer, "even").len()), (100, 100));
 }
 
-/// A store of two informers, the first of which declares `by-node`.
+/// Returns a store of two informers, the first of which declares `by-node`.
 fn fleet() -> Store {
     let mut store = Store::new(pods());
     for (cluster, declared) in [("c", vec!["by-node".into()]), ("d", vec![])] {
@@ -519,7 +519,7 @@ fn clusters_of(store: &Store, index: &str, value: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_declared_name_is_not_free_and_a_computed_index_is_over_every_informer() {
+fn declared_name_is_taken_and_a_computed_index_covers_every_informer() {
     let mut store = fleet();
     let error = store.add_indexers(Indexers::new().with("by-node", by_parts()).with("p", by_parts())).unwrap_err();
     assert_eq!(error.names, ["by-node"]);
@@ -543,7 +543,7 @@ fn a_declared_name_is_not_free_and_a_computed_index_is_over_every_informer() {
 }
 
 #[test]
-fn a_computed_index_that_is_removed_leaves_the_declared_ones() {
+fn removing_a_computed_index_keeps_declared_ones() {
     let mut store = fleet();
     store.add_indexers(Indexers::new().with("p", by_parts())).unwrap();
     let before = store.published().load_full();
@@ -555,13 +555,13 @@ fn a_computed_index_that_is_removed_leaves_the_declared_ones() {
     assert_eq!(clusters_of(&store, "by-node", "n1"), ["c"]);
     let gone = store.published().load().answer(&Query::by_index("p", "x")).unwrap_err();
     assert!(matches!(gone, QueryError::UnknownIndex { known, .. } if known == ["by-node"]));
-    assert_eq!(before.by_index("p", "x").count(), 2, "a snapshot that is held keeps it");
+    assert_eq!(before.by_index("p", "x").count(), 2, "an old snapshot keeps it");
     store.add_indexers(Indexers::new().with("p", by_parts())).unwrap();
     assert_eq!(clusters_of(&store, "p", "x"), ["c", "d"]);
 }
 
 #[test]
-fn an_informer_that_declares_the_name_of_a_computed_index_does_not_disturb_it() {
+fn computed_index_takes_precedence_over_a_declared_one() {
     let mut store = fleet();
     store.add_indexers(Indexers::new().with("p", by_parts())).unwrap();
     let id = store.open(origin("e"), InformerHealth::new(), vec!["p".into()]);
@@ -575,7 +575,7 @@ fn an_informer_that_declares_the_name_of_a_computed_index_does_not_disturb_it() 
 }
 
 #[test]
-fn debug_output_names_the_resource_and_no_object() {
+fn debug_output_has_the_resource_and_no_objects() {
     let indexer = indexer();
     indexer.add(pod("secret-name", "x"));
     let lister = indexer.lister();

@@ -1,4 +1,4 @@
-//! What one subscriber is told, and what it is spared when it is behind.
+//! Tests of a listener queue: notifications, and merging for a slow subscriber.
 
 use crate::cache::testing::{Informer, delta, object_with, told};
 use crate::cache::{InitialObjects, ListenerOptions, ListenerQueue, ObjectFilter};
@@ -15,14 +15,14 @@ fn filtered(labels: &str) -> ListenerOptions {
     ListenerOptions { filter, ..ListenerOptions::default() }
 }
 
-/// An informer and one of its listeners.
+/// An informer with one listener.
 struct Pair {
     informer: Informer,
     queue: ListenerQueue,
 }
 
 impl Pair {
-    /// A listener that joins after `before`.
+    /// Adds a listener after `before` was applied.
     fn join(before: &str, options: ListenerOptions, merge_above: usize) -> Self {
         let mut informer = Informer::new();
         informer.apply(before);
@@ -35,7 +35,7 @@ impl Pair {
         self.queue.offer(outbox.number, &outbox.applied, false);
     }
 
-    /// Each step in a batch of its own.
+    /// Applies each step in a batch of its own.
     fn apply_each(&mut self, script: &str) {
         for step in script.split_whitespace() {
             self.apply(step);
@@ -49,7 +49,7 @@ impl Pair {
     }
 }
 
-/// What a listener that stalls meanwhile is told of `script`, after it has seen `before`.
+/// Returns the notifications of `script` for a listener that stalls after `before`.
 fn stalled(before: &str, script: &str) -> Vec<String> {
     let mut pair = Pair::join("[ ]0", ListenerOptions::default(), 0);
     pair.apply_each(before);
@@ -59,7 +59,7 @@ fn stalled(before: &str, script: &str) -> Vec<String> {
 }
 
 #[test]
-fn everything_is_told_while_little_waits() {
+fn listener_gets_every_change_below_the_merge_threshold() {
     let mut pair = Pair::join("", ListenerOptions::default(), NEVER);
     pair.apply("[ *a@1 *b@2 ]2");
     pair.apply("~a@3 -b@4 +b:v@5 ~a@6");
@@ -68,7 +68,7 @@ fn everything_is_told_while_little_waits() {
 }
 
 #[test]
-fn additions_are_initial_until_the_first_list_is_complete() {
+fn additions_before_the_end_of_the_first_list_are_initial() {
     let mut pair = Pair::join("", ListenerOptions::default(), NEVER);
     pair.apply("[ *a@1");
     pair.apply("[ *a@1 *b@2 ]2");
@@ -77,7 +77,7 @@ fn additions_are_initial_until_the_first_list_is_complete() {
 }
 
 #[test]
-fn a_late_subscriber_gets_what_is_there_then_synced_then_what_came_after() {
+fn late_subscriber_gets_initial_objects_then_synced_then_changes() {
     // TestAddWhileActive (I5): no gap, no repetition
     let mut pair = Pair::join("[ *a@1 *b@2 *c@3 ]3", ListenerOptions::default(), NEVER);
     pair.apply("~a@4 -b@5 +d@6");
@@ -89,7 +89,7 @@ fn a_late_subscriber_gets_what_is_there_then_synced_then_what_came_after() {
 }
 
 #[test]
-fn a_replay_that_fills_a_batch_exactly_ends_with_it() {
+fn replay_that_fills_a_batch_ends_with_it() {
     let mut pair = Pair::join("+a@1 +b@2", ListenerOptions::default(), NEVER);
     assert_eq!(told(&pair.queue.take(2)), ["!a@1", "!b@2"]);
     assert!(pair.queue.is_empty(), "not synced yet, so nothing waits");
@@ -99,7 +99,7 @@ fn a_replay_that_fills_a_batch_exactly_ends_with_it() {
 }
 
 #[test]
-fn taking_nothing_loses_nothing() {
+fn take_of_zero_loses_nothing() {
     let mut pair = Pair::join("[ *a@1 ]1", ListenerOptions::default(), NEVER);
     assert!(pair.queue.take(0).is_empty());
     pair.apply("+b@2");
@@ -108,7 +108,7 @@ fn taking_nothing_loses_nothing() {
 }
 
 #[test]
-fn a_subscriber_may_skip_what_was_there() {
+fn subscriber_can_skip_initial_objects() {
     let mut pair = Pair::join("[ *a@1 *b@2 ]2", skip(), NEVER);
     pair.apply("~a@3 -b@4 +c@5");
     assert_eq!(pair.take(), ["synced", "a@1>3", "-b@4", "+c@5"]);
@@ -119,7 +119,7 @@ fn a_subscriber_may_skip_what_was_there() {
 }
 
 #[test]
-fn synced_is_told_once_even_to_a_listener_of_an_empty_informer() {
+fn listener_of_an_empty_informer_gets_synced_once() {
     let mut late = Pair::join("[ ]1", ListenerOptions::default(), NEVER);
     late.apply("[ ]2");
     assert_eq!(late.take(), ["synced"]);
@@ -130,7 +130,7 @@ fn synced_is_told_once_even_to_a_listener_of_an_empty_informer() {
 }
 
 #[test]
-fn a_batch_that_was_offered_before_is_not_taken_in_twice() {
+fn batch_that_is_offered_twice_is_queued_once() {
     let mut pair = Pair::join("+a@1", ListenerOptions::default(), NEVER);
     let second = pair.informer.apply("+b@2");
     let third = pair.informer.apply("+c@3");
@@ -140,11 +140,11 @@ fn a_batch_that_was_offered_before_is_not_taken_in_twice() {
     assert_eq!(pair.take(), ["!a@1", "!b@2", "!c@3"]);
     let mut late = ListenerQueue::new(ListenerOptions::default(), &pair.informer.partition(), NEVER);
     late.offer(third.number, &third.applied, false);
-    assert_eq!(told(&late.take(9)), ["!a@1", "!b@2", "!c@3"], "what the snapshot has is not told again");
+    assert_eq!(told(&late.take(9)), ["!a@1", "!b@2", "!c@3"], "changes in the snapshot are not repeated");
 }
 
 #[test]
-fn a_resync_is_told_to_those_who_asked_for_it() {
+fn resync_is_delivered_only_if_requested() {
     // TestListenerResyncPeriods
     for (resync, expected) in [(true, vec!["=a@1"]), (false, vec![])] {
         let mut pair = Pair::join("[ ]0", ListenerOptions::default(), NEVER);
@@ -157,7 +157,7 @@ fn a_resync_is_told_to_those_who_asked_for_it() {
 }
 
 #[test]
-fn a_resync_merges_into_the_change_that_it_repeats() {
+fn resync_merges_with_a_waiting_change() {
     let mut pair = Pair::join("[ *a@1 ]1", skip(), 0);
     pair.take();
     for step in ["=a@1", "=a@1"] {
@@ -173,35 +173,35 @@ fn a_resync_merges_into_the_change_that_it_repeats() {
 }
 
 #[test]
-fn a_stalled_subscriber_gets_the_oldest_old_and_the_newest_new() {
+fn merged_update_has_the_oldest_old_and_the_newest_new() {
     assert_eq!(stalled("+a@1", "~a@2 ~a@3 ~a@4"), ["a@1>4"]);
 }
 
 #[test]
-fn an_addition_that_waits_takes_later_states_in() {
+fn waiting_addition_merges_later_states() {
     assert_eq!(stalled("", "+a@1 ~a@2 ~a@3"), ["+a@3"]);
 }
 
 #[test]
-fn what_came_and_went_meanwhile_is_never_told() {
+fn addition_and_deletion_cancel_each_other() {
     assert_eq!(stalled("", "+a@1 ~a@2 -a@3"), [""; 0]);
     assert_eq!(stalled("", "+a@1 -a@2 +a:v@3 -a:v@4 +a:w@5"), ["+a@5"]);
 }
 
 #[test]
-fn a_deletion_swallows_the_updates_before_it() {
+fn deletion_replaces_waiting_updates() {
     assert_eq!(stalled("+a@1", "~a@2 ~a@3 -a@4"), ["-a@4"]);
 }
 
 #[test]
-fn a_successor_never_merges_with_what_it_follows() {
+fn successor_never_merges_with_its_predecessor() {
     assert_eq!(stalled("+a@1", "~a@2 -a@3 +a:v@4 ~a:v@5"), ["-a@3", "+a@5"]);
     assert_eq!(stalled("+a@1", "+a:v@2 ~a:v@3"), ["†a@1", "+a@3"]);
     assert_eq!(stalled("+a@1", "-a@2 +a:v@3 -a:v@4"), ["-a@2"]);
 }
 
 #[test]
-fn what_is_initial_stays_before_synced_when_it_merges() {
+fn merged_initial_objects_stay_before_synced() {
     let mut pair = Pair::join("", ListenerOptions::default(), 0);
     pair.apply("[ *a@1 *b@1 *c@1 ]1");
     pair.apply_each("~a@2 -b@3 ~c@4");
@@ -210,7 +210,7 @@ fn what_is_initial_stays_before_synced_when_it_merges() {
 }
 
 #[test]
-fn a_change_during_a_replay_is_told_after_it() {
+fn change_during_a_replay_is_delivered_after_it() {
     let mut pair = Pair::join("[ *a@1 *b@1 ]1", ListenerOptions::default(), 0);
     assert_eq!(told(&pair.queue.take(1)), ["!a@1"]);
     pair.apply_each("~a@2 ~b@3 -b@4 +b:v@5 ~b:v@6");
@@ -218,7 +218,7 @@ fn a_change_during_a_replay_is_told_after_it() {
 }
 
 #[test]
-fn at_most_two_notifications_of_an_object_wait_for_a_stalled_subscriber() {
+fn at_most_two_notifications_of_an_object_wait() {
     let mut pair = Pair::join("[ ]0", ListenerOptions::default(), 0);
     pair.apply("+a@1 +b@1");
     pair.take();
@@ -233,7 +233,7 @@ fn at_most_two_notifications_of_an_object_wait_for_a_stalled_subscriber() {
 }
 
 #[test]
-fn merging_begins_above_its_threshold_and_ends_when_the_queue_was_empty() {
+fn merging_starts_above_its_threshold_and_ends_with_an_empty_queue() {
     let mut pair = Pair::join("[ *a@1 ]1", skip(), 3);
     pair.apply_each("~a@2 ~a@3 ~a@4 ~a@5");
     assert_eq!(pair.take(), ["synced", "a@1>2", "a@2>5"]);
@@ -242,7 +242,7 @@ fn merging_begins_above_its_threshold_and_ends_when_the_queue_was_empty() {
 }
 
 #[test]
-fn a_change_of_what_the_filter_looks_at_is_an_appearance_or_a_disappearance() {
+fn filter_transition_is_an_addition_or_a_deletion() {
     // TestTypedFilteringResourceEventHandler: filter transitions
     let mut pair = Pair::join("[ ]0", filtered("app=web"), NEVER);
     let mut step = |kind, version, app| {
@@ -264,7 +264,7 @@ fn a_change_of_what_the_filter_looks_at_is_an_appearance_or_a_disappearance() {
 }
 
 #[test]
-fn a_replay_tells_only_what_the_filter_lets_through() {
+fn replay_delivers_only_filtered_objects() {
     let mut informer = Informer::new();
     let web = |name, app| Change::Delta(delta(DeltaKind::Added, object_with("ns", name, "u", 1, &[("app", app)], &[])));
     informer.apply_changes(vec![web("a", "web"), web("b", "db"), web("c", "web"), web("d", "db")]);

@@ -1,5 +1,5 @@
-//! One listener against one that merges nothing, and that one against the rules written down once more: less is told,
-//! nothing else, and the same comes out.
+//! Model test of a listener queue: one that merges against one that does not, and that one against the rules. Merging
+//! drops notifications but leads to the same state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::cache::testing::{Informer, object_with, properties, told};
 use crate::cache::{Applied, InitialObjects, ListenerOptions, ListenerQueue, ObjectFilter};
 use informer_hub_types::{Change, Delta, DeltaKind, LabelSelector, Notification, ResourceVersion, StoredObject};
 
-/// What a store with these objects would say of one operation. `None` of a deletion of nothing.
+/// Returns the effects of one operation on a store with these objects.
 fn apply(store: &mut BTreeMap<&'static str, Arc<StoredObject>>, at: usize, op: u8, version: u64) -> Vec<Applied> {
     let name = NAMES[at];
     let app = if version.is_multiple_of(3) { "db" } else { "web" };
@@ -45,7 +45,7 @@ fn apply(store: &mut BTreeMap<&'static str, Arc<StoredObject>>, at: usize, op: u
 
 type Objects = BTreeMap<&'static str, Arc<StoredObject>>;
 
-/// The unmerged truth for a subscriber: the objects that it wants.
+/// Returns the expected state of a subscriber: the matching objects.
 fn wanted(store: &Objects, labels: &LabelSelector) -> BTreeMap<String, (String, u64)> {
     store.values().filter(|object| passes(labels, object)).map(|object| identity(object)).collect()
 }
@@ -59,7 +59,7 @@ fn identity(object: &StoredObject) -> (String, (String, u64)) {
     (object.key().name().to_owned(), (object.uid().to_string(), version))
 }
 
-/// What a listener is told of one change, in the notation of [`told`].
+/// Returns the expected notification for an effect, in the notation of [`told`].
 fn rule(applied: &Applied, labels: &LabelSelector, resync: bool, initial: bool, skips: bool) -> Option<String> {
     let text = |object: &StoredObject| format!("{}@{}", object.key().name(), object.resource_version());
     let added = |new: &StoredObject| format!("{}{}", if initial { '!' } else { '+' }, text(new));
@@ -80,7 +80,7 @@ fn rule(applied: &Applied, labels: &LabelSelector, resync: bool, initial: bool, 
     }
 }
 
-/// Per object, the states that were told of, and how it went: a telling that merges leaves some of them out.
+/// Returns the notified states per object, in order. A merging queue leaves some of them out.
 fn states(notifications: &[Notification]) -> BTreeMap<String, Vec<String>> {
     let mut states: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for notification in notifications {
@@ -104,13 +104,13 @@ fn is_subsequence(part: &[String], whole: &[String]) -> bool {
 struct Step {
     at: usize,
     op: u8,
-    /// Whether the batch goes on with the next step.
+    /// Whether the batch continues with the next step.
     more: bool,
     /// Whether the listener is due for a resync.
     resync: bool,
     /// Whether the batch is offered twice.
     again: bool,
-    /// How much is taken afterwards; mostly nothing.
+    /// Number of notifications to take afterwards; mostly zero.
     take: usize,
 }
 
@@ -127,7 +127,7 @@ fn arb_step() -> impl Strategy<Value = Step> {
     })
 }
 
-/// An informer with some objects, for a listener that comes late.
+/// Returns an informer with some objects, for a listener that joins late.
 fn informer_with(store: &mut Objects, names: &[usize], synced: bool) -> Informer {
     let mut informer = Informer::new();
     for (number, at) in (1..).zip(names) {
@@ -144,7 +144,7 @@ fn informer_with(store: &mut Objects, names: &[usize], synced: bool) -> Informer
     informer
 }
 
-/// A listener that merges, one that does not, and what they have told.
+/// A queue that merges and one that does not, with their notifications.
 struct Listeners {
     merging: ListenerQueue,
     patient: ListenerQueue,
@@ -164,7 +164,7 @@ proptest! {
     #![proptest_config(properties(512))]
 
     #[test]
-    fn a_listener_that_merges_comes_to_the_same_end_as_one_that_does_not(
+    fn merging_listener_reaches_the_same_state_as_a_patient_one(
         merge_above in 0..12_usize,
         filter in prop_oneof![Just(""), Just("app=web"), Just("app!=web")],
         skips in any::<bool>(),
@@ -218,7 +218,7 @@ proptest! {
         listeners.take(usize::MAX);
         prop_assert!(listeners.merging.is_empty() && listeners.patient.is_empty());
         let Listeners { merging, patient, told: less, told_patiently: all } = listeners;
-        prop_assert_eq!(told(&all), rules, "what merges nothing is told by the rules");
+        prop_assert_eq!(told(&all), rules, "without merging, notifications follow the rules");
         prop_assert_eq!((less.len() as u64 + merging.merged(), patient.merged()), (all.len() as u64, 0));
         let whole = states(&all);
         for (name, part) in states(&less) {
@@ -229,7 +229,7 @@ proptest! {
         attentive.hear_all(&all);
         prop_assert_eq!((consumer.synced, attentive.synced), (usize::from(synced), usize::from(synced)));
         if !skips {
-            // What waits in a batch that was never offered, nobody knows of.
+            // The last batch may not have been offered.
             if steps.last().is_some_and(|step| !step.more) {
                 prop_assert_eq!(&attentive.known, &wanted(&store, &labels));
             }

@@ -1,4 +1,4 @@
-//! Listers and readers, one by one. Names of client-go's tests say what a test stands for.
+//! Tests of listers and readers. Names of client-go's tests are cited.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn labels(text: &str) -> LabelSelector {
     text.parse().unwrap()
 }
 
-/// `cluster/key@version`, in order.
+/// Formats `cluster/key@version`, in order.
 fn lines<K>(objects: &[Object<K>]) -> Vec<String> {
     let line = |object: &Object<K>| format!("{}/{}@{}", object.cluster(), object.key(), object.resource_version());
     objects.iter().map(line).collect()
@@ -48,7 +48,7 @@ fn foo_and_bar() -> Indexer {
 }
 
 #[test]
-fn a_list_by_labels_finds_some_or_all_or_none() {
+fn lister_lists_by_labels() {
     // TestListAll
     let indexer: Indexer = Indexer::new(pods());
     let pod = |at: usize| {
@@ -63,7 +63,7 @@ fn a_list_by_labels_finds_some_or_all_or_none() {
 }
 
 #[test]
-fn the_lister_of_a_namespace_gets_what_is_in_it() {
+fn namespace_lister_gets_objects_of_its_namespace() {
     // TestNamespaceGetMethod of dynamiclister and metadatalister
     let indexer = foo_and_bar();
     let lister = indexer.lister().namespace("ns-foo");
@@ -75,12 +75,16 @@ fn the_lister_of_a_namespace_gets_what_is_in_it() {
         "deployments.apps \"name-foo-non-existing\" not found in cluster local, namespace ns-foo"
     );
     assert_eq!((error.resource.as_str(), error.key.as_str()), ("deployments.apps", "ns-foo/name-foo-non-existing"));
-    assert_eq!(lister.get(&local, "name-bar").unwrap_err().key.name(), "name-bar", "it is in another namespace");
+    assert_eq!(
+        lister.get(&local, "name-bar").unwrap_err().key.name(),
+        "name-bar",
+        "the object is in another namespace"
+    );
     assert_eq!(lister.get(&name("other"), "name-foo1").unwrap_err().cluster, name("other"));
 }
 
 #[test]
-fn the_lister_of_a_namespace_lists_what_is_in_it() {
+fn namespace_lister_lists_objects_of_its_namespace() {
     // TestNamespaceListMethod
     let indexer = foo_and_bar();
     let lister = indexer.lister();
@@ -92,7 +96,7 @@ fn the_lister_of_a_namespace_lists_what_is_in_it() {
 }
 
 #[test]
-fn objects_without_a_namespace_are_got_by_name() {
+fn lister_gets_cluster_scoped_objects_by_name() {
     // TestListerGetMethod
     let indexer = filled(resource("", "nodes", false), &[("", "name-foo1"), ("", "name-bar"), ("ns-foo", "name-foo")]);
     let lister = indexer.lister();
@@ -106,7 +110,7 @@ fn objects_without_a_namespace_are_got_by_name() {
 }
 
 #[test]
-fn a_list_is_of_all_namespaces_and_by_key() {
+fn lister_lists_all_namespaces_by_key() {
     // TestListerListMethod
     let indexer = filled(pods(), &[("", "name-bar"), ("ns-foo", "name-foo"), ("", "name-foo1")]);
     let all = ["local/name-bar@1", "local/name-foo1@1", "local/ns-foo/name-foo@1"];
@@ -114,14 +118,14 @@ fn a_list_is_of_all_namespaces_and_by_key() {
 }
 
 #[test]
-fn an_empty_cache_lists_nothing() {
+fn lister_of_an_empty_cache_lists_nothing() {
     let indexer: Indexer = Indexer::new(pods());
     assert!(indexer.lister().list(&everything()).is_empty());
     assert!(indexer.lister().namespace("ns").list(&labels("a=b")).is_empty());
 }
 
 #[test]
-fn what_is_listed_can_be_decoded() {
+fn listed_objects_can_be_decoded() {
     let indexer = Indexer::<Value>::new(pods());
     indexer.add(object("ns", "a", "u", 3));
     let lister: Lister<Value> = indexer.lister();
@@ -134,7 +138,8 @@ fn pod(namespace: &str, name: &str, version: u64, app: &str, node: &str) -> Stor
     object_with(namespace, name, "u", version, &[("app", app)], &[("by-node", node)])
 }
 
-/// Three clusters; in `eu`, an informer of everything and a later one of `shop`, which is ahead in one object.
+/// Returns a store of three clusters. In `eu`, an informer of all namespaces and a later one of `shop`, with one newer
+/// object.
 fn fleet() -> Store {
     let mut store = Store::new(pods());
     let declared = &["by-node"];
@@ -163,7 +168,7 @@ fn prod() -> ClusterSelector {
 }
 
 #[test]
-fn each_object_is_listed_once_in_its_newest_state() {
+fn lister_lists_each_object_once_in_its_newest_state() {
     let store = fleet();
     let lister: Lister = Lister::new(Arc::clone(store.published()), ClusterSelector::All);
     let all = ["ap/shop/web@7", "eu/pay/api@2", "eu/shop/web@9", "us/pay/db@5", "us/shop/web@4"];
@@ -176,7 +181,7 @@ fn each_object_is_listed_once_in_its_newest_state() {
 }
 
 #[test]
-fn a_lister_has_nothing_of_clusters_that_are_not_selected() {
+fn lister_excludes_unselected_clusters() {
     let store = fleet();
     let lister: Lister = Lister::new(Arc::clone(store.published()), prod());
     let all = |lister: &Lister| lines(&lister.list(&everything()));
@@ -198,7 +203,7 @@ fn a_lister_has_nothing_of_clusters_that_are_not_selected() {
 }
 
 #[test]
-fn a_lister_sees_what_is_published_after_it_was_made() {
+fn lister_sees_later_snapshots() {
     let mut store = Store::new(pods());
     let lister: Lister = Lister::new(Arc::clone(store.published()), ClusterSelector::All);
     assert!(lister.list(&everything()).is_empty());
@@ -207,7 +212,7 @@ fn a_lister_sees_what_is_published_after_it_was_made() {
 }
 
 #[test]
-fn keys_and_values_of_several_clusters_come_once() {
+fn reader_returns_keys_and_values_of_several_clusters_once() {
     let store = fleet();
     let all = reader(&store, ClusterSelector::All);
     let keys = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<ObjectKey>>();
@@ -224,7 +229,7 @@ fn keys_and_values_of_several_clusters_come_once() {
 }
 
 #[test]
-fn an_object_finds_its_like_in_declared_and_computed_indices() {
+fn reader_finds_objects_with_the_index_values_of_another() {
     let store = fleet();
     let all = reader(&store, ClusterSelector::All);
     let probe =
@@ -232,13 +237,13 @@ fn an_object_finds_its_like_in_declared_and_computed_indices() {
     assert_eq!(lines(&all.index("by-app", &probe).unwrap()), ["us/pay/db@5"]);
     assert_eq!(lines(&all.index("by-node", &probe).unwrap()), ["ap/shop/web@7", "eu/shop/web@9", "us/shop/web@4"]);
     assert!(all.index("by-node", &object("x", "bare", "u", 1)).unwrap().is_empty());
-    assert!(all.index("z", &probe).is_err(), "nobody declares it");
+    assert!(all.index("z", &probe).is_err(), "no informer declares it");
     let twice = object_with("x", "probe", "u", 1, &[], &[("by-node", "n2"), ("by-node", "n2")]);
     assert_eq!(lines(&all.index("by-node", &twice).unwrap()), ["eu/pay/api@2", "us/pay/db@5"]);
 }
 
 #[test]
-fn a_reader_gets_by_cluster_and_key_and_refuses_what_is_no_key() {
+fn reader_gets_by_key_and_refuses_invalid_keys() {
     let store = fleet();
     let all = reader(&store, ClusterSelector::All);
     let got = all.get_by_key(&name("us"), "shop/web").unwrap().unwrap();
@@ -249,7 +254,7 @@ fn a_reader_gets_by_cluster_and_key_and_refuses_what_is_no_key() {
 }
 
 #[test]
-fn a_reader_of_one_scope_finds_what_its_informers_have_and_nothing_of_others() {
+fn reader_of_a_scope_excludes_other_informers() {
     let mut store = Store::new(pods());
     let pod =
         |namespace: &str, version| object_with(namespace, "a", "u", version, &[("app", "x")], &[("by-node", "n1")]);

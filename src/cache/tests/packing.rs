@@ -1,4 +1,4 @@
-//! When dictionaries are trained, and what a sweep packs anew.
+//! Tests of dictionary training and of repacking sweeps.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use informer_hub_types::{
     Delta, DeltaKind, InformerHealth, Labels, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts, Uid,
 };
 
-/// Objects of a shape, which is a letter: those of one resemble each other and no others.
+/// Returns an object of a shape, identified by a letter. Objects of one shape are similar to each other only.
 fn object(shape: char, i: usize) -> Arc<StoredObject> {
     let words = (0..60_u32)
         .map(|word| format!("{shape}{}", (word * word * 31 + shape as u32 * 977) % 8191))
@@ -38,7 +38,7 @@ impl Rig {
         Self { store, packing: Packing::new(), texts: Vec::new() }
     }
 
-    /// Puts `count` objects of a shape into the store, and packs them in rounds of a hundred.
+    /// Stores `count` objects of a shape and packs them in rounds of 100.
     fn add(&mut self, shape: char, count: usize) {
         let id = self.store.published().load().partitions().next().unwrap().0;
         let objects: Vec<_> = (0..count).map(|i| object(shape, i)).collect();
@@ -57,7 +57,7 @@ impl Rig {
         self.texts.extend(objects.into_iter().map(|object| (Arc::clone(&object), object.json_text().unwrap())));
     }
 
-    /// Runs the slices of a sweep to its end; how many there were.
+    /// Runs a sweep to its end and returns the number of slices.
     fn sweep(&mut self) -> usize {
         let mut slices = 0;
         while let Some(slice) = self.packing.slice(&self.store.published().load()) {
@@ -74,7 +74,7 @@ impl Rig {
 }
 
 impl Drop for Rig {
-    /// However the bodies lie, they say what they said.
+    /// Asserts that the bodies are unchanged.
     fn drop(&mut self) {
         for (object, text) in &self.texts {
             assert_eq!(object.json_text().unwrap(), *text);
@@ -83,7 +83,7 @@ impl Drop for Rig {
 }
 
 #[test]
-fn a_dictionary_is_trained_once_while_the_objects_stay_alike() {
+fn dictionary_is_trained_once_for_similar_objects() {
     let mut rig = Rig::new();
     rig.add('a', 6_000);
     assert_eq!((rig.packing.trainings(), rig.sweep()), (1, 0));
@@ -91,18 +91,18 @@ fn a_dictionary_is_trained_once_while_the_objects_stay_alike() {
 }
 
 #[test]
-fn too_few_objects_make_none_until_there_are_more() {
+fn training_is_retried_when_there_are_enough_objects() {
     let mut rig = Rig::new();
     rig.add('a', 20);
     assert_eq!(rig.packing.trainings(), 0);
     assert!(rig.bytes_each() > 60);
-    // Rounds of a hundred; some pass before it is tried again.
+    // In rounds of 100; some pass before training is retried.
     rig.add('b', 1_000);
     assert_eq!(rig.packing.trainings(), 1);
 }
 
 #[test]
-fn when_objects_change_their_shape_a_new_dictionary_is_trained_and_the_old_ones_move_to_it() {
+fn changed_objects_train_a_new_dictionary_and_old_ones_are_repacked() {
     let mut rig = Rig::new();
     rig.add('a', 3_000);
     let before = rig.packing.totals().bytes();
@@ -119,11 +119,11 @@ fn when_objects_change_their_shape_a_new_dictionary_is_trained_and_the_old_ones_
 }
 
 #[test]
-fn the_dead_are_swept_out_of_chunks_and_memory_returns_to_its_level() {
+fn sweep_frees_dead_bytes_and_memory_stays_bounded() {
     let mut rig = Rig::new();
     rig.add('a', 12_000);
     let full = rig.packing.totals().bytes();
-    // Each round replaces two thirds, so that what lives is scattered over many chunks.
+    // Each round replaces two thirds, so that live bodies are scattered over many chunks.
     for version in 2..40_u64 {
         let id = rig.store.published().load().partitions().next().unwrap().0;
         let mut young = Young::new(usize::MAX);
@@ -145,7 +145,7 @@ fn the_dead_are_swept_out_of_chunks_and_memory_returns_to_its_level() {
             }
         }
         rig.store.apply(id, batch);
-        // The outbox holds what the batch replaced until the next one.
+        // The outbox references the replaced objects until the next batch.
         rig.store.apply(id, Vec::new());
         let aged = young.take_all();
         let round = rig.packing.round(aged, &young, &rig.store.published().load());
@@ -157,16 +157,16 @@ fn the_dead_are_swept_out_of_chunks_and_memory_returns_to_its_level() {
 }
 
 #[test]
-fn what_somebody_holds_is_swept_for_once_and_not_for_ever() {
+fn sweep_is_not_repeated_for_referenced_objects() {
     let mut rig = Rig::new();
     rig.add('a', 12_000);
-    // One in a hundred is held, and so are nearly all chunks.
+    // One object in a hundred is referenced, and with them nearly all chunks.
     let held: Vec<_> = rig.texts.drain(..).step_by(100).collect();
     rig.store.close(rig.store.published().load().partitions().next().unwrap().0);
     let bytes = rig.packing.totals().bytes();
     assert!(rig.packing.totals().live() * 10 < bytes, "{:?}", rig.packing.totals());
-    assert!(rig.sweep() < 4, "a sweep comes to an end");
-    assert_eq!(rig.sweep(), 0, "and is not begun again while as much is held");
+    assert!(rig.sweep() < 4, "the sweep ends");
+    assert_eq!(rig.sweep(), 0, "no new sweep while the objects are referenced");
     drop(held);
     assert_eq!(rig.packing.totals().bytes(), 0);
 }

@@ -1,4 +1,4 @@
-//! Questions and answers, one by one.
+//! Tests of queries and answers.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) fn origin(cluster: &str, labels: &[(&str, &str)], namespace: Option<&
     })
 }
 
-/// Opens a partition, watching, and fills it.
+/// Opens a partition of a watching informer and fills it.
 pub(super) fn fill(store: &mut Store, origin: Arc<Origin>, indexes: &[&str], objects: Vec<StoredObject>) {
     let health = InformerHealth::new();
     health.set_phase(Phase::Watching);
@@ -36,7 +36,7 @@ pub(super) fn ask(store: &Store, query: &Query) -> Answer {
     store.published().load().answer(query).unwrap()
 }
 
-/// `cluster/namespace/name@version`, in the answer's order.
+/// Formats `cluster/namespace/name@version`, in the answer's order.
 pub(super) fn found(answer: &Answer) -> Vec<String> {
     let text = |object: &informer_hub_types::Object| {
         format!("{}/{}@{}", object.cluster(), object.key(), object.resource_version())
@@ -44,7 +44,7 @@ pub(super) fn found(answer: &Answer) -> Vec<String> {
     answer.items.iter().map(text).collect()
 }
 
-/// `cluster ok`, `cluster missing` or `cluster stale`.
+/// Formats `cluster ok`, `cluster missing` or `cluster stale`.
 pub(super) fn covered(answer: &Answer) -> Vec<String> {
     let word = |freshness| match freshness {
         Freshness::Synced => "ok",
@@ -58,7 +58,7 @@ fn pod(namespace: &str, name: &str, version: u64, app: &str, node: &str) -> Stor
     object_with(namespace, name, "u", version, &[("app", app)], &[("by-node", node)])
 }
 
-/// Opened out of the order of names, so that an answer must sort.
+/// Returns a store whose clusters were opened unordered, so that answers must be sorted.
 fn fleet() -> Store {
     let mut store = Store::new(pods());
     let us = vec![pod("shop", "web", 4, "web", "n1"), pod("pay", "db", 5, "db", "n2")];
@@ -79,14 +79,14 @@ fn expect(query: &Query, items: &[&str]) {
 }
 
 #[test]
-fn a_list_is_in_the_order_of_cluster_and_key() {
+fn list_is_ordered_by_cluster_and_key() {
     let all = ["eu/shop-b/web@3", "eu/shop/api@2", "eu/shop/web@1", "us/pay/db@5", "us/shop/web@4"];
     expect(&Query::list(), &all);
     expect(&Query::list().across_clusters(), &all);
 }
 
 #[test]
-fn an_object_is_found_in_every_cluster_that_has_it() {
+fn get_finds_an_object_in_every_cluster() {
     expect(&Query::get("shop", "web"), &["eu/shop/web@1", "us/shop/web@4"]);
     expect(&Query::get("pay", "db"), &["us/pay/db@5"]);
     expect(&Query::get("pay", "no"), &[]);
@@ -94,13 +94,13 @@ fn an_object_is_found_in_every_cluster_that_has_it() {
 }
 
 #[test]
-fn a_namespace_is_its_objects_and_not_those_of_one_that_begins_alike() {
+fn by_namespace_excludes_namespaces_with_the_same_prefix() {
     expect(&Query::by_namespace("shop"), &["eu/shop/api@2", "eu/shop/web@1", "us/shop/web@4"]);
     expect(&Query::by_namespace("sho"), &[]);
 }
 
 #[test]
-fn conditions_add_up() {
+fn conditions_are_combined_with_and() {
     let labels = || "app=web".parse().unwrap();
     expect(&Query::by_labels(labels()), &["eu/shop-b/web@3", "eu/shop/web@1", "us/shop/web@4"]);
     expect(&Query::by_labels(labels()).in_namespace("shop"), &["eu/shop/web@1", "us/shop/web@4"]);
@@ -112,7 +112,7 @@ fn conditions_add_up() {
 }
 
 #[test]
-fn clusters_are_selected_by_label_or_name() {
+fn query_selects_clusters_by_label_or_name() {
     let prod = ClusterSelector::Labels([("tier".to_owned(), "prod".to_owned())].into());
     let answer = ask(&fleet(), &Query::get("shop", "web").in_clusters(prod));
     assert_eq!((found(&answer), covered(&answer)), (vec!["us/shop/web@4".to_owned()], vec!["us ok".to_owned()]));
@@ -121,7 +121,7 @@ fn clusters_are_selected_by_label_or_name() {
     assert_eq!((found(&answer), covered(&answer)), (vec!["eu/shop/api@2".to_owned()], vec!["eu ok".to_owned()]));
 }
 
-/// What `ask` gives, and how many locations were looked at for it.
+/// Returns the result of `ask`, and the number of locations visited for it.
 fn shown<T>(ask: impl FnOnce() -> T) -> (T, usize) {
     let before = SHOWN.get();
     let answer = ask();
@@ -129,7 +129,7 @@ fn shown<T>(ask: impl FnOnce() -> T) -> (T, usize) {
 }
 
 #[test]
-fn what_an_index_answers_of_one_cluster_costs_nothing_of_the_others() {
+fn index_lookup_in_one_cluster_skips_the_others() {
     let mut store = Store::new(pods());
     for cluster in 0..10 {
         let pods = (0..30).map(|pod_number| pod("shop", &format!("p{pod_number}"), 1, "web", "n1"));
@@ -150,7 +150,7 @@ fn what_an_index_answers_of_one_cluster_costs_nothing_of_the_others() {
 }
 
 #[test]
-fn an_index_that_nobody_declares_is_a_mistake_that_names_those_there_are() {
+fn unknown_index_error_names_the_known_indices() {
     let error = fleet().published().load().answer(&Query::by_index("by-image", "x")).unwrap_err();
     assert!(
         matches!(&error, QueryError::UnknownIndex { index, known, .. } if index == "by-image" && known == &["by-node"])
@@ -161,7 +161,7 @@ fn an_index_that_nobody_declares_is_a_mistake_that_names_those_there_are() {
 }
 
 #[test]
-fn a_cluster_that_does_not_declare_the_index_has_nothing_to_say() {
+fn cluster_without_the_index_is_missing_in_the_coverage() {
     let mut store = fleet();
     fill(&mut store, origin("ap", &[], None), &[], vec![pod("shop", "web", 9, "web", "n1")]);
     let answer = ask(&store, &Query::by_index("by-node", "n2"));
@@ -171,7 +171,7 @@ fn a_cluster_that_does_not_declare_the_index_has_nothing_to_say() {
 }
 
 #[test]
-fn coverage_names_clusters_that_could_not_be_asked_yet() {
+fn coverage_includes_clusters_that_have_not_answered() {
     let mut store = fleet();
     let labels = [("tier".to_owned(), "prod".to_owned())];
     store.expect(ClusterName::new("jp").unwrap(), Some(labels.into()));
@@ -183,12 +183,12 @@ fn coverage_names_clusters_that_could_not_be_asked_yet() {
 }
 
 #[test]
-fn coverage_shows_the_stalest_informer_that_the_answer_draws_on() {
+fn coverage_shows_the_stalest_contributing_informer() {
     let mut store = fleet();
     let health = InformerHealth::new();
     store.open(origin("eu", &[], Some("pay")), Arc::clone(&health), Vec::new());
     assert_eq!(covered(&ask(&store, &Query::list())), ["eu missing", "us ok"], "never listed");
-    assert_eq!(covered(&ask(&store, &Query::by_namespace("shop"))), ["eu ok", "us ok"], "not asked");
+    assert_eq!(covered(&ask(&store, &Query::by_namespace("shop"))), ["eu ok", "us ok"], "not contributing");
     health.set_phase(Phase::Watching);
     health.set_synced();
     health.set_phase(Phase::Stale);
@@ -196,7 +196,7 @@ fn coverage_shows_the_stalest_informer_that_the_answer_draws_on() {
 }
 
 #[test]
-fn a_cluster_whose_informers_all_look_elsewhere_is_missing() {
+fn cluster_without_a_covering_informer_is_missing() {
     let mut store = Store::new(pods());
     fill(&mut store, origin("eu", &[], Some("shop")), &[], vec![pod("shop", "web", 1, "web", "n1")]);
     let answer = ask(&store, &Query::by_namespace("pay"));
@@ -205,7 +205,7 @@ fn a_cluster_whose_informers_all_look_elsewhere_is_missing() {
 }
 
 #[test]
-fn informers_that_overlap_answer_each_object_once_in_its_newest_state() {
+fn overlapping_informers_return_each_object_once_in_its_newest_state() {
     let mut store = Store::new(pods());
     let all = vec![pod("shop", "a", 5, "web", "n1"), pod("shop", "b", 1, "web", "n1"), pod("pay", "c", 7, "web", "n1")];
     fill(&mut store, origin("eu", &[], None), &["by-node"], all);
@@ -216,14 +216,14 @@ fn informers_that_overlap_answer_each_object_once_in_its_newest_state() {
     expect(&Query::list(), &["eu/pay/c@7", "eu/shop/a@5", "eu/shop/b@2", "eu/shop/d@1"]);
     expect(&Query::get("shop", "b"), &["eu/shop/b@2"]);
     expect(&Query::by_namespace("pay"), &["eu/pay/c@7"]);
-    // What matched once and does not any more in the state that another informer knows.
+    // A match that no longer matches in the newer state of another informer.
     expect(&Query::by_labels("app=web".parse().unwrap()), &["eu/pay/c@7", "eu/shop/a@5", "eu/shop/d@1"]);
     expect(&Query::by_index("by-node", "n1"), &["eu/pay/c@7", "eu/shop/a@5", "eu/shop/d@1"]);
     expect(&Query::by_index("by-node", "n2"), &["eu/shop/b@2"]);
 }
 
 #[test]
-fn an_answer_is_of_one_snapshot() {
+fn answer_is_of_one_snapshot() {
     let mut store = fleet();
     let snapshot = store.published().load_full();
     let id = snapshot.partitions().next().unwrap().0;
@@ -233,13 +233,13 @@ fn an_answer_is_of_one_snapshot() {
 }
 
 #[test]
-fn a_question_with_a_key_or_an_index_is_no_scan() {
+fn query_with_a_key_or_an_index_is_not_a_scan() {
     assert!(!Query::get("ns", "a").is_scan() && !Query::by_index("by-node", "n1").is_scan());
     assert!(Query::list().is_scan() && Query::by_namespace("ns").is_scan());
 }
 
 #[test]
-fn a_question_of_an_index_is_long_where_more_than_a_thousand_objects_have_the_value() {
+fn index_query_is_long_above_a_thousand_objects() {
     let mut store = Store::new(pods());
     for (cluster, count) in [("a", 400), ("b", 600)] {
         let pods = (0..count).map(|number| pod("shop", &number.to_string(), 1, "web", "n1"));
@@ -257,7 +257,7 @@ fn a_question_of_an_index_is_long_where_more_than_a_thousand_objects_have_the_va
 }
 
 #[test]
-fn of_a_clusters_informers_the_one_that_is_trusted_least_counts() {
+fn coverage_of_a_cluster_is_that_of_its_stalest_informer() {
     let mut store = Store::new(pods());
     let health = |phases: &[Phase], synced: bool| {
         let health = InformerHealth::new();
@@ -293,7 +293,7 @@ fn of_a_clusters_informers_the_one_that_is_trusted_least_counts() {
 }
 
 #[test]
-fn a_partition_that_is_opened_again_shows_its_new_informer_and_its_indices() {
+fn reopened_partition_has_the_new_health_and_indices() {
     let mut store = Store::new(pods());
     let (first, second) = (InformerHealth::new(), InformerHealth::new());
     let place = origin("a", &[], None);

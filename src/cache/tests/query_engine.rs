@@ -1,4 +1,4 @@
-//! How a question is worked off: its end before its time, its bounds, and what it says of what it saw.
+//! Tests of query execution: cancellation, limits, statistics, and errors.
 
 use std::sync::Arc;
 use std::thread;
@@ -41,7 +41,7 @@ fn is(at: &str, text: &str) -> Expr {
 }
 
 #[test]
-fn work_that_nobody_waits_for_ends_within_a_few_objects() {
+fn cancelled_query_ends_soon() {
     let snapshot = of(names(10_000));
     let inquiry = Inquiry::new(snapshot, Query::matching(is("spec.x", "y")).in_pieces(1_000), None);
     inquiry.cancel();
@@ -50,7 +50,7 @@ fn work_that_nobody_waits_for_ends_within_a_few_objects() {
 }
 
 #[test]
-fn a_question_whose_time_is_up_says_how_far_it_came() {
+fn deadline_error_reports_the_progress() {
     let snapshot = of(names(10_000));
     let inquiry = Inquiry::new(snapshot, Query::matching(is("spec.x", "y")).in_pieces(1), None);
     thread::scope(|scope| {
@@ -60,7 +60,7 @@ fn a_question_whose_time_is_up_says_how_far_it_came() {
         }
         let told = inquiry.time_is_up();
         assert!(matches!(told, QueryError::Deadline { candidates: 10_000, .. }), "{told}");
-        // What ended it first counts.
+        // The first reason wins.
         inquiry.cancel();
         worker.join().unwrap();
     });
@@ -68,11 +68,11 @@ fn a_question_whose_time_is_up_says_how_far_it_came() {
     let QueryError::Deadline { within, examined, candidates } = &error else { panic!("{error:?}") };
     assert_eq!((*within, *candidates), (Bounds::default().within, 10_000));
     assert!((1..10_000).contains(examined), "{examined}");
-    assert!(error.to_string().contains(&format!("{examined} of about 10000 objects were looked at")), "{error}");
+    assert!(error.to_string().contains(&format!("examined {examined} of about 10000 objects")), "{error}");
 }
 
 #[test]
-fn an_answer_that_would_be_too_large_is_an_error_unless_it_has_a_limit() {
+fn oversized_answer_is_an_error_without_a_limit() {
     let snapshot = of(names(100));
     let small = Bounds { items: 50, ..Bounds::default() };
     let error = snapshot.answer(&Query::list().within(small)).unwrap_err();
@@ -94,19 +94,19 @@ fn an_answer_that_would_be_too_large_is_an_error_unless_it_has_a_limit() {
 }
 
 #[test]
-fn a_path_that_no_object_has_is_told() {
+fn answer_names_paths_that_no_object_has() {
     let snapshot = of(names(20));
     let either = |paths: &[&str]| Query::matching(Expr::Or(paths.iter().map(|path| is(path, "x")).collect()));
     let answer = snapshot.answer(&either(&["spec.size", "spec.sise", "spec.size.deep"])).unwrap();
     assert_eq!(answer.unmatched, [path("spec.sise"), path("spec.size.deep")]);
     assert_eq!((answer.examined, answer.read), (20, 20));
-    // Nothing is said of paths that were not looked for.
+    // Paths are not reported if no body was read.
     let answer = snapshot.answer(&either(&["spec.sise"]).and(Expr::Uid(Uid::new("nobody")))).unwrap();
     assert_eq!((answer.unmatched.len(), answer.examined, answer.read), (0, 20, 0));
 }
 
 #[test]
-fn an_object_that_cannot_be_read_is_counted_and_matches_nothing_that_it_would_have_to_be_read_for() {
+fn unreadable_object_is_counted_and_does_not_match() {
     let broken = StoredObject::new(StoredObjectParts {
         key: ObjectKey::new("shop", "broken"),
         uid: Uid::new("broken"),
@@ -126,7 +126,7 @@ fn an_object_that_cannot_be_read_is_counted_and_matches_nothing_that_it_would_ha
 }
 
 #[test]
-fn a_count_of_values_has_the_most_frequent_first_and_distinct_values_the_least() {
+fn groups_are_ordered_by_count_or_by_value() {
     let sizes = [2, 1, 3, 2, 3, 3];
     let pods = sizes.iter().enumerate().map(|(at, size)| pod(&at.to_string(), &json!({"spec": {"size": size}})));
     let snapshot = of(pods.collect());
@@ -142,7 +142,7 @@ fn a_count_of_values_has_the_most_frequent_first_and_distinct_values_the_least()
 }
 
 #[test]
-fn a_limit_in_the_order_of_keys_looks_at_little_more_than_it_gives() {
+fn limited_query_in_key_order_examines_few_objects() {
     let snapshot = of(names(10_000));
     let query = Query::list().limit(10.try_into().unwrap()).in_pieces(100);
     let answer = snapshot.answer(&query).unwrap();
@@ -152,22 +152,22 @@ fn a_limit_in_the_order_of_keys_looks_at_little_more_than_it_gives() {
 }
 
 #[test]
-fn parts_of_a_question_that_do_not_go_together_are_refused() {
+fn contradictory_query_is_refused() {
     let snapshot = of(names(1));
     let refused = |question: Question, why: &str| {
         let error = snapshot.answer(&Query::from(question)).unwrap_err();
         assert!(matches!(error, QueryError::Contradiction(_)) && error.to_string().contains(why), "{error}");
     };
     let sorted = Question::default().order_by(Column::Cluster, Direction::Ascending);
-    refused(sorted.output(Output::Count), "an order is for objects and columns");
-    refused(Question::default().continue_at("AAAA"), "for the cache that gave it");
+    refused(sorted.output(Output::Count), "an order applies to objects and columns");
+    refused(Question::default().continue_at("AAAA"), "for the cache that issued it");
     let deep = (0..1_000).fold(Expr::All, |inner, _| Expr::Not(Box::new(inner)));
     let error = snapshot.answer(&Query::matching(deep)).unwrap_err();
     assert_eq!(error.to_string(), "the condition is nested more than 256 deep");
 }
 
 #[test]
-fn a_look_up_by_index_or_key_looks_at_the_informers_of_its_own_cluster_alone() {
+fn lookup_considers_overlapping_informers_of_its_cluster() {
     let mut store = Store::new(pods());
     for cluster in 0..50 {
         let pod = object_with("shop", "web", "u", 1, &[], &[("by-node", &format!("n{cluster}"))]);
@@ -181,7 +181,7 @@ fn a_look_up_by_index_or_key_looks_at_the_informers_of_its_own_cluster_alone() {
         found.iter().map(|object| format!("{}@{}", object.cluster(), object.resource_version())).collect::<Vec<_>>()
     };
     assert_eq!(names("n8"), ["c8@1"]);
-    assert_eq!(names("n7"), Vec::<String>::new(), "a newer state is elsewhere");
+    assert_eq!(names("n7"), Vec::<String>::new(), "the newer state has another value");
     assert_eq!(names("elsewhere"), ["c7@2"]);
     assert!(matches!(snapshot.find_by_index("by-rack", "x"), Err(QueryError::UnknownIndex { .. })));
     let cluster = ClusterName::new("c7").unwrap();

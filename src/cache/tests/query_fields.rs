@@ -1,4 +1,4 @@
-//! Conditions on fields that an index has: the same answers, found by the index.
+//! Tests of field conditions with an index: same answers, found by the index.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn path(text: &str) -> FieldPath {
     text.parse().unwrap()
 }
 
-/// How a snapshot comes to have the indices.
+/// Kind of the indices in a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Known {
     Nowhere,
@@ -24,7 +24,7 @@ enum Known {
     Computed,
 }
 
-/// Two informers of these objects, as a decoder makes them.
+/// Returns a snapshot of two informers with decoded objects.
 fn snapshot(objects: &[Value], known: [Known; 2]) -> std::sync::Arc<Snapshot> {
     let mut store = Store::new(pods());
     for (at, known) in known.into_iter().enumerate() {
@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(properties(512))]
 
     #[test]
-    fn an_index_changes_how_objects_are_found_and_not_which(
+    fn index_does_not_change_the_answer(
         objects in prop::collection::vec(arb_spec(), 0..12),
         condition in arb_condition(),
     ) {
@@ -137,32 +137,36 @@ fn plan(known: [Known; 2], test: Test) -> String {
 }
 
 #[test]
-fn a_field_is_looked_up_in_its_index_where_every_informer_has_that() {
+fn field_condition_uses_an_index_of_all_informers() {
     let is = |text: &str| Test::Is(Literal::Text(text.into()));
-    let by_index = "index by-one = \"v1\": about 10 objects; all of them match";
+    let by_index = "index by-one = \"v1\": about 10 objects; all match";
     assert_eq!(plan([Known::Declared; 2], is("v1")), by_index);
     assert_eq!(plan([Known::Computed; 2], is("v1")), by_index.replace("by-one", "computed-by-one"));
     let both = Test::In(["v1", "v2"].map(|text| Literal::Text(text.into())).into());
     assert_eq!(
         plan([Known::Declared; 2], both),
-        "index by-one = \"v1\", index by-one = \"v2\": about 20 objects; all of them match"
+        "index by-one = \"v1\", index by-one = \"v2\": about 20 objects; all match"
     );
     assert_eq!(
         plan([Known::Declared; 2], Test::IsNot(Literal::Text("v1".into()))),
-        "all objects: about 40 objects; their heads decide"
+        "all objects: about 40 objects; matched on heads"
     );
-    let bodies = "all objects: about 40 objects; their heads decide where they can, else their bytes are decompressed";
+    let bodies = "all objects: about 40 objects; matched on heads, or on decompressed bodies if needed";
     assert_eq!(plan([Known::Declared, Known::Nowhere], is("v1")), bodies, "one informer lacks it");
-    assert_eq!(plan([Known::Declared; 2], Test::Is(Literal::Number(7.0))), bodies, "a number is written in many ways");
+    assert_eq!(
+        plan([Known::Declared; 2], Test::Is(Literal::Number(7.0))),
+        bodies,
+        "a number has several written forms"
+    );
     let written_alike = plan([Known::Declared; 2], is("7"));
     assert_eq!(
         written_alike,
-        "index by-one = \"7\": about 0 objects; their heads decide where they can, else their bytes are decompressed"
+        "index by-one = \"7\": about 0 objects; matched on heads, or on decompressed bodies if needed"
     );
 }
 
 #[test]
-fn an_index_that_is_declared_late_counts_from_the_next_complete_list_on() {
+fn index_declared_late_is_used_after_the_next_complete_list() {
     let mut store = Store::new(pods());
     let plan = |store: &Store| {
         let condition = Expr::Field { path: path("spec.v"), test: Test::Is(Literal::Text("v1".into())) };
@@ -176,7 +180,7 @@ fn an_index_that_is_declared_late_counts_from_the_next_complete_list_on() {
     store.apply(id, fifo.pop(usize::MAX)).unwrap();
     let declared = vec![DeclaredIndex { name: "by-one".into(), path: Some(path("spec.v")) }];
     assert_eq!(store.open(origin("c1", &[], None), health, declared), id);
-    assert!(plan(&store), "the object was read without it");
+    assert!(plan(&store), "the object was decoded without it");
     let keep = [object.key().clone()].into_iter().collect();
     let end = crate::cache::Popped::ReplaceEnd { keep, version: ResourceVersion::new("2") };
     store.apply(id, vec![end]).unwrap();

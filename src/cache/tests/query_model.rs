@@ -1,4 +1,4 @@
-//! Questions at random, against a filter written down from the documentation.
+//! Model test of queries: random queries against a simple filter.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ struct Pod {
     nodes: Vec<usize>,
 }
 
-/// One informer: cluster, namespace watched (if only one), whether it declares the index, what it has.
+/// An informer: cluster, watched namespace if only one, whether it declares the index, and its pods.
 type Informer = (usize, Option<usize>, bool, Vec<Pod>);
 
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ impl Asked {
     }
 
     fn wants(&self, pod: &Pod) -> bool {
-        // A name without a namespace cannot be asked for.
+        // A query cannot have a name without a namespace.
         let named = self.name.filter(|_| self.namespace.is_some() && self.node.is_none());
         self.namespace.is_none_or(|namespace| namespace == pod.namespace)
             && self.app.is_none_or(|app| app == pod.app)
@@ -95,7 +95,7 @@ impl Asked {
     }
 }
 
-/// What the informers of one cluster know together: the newest state of each object, of those that can answer.
+/// Returns the newest state of each object among the informers of a cluster that can answer.
 fn newest<'p>(informers: &'p [Informer], cluster: usize, asked: &Asked) -> BTreeMap<String, &'p Pod> {
     let mut newest: BTreeMap<String, &Pod> = BTreeMap::new();
     for (_, _, declares, pods) in informers.iter().filter(|informer| informer.0 == cluster && asked.reaches(informer.1))
@@ -111,7 +111,7 @@ fn newest<'p>(informers: &'p [Informer], cluster: usize, asked: &Asked) -> BTree
     newest
 }
 
-/// Objects as an informer has them: in its namespace, each once, without index values that it does not declare.
+/// Makes informers valid: objects in the watched namespace, unique keys, no undeclared index values.
 fn settle(informers: &mut Vec<Informer>) {
     informers.sort_by_key(|informer| (informer.0, informer.1));
     informers.dedup_by_key(|informer| (informer.0, informer.1));
@@ -131,7 +131,7 @@ proptest! {
     #![proptest_config(properties(1024))]
 
     #[test]
-    fn an_answer_is_what_a_filter_over_the_newest_states_finds(
+    fn answer_equals_a_filter_over_the_newest_states(
         mut informers in prop::collection::vec(arb_informer(), 1..7),
         asked in arb_asked(),
     ) {

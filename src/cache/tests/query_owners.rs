@@ -1,4 +1,4 @@
-//! Who owns whom.
+//! Tests of owner chains and of the owner index.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn owner(kind: &str, api_version: &str, name: &str, uid: &str) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true})
 }
 
-/// The snapshot of one kind in cluster `eu`.
+/// Returns the snapshot of one kind in cluster `eu`.
 fn kind(group: &str, plural: &str, kind: &str, namespaced: bool, objects: Vec<StoredObject>) -> Arc<Snapshot> {
     let resource = ApiResource { gvr: Gvr::new(group, "v1", plural), kind: kind.into(), namespaced };
     let mut store = Store::new(resource.clone());
@@ -76,36 +76,33 @@ fn chain(name: &str) -> (Vec<String>, Option<Broken>) {
 }
 
 #[test]
-fn the_owners_of_an_object_are_followed_up_to_the_one_that_nobody_owns() {
+fn owner_chain_ends_at_the_root() {
     assert_eq!(chain("web-1"), (vec!["ReplicaSet/web-a".to_owned(), "Deployment/web".to_owned()], None));
     assert_eq!(chain("static"), (vec!["Node/n1".to_owned()], None));
     assert_eq!(chain("lone"), (Vec::new(), None));
 }
 
 #[test]
-fn a_chain_that_breaks_off_says_where_and_why() {
+fn broken_owner_chain_has_a_reason() {
     let (owners, broken) = chain("web-2");
     assert_eq!(owners, ["ReplicaSet/web-b"]);
     let told = broken.unwrap().to_string();
-    assert_eq!(told, r#"apps/v1beta1 Deployment "web" is another object by now, of UID d1"#);
+    assert_eq!(told, r#"apps/v1beta1 Deployment "web" was replaced by an object with UID d1"#);
     let (_, broken) = chain("odd");
-    assert_eq!(
-        broken.unwrap().to_string(),
-        r#"nothing is known of x.io/v1 Widget "w": the hub has no cache of that kind"#
-    );
+    assert_eq!(broken.unwrap().to_string(), r#"cannot look up x.io/v1 Widget "w": the hub has no cache of that kind"#);
     let (_, broken) = chain("late");
-    assert_eq!(broken.unwrap().to_string(), r#"apps/v1 ReplicaSet "gone" is not there"#);
+    assert_eq!(broken.unwrap().to_string(), r#"apps/v1 ReplicaSet "gone" does not exist"#);
 }
 
 #[test]
-fn owners_in_a_ring_are_followed_once() {
+fn owner_cycle_is_followed_once() {
     let (owners, broken) = chain("in-ring");
     assert_eq!(owners, ["Ring/a", "Ring/b"]);
     assert!(matches!(broken, Some(Broken::Cycle(reference)) if &*reference.name == "a"));
 }
 
 #[test]
-fn a_chain_without_end_is_cut() {
+fn owner_chain_is_limited_in_length() {
     let links = (0..40).map(|at| {
         object(
             "shop",
@@ -120,7 +117,7 @@ fn a_chain_without_end_is_cut() {
 }
 
 #[test]
-fn children_are_found_without_an_index_and_with_one_that_follows_what_changes() {
+fn children_are_found_with_and_without_the_owner_index() {
     let mut store = Store::new(crate::cache::testing::pods());
     let of = |uid: &str| vec![owner("ReplicaSet", "apps/v1", "web", uid)];
     let objects =

@@ -1,4 +1,5 @@
-//! Random questions to random fleets, against a filter over the decoded objects of the same snapshot.
+//! Model test of queries: random queries of random fleets, against a filter over the decoded objects of the same
+//! snapshot.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
@@ -26,7 +27,7 @@ use informer_hub_types::{
 
 const CLUSTERS: [(&str, &str); 3] = [("eu", "eu"), ("prod-1.example", "us"), ("us", "us")];
 
-/// What an informer declares, and what a computed index has: the texts at these paths.
+/// Names of a declared and a computed index: the texts at `a` and `b`.
 const DECLARED: &str = "by-a";
 const COMPUTED: &str = "by-b";
 
@@ -35,7 +36,7 @@ fn values_at(object: &Value, path: &str) -> Vec<SharedStr> {
     path.select(object).into_iter().filter_map(Value::as_str).map(SharedStr::from).collect()
 }
 
-/// One informer: which cluster, which namespace if only one, whether it declares the index.
+/// An informer: cluster, namespace if only one, whether it declares the index.
 #[derive(Clone, Debug)]
 struct Informer {
     cluster: usize,
@@ -72,7 +73,7 @@ fn informers() -> impl Strategy<Value = Vec<Informer>> {
     })
 }
 
-/// Those of the language's own tests, with names and namespaces that can be.
+/// Generates objects as in the tests of the query language, with valid names and namespaces.
 fn objects() -> impl Strategy<Value = Value> {
     let name = prop::sample::select(vec!["a", "ab", "abc", "b", "web", "null"]);
     let namespace = prop::option::weighted(0.9, prop::sample::select(vec!["a", "ab", "b", "web"]));
@@ -87,7 +88,7 @@ fn objects() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Conditions that an index, a key or a range answers, alone and among others.
+/// Generates conditions for indices, keys and ranges, alone and combined.
 fn conditions() -> impl Strategy<Value = Expr> {
     let text = || prop::sample::select(vec!["a", "ab", "b", "web", ""]).prop_map(SmolStr::new);
     let texts = move || {
@@ -111,7 +112,7 @@ fn conditions() -> impl Strategy<Value = Expr> {
     })
 }
 
-/// The same expression, of indices that there are.
+/// Replaces index names by known ones.
 fn with_known_indices(expr: &Expr) -> Expr {
     let all = |exprs: &[Expr]| exprs.iter().map(with_known_indices).collect();
     match expr {
@@ -145,7 +146,7 @@ fn questions() -> impl Strategy<Value = Question> {
     })
 }
 
-/// An object as it was decoded, and what is known of its informer.
+/// A decoded object with its cluster.
 struct Decoded {
     cluster: ClusterName,
     labels: ClusterLabels,
@@ -189,8 +190,7 @@ fn names_index(expr: &Expr, wanted: &str) -> bool {
     }
 }
 
-/// Every object that the informers of the snapshot know together, in the newest state that any of them has who has the
-/// indices that the condition names.
+/// Returns the newest state of every object, among informers with the indices of the condition.
 fn decoded(snapshot: &Snapshot, condition: &Expr) -> Vec<Decoded> {
     let mut newest: BTreeMap<(ClusterName, ObjectKey), Decoded> = BTreeMap::new();
     for (_, partition) in snapshot.partitions() {
@@ -226,7 +226,7 @@ fn column(of: &Decoded, column: &Column) -> Values {
 
 type Line = (String, Vec<Values>);
 
-/// All lines, as if there was no limit: an object and its columns; or a value and its count; or a count alone.
+/// Returns all result lines, ignoring the limit: objects with columns, values with counts, or a count.
 fn expected(snapshot: &Snapshot, question: &Question) -> Vec<Line> {
     let matcher = Matcher::new(&question.condition).unwrap();
     let mut found = decoded(snapshot, &question.condition);
@@ -280,7 +280,7 @@ fn lines(answer: &Answer) -> Vec<Line> {
     objects.chain(rows).chain(groups).chain(count).collect()
 }
 
-/// The answer as several threads find it.
+/// Returns the answer of a query that runs on several threads.
 fn by_threads(snapshot: &Arc<Snapshot>, query: &Query) -> Result<Answer, QueryError> {
     let inquiry = Inquiry::new(Arc::clone(snapshot), query.clone(), None);
     thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(|| inquiry.work()))));
@@ -330,7 +330,7 @@ proptest! {
     #![proptest_config(properties(1024))]
 
     #[test]
-    fn an_answer_is_what_a_filter_over_the_decoded_objects_of_its_snapshot_finds(
+    fn answer_equals_a_filter_over_the_decoded_objects(
         informers in informers(),
         question in questions(),
         (owners, packed, threads) in any::<(bool, bool, bool)>(),
@@ -345,7 +345,7 @@ proptest! {
             prop_assert!(is_unknown);
             return Ok(());
         }
-        // What is written now is in no answer of this snapshot.
+        // Later writes must not appear in answers of this snapshot.
         for (at, object, gone) in &later {
             let at = at % ids.len();
             let kind = if *gone { DeltaKind::Deleted } else { DeltaKind::Updated };
@@ -359,7 +359,7 @@ proptest! {
         prop_assert_eq!(lines(&answer), wanted);
         prop_assert_eq!(answer.more, question.output != Output::Count && all.len() > limit);
         prop_assert_eq!(answer.end().is_some(), answer.more && of_objects);
-        // All pages are the whole.
+        // All pages together are the complete answer.
         let mut pages = lines(&answer);
         let mut end = answer.end().cloned();
         while let Some(position) = end {

@@ -1,4 +1,4 @@
-//! A list that is not the first: in one step to readers, or in parts where that would cost too much.
+//! Tests of relists: published in one step, or in parts if that is too expensive.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use informer_hub_types::{
     Uid,
 };
 
-/// What a script notifies listeners of, and what readers see after it.
+/// Returns the notifications of a script and the visible objects after it.
 fn then(informer: &mut Informer, script: &str) -> (Vec<String>, String) {
     (lines(&informer.apply(script).applied), informer.contents())
 }
@@ -30,7 +30,7 @@ fn listed() -> Informer {
 }
 
 #[test]
-fn a_relist_is_published_in_one_step_and_its_notifications_follow() {
+fn relist_is_published_in_one_step_before_its_notifications() {
     let mut informer = listed();
     let published = Arc::clone(informer.controller.store().published());
     assert_eq!(then(&mut informer, "[ *a@2"), seen(&[], "a@1 b@1 c@1"));
@@ -47,37 +47,37 @@ fn a_relist_is_published_in_one_step_and_its_notifications_follow() {
     });
     let all: Vec<String> = ["a", "b", "d", "e"].map(str::to_owned).into();
     let told: Vec<String> = ["a@1>2", "+d@3", "+e@4", "†c@1"].map(str::to_owned).into();
-    assert_eq!(seen_by_handler, [(told, all)], "the store has all of it when the first of it is notified");
+    assert_eq!(seen_by_handler, [(told, all)], "the store is complete at the first notification");
     assert_eq!(informer.contents(), "a@2 b@1 d@3 e@4");
 }
 
 #[test]
-fn a_relist_that_breaks_off_leaves_nothing_and_the_next_one_completes_it() {
+fn interrupted_relist_is_invisible_until_the_next_one_completes_it() {
     let mut informer = listed();
     assert_eq!(then(&mut informer, "[ *a@2 *d@3"), seen(&[], "a@1 b@1 c@1"));
     assert_eq!(then(&mut informer, "[ *a@4"), seen(&[], "a@1 b@1 c@1"));
     let all = ["a@1>2", "+d@3", "a@2>4", "†b@1", "†c@1", "†d@3"];
-    assert_eq!(then(&mut informer, "]5"), seen(&all, "a@4"), "each state that was brought, in its order");
+    assert_eq!(then(&mut informer, "]5"), seen(&all, "a@4"), "every listed state, in order");
     assert_eq!(informer.partition().staged_bytes(), 0);
     assert_eq!(
         then(&mut informer, "~a@6 +b@7"),
         seen(&["a@4>6", "+b@7"], "a@6 b@7"),
-        "the watch is published as it comes"
+        "watch events are published at once"
     );
 }
 
 #[test]
-fn a_first_list_is_published_as_it_comes() {
+fn first_list_is_published_in_parts() {
     let mut informer = Informer::new();
     assert_eq!(then(&mut informer, "[ *a@1"), seen(&["+a@1"], "a@1"));
-    assert_eq!(then(&mut informer, "[ *a@2"), seen(&["a@1>2"], "a@2"), "also after one that broke off");
+    assert_eq!(then(&mut informer, "[ *a@2"), seen(&["a@1>2"], "a@2"), "also after an interrupted one");
     assert_eq!(then(&mut informer, "]3"), seen(&["synced"], "a@2"));
 }
 
 #[test]
-fn events_that_were_queued_before_a_relist_are_published_with_it_or_before_it_in_their_order() {
+fn events_queued_before_a_relist_are_published_in_order() {
     let mut informer = listed();
-    // All of `a` comes out before the rest of the list.
+    // All deltas of `a` are popped before the rest of the list.
     assert_eq!(then(&mut informer, "~a@2 [ *a@3"), seen(&["a@1>2"], "a@2 b@1 c@1"));
     assert_eq!(then(&mut informer, "-b@4 ~c@5 -c@6 +c:v@7"), seen(&[], "a@2 b@1 c@1"));
     let told = ["a@2>3", "-b@4", "c@1>5", "-c@6", "+c@7"];
@@ -85,7 +85,7 @@ fn events_that_were_queued_before_a_relist_are_published_with_it_or_before_it_in
 }
 
 #[test]
-fn a_resync_during_a_relist_repeats_what_readers_see() {
+fn resync_during_a_relist_repeats_visible_objects() {
     let mut informer = listed();
     assert_eq!(then(&mut informer, "[ *a@2 *d@2"), seen(&[], "a@1 b@1 c@1"));
     assert_eq!(then(&mut informer, "=a@1 =b@1 =d@2"), seen(&["=a@1", "=b@1"], "a@1 b@1 c@1"));
@@ -93,7 +93,7 @@ fn a_resync_during_a_relist_repeats_what_readers_see() {
 }
 
 #[test]
-fn a_successor_of_the_store_goes_on_with_what_is_staged() {
+fn recovered_store_continues_a_staged_relist() {
     let mut informer = listed();
     assert_eq!(then(&mut informer, "[ *a@2"), seen(&[], "a@1 b@1 c@1"));
     let store = informer.controller.store_mut();
@@ -104,7 +104,7 @@ fn a_successor_of_the_store_goes_on_with_what_is_staged() {
 }
 
 #[test]
-fn other_partitions_are_published_while_a_relist_is_staged() {
+fn staged_relist_does_not_delay_other_partitions() {
     let mut informer = listed();
     assert_eq!(then(&mut informer, "[ *a@2"), seen(&[], "a@1 b@1 c@1"));
     let first = informer.id;
@@ -113,11 +113,11 @@ fn other_partitions_are_published_while_a_relist_is_staged() {
     assert_eq!(then(&mut informer, "[ *x@1 ]1 ~x@2"), seen(&["+x@1", "x@1>2", "synced"], "x@2"));
     informer.turn_to(first);
     let _ = informer.controller.process_all(&mut |_| Ok(()));
-    assert_eq!(then(&mut informer, "[ *a@2 *b@1 *c@1 ]3"), seen(&["a@1>2"], "a@2 b@1 c@1"), "of a new queue");
+    assert_eq!(then(&mut informer, "[ *a@2 *b@1 *c@1 ]3"), seen(&["a@1>2"], "a@2 b@1 c@1"), "with a new queue");
 }
 
 #[test]
-fn an_informer_that_is_short_of_memory_publishes_a_relist_in_parts() {
+fn relist_under_memory_pressure_is_published_in_parts() {
     let mut informer = listed();
     assert_eq!(then(&mut informer, "[ *a@2"), seen(&[], "a@1 b@1 c@1"));
     let health = Arc::clone(informer.partition().health());
@@ -128,13 +128,13 @@ fn an_informer_that_is_short_of_memory_publishes_a_relist_in_parts() {
     );
     assert_eq!(then(&mut informer, "*d@3"), seen(&["+d@3"], "a@2 b@1 c@1 d@3"));
     health.memory.set_step(MemoryStep::Full, None);
-    assert_eq!(then(&mut informer, "*e@3"), seen(&["+e@3"], "a@2 b@1 c@1 d@3 e@3"), "to the end of the list");
+    assert_eq!(then(&mut informer, "*e@3"), seen(&["+e@3"], "a@2 b@1 c@1 d@3 e@3"), "until the end of the list");
     assert_eq!(then(&mut informer, "]4"), seen(&["†b@1", "†c@1"], "a@2 d@3 e@3"));
-    assert_eq!(then(&mut informer, "[ *a@5"), seen(&[], "a@2 d@3 e@3"), "and the next one in one step");
+    assert_eq!(then(&mut informer, "[ *a@5"), seen(&[], "a@2 d@3 e@3"), "the next one is published in one step");
 }
 
 #[test]
-fn a_relist_beyond_the_bound_is_published_in_parts() {
+fn relist_above_the_limit_is_published_in_parts() {
     let large = |name: &str, version: u64| {
         let key = ObjectKey::new("ns", name);
         let json = vec![b' '; Stage::LIMIT / 2];
@@ -153,13 +153,13 @@ fn a_relist_beyond_the_bound_is_published_in_parts() {
     assert_eq!(applied(&mut informer, vec![change("["), large("a", 2)]), [""; 0]);
     assert_eq!(applied(&mut informer, vec![large("b", 2)]), ["a@1>2", "b@1>2"]);
     assert_eq!(informer.partition().staged_bytes(), 0);
-    assert_eq!(informer.partition().resume_version(), None, "half a list: no watch goes on from here");
+    assert_eq!(informer.partition().resume_version(), None, "half a list: no watch can resume here");
     assert_eq!(then(&mut informer, "*d@3"), seen(&["+d@3"], "a@2 b@2 c@1 d@3"));
     assert_eq!(then(&mut informer, "]4"), seen(&["†c@1"], "a@2 b@2 d@3"));
 }
 
 #[test]
-fn an_object_that_is_read_in_another_way_is_exchanged_at_once() {
+fn object_decoded_differently_is_replaced_at_once() {
     let indexed = |version: u64, node: &str| {
         Change::Delta(delta(DeltaKind::Replaced, object_with("ns", "a", "u", version, &[], &[("by-node", node)])))
     };
@@ -172,14 +172,14 @@ fn an_object_that_is_read_in_another_way_is_exchanged_at_once() {
     assert_eq!((lines(&outbox.applied).len(), values(&informer)), (0, vec!["x".to_owned()]));
     informer.apply_changes(vec![indexed(2, "y")]);
     informer.apply_changes(vec![indexed(2, "z")]);
-    assert_eq!(values(&informer), ["x"], "what has changed is staged");
+    assert_eq!(values(&informer), ["x"], "changes are staged");
     let outbox = informer.apply_changes(vec![change("]3")]);
     assert_eq!(lines(&outbox.applied), ["a@1>2", "†b@1", "†c@1"]);
     assert_eq!(values(&informer), ["z"]);
 }
 
 #[test]
-fn the_end_of_a_relist_is_released_once_its_notifications_are_queued() {
+fn relist_outbox_is_released_once_its_notifications_are_queued() {
     let mut informer = listed();
     let outbox = informer.apply("[ *a@2 ]3");
     let store = informer.controller.store_mut();
@@ -189,18 +189,18 @@ fn the_end_of_a_relist_is_released_once_its_notifications_are_queued() {
     assert_eq!(store.outbox(informer.id).map(|it| (it.number, it.applied.len())), Some((outbox.number, 0)));
 }
 
-/// What there is of each name: its generation and its version.
+/// UID number and version of each name.
 type World = BTreeMap<usize, (u64, u64)>;
 
 const NAMES: usize = 12;
 
 #[derive(Clone, Debug)]
 struct Round {
-    /// For each name, what becomes of it: nothing, a change, a deletion, another object.
+    /// Change of each name: none, an update, a deletion, a replacement.
     changes: Vec<u8>,
-    /// After how many objects the first tries break off.
+    /// Numbers of objects after which the first attempts are interrupted.
     tries: Vec<usize>,
-    /// How many keys are applied at once.
+    /// Number of keys applied at once.
     batch: usize,
 }
 
@@ -240,7 +240,7 @@ proptest! {
     #![proptest_config(properties(512))]
 
     #[test]
-    fn readers_see_the_state_of_one_complete_list_and_nothing_between(
+    fn readers_see_only_states_of_complete_lists(
         rounds in prop::collection::vec(arb_round(), 1..8),
     ) {
         let (mut world, mut version) = (World::new(), 0);
@@ -252,7 +252,7 @@ proptest! {
             let before = world.clone();
             let mut script = Vec::new();
             for after in tries {
-                // What changes between a list that broke off and the next one is in the next one.
+                // Changes between an interrupted list and the next one are in the next one.
                 turn(&mut world, &mut version, &changes[..after]);
                 script.push(Change::ReplaceBegin);
                 script.extend(world.iter().take(after).map(|(name, state)| item(*name, *state)));
@@ -278,7 +278,7 @@ proptest! {
                 let known: World = consumer.known.iter()
                     .map(|(name, (uid, version))| (name[1..].parse().unwrap(), (uid[1..].parse().unwrap(), *version)))
                     .collect();
-                prop_assert_eq!(known, now, "a listener that has heard all knows what readers see");
+                prop_assert_eq!(known, now, "an up-to-date listener knows the visible state");
                 if is_over && informer.controller.fifo().is_empty() {
                     break;
                 }

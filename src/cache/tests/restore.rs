@@ -1,4 +1,4 @@
-//! Partitions that come from disk: as they were, indices and all, and gone on from.
+//! Tests of restored partitions: contents, indices, and continuation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -44,35 +44,35 @@ fn queue(store: &Store, id: PartitionId, reader: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_restored_partition_is_there_with_its_indices_and_its_plain_bytes() {
+fn restored_partition_has_its_indices_and_plain_bytes() {
     let (mut store, id) = restored(&["a", "b"], &[]);
     let snapshot = store.published().load_full();
     let partition = snapshot.partition(id).unwrap();
     assert_eq!((partition.len(), partition.has_synced(), snapshot.by_index("by-node", "n1").count()), (2, true, 2));
     assert_eq!(partition.plain_bytes(), partition.iter().map(|object| object.plain_size() as u64).sum::<u64>());
-    assert!(store.restore(saved(&["c"], &[])).is_none(), "there is one already");
+    assert!(store.restore(saved(&["c"], &[])).is_none(), "it exists already");
     let health = InformerHealth::new();
     assert_eq!(store.open(origin("c"), health, vec!["by-node".into()]), id);
 }
 
 #[test]
-fn only_who_opens_it_first_and_in_the_same_way_goes_on_from_its_version() {
+fn only_the_first_informer_with_equal_settings_resumes_a_restored_partition() {
     let (mut store, id) = restored(&["a"], &[]);
     assert_eq!(store.go_on(id, 7), Some(ResourceVersion::new("5")));
-    assert_eq!(store.go_on(id, 7), None, "the next one compares");
+    assert_eq!(store.go_on(id, 7), None, "the next one lists");
     let (mut store, id) = restored(&["a"], &[]);
     assert_eq!(store.go_on(id, 8), None);
     let before = Arc::clone(store.published().load_full().partition(id).unwrap().iter().next().unwrap());
     apply(&mut store, id, "[ *a@1 ]6");
     let after = Arc::clone(store.published().load_full().partition(id).unwrap().iter().next().unwrap());
-    assert!(!Arc::ptr_eq(&before, &after), "what was taken in otherwise is exchanged");
+    assert!(!Arc::ptr_eq(&before, &after), "objects decoded with other settings are replaced");
     apply(&mut store, id, "[ *a@1 ]7");
     let last = Arc::clone(store.published().load_full().partition(id).unwrap().iter().next().unwrap());
-    assert!(Arc::ptr_eq(&last, &after), "and then it is as it should be");
+    assert!(Arc::ptr_eq(&last, &after), "later lists change nothing");
 }
 
 #[test]
-fn a_reader_that_was_there_is_told_what_has_happened_since_and_others_all_there_is() {
+fn known_reader_gets_changes_since_the_save_and_others_get_all_objects() {
     let (mut store, id) = restored(&["a", "b", "c"], &["known", "late"]);
     assert!(queue(&store, id, "known").is_empty());
     apply(&mut store, id, "~a@7 -b@8 +d@9 -c@10 +c:v@11");
@@ -82,14 +82,14 @@ fn a_reader_that_was_there_is_told_what_has_happened_since_and_others_all_there_
     let snapshot = store.published().load_full();
     let restored = snapshot.partition(id).unwrap().restored().unwrap();
     assert_eq!(restored.readers(), BTreeSet::new());
-    assert!(restored.is_unchanged(snapshot.partition(id).unwrap()), "nobody is waited for any more");
+    assert!(restored.is_unchanged(snapshot.partition(id).unwrap()), "no reader is awaited any more");
 }
 
 #[test]
-fn a_reader_of_which_the_disk_does_not_know_goes_on_from_what_its_journal_says() {
+fn reader_unknown_on_disk_continues_from_its_journal() {
     let (mut store, id) = restored(&["a", "b"], &["known"]);
     let restored = Arc::clone(store.published().load_full().partition(id).unwrap().restored().unwrap());
-    // Another reader has heard of a successor already.
+    // Another reader has received a successor already.
     let earlier = Arc::new(object_with("ns", "b", "u", 1, &[], &[]));
     let later = Arc::new(object_with("ns", "b", "v", 9, &[], &[]));
     restored.note_told("stranger", earlier);
@@ -104,7 +104,7 @@ fn a_reader_of_which_the_disk_does_not_know_goes_on_from_what_its_journal_says()
 }
 
 #[test]
-fn who_is_given_up_begins_anew() {
+fn reader_that_is_given_up_starts_without_history() {
     let (mut store, id) = restored(&["a"], &["gone"]);
     apply(&mut store, id, "~a@7");
     let snapshot = store.published().load_full();

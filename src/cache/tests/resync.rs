@@ -1,5 +1,5 @@
-//! client-go's rules of resync periods (`shared_informer_test.go`, named at each), and as a property of random joins,
-//! leaves, ticks and stalls.
+//! Tests of resync periods: the rules of client-go (`shared_informer_test.go`, cited at each test), and a property of
+//! random joins, leaves, ticks and stalls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn secs(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Who is repeated to at `at` seconds; nobody if there is no repetition.
+/// Returns the listeners that are resynced at `at` seconds.
 fn tick(schedule: &mut ResyncSchedule<u8>, start: Instant, at: u32) -> Vec<u8> {
     if !schedule.tick(start + SECOND * at, false) {
         return Vec::new();
@@ -25,8 +25,8 @@ fn tick(schedule: &mut ResyncSchedule<u8>, start: Instant, at: u32) -> Vec<u8> {
 }
 
 #[test]
-fn each_listener_is_repeated_to_at_its_own_period() {
-    // TestListenerResyncPeriods; what ticks each second there is the informer's own period, here a fourth listener.
+fn schedule_resyncs_each_listener_at_its_own_period() {
+    // TestListenerResyncPeriods. Its tick of one second is the informer's own period, here a fourth listener.
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
     for (id, period) in [(1, None), (2, Some(secs(2))), (3, Some(secs(3))), (4, Some(secs(1)))] {
@@ -38,7 +38,7 @@ fn each_listener_is_repeated_to_at_its_own_period() {
 }
 
 #[test]
-fn ticks_have_the_shortest_period_that_anyone_asked_for() {
+fn tick_period_is_the_shortest_requested_period() {
     // TestResyncCheckPeriod
     let start = clock::now();
     let mut schedule = ResyncSchedule::default();
@@ -53,7 +53,7 @@ fn ticks_have_the_shortest_period_that_anyone_asked_for() {
 }
 
 #[test]
-fn a_late_listener_gets_the_shorter_period_that_it_asks_for() {
+fn late_listener_gets_a_shorter_period() {
     // client-go raises it to the period of the running timer (I11).
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
@@ -66,8 +66,8 @@ fn a_late_listener_gets_the_shorter_period_that_it_asks_for() {
 }
 
 #[test]
-fn when_the_one_with_the_shortest_period_leaves_ticks_become_rarer() {
-    // client-go's timer stays as short as it ever was.
+fn tick_period_grows_when_its_listener_leaves() {
+    // client-go's timer keeps its shortest period.
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
     schedule.join(1, Some(secs(2)), start);
@@ -81,7 +81,7 @@ fn when_the_one_with_the_shortest_period_leaves_ticks_become_rarer() {
 }
 
 #[test]
-fn no_period_is_shorter_than_a_second_and_none_is_never() {
+fn period_is_at_least_one_second_or_none() {
     // minimumResyncPeriod
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
@@ -92,11 +92,11 @@ fn no_period_is_shorter_than_a_second_and_none_is_never() {
     let granted = [1, 2, 3, 4].map(|id| schedule.period_of(&id));
     assert_eq!(granted, [Some(secs(1)), Some(Duration::from_millis(1001)), None, None]);
     schedule.join(1, None, start);
-    assert_eq!(schedule.period_of(&1), None, "it wants none any more");
+    assert_eq!(schedule.period_of(&1), None, "it has no period any more");
 }
 
 #[test]
-fn a_listener_is_due_at_its_time_and_not_a_moment_before() {
+fn listener_is_due_exactly_at_its_time() {
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
     schedule.join(1, Some(secs(5)), start);
@@ -106,29 +106,29 @@ fn a_listener_is_due_at_its_time_and_not_a_moment_before() {
 }
 
 #[test]
-fn who_is_due_while_a_repetition_is_under_way_stays_due_and_who_it_is_for_does_not_change() {
+fn listener_due_during_a_resync_stays_due() {
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
     schedule.join(1, Some(secs(2)), start);
     schedule.join(2, Some(secs(3)), start);
     assert_eq!(tick(&mut schedule, start, 2), [1]);
     assert!(!schedule.tick(start + SECOND * 4, true));
-    assert!(schedule.is_due(&1) && !schedule.is_due(&2), "the one under way is for the first alone");
+    assert!(schedule.is_due(&1) && !schedule.is_due(&2), "the running resync is for the first alone");
     assert_eq!(tick(&mut schedule, start, 5), [1, 2]);
 }
 
 #[test]
-fn a_tick_at_which_nobody_is_due_leaves_the_last_repetition_as_it_was() {
+fn idle_tick_keeps_the_receivers_of_the_last_resync() {
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
     schedule.join(1, Some(secs(3)), start);
     assert_eq!(tick(&mut schedule, start, 3), [1]);
     assert!(!schedule.tick(start + SECOND * 4, false));
-    assert!(schedule.is_due(&1), "what is in line is for it still");
+    assert!(schedule.is_due(&1), "the queued resync is still for it");
 }
 
 #[test]
-fn who_joins_while_a_repetition_is_under_way_is_not_part_of_it() {
+fn listener_that_joins_during_a_resync_is_not_part_of_it() {
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
     schedule.join(1, Some(secs(1)), start);
@@ -136,11 +136,11 @@ fn who_joins_while_a_repetition_is_under_way_is_not_part_of_it() {
     schedule.join(2, Some(secs(1)), start + SECOND);
     assert!(!schedule.is_due(&2));
     schedule.join(1, Some(secs(1)), start + SECOND);
-    assert!(!schedule.is_due(&1), "who joins again begins again");
+    assert!(!schedule.is_due(&1), "joining again starts over");
 }
 
 #[test]
-fn of_the_times_that_a_stall_made_it_miss_a_listener_gets_one() {
+fn listener_gets_one_resync_for_times_missed_in_a_stall() {
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
     schedule.join(1, Some(secs(1)), start);
@@ -148,11 +148,11 @@ fn of_the_times_that_a_stall_made_it_miss_a_listener_gets_one() {
     assert_eq!(tick(&mut schedule, start, 20), [1, 6]);
     assert_eq!(tick(&mut schedule, start, 21), [1]);
     let told: Vec<_> = (22..=25).map(|at| tick(&mut schedule, start, at)).collect();
-    assert_eq!(told, [vec![1], vec![1], vec![1, 6], vec![1]], "its times are the multiples of its period");
+    assert_eq!(told, [vec![1], vec![1], vec![1, 6], vec![1]], "its times are multiples of its period");
 }
 
 #[test]
-fn a_period_to_the_end_of_time_never_comes_and_overflows_nothing() {
+fn maximum_period_does_not_overflow() {
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
     schedule.join(1, Some(Duration::MAX), start);
@@ -176,18 +176,18 @@ fn arb_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A listener with every one of its times written down.
+/// Reference model of a listener, with all of its times.
 #[derive(Debug)]
 struct Naive {
     joined: u32,
-    /// In half seconds; of at least two.
+    /// In half seconds; at least two.
     period: u32,
-    /// When it was repeated to last, in half seconds.
+    /// Time of the last resync, in half seconds.
     told: Option<u32>,
 }
 
 impl Naive {
-    /// Whether one of its times lies after the last repetition and not in the future.
+    /// Returns whether one of its times is after the last resync and not in the future.
     fn is_due(&self, now: u32) -> bool {
         let mut times = (1..).map(|k| self.joined + k * self.period).take_while(|time| *time <= now);
         times.any(|time| self.told.is_none_or(|told| told < time))
@@ -198,7 +198,7 @@ proptest! {
     #![proptest_config(properties(512))]
 
     #[test]
-    fn whoever_missed_one_of_their_times_is_repeated_to_and_nobody_else(
+    fn schedule_resyncs_exactly_the_overdue_listeners(
         steps in prop::collection::vec(arb_step(), 1..80),
     ) {
         const HALF: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! What a batch does to the store, and what it says that it did.
+//! Tests of the store: effects of batches on its contents.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn expect(setup: &str, script: &str, applied: &[&str], contents: &str) {
 }
 
 #[test]
-fn what_happened_is_told_as_it_happened() {
+fn store_reports_effects_in_order() {
     expect("", "+a@1 ~a@2 -a@3", &["+a@1", "a@1>2", "-a@3"], "");
     expect("+a@1", "~a@2 +b@3", &["a@1>2", "+b@3"], "a@2 b@3");
     expect("", "~a@2", &["+a@2"], "a@2");
@@ -33,26 +33,26 @@ fn what_happened_is_told_as_it_happened() {
 }
 
 #[test]
-fn the_deletion_of_an_unknown_object_is_nothing() {
+fn store_ignores_the_deletion_of_an_unknown_object() {
     // TestDeltaFIFO_enqueueingNoLister
     expect("", "-a@1", &[], "");
 }
 
 #[test]
-fn a_resync_of_an_unknown_object_is_nothing_and_of_a_known_one_repeats_the_store() {
+fn store_repeats_known_objects_on_resync() {
     expect("+a@5", "=b@1", &[], "a@5");
     expect("+a@5", "=a@3", &["=a@5"], "a@5");
 }
 
 #[test]
-fn another_uid_under_the_same_name_is_a_deletion_and_an_addition() {
+fn store_reports_a_new_uid_as_deletion_and_addition() {
     // Differs from client-go (I1), which reports one update.
     expect("+a@1", "+a:v@2", &["†a@1", "+a@2"], "a@2");
     expect("+a@1", "[ *a:v@2 ]3", &["†a@1", "+a@2", "synced"], "a@2");
 }
 
 #[test]
-fn a_partition_goes_on_in_another_store_and_what_reads_otherwise_there_is_an_update() {
+fn adopted_partition_reports_objects_with_different_text_as_updates() {
     let mut informer = Informer::new();
     informer.apply("[ *a@1 *b@2 *c@3 ]3");
     let before = informer.partition();
@@ -81,14 +81,14 @@ fn a_partition_goes_on_in_another_store_and_what_reads_otherwise_there_is_an_upd
         let popped = |delta: Delta| Popped::Deltas(delta.object.key().clone(), [delta].into_iter().collect());
         deltas.into_iter().map(popped).chain([end]).collect()
     };
-    // The same text is no news, another one is, though the version is the same; what is not there is gone.
+    // Equal text is unchanged, and different text is an update, despite equal versions. A missing object is deleted.
     let outbox = store.apply(id, list(vec![same, other("b", 2)])).unwrap();
     assert_eq!(lines(&outbox.applied), ["b@2>2", "†c@3"]);
-    assert_eq!(outbox.number, before.number() + 1, "readers go on counting");
-    // Once the list is complete, versions tell what is news.
+    assert_eq!(outbox.number, before.number() + 1, "batch numbers continue");
+    // Once the list is complete, versions decide.
     let outbox = store.apply(id, list(vec![other("a", 1), other("b", 2)])).unwrap();
     assert_eq!(lines(&outbox.applied), Vec::<String>::new());
-    // As another kind under the same name it stays in its place.
+    // Another kind of the same name keeps the partition.
     let kind = Arc::new(Origin {
         resource: ApiResource { kind: "Other".into(), ..to.resource.clone() },
         ..Origin::clone(&to)
@@ -98,12 +98,12 @@ fn a_partition_goes_on_in_another_store_and_what_reads_otherwise_there_is_an_upd
 }
 
 #[test]
-fn the_deletion_of_a_successor_that_was_never_seen_buries_the_one_that_was() {
+fn deletion_of_an_unseen_successor_deletes_the_stored_object() {
     expect("+a@1", "-a:v@3", &["†a@1"], "");
 }
 
 #[test]
-fn a_deletion_carries_the_last_state_that_the_apiserver_sent() {
+fn deletion_has_the_last_state_from_the_apiserver() {
     let mut informer = Informer::new();
     informer.apply("+a@1");
     let outbox = informer.apply("-a@7");
@@ -112,7 +112,7 @@ fn a_deletion_carries_the_last_state_that_the_apiserver_sent() {
 }
 
 #[test]
-fn a_deletion_that_comes_without_its_last_state_is_a_tombstone_of_what_the_store_has() {
+fn deletion_with_a_head_only_is_a_tombstone_of_the_stored_state() {
     let head = |version: u64| {
         let known = object("ns", "a", "u", version);
         StoredObject::head_only(known.key().clone(), known.uid().clone(), known.resource_version().clone())
@@ -120,16 +120,16 @@ fn a_deletion_that_comes_without_its_last_state_is_a_tombstone_of_what_the_store
     let gone = |version| Change::Delta(delta(DeltaKind::Deleted, head(version)));
     let mut informer = Informer::new();
     informer.apply("+a@5");
-    assert!(informer.apply_changes(vec![gone(4)]).applied.is_empty(), "it is old news");
+    assert!(informer.apply_changes(vec![gone(4)]).applied.is_empty(), "it is stale");
     let outbox = informer.apply_changes(vec![gone(9)]);
     let [Applied::Deleted { stored, last, tombstone: true }] = &*outbox.applied else { panic!("{outbox:?}") };
     assert!(Arc::ptr_eq(stored, last) && stored.resource_version().to_string() == "5");
     assert_eq!(informer.contents(), "");
-    assert!(informer.apply_changes(vec![gone(10)]).applied.is_empty(), "of what is not there, nothing is told");
+    assert!(informer.apply_changes(vec![gone(10)]).applied.is_empty(), "no effect for an unknown object");
 }
 
 #[test]
-fn stale_events_of_a_watch_change_nothing() {
+fn store_ignores_stale_watch_events() {
     expect("+a@5", "~a@3", &[], "a@5");
     expect("+a@5", "-a@3", &[], "a@5");
     expect("+a@5", "+a:v@3", &[], "a@5");
@@ -139,20 +139,20 @@ fn stale_events_of_a_watch_change_nothing() {
 }
 
 #[test]
-fn a_list_counts_whatever_its_numbers_say() {
+fn store_accepts_older_versions_from_a_list() {
     // etcd was restored from a backup
     expect("+a@9", "[ *a@4 ]4 ~a@5", &["a@9>4", "a@4>5", "synced"], "a@5");
 }
 
 #[test]
-fn what_a_list_repeats_unchanged_is_no_news() {
-    // TestSharedInformerWatchDisruption; client-go tells everybody (I10)
+fn store_reports_no_effect_of_unchanged_listed_objects() {
+    // TestSharedInformerWatchDisruption; client-go notifies all listeners (I10).
     expect("[ *a@1 *b@2 ]2", "[ *a@1 *b@2 ]3", &[], "a@1 b@2");
     expect("[ *a@1 *b@2 ]2", "[ *a@1 *b@3 *c@3 ]3", &["b@2>3", "+c@3"], "a@1 b@3 c@3");
 }
 
 #[test]
-fn of_two_objects_of_one_key_in_a_list_the_later_one_counts() {
+fn store_keeps_the_later_of_two_listed_objects_of_a_key() {
     // TestRealFIFO_HasSynced: duplicates
     expect("", "[ *a@1 *a@2 ]3", &["+a@1", "a@1>2", "synced"], "a@2");
     expect("", "[ *a@2 *b@1 *a@1 ]3", &["+a@2", "a@2>1", "+b@1", "synced"], "a@1 b@1");
@@ -161,7 +161,7 @@ fn of_two_objects_of_one_key_in_a_list_the_later_one_counts() {
 }
 
 #[test]
-fn what_a_list_does_not_name_is_buried_in_its_last_known_state() {
+fn relist_deletes_missing_keys_in_their_last_known_state() {
     // TestDeltaFIFO_ReplaceMakesDeletions
     expect("[ *a@1 *b@2 ]2 ~b@3", "[ *a@1 ]4", &["†b@3"], "a@1");
     expect("[ *a@1 *b@2 ]2", "[ ]4", &["†a@1", "†b@2"], "");
@@ -169,13 +169,13 @@ fn what_a_list_does_not_name_is_buried_in_its_last_known_state() {
 }
 
 #[test]
-fn what_a_list_names_but_cannot_bring_stays_as_it_was() {
+fn relist_keeps_objects_that_are_listed_without_contents() {
     expect("[ *a@1 *b@2 ]2", "[ &a ]4", &["†b@2"], "a@1");
     expect("", "[ &a ]4", &["synced"], "");
 }
 
 #[test]
-fn the_first_complete_list_is_told_once_and_last() {
+fn store_reports_synced_once_at_the_end_of_the_first_list() {
     // TestDeltaFIFO_HasSynced, _HasSyncedCorrectOnDeletion
     let mut informer = Informer::new();
     assert_eq!(lines(&informer.apply("+z@1 [ *a@2").applied), ["+z@1", "+a@2"]);
@@ -187,7 +187,7 @@ fn the_first_complete_list_is_told_once_and_last() {
 }
 
 #[test]
-fn batches_are_numbered_from_one_and_the_last_one_can_be_asked_for() {
+fn store_numbers_batches_from_one_and_keeps_the_last() {
     let mut informer = Informer::new();
     assert_eq!((informer.partition().number(), informer.controller.store().outbox(informer.id).is_none()), (0, true));
     assert_eq!(
@@ -199,7 +199,7 @@ fn batches_are_numbered_from_one_and_the_last_one_can_be_asked_for() {
 }
 
 #[test]
-fn a_published_snapshot_never_changes() {
+fn published_snapshot_never_changes() {
     let mut informer = Informer::new();
     informer.apply("+a@1 +b@1");
     let before = informer.partition();
@@ -209,7 +209,7 @@ fn a_published_snapshot_never_changes() {
 }
 
 #[test]
-fn a_store_goes_on_from_what_was_published() {
+fn store_recovers_from_the_published_snapshot() {
     let mut informer = Informer::new();
     informer.apply("[ *a@1 ]1");
     *informer.controller.store_mut() = Store::recover(Arc::clone(informer.controller.store().published()));
@@ -221,7 +221,7 @@ fn a_store_goes_on_from_what_was_published() {
 }
 
 #[test]
-fn the_number_of_a_closed_partition_is_not_given_away_again() {
+fn id_of_a_closed_partition_is_not_reused() {
     let mut informer = Informer::new();
     informer.apply("+a@1");
     informer.controller.store_mut().close(informer.id);
@@ -247,7 +247,7 @@ fn values(store: &Store) -> Vec<String> {
 }
 
 #[test]
-fn an_index_follows_every_value_of_an_object() {
+fn index_follows_every_value_of_an_object() {
     // TestMultiIndexKeys, TestThreadSafeStoreIndexingFunctionsWithMultipleValues, ...DeleteRemovesEmptySetsFromIndex
     use DeltaKind::{Added, Deleted, Updated};
     let mut informer = Informer::new();
@@ -259,15 +259,15 @@ fn an_index_follows_every_value_of_an_object() {
     assert_eq!(
         values(informer.controller.store()),
         ["y 1", "z 1"],
-        "by what the store had, not by what the deletion carried"
+        "removed by the stored values, not by those in the deletion"
     );
     informer.apply_changes(vec![indexed(Updated, "a", 4, &[])]);
     assert_eq!(values(informer.controller.store()), [""; 0]);
 }
 
 #[test]
-fn a_list_repairs_the_index_of_objects_that_did_not_change() {
-    // The informer was started again with another index; nobody need be told.
+fn list_updates_the_index_of_unchanged_objects() {
+    // The informer was restarted with another index; no notification is needed.
     let mut informer = Informer::new();
     informer.apply_changes(vec![indexed(DeltaKind::Added, "a", 1, &[])]);
     let changes = vec![change("["), indexed(DeltaKind::Replaced, "a", 1, &["x"]), change("]2")];
@@ -278,7 +278,7 @@ fn a_list_repairs_the_index_of_objects_that_did_not_change() {
 }
 
 #[test]
-fn partitions_do_not_disturb_each_other() {
+fn partitions_are_independent() {
     let mut informer = Informer::new();
     let other = informer.controller.store_mut().open(origin("d"), InformerHealth::new(), Vec::new());
     assert_ne!(other, informer.id);
@@ -293,12 +293,12 @@ fn partitions_do_not_disturb_each_other() {
     informer.turn_to(other);
     informer.apply_changes(vec![indexed(DeltaKind::Added, "b", 1, &["x", "y"])]);
     informer.controller.store_mut().close(other);
-    assert_eq!(values(informer.controller.store()), ["x 1"], "with a partition go its index entries");
+    assert_eq!(values(informer.controller.store()), ["x 1"], "closing a partition removes its index entries");
     assert_eq!(informer.controller.store().published().load().len(), 1);
 }
 
 #[test]
-fn a_cluster_is_expected_until_it_is_there() {
+fn cluster_is_expected_until_it_opens_a_partition() {
     let mut store = Store::new(pods());
     let expected =
         |store: &Store| store.published().load().expected().map(|(name, _)| name.to_string()).collect::<Vec<_>>();
@@ -312,7 +312,7 @@ fn a_cluster_is_expected_until_it_is_there() {
 }
 
 #[test]
-fn a_batch_for_a_partition_that_never_was_is_refused() {
+fn batch_for_an_unknown_partition_is_refused() {
     let mut store = Store::new(pods());
     let popped = Popped::Deltas(
         ObjectKey::new("ns", "a"),
@@ -323,7 +323,7 @@ fn a_batch_for_a_partition_that_never_was_is_refused() {
 }
 
 #[test]
-fn an_object_that_changes_goes_on_with_the_text_of_its_key() {
+fn updated_object_shares_the_text_of_its_key() {
     let mut store = Store::new(pods());
     let id = store.open(origin("c"), InformerHealth::new(), vec!["by-node".into()]);
     let text = |store: &Store| {

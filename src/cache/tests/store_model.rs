@@ -1,4 +1,4 @@
-//! Indices at random: over partitions that open, change and close they equal a walk over all objects.
+//! Model test of indices: over partitions that open, change and close, they equal a scan of all objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ fn indexed(snapshot: &Snapshot) -> Postings {
     postings
 }
 
-/// A store, and which partition each cluster has open.
+/// A store with the open partition of each cluster.
 struct Fixture {
     store: Store,
     open: BTreeMap<usize, PartitionId>,
@@ -86,7 +86,7 @@ impl Fixture {
             }
             Step::Put(cluster, name, kind, entries) => {
                 let entries: Vec<_> = entries.into_iter().map(|(i, v)| (INDICES[i], VALUES[v])).collect();
-                // Some replace an object of another UID, some repeat the version with other index values.
+                // Some replace an object of another UID, some repeat a version with other index values.
                 let uid = if self.version.is_multiple_of(7) { "v" } else { "u" };
                 let object = object_with("ns", NAMES[name], uid, self.version / 2, &[], &entries);
                 self.apply(cluster, vec![Change::Delta(delta(kind, object))]);
@@ -115,7 +115,7 @@ proptest! {
     #![proptest_config(properties(512))]
 
     #[test]
-    fn the_indices_equal_a_walk_over_all_objects(steps in prop::collection::vec(arb_step(), 1..80)) {
+    fn indices_equal_a_scan_of_all_objects(steps in prop::collection::vec(arb_step(), 1..80)) {
         let mut fixture = Fixture { store: Store::new(pods()), open: BTreeMap::new(), version: 0 };
         for cluster in 0..CLUSTERS.len() {
             fixture.step(Step::Open(cluster));
@@ -127,7 +127,7 @@ proptest! {
             let postings = indexed(&snapshot);
             prop_assert_eq!(&postings, &walked(&snapshot));
             if let Some((older, then)) = held.replace((snapshot, postings)) {
-                prop_assert_eq!(indexed(&older), then, "a snapshot that is held does not change");
+                prop_assert_eq!(indexed(&older), then, "an old snapshot does not change");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The trees of objects and of values, against maps of the standard library.
+//! Model tests of the object tree and the value tree, against standard maps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -16,15 +16,15 @@ use informer_hub_types::{LabelNeeds, ObjectKey, SharedStr, StoredObject};
 enum Step {
     Put(usize),
     Take(usize),
-    /// Many in order, as a list brings them.
+    /// Inserts many in order, as a list does.
     List(usize, usize),
-    /// Many out of it.
+    /// Removes many in order.
     Sweep(usize, usize),
-    /// What there is must still be there at the end.
+    /// Keeps a clone, whose contents must not change.
     Keep,
 }
 
-/// Keys of which many have the same beginning, some of more than eight bytes, some of other namespaces.
+/// Returns keys with common prefixes, some longer than eight bytes, some in other namespaces.
 fn key(number: usize) -> ObjectKey {
     match number % 5 {
         0 => ObjectKey::new("", &format!("{number}")),
@@ -80,7 +80,7 @@ fn check(objects: &Objects, model: &Model) {
             }
         }
         if from < to {
-            assert_eq!(objects.range(Bound::Included(&to), Bound::Included(&from)).count(), 0, "the wrong way round");
+            assert_eq!(objects.range(Bound::Included(&to), Bound::Included(&from)).count(), 0, "inverted bounds");
         }
     }
     let needs = LabelNeeds::of(&"app=app-3".parse().unwrap());
@@ -90,11 +90,11 @@ fn check(objects: &Objects, model: &Model) {
         .map(Arc::as_ptr)
         .collect();
     let matching = model.values().filter(|object| object.labels().get("app") == Some("app-3"));
-    assert!(matching.map(Arc::as_ptr).all(|object| may.contains(&object)), "a match is never passed over");
+    assert!(matching.map(Arc::as_ptr).all(|object| may.contains(&object)), "a match is never skipped");
     assert!(may.len() <= model.len() / 2 + 20, "{} of {}", may.len(), model.len());
 }
 
-/// What differs is told once for each key, in order, and nothing else is.
+/// Asserts that exactly the differing keys are reported, once and in order.
 fn check_changes(before: &Objects, then: &Model, after: &Objects, now: &Model) {
     let mut told = Vec::new();
     before.changes(after, |change| {
@@ -111,7 +111,7 @@ fn check_changes(before: &Objects, then: &Model, after: &Objects, now: &Model) {
 }
 
 #[test]
-fn what_is_shared_is_not_looked_at() {
+fn changes_skip_shared_nodes() {
     let mut objects = Objects::default();
     (0..2_000).for_each(|number| _ = objects.insert(object(number, 1)));
     let before = objects.clone();
@@ -128,7 +128,7 @@ proptest! {
     #![proptest_config(properties(16))]
 
     #[test]
-    fn objects_are_a_sorted_map_and_no_copy_of_it_changes_with_another(
+    fn objects_equal_a_sorted_map_and_clones_are_independent(
         steps in prop::collection::vec(arb_step(), 0..120),
     ) {
         let (mut objects, mut model) = (Objects::default(), Model::new());
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn values_are_a_map_of_postings(steps in prop::collection::vec((any::<bool>(), 0..400_usize, 0..3_usize), 0..1500)) {
+    fn values_equal_a_map_of_postings(steps in prop::collection::vec((any::<bool>(), 0..400_usize, 0..3_usize), 0..1500)) {
         let (mut values, mut model) = (Values::default(), BTreeMap::<SharedStr, BTreeSet<Location>>::new());
         let mut kept = Vec::new();
         for (step, (is_put, value, name)) in steps.into_iter().enumerate() {
@@ -195,14 +195,14 @@ proptest! {
 }
 
 #[test]
-fn what_comes_in_order_fills_the_leaves() {
+fn leaves_are_full_after_ordered_insertion() {
     let mut objects = Objects::default();
     for number in 0..10_000 {
         objects.insert(Arc::new(object_with("ns", &format!("web-{number:05}"), "u", 1, &[], &[])));
     }
     let runs = objects.runs(Bound::Unbounded, Bound::Unbounded).count();
     assert_eq!(runs, 10_000_usize.div_ceil(16));
-    // And what goes again leaves no leaves with little in them.
+    // Removals leave no sparse leaves.
     for number in (0..10_000).filter(|number| number % 10 != 0) {
         objects.remove(&ObjectKey::new("ns", &format!("web-{number:05}")));
     }

@@ -1,4 +1,4 @@
-//! Who resumes from the watermark, with what the store has, misses nothing: whatever merges, waits, or is put back.
+//! Model test of the watermark: resuming from it misses no event, despite merging, queueing and requeueing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,15 +12,15 @@ const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// An object comes, or changes, or (with `true`) goes.
+    /// Creates or updates an object, or (with `true`) deletes it.
     Happen(usize, bool),
-    /// The watch tells of so many events that it has not told of; then how far it has.
+    /// Sends this many further events of the watch, then the progress.
     Tell(usize),
     Bookmark,
-    /// A list of so many of the objects, and of all of them and its end where that is more than there are.
+    /// Lists this many objects; if there are fewer, the list completes.
     List(usize),
     Apply(usize),
-    /// What is taken out is put back.
+    /// Requeues popped entries.
     PutBack(usize),
 }
 
@@ -50,7 +50,7 @@ impl Event {
 
 #[derive(Default)]
 struct World {
-    /// UID and version of what there is.
+    /// UID and version of each existing object.
     truth: BTreeMap<&'static str, (u64, u64)>,
     history: Vec<Event>,
     version: u64,
@@ -85,12 +85,12 @@ fn contents(store: &Store, id: PartitionId) -> BTreeMap<String, u64> {
     snapshot.partition(id).unwrap().iter().map(entry).collect()
 }
 
-/// A life that ends here and goes on from what the store has ends with the truth.
+/// Asserts that a restart from the store's state reaches the current state.
 fn check(world: &World, store: &Store, id: PartitionId) {
     let snapshot = store.published().load_full();
     let Some(from) = snapshot.partition(id).unwrap().resume_version().cloned() else { return };
     let from = from.as_number().unwrap();
-    // Of what is staged nothing is on disk.
+    // Staged changes are not on disk.
     let mut objects = Gathering::default();
     snapshot.partition(id).unwrap().iter().for_each(|object| objects.put(std::sync::Arc::clone(object)));
     let mut next = Store::new(pods());
@@ -145,7 +145,7 @@ fn run(steps: Vec<Step>, limit: usize) -> u64 {
                     told = world.version;
                     fifo.push(Change::ReplaceEnd(version(told)));
                 } else {
-                    // It failed, and the watch goes on from a list that follows at once.
+                    // The list failed. Another list follows before the watch continues.
                     fifo.push(Change::ReplaceBegin);
                     let keys = world.truth.keys().map(|name| ObjectKey::new("ns", name)).collect::<Vec<_>>();
                     for ((name, (uid, at)), key) in world.truth.iter().zip(keys) {
@@ -171,7 +171,7 @@ fn run(steps: Vec<Step>, limit: usize) -> u64 {
                 }
                 let after = fifo.watermark().and_then(ResourceVersion::as_number);
                 let before = before.and_then(|before| before.as_number());
-                assert!(after <= before.max(after.filter(|_| fifo.is_empty())), "it never says too much");
+                assert!(after <= before.max(after.filter(|_| fifo.is_empty())), "never ahead of the contents");
             }
         }
         fifo.check();
@@ -186,7 +186,7 @@ proptest! {
     #![proptest_config(properties(256))]
 
     #[test]
-    fn whoever_resumes_from_the_watermark_misses_nothing(
+    fn resume_from_the_watermark_misses_no_event(
         steps in prop::collection::vec(arb_step(), 1..80),
         limit in prop_oneof![Just(usize::MAX), Just(600)],
     ) {
@@ -196,23 +196,23 @@ proptest! {
 }
 
 #[test]
-fn a_later_event_of_a_key_in_line_does_not_carry_the_mark_past_an_earlier_one_behind_it() {
+fn watermark_stays_behind_queued_earlier_events() {
     let mut fifo = DeltaFifo::new(usize::MAX);
     for change in ["[", "]1", "+a@2", "+b@3", "~a@4"].map(crate::cache::testing::change) {
         fifo.push(change);
     }
-    assert_eq!(fifo.watermark(), None, "the end of the list is still in line");
+    assert_eq!(fifo.watermark(), None, "the end of the list is still queued");
     fifo.pop(1);
     assert_eq!(fifo.watermark(), Some(&version(1)));
     fifo.push(Change::Progress(version(4)));
     assert_eq!(fifo.pop(1).len(), 1);
-    assert_eq!(fifo.watermark(), Some(&version(1)), "of a, until 4, but b of 3 is still in line");
+    assert_eq!(fifo.watermark(), Some(&version(1)), "`a` is complete until 4, but `b` of 3 is still queued");
     fifo.pop(1);
     assert_eq!(fifo.watermark(), Some(&version(4)));
 }
 
 #[test]
-fn a_partition_stays_at_its_resume_version_while_a_relist_is_staged() {
+fn staged_relist_keeps_the_resume_version() {
     let (mut fifo, mut store) = (DeltaFifo::new(usize::MAX), Store::new(pods()));
     let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
     let mut step = |changes: &[&str]| {
@@ -225,17 +225,17 @@ fn a_partition_stays_at_its_resume_version_while_a_relist_is_staged() {
         (resume.and_then(|version| version.as_number()), contents(&store, id).into_keys().collect::<String>())
     };
     let at = |version, objects: &str| (version, objects.to_owned());
-    assert_eq!(step(&["[", "*a@1"]), at(None, "a"), "of the first list, readers see what it has brought");
+    assert_eq!(step(&["[", "*a@1"]), at(None, "a"), "objects of the first list are visible at once");
     assert_eq!(step(&["[", "*a@1", "]1"]), at(Some(1), "a"));
-    assert_eq!(step(&["["]), at(Some(1), "a"), "it has brought nothing yet");
-    assert_eq!(step(&["*b@3"]), at(Some(1), "a"), "readers have what a watch from there goes on from");
-    assert_eq!(step(&["-a@4"]), at(Some(1), "a"), "a streaming list that was notified of the deletion");
+    assert_eq!(step(&["["]), at(Some(1), "a"), "no listed objects yet");
+    assert_eq!(step(&["*b@3"]), at(Some(1), "a"), "visible objects still match that version");
+    assert_eq!(step(&["-a@4"]), at(Some(1), "a"), "a deletion during a streaming list");
     assert_eq!(step(&["~c@2", "*d@4"]), at(Some(1), "a"));
     assert_eq!(step(&["[", "*b@3", "]5"]), at(Some(5), "b"));
 }
 
 #[test]
-fn a_partition_has_no_resume_version_once_events_before_a_relist_were_published_with_a_part_of_it_staged() {
+fn partly_staged_relist_with_published_earlier_events_clears_the_resume_version() {
     let (mut fifo, mut store) = (DeltaFifo::new(usize::MAX), Store::new(pods()));
     let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
     let mut step = |changes: &[&str], max: usize| {
@@ -249,8 +249,8 @@ fn a_partition_has_no_resume_version_once_events_before_a_relist_were_published_
     };
     let at = |version, objects: &str| (version, objects.to_owned());
     assert_eq!(step(&["[", "*a@1", "*b@1", "]1"], 9), at(Some(1), "ab"));
-    // The queue is complete up to 2 when `-b@3` comes first in line, but `*a@4` is staged.
+    // The queue is complete up to 2 when `-b@3` is first, but `*a@4` is staged.
     assert_eq!(step(&["~a@2", "-b@3", "[", "*a@4"], 1), at(None, "ab"), "a@2 was published, and a@4 staged");
-    assert_eq!(step(&[], 1), at(None, "ab"), "the deletion of b waits behind what is staged");
+    assert_eq!(step(&[], 1), at(None, "ab"), "the deletion of b is staged too");
     assert_eq!(step(&["]5"], 9), at(Some(5), "a"));
 }

@@ -1,5 +1,5 @@
-//! A world of objects with a history, a reflector that reads it with gaps, and a consumer that believes what it is
-//! told and nothing else.
+//! Simulated objects with a history, a reflector that reads them with gaps, and a consumer that only knows its
+//! notifications.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -8,18 +8,18 @@ use informer_hub_types::{Change, DeltaKind, Notification, Object, ObjectKey, Res
 
 pub(super) const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// One state of one object.
+/// One state of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct State {
     pub(super) uid: String,
     pub(super) version: u64,
-    /// Its value of the label `app`.
+    /// Value of its label `app`.
     pub(super) app: &'static str,
-    /// Its values of the index `by-node`.
+    /// Values of its index `by-node`.
     pub(super) nodes: Vec<&'static str>,
 }
 
-/// What the apiserver has, and had.
+/// Contents and history of an apiserver.
 #[derive(Debug, Default)]
 pub(super) struct World {
     pub(super) objects: BTreeMap<&'static str, State>,
@@ -28,7 +28,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Creates or updates.
+    /// Creates or updates an object.
     pub(super) fn put(&mut self, name: &'static str, app: &'static str, nodes: Vec<&'static str>) {
         self.revision += 1;
         let known = self.objects.get(name).map(|state| state.uid.clone());
@@ -54,7 +54,7 @@ fn change(kind: DeltaKind, name: &str, state: &State) -> Change {
     Change::Delta(delta(kind, object))
 }
 
-/// How a reflector stands to the world.
+/// Connection of a reflector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Connection {
     Lost,
@@ -63,13 +63,13 @@ enum Connection {
     Watching,
 }
 
-/// Reads a [`World`] as a reflector does: lists, streams, watches, loses its connection.
+/// Reads a [`World`] as a reflector does: lists, streams, watches, and loses its connection.
 #[derive(Debug)]
 pub(super) struct Reader {
     connection: Connection,
-    /// Events of the history that it is past.
+    /// Number of history events already read.
     seen: usize,
-    /// Whether a list brought less than there is.
+    /// Whether the last list left out an object.
     short: bool,
     pub(super) output: Vec<Change>,
 }
@@ -79,7 +79,7 @@ impl Reader {
         Self { connection: Connection::Lost, seen: 0, short: false, output: Vec::new() }
     }
 
-    /// Whatever happened since it last looked is missed.
+    /// Lists the world. Events since the last read are missed.
     pub(super) fn list(&mut self, world: &World, too_large: Option<&str>) {
         self.begin(world, too_large);
         self.end(world);
@@ -116,7 +116,7 @@ impl Reader {
         self.connection = Connection::Watching;
     }
 
-    /// A list that breaks off.
+    /// Starts a list that is interrupted.
     pub(super) fn break_off(&mut self, world: &World, after: usize) {
         let from = self.output.len();
         self.begin(world, None);
@@ -124,7 +124,7 @@ impl Reader {
         self.connection = Connection::Lost;
     }
 
-    /// Up to `count` events of the watch.
+    /// Reads up to `count` events of the watch.
     pub(super) fn follow(&mut self, world: &World, count: usize) {
         if self.connection == Connection::Lost {
             return;
@@ -136,7 +136,8 @@ impl Reader {
         }
     }
 
-    /// The watch repeats its last events. Not those of objects that are gone: nobody could know.
+    /// Repeats the last events of the watch, except those of deleted objects, which are indistinguishable from new
+    /// ones.
     pub(super) fn repeat(&mut self, world: &World, count: usize) {
         if self.connection != Connection::Watching || self.short {
             return;
@@ -156,7 +157,7 @@ impl Reader {
         self.connection = Connection::Lost;
     }
 
-    /// Reads on until nothing is missing.
+    /// Reads until nothing is missing.
     pub(super) fn catch_up(&mut self, world: &World) {
         self.end_stream(world);
         if self.connection == Connection::Lost || self.short {
@@ -166,13 +167,13 @@ impl Reader {
     }
 }
 
-/// What a listener was told, checked as it goes.
+/// A listener's view, verified with each notification.
 #[derive(Debug, Default)]
 pub(super) struct Consumer {
     pub(super) known: BTreeMap<String, (String, u64)>,
     pub(super) newest: HashMap<String, u64>,
     pub(super) synced: usize,
-    /// It skipped what was there, so an object may be new to it that is not to the store.
+    /// Whether initial objects are skipped, so that unknown objects may be updated.
     pub(super) skips: bool,
 }
 
@@ -193,7 +194,7 @@ impl Consumer {
             Notification::Synced(_) => self.synced += 1,
             Notification::Added { object, initial } => {
                 assert!(!initial || self.synced == 0, "initial after synced: {told}");
-                assert!(!initial || !self.skips, "skipped, and told: {told}");
+                assert!(!initial || !self.skips, "initial object despite skipping: {told}");
                 let known = self.known.insert(object.name().to_owned(), identity(object));
                 assert!(known.is_none(), "added though known as {known:?}: {told}");
                 self.advance(object, true, &told);
@@ -202,7 +203,7 @@ impl Consumer {
                 assert_eq!(old.uid(), new.uid(), "an update changes no identity: {told}");
                 let known = self.known.insert(new.name().to_owned(), identity(new));
                 let expected = if self.skips && known.is_none() { None } else { Some(identity(old)) };
-                assert_eq!(known, expected, "updated from what it did not have: {told}");
+                assert_eq!(known, expected, "updated from an unknown state: {told}");
                 assert_eq!(*resync, old.resource_version() == new.resource_version(), "{told}");
                 self.advance(new, !resync && known.is_some(), &told);
             }
@@ -216,7 +217,7 @@ impl Consumer {
         }
     }
 
-    /// Versions of one object never go back; `news` says that they must go on.
+    /// Asserts that versions of an object never decrease; with `news`, that they increase.
     fn advance(&mut self, object: &Object, news: bool, told: &str) {
         let (uid, version) = identity(object);
         let newest = self.newest.insert(uid, version);

@@ -1,4 +1,4 @@
-//! The whole way at random: world → watch and lists with gaps → fifo → store → listeners → consumers.
+//! Model test of the whole path: world → lists and watches with gaps → fifo → store → listeners → consumers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::cache::{
 };
 use informer_hub_types::{Change, Delta, DeltaKind, InformerHealth};
 
-/// What becomes of a batch that is to be told.
+/// Delivery of a batch.
 #[derive(Clone, Copy, Debug)]
 enum Told {
     Yes,
-    /// To everyone, but whoever tells dies before noting so: the batch comes again.
+    /// Delivered, but the processor dies before it records that; the batch is delivered again.
     Twice,
-    /// To nobody yet.
+    /// Not delivered yet.
     Later,
 }
 
@@ -156,7 +156,7 @@ impl Hub {
     }
 
     fn process(&mut self, max: usize, told: Told) {
-        // The one before once more, as a processor does that died between telling and noting so.
+        // Repeats the previous batch, as after a processor died between delivering and recording.
         let last = self.last.take();
         offer(&mut self.listeners, last.as_ref());
         let Self { informer, listeners, last, .. } = self;
@@ -210,7 +210,7 @@ impl Hub {
                 (object.key().name().to_owned(), (object.uid().to_string(), version))
             })
             .collect();
-        assert_eq!(stored, truth(false), "the store is the world");
+        assert_eq!(stored, truth(false), "the store equals the world");
         for listener in &mut self.listeners {
             while !listener.queue.is_empty() {
                 listener.consumer.hear_all(&listener.queue.take(2));
@@ -220,7 +220,7 @@ impl Hub {
             if listener.consumer.skips {
                 assert!(listener.consumer.known.iter().all(|(name, state)| truth.get(name) == Some(state)));
             } else {
-                assert_eq!(listener.consumer.known, truth, "a consumer knows what the store has");
+                assert_eq!(listener.consumer.known, truth, "a consumer knows the contents of the store");
             }
         }
     }
@@ -233,7 +233,7 @@ fn offer(listeners: &mut [Listener], outbox: Option<&Outbox>) {
     }
 }
 
-/// The index against a walk over all objects.
+/// Asserts that the index equals a scan over all objects.
 fn check_index(snapshot: &Snapshot) {
     let mut naive: BTreeMap<String, BTreeSet<_>> = BTreeMap::new();
     for (id, partition) in snapshot.partitions() {
@@ -259,7 +259,7 @@ proptest! {
     #![proptest_config(properties(1024))]
 
     #[test]
-    fn whatever_happens_everyone_ends_up_knowing_the_world(
+    fn every_consumer_reaches_the_state_of_the_world(
         limit in prop_oneof![Just(0_usize), 200..4000_usize, Just(usize::MAX)],
         merge_above in prop_oneof![Just(0_usize), 1..6_usize, Just(1000)],
         steps in prop::collection::vec(arb_step(), 1..120),

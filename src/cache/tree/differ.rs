@@ -1,4 +1,4 @@
-//! What differs between two trees of one descent: what they share is passed over.
+//! Differences between two trees with a common ancestor. Shared nodes are skipped.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 
 use super::{Inner, Leaf, Node, Tree};
 
-/// An entry, by its leaf and its place there.
+/// An entry: its leaf and position.
 pub(in crate::cache) type Entry<'t, L> = (&'t L, usize);
 
-/// What of an entry is in which tree. That it is in both says nothing of whether it is the same there.
+/// An entry that is in one tree or in both. In both does not imply equal contents.
 pub(in crate::cache) enum Difference<'t, L> {
     Left(Entry<'t, L>),
     Right(Entry<'t, L>),
@@ -28,7 +28,7 @@ impl<L: Leaf> Node<L> {
 }
 
 impl<L: Leaf> Tree<L> {
-    /// Whether both are one, neither written to since.
+    /// Returns whether both are the same tree, not written since one was cloned from the other.
     pub(in crate::cache) fn is_same(&self, other: &Self) -> bool {
         match (&self.root, &other.root) {
             (Some(one), Some(other)) => one.is(other),
@@ -37,7 +37,7 @@ impl<L: Leaf> Tree<L> {
         }
     }
 
-    /// The entries that may differ, in order. `compare` says how two entries stand to each other.
+    /// Returns the entries that may differ, in order. `compare` orders two entries.
     pub(in crate::cache) fn differences<'t, C>(&'t self, right: &'t Self, compare: C) -> Differences<'t, L, C>
     where
         C: Fn(Entry<'t, L>, Entry<'t, L>) -> Ordering,
@@ -46,13 +46,13 @@ impl<L: Leaf> Tree<L> {
     }
 }
 
-/// A place in a tree: at the beginning of a node, or within a leaf.
+/// Position in a tree: at the start of a node, or within a leaf.
 struct Cursor<'t, L: Leaf> {
     above: SmallVec<[(&'t Inner<L>, usize); 8]>,
     node: Option<&'t Node<L>>,
     /// Levels below the node.
     height: usize,
-    /// The place within the node, where it is a leaf.
+    /// Position within the node if it is a leaf.
     at: usize,
 }
 
@@ -66,7 +66,7 @@ impl<'t, L: Leaf> Cursor<'t, L> {
         Self { above: SmallVec::new(), node: tree.root.as_ref(), height, at: 0 }
     }
 
-    /// Goes to the first child.
+    /// Moves to the first child.
     fn descend(&mut self) {
         if let Some(Node::Inner(inner)) = self.node {
             self.above.push((inner, 0));
@@ -75,7 +75,7 @@ impl<'t, L: Leaf> Cursor<'t, L> {
         }
     }
 
-    /// Goes past the node.
+    /// Moves past the node.
     fn skip(&mut self) {
         self.at = 0;
         loop {
@@ -94,7 +94,7 @@ impl<'t, L: Leaf> Cursor<'t, L> {
         }
     }
 
-    /// Takes the next entry.
+    /// Returns the next entry.
     fn take(&mut self) -> Option<Entry<'t, L>> {
         loop {
             match self.node? {
@@ -112,7 +112,7 @@ impl<'t, L: Leaf> Cursor<'t, L> {
     }
 }
 
-/// See [`Tree::differences`].
+/// Iterator of [`Tree::differences`].
 pub(in crate::cache) struct Differences<'t, L: Leaf, C> {
     left: Cursor<'t, L>,
     right: Cursor<'t, L>,

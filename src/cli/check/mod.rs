@@ -31,7 +31,7 @@ const AT_ONCE: usize = 16;
 
 /// What the program takes itself, and what each informer takes: docs/memory.md.
 const PROGRAM: u64 = 60 << 20;
-const INFORMER: u64 = 64 << 10;
+const INFORMER: u64 = 66 << 10;
 
 /// Arguments of `check`.
 #[derive(Debug, ClapArgs)]

@@ -1,4 +1,4 @@
-//! Indices that are added to the store of an informer, for as long as that runs.
+//! Indices added to an informer's store until the informer is stopped.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::informers::InformerError;
 use informer_hub_types::SharedStr;
 
 impl Inner {
-    /// Notes whose indices these are; gives those back that were complete only after the stop.
+    /// Records the added indices. Returns those that became complete only after the stop.
     fn keep_indexers(&self, names: Vec<SharedStr>) -> Vec<SharedStr> {
         let mut state = self.state.lock();
         if state.phase == Phase::Stopped {
@@ -24,13 +24,14 @@ impl Inner {
 }
 
 impl<K: 'static> SharedInformer<K> {
-    /// Adds computed indices, at any time before the stop. What the store has is indexed on threads of their own, while
-    /// events go on being taken in; this returns when they are complete, and until then there are none of their names
-    /// for who asks. The store is that of everybody who watches the same, and so are its indices, until this informer is
-    /// stopped.
+    /// Adds computed indices at any time before the stop.
+    ///
+    /// Existing objects are indexed on separate threads while events are processed. Returns when the indices are
+    /// complete; until then queries do not find them. The store is shared by all that watch the same, and so are its
+    /// indices, until this informer is stopped.
     ///
     /// # Errors
-    /// An index of one of the names exists: none is added. Or somebody removed one before it was complete.
+    /// If an index of one of the names exists, none is added. If one is removed before it is complete.
     pub async fn add_indexers(&self, indexers: Indexers) -> Result<(), InformerError> {
         if self.inner.is_stopped() {
             return Err(InformerError::Stopped);
@@ -43,16 +44,16 @@ impl<K: 'static> SharedInformer<K> {
             let added = cache.send(AddIndexers(indexers)).await?;
             let there = match &added {
                 Ok(()) => names,
-                // Somebody took these away; the others are there.
+                // These were removed; the others are complete.
                 Err(AddIndexersError::Removed { names: removed, .. }) => {
                     names.into_iter().filter(|name| !removed.iter().any(|gone| name == gone)).collect()
                 }
                 Err(AddIndexersError::Conflict(_) | AddIndexersError::Stopped) => Vec::new(),
             };
-            let too_late = inner.keep_indexers(there);
-            join_all(too_late.into_iter().map(|name| cache.send(RemoveIndexer(name)))).await;
+            let after_stop = inner.keep_indexers(there);
+            join_all(after_stop.into_iter().map(|name| cache.send(RemoveIndexer(name)))).await;
             Ok::<_, MailboxError>(added)
         };
-        Ok(self.inner.whole(adding).await???)
+        Ok(self.inner.run_to_end(adding).await???)
     }
 }

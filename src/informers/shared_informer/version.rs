@@ -1,4 +1,4 @@
-//! The version of the store: what a controller needs to read its own writes.
+//! Store version: lets a controller read its own writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,36 +7,39 @@ use super::SharedInformer;
 use crate::informers::WaitError;
 use informer_hub_types::{ClusterName, InformerHealth, ResourceVersion};
 
-/// How often a wait looks whether its informer is another one, or has been stopped.
+/// How often a wait checks whether its informer was replaced or stopped.
 const POLL: Duration = Duration::from_millis(100);
 
 impl<K: 'static> SharedInformer<K> {
-    /// The version up to which the store is complete for one cluster: client-go's `LastStoreSyncResourceVersion`.
+    /// Returns the version up to which the store is complete for one cluster: client-go's
+    /// `LastStoreSyncResourceVersion`.
     ///
     /// Every change up to this version is in the lister and in the indexer. [`Self::last_sync_resource_version`] is the
-    /// reflector's version, which is ahead of the store while changes wait in the queue between them.
+    /// reflector's version, which is ahead of the store while changes are queued between them.
     ///
-    /// - `None` before the first list is in the store, after the informer has been stopped, for a cluster that is not
-    ///   watched, and where the server gives its lists no version.
-    /// - During a later list the version stays what it was, until that list is in the store as a whole.
-    /// - After etcd was restored from a backup the version goes back with the list that follows.
-    /// - Inside a handler the version covers the notification's object. Two exceptions: objects of a list (`initial`
-    ///   additions among them) come before the end of that list, and under a backlog of more than 512 objects an object can
-    ///   be ahead of the version, since changes of one object are applied together.
+    /// - `None` before the first list is stored, after the stop, for a cluster that is not watched, and if the server's
+    ///   lists have no version.
+    /// - During a later list the version stays unchanged until the list is stored as a whole.
+    /// - After etcd was restored from a backup, the version goes back with the next list.
+    /// - Inside a handler the version covers the notification's object, with two exceptions. Objects of a list,
+    ///   including `initial` additions, precede the end of that list. With a backlog of more than 512 objects, an
+    ///   object can be ahead of the version, because changes of one object are applied together.
     #[must_use]
     pub fn stored_version(&self, cluster: &ClusterName) -> Option<ResourceVersion> {
         self.health_in(cluster).filter(|_| !self.is_stopped())?.stored()
     }
 
-    /// Waits until the store has every change of one cluster up to `version`, as a write returned it.
+    /// Waits until the store has every change of one cluster up to `version`, as returned by a write.
     ///
-    /// Versions compare as integers, as in client-go since 1.35. A version counts for this resource only: versions of
-    /// other resources, of other clusters, and of before a restore of etcd do not compare. The informer learns of versions
-    /// from the events of its objects, and from bookmarks about once a minute. So wait for versions of objects that the
-    /// informer selects, and always with a deadline: a version that the server never reaches is waited for forever.
+    /// Versions compare as integers, as in client-go since 1.35. Versions of other resources, of other clusters, and
+    /// from before a restore of etcd are not comparable.
+    ///
+    /// The informer learns of versions from events of its objects, and from bookmarks about once a minute. So wait for
+    /// versions of objects that the informer selects, and use a timeout: a version that the server never reaches is
+    /// waited for forever.
     ///
     /// # Errors
-    /// [`WaitError`] if waiting is in vain. A cluster that is out of reach is none of these: it may come back.
+    /// [`WaitError`] if the version can never be reached. An unreachable cluster is not an error.
     ///
     /// # Cancel safety
     /// Cancel safe: wrap it in `tokio::time::timeout`. Needs a tokio runtime with time enabled.
@@ -63,7 +66,7 @@ impl<K: 'static> SharedInformer<K> {
             {
                 return Ok(());
             }
-            // The informer may be set up anew meanwhile, and the cluster removed.
+            // The informer may be replaced meanwhile, or the cluster removed.
             let _ = tokio::time::timeout(POLL, stored.changed()).await;
         }
     }

@@ -1,66 +1,66 @@
-//! How the records of a cache's files are written. Numbers are LEB128, texts and blocks have their length before them.
+//! Encoding of records in cache files. Numbers are LEB128; texts and blocks are length-prefixed.
 //!
 //! ```text
 //! 1 file        group, version, resource, kind, namespaced, view
 //! 2 dictionary  id, bytes
 //! 3 partition   number, cluster, scope, settings, version, synced, alive, written, readers
 //! 4 objects     partition, length of heads, heads (zstd), bodies end to end
-//! 5 gone        partition, keys
+//! 5 removed     partition, keys
 //! 6 dropped     partition
-//! 7 commit      when
-//! 8 follows     bytes, up to their last marks, of the files before it
+//! 7 commit      time
+//! 8 follows     length of all earlier files up to their last commit records
 //! ```
 //!
-//! Whatever the bytes are, reading them ends in a record or in `None`, and takes memory in proportion to them (heads:
-//! up to [`MAX_HEADS`]).
+//! Any input decodes to a record or to `None`. Memory use is proportional to the input, except for heads, which are
+//! limited by [`MAX_HEADS`].
 
 use std::collections::BTreeSet;
 
-use super::names::MAX_NUMBER;
+use super::file_name::MAX_NUMBER;
 use informer_hub_types::{ApiResource, ClusterName, Gvr, ObjectKey, ResourceVersion, Scope, View};
 
-/// What the heads of one record may take.
+/// Maximum decompressed size of the heads of one record, in bytes.
 pub(super) const MAX_HEADS: usize = 64 << 20;
 
-/// Whose partition it is: one of the resource and view that the file is of.
+/// Identity of a partition among those of one resource and view.
 pub(super) type PartitionKey = (ClusterName, Scope);
 
-/// What is known of a partition besides its objects.
+/// Metadata of a saved partition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionHeader {
-    /// The cluster.
+    /// Name of the cluster.
     pub cluster: ClusterName,
-    /// The part of the resource.
+    /// Scope of the informer.
     pub scope: Scope,
-    /// How objects were taken in.
+    /// Hash of the settings that objects were decoded with.
     pub settings: u64,
-    /// Up to where it is complete.
+    /// Resource version up to which the objects are complete.
     pub version: Option<ResourceVersion>,
     /// Whether its first list was complete.
     pub synced: bool,
-    /// When it was last known to be up to date, in milliseconds since the epoch.
+    /// When it was last known to be up to date, in ms since the epoch.
     pub alive: i64,
-    /// When this was written, and so when somebody wanted it last.
+    /// When this header was written, in ms since the epoch. Retention of unwanted partitions starts here.
     pub written: i64,
-    /// Who was told of all that is in it.
+    /// Readers that have acknowledged all of it.
     pub readers: BTreeSet<String>,
 }
 
 impl PartitionHeader {
-    /// Whose it is.
+    /// Returns the identity of the partition.
     pub(super) fn key(&self) -> PartitionKey {
         (self.cluster.clone(), self.scope.clone())
     }
 }
 
-/// One record.
+/// One decoded record.
 #[derive(Debug)]
 pub(super) enum Record<'r> {
     File(ApiResource, View),
     Dictionary(u64, &'r [u8]),
     Partition(u64, PartitionHeader),
     Objects { partition: u64, heads_len: usize, heads: &'r [u8], bodies: &'r [u8] },
-    Gone(u64, Vec<ObjectKey>),
+    Removed(u64, Vec<ObjectKey>),
     Dropped(u64),
     Commit,
     Follows(u64),
@@ -90,7 +90,7 @@ fn put_time(millis: i64, out: &mut Vec<u8>) {
     put_number(u64::try_from(millis).unwrap_or(0), out);
 }
 
-/// A number is twice itself, and one more where it is followed by a text instead.
+/// Writes a numeric version as twice its value. Any other version is the number 1, followed by its text.
 pub(super) fn put_version(version: &ResourceVersion, out: &mut Vec<u8>) {
     if let Some(number) = version.as_number().filter(|number| *number < 1 << 63) {
         return put_number(number << 1, out);
@@ -143,7 +143,7 @@ pub(super) fn put_objects(partition: u64, heads_len: usize, heads: &[u8], bodies
     out.extend_from_slice(bodies);
 }
 
-pub(super) fn put_gone(partition: u64, keys: &[ObjectKey], out: &mut Vec<u8>) {
+pub(super) fn put_removed(partition: u64, keys: &[ObjectKey], out: &mut Vec<u8>) {
     out.push(5);
     put_number(partition, out);
     for key in keys {
@@ -168,7 +168,7 @@ pub(super) fn put_follows(bytes: u64, out: &mut Vec<u8>) {
 
 // === reading ===
 
-/// Bytes that are being read.
+/// A decoder over the remaining bytes.
 pub(super) struct Bytes<'b>(pub(super) &'b [u8]);
 
 impl<'b> Bytes<'b> {
@@ -194,7 +194,7 @@ impl<'b> Bytes<'b> {
         None
     }
 
-    /// What numbers something: a partition, a dictionary.
+    /// Reads the number of a partition or dictionary.
     fn id(&mut self) -> Option<u64> {
         self.number().filter(|number| *number <= MAX_NUMBER)
     }
@@ -218,7 +218,7 @@ impl<'b> Bytes<'b> {
         std::str::from_utf8(self.block()?).ok()
     }
 
-    /// Whether there is a text, and which.
+    /// Reads a flag and a text that is valid if the flag is set.
     fn optional(&mut self) -> Option<(bool, &'b str)> {
         Some((self.flag()?, self.text()?))
     }
@@ -265,7 +265,7 @@ impl<'b> Bytes<'b> {
 }
 
 impl<'r> Record<'r> {
-    /// Reads a record of a file of objects in a view; `None` where the bytes are none.
+    /// Decodes a record of a file of the given view; `None` if the bytes are malformed.
     pub(super) fn read(bytes: &'r [u8], view: &View) -> Option<Self> {
         let mut bytes = Bytes(bytes);
         Some(match bytes.byte()? {
@@ -288,7 +288,7 @@ impl<'r> Record<'r> {
                 while !bytes.0.is_empty() {
                     keys.push(ObjectKey::of(bytes.text()?));
                 }
-                Self::Gone(partition, keys)
+                Self::Removed(partition, keys)
             }
             6 => Self::Dropped(bytes.id()?),
             7 => {

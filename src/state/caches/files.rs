@@ -1,4 +1,4 @@
-//! The files of one resource: what has changed is added at each checkpoint, all is written anew now and then.
+//! The files of one resource: each checkpoint appends changes, and a rewrite replaces all files from time to time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -6,53 +6,53 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::codec::{self, PartitionHeader, PartitionKey};
+use super::file_name::{FileName, directory, salt};
 use super::load::{self, FilesRead};
 use super::moves::Moves;
-use super::names::{FileName, directory, salt};
 use super::objects::Dictionaries;
-use super::steps::{Plan, Step, header_of, is_alike, key_of, make, write_objects, write_plan};
+use super::plan::{Plan, Step, header_of, is_unchanged, key_of, make, write_objects, write_plan};
 use super::writer::FrameFile;
 use crate::cache::{Partition, PartitionId, Snapshot};
 use informer_hub_disk::{Disk, DiskFile, Open, UNFINISHED};
 use informer_hub_types::{ApiResource, Dictionary, View};
 
-mod away;
+mod removed_clusters;
 
-pub use away::{Returning, Stored};
+pub use removed_clusters::{Returning, Stored};
 
-/// How long a partition is kept that nobody wants, in milliseconds.
+/// Retention of partitions without an informer, in ms.
 pub const KEPT_UNWANTED: i64 = 7 * 24 * 3600 * 1000;
 
-/// Changes below this never cause all to be written anew.
-const LITTLE: u64 = 1 << 20;
-/// Directories above that of the files, up to the state directory: version, group, caches.
-const DEPTH: usize = 4;
-/// What an object is taken for while none has been written.
-const OBJECT: u64 = 1024;
+/// Bytes of changes below which the files are never rewritten.
+const MIN_REWRITE: u64 = 1 << 20;
+/// Number of directories above the files up to the state directory: version, group, caches.
+const ANCESTORS: usize = 4;
+/// Assumed bytes of an object until one has been written.
+const ASSUMED_OBJECT: u64 = 1024;
 
-/// A partition that may be written as it is in a snapshot.
+/// A partition of a snapshot that may be written.
 #[derive(Clone, Debug)]
 pub struct Commit {
-    /// Which.
+    /// The partition.
     pub id: PartitionId,
-    /// Who was told of all that is in it.
+    /// Readers that have acknowledged all of it.
     pub readers: BTreeSet<String>,
 }
 
-/// What a checkpoint wrote.
+/// Result of a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wrote {
-    /// Bytes.
+    /// Bytes written.
     pub bytes: u64,
-    /// Objects that are new or have changed; all of them, where all was written anew.
+    /// Number of new and changed objects; after a rewrite, of all objects.
     pub objects: u64,
-    /// Whether all was written anew.
+    /// Whether all files were rewritten.
     pub anew: bool,
-    /// Whether the files were found to be gone, or others'.
+    /// Whether files had been removed or replaced by another process.
     pub replaced: bool,
 }
 
-/// A partition as it is on disk.
+/// The saved state of an open partition.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) number: u64,
@@ -64,20 +64,20 @@ pub(super) struct Kept {
 struct Deltas {
     name: FileName,
     file: Box<dyn DiskFile>,
-    /// Up to the last mark.
+    /// Length up to the last commit record.
     len: u64,
 }
 
-/// See the module.
+/// Writer of the cache files of one resource and view.
 #[derive(Debug)]
 pub struct CacheFiles {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     resource: ApiResource,
     view: View,
-    /// The snapshot that counts, once there is one.
+    /// Number of the current snapshot, if there is one.
     snapshot: Option<u64>,
-    /// Its file, to see whether it is still where it was put.
+    /// The open snapshot file, to detect its removal.
     snapshot_file: Option<Box<dyn DiskFile>>,
     next_snapshot: u64,
     deltas: Option<Deltas>,
@@ -85,18 +85,18 @@ pub struct CacheFiles {
     sizes: FilesRead,
     dictionaries: Dictionaries,
     kept: BTreeMap<PartitionKey, Kept>,
-    /// Partitions that are on disk, and that nobody wants now.
+    /// Saved partitions without an informer.
     unwanted: BTreeMap<PartitionKey, (u64, PartitionHeader)>,
-    /// Partitions that have gone on elsewhere and are not on disk there.
+    /// Moved partitions that are not on disk in their new place.
     moved: BTreeSet<PartitionKey>,
     next_number: u64,
 }
 
 impl CacheFiles {
-    /// Files of a resource of which nothing that is on disk counts. `None` for a view that is never kept.
+    /// Creates a writer that ignores existing files. Returns `None` for a view that is never saved.
     ///
     /// # Errors
-    /// When the directory cannot be made.
+    /// If the directory cannot be created.
     pub fn begin(
         disk: Arc<dyn Disk>,
         root: &std::path::Path,
@@ -127,7 +127,7 @@ impl CacheFiles {
         }))
     }
 
-    /// Goes on with what has been read.
+    /// Continues with loaded files.
     pub(super) fn resume(
         &mut self,
         sizes: FilesRead,
@@ -144,23 +144,23 @@ impl CacheFiles {
         (self.sizes, self.kept, self.unwanted) = (sizes, kept, unwanted);
     }
 
-    /// Has the next checkpoint write all anew: what is on disk is damaged, or is not known to be what it should be.
+    /// Makes the next checkpoint rewrite all files, because they are damaged or of unknown state.
     pub fn distrust(&mut self) {
         self.snapshot = None;
     }
 
-    /// Has what has moved away stay on disk as long as `moves` says so, though it is closed here.
+    /// Keeps the partitions in `moves` on disk although they are closed here.
     pub fn keep_moved(&mut self, moves: &Moves) {
         self.moved = moves.of(&self.resource.gvr, &self.view);
     }
 
-    /// The resource and view.
+    /// Returns the resource and view.
     #[must_use]
     pub fn of(&self) -> (&ApiResource, &View) {
         (&self.resource, &self.view)
     }
 
-    /// Whether a partition is on disk as it is, its version and all.
+    /// Returns whether the current state of a partition is on disk, including its version.
     #[must_use]
     pub fn has(&self, partition: &Partition) -> bool {
         let kept = self.kept.get(&key_of(partition));
@@ -169,25 +169,25 @@ impl CacheFiles {
         })
     }
 
-    /// When a partition was written last, in milliseconds.
+    /// Returns when a partition was last written, in ms since the epoch.
     pub(super) fn written(&self, partition: &Partition) -> i64 {
         self.kept.get(&key_of(partition)).map_or(0, |kept| kept.header.written)
     }
 
-    /// Bytes of the files.
+    /// Returns the total size of the files in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.sizes.snapshot_bytes + self.sizes.deltas_bytes
     }
 
-    /// Writes what has changed of these partitions; what has been closed is dropped, unless it has moved and is not on disk
-    /// in its new place. When this returns, it is durable; after an error, what was there before is. `exactly` also writes
-    /// moments that have hardly moved on.
+    /// Writes the changes of these partitions and drops closed ones, except those that moved and are not on disk in
+    /// their new place. On return the state is durable. After an error, the files still have the previous state.
+    /// Timestamps that hardly changed are only written if `exactly` is set.
     ///
-    /// Costs in proportion to what has changed, except where that has outgrown the rest and all is written anew.
+    /// Costs in proportion to the changes. If these have outgrown the rest, all files are rewritten.
     ///
     /// # Errors
-    /// When the disk refuses. The next call tries the same and what has come since.
+    /// If the disk fails. The next call retries with all changes until then.
     pub fn checkpoint(
         &mut self,
         snapshot: &Snapshot,
@@ -197,7 +197,7 @@ impl CacheFiles {
     ) -> io::Result<Wrote> {
         let replaced = !self.are_in_place();
         if replaced {
-            self.begin_again()?;
+            self.recreate()?;
         }
         let plan = self.plan(snapshot, commits, now, exactly);
         let is_news = !plan.steps.is_empty() || !plan.dropped.is_empty();
@@ -205,17 +205,17 @@ impl CacheFiles {
         if !is_news && !is_distrusted {
             return Ok(Wrote { replaced, ..Wrote::default() });
         }
-        if self.snapshot.is_none() || self.is_outgrown_by(&plan) {
-            return Ok(Wrote { replaced, ..self.write_anew(plan, now)? });
+        if self.snapshot.is_none() || self.is_outgrown(&plan) {
+            return Ok(Wrote { replaced, ..self.rewrite(plan, now)? });
         }
-        self.add(plan, now)
+        self.append_changes(plan, now)
     }
 
     fn path_of(&self, name: FileName) -> PathBuf {
         self.dir.join(name.to_string())
     }
 
-    /// Whether nobody has removed the files or put others in their place.
+    /// Returns whether the files are still at their paths.
     fn are_in_place(&self) -> bool {
         let Some(number) = self.snapshot else { return true };
         let is_at = |file: &dyn DiskFile, name: FileName| file.is_at(&self.path_of(name));
@@ -223,16 +223,16 @@ impl CacheFiles {
             && self.deltas.as_ref().is_none_or(|deltas| is_at(&*deltas.file, deltas.name))
     }
 
-    /// Has all be written anew, of what is in memory; what was only on disk is gone.
-    fn begin_again(&mut self) -> io::Result<()> {
+    /// Recreates the directory and schedules a rewrite from memory. Partitions that were only on disk are lost.
+    fn recreate(&mut self) -> io::Result<()> {
         self.disk.create_dir_all(&self.dir)?;
-        for above in self.dir.ancestors().skip(1).take(DEPTH) {
+        for above in self.dir.ancestors().skip(1).take(ANCESTORS) {
             self.disk.sync_dir(above)?;
         }
         let names = self.disk.list(&self.dir)?;
         let last = names.iter().filter_map(|name| FileName::parse(name)?.snapshot()).max();
         self.next_snapshot = self.next_snapshot.max(last.map_or(1, |last| last + 1));
-        tracing::error!(dir = %self.dir.display(), "the files of a cache were removed or replaced under the running hub: all that is in memory is written anew");
+        tracing::error!(dir = %self.dir.display(), "the files of a cache were removed or replaced while the hub runs: rewriting them from memory");
         (self.snapshot, self.snapshot_file, self.deltas) = (None, None, None);
         self.sizes = FilesRead::default();
         self.unwanted.clear();
@@ -252,7 +252,7 @@ impl CacheFiles {
                     |object| put.push(Arc::clone(object)),
                     |key| gone.push(key.clone()),
                 );
-                if put.is_empty() && gone.is_empty() && is_alike(&kept.header, &header, exactly) {
+                if put.is_empty() && gone.is_empty() && is_unchanged(&kept.header, &header, exactly) {
                     continue;
                 }
                 kept.number
@@ -269,35 +269,35 @@ impl CacheFiles {
         let open: BTreeSet<_> = snapshot.partitions().map(|(_, partition)| key_of(partition)).collect();
         let closed = self.kept.iter().filter(|(key, _)| !open.contains(key) && !self.moved.contains(key));
         plan.dropped.extend(closed.map(|(key, kept)| (key.clone(), kept.number)));
-        // What comes anew takes the place of what nobody wanted.
+        // A partition that is opened again replaces its unwanted copy.
         let again = plan.steps.iter().filter_map(|step| Some((step.key.clone(), self.unwanted.get(&step.key)?.0)));
         let again: Vec<_> = again.collect();
         plan.dropped.extend(again);
         plan
     }
 
-    /// Whether changes would take more than half of what they change, or all together much more than there is.
-    fn is_outgrown_by(&self, plan: &Plan) -> bool {
+    /// Returns whether the changes exceed half of the snapshot, or all files are much larger than their live data.
+    fn is_outgrown(&self, plan: &Plan) -> bool {
         let sizes = &self.sizes;
-        let mean = sizes.object_bytes.checked_div(sizes.objects).unwrap_or(OBJECT);
+        let mean = sizes.object_bytes.checked_div(sizes.objects).unwrap_or(ASSUMED_OBJECT);
         let put: u64 = plan.steps.iter().map(|step| step.put.len() as u64).sum();
         let deltas = sizes.deltas_bytes + put * mean;
         let replaced: u64 = plan.steps.iter().map(|step| step.partition.len() as u64).sum();
         let is_replaced = |key: &PartitionKey| plan.steps.iter().any(|step| step.key == *key);
         let others = self.kept.iter().filter(|(key, _)| !is_replaced(key));
         let live = (replaced + others.map(|(_, kept)| kept.partition.len() as u64).sum::<u64>()) * mean;
-        deltas > LITTLE.max(sizes.snapshot_bytes / 2)
-            || sizes.snapshot_bytes + deltas > 2 * (live + sizes.unwanted_bytes) + LITTLE
+        deltas > MIN_REWRITE.max(sizes.snapshot_bytes / 2)
+            || sizes.snapshot_bytes + deltas > 2 * (live + sizes.unwanted_bytes) + MIN_REWRITE
     }
 
-    // === what has changed ===
+    // === changes ===
 
-    fn add(&mut self, plan: Plan, now: i64) -> io::Result<Wrote> {
+    fn append_changes(&mut self, plan: Plan, now: i64) -> io::Result<Wrote> {
         let Some(number) = self.snapshot else { return Err(io::ErrorKind::NotFound.into()) };
         let dictionaries = self.dictionaries.clone();
         let mut deltas = match self.deltas.take() {
             Some(deltas) => deltas,
-            None => self.new_deltas(number)?,
+            None => self.create_deltas(number)?,
         };
         let (from, file) = (deltas.len, &mut *deltas.file);
         let mut out = FrameFile::new(file, salt(deltas.name));
@@ -318,12 +318,12 @@ impl CacheFiles {
                 self.sizes.deltas_bytes += bytes;
                 self.sizes.objects += objects;
                 self.sizes.object_bytes += if objects > 0 { bytes } else { 0 };
-                self.take_over(plan);
+                self.apply_plan(plan);
                 Ok(Wrote { bytes, objects, ..Wrote::default() })
             }
             Err((error, may_go_on)) => {
-                // What stays of it would be taken for true by whoever reads on behind it. Of what could not be synced
-                // nobody knows what stays, even if it is cut off now.
+                // A later record would make a reader accept the incomplete ones. After a failed sync the contents are
+                // unknown, even if the file is truncated now.
                 self.dictionaries = dictionaries;
                 if may_go_on && deltas.file.truncate(from).is_ok() {
                     self.deltas = Some(deltas);
@@ -335,17 +335,17 @@ impl CacheFiles {
         }
     }
 
-    fn new_deltas(&mut self, number: u64) -> io::Result<Deltas> {
+    fn create_deltas(&mut self, number: u64) -> io::Result<Deltas> {
         let name = FileName::Deltas(number, self.next_part);
         let mut file = self.disk.open(&self.dir.join(name.to_string()), Open::Append)?;
-        // Of an attempt that failed before its name was durable.
+        // Discards data of a failed attempt.
         file.truncate(0)?;
         self.disk.sync_dir(&self.dir)?;
         self.next_part += 1;
         Ok(Deltas { name, file, len: 0 })
     }
 
-    fn take_over(&mut self, plan: Plan) {
+    fn apply_plan(&mut self, plan: Plan) {
         for (key, number) in plan.dropped {
             self.kept.remove(&key);
             self.unwanted.remove(&key);
@@ -357,12 +357,12 @@ impl CacheFiles {
         }
     }
 
-    // === all ===
+    // === rewrite ===
 
-    /// Writes all anew, beside what is there, which goes when that is durable.
-    fn write_anew(&mut self, mut plan: Plan, now: i64) -> io::Result<Wrote> {
+    /// Writes new files beside the old ones, which are removed once the new ones are durable.
+    fn rewrite(&mut self, mut plan: Plan, now: i64) -> io::Result<Wrote> {
         let number = self.next_snapshot;
-        // Whatever becomes of this one, none of its number is ever written again.
+        // A number is never used twice, even if this attempt fails.
         self.next_snapshot += 1;
         self.add_unchanged(&mut plan);
         let carried = self.carried(&plan, now);
@@ -373,10 +373,10 @@ impl CacheFiles {
         let with = self.dictionaries.last().cloned();
         let written = self.write_file(&unfinished, name, &mut dictionaries, with.as_ref(), &plan, &carried, now);
         let (file, bytes, object_bytes) = written.inspect_err(|_| {
-            // Best effort: nobody reads it.
+            // Best effort: no reader opens unfinished files.
             let _ = self.disk.remove(&unfinished);
         })?;
-        // From here on the new one may be what is found.
+        // From here on a restart may find the new snapshot.
         self.snapshot = None;
         self.disk.rename(&unfinished, &path)?;
         self.disk.sync_dir(&self.dir)?;
@@ -391,7 +391,7 @@ impl CacheFiles {
         let leftovers = self.disk.list(&self.dir).unwrap_or_default();
         let counts = |name: &String| FileName::parse(name).is_some_and(|name| name.is_of(number));
         for name in leftovers.iter().filter(|name| !counts(name)) {
-            // What stays is tried again with the next one.
+            // The next rewrite retries.
             let _ = self.disk.remove(&self.dir.join(name));
         }
         let sizes = FilesRead {
@@ -405,11 +405,11 @@ impl CacheFiles {
         };
         self.sizes = sizes;
         plan.dropped.clear();
-        self.take_over(plan);
+        self.apply_plan(plan);
         Ok(Wrote { bytes, objects, anew: true, ..Wrote::default() })
     }
 
-    /// Partitions that have not changed, or may not be written as they are now, are written as they were.
+    /// Adds partitions that did not change, or may not be written yet, in their saved state.
     fn add_unchanged(&self, plan: &mut Plan) {
         for step in &mut plan.steps {
             step.put = step.partition.iter().cloned().collect();
@@ -432,7 +432,7 @@ impl CacheFiles {
         }
     }
 
-    /// What nobody wants, and may want again: it is only on disk.
+    /// Reads the unwanted partitions that are still within their retention.
     fn carried(&self, plan: &Plan, now: i64) -> BTreeMap<PartitionKey, load::ReadPartition> {
         let is_kept = |header: &PartitionHeader| now.saturating_sub(header.written) <= KEPT_UNWANTED;
         if !self.unwanted.values().any(|(_, header)| is_kept(header)) {
@@ -447,7 +447,7 @@ impl CacheFiles {
                 let damaged = !read.damage.is_empty();
                 let mut carried = read.partitions;
                 carried.retain(|_, it| wants(&self.resource, &it.header));
-                // Where the clock was ahead when it was written, its time begins now.
+                // If the clock was ahead when the header was written, retention starts now.
                 for it in carried.values_mut() {
                     it.header.written = it.header.written.min(now);
                 }
@@ -460,13 +460,13 @@ impl CacheFiles {
             }
             Ok(None) => BTreeMap::new(),
             Err(error) => {
-                tracing::warn!(dir = %self.dir.display(), %error, "what nobody wants now is not kept: it cannot be read");
+                tracing::warn!(dir = %self.dir.display(), %error, "dropping saved objects of clusters or resources that are no longer configured: cannot read them");
                 BTreeMap::new()
             }
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "it is one step of writing anew")]
+    #[expect(clippy::too_many_arguments, reason = "one step of the rewrite")]
     fn write_file(
         &self,
         path: &std::path::Path,

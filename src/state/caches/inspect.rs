@@ -1,4 +1,4 @@
-//! What the files of caches have, for people; nothing is written.
+//! Report of cache files, for `informer-hub state`. Writes nothing.
 
 use std::io;
 use std::path::Path;
@@ -9,51 +9,51 @@ use super::load;
 use super::restore::{has_snapshot, resource_dirs};
 use informer_hub_disk::Disk;
 
-/// What the files of one resource have.
+/// Report of the files of one resource.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CacheReport {
-    /// Its directory, below that of all caches.
+    /// Its directory, relative to the directory of all caches.
     pub directory: String,
-    /// Bytes of the snapshot, and of what has changed since.
+    /// Bytes of the snapshot.
     pub snapshot_bytes: u64,
-    /// See there.
+    /// Bytes of the changes since.
     pub deltas_bytes: u64,
-    /// Its partitions.
+    /// The partitions.
     pub partitions: Vec<PartitionReport>,
-    /// Files that count for nothing and go with the next snapshot.
+    /// Obsolete files, which the next snapshot removes.
     pub leftovers: Vec<String>,
-    /// What is damaged; empty where all can be read.
+    /// Descriptions of damage; empty if everything can be read.
     pub damage: Vec<String>,
 }
 
-/// What is there of one informer.
+/// Report of the partition of one informer.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PartitionReport {
-    /// The cluster.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The part of the resource.
+    /// Scope of the informer.
     pub scope: String,
-    /// Objects.
+    /// Number of objects.
     pub objects: usize,
-    /// Of which so many lack their body.
+    /// Number of objects without a body.
     pub bare: usize,
-    /// Where a watch goes on.
+    /// Resource version from which a watch continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
-    /// Whether its first list was complete.
+    /// Whether the first list was complete.
     pub synced: bool,
     /// When it was last known to be up to date.
     pub alive: Option<jiff::Timestamp>,
-    /// Who was told of all that is in it.
+    /// Readers that have acknowledged all of it.
     pub readers: Vec<String>,
 }
 
-/// Reads every record of every resource below `root`, checksums and all; with `decode`, every body too.
+/// Reads every record of every resource below `root` and verifies checksums. With `decode`, also decodes every body.
 ///
 /// # Errors
-/// When the directory itself cannot be read.
+/// If the directory itself cannot be read.
 pub fn inspect(disk: &dyn Disk, root: &Path, decode: bool) -> io::Result<Vec<CacheReport>> {
     let report = |dir: &std::path::PathBuf| {
         let directory = dir.strip_prefix(root).unwrap_or(dir).display().to_string();
@@ -67,7 +67,7 @@ pub fn inspect(disk: &dyn Disk, root: &Path, decode: bool) -> io::Result<Vec<Cac
         };
         match load::read(disk, dir, &std::sync::Arc::default(), &|_, _| true, false) {
             Ok(Some(read)) => of(directory, read, decode),
-            Ok(None) => lost("none of its files can be read".to_owned()),
+            Ok(None) => lost("cannot read any of its files".to_owned()),
             Err(error) => lost(error.to_string()),
         }
     };

@@ -1,4 +1,4 @@
-//! Reads the files of one resource back.
+//! Reader of the files of one resource.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,83 +8,84 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::codec::{PartitionHeader, PartitionKey, Record};
-use super::names::{FileName, salt};
+use super::file_name::{FileName, salt};
 use super::objects::{Dictionaries, ObjectReader};
 use crate::cache::Gathering;
 use informer_hub_disk::frame::{HEADER, Item, Reader};
 use informer_hub_disk::{Disk, Open};
 use informer_hub_types::{ApiResource, Dictionary, ObjectKey, PackedTotals, StoredObject, View};
 
-/// A partition as it was read.
+/// A partition read from the files.
 #[derive(Debug)]
 pub(super) struct ReadPartition {
     pub(super) number: u64,
     pub(super) header: PartitionHeader,
-    /// Empty where nobody asked for them.
+    /// Empty if the partition is not claimed.
     pub(super) objects: Gathering,
 }
 
-/// What the files of a resource have.
+/// Contents of the files of a resource.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) resource: ApiResource,
     pub(super) view: View,
     pub(super) partitions: BTreeMap<PartitionKey, ReadPartition>,
-    /// By their numbers, those that can be read.
+    /// Readable dictionaries by number.
     pub(super) dictionaries: Vec<(u64, Arc<Dictionary>)>,
-    /// Objects that lie plain.
+    /// Objects with plain bodies.
     pub(super) plain: Vec<Arc<StoredObject>>,
-    /// Whether something may be missing, and what of it is known.
+    /// Descriptions of damage; if any, objects may be missing.
     pub(super) damage: Vec<String>,
     pub(super) files: FilesRead,
 }
 
-/// Which files there are, and how large.
+/// Numbers and sizes of the files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FilesRead {
-    /// Of the snapshot that counts.
+    /// Number of the current snapshot.
     pub(super) snapshot: u64,
     pub(super) snapshot_bytes: u64,
-    /// Of the last file of changes.
+    /// Number of the last file of changes.
     pub(super) last_deltas: Option<u64>,
     pub(super) deltas_bytes: u64,
-    /// Bytes of all of them up to their last marks.
+    /// Bytes of all files up to their last commit records.
     pub(super) marked_bytes: u64,
-    /// Objects in records, and how many bytes those take.
+    /// Number of objects in records, and bytes of those records.
     pub(super) objects: u64,
     pub(super) object_bytes: u64,
-    /// Bytes of records of partitions that nobody asked for.
+    /// Bytes of records of unclaimed partitions.
     pub(super) unwanted_bytes: u64,
-    /// Names that count for nothing.
+    /// Names of obsolete files.
     pub(super) leftovers: Vec<String>,
 }
 
-/// What a change of a file of changes does once it is committed.
+/// A change, applied when its commit record is read.
 enum Op {
     Partition(u64, PartitionHeader),
     Put(u64, Arc<StoredObject>),
-    Gone(u64, Vec<ObjectKey>),
+    Removed(u64, Vec<ObjectKey>),
     Dropped(u64),
 }
 
 struct Loader<'l> {
-    /// Whether the objects of a partition are asked for.
+    /// Whether a partition is claimed.
     wants: &'l dyn Fn(&ApiResource, &PartitionHeader) -> bool,
     reader: ObjectReader,
     kind: Option<(ApiResource, View)>,
     partitions: BTreeMap<u64, ReadPartition>,
-    /// Whether objects of a partition are taken in.
+    /// Whether objects of a partition are decoded.
     wanted: HashMap<u64, bool>,
     damage: Vec<String>,
     files: FilesRead,
-    /// Whether what is read is made durable.
+    /// Whether files are synced after reading.
     syncs: bool,
 }
 
-/// Reads what a directory has of a resource, and makes it durable, for who is to go on from it; `None` where it has nothing that could be read.
+/// Reads the files of a resource; `None` if there are no readable ones. With `syncs`, also makes them durable, so that
+/// a writer can continue with them.
 ///
 /// # Errors
-/// When the disk cannot be read.
+/// If the disk fails.
 pub(super) fn read(
     disk: &dyn Disk,
     dir: &Path,
@@ -95,10 +96,10 @@ pub(super) fn read(
     read_beside(disk, dir, (totals, &Dictionaries::default()), wants, syncs)
 }
 
-/// The same for a cache that has some of it: of dictionaries that it knows it gets no second one.
+/// Reads the files of a resource that is partly in memory. Dictionaries in `known` are shared, not restored again.
 ///
 /// # Errors
-/// When the disk cannot be read.
+/// If the disk fails.
 pub(super) fn read_beside(
     disk: &dyn Disk,
     dir: &Path,
@@ -118,11 +119,11 @@ pub(super) fn read_beside(
         let mut loader = Loader::new(ObjectReader::new(Arc::clone(totals), known)?, wants, syncs);
         let complete = loader.snapshot(disk, dir, number)?;
         if loader.kind.is_none() {
-            damage.push(format!("{} cannot be read", FileName::Snapshot(number)));
+            damage.push(format!("cannot read {}", FileName::Snapshot(number)));
             continue;
         }
         if !complete {
-            loader.damage.push(format!("{} does not end as it should", FileName::Snapshot(number)));
+            loader.damage.push(format!("{} is incomplete", FileName::Snapshot(number)));
         }
         let mut deltas: Vec<_> = files.iter().filter_map(|name| name.deltas_of(number)).collect();
         deltas.sort_unstable();
@@ -153,7 +154,7 @@ impl<'l> Loader<'l> {
         }
     }
 
-    /// Reads a snapshot, as far as it goes; whether it is complete.
+    /// Reads a snapshot as far as possible. Returns whether it is complete.
     fn snapshot(&mut self, disk: &dyn Disk, dir: &Path, number: u64) -> io::Result<bool> {
         let mut complete = false;
         self.files.snapshot_bytes = self.file(disk, dir, FileName::Snapshot(number), |loader, ops, committed| {
@@ -163,7 +164,7 @@ impl<'l> Loader<'l> {
         Ok(complete)
     }
 
-    /// Reads a file of changes up to its last mark.
+    /// Reads a file of changes up to its last commit record.
     fn deltas(&mut self, disk: &dyn Disk, dir: &Path, number: u64, part: u64) -> io::Result<()> {
         self.files.deltas_bytes += self.file(disk, dir, FileName::Deltas(number, part), |loader, ops, committed| {
             if committed {
@@ -173,7 +174,8 @@ impl<'l> Loader<'l> {
         Ok(())
     }
 
-    /// Reads a file record by record; `each` is told after each of them what has come, and whether it was a mark.
+    /// Reads a file record by record. After each record `each` gets the pending changes, and whether it was a commit
+    /// record.
     fn file(
         &mut self,
         disk: &dyn Disk,
@@ -189,7 +191,7 @@ impl<'l> Loader<'l> {
                 Item::Frame { offset, payload } => {
                     let len = payload.len();
                     let Some(committed) = self.record(payload, &mut ops) else {
-                        self.damage.push(format!("{name}: the record at {offset} cannot be read"));
+                        self.damage.push(format!("{name}: cannot decode the record at {offset}"));
                         continue;
                     };
                     if committed {
@@ -198,11 +200,12 @@ impl<'l> Loader<'l> {
                     each(self, &mut ops, committed);
                 }
                 Item::Damage { from, to } => self.damage.push(format!("{name}: bytes {from} to {to} are damaged")),
-                // The end of what a crash cut off. That of a snapshot is missed anyway.
+                // Incomplete end of the file after a crash. An incomplete snapshot is detected by its missing commit
+                // record.
                 Item::Torn { .. } => {}
             }
         }
-        // What is gone on from has to stay: the last process may have died between writing it and making it durable.
+        // The last process may have died between writing and syncing. A writer must not continue with volatile data.
         if self.syncs {
             file.sync()?;
         }
@@ -210,7 +213,7 @@ impl<'l> Loader<'l> {
         file.len()
     }
 
-    /// Takes one record in; whether it is a mark, or `None` where it is no record.
+    /// Decodes a record into changes. Returns whether it was a commit record, `None` if it is malformed.
     fn record(&mut self, payload: &[u8], ops: &mut Vec<Op>) -> Option<bool> {
         let view = self.kind.as_ref().map_or(View::Shared, |(_, view)| view.clone());
         match Record::read(payload, &view)? {
@@ -226,7 +229,7 @@ impl<'l> Loader<'l> {
                 ops.push(Op::Partition(number, header));
             }
             Record::Objects { partition, heads_len, heads, bodies } => {
-                // Of a partition whose header is lost it is not known whose they are.
+                // Without its header the partition is unknown.
                 let wanted = *self.wanted.get(&partition)?;
                 let (before, len) = (ops.len(), payload.len());
                 if wanted {
@@ -239,12 +242,12 @@ impl<'l> Loader<'l> {
                     self.files.unwanted_bytes += len as u64;
                 }
             }
-            Record::Gone(partition, keys) => ops.push(Op::Gone(partition, keys)),
+            Record::Removed(partition, keys) => ops.push(Op::Removed(partition, keys)),
             Record::Dropped(partition) => ops.push(Op::Dropped(partition)),
             Record::Follows(bytes) => {
                 if bytes != self.files.marked_bytes {
                     let there = self.files.marked_bytes;
-                    self.damage.push(format!("of {bytes} bytes that were written before, {there} are there"));
+                    self.damage.push(format!("earlier files have {there} of {bytes} bytes"));
                 }
             }
             Record::Commit => return Some(true),
@@ -265,7 +268,7 @@ impl<'l> Loader<'l> {
                     partition.objects.put(object);
                 }
             }
-            Op::Gone(number, keys) => {
+            Op::Removed(number, keys) => {
                 if let Some(partition) = self.partitions.get_mut(&number) {
                     for key in &keys {
                         partition.objects.remove(key);
@@ -282,7 +285,7 @@ impl<'l> Loader<'l> {
         let (resource, view) = self.kind?;
         let dictionaries = self.reader.finish();
         if self.reader.lost {
-            self.damage.push("a dictionary is lost, and with it bodies of objects".to_owned());
+            self.damage.push("a dictionary is lost, so bodies of objects are missing".to_owned());
         }
         let of_key = |partition: ReadPartition| (partition.header.key(), partition);
         let partitions = self.partitions.into_values().map(of_key).collect();

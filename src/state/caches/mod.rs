@@ -1,26 +1,28 @@
-//! Caches on disk: for each resource and view a snapshot of all its partitions, and what has changed since.
+//! Caches on disk: a snapshot of all partitions of each resource and view, and changes since.
 //!
-//! Nothing is written per event. A checkpoint writes what differs from the last one, which costs in proportion to the
-//! difference, since both states share what has not changed. Bodies are written as they lie in memory, packed with their
-//! dictionary, and laid into chunks again without being looked at; so what a restart costs is hardly more than reading.
+//! Nothing is written per event. A checkpoint writes the difference from the last one. Both states share unchanged
+//! parts, so the cost is proportional to the difference. Bodies are written in their packed form with their dictionary,
+//! and are restored without being decoded. A restart therefore costs little more than reading the files.
 //!
-//! The format and what damage does is in `docs/state.md`.
+//! The format and the effects of damage are in `docs/state.md`.
 
+mod claim;
 mod codec;
+mod file_name;
 mod files;
 mod inspect;
 mod load;
 mod moves;
-mod names;
 mod objects;
+mod plan;
 mod restore;
-mod steps;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+pub use claim::Claim;
 pub use codec::PartitionHeader;
 pub use files::{CacheFiles, Commit, KEPT_UNWANTED, Returning, Stored, Wrote};
 pub use inspect::{CacheReport, PartitionReport, inspect};
 pub use moves::Moves;
-pub use restore::{Claim, Loaded, LoadedCache, load};
+pub use restore::{Loaded, LoadedCache, load};

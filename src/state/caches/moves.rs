@@ -1,14 +1,14 @@
-//! Partitions that have gone on as those of another version of their resource, in another cache and so in other files.
+//! Partitions that moved to the cache, and so to the files, of another version of their resource.
 //!
-//! Caches are written one after the other, each whole or not at all, but not all of them at once. So what is on disk where
-//! a partition was may only go when it is on disk where it is: at any moment one of the two is whole.
+//! Caches are written one after the other: each atomically, but not all at once. Old files of a partition may be
+//! dropped only after the new ones are on disk. Then one of the two is always complete.
 
 use std::collections::BTreeSet;
 
 use super::codec::PartitionKey;
 use informer_hub_types::{Gvr, Origin, View};
 
-/// Which partitions have moved and are not known to be on disk in their new place.
+/// Partitions that moved and are not known to be on disk in the new place.
 #[derive(Clone, Debug, Default)]
 pub struct Moves(Vec<Move>);
 
@@ -17,19 +17,19 @@ struct Move {
     partition: PartitionKey,
     from: Gvr,
     to: Gvr,
-    /// Whether it is in the cache of its new place by now.
+    /// Whether the partition is in the new cache by now.
     is_done: bool,
 }
 
 impl Moves {
-    /// A partition is about to move, and is in the cache of its old place still.
+    /// Records that a partition is about to move. It is still in the old cache.
     pub fn begin(&mut self, from: &Origin, to: &Origin) {
         if from.resource.gvr == to.resource.gvr || matches!(from.scope.view, View::Private(_)) {
             return;
         }
         let partition = (from.cluster.clone(), from.scope.clone());
         let (from, to) = (&from.resource.gvr, &to.resource.gvr);
-        // Those before it that have not been written yet end where this one does.
+        // Redirects earlier moves of it that are not on disk yet.
         for earlier in self.0.iter_mut().filter(|it| it.partition == partition && it.to == *from) {
             (earlier.to, earlier.is_done) = (to.clone(), false);
         }
@@ -37,26 +37,26 @@ impl Moves {
         self.0.push(Move { partition, from: from.clone(), to: to.clone(), is_done: false });
     }
 
-    /// It is in the cache of its new place.
+    /// Records that the partition is in the new cache.
     pub fn done(&mut self, to: &Origin) {
         let partition = (to.cluster.clone(), to.scope.clone());
         let mine = |it: &&mut Move| it.partition == partition && it.to == to.resource.gvr;
         self.0.iter_mut().filter(mine).for_each(|it| it.is_done = true);
     }
 
-    /// What has to stay on disk of a cache though it has it no more.
+    /// Returns the partitions that must stay on disk although their cache no longer has them.
     pub(super) fn of(&self, gvr: &Gvr, view: &View) -> BTreeSet<PartitionKey> {
         let mine = self.0.iter().filter(|it| it.from == *gvr && it.partition.1.view == *view);
         mine.map(|it| it.partition.clone()).collect()
     }
 
-    /// Whether anything has to.
+    /// Returns whether any partition must stay on disk for this resource and view.
     #[must_use]
     pub fn hold(&self, gvr: &Gvr, view: &View) -> bool {
         !self.of(gvr, view).is_empty()
     }
 
-    /// A partition is on disk where it is.
+    /// Records that a partition is on disk in its cache.
     pub fn written(&mut self, at: &Origin) {
         let is_it = |it: &Move| {
             it.is_done && it.to == at.resource.gvr && it.partition == (at.cluster.clone(), at.scope.clone())
@@ -64,8 +64,8 @@ impl Moves {
         self.0.retain(|it| !is_it(it));
     }
 
-    /// Forgets of `earlier` what has neither moved on nor is in its new place any more: it was closed there.
-    /// `is_open` tells of a moment after `earlier`.
+    /// Removes those moves of `earlier` whose partition was closed in its new cache. `is_open` must reflect a time
+    /// after `earlier`.
     pub fn forget_closed(&mut self, earlier: &Self, is_open: impl Fn(&Gvr, &PartitionKey) -> bool) {
         let is_closed = |it: &Move| it.is_done && earlier.0.contains(it) && !is_open(&it.to, &it.partition);
         self.0.retain(|it| !is_closed(it));

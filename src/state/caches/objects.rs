@@ -1,4 +1,4 @@
-//! Objects in records: heads side by side and compressed, bodies as they lie.
+//! Object records: compressed heads side by side, and bodies in their stored form.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use super::codec::{Bytes, put_block, put_number, put_objects, put_version};
 use informer_hub_types::{
-    Dictionary, DiskPacker, IndexEntry, Interner, Labels, LaidBody, ObjectKey, PackedTotals, Shelf, StoredObject,
-    StoredObjectParts, Uid,
+    BodyLoader, Dictionary, DiskPacker, IndexEntry, Interner, Labels, ObjectKey, PackedTotals, StoredBody,
+    StoredObject, StoredObjectParts, Uid,
 };
 
-/// How a body lies: not at all, as it came, or packed with the dictionary of this number less two.
+/// Form of a body: not kept, plain, or packed with the dictionary of this number minus two.
 const UNKEPT: u64 = 0;
 const PLAIN: u64 = 1;
 const PACKED: u64 = 2;
 
-/// Bytes and objects after which a record goes: what one damaged place in a file costs.
+/// Bytes and objects that complete a record. They bound the loss from one damaged place in a file.
 const RECORD_BYTES: usize = 32 * 1024;
 const RECORD_OBJECTS: usize = 256;
 
-/// The dictionaries that the files have, by their numbers there.
+/// Dictionaries in the files, by their number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dictionaries {
     known: Vec<(u64, Arc<Dictionary>)>,
@@ -33,7 +33,7 @@ impl Dictionaries {
         Self { known, next }
     }
 
-    /// The one that came last.
+    /// Returns the dictionary added last.
     pub(super) fn last(&self) -> Option<&Arc<Dictionary>> {
         self.known.last().map(|(_, dictionary)| dictionary)
     }
@@ -42,7 +42,7 @@ impl Dictionaries {
         self.known.iter().rev().find(|(_, known)| Arc::ptr_eq(known, dictionary)).map(|(id, _)| *id)
     }
 
-    /// The one of a number, if it has these bytes.
+    /// Returns the dictionary of a number, if its bytes are equal.
     fn of(&self, id: u64, bytes: &[u8]) -> Option<Arc<Dictionary>> {
         let known = self.known.iter().find(|(known, _)| *known == id);
         known.filter(|(_, dictionary)| dictionary.bytes() == bytes).map(|(_, dictionary)| Arc::clone(dictionary))
@@ -56,13 +56,13 @@ impl Dictionaries {
     }
 }
 
-/// What a packer hands over: a record to be written.
+/// A record to write.
 pub(super) enum Out<'o> {
     Dictionary(u64, &'o [u8]),
     Objects(&'o [u8]),
 }
 
-/// Puts objects into records.
+/// Encodes objects into records.
 pub(super) struct ObjectWriter<'w> {
     dictionaries: &'w mut Dictionaries,
     packer: Option<(Arc<Dictionary>, DiskPacker)>,
@@ -74,7 +74,7 @@ pub(super) struct ObjectWriter<'w> {
 }
 
 impl<'w> ObjectWriter<'w> {
-    /// One that packs what lies plain with a dictionary, where there is one.
+    /// Creates a writer that packs plain bodies with `with`, if given.
     pub(super) fn new(dictionaries: &'w mut Dictionaries, with: Option<&Arc<Dictionary>>) -> std::io::Result<Self> {
         let packer = with.filter(|it| it.size() > 0).map(|it| (Arc::clone(it), DiskPacker::new(it)));
         Ok(Self {
@@ -88,7 +88,7 @@ impl<'w> ObjectWriter<'w> {
         })
     }
 
-    /// Adds an object of a partition; `out` gets what is to be written before it, and what is full.
+    /// Adds an object of a partition. Passes full records, and dictionaries needed first, to `out`.
     pub(super) fn add(
         &mut self,
         partition: u64,
@@ -96,13 +96,13 @@ impl<'w> ObjectWriter<'w> {
         out: &mut impl FnMut(Out<'_>) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         let from = self.bodies.len();
-        let form = match object.laid() {
-            LaidBody::Unkept => UNKEPT,
-            LaidBody::Packed(body) => {
+        let form = match object.stored_body() {
+            StoredBody::Unkept => UNKEPT,
+            StoredBody::Packed(body) => {
                 self.bodies.extend_from_slice(body.bytes());
                 self.dictionary(body.dictionary(), out)?
             }
-            LaidBody::Plain(plain) => {
+            StoredBody::Plain(plain) => {
                 let packer = self.packer.as_mut();
                 let with = packer
                     .and_then(|(with, packer)| packer.pack(object, &plain, &mut self.bodies).then(|| Arc::clone(with)));
@@ -137,7 +137,7 @@ impl<'w> ObjectWriter<'w> {
         Ok(PACKED + id)
     }
 
-    /// Hands over what there is of a partition.
+    /// Passes the incomplete record of a partition to `out`.
     pub(super) fn finish(
         &mut self,
         partition: u64,
@@ -180,7 +180,7 @@ fn put_head(object: &StoredObject, out: &mut Vec<u8>) {
     });
 }
 
-/// A block whose length is known when it is written.
+/// Writes a block before its length is known, then inserts the length.
 fn put_later(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     fill(out);
@@ -189,20 +189,20 @@ fn put_later(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     out.splice(start..start, len);
 }
 
-/// Makes objects of records.
+/// Decodes objects from records.
 pub(super) struct ObjectReader {
-    dictionaries: HashMap<u64, (Arc<Dictionary>, Shelf)>,
-    /// Those that are in memory already.
+    dictionaries: HashMap<u64, (Arc<Dictionary>, BodyLoader)>,
+    /// Dictionaries that are already in memory.
     known: Dictionaries,
     totals: Arc<PackedTotals>,
     decompressor: Decompressor<'static>,
     heads: Vec<u8>,
     interner: Interner,
-    /// Sets of labels as they are written.
+    /// Decoded label sets by their encoded bytes.
     labels: HashMap<Box<[u8]>, Labels>,
-    /// Objects whose bodies are plain.
+    /// Objects with plain bodies.
     pub(super) plain: Vec<Arc<StoredObject>>,
-    /// Whether a body was there and could not be taken in.
+    /// Whether a body was present but could not be restored.
     pub(super) lost: bool,
 }
 
@@ -221,18 +221,18 @@ impl ObjectReader {
         })
     }
 
-    /// Takes a dictionary in; whether it is one.
+    /// Restores a dictionary. Returns whether the bytes are one.
     pub(super) fn dictionary(&mut self, id: u64, bytes: &[u8]) -> bool {
         let restored = || Dictionary::restore(bytes.to_vec()).map(Arc::new);
         let Some(dictionary) = self.known.of(id, bytes).or_else(restored) else { return false };
-        let bodies = Shelf::new(&dictionary, &self.totals);
+        let bodies = BodyLoader::new(&dictionary, &self.totals);
         if let Some((_, before)) = self.dictionaries.insert(id, (dictionary, bodies)) {
             before.finish();
         }
         true
     }
 
-    /// The objects of a record, each to `take`; `None` where it is not one as a whole.
+    /// Passes the objects of a record to `take`. Returns `None` if the record is malformed.
     pub(super) fn objects(
         &mut self,
         (heads_len, heads, bodies): (usize, &[u8], &[u8]),
@@ -265,7 +265,7 @@ impl ObjectReader {
         }
         let object = Arc::new(StoredObject::bare(parts));
         if form >= PACKED {
-            let laid = self.dictionaries.get_mut(&(form - PACKED)).is_some_and(|(_, shelf)| shelf.lay(&object, body));
+            let laid = self.dictionaries.get_mut(&(form - PACKED)).is_some_and(|(_, shelf)| shelf.add(&object, body));
             self.lost |= !laid;
         }
         Some(object)
@@ -301,7 +301,7 @@ impl ObjectReader {
         Some(labels)
     }
 
-    /// Gives every object its body. The dictionaries, by their numbers.
+    /// Completes all bodies and returns the dictionaries by number.
     pub(super) fn finish(&mut self) -> Vec<(u64, Arc<Dictionary>)> {
         let mut all: Vec<_> = std::mem::take(&mut self.dictionaries)
             .into_iter()

@@ -1,93 +1,80 @@
-//! From the files of a resource to a store that can be asked.
+//! Restores the store of a resource from its files.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::claim::{Claim, saved};
 use super::codec::PartitionHeader;
+use super::file_name::{FileName, directory};
 use super::files::{CacheFiles, Kept};
 use super::load::{self, Read};
-use super::names::{FileName, directory};
-use super::steps::key_of;
-use crate::cache::{DeclaredIndex, Packing, PartitionId, SavedPartition, Store};
+use super::plan::key_of;
+use crate::cache::{Packing, PartitionId, Store};
 use informer_hub_disk::Disk;
-use informer_hub_types::{
-    ApiResource, ClusterLabels, InformerHealth, Origin, PackedTotals, ResourceVersion, StoredObject, View,
-};
+use informer_hub_types::{ApiResource, PackedTotals, ResourceVersion, StoredObject, View};
 
-/// How a partition is wanted now.
-#[derive(Clone, Debug)]
-pub struct Claim {
-    /// The labels of its cluster.
-    pub labels: ClusterLabels,
-    /// The indices that are declared.
-    pub indexes: Vec<DeclaredIndex>,
-    /// How objects are taken in; zero where that cannot be told.
-    pub settings: u64,
-    /// Whether it is wanted in any version of its resource, so that one is enough.
-    pub any_version: bool,
-}
-
-/// A resource as it was on disk.
+/// A restored cache of one resource and view.
 #[derive(Debug)]
 pub struct LoadedCache {
     /// The resource.
     pub resource: ApiResource,
-    /// In which form.
+    /// The view.
     pub view: View,
-    /// Its partitions that are wanted.
+    /// The store, with the claimed partitions.
     pub store: Store,
-    /// What its bodies are packed with.
+    /// The packing state of its bodies.
     pub packing: Packing,
-    /// Objects that lie plain.
+    /// Objects with plain bodies.
     pub plain: Vec<Arc<StoredObject>>,
-    /// Where it goes on being written.
+    /// The files, to continue with.
     pub files: CacheFiles,
-    /// What is known of damage, for people.
+    /// Descriptions of damage.
     pub damage: Vec<String>,
 }
 
-/// All that was on disk.
+/// All restored caches.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// The resources that could be read.
+    /// Caches that could be read.
     pub caches: Vec<LoadedCache>,
-    /// The directories of those that could not, and why.
+    /// Directories that could not be read, with the reason.
     pub lost: Vec<(PathBuf, String)>,
 }
 
-/// Loads every resource of which somebody claims a partition. What nobody claims stays on disk.
+/// Loads every resource with a claimed partition. Unclaimed partitions stay on disk.
 ///
-/// Costs about 4 µs for an object with two index values, most of which is finding its place in the indices.
+/// Costs about 4 µs for an object with two index values, mostly for index insertion.
 ///
 /// # Errors
-/// When the disk refuses to open or read something; damage is no error, and a resource that nothing can be read of is lost.
+/// If the disk cannot open or read a file. Damage is no error; a resource without any readable file is in
+/// [`Loaded::lost`].
 pub fn load(
     disk: &Arc<dyn Disk>,
     root: &Path,
     claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>,
 ) -> io::Result<Loaded> {
-    let (mut loaded, mut doubles) = (Loaded::default(), Vec::new());
+    let (mut loaded, mut duplicates) = (Loaded::default(), Vec::new());
     for dir in resource_dirs(&**disk, root)? {
         match load_one(disk, root, &dir, claim) {
             Ok(Some((cache, of_any))) => {
                 loaded.caches.push(cache);
-                doubles.extend(of_any.into_iter().map(|id| (loaded.caches.len() - 1, id)));
+                duplicates.extend(of_any.into_iter().map(|id| (loaded.caches.len() - 1, id)));
             }
             Ok(None) if !has_snapshot(&**disk, &dir)? => {}
-            Ok(None) => loaded.lost.push((dir, "none of its files can be read".to_owned())),
-            // What a disk refuses now it may give the next time; begun without it, it would be written over.
+            Ok(None) => loaded.lost.push((dir, "cannot read any of its files".to_owned())),
+            // The disk error may be temporary. Continuing without the files would overwrite them.
             Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", dir.display()))),
         }
     }
-    close_doubles(&mut loaded.caches, &doubles);
+    close_duplicates(&mut loaded.caches, &duplicates);
     Ok(loaded)
 }
 
-/// Of partitions that moved from one version to another just before the process died both may be there, each whole: the
-/// one that has come further goes on, the other leaves the disk with the next checkpoint.
-fn close_doubles(caches: &mut [LoadedCache], of_any_version: &[(usize, PartitionId)]) {
+/// Closes duplicates of partitions that moved between versions just before the process died. The more recent one is
+/// kept; the other is dropped from disk with the next checkpoint.
+fn close_duplicates(caches: &mut [LoadedCache], of_any_version: &[(usize, PartitionId)]) {
     let mut best = BTreeMap::new();
     for &(at, id) in of_any_version {
         let cache = &caches[at];
@@ -102,18 +89,18 @@ fn close_doubles(caches: &mut [LoadedCache], of_any_version: &[(usize, Partition
         };
         if let Some((_, at, id)) = loser {
             let gvr = &caches[at].resource.gvr;
-            tracing::warn!(resource = %gvr, cluster = %partition.origin().cluster, "objects are on disk in another version as well, which has come further: it is taken");
+            tracing::warn!(resource = %gvr, cluster = %partition.origin().cluster, "dropping the older of two saved versions of a resource");
             caches[at].store.close(id);
         }
     }
 }
 
-/// Whether a first snapshot was ever completed; what else there may be is of one that was not.
+/// Returns whether a snapshot was ever completed. Without one, other files are leftovers.
 pub(super) fn has_snapshot(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
     Ok(disk.list(dir)?.iter().any(|name| FileName::parse(name).is_some_and(|name| name.snapshot().is_some())))
 }
 
-/// The directories that hold files, three levels down.
+/// Returns the non-empty directories three levels down.
 pub(super) fn resource_dirs(disk: &dyn Disk, root: &Path) -> io::Result<Vec<PathBuf>> {
     let mut dirs = vec![root.to_owned()];
     for _ in 0..3 {
@@ -141,7 +128,7 @@ fn load_one(
     let totals = Arc::<PackedTotals>::default();
     let wants = |resource: &ApiResource, header: &PartitionHeader| claim(resource, header).is_some();
     let Some(read) = load::read(&**disk, dir, &totals, &wants, true)? else { return Ok(None) };
-    // Whatever it says of itself, it is of where it lies.
+    // Verify that the file describes the resource that its path stands for.
     if directory(root, &read.resource.gvr, &read.view).as_deref() != Some(dir) {
         return Ok(None);
     }
@@ -166,7 +153,7 @@ fn assemble(
             continue;
         };
         let mut header = partition.header;
-        // Where something may be missing it must not be written again as complete.
+        // With possible gaps the partition must not be saved as complete again.
         header.version = header.version.filter(|_| is_whole);
         let any_version = claim.any_version;
         let saved = saved(&resource, claim, header.clone(), partition.objects);
@@ -186,31 +173,4 @@ fn assemble(
         files.distrust();
     }
     (LoadedCache { resource, view, store, packing, plain, files, damage }, of_any_version)
-}
-
-pub(super) fn saved(
-    resource: &ApiResource,
-    claim: Claim,
-    header: PartitionHeader,
-    objects: crate::cache::Gathering,
-) -> SavedPartition {
-    let version = header.version;
-    let health = InformerHealth::new();
-    health.restore(version.clone(), header.synced, header.alive, objects.len() as u64);
-    let is_same = claim.settings != 0 && claim.settings == header.settings;
-    SavedPartition {
-        origin: Arc::new(Origin {
-            cluster: header.cluster,
-            cluster_labels: claim.labels,
-            resource: resource.clone(),
-            scope: header.scope,
-        }),
-        health,
-        indexes: if is_same { claim.indexes } else { Vec::new() },
-        settings: header.settings,
-        version,
-        synced: header.synced,
-        readers: header.readers,
-        objects,
-    }
 }

@@ -1,45 +1,45 @@
-//! Records into a file, a megabyte at a time.
+//! Buffered writer of records.
 
 use std::io;
 
 use informer_hub_disk::DiskFile;
 use informer_hub_disk::frame;
 
-/// Bytes that gather before they are written.
-const GATHERED: usize = 1 << 20;
+/// Buffer size in bytes.
+const BUFFER_BYTES: usize = 1 << 20;
 
-/// A file that records are added to.
+/// A file that records are appended to.
 pub(super) struct FrameFile<'f> {
     file: &'f mut dyn DiskFile,
     salt: u32,
-    gathered: Vec<u8>,
+    buffer: Vec<u8>,
     written: u64,
 }
 
 impl<'f> FrameFile<'f> {
     pub(super) fn new(file: &'f mut dyn DiskFile, salt: u32) -> Self {
-        Self { file, salt, gathered: Vec::new(), written: 0 }
+        Self { file, salt, buffer: Vec::new(), written: 0 }
     }
 
-    /// Adds a record that `fill` writes.
+    /// Appends a record that `fill` encodes.
     pub(super) fn record(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
-        frame::write_with(self.salt, &mut self.gathered, fill).map_err(io::Error::other)?;
-        if self.gathered.len() >= GATHERED { self.flush() } else { Ok(()) }
+        frame::write_with(self.salt, &mut self.buffer, fill).map_err(io::Error::other)?;
+        if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Bytes so far.
+    /// Returns the bytes so far.
     pub(super) fn len(&self) -> u64 {
-        self.written + self.gathered.len() as u64
+        self.written + self.buffer.len() as u64
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.append(&self.gathered)?;
-        self.written += self.gathered.len() as u64;
-        self.gathered.clear();
+        self.file.append(&self.buffer)?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
         Ok(())
     }
 
-    /// Writes the rest; how many bytes there were in all. What makes them durable is the file's sync.
+    /// Writes the rest and returns the total bytes. The caller syncs the file.
     pub(super) fn finish(mut self) -> io::Result<u64> {
         self.flush()?;
         Ok(self.written)

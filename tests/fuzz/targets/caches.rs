@@ -119,7 +119,7 @@ fn written(input: &mut Input<'_>) -> SimDisk {
     disk
 }
 
-/// As `src/state/caches/names.rs` has it: a change there shows in the test that counts what the corpus loads.
+/// As `src/state/caches/file_name.rs` has it: a change there shows in the test that counts what the corpus loads.
 fn salt([kind, number, part]: [u64; 3]) -> u32 {
     let mixed = (kind << 60 ^ number << 20 ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as u32

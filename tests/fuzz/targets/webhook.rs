@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use informer_hub_sink::webhook::{WebhookUrl, judge};
+use informer_hub_sink::webhook::{WebhookUrl, outcome_of};
 use informer_hub_sink::{
     Action, BatchParams, Bounds, EventOptions, Machine, MachineParams, Outcome, RetryParams, Selection, SinkHealth,
 };
@@ -61,7 +61,7 @@ async fn outcome(bytes: &[u8], seed: u8) -> Option<Outcome> {
         let request = http::Request::post("/").header("host", "receiver").body(Empty::new()).ok()?;
         let answer = sender.send_request(request).await.ok()?;
         let url = WebhookUrl::parse(URL).expect("an address");
-        Some(judge(answer.map(reqwest::Body::wrap), &url).await)
+        Some(outcome_of(answer.map(reqwest::Body::wrap), &url).await)
     };
     let run = async {
         let _ = connection.await;
@@ -80,7 +80,7 @@ fn deliver(outcome: &Outcome) {
     let mut machine = Machine::new(params(), None, StdRng::seed_from_u64(1));
     let notifications: Vec<_> = notifications().into_iter().take(3).collect();
     let count = notifications.len() as u64;
-    machine.take_in(notifications, jiff::Timestamp::UNIX_EPOCH, (), now);
+    machine.ingest(notifications, jiff::Timestamp::UNIX_EPOCH, (), now);
     let (mut delivered, mut letters) = (0, 0);
     for _ in 0..40 {
         match machine.next(now) {
@@ -101,7 +101,7 @@ fn deliver(outcome: &Outcome) {
             },
         }
         letters += machine.take_letters().len() as u64;
-        assert_eq!(delivered + letters + machine.left(), count, "delivered, given up, or there");
+        assert_eq!(delivered + letters + machine.undelivered(), count, "delivered, given up, or there");
     }
     assert!(*outcome != Outcome::Accepted || delivered == count);
 }

@@ -77,7 +77,8 @@ impl Story {
         self.desk.write("hub.toml", &(self.desk.read("hub.toml") + text));
     }
 
-    /// What `rbac` prints for a cluster, applied there by its administrator, and a token of the account in the user's file.
+    /// What `rbac` prints for a cluster, applied there by its administrator, and a token of the account in the user's
+    /// file.
     async fn grant(&self, at: usize) {
         let (name, client) = (self.clusters[at].name(), &self.clients[at]);
         create_namespace(client, "informer-hub").await;
@@ -88,8 +89,8 @@ impl Story {
         self.desk.write(&format!(".kube/{name}.token"), &token(client).await);
     }
 
-    /// What `check` advises gives the kubeconfig's user the rights: its command, run by a shell, and applied by the cluster's
-    /// administrator. They are taken back, for the hub has an account of its own later on.
+    /// What `check` advises gives the kubeconfig's user the rights: its command, run by a shell, and applied by the
+    /// cluster's administrator. They are taken back, for the hub has an account of its own later on.
     async fn grants_the_user(&self, said: &str) {
         let command =
             "informer-hub rbac -c hub.toml --cluster prod-eu --user limited | kubectl --context prod-eu apply -f -";
@@ -267,7 +268,7 @@ async fn from_a_kubeconfig_to_a_hub_that_follows_what_changes_and_lists_nothing_
     assert_eq!(hub.ended().await, 0);
     let errors = hub.with("\"ERROR\"");
     let [refused, mistake] = &errors[..] else { panic!("the file alone, and its one mistake: {errors:?}") };
-    assert!(refused.contains("the configuration cannot be used"), "{refused}");
+    assert!(refused.contains("the configuration is not usable"), "{refused}");
     assert!(mistake.contains("resources.pods.lable_selector") && mistake.contains("did you mean"), "{mistake}");
     assert_eq!(story.receiver.replica().lock().violations(), &[] as &[String]);
 

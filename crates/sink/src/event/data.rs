@@ -1,4 +1,4 @@
-//! An event's JSON, read.
+//! Typed view of an event's JSON.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -6,52 +6,52 @@ use serde::de::DeserializeOwned;
 use super::Event;
 use informer_hub_types::ClusterLabels;
 
-/// What an event tells, with objects read as `K`.
+/// Data of an event, with objects decoded as `K`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", bound = "K: DeserializeOwned")]
 pub struct EventData<K> {
-    /// The cluster.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The cluster's labels when the event was made.
+    /// Labels of the cluster when the event was created.
     pub cluster_labels: ClusterLabels,
-    /// The resource.
+    /// Resource of the object.
     pub resource: EventResource,
-    /// The object's namespace, if it is in one.
+    /// Namespace of the object, if it has one.
     pub namespace: Option<String>,
-    /// The object's name; `None` for `synced`.
+    /// Name of the object; `None` for `synced`.
     pub name: Option<String>,
-    /// The object's UID.
+    /// UID of the object.
     pub uid: Option<String>,
-    /// The version of its state.
+    /// resourceVersion of the state.
     pub resource_version: Option<String>,
-    /// Whether it was there already when the sink began.
+    /// Whether the object already existed when the sink started.
     pub initial: bool,
-    /// Whether it is a deletion that was not seen.
+    /// Whether the deletion itself was not observed.
     pub tombstone: bool,
-    /// The object; `None` for `synced`, and where its body is not kept.
+    /// The object; `None` for `synced`, and if its body is not kept.
     pub object: Option<K>,
-    /// The state before, of an update.
+    /// Previous state of an updated object.
     pub old_object: Option<K>,
 }
 
-/// A resource, as events name it.
+/// Resource in an event.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct EventResource {
-    /// Its group; empty for the core group.
+    /// API group; empty for the core group.
     pub group: String,
-    /// Its version.
+    /// API version.
     pub version: String,
-    /// Its plural.
+    /// Plural name.
     pub resource: String,
-    /// Its kind.
+    /// Kind.
     pub kind: String,
 }
 
 impl Event {
-    /// What it tells. Costs a decode of its objects: keep the result.
+    /// Decodes the event's data. This decodes its objects: keep the result.
     ///
     /// # Errors
-    /// The object does not fit the type.
+    /// An error if the object does not fit the type.
     pub fn data<K: DeserializeOwned>(&self) -> Result<EventData<K>, serde_json::Error> {
         #[derive(Deserialize)]
         #[serde(bound = "K: DeserializeOwned")]
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_read_as_its_type() {
+    fn event_data_decodes_into_typed_objects() {
         let update = updated(pod("web", "1", "Pending"), pod("web", "2", "Running"));
         let event = Event::new(&update, jiff::Timestamp::UNIX_EPOCH, &EventOptions::default()).unwrap();
         let data = event.data::<Pod>().unwrap();

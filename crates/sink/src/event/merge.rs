@@ -1,9 +1,9 @@
-//! Two events of one object made one, where both cannot be kept.
+//! Merging of two events of one object, when a journal has no room for both.
 //!
-//! The rules are those of a listener that is behind (see [`crate::cache`]): oldest `oldObject`, newest `object`; a
-//! successor under the same name never merges, nor does a dead letter that is delivered again, whose state may be older than
-//! what lies before it. But of what was added and is deleted again the deletion stays: what waits in a journal may have been
-//! delivered, in a life of the process that ended before its acknowledgement was on disk.
+//! The rules are those of a slow listener in the cache: oldest `oldObject`, newest `object`. A successor under the same
+//! name never merges, and neither does a replayed dead letter, whose state may be older than the events before it. One
+//! rule differs: a deletion after an addition is kept. The addition in the journal may have been delivered by a process
+//! that died before its acknowledgement was on disk.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{Event, EventType, Parts, hash_of, subject_parts, type_attribute};
 
-/// An event's JSON, its members as they are.
+/// JSON of an event; its members are kept as raw text.
 #[derive(Deserialize)]
 struct Wire<'j> {
     id: &'j str,
@@ -33,7 +33,7 @@ struct Data<'j> {
 }
 
 impl Event {
-    /// What is left of two events, the older first, in their order.
+    /// Merges two events, the older first. Returns one event, or both in order if they do not merge.
     #[must_use]
     pub fn merge(older: Self, newer: Self) -> SmallVec<[Self; 2]> {
         use EventType::{Added, Deleted, Updated};
@@ -41,7 +41,7 @@ impl Event {
         if (&a.cluster, &a.subject, &a.uid) != (&b.cluster, &b.subject, &b.uid) {
             return smallvec![older, newer];
         }
-        if a.is_again || b.is_again {
+        if a.is_replayed || b.is_replayed {
             return smallvec![older, newer];
         }
         match (a.event_type, b.event_type) {
@@ -53,12 +53,12 @@ impl Event {
     }
 }
 
-/// Of events that do not read as what they are, both stay.
+/// Returns the merged event, or both if one of them does not parse.
 fn one(merged: Option<Parts>, older: Event, newer: Event) -> SmallVec<[Event; 2]> {
     merged.map_or_else(|| smallvec![older, newer], |parts| smallvec![Event(Arc::new(parts))])
 }
 
-/// The newer one's state, as an addition.
+/// Returns the newer state as an addition.
 fn added(older: &Parts, newer: &Parts) -> Option<Parts> {
     let (was, is): (Wire<'_>, Wire<'_>) = (read(older)?, read(newer)?);
     let [group, api_version, plural, ..] = subject_parts(&newer.subject)?;
@@ -77,7 +77,7 @@ fn added(older: &Parts, newer: &Parts) -> Option<Parts> {
     Some(Parts { id: id.into(), event_type: EventType::Added, body: body.into(), sequence_at: 0, ..newer.clone() })
 }
 
-/// The newer one, with the state before the older one.
+/// Returns the newer event with the older one's previous state.
 fn updated(older: &Parts, newer: &Parts) -> Option<Parts> {
     let (was, is) = (read(older)?, read(newer)?);
     let body = replaced(&newer.body, &[(is.data.old_object.get(), was.data.old_object.get())]);
@@ -88,7 +88,7 @@ fn read(parts: &Parts) -> Option<Wire<'_>> {
     serde_json::from_str(&parts.body).ok()
 }
 
-/// `text` with some of its parts, which are slices of it and in their order there, replaced.
+/// Replaces parts of `text`, which must be slices of it and in order.
 fn replaced(text: &str, parts: &[(&str, &str)]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut done = 0;
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn two_updates_become_one_from_the_oldest_state_to_the_newest() {
+    fn two_updates_merge_from_oldest_to_newest_state() {
         let one = merged(&update("1", "2"), &update("2", "3"));
         let expected = event(&update("1", "3"), 2);
         assert_eq!(one.len(), 1);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_addition_and_an_update_become_the_addition_of_the_newest_state() {
+    fn addition_and_update_merge_into_an_addition() {
         for initial in [true, false] {
             let one = merged(&added(pod("web", "1", "1"), initial), &update("1", "2"));
             let expected = event(&added(pod("web", "2", "2"), initial), 2);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_stays_since_the_addition_may_have_been_delivered() {
+    fn deletion_is_kept_when_merged_with_an_addition() {
         for older in [update("1", "2"), added(pod("web", "2", "2"), false)] {
             let one = merged(&older, &deleted("3"));
             assert_eq!(one.iter().map(Event::event_type).collect::<Vec<_>>(), [EventType::Deleted]);
@@ -159,15 +159,15 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_letter_that_is_delivered_again_takes_nothing_newer_with_it() {
-        let letter = event(&update("1", "2"), 2).again();
+    fn replayed_dead_letter_does_not_merge() {
+        let letter = event(&update("1", "2"), 2).replayed();
         let both = Event::merge(event(&update("2", "3"), 1), letter.clone());
         assert_eq!(both.iter().map(|event| event.version().to_string()).collect::<Vec<_>>(), ["3", "2"]);
         assert_eq!(Event::merge(letter, event(&deleted("3"), 3)).len(), 2);
     }
 
     #[test]
-    fn others_stay_two() {
+    fn other_event_pairs_do_not_merge() {
         assert_eq!(merged(&deleted("1"), &added(pod("web", "2", "2"), false)).len(), 2);
         assert_eq!(merged(&update("1", "2"), &updated(pod("api", "1", "1"), pod("api", "2", "2"))).len(), 2);
         let value: Value = serde_json::from_str(merged(&update("1", "2"), &update("2", "3"))[0].json()).unwrap();

@@ -1,10 +1,10 @@
-//! An event as bytes in a journal.
+//! Binary record of an event in a journal.
 //!
 //! ```text
 //! 1 byte    format, 1
-//! 1 byte    type: 0 added, 1 updated, 2 deleted, 3 synced; and 128 for a dead letter that is delivered again
-//! 5 texts   id, cluster, subject, uid, resourceVersion: each its length in 4 bytes, little endian, and as many bytes
-//! the rest  the JSON as it goes over the wire
+//! 1 byte    type: 0 added, 1 updated, 2 deleted, 3 synced; plus 128 for a replayed dead letter
+//! 5 texts   id, cluster, subject, uid, resourceVersion: the length in 4 bytes, little endian, then the bytes
+//! the rest  the JSON in wire form
 //! ```
 
 use std::sync::Arc;
@@ -13,28 +13,28 @@ use super::{Event, EventType, Parts, lane_hash, trace_parent_of};
 use informer_hub_types::ResourceVersion;
 
 const FORMAT: u8 = 1;
-const AGAIN: u8 = 0x80;
+const REPLAYED: u8 = 0x80;
 const TYPES: [EventType; 4] = [EventType::Added, EventType::Updated, EventType::Deleted, EventType::Synced];
 
-/// Bytes that are no event: they are damaged, or of a later version of this program.
+/// Bytes that are not a valid event: damaged, or written by a later version of this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not an event: {0}")]
+#[error("cannot decode event: {0}")]
 pub struct InvalidRecord(&'static str);
 
 impl InvalidRecord {
     pub(crate) const TOO_SHORT: Self = Self("too short");
-    pub(crate) const NO_LETTER: Self = Self("what precedes it is no dead letter's");
+    pub(crate) const NO_LETTER: Self = Self("the header of the dead letter is invalid");
 }
 
 impl Event {
-    /// Appends it as bytes.
+    /// Appends the binary record.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let parts = &*self.0;
         let version = parts.version.to_string();
         let kind = TYPES.iter().position(|known| *known == parts.event_type).unwrap_or_default();
         out.reserve(parts.body.len() + 256);
-        let again = if parts.is_again { AGAIN } else { 0 };
-        out.extend([FORMAT, u8::try_from(kind).unwrap_or_default() | again]);
+        let replayed = if parts.is_replayed { REPLAYED } else { 0 };
+        out.extend([FORMAT, u8::try_from(kind).unwrap_or_default() | replayed]);
         for text in [&*parts.id, &*parts.cluster, &*parts.subject, &*parts.uid, &version] {
             out.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
             out.extend(text.as_bytes());
@@ -42,22 +42,22 @@ impl Event {
         out.extend(parts.body.as_bytes());
     }
 
-    /// Reads what [`Self::encode`] wrote, as the event with this number.
+    /// Decodes the output of [`Self::encode`]; `sequence` is the event's number.
     ///
     /// # Errors
     /// [`InvalidRecord`] for anything else.
     pub fn decode(bytes: &[u8], sequence: Option<u64>) -> Result<Self, InvalidRecord> {
         let (&[format, kind], mut rest) = bytes.split_first_chunk::<2>().ok_or(InvalidRecord::TOO_SHORT)?;
         if format != FORMAT {
-            return Err(InvalidRecord("its format is not known"));
+            return Err(InvalidRecord("unknown format"));
         }
-        let event_type = *TYPES.get(usize::from(kind & !AGAIN)).ok_or(InvalidRecord("its type is not known"))?;
+        let event_type = *TYPES.get(usize::from(kind & !REPLAYED)).ok_or(InvalidRecord("unknown event type"))?;
         let mut texts: [&str; 5] = [""; 5];
         for text in &mut texts {
             (*text, rest) = take_text(rest)?;
         }
         let [id, cluster, subject, uid, version] = texts;
-        let body = std::str::from_utf8(rest).map_err(|_| InvalidRecord("its text is not UTF-8"))?;
+        let body = std::str::from_utf8(rest).map_err(|_| InvalidRecord("text is not UTF-8"))?;
         Ok(Self(Arc::new(Parts {
             id: id.into(),
             event_type,
@@ -69,7 +69,7 @@ impl Event {
             sequence,
             sequence_at: 0,
             is_traced: trace_parent_of(body).is_some(),
-            is_again: kind & AGAIN != 0,
+            is_replayed: kind & REPLAYED != 0,
             body: body.into(),
         })))
     }
@@ -79,7 +79,7 @@ fn take_text(bytes: &[u8]) -> Result<(&str, &[u8]), InvalidRecord> {
     let (length, rest) = bytes.split_first_chunk::<4>().ok_or(InvalidRecord::TOO_SHORT)?;
     let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
     let (text, rest) = rest.split_at_checked(length).ok_or(InvalidRecord::TOO_SHORT)?;
-    let text = std::str::from_utf8(text).map_err(|_| InvalidRecord("its text is not UTF-8"))?;
+    let text = std::str::from_utf8(text).map_err(|_| InvalidRecord("text is not UTF-8"))?;
     Ok((text, rest))
 }
 
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_back_is_what_was_written() {
+    fn event_decodes_as_encoded() {
         let mut event = event();
         event.set_sequence(17);
         let read = Event::decode(&bytes(&event), Some(17)).unwrap();
@@ -111,11 +111,11 @@ mod tests {
         assert_eq!((read.json(), read.lane_hash()), (event.json(), event.lane_hash()));
         assert_eq!(read.sequence(), Some(17));
         assert_eq!(bytes(&read), bytes(&event));
-        assert!(!read.is_again() && Event::decode(&bytes(&read.again()), None).unwrap().is_again());
+        assert!(!read.is_replayed() && Event::decode(&bytes(&read.replayed()), None).unwrap().is_replayed());
     }
 
     #[test]
-    fn where_an_event_is_in_its_trace_is_read_back() {
+    fn trace_parent_survives_encoding() {
         let parent = informer_hub_types::TraceParent { trace: 7, span: 9 };
         let options = EventOptions { sequence: true, ..EventOptions::default() };
         let text = ",\"data\":{\"traceparent\":\"00-1\"";
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bytes_are_an_error_or_another_event_and_never_a_panic() {
+    fn decoding_damaged_bytes_does_not_panic() {
         let good = bytes(&event());
         for length in 0..good.len().min(400) {
             let _ = Event::decode(&good[..length], None);
@@ -146,11 +146,11 @@ mod tests {
                 let _ = Event::decode(&bad, None);
             }
         }
-        assert_eq!(Event::decode(&[9, 0], None).unwrap_err(), InvalidRecord("its format is not known"));
+        assert_eq!(Event::decode(&[9, 0], None).unwrap_err(), InvalidRecord("unknown format"));
     }
 
     #[test]
-    fn a_number_is_written_into_the_event_where_there_is_room() {
+    fn sequence_is_written_into_the_reserved_digits() {
         let mut numbered = event();
         let length = numbered.json().len();
         numbered.set_sequence(u64::MAX);

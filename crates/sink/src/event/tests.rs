@@ -1,4 +1,4 @@
-//! CloudEvents 1.0, checked attribute by attribute; and the objects that the sink's other tests use.
+//! Tests of the CloudEvents 1.0 encoding, and sample objects for the crate's other tests.
 
 #![allow(missing_docs, reason = "the names and types of builders for tests say it")]
 #![allow(
@@ -51,7 +51,7 @@ pub fn pod(name: &str, version: &str, phase: &str) -> Object {
     object(origin("", "pods", "Pod"), "shop", name, version, &json)
 }
 
-/// One of several pods that have had a name.
+/// Returns a pod with a UID of its own, for tests of successors under one name.
 pub fn pod_of(name: &str, uid: &str, version: &str) -> Object {
     object_of(origin("", "pods", "Pod"), ObjectKey::new("shop", name), uid, version, &json!({"kind": "Pod"}))
 }
@@ -69,7 +69,7 @@ pub fn updated(old: Object, new: Object) -> Notification {
     Notification::Updated { old, new, resync: false }
 }
 
-/// An event of about the size of `padding`, for tests of queues.
+/// Returns an event of about `padding` bytes, for tests of queues.
 pub fn event(name: &str, version: u64, padding: usize) -> Event {
     let version = version.to_string();
     let object = object(
@@ -92,7 +92,7 @@ fn wire(notification: &Notification) -> Value {
 }
 
 #[test]
-fn an_update_carries_every_attribute_and_both_objects() {
+fn update_has_all_attributes_and_both_objects() {
     let value = wire(&updated(pod("web-0", "1", "Pending"), pod("web-0", "2", "Running")));
     assert_eq!(value["specversion"], "1.0");
     assert_eq!(value["source"], "/clusters/prod-eu");
@@ -116,7 +116,7 @@ fn an_update_carries_every_attribute_and_both_objects() {
 }
 
 #[test]
-fn every_type_of_event_has_the_same_members() {
+fn all_event_types_have_the_same_members() {
     let pod = || pod("web-0", "1", "Running");
     let all = [
         added(pod(), true),
@@ -134,7 +134,7 @@ fn every_type_of_event_has_the_same_members() {
 }
 
 #[test]
-fn the_subject_of_a_cluster_scoped_object_keeps_its_five_parts() {
+fn subject_of_a_cluster_scoped_object_has_five_parts() {
     let node = object(origin("", "nodes", "Node"), "", "node-1", "1", &json!({}));
     let value = wire(&added(node, false));
     assert_eq!(value["subject"], "/v1/nodes//node-1");
@@ -142,12 +142,12 @@ fn the_subject_of_a_cluster_scoped_object_keeps_its_five_parts() {
 }
 
 #[test]
-fn the_id_is_the_same_whenever_it_is_made_and_differs_between_events() {
+fn event_id_is_stable_and_unique() {
     let id =
         |n: &Notification, second| Event::new(n, moment(second), &EventOptions::default()).unwrap().id().to_owned();
     let add = added(pod("web-0", "1", "Running"), false);
     assert_eq!(id(&add, 0), id(&add, 99));
-    assert_eq!(id(&add, 0), "UmyKtRW9K5UBqrdSMfAQuA", "the way of making ids is a promise to receivers");
+    assert_eq!(id(&add, 0), "UmyKtRW9K5UBqrdSMfAQuA", "receivers rely on stable ids");
     let others = [
         added(pod("web-0", "2", "Running"), false),
         added(pod("web-1", "1", "Running"), false),
@@ -167,7 +167,7 @@ fn events_of_one_object_share_a_lane() {
 }
 
 #[test]
-fn a_secret_leaves_without_its_values() {
+fn secret_values_are_redacted_in_events() {
     let event = Event::new(&updated(secret("1"), secret("2")), moment(0), &EventOptions::default()).unwrap();
     assert!(!event.json().contains("hunter2"));
     let value: Value = serde_json::from_str(event.json()).unwrap();

@@ -1,4 +1,4 @@
-//! A file of lines that is begun anew when it is full.
+//! File of lines, rotated when it is full.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{FileParams, Lines};
 
-/// The file; open while all goes well.
+/// File of lines. `open` is `None` before the first batch and after an error.
 #[derive(Debug)]
 pub(super) struct LogFile {
     params: FileParams,
@@ -16,9 +16,9 @@ pub(super) struct LogFile {
 #[derive(Debug)]
 struct Open {
     file: File,
-    /// Bytes up to which it holds whole lines.
+    /// Bytes of complete lines.
     length: u64,
-    /// Whether it can be cut and replaced; a device or a pipe cannot.
+    /// Whether it can be truncated and renamed, unlike a device or a pipe.
     regular: bool,
 }
 
@@ -27,7 +27,7 @@ impl LogFile {
         Self { params, open: None }
     }
 
-    /// The file, opened where it is not, or where somebody has put it away.
+    /// Returns the file. Opens it if it is not open, or if another process has moved it.
     fn open(&mut self) -> io::Result<Open> {
         let path = &self.params.path;
         match self.open.take() {
@@ -36,17 +36,17 @@ impl LogFile {
         }
     }
 
-    /// Puts the full file aside, and those before it one further.
+    /// Renames the full file, and shifts the numbers of older ones.
     fn rotate(&self) -> io::Result<()> {
-        let aside = |number: usize| {
+        let rotated = |number: usize| {
             let mut name = self.params.path.as_os_str().to_owned();
             name.push(format!(".{number}"));
             PathBuf::from(name)
         };
         for number in (1..self.params.keep).rev() {
-            rename(&aside(number), &aside(number + 1))?;
+            rename(&rotated(number), &rotated(number + 1))?;
         }
-        rename(&self.params.path, &aside(1))
+        rename(&self.params.path, &rotated(1))
     }
 }
 
@@ -67,7 +67,7 @@ impl Lines for LogFile {
             Ok(()) => open.length += lines.len() as u64,
             Err(error) => {
                 if open.regular {
-                    // Where even that fails, what is there of a line is completed when the file is opened again.
+                    // If this fails too, the incomplete line is terminated when the file is opened again.
                     let _ = open.file.set_len(open.length);
                 }
                 return Err(error);
@@ -83,7 +83,7 @@ fn open(path: &Path, fsync: bool) -> io::Result<Open> {
     let metadata = file.metadata()?;
     let (mut length, regular) = (metadata.len(), metadata.is_file());
     if regular && length == 0 && fsync {
-        // That there is such a file must outlive the machine, too.
+        // The directory entry of the new file must be durable too.
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             File::open(folder)?.sync_all()?;
         }
@@ -93,7 +93,7 @@ fn open(path: &Path, fsync: bool) -> io::Result<Open> {
         file.seek(SeekFrom::End(-1))?;
         file.read_exact(&mut last)?;
         if last != *b"\n" {
-            // A crash has left half a line: it is a line of its own from now on, which its readers cannot read.
+            // A crash has left an incomplete line. Terminate it, so that only that line is unreadable.
             file.write_all(b"\n")?;
             length += 1;
         }
@@ -101,7 +101,7 @@ fn open(path: &Path, fsync: bool) -> io::Result<Open> {
     Ok(Open { file, length, regular })
 }
 
-/// Whether a path still leads to this file.
+/// Whether a path still refers to this file.
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     match (file.metadata(), fs::metadata(path)) {

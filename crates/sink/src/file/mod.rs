@@ -1,8 +1,7 @@
-//! The transports that write lines: to a file that is begun anew when it is full, or to the standard output.
+//! Transports that write lines: to a rotated file, or to the standard output.
 //!
-//! A batch is acknowledged when it is written (and, unless told otherwise, on disk). What a failed attempt has written
-//! is taken back where that is possible; an attempt that was given up while it still wrote is remembered, so that a
-//! batch that did get there is not written twice.
+//! A batch is acknowledged once it is written (and, by default, synced). Output of a failed attempt is removed if
+//! possible. An attempt that times out while writing is recorded, so that a batch it did write is not written twice.
 
 mod log;
 mod stream;
@@ -21,31 +20,31 @@ use super::{Event, Outcome, Shape, Transport};
 use log::LogFile;
 use stream::Stream;
 
-/// How long one attempt may take. Disks stall, and a pipe's reader may; neither is quick to be told from the end.
+/// Time limit of one attempt. Disks and pipe readers stall; the limit separates a stall from a failure.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What a file with events is built from.
+/// Parameters of a file of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileParams {
-    /// Where it is. Its folder must be there.
+    /// Path of the file. Its directory must exist.
     pub path: PathBuf,
-    /// Bytes at which a new file is begun; a batch is never split, so a file may be larger by as much.
+    /// Size in bytes at which the file is rotated. A batch is never split, so a file may exceed it by one batch.
     pub max_size: u64,
-    /// Full files that are kept, as `<path>.1` (the youngest) and so on.
+    /// Number of rotated files to keep, as `<path>.1` (the newest) and so on.
     pub keep: usize,
-    /// Whether a batch is acknowledged only when it is on disk.
+    /// Whether a batch is synced to disk before it is acknowledged.
     pub fsync: bool,
 }
 
-/// Something that lines are added to, all of them or none.
+/// Output to which lines are appended, all or none.
 trait Lines: Send + fmt::Debug + 'static {
-    /// What it is, for errors.
+    /// Name of the output, for errors.
     fn place(&self) -> String;
-    /// Adds lines, each with its line break.
+    /// Appends lines, each with its line break.
     fn append(&mut self, lines: &[u8]) -> std::io::Result<()>;
 }
 
-/// Writes a line for each event.
+/// Transport that writes one line per event.
 #[derive(Debug)]
 pub struct LinesTransport {
     out: Arc<Mutex<Out>>,
@@ -56,18 +55,18 @@ pub struct LinesTransport {
 #[derive(Debug)]
 struct Out {
     lines: Box<dyn Lines>,
-    /// The ids of the batch that was written after its attempt had been given up.
+    /// Ids of a batch that was written after its attempt had timed out.
     late: Option<Box<[Box<str>]>>,
 }
 
 impl LinesTransport {
-    /// To a file, which is opened with the first batch.
+    /// Creates a transport to a file, which is opened with the first batch.
     #[must_use]
     pub fn file(params: FileParams, shape: Arc<Shape>) -> Self {
         Self::new(Box::new(LogFile::new(params)), shape)
     }
 
-    /// To the standard output.
+    /// Creates a transport to the standard output.
     #[must_use]
     pub fn stdout(shape: Arc<Shape>) -> Self {
         Self::new(Box::new(Stream::new("stdout", std::io::stdout())), shape)
@@ -93,12 +92,12 @@ impl Transport for LinesTransport {
         let (out, deadline) = (Arc::clone(&self.out), self.deadline);
         async move {
             let (done, outcome) = oneshot::channel();
-            // The task goes on where nobody waits any more; it then leaves word for the next attempt.
+            // The task continues after a timeout and records its result for the next attempt.
             drop(tokio::task::spawn_blocking(move || write(&out, &batch, &lines, done)));
             let retry = |error| Outcome::Retry { after: None, content: false, error };
             match tokio::time::timeout(deadline, outcome).await {
                 Ok(Ok(outcome)) => outcome,
-                Ok(Err(_)) => retry("the attempt to write died".to_owned()),
+                Ok(Err(_)) => retry("the write task panicked".to_owned()),
                 Err(_) => retry(format!("not written within {deadline:?}")),
             }
         }

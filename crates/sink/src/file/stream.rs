@@ -1,11 +1,11 @@
-//! A stream of lines, which cannot take anything back.
+//! Stream of lines, whose output cannot be removed after an error.
 
 use std::fmt;
 use std::io::{self, Write};
 
 use super::Lines;
 
-/// The stream, and whether half a line was left in it.
+/// Output stream; `torn` says whether an incomplete line was written.
 pub(super) struct Stream<W> {
     name: &'static str,
     out: W,
@@ -39,7 +39,7 @@ impl<W: Write + Send + 'static> Lines for Stream<W> {
         })();
         self.torn = written.is_err();
         written.map_err(|error| match error.kind() {
-            io::ErrorKind::BrokenPipe => io::Error::new(error.kind(), "nobody reads it any more (broken pipe)"),
+            io::ErrorKind::BrokenPipe => io::Error::new(error.kind(), "the reader has closed it (broken pipe)"),
             _ => error,
         })
     }

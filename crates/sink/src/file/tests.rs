@@ -1,4 +1,4 @@
-//! Lines in files and streams: what is acknowledged is there, once, and whole.
+//! Tests of the line transports: acknowledged events are written once and whole.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::*;
-use crate::contract::{Bed, Fault, keeps_the_contract};
+use crate::contract::{Fault, TestBed, assert_sink_contract};
 use crate::test_objects::event;
 
 fn params(folder: &Path) -> FileParams {
@@ -21,7 +21,7 @@ fn batch(from: u64, count: u64) -> Arc<[Event]> {
     (from..from + count).map(|version| event("web", version, 100)).collect()
 }
 
-/// The versions of the events in a file, in order; `None` for a line that is none.
+/// Returns the versions of the events in a file, in order; `None` for an invalid line.
 fn versions(path: &Path) -> Vec<Option<u64>> {
     let text = std::fs::read_to_string(path).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'));
@@ -47,7 +47,7 @@ async fn events_are_lines_in_order() {
         let transport = to_file(&params);
         assert_eq!(transport.attempt(batch(1, 2)).await, Outcome::Accepted);
         assert_eq!(transport.attempt(batch(3, 1)).await, Outcome::Accepted);
-        // Another process goes on where the first was.
+        // A second process appends to the same file.
         assert_eq!(to_file(&params).attempt(batch(4, 1)).await, Outcome::Accepted);
         assert_eq!(versions(&params.path), [1, 2, 3, 4].map(Some));
         std::fs::remove_file(&params.path).unwrap();
@@ -55,7 +55,7 @@ async fn events_are_lines_in_order() {
 }
 
 #[tokio::test]
-async fn a_full_file_is_put_aside_and_the_oldest_goes() {
+async fn full_file_is_rotated_and_the_oldest_removed() {
     let folder = tempfile::tempdir().unwrap();
     let params = FileParams { max_size: 3000, ..params(folder.path()) };
     let transport = to_file(&params);
@@ -71,13 +71,13 @@ async fn a_full_file_is_put_aside_and_the_oldest_goes() {
     for path in [aside(3), aside(2), aside(1)] {
         assert!(std::fs::metadata(path).unwrap().len() <= 3000);
     }
-    // A batch is never split, however large it is.
+    // A batch is never split, whatever its size.
     assert_eq!(transport.attempt(batch(40, 50)).await, Outcome::Accepted);
     assert_eq!(versions(&params.path).len(), 50);
 }
 
 #[tokio::test]
-async fn half_a_line_of_a_crash_is_completed_and_spoils_no_other() {
+async fn incomplete_line_of_a_crash_is_terminated() {
     let folder = tempfile::tempdir().unwrap();
     let params = params(folder.path());
     assert_eq!(to_file(&params).attempt(batch(1, 1)).await, Outcome::Accepted);
@@ -89,7 +89,7 @@ async fn half_a_line_of_a_crash_is_completed_and_spoils_no_other() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_put_away_by_somebody_else_is_begun_anew() {
+async fn file_moved_by_another_process_is_reopened() {
     let folder = tempfile::tempdir().unwrap();
     let params = params(folder.path());
     let transport = to_file(&params);
@@ -100,7 +100,7 @@ async fn a_file_that_was_put_away_by_somebody_else_is_begun_anew() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_written_says_so_and_is_tried_again() {
+async fn unwritable_file_is_an_error_and_retried() {
     let folder = tempfile::tempdir().unwrap();
     let params = FileParams { path: folder.path().join("later/events.jsonl"), ..params(folder.path()) };
     let transport = to_file(&params);
@@ -113,26 +113,26 @@ async fn a_file_that_cannot_be_written_says_so_and_is_tried_again() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_full_disk_is_said_and_leaves_nothing_behind() {
-    // The device that is always full.
+async fn full_disk_is_an_error_and_leaves_no_output() {
+    // A device that is always full.
     let full = FileParams { path: "/dev/full".into(), max_size: 1, keep: 1, fsync: false };
     let error = error(to_file(&full).attempt(batch(1, 3)).await);
     assert!(error.contains("/dev/full") && error.contains("No space left"), "{error}");
 }
 
-/// A writer that does what its script says, byte counts or errors, and then takes everything.
+/// Writer that follows a script of byte counts and errors, and then accepts everything.
 #[derive(Clone, Debug, Default)]
 struct Scripted {
     script: Arc<Mutex<VecDeque<io::Result<usize>>>>,
     taken: Arc<Mutex<Vec<u8>>>,
-    /// While it is locked, writes hang.
+    /// Writes hang while this is locked.
     gate: Arc<tokio::sync::Mutex<()>>,
-    /// Whether the process that writes is there no more.
+    /// Whether the writing process has ended.
     gone: Arc<AtomicBool>,
 }
 
 impl Scripted {
-    /// Waits as long as writing hangs. Fails where the process is gone by then.
+    /// Waits while writes hang. Fails if the process has ended meanwhile.
     fn pass(&self) -> io::Result<()> {
         drop(self.gate.blocking_lock());
         if self.gone.load(Relaxed) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
@@ -157,12 +157,12 @@ fn to_stream(out: &Scripted) -> LinesTransport {
 }
 
 #[tokio::test]
-async fn a_torn_line_of_a_stream_is_ended_before_the_next_attempt() {
+async fn torn_line_of_a_stream_is_terminated_first() {
     let out = Scripted::default();
     out.script.lock().extend([Ok(30), Err(io::ErrorKind::BrokenPipe.into())]);
     let transport = to_stream(&out);
     let error = error(transport.attempt(batch(1, 1)).await);
-    assert_eq!(error, "cannot write to stdout: nobody reads it any more (broken pipe)");
+    assert_eq!(error, "cannot write to stdout: the reader has closed it (broken pipe)");
     assert_eq!(transport.attempt(batch(1, 1)).await, Outcome::Accepted);
     let text = String::from_utf8(out.taken.lock().clone()).unwrap();
     let lines: Vec<_> = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()).collect();
@@ -170,14 +170,14 @@ async fn a_torn_line_of_a_stream_is_ended_before_the_next_attempt() {
 }
 
 #[tokio::test]
-async fn a_write_that_hangs_ends_the_attempt_and_is_not_done_twice() {
+async fn hanging_write_times_out_and_is_not_repeated() {
     let out = Scripted::default();
     let gate = Arc::clone(&out.gate);
     let transport = LinesTransport { deadline: Duration::from_millis(100), ..to_stream(&out) };
     {
         let hanging = gate.lock().await;
         assert_eq!(error(transport.attempt(batch(1, 2)).await), "not written within 100ms");
-        // One that waits behind it is given up too, and leaves nothing.
+        // A second attempt waits behind the hanging one, times out too, and writes nothing.
         assert_eq!(error(transport.attempt(batch(1, 2)).await), "not written within 100ms");
         drop(hanging);
     }
@@ -186,21 +186,21 @@ async fn a_write_that_hangs_ends_the_attempt_and_is_not_done_twice() {
     assert_eq!(patient.attempt(batch(3, 1)).await, Outcome::Accepted);
     let lines = String::from_utf8(out.taken.lock().clone()).unwrap().lines().count();
     assert_eq!(lines, 3);
-    // The same events again, e.g. from the dead letters, are written again.
+    // Later deliveries of the same events, e.g. replayed dead letters, are written.
     assert_eq!(patient.attempt(batch(3, 1)).await, Outcome::Accepted);
     assert_eq!(String::from_utf8(out.taken.lock().clone()).unwrap().lines().count(), 4);
 }
 
-/// What writes lines, with a disk or a reader that misbehaves as it is told.
+/// Line transports over a file or stream with configurable faults.
 #[derive(Default)]
 struct LinesBed {
     out: Mutex<Scripted>,
     hanging: Mutex<Option<tokio::sync::OwnedMutexGuard<()>>>,
-    /// Where the file is; `None`: it is a stream.
+    /// Path of the file; `None` for a stream.
     folder: Option<tempfile::TempDir>,
 }
 
-/// A file on a disk that misbehaves.
+/// File on a disk with configurable faults.
 #[derive(Debug)]
 struct MoodyFile {
     file: LogFile,
@@ -220,7 +220,7 @@ impl Lines for MoodyFile {
 }
 
 impl LinesBed {
-    /// A file that is put aside again and again while it is written to.
+    /// A file that is rotated often while it is written.
     fn file() -> Self {
         Self { folder: Some(tempfile::tempdir().unwrap()), ..Self::default() }
     }
@@ -230,7 +230,7 @@ impl LinesBed {
     }
 }
 
-impl Bed for LinesBed {
+impl TestBed for LinesBed {
     fn transport(&self, deadline: Duration) -> Arc<dyn Transport> {
         let mood = self.out.lock().clone();
         let transport = match &self.folder {
@@ -248,7 +248,7 @@ impl Bed for LinesBed {
         let out = self.out.lock();
         match fault {
             Fault::Hang => {
-                // Who is at a write just now is soon through.
+                // A write in progress ends soon.
                 let closed = std::iter::repeat_with(|| {
                     std::thread::yield_now();
                     Arc::clone(&out.gate).try_lock_owned().ok()
@@ -266,7 +266,7 @@ impl Bed for LinesBed {
         out.gone = Arc::default();
     }
 
-    fn taken(&self) -> Vec<String> {
+    fn accepted(&self) -> Vec<String> {
         let Some(folder) = &self.folder else {
             let taken = String::from_utf8(self.out.lock().taken.lock().clone()).unwrap();
             return taken.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
@@ -285,11 +285,11 @@ impl Bed for LinesBed {
 }
 
 #[tokio::test]
-async fn a_stream_keeps_the_contract() {
-    keeps_the_contract(|| std::future::ready(LinesBed::default())).await;
+async fn stream_passes_the_sink_contract() {
+    assert_sink_contract(|| std::future::ready(LinesBed::default())).await;
 }
 
 #[tokio::test]
-async fn a_file_keeps_the_contract() {
-    keeps_the_contract(|| std::future::ready(LinesBed::file())).await;
+async fn file_passes_the_sink_contract() {
+    assert_sink_contract(|| std::future::ready(LinesBed::file())).await;
 }

@@ -1,12 +1,11 @@
-//! Bounds what one evaluation of a filter may cost: the interpreter cannot be interrupted, so the expression itself
-//! keeps count.
+//! Cost budget of a filter evaluation, kept by the expression itself, because the interpreter cannot be interrupted.
 //!
-//! Before it is run, an expression is rewritten. Whatever an operation reads or copies in full is first passed through
-//! `@charge`, which hands it on unchanged and takes what it weighs from the budget; what a loop goes over passes
-//! through `@range`, which also takes the loop's body once for each element. The names cannot be written in CEL. A
-//! budget that is spent makes every further charge an error, and the evaluation one, whatever `||` made of it.
+//! An expression is rewritten before it runs. Each value that an operation reads or copies in full first passes through
+//! `@charge`, which returns it unchanged and subtracts its weight from the budget. The range of a loop passes through
+//! `@range`, which also charges the loop's body once for each element. These names are not valid CEL identifiers. Once
+//! the budget is spent, every further charge fails, and so does the evaluation, even if `||` absorbs the error.
 //!
-//! The count does not depend on the machine: of one event every evaluation says the same.
+//! The cost does not depend on the machine: every evaluation of one event costs the same.
 
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
@@ -18,12 +17,12 @@ use cel::common::value::{CowVal, Val};
 use cel::{Env, ExecutionError};
 use regex::{Regex, RegexBuilder};
 
-/// What one evaluation may cost. A unit is at most some 50 ns of an optimised build.
+/// Budget of one evaluation, in units. A unit takes at most about 50 ns in a release build.
 const BUDGET: u64 = 2_000_000;
-/// Bytes of a text that weigh one unit.
+/// Bytes of text that weigh one unit.
 const BYTES_PER_UNIT: u64 = 64;
-/// Sizes that a compiled pattern may have, and what a byte that is searched with it then costs in 64ths of a unit:
-/// the slowest of the engines behind it does work for each state of the pattern.
+/// Size limits of compiled patterns, and the cost of one searched byte at that size, in 1/64 unit. The slowest regex
+/// engine does work for each state of the pattern.
 const PATTERN_SIZES: [(usize, u64); 3] = [(16 << 10, 16), (128 << 10, 64), (1 << 20, 512)];
 
 const CHARGE: &str = "@charge";
@@ -33,11 +32,11 @@ const KEY: &str = "@key";
 const ADD: &str = "@add";
 const MATCHES: &str = "@matches";
 
-/// The standard library, and the functions that keep count.
+/// CEL environment: the standard library and the charging functions.
 pub(super) static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let mut env = Env::stdlib();
     let mut add = |name: &str, arguments, function| {
-        env.add_overload(name, name, arguments, function).expect("no name of CEL begins with @");
+        env.add_overload(name, name, arguments, function).expect("CEL names do not start with @");
     };
     add(CHARGE, vec![DYN_TYPE], charge);
     add(CONTAINER, vec![DYN_TYPE], charge_container);
@@ -48,11 +47,11 @@ pub(super) static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     Arc::new(env)
 });
 
-/// A pattern of `matches`, compiled once.
+/// Compiled pattern of `matches`.
 #[derive(Debug)]
 pub(super) struct Pattern {
     regex: Regex,
-    /// 64ths of a unit for each byte.
+    /// Cost of one searched byte, in 1/64 unit.
     cost: u64,
 }
 
@@ -66,12 +65,12 @@ thread_local! {
     static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
 
-/// Runs an evaluation with a budget of its own.
+/// Runs an evaluation with a fresh budget.
 ///
 /// # Errors
-/// The budget was not enough.
+/// An error text if the budget is exceeded.
 pub(super) fn within<T>(patterns: &Arc<[Pattern]>, evaluate: impl FnOnce() -> T) -> Result<T, String> {
-    /// Also after a panic nothing of this evaluation is left to the thread's next.
+    /// Clears the budget, even after a panic, before the thread's next evaluation.
     struct Clear;
     impl Drop for Clear {
         fn drop(&mut self) {
@@ -83,13 +82,13 @@ pub(super) fn within<T>(patterns: &Arc<[Pattern]>, evaluate: impl FnOnce() -> T)
     let value = evaluate();
     let spent = RUNNING.with_borrow(|running| running.as_ref().is_some_and(|running| running.spent));
     if spent {
-        Err("it takes more work than an evaluation may (the object is too large for it)".to_owned())
+        Err("the evaluation exceeds its budget (the object is too large for this filter)".to_owned())
     } else {
         Ok(value)
     }
 }
 
-/// Takes what `weight` finds from the budget; it is told how far it needs to count.
+/// Subtracts a weight from the budget. `weight` is called with the remaining budget, beyond which it need not count.
 fn take(weight: impl FnOnce(u64) -> u64) -> Result<(), ExecutionError> {
     RUNNING.with_borrow_mut(|running| {
         let Some(running) = running else { return Ok(()) };
@@ -99,7 +98,7 @@ fn take(weight: impl FnOnce(u64) -> u64) -> Result<(), ExecutionError> {
             return Ok(());
         }
         running.spent = true;
-        Err(ExecutionError::InternalError("the budget is spent".to_owned()))
+        Err(ExecutionError::InternalError("budget exceeded".to_owned()))
     })
 }
 
@@ -109,7 +108,7 @@ fn charge<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, 
     Ok(value)
 }
 
-/// What `in` searches: of a map it takes one look.
+/// Charges the container of `in`: the whole list, or one lookup in a map.
 fn charge_container<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let value = arguments.swap_remove(0);
     let map = value.downcast_ref::<CelMap<'_>>().is_some();
@@ -117,7 +116,7 @@ fn charge_container<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal
     Ok(value)
 }
 
-/// A loop copies each element (of a map: each key) and runs its body for it.
+/// Charges a loop: a copy of each element (for a map: each key) and a run of the body for it.
 fn charge_range<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let body = arguments.pop().and_then(|body| body.downcast_ref::<CelInt>().map(|body| *body.inner()));
     let body = body.and_then(|body| u64::try_from(body).ok()).unwrap_or(u64::MAX);
@@ -133,7 +132,7 @@ fn charge_range<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b,
     Ok(value)
 }
 
-/// An index. One that is of no use to a list would have the list copied into an error.
+/// Checks an index. An invalid list index would make the interpreter copy the list into an error.
 fn check_key<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let value = arguments.swap_remove(0);
     match value.downcast_ref::<CelDouble>() {
@@ -144,8 +143,8 @@ fn check_key<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v
     }
 }
 
-/// `+`, which copies what it is given. It does its own charging: of a long sum that keeps the stack as it was.
-#[expect(clippy::needless_pass_by_value, reason = "the interpreter's own signature")]
+/// Implements `+`, which copies its operands. It charges them itself, so that a long sum needs no deeper stack.
+#[expect(clippy::needless_pass_by_value, reason = "signature given by the interpreter")]
 fn add_up<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     arguments.iter().try_for_each(|argument| take(|limit| weigh(&**argument, limit)))?;
     let types = || arguments.iter().map(|argument| argument.get_type().name().to_owned()).collect();
@@ -159,7 +158,7 @@ fn add_up<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Exec
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the interpreter's own signature")]
+#[expect(clippy::needless_pass_by_value, reason = "signature given by the interpreter")]
 fn matches<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let failed = |why: &str| ExecutionError::function_error("matches", why);
     let text = arguments.first().and_then(|text| text.downcast_ref::<CelString<'_>>());
@@ -172,7 +171,7 @@ fn matches<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Exe
     Ok(CowVal::owned(CelBool::from(pattern.regex.is_match(text))))
 }
 
-/// What it costs to read or copy a value, counted no further than a bit beyond `limit`.
+/// Weight of reading or copying a value. Counting stops slightly above `limit`.
 fn weigh(value: &dyn Val, limit: u64) -> u64 {
     let mut weight = 0_u64;
     let mut rest = vec![value];
@@ -204,17 +203,17 @@ fn weigh_key(key: &CelMapKey<'_>) -> u64 {
     }
 }
 
-/// Rewrites an expression so that it keeps count.
+/// Rewriter that weaves charges into an expression.
 #[derive(Debug, Default)]
 pub(super) struct Weaver {
     pub(super) patterns: Vec<Pattern>,
-    /// Accumulators of the loops around, which no charge may come between: the interpreter knows their shape.
+    /// Accumulators of the enclosing loops. They are not wrapped, because the interpreter optimizes their exact shape.
     accumulators: Vec<String>,
 }
 
 impl Weaver {
     /// # Errors
-    /// The node that cannot be bounded, and why.
+    /// The node that cannot be bounded, and the reason.
     pub(super) fn weave(&mut self, node: &mut IdedExpr) -> Result<(), (u64, String)> {
         match &mut node.expr {
             Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) => Ok(()),
@@ -244,7 +243,7 @@ impl Weaver {
     }
 
     fn comprehension(&mut self, it: &mut ComprehensionExpr) -> Result<(), (u64, String)> {
-        // Charges that are woven into the body come on top.
+        // Includes the charges woven into the body.
         let body = 2 * [&it.loop_cond, &it.loop_step].into_iter().map(nodes).sum::<i64>() + 4;
         self.weave(&mut it.iter_range)?;
         let body = IdedExpr { id: it.iter_range.id, expr: Expr::Literal(LiteralValue::Int(body.into())) };
@@ -266,13 +265,13 @@ impl Weaver {
         }
         let constant = |node: &IdedExpr| is_constant(node);
         match (call.func_name.as_str(), call.args.as_mut_slice()) {
-            // They read booleans, and hand on the rest as it is.
+            // These read booleans and return other values unchanged.
             (operators::CONDITIONAL | operators::LOGICAL_NOT | operators::NOT_STRICTLY_FALSE, _) => {}
-            // What is compared with a constant is read no further than that one.
+            // A comparison with a constant reads no further than the constant.
             (operators::EQUALS | operators::NOT_EQUALS, args) if args.iter().any(constant) => {}
             ("startsWith" | "endsWith", args) if args.iter().all(constant) => {}
             (operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT, [_, index]) => self.wrap(index, KEY),
-            // The interpreter knows a loop's sum by its shape, and adds to it in place.
+            // The interpreter adds to an accumulator in place.
             (operators::ADD, [left, _]) if self.is_accumulator(left) => {}
             (operators::ADD, [_, _]) => ADD.clone_into(&mut call.func_name),
             (operators::IN, [_, list]) if is_constant_list(list) => {}
@@ -287,8 +286,8 @@ impl Weaver {
         Ok(())
     }
 
-    /// `matches` with its pattern compiled now: at run time that would be done for each event, and a pattern that an
-    /// object brings along could take as long as it likes.
+    /// Compiles the pattern of `matches` now. At run time it would be compiled for each event, and a pattern taken from an
+    /// object could take unbounded time.
     fn matches(&mut self, id: u64, call: &mut CallExpr) -> Result<(), (u64, String)> {
         let mut parts: Vec<_> =
             call.target.take().map(|target| *target).into_iter().chain(call.args.drain(..)).collect();
@@ -307,7 +306,7 @@ impl Weaver {
         Ok(())
     }
 
-    /// Puts a function around what may be large.
+    /// Wraps a node in a function if its value may be large.
     fn wrap(&self, node: &mut IdedExpr, function: &str) {
         let may_be_large = match &node.expr {
             Expr::Unspecified | Expr::Literal(_) | Expr::List(_) | Expr::Map(_) | Expr::Struct(_) => false,
@@ -326,7 +325,7 @@ impl Weaver {
     }
 }
 
-/// Makes a node the first argument of a function.
+/// Replaces a node by a call with the node as first argument.
 fn call_on(node: &mut IdedExpr, function: &str, more: Option<IdedExpr>) {
     let inner = std::mem::take(node);
     let id = inner.id;
@@ -334,12 +333,12 @@ fn call_on(node: &mut IdedExpr, function: &str, more: Option<IdedExpr>) {
     *node = IdedExpr { id, expr: Expr::Call(CallExpr { func_name: function.to_owned(), target: None, args }) };
 }
 
-/// Whether an index is one that cannot be a fraction.
+/// Whether an index cannot be a fraction.
 fn is_small_index(node: &IdedExpr) -> bool {
     matches!(&node.expr, Expr::Literal(LiteralValue::String(_) | LiteralValue::Int(_) | LiteralValue::UInt(_)))
 }
 
-/// Whether what a function gives is small, or charged for already.
+/// Whether a function's result is small or already charged.
 fn is_small(function: &str) -> bool {
     matches!(
         function,
@@ -377,7 +376,7 @@ fn is_constant_list(node: &IdedExpr) -> bool {
     matches!(&node.expr, Expr::List(list) if list.elements.iter().all(is_constant))
 }
 
-/// The parts of a node.
+/// Returns the children of a node.
 fn parts(node: &IdedExpr) -> Vec<&IdedExpr> {
     fn entry(entry: &EntryExpr) -> Vec<&IdedExpr> {
         match entry {
@@ -396,12 +395,12 @@ fn parts(node: &IdedExpr) -> Vec<&IdedExpr> {
     }
 }
 
-/// How many operations a part of an expression has, loops within it counted once.
+/// Number of operations in an expression; each loop body counts once.
 fn nodes(node: &IdedExpr) -> i64 {
     1 + parts(node).into_iter().map(nodes).sum::<i64>()
 }
 
-/// How deep an expression is, charges included.
+/// Depth of an expression, including charges.
 pub(super) fn depth(node: &IdedExpr) -> usize {
     parts(node).into_iter().map(|part| 1 + depth(part)).max().unwrap_or(0)
 }
@@ -412,7 +411,7 @@ fn compile_pattern(text: &str) -> Result<Pattern, String> {
         match RegexBuilder::new(text).size_limit(size).build() {
             Ok(regex) => return Ok(Pattern { regex, cost }),
             Err(error) => {
-                // The last line says what is wrong, those before draw it.
+                // The last line has the error, those before quote the pattern.
                 let text = error.to_string();
                 let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
                 let large = matches!(error, regex::Error::CompiledTooBig(_));

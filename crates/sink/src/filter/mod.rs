@@ -1,8 +1,8 @@
-//! A sink's `filter`: a CEL expression that decides about one notification.
+//! Filter of a sink: a CEL expression evaluated for each notification.
 //!
-//! The expression comes from outside, so it is bounded before it is run: in length, in nesting (the interpreter
-//! recurses on the caller's stack, and an overflow would abort the process) and in loops within loops. What an
-//! evaluation then costs is bounded by a budget that the expression itself keeps ([`budget`]).
+//! The expression is untrusted, so its length, nesting and nested loops are bounded at compile time. The interpreter
+//! recurses on the caller's stack, and an overflow would abort the process. The cost of an evaluation is bounded by a
+//! budget that is woven into the expression ([`budget`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -21,34 +21,34 @@ mod budget;
 mod syntax;
 mod value;
 
-/// Bytes of an expression at most.
+/// Maximum bytes of an expression.
 const MAX_LENGTH: usize = 4096;
-/// Brackets within brackets at most: what the parser's stack is made for.
+/// Maximum nesting of brackets, for which the parser's stack is sized.
 const MAX_BRACKETS: usize = 24;
-/// Depth of the parsed expression at most: what an actor's stack (2 MiB) takes in every build.
+/// Maximum depth of the parsed expression, for an actor's stack of 2 MiB in any build.
 const MAX_DEPTH: usize = 32;
-/// `exists`, `all`, `map` and `filter` within one another at most.
+/// Maximum nesting of `exists`, `all`, `map` and `filter`.
 const MAX_LOOPS: usize = 2;
-/// What an expression can speak of.
+/// Variables of an expression.
 const VARIABLES: [&str; 4] = ["object", "oldObject", "cluster", "event"];
-/// Names that CEL itself gives a meaning to.
+/// Type names of CEL.
 const TYPES: [&str; 10] = ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type"];
-/// The parser takes up to 200 KiB of stack for each bracket; it has a thread of its own for a moment.
+/// Stack of the parser thread. The parser needs up to 200 KiB for each bracket.
 const PARSER_STACK: usize = 32 * 1024 * 1024;
 
-/// A compiled expression over `object`, `oldObject`, `cluster` {`name`, `labels`} and `event` {`type`, `initial`,
+/// Compiled expression over `object`, `oldObject`, `cluster` {`name`, `labels`} and `event` {`type`, `initial`,
 /// `tombstone`}.
 ///
-/// `oldObject` is null but for an update, `object` is null for `synced`. Both are redacted, as on the wire.
+/// `oldObject` is null except for updates, `object` is null for `synced`. Both are redacted.
 pub struct Filter {
     text: String,
-    /// Rewritten to keep count of what it costs.
+    /// Expression with budget charges woven in.
     expression: IdedExpr,
     patterns: Arc<[budget::Pattern]>,
     wants: Wants,
 }
 
-/// Which objects the expression reads: the others are not decoded.
+/// Objects that the expression reads; others are not decoded.
 #[derive(Clone, Copy, Debug)]
 struct Wants {
     object: bool,
@@ -56,10 +56,10 @@ struct Wants {
 }
 
 impl Filter {
-    /// Compiles an expression. Takes a few milliseconds and, for that time, a thread.
+    /// Compiles an expression. Takes a few milliseconds and a temporary thread.
     ///
     /// # Errors
-    /// [`InvalidFilter`] when it does not parse, names something that is not there, or is over a bound.
+    /// [`InvalidFilter`] if it does not parse, uses an unknown name, or exceeds a bound.
     pub fn compile(text: &str) -> Result<Self, InvalidFilter> {
         if text.len() > MAX_LENGTH {
             let problem = format!("the expression has {} bytes; at most {MAX_LENGTH} are allowed", text.len());
@@ -81,12 +81,12 @@ impl Filter {
         Ok(Self { text: text.to_owned(), expression, patterns: weaver.patterns.into(), wants })
     }
 
-    /// Whether the notification passes.
+    /// Evaluates the filter for a notification.
     ///
-    /// Cost: decodes the objects that the expression speaks of; beyond that, what the evaluation's budget allows.
+    /// Cost: decodes the objects that the expression reads, plus at most the evaluation's budget.
     ///
     /// # Errors
-    /// Why that could not be told, in words that hold nothing of the object's values.
+    /// The reason for which the evaluation failed, without values of the object.
     pub fn passes<K>(&self, notification: &Notification<K>, redaction: &Redaction) -> Result<bool, String> {
         catch_unwind(AssertUnwindSafe(|| {
             let variables = self.variables(notification, redaction)?;
@@ -95,7 +95,7 @@ impl Filter {
         .unwrap_or_else(|_| Err("the evaluation panicked".to_owned()))
     }
 
-    /// What the expression can speak of, as far as it does.
+    /// Builds the variables; objects that the expression does not read stay null.
     fn variables<K>(
         &self,
         notification: &Notification<K>,
@@ -145,7 +145,7 @@ fn decode<K>(object: Option<&Object<K>>, redaction: &Redaction) -> Result<serde_
     Ok(value)
 }
 
-/// The error in words; its own `Display` prints values of the object, which have no place in a log.
+/// Describes an error. Its own `Display` prints values of the object, which do not belong in a log.
 fn describe(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(_)
@@ -162,13 +162,13 @@ fn describe(error: &ExecutionError) -> String {
     }
 }
 
-/// Begins in lower case; names of fields and functions after it stay as they are.
+/// Lowercases the first character; names of fields and functions stay unchanged.
 fn uncapitalised(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// Parses on a thread with a stack that is large enough for [`MAX_BRACKETS`].
+/// Parses on a thread whose stack is sized for [`MAX_BRACKETS`].
 fn parse(text: &str) -> Result<Program, InvalidFilter> {
     let failed = |problem: &str| InvalidFilter { problem: problem.to_owned(), line: 1, column: 1 };
     let parsed = std::thread::scope(|scope| {
@@ -178,7 +178,7 @@ fn parse(text: &str) -> Result<Program, InvalidFilter> {
     })?;
     parsed.map_err(|errors| {
         let place = |at: isize| usize::try_from(at).unwrap_or(1).max(1);
-        // Its own tree reports gaps at the beginning of what a syntax error has cut short.
+        // The parser reports follow-up errors at the start of the text: prefer the syntax error.
         let is_syntax = |error: &&cel::ParseError| error.msg.starts_with("Syntax error");
         let first = errors.errors.iter().find(is_syntax).or(errors.errors.first());
         first.map_or_else(
@@ -188,8 +188,7 @@ fn parse(text: &str) -> Result<Program, InvalidFilter> {
     })
 }
 
-/// Refuses brackets nested deeper than the parser's stack. Brackets in strings count too: harmless, and simpler
-/// than a second lexer that would have to agree with the first.
+/// Rejects brackets nested too deep for the parser's stack. Brackets in strings count too, which avoids a second lexer.
 fn check_brackets(text: &str) -> Result<(), InvalidFilter> {
     let (mut depth, mut line, mut column) = (0_usize, 1, 0);
     for c in text.chars() {
@@ -207,10 +206,10 @@ fn check_brackets(text: &str) -> Result<(), InvalidFilter> {
     Ok(())
 }
 
-/// Refuses what would recurse too deep or loop too long, and names that stand for nothing.
+/// Check for recursion depth, nested loops and unknown names.
 struct Check<'p> {
     program: &'p Program,
-    /// Variables of the loops around.
+    /// Variables of the enclosing loops.
     scope: Vec<&'p str>,
     loops: usize,
 }
@@ -272,7 +271,7 @@ impl<'p> Check<'p> {
     }
 }
 
-/// A mistake at a node of an expression.
+/// Locates an error at a node of the expression.
 fn wrong(program: &Program, node: u64, problem: String) -> InvalidFilter {
     let source = program.source_info();
     let at = source.offset_for(node).map_or(0, |(start, _)| start as usize);

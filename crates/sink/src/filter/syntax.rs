@@ -1,18 +1,18 @@
-//! Syntax errors of a filter in words: where, what was found there, and what would be right.
+//! Readable syntax errors of filters: position, found token, and a suggestion.
 //!
-//! The parser is generated and reports its own token sets (`mismatched input '<EOF>' expecting {'[', '{', …}`). Its
-//! position is kept, its text decides what was expected, and none of that text reaches a reader.
+//! The generated parser reports raw token sets (`mismatched input '<EOF>' expecting {'[', '{', …}`). Only its position
+//! and the expected token are used; its text is never shown.
 
 use super::InvalidFilter;
 
-/// Characters of the expression that a message quotes at most.
+/// Maximum number of quoted characters of the expression.
 const QUOTED: usize = 24;
-/// What an operand looks like.
+/// Description of an operand, for messages.
 const VALUE: &str = "a value such as object.metadata.name, 'text' or 3";
-/// Words that other languages have for operators of CEL.
+/// Operators of other languages and their CEL equivalents.
 const WORDS: [(&str, &str); 5] = [("and", "&&"), ("or", "||"), ("not", "!"), ("is", "=="), ("eq", "==")];
 
-/// The first error of the parser in words. `line` and `column` count from 1; what is beyond the text means its end.
+/// Describes the parser's first error. `line` and `column` count from 1; positions beyond the text mean its end.
 pub(super) fn explain(text: &str, message: &str, line: usize, column: usize) -> InvalidFilter {
     let source = Source::of(text);
     let at = if text.trim().is_empty() { 0 } else { source.offset(line, column) };
@@ -20,7 +20,7 @@ pub(super) fn explain(text: &str, message: &str, line: usize, column: usize) -> 
     InvalidFilter { problem: source.problem(message, at), line, column }
 }
 
-/// A character that is an opening bracket, and where it stands.
+/// Opening bracket and its position.
 type Open = (char, usize);
 
 struct Source {
@@ -53,7 +53,7 @@ impl Source {
         self.misspelt(message, at, before).unwrap_or_else(|| self.misplaced(message, at, before))
     }
 
-    /// What is written as other languages have it, or is no part of any expression.
+    /// Describes an operator of another language, or a character that is not part of CEL.
     fn misspelt(&self, message: &str, at: usize, before: Before) -> Option<String> {
         let word = self.word(at);
         if let Some((word, right)) = WORDS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)) {
@@ -76,7 +76,7 @@ impl Source {
         })
     }
 
-    /// A text that the lexer cannot end: its quote is missing, or a backslash begins no escape.
+    /// Describes a string without a closing quote, or with an invalid escape.
     fn broken_text(&self, quote: char, at: usize) -> String {
         let rest = self.text.get(at + 1..).unwrap_or_default();
         let line: Vec<char> = rest.iter().copied().take_while(|c| *c != '\n').collect();
@@ -90,7 +90,7 @@ impl Source {
         }
     }
 
-    /// What could stand in an expression, but not here.
+    /// Describes a valid token at the wrong place.
     fn misplaced(&self, message: &str, at: usize, before: Before) -> String {
         let (found, open) = (self.found(at), self.open(at));
         let closing = |open: char| match open {
@@ -127,7 +127,7 @@ impl Source {
         }
     }
 
-    /// What stands at a place, for a message.
+    /// Quotes the token at a position.
     fn found(&self, at: usize) -> String {
         let Some(first) = self.text.get(at).copied() else { return "the end of the expression".to_owned() };
         let word = self.word(at);
@@ -141,16 +141,16 @@ impl Source {
         };
         let shown: String = run.chars().take(QUOTED).collect();
         let more = if run.chars().count() > QUOTED { "…" } else { "" };
-        // Control characters are written as escapes.
+        // `{:?}` escapes control characters.
         format!("{shown:?}{more}")
     }
 
-    /// The letters and digits that begin at a place.
+    /// Returns the word that starts at a position.
     fn word(&self, at: usize) -> String {
         self.text.iter().skip(at).take_while(|c| is_of_word(**c)).collect()
     }
 
-    /// The word that ends before a place; empty if something else does.
+    /// Returns the word that ends before a position; empty if there is none.
     fn word_before(&self, at: usize) -> String {
         let is_blank = |at: &usize| self.text.get(*at).is_some_and(|c| c.is_whitespace());
         let is_word = |at: &usize| self.text.get(*at).is_some_and(|c| is_of_word(*c));
@@ -158,12 +158,12 @@ impl Source {
         start.map(|start| self.word(start)).unwrap_or_default()
     }
 
-    /// What kind of thing ends before a place.
+    /// Classifies the token before a position.
     fn before(&self, at: usize) -> Before {
         let last = self.code().take_while(|(place, _)| *place < at).filter(|(_, c)| !c.is_whitespace()).last();
         match last {
             Some((_, '.')) => Before::Dot,
-            // An operator that is a word.
+            // The operator `in` is a word.
             Some((_, c)) if is_of_word(c) && self.word_before(at) == "in" => Before::Nothing,
             Some((_, c)) if is_of_word(c) => Before::Value,
             Some((_, ')' | ']' | '}' | '"' | '\'' | '`')) => Before::Value,
@@ -171,7 +171,7 @@ impl Source {
         }
     }
 
-    /// The innermost bracket that is open at a place.
+    /// Returns the innermost open bracket at a position.
     fn open(&self, at: usize) -> Option<Open> {
         let mut open = Vec::new();
         for (place, c) in self.code().take_while(|(place, _)| *place < at) {
@@ -184,7 +184,7 @@ impl Source {
         open.pop()
     }
 
-    /// The characters outside of texts and comments; of a text only the quotes at its ends.
+    /// Iterates over the characters outside strings and comments, and the quotes of strings.
     fn code(&self) -> impl Iterator<Item = (usize, char)> + '_ {
         let (mut quote, mut comment, mut escaped) = (None, false, false);
         self.text.iter().copied().enumerate().filter(move |(at, c)| match quote {
@@ -208,14 +208,14 @@ impl Source {
         })
     }
 
-    /// The place that a line and a column mean, at most the end of the text.
+    /// Converts a line and a column to a position, at most the end of the text.
     fn offset(&self, line: usize, column: usize) -> usize {
         let breaks = self.text.iter().enumerate().filter(|(_, c)| **c == '\n').map(|(at, _)| at + 1);
         let start = std::iter::once(0).chain(breaks).nth(line.saturating_sub(1)).unwrap_or(self.text.len());
         (start + column.saturating_sub(1)).min(self.text.len())
     }
 
-    /// Line and column of a place, from 1.
+    /// Converts a position to line and column, from 1.
     fn position(&self, at: usize) -> (usize, usize) {
         let before = &self.text[..at.min(self.text.len())];
         let line = before.iter().filter(|c| **c == '\n').count() + 1;
@@ -224,14 +224,14 @@ impl Source {
     }
 }
 
-/// What ends before a mistake, by which it shows what could follow.
+/// Token before an error, which decides what may follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// An operand that is complete.
+    /// A complete operand.
     Value,
     /// The dot of a field.
     Dot,
-    /// An operator, an opening bracket, or the beginning.
+    /// An operator, an opening bracket, or the start.
     Nothing,
 }
 
@@ -239,7 +239,7 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Whether a colon is all that the parser could go on with, besides operators.
+/// Whether the parser expects a colon, apart from operators.
 fn expects_colon(message: &str) -> bool {
     message.contains("':'") && !message.contains("'('")
 }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syntax_error_says_what_was_found_and_what_would_be_right() {
+    fn syntax_error_names_the_token_and_a_correction() {
         let end = "expected a value such as object.metadata.name, 'text' or 3, found the end of the expression";
         for (text, line, column, problem) in [
             ("object.status.phase ==", 1, 23, end),
@@ -292,12 +292,12 @@ mod tests {
             let found = mistake(text);
             assert_eq!((found.line, found.column, found.problem.as_str()), (line, column, problem), "{text}");
         }
-        let told = mistake("true &&").to_string();
-        assert_eq!(told, format!("filter is not usable: line 1, column 8: {end}"));
+        let text = mistake("true &&").to_string();
+        assert_eq!(text, format!("cannot compile filter: line 1, column 8: {end}"));
         assert!(mistake(&"a".repeat(MAX_LENGTH + 1)).problem.ends_with("at most 4096 are allowed"));
     }
 
-    /// Words of the generated parser and lexer.
+    /// Words of the generated parser and lexer that must not be shown.
     const RAW: [&str; 14] = [
         "expecting",
         "mismatched",
@@ -325,15 +325,15 @@ mod tests {
         #![proptest_config(properties(192))]
 
         #[test]
-        fn no_token_set_of_the_parser_reaches_a_person(
+        fn parser_token_sets_are_never_shown(
             parts in prop::collection::vec((prop::sample::select(&TOKENS[..]), any::<bool>()), 0..12),
         ) {
             let words = parts.iter().flat_map(|(token, blank)| [*token, if *blank { " " } else { "" }]);
             let text: String = words.collect();
             if let Err(mistake) = Filter::compile(&text) {
-                let told = mistake.to_string().to_lowercase();
-                let raw = RAW.iter().find(|raw| told.contains(*raw));
-                prop_assert!(raw.is_none(), "{raw:?} in {told:?} of {text:?}");
+                let shown = mistake.to_string().to_lowercase();
+                let raw = RAW.iter().find(|raw| shown.contains(*raw));
+                prop_assert!(raw.is_none(), "{raw:?} in {shown:?} of {text:?}");
                 let line = text.split('\n').nth(mistake.line - 1);
                 let room = line.map(|line| line.chars().count() + 1);
                 prop_assert!(room.is_some_and(|room| (1..=room).contains(&mistake.column)), "{mistake:?} of {text:?}");

@@ -1,4 +1,4 @@
-//! What filters say, and what they may cost.
+//! Tests of filter results, error texts and evaluation cost.
 
 use super::super::event::tests::{added, pod, secret, updated};
 use super::super::redact::Redaction;
@@ -9,7 +9,7 @@ fn passes(filter: &str, notification: &Notification) -> Result<bool, String> {
 }
 
 #[test]
-fn a_filter_sees_object_old_object_cluster_and_event() {
+fn filter_reads_object_old_object_cluster_and_event() {
     let update = updated(pod("web", "1", "Pending"), pod("web", "2", "Failed"));
     for yes in [
         "object.status.phase == 'Failed'",
@@ -26,7 +26,7 @@ fn a_filter_sees_object_old_object_cluster_and_event() {
 }
 
 #[test]
-fn an_evaluation_error_says_why_without_values() {
+fn evaluation_error_has_a_reason_without_values() {
     let add = added(pod("web", "1", "hunter2"), false);
     let error = passes("object.status.nothing == 1", &add).unwrap_err();
     assert!(error.contains("nothing"), "{error}");
@@ -37,12 +37,12 @@ fn an_evaluation_error_says_why_without_values() {
 }
 
 #[test]
-fn a_filter_sees_a_secret_redacted() {
+fn filter_reads_secrets_redacted() {
     assert_eq!(passes("object.data.password == '<redacted>'", &added(secret("1"), false)), Ok(true));
 }
 
 #[test]
-fn a_mistake_is_named_with_its_place() {
+fn compile_error_has_line_and_column() {
     let error = Filter::compile("object.status.phase ==\n 'Failed' &&").unwrap_err();
     assert_eq!((error.line, error.column), (2, 13), "{error}");
     let error = Filter::compile("event.initial ||\n  pod.status == 1").unwrap_err();
@@ -54,7 +54,7 @@ fn a_mistake_is_named_with_its_place() {
 }
 
 #[test]
-fn hostile_expressions_are_refused_or_run_on_a_small_stack() {
+fn hostile_expressions_do_not_overflow_a_small_stack() {
     let mut hostile = vec!["a".repeat(MAX_LENGTH + 1)];
     for n in [MAX_BRACKETS, MAX_DEPTH, 100, 1000] {
         hostile.extend([
@@ -73,7 +73,7 @@ fn hostile_expressions_are_refused_or_run_on_a_small_stack() {
     }
     let inside = (0..20).fold("true".to_owned(), |inside, i| format!("[1].all(x{i}, {inside})"));
     hostile.push(inside);
-    // An actor's stack, less what the actor itself may have used.
+    // An actor's stack, minus the part used by the actor itself.
     let thread = std::thread::Builder::new().stack_size(3 * 512 * 1024).spawn(move || {
         let add = added(pod("web", "1", "Failed"), false);
         let compiled = hostile.iter().filter_map(|text| Filter::compile(text).ok());
@@ -83,12 +83,12 @@ fn hostile_expressions_are_refused_or_run_on_a_small_stack() {
 }
 
 #[test]
-fn loops_nest_twice_and_no_deeper() {
+fn loops_nest_at_most_twice() {
     assert!(Filter::compile("[1].all(x, [2].all(y, x < y))").is_ok());
     assert!(Filter::compile("[1].all(x, [2].all(y, [3].all(z, x < y)))").is_err());
 }
 
-/// What an expression makes of an object, how much of its budget is left, and how long it took.
+/// Evaluates an expression on an object. Returns the result and the time.
 fn evaluate(text: &str, object: serde_json::Value) -> (Result<bool, String>, std::time::Duration) {
     let filter = Filter::compile(text).unwrap();
     let variables = [object, serde_json::Value::Null, serde_json::Value::Null, serde_json::Value::Null];
@@ -98,7 +98,7 @@ fn evaluate(text: &str, object: serde_json::Value) -> (Result<bool, String>, std
 }
 
 #[test]
-fn keeping_count_changes_no_result() {
+fn charges_do_not_change_results() {
     let object = serde_json::json!({
         "n": 3, "f": 1.5, "big": u64::MAX, "text": "hello world", "none": null, "yes": true,
         "list": [1, 2, 3], "names": ["a", "b"], "map": {"a": 1, "b": {"c": [1, {"d": "e"}]}},
@@ -127,7 +127,7 @@ fn keeping_count_changes_no_result() {
 }
 
 #[test]
-fn a_pattern_is_compiled_once_and_must_be_written_out() {
+fn matches_pattern_must_be_a_valid_literal() {
     for (text, problem) in [
         ("object.a.matches(object.b)", "must be a text in quotes"),
         ("object.a.matches('(')", "not a pattern: unclosed group"),
@@ -142,7 +142,7 @@ fn a_pattern_is_compiled_once_and_must_be_written_out() {
     assert_eq!(found, Err("function matches failed".to_owned()));
 }
 
-/// Objects of some megabytes in the forms that cost most.
+/// Returns an object of several megabytes in the forms that cost most.
 fn large(bytes: usize) -> serde_json::Value {
     let n = bytes / 4;
     serde_json::json!({
@@ -154,7 +154,7 @@ fn large(bytes: usize) -> serde_json::Value {
 }
 
 #[test]
-fn what_would_take_long_on_a_large_object_is_an_error_instead() {
+fn expensive_evaluation_exceeds_the_budget() {
     let object = large(4 << 20);
     for text in [
         "object == object && object == object",
@@ -173,8 +173,8 @@ fn what_would_take_long_on_a_large_object_is_an_error_instead() {
         "object.ints.exists(x, [1, 2].exists(y, object.maps == object.maps)) || true",
     ] {
         let (found, took) = evaluate(text, object.clone());
-        assert!(found.as_ref().is_err_and(|why| why.contains("more work")), "{text}: {found:?}");
-        // Of an optimised build a tenth of it; the reading of the object is included here.
+        assert!(found.as_ref().is_err_and(|error| error.contains("exceeds its budget")), "{text}: {found:?}");
+        // A release build takes a tenth of it. Decoding the object is included here.
         assert!(took.as_secs() < 20, "{text}: {took:?}");
     }
     for text in
@@ -185,7 +185,7 @@ fn what_would_take_long_on_a_large_object_is_an_error_instead() {
 }
 
 #[test]
-fn a_budget_is_each_evaluations_own_and_the_same_each_time() {
+fn each_evaluation_has_the_same_budget() {
     let filter = Filter::compile("object.list.exists(x, x.name == 'nobody')").unwrap();
     let list = (0..50).map(|i| serde_json::json!({"name": format!("name-{i}"), "value": i})).collect::<Vec<_>>();
     let null = serde_json::Value::Null;

@@ -1,11 +1,10 @@
-//! JSON as CEL sees it, borrowed where it can be.
+//! Conversion of JSON values to CEL values, borrowed where possible.
 
 use cel::common::types::{CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelUInt};
 use cel::common::value::Val;
 use serde_json::Value;
 
-/// The CEL value of a JSON value. Whole numbers are `int`, as in the CEL of Kubernetes itself, or `uint` where they are
-/// too large for that.
+/// Converts a JSON value to CEL. Integers become `int`, as in Kubernetes' CEL, or `uint` if they are too large.
 pub(super) fn to_cel(json: &Value) -> Box<dyn Val + '_> {
     match json {
         Value::Null => Box::new(CelNull),

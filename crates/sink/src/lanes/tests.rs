@@ -1,4 +1,4 @@
-//! The lanes against a model that is too simple to be wrong: one queue per object.
+//! Tests of the lanes, also against a simple model: one queue per object.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn ids(events: &[Event]) -> Vec<String> {
 }
 
 #[test]
-fn a_batch_goes_when_it_is_complete_or_has_waited_long_enough() {
+fn batch_is_ready_when_full_or_after_max_wait() {
     let (mut lanes, now) = (lanes(1, 2, Bounds::default()), clock::now());
     lanes.push(event("a", 1, 0), now).unwrap();
     assert!(lanes.take_ready(now, Gate::All).is_none());
@@ -38,7 +38,7 @@ fn a_batch_goes_when_it_is_complete_or_has_waited_long_enough() {
 }
 
 #[test]
-fn a_batch_is_cut_by_bytes_and_a_giant_goes_alone() {
+fn batch_is_limited_in_bytes_and_a_large_event_is_alone() {
     let (mut lanes, now) = (lanes(1, 100, Bounds::default()), clock::now());
     for (version, padding) in [(1, 10), (2, 100_000), (3, 10)] {
         lanes.push(event("a", version, padding), now).unwrap();
@@ -52,7 +52,7 @@ fn a_batch_is_cut_by_bytes_and_a_giant_goes_alone() {
 }
 
 #[test]
-fn both_bounds_are_kept() {
+fn lanes_refuse_events_beyond_both_bounds() {
     let now = clock::now();
     let mut by_events = lanes(4, 10, Bounds { events: 3, bytes: usize::MAX });
     let taken = (0..10).filter(|i| by_events.push(event("a", *i, 0), now).is_ok()).count();
@@ -63,7 +63,7 @@ fn both_bounds_are_kept() {
 }
 
 #[test]
-fn a_closed_gate_is_kept_and_the_wake_follows_it() {
+fn gate_limits_lanes_and_wake_time() {
     let (mut lanes, now) = (lanes(8, 1, Bounds::default()), clock::now());
     for name in ["a", "b", "c", "d", "e", "f"] {
         lanes.push(event(name, 1, 0), now).unwrap();
@@ -79,7 +79,7 @@ fn a_closed_gate_is_kept_and_the_wake_follows_it() {
 }
 
 #[test]
-fn halves_keep_the_order() {
+fn halved_batches_keep_the_order() {
     let (mut lanes, now) = (lanes(1, 5, Bounds::default()), clock::now());
     let all: Vec<_> = (0..7).map(|i| event("a", i, 0)).collect();
     for event in &all {
@@ -99,7 +99,7 @@ fn halves_keep_the_order() {
 }
 
 #[test]
-fn a_batch_of_one_is_not_halved_and_keeps_its_count_of_failures() {
+fn single_event_batch_is_not_halved() {
     let (mut lanes, now) = (lanes(1, 5, Bounds::default()), clock::now());
     lanes.push(event("a", 1, 0), now).unwrap();
     let (lane, _) = lanes.take_ready(now + WAIT, Gate::All).unwrap();
@@ -111,7 +111,7 @@ fn a_batch_of_one_is_not_halved_and_keeps_its_count_of_failures() {
 }
 
 #[test]
-fn clearing_leaves_what_is_in_flight() {
+fn clear_keeps_batches_in_flight() {
     let (mut lanes, now) = (lanes(1, 2, Bounds::default()), clock::now());
     (0..5).for_each(|i| lanes.push(event("a", i, 0), now).unwrap());
     let (lane, _) = lanes.take_ready(now, Gate::All).unwrap();
@@ -128,7 +128,7 @@ fn refused(lanes: &mut Lanes, lane: LaneId, now: Instant, due: Instant) {
 }
 
 #[test]
-fn an_event_set_aside_holds_back_its_object_and_no_other() {
+fn event_set_aside_blocks_only_its_object() {
     let (mut lanes, now) = (lanes(1, 1, Bounds::default()), clock::now());
     let all: Vec<_> = [("a", 1), ("b", 1), ("a", 2), ("b", 2)].map(|(name, version)| event(name, version, 0)).into();
     for event in &all {
@@ -138,7 +138,7 @@ fn an_event_set_aside_holds_back_its_object_and_no_other() {
     let due = now + Duration::from_secs(60);
     refused(&mut lanes, lane, now, due);
     lanes.push(event("a", 3, 0), now).unwrap();
-    assert_eq!((lanes.aside().0, lanes.events()), (3, 5), "a@1, and behind it a@2 and a@3");
+    assert_eq!((lanes.set_aside_size().0, lanes.events()), (3, 5), "a@1, followed by a@2 and a@3");
     for expected in [&all[1], &all[3]] {
         let (lane, batch) = lanes.take_ready(now, Gate::All).unwrap();
         assert_eq!(ids(&batch), [expected.id()]);
@@ -157,11 +157,11 @@ fn an_event_set_aside_holds_back_its_object_and_no_other() {
         lanes.acked(lane);
     }
     assert_eq!(versions, ["2", "3", "3"], "a@2 and a@3 are older than b@3");
-    assert!(lanes.is_empty() && lanes.bytes() == 0 && lanes.aside() == (0, 0));
+    assert!(lanes.is_empty() && lanes.bytes() == 0 && lanes.set_aside_size() == (0, 0));
 }
 
 #[test]
-fn refused_events_take_every_other_attempt_at_most() {
+fn refused_events_take_at_most_every_other_attempt() {
     let (mut lanes, now) = (lanes(1, 1, Bounds::default()), clock::now());
     for name in ["a", "b", "c", "d"] {
         lanes.push(event(name, 1, 0), now).unwrap();
@@ -186,7 +186,7 @@ fn refused_events_take_every_other_attempt_at_most() {
 }
 
 #[test]
-fn rebuilt_lanes_keep_the_order_of_what_was_set_aside() {
+fn rebuilt_lanes_keep_the_order_of_events_set_aside() {
     let (mut lanes, now) = (lanes(2, 1, Bounds::default()), clock::now());
     let all: Vec<_> = (0..4).map(|version| event("a", version, 0)).collect();
     for event in &all {
@@ -194,9 +194,9 @@ fn rebuilt_lanes_keep_the_order_of_what_was_set_aside() {
     }
     let (lane, _) = lanes.take_ready(now, Gate::All).unwrap();
     refused(&mut lanes, lane, now, now + Duration::from_secs(60));
-    assert_eq!(lanes.aside().0, 4);
+    assert_eq!(lanes.set_aside_size().0, 4);
     lanes.rebuild(NonZeroUsize::new(3).unwrap(), BatchParams::default(), Bounds::default(), now);
-    assert_eq!((lanes.aside().0, lanes.events()), (0, 4), "other parameters are another chance");
+    assert_eq!((lanes.set_aside_size().0, lanes.events()), (0, 4), "new parameters make refused events due again");
     assert_eq!(ids(&lanes.take_ready(now + WAIT, Gate::All).unwrap().1), ids(&all));
 }
 
@@ -230,7 +230,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What must hold of the lanes, kept as one queue of ids per object.
+/// Expected state of the lanes: one queue of ids per object.
 #[derive(Default)]
 struct Model {
     waiting: HashMap<String, VecDeque<String>>,
@@ -240,7 +240,7 @@ struct Model {
 }
 
 impl Model {
-    /// An event left: it must have been the oldest of its object.
+    /// Removes an event, which must be the oldest of its object.
     fn leave(&mut self, events: &[Event]) {
         for event in events {
             let oldest = self.waiting.get_mut(event.subject()).and_then(VecDeque::pop_front);
@@ -324,7 +324,7 @@ fn run(steps: &[Step]) {
             Step::Hasten => lanes.hasten(now, now),
             Step::Flush => lanes.flush(now),
         }
-        let (aside, bytes) = lanes.aside();
+        let (aside, bytes) = lanes.set_aside_size();
         assert!(aside <= lanes.events() && bytes <= lanes.bytes());
         assert_eq!(lanes.events(), model.pushed - model.gone);
         assert!(lanes.events() <= bounds.events);
@@ -338,14 +338,14 @@ fn run(steps: &[Step]) {
         model.leave(&lanes.acked(lane));
     }
     assert!(lanes.is_empty() && lanes.bytes() == 0 && model.gone == model.pushed);
-    assert_eq!(lanes.aside(), (0, 0));
+    assert_eq!(lanes.set_aside_size(), (0, 0));
 }
 
 proptest! {
     #![proptest_config(informer_hub_testing::properties(200))]
 
     #[test]
-    fn order_holds_nothing_is_lost_and_no_lane_has_two_batches(steps in prop::collection::vec(step(), 1..200)) {
+    fn lanes_keep_order_lose_nothing_and_have_one_batch_each(steps in prop::collection::vec(step(), 1..200)) {
         run(&steps);
     }
 }

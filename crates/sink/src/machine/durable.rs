@@ -1,75 +1,60 @@
-//! The side of a machine that has a journal: what is to be written, when, and what is read back.
+//! Journal side of a machine: what to write and when, and what to read back.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::MachineParams;
-use crate::store::{Commit, Done, JournalState, StoreError, Work};
-use crate::{DeadLetter, Event, Lanes, SinkHealth, Told};
+use crate::work::{Commit, Done, Durability, StoreError, Work};
+use crate::{DeadLetter, Event, Lanes, LastDelivered, SinkHealth};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{Fsync, exponential_backoff};
-
-/// A machine's journal, as it was found.
-#[derive(Debug)]
-pub struct Durability {
-    /// When to sync.
-    pub fsync: Fsync,
-    /// What the journal has told lately.
-    pub told: Told,
-    /// The first number that is not acknowledged.
-    pub first: u64,
-    /// How the journal is.
-    pub state: JournalState,
-    /// Whether all that was found is durable: the disk may have refused that.
-    pub is_settled: bool,
-}
-
-/// Events that wait to be written, at most.
+/// Maximum number of unwritten events.
 const MAX_UNWRITTEN: usize = 4096;
-/// Their bytes, at most; exceeded by one event at most.
+/// Maximum bytes of unwritten events; exceeded by at most one event.
 const MAX_UNWRITTEN_BYTES: usize = 16 * 1024 * 1024;
-/// So many bytes, or events, are written without waiting for more. No more events than a listener hands over at once: it
-/// hands over no others before it is answered, and were held to so many each time.
+/// Bytes or events that are written without waiting for more. The event limit is not above one listener batch: a
+/// listener sends nothing more before it is answered, and would otherwise wait for `fsync` each time.
 const ENOUGH: (usize, usize) = (1024 * 1024, 256);
-/// How long acknowledgements wait to be written where no event comes. Lost, they cost deliveries made twice.
+/// How long acknowledgements wait to be written if no event arrives. If lost, they cause repeated deliveries.
 const ACK_DELAY: Duration = Duration::from_millis(100);
-/// The first pause after the store could not write, and the longest.
+/// First and longest pause after a failed write.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// See the module.
+/// Write queue and read position of a journal.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(super) struct Durable<T> {
     fsync: Fsync,
-    told: Told,
+    last_delivered: LastDelivered,
     unwritten: Vec<Event>,
     unwritten_bytes: usize,
-    /// Since when there is something unwritten.
+    /// Time of the oldest unwritten event.
     since: Option<Instant>,
-    /// When events were written last: the next ones wait for as long as `fsync` says since then, a lone one not at all.
+    /// Time of the last write of events. The next write waits for the `fsync` delay since then; a lone event is written
+    /// at once.
     written: Option<Instant>,
-    /// Who is answered once so many events are stored.
+    /// Senders to answer, each with the number of events that must be stored first.
     waiting: VecDeque<(u64, T)>,
-    /// Events taken in since the start.
-    taken: u64,
-    /// Of these, stored.
+    /// Events accepted since the start.
+    accepted: u64,
+    /// Of these, the stored ones.
     stored: u64,
     acked: Vec<u64>,
     acked_since: Option<Instant>,
-    /// Whether the store is at work.
+    /// Whether the store has work in progress.
     working: bool,
-    /// The first number that has not been in the lanes.
+    /// Number of the first event that has not been in the lanes.
     next_read: u64,
     end: u64,
     pending: u64,
-    /// Until when nothing is written, since it failed so many times.
+    /// End of the pause after failed writes, and the number of failures.
     pause: Option<(Instant, u32)>,
-    /// Whether what was found at the start is durable. What it has told of is no news, and nobody is answered for that
-    /// before.
+    /// Whether the recovered events are durable. Until then no sender is answered: some of its events may be skipped as
+    /// repetitions of recovered ones.
     is_settled: bool,
-    /// Whether events should be merged before anything more is written.
-    crowded: bool,
+    /// Whether to merge events before the next write.
+    merge_first: bool,
     flushing: bool,
 }
 
@@ -77,14 +62,14 @@ impl<T> Durable<T> {
     pub(super) fn new(found: Durability) -> Self {
         Self {
             fsync: found.fsync,
-            told: found.told,
+            last_delivered: found.last_delivered,
             unwritten: Vec::new(),
             unwritten_bytes: 0,
             since: None,
             written: None,
             is_settled: found.is_settled,
             waiting: VecDeque::new(),
-            taken: 0,
+            accepted: 0,
             stored: 0,
             acked: Vec::new(),
             acked_since: None,
@@ -93,7 +78,7 @@ impl<T> Durable<T> {
             end: found.state.end,
             pending: found.state.pending,
             pause: None,
-            crowded: false,
+            merge_first: false,
             flushing: false,
         }
     }
@@ -102,34 +87,33 @@ impl<T> Durable<T> {
         self.unwritten.len() < MAX_UNWRITTEN && self.unwritten_bytes < MAX_UNWRITTEN_BYTES
     }
 
-    /// Whether an event of a new object is one of an object that the journal has told of.
+    /// Whether an `Added` event is an update of an object that the journal has already delivered.
     pub(super) fn is_update(&self, event: &Event) -> bool {
-        self.told.is_update(event)
+        self.last_delivered.is_update(event)
     }
-
-    /// Has an event written, unless the journal has told of it, or of something newer.
-    pub(super) fn put(&mut self, event: Event, resync: bool, health: &SinkHealth, now: Instant) {
-        if !self.told.is_news(&event, resync) {
+    /// Queues an event to be written, unless the journal has delivered this state of its object or a newer one.
+    pub(super) fn write(&mut self, event: Event, resync: bool, health: &SinkHealth, now: Instant) {
+        if !self.last_delivered.is_new(&event, resync) {
             health.repeated.fetch_add(1, Relaxed);
             return;
         }
         self.since.get_or_insert(now);
         self.unwritten_bytes += event.size();
-        self.taken += 1;
+        self.accepted += 1;
         self.unwritten.push(event);
     }
 
-    /// Answers once everything is stored that was put until now.
+    /// Answers the sender once all events accepted until now are stored.
     pub(super) fn answer_when_stored(&mut self, reply: T) {
-        self.waiting.push_back((self.taken, reply));
+        self.waiting.push_back((self.accepted, reply));
     }
 
-    /// Who can be answered now.
+    /// Returns the senders that can be answered now.
     pub(super) fn answers(&mut self) -> Vec<T> {
         if !self.is_settled {
             return Vec::new();
         }
-        let ready = self.waiting.partition_point(|(taken, _)| *taken <= self.stored);
+        let ready = self.waiting.partition_point(|(accepted, _)| *accepted <= self.stored);
         self.waiting.drain(..ready).map(|(_, reply)| reply).collect()
     }
 
@@ -146,25 +130,25 @@ impl<T> Durable<T> {
     }
 
     pub(super) fn pending(&self) -> u64 {
-        // Of what merges have put together several numbers may be acknowledged that are one.
+        // Several acknowledged numbers may belong to one merged event.
         self.unstored() + self.pending.saturating_sub(self.acked.len() as u64)
     }
 
-    /// Taken in, and not stored.
+    /// Events that are accepted and not stored.
     pub(super) fn unstored(&self) -> u64 {
-        self.taken - self.stored
+        self.accepted - self.stored
     }
 
-    /// Bytes that wait for the disk.
+    /// Bytes of unwritten events.
     pub(super) fn unwritten_bytes(&self) -> usize {
         self.unwritten_bytes
     }
 
     pub(super) fn is_unwritten(&self) -> bool {
-        self.working || self.taken > self.stored || !self.acked.is_empty() || !self.is_settled
+        self.working || self.accepted > self.stored || !self.acked.is_empty() || !self.is_settled
     }
 
-    /// The next thing for the store to do, unless it is at work.
+    /// Returns the next work of the store; `None` while it is busy.
     pub(super) fn next_work(&mut self, lanes: &Lanes, letters: &mut Vec<DeadLetter>, now: Instant) -> Option<Work> {
         if !self.acked.is_empty() || !letters.is_empty() {
             self.acked_since.get_or_insert(now);
@@ -181,7 +165,7 @@ impl<T> Durable<T> {
         if self.pause.is_some_and(|(until, _)| now < until) || !is_due {
             return None;
         }
-        if std::mem::take(&mut self.crowded) {
+        if std::mem::take(&mut self.merge_first) {
             self.working = true;
             return Some(Work::Merge { from: self.next_read });
         }
@@ -198,7 +182,7 @@ impl<T> Durable<T> {
         }))
     }
 
-    /// Whether the lanes should be filled from the journal.
+    /// Whether the lanes are to be filled from the journal.
     fn wants_events(&self, lanes: &Lanes) -> bool {
         self.next_read < self.end && lanes.is_low()
     }
@@ -225,7 +209,7 @@ impl<T> Durable<T> {
         Some(until.map_or(due, |until| due.max(until)))
     }
 
-    pub(super) fn worked(
+    pub(super) fn work_done(
         &mut self,
         done: Done,
         lanes: &mut Lanes,
@@ -239,7 +223,7 @@ impl<T> Durable<T> {
                 self.stored += events.len() as u64 + given_up;
                 params.health.dead_lettered.fetch_add(given_up, Relaxed);
                 params.health.dead_letters_forgotten.fetch_add(forgotten, Relaxed);
-                // Dead letters may have come in between: they are read.
+                // If replayed dead letters were appended in between, the events must be read from the journal.
                 let follow_on = events.first().and_then(Event::sequence) == Some(self.next_read);
                 self.appended(state.end);
                 self.pending = state.pending;
@@ -249,9 +233,9 @@ impl<T> Durable<T> {
                 }
                 self.is_settled |= left.is_none();
                 match left {
-                    Some((commit, error)) => self.put_back(commit, &error, letters, params, now),
+                    Some((commit, error)) => self.requeue(commit, &error, letters, params, now),
                     None if self.pause.take().is_some() => {
-                        tracing::info!(sink = %params.name, "the journal takes everything in again");
+                        tracing::info!(sink = %params.name, "journal accepts events again");
                     }
                     None => {}
                 }
@@ -259,7 +243,7 @@ impl<T> Durable<T> {
             Done::Read { events, next, lost } => {
                 if lost > 0 {
                     params.health.unreadable.fetch_add(lost, Relaxed);
-                    tracing::error!(sink = %params.name, lost, "events in the journal are damaged and lost");
+                    tracing::error!(sink = %params.name, lost, "damaged events in the journal are lost");
                 }
                 let room = lanes.room();
                 let all = events.len() <= room.0;
@@ -272,17 +256,17 @@ impl<T> Durable<T> {
                 self.pending = state.pending;
                 params.health.show_journal(&state);
                 params.health.merged.fetch_add(freed, Relaxed);
-                tracing::warn!(sink = %params.name, freed, "the journal was full: events of the same objects were merged");
+                tracing::warn!(sink = %params.name, freed, "journal full, merged events of the same objects");
             }
             Done::NotRead { error } => {
-                params.health.set_error(format!("the journal cannot be read: {error}"));
+                params.health.set_error(format!("cannot read the journal: {error}"));
                 self.postpone(now);
             }
         }
     }
 
-    /// The store could not take it: it stays here, and is tried again.
-    fn put_back(
+    /// Queues the rest of a failed commit again.
+    fn requeue(
         &mut self,
         mut commit: Commit,
         error: &StoreError,
@@ -294,17 +278,17 @@ impl<T> Durable<T> {
         commit.acked.append(&mut self.acked);
         commit.letters.append(letters);
         self.unwritten_bytes = commit.events.iter().map(Event::size).sum();
-        // The store may keep some of them itself, and only wants to be asked again.
-        self.since = (self.taken > self.stored).then_some(now);
+        // The store may keep some events itself, and needs another commit to retry them.
+        self.since = (self.accepted > self.stored).then_some(now);
         (self.unwritten, self.acked, *letters) = (commit.events, commit.acked, commit.letters);
         let first = self.pause.is_none();
         self.postpone(now);
         params.health.set_journal_trouble(error);
         if let StoreError::Full { mergeable, .. } = error {
-            self.crowded = *mergeable;
+            self.merge_first = *mergeable;
         }
         if first {
-            tracing::error!(sink = %params.name, %error, "the journal takes nothing in; whoever tells this sink waits");
+            tracing::error!(sink = %params.name, %error, "cannot write to the journal, the sink's senders wait");
         }
     }
 
@@ -314,7 +298,7 @@ impl<T> Durable<T> {
         self.pause = Some((now + pause, failures + 1));
     }
 
-    /// Puts events into the lanes while there is room; the others are read later. They follow on what was there before.
+    /// Puts consecutive events into the lanes while there is room. The rest is read later.
     fn feed(&mut self, events: Vec<Event>, lanes: &mut Lanes, now: Instant) {
         for event in events {
             let number = event.sequence().unwrap_or_default();
@@ -326,7 +310,7 @@ impl<T> Durable<T> {
     }
 }
 
-/// How far apart events are written.
+/// Minimum time between two writes of events.
 fn delay(fsync: Fsync) -> Duration {
     match fsync {
         Fsync::Within(delay) => delay,

@@ -1,14 +1,14 @@
-//! What a sink does next: a machine without I/O, clock or threads.
+//! State machine of a sink: which batch to send and what to store next. It has no I/O, clock or threads.
 //!
 //! # Driving it
-//! The driver (an actor, or a simulation) hands in what happens ([`Machine::take_in`], [`Machine::attempted`],
-//! [`Machine::worked`]), then asks [`Machine::next`] for what to do until there is nothing more, and comes again at
+//! The driver is an actor or a simulation. It reports events through [`Machine::ingest`], [`Machine::attempted`] and
+//! [`Machine::work_done`]. Then it calls [`Machine::next`] until that returns `None`, and again at
 //! [`Machine::wake_at`] at the latest.
 //!
 //! # With a journal
-//! A message is answered when all that the sink takes of it is on disk. Events go into the lanes as they are written,
-//! while there is room for them, and are read back from the journal later otherwise. Numbers of acknowledged events, and
-//! dead letters, are written with the next events, or soon.
+//! A message is answered once all of its accepted events are on disk. Written events go into the lanes while there is
+//! room, and are read back from the journal later otherwise. Acknowledged numbers and dead letters are written with the
+//! next events, or after a short delay.
 
 mod durable;
 mod settle;
@@ -23,84 +23,83 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rand::rngs::StdRng;
 
-pub use durable::Durability;
 use durable::Durable;
-pub use settle::Broken;
+pub use settle::BrokenAttempt;
 
-use super::store::{Done, Work};
+use super::work::{Done, Durability, Work};
 use super::{
     BatchParams, Bounds, Circuit, DeadLetter, Event, EventError, EventOptions, EventType, LaneId, Lanes, RateLimit,
-    RateLimiter, RetryParams, Selection, SinkHealth, Verdict,
+    RateLimiter, RetryParams, Selection, SelectionResult, SinkHealth,
 };
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{Notification, TraceParent, Traced};
 
-/// What a machine is built from.
+/// Parameters of a [`Machine`].
 #[derive(Clone, Debug)]
 pub struct MachineParams {
     /// The sink's name, for logs.
     pub name: Arc<str>,
-    /// What the sink takes.
+    /// Filter of the notifications that the sink accepts.
     pub selection: Arc<Selection>,
-    /// How its events are made.
+    /// Options of the events.
     pub options: EventOptions,
-    /// How events are put together.
+    /// Batch limits.
     pub batch: BatchParams,
-    /// How long a failing batch is tried.
+    /// Retry delays and limits.
     pub retry: RetryParams,
-    /// What the lanes may hold.
+    /// Queue limits.
     pub bounds: Bounds,
-    /// Attempts in flight at most; as many lanes. Default 4.
+    /// Maximum attempts in flight, and number of lanes. Default 4.
     pub concurrency: NonZeroUsize,
-    /// How often events may go; `None`: as often as they can.
+    /// Rate limit of deliveries; `None` is unlimited.
     pub rate_limit: Option<RateLimit>,
-    /// Where the sink shows what it does.
+    /// Counters of the sink.
     pub health: Arc<SinkHealth>,
 }
 
-/// What is to be done for a machine. `T` answers a sender.
+/// Request of a machine to its driver. `T` identifies a sender to answer.
 #[derive(Debug)]
 pub enum Action<T> {
-    /// A message has been taken in as a whole: answer its sender.
+    /// All of a message is accepted: answer its sender.
     Answer(T),
-    /// Try to deliver a batch, and report by [`Machine::attempted`].
+    /// Try to deliver a batch, and report the outcome to [`Machine::attempted`].
     Attempt {
-        /// Its lane.
+        /// Lane of the batch.
         lane: LaneId,
-        /// Its events, in order.
+        /// Events of the batch, in order.
         batch: Arc<[Event]>,
     },
-    /// Have the sink's store do this, where it may block, and report by [`Machine::worked`]. One at a time.
+    /// Have the store do this where it may block, and report the result to [`Machine::work_done`]. One at a time.
     Work(Work),
 }
 
-/// See the module.
+/// Sink state machine; see the module.
 pub struct Machine<T> {
     params: MachineParams,
     lanes: Lanes,
     circuit: Circuit,
-    /// Once the first batch has gone.
+    /// Created with the first batch.
     rate: Option<RateLimiter>,
     rng: StdRng,
     /// Messages that wait for room, oldest first.
-    held: VecDeque<Held<T>>,
+    waiting: VecDeque<WaitingMessage<T>>,
     answers: VecDeque<T>,
-    /// `None`: events are in memory alone.
+    /// Journal state; `None` if events are kept in memory only.
     durable: Option<Durable<T>>,
-    /// What was given up and no store has yet.
+    /// Dead letters that are not in a store yet.
     letters: Vec<DeadLetter>,
-    /// Contents refused since the receiver last accepted one.
+    /// Refusals of content since the receiver last accepted a batch.
     refused_in_a_row: u32,
-    /// Whether the sink is to deliver what it can now, since the process ends.
+    /// Whether the process is shutting down: the sink delivers without waiting for full batches.
     is_flushing: bool,
 }
 
-/// Notifications that come together, of one informer.
+/// Notifications of one informer that arrive together.
 #[derive(Debug)]
 pub struct Intake {
-    /// In their order.
+    /// The notifications, in order.
     pub notifications: Vec<Notification>,
-    /// One of them that has a trace, and where events of it are in that.
+    /// The traced object state among them, and the parent of the spans for its events.
     pub traced: Option<(Traced, TraceParent)>,
 }
 
@@ -110,9 +109,9 @@ impl From<Vec<Notification>> for Intake {
     }
 }
 
-/// A message, or what is left of it, that waits for room.
+/// Message, or its rest, that waits for room.
 #[derive(Debug)]
-struct Held<T> {
+struct WaitingMessage<T> {
     rest: std::vec::IntoIter<Notification>,
     traced: Option<(Traced, TraceParent)>,
     seen: jiff::Timestamp,
@@ -120,7 +119,7 @@ struct Held<T> {
 }
 
 impl<T> Machine<T> {
-    /// A machine that keeps its events in memory, or in a journal.
+    /// Creates a machine that keeps its events in a journal, or in memory if `durability` is `None`.
     #[must_use]
     pub fn new(mut params: MachineParams, durability: Option<Durability>, rng: StdRng) -> Self {
         params.options.sequence = durability.is_some();
@@ -130,7 +129,7 @@ impl<T> Machine<T> {
             circuit: Circuit::default(),
             rate: None,
             rng,
-            held: VecDeque::new(),
+            waiting: VecDeque::new(),
             answers: VecDeque::new(),
             durable: durability.map(Durable::new),
             letters: Vec::new(),
@@ -140,16 +139,16 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Goes on where a driver that is gone had been: attempts that were in flight are made again, as it is not known
-    /// whether they arrived. For a machine without a journal; one with a journal is made anew from it.
+    /// Continues after the driver was restarted. Attempts that were in flight are repeated, since their outcome is
+    /// unknown. Only for a machine without a journal; one with a journal is built again from the journal.
     pub fn attempt_again(&mut self, now: Instant) {
         self.lanes.attempt_again(now);
         self.circuit = Circuit::default();
         self.params.health.set_circuit_open(false);
     }
 
-    /// Does what it does in another way from now on; whatever is pending stays. Attempts in flight are made again, and what
-    /// comes of those that are is to be passed over. A sink that its receiver has disabled is tried anew.
+    /// Applies new parameters and keeps the pending events. Attempts in flight are repeated; their outcomes must not be
+    /// reported. A sink that its receiver has disabled is enabled again.
     pub fn reconfigure(&mut self, params: MachineParams, now: Instant) {
         self.params = params;
         self.params.options.sequence = self.durable.is_some();
@@ -158,11 +157,11 @@ impl<T> Machine<T> {
         (self.circuit, self.rate, self.refused_in_a_row) = (Circuit::default(), None, 0);
         health.set_circuit_open(false);
         health.set_enabled();
-        self.unhold(now);
+        self.admit_waiting(now);
     }
 
-    /// A message has come; whoever sent it is answered by [`Action::Answer`].
-    pub fn take_in(&mut self, intake: impl Into<Intake>, seen: jiff::Timestamp, reply: T, now: Instant) {
+    /// Accepts a message. [`Action::Answer`] answers its sender.
+    pub fn ingest(&mut self, intake: impl Into<Intake>, seen: jiff::Timestamp, reply: T, now: Instant) {
         let Intake { notifications, traced } = intake.into();
         let count = notifications.len();
         self.params.health.received.fetch_add(count as u64, Relaxed);
@@ -170,12 +169,12 @@ impl<T> Machine<T> {
             self.discard(count);
             return self.answers.push_back(reply);
         }
-        // Behind those who wait already, for the order of a sender's messages.
-        self.held.push_back(Held { rest: notifications.into_iter(), traced, seen, reply });
-        self.unhold(now);
+        // Messages are queued behind waiting ones, to keep the order of each sender.
+        self.waiting.push_back(WaitingMessage { rest: notifications.into_iter(), traced, seen, reply });
+        self.admit_waiting(now);
     }
 
-    /// What to do now, if anything.
+    /// Returns the next action, if any.
     pub fn next(&mut self, now: Instant) -> Option<Action<T>> {
         if let Some(reply) = self.answers.pop_front() {
             return Some(Action::Answer(reply));
@@ -205,15 +204,15 @@ impl<T> Machine<T> {
         Some(Action::Attempt { lane, batch })
     }
 
-    /// When the next batch may go by the rate limit; `None` where that holds nothing back.
+    /// Returns when the rate limit allows the next batch; `None` if it does not delay it.
     fn rate_at(&self, now: Instant) -> Option<Instant> {
-        // Looking at what is next costs; without a limit nothing is to be known of it.
+        // Finding the next batch costs time, so it is skipped without a limit.
         let rate = self.rate.as_ref()?;
         let next = self.lanes.ready_len(now, self.circuit.gate(now))?;
         Some(rate.ready_at(next, now))
     }
 
-    /// When [`Self::next`] will have something again, as far as that is known.
+    /// Returns when [`Self::next`] will have another action, as far as known.
     #[must_use]
     pub fn wake_at(&self, now: Instant) -> Option<Instant> {
         let due =
@@ -223,45 +222,45 @@ impl<T> Machine<T> {
         attempt.into_iter().chain(work).min()
     }
 
-    /// The store has done what it was asked for.
-    pub fn worked(&mut self, done: Done, now: Instant) {
+    /// Applies the result of a [`Work`] of the store.
+    pub fn work_done(&mut self, done: Done, now: Instant) {
         let Some(durable) = &mut self.durable else { return };
-        durable.worked(done, &mut self.lanes, &mut self.letters, &self.params, now);
+        durable.work_done(done, &mut self.lanes, &mut self.letters, &self.params, now);
         self.answers.extend(durable.answers());
-        self.unhold(now);
+        self.admit_waiting(now);
     }
 
-    /// Lets waiting messages in, oldest first, as far as there is room.
-    fn unhold(&mut self, now: Instant) {
-        while let Some(mut held) = self.held.pop_front() {
-            if !self.admit(&mut held, now) {
-                self.held.push_front(held);
+    /// Admits waiting messages, oldest first, while there is room.
+    fn admit_waiting(&mut self, now: Instant) {
+        while let Some(mut waiting) = self.waiting.pop_front() {
+            if !self.admit(&mut waiting, now) {
+                self.waiting.push_front(waiting);
                 return;
             }
             match &mut self.durable {
-                None => self.answers.push_back(held.reply),
+                None => self.answers.push_back(waiting.reply),
                 Some(durable) => {
-                    durable.answer_when_stored(held.reply);
+                    durable.answer_when_stored(waiting.reply);
                     self.answers.extend(durable.answers());
                 }
             }
         }
     }
 
-    /// Takes in what there is room for. Tells whether that was all.
-    fn admit(&mut self, Held { rest, traced, seen, .. }: &mut Held<T>, now: Instant) -> bool {
+    /// Accepts notifications while there is room. Returns whether the message is accepted whole.
+    fn admit(&mut self, WaitingMessage { rest, traced, seen, .. }: &mut WaitingMessage<T>, now: Instant) -> bool {
         let seen = *seen;
         while self.has_room() {
             let Some(notification) = rest.next() else { return true };
             let is_it = |(traced, _): &&(Traced, TraceParent)| notification.object().is_some_and(|it| traced.is_of(it));
             let parent = traced.as_ref().filter(is_it).map(|(_, parent)| *parent);
             let event = self.convert(&notification, seen, parent);
-            let Some(event) = event.and_then(|event| self.in_context(event, &notification, seen, parent)) else {
+            let Some(event) = event.and_then(|event| self.as_update(event, &notification, seen, parent)) else {
                 continue;
             };
             if let Some(durable) = &mut self.durable {
                 let resync = matches!(notification, Notification::Updated { resync: true, .. });
-                durable.put(event, resync, &self.params.health, now);
+                durable.write(event, resync, &self.params.health, now);
             } else {
                 let pushed = self.lanes.push(event, now);
                 debug_assert!(pushed.is_ok(), "there was room");
@@ -277,7 +276,7 @@ impl<T> Machine<T> {
         }
     }
 
-    /// The event of a notification, if it is for this sink. Whatever goes wrong costs this notification alone.
+    /// Converts a notification that the sink selects into an event. Any error or panic loses this notification only.
     fn convert(
         &self,
         notification: &Notification,
@@ -286,25 +285,25 @@ impl<T> Machine<T> {
     ) -> Option<Event> {
         let MachineParams { health, name, options, selection, .. } = &self.params;
         let converted = catch_unwind(AssertUnwindSafe(|| {
-            let verdict = selection.judge(notification);
-            let taken = !matches!(verdict, Verdict::Leave | Verdict::LeaveUnfiltered(_));
-            let event = taken.then(|| Event::in_trace(notification, seen, options, parent)).transpose();
-            (verdict, event)
+            let result = selection.evaluate(notification);
+            let is_accepted = !matches!(result, SelectionResult::Drop | SelectionResult::DropUnfiltered(_));
+            let event = is_accepted.then(|| Event::in_trace(notification, seen, options, parent)).transpose();
+            (result, event)
         }));
-        let (verdict, event) = converted.unwrap_or_else(|panic| {
-            tracing::error!(sink = %name, ?notification, panic = panic_text(&*panic), "conversion panicked");
-            (Verdict::Take, Ok(None))
+        let (result, event) = converted.unwrap_or_else(|panic| {
+            tracing::error!(sink = %name, ?notification, panic = panic_text(&*panic), "panic while converting a notification");
+            (SelectionResult::Accept, Ok(None))
         });
-        if let Verdict::TakeUnfiltered(error) | Verdict::LeaveUnfiltered(error) = &verdict {
+        if let SelectionResult::AcceptUnfiltered(error) | SelectionResult::DropUnfiltered(error) = &result {
             let count = health.filter_errors.fetch_add(1, Relaxed) + 1;
-            // The first, then ever more rarely: a filter that does not fit fails for each event.
+            // Logged with exponentially growing gaps: an unsuitable filter fails for each event.
             if count.is_power_of_two() {
-                let taken = matches!(verdict, Verdict::TakeUnfiltered(_));
-                tracing::warn!(sink = %name, ?notification, error, count, taken, "filter failed");
+                let accepted = matches!(result, SelectionResult::AcceptUnfiltered(_));
+                tracing::warn!(sink = %name, ?notification, error, count, accepted, "cannot evaluate filter");
             }
         }
-        match (verdict, event) {
-            (Verdict::Leave | Verdict::LeaveUnfiltered(_), _) => {
+        match (result, event) {
+            (SelectionResult::Drop | SelectionResult::DropUnfiltered(_), _) => {
                 health.filtered.fetch_add(1, Relaxed);
                 None
             }
@@ -312,15 +311,15 @@ impl<T> Machine<T> {
             (_, failed) => {
                 health.unreadable.fetch_add(1, Relaxed);
                 let error = failed.err().as_ref().map(EventError::to_string);
-                tracing::error!(sink = %name, ?notification, error, "notification lost: no event can be made of it");
+                tracing::error!(sink = %name, ?notification, error, "cannot convert notification, it is lost");
                 None
             }
         }
     }
 
-    /// An event as it is to be told: that of an update, where the journal has told of an object that the notification tells
-    /// of as if it were new. How it was before is not known.
-    fn in_context(
+    /// Turns an `Added` event into `Updated` if the journal has already delivered the object. Its previous state is
+    /// unknown.
+    fn as_update(
         &self,
         event: Event,
         notification: &Notification,
@@ -346,65 +345,65 @@ impl<T> Machine<T> {
         self.params.health.discarded.fetch_add(count as u64, Relaxed);
     }
 
-    /// From now on nothing waits for company or for its time: what can be written and delivered is.
+    /// Starts the final flush: from now on batches and commits do not wait to fill up.
     pub fn flush(&mut self, now: Instant) {
         self.is_flushing = true;
         self.lanes.flush(now);
         self.durable.iter_mut().for_each(Durable::flush);
     }
 
-    /// Events that are not delivered, those included that wait to be taken in.
+    /// Number of undelivered events, including notifications that wait for room.
     #[must_use]
-    pub fn left(&self) -> u64 {
+    pub fn undelivered(&self) -> u64 {
         let pending = self.durable.as_ref().map_or(self.lanes.events() as u64, Durable::pending);
-        pending + self.held_count() as u64
+        pending + self.waiting_count() as u64
     }
 
-    /// Of these, those that would be lost if the process ended now.
+    /// Number of events that would be lost if the process ended now.
     #[must_use]
     pub fn at_risk(&self) -> u64 {
         let pending = self.durable.as_ref().map_or(self.lanes.events() as u64, Durable::unstored);
-        pending + self.held_count() as u64
+        pending + self.waiting_count() as u64
     }
 
-    /// Whether all events that are left wait after a refusal, or the receiver refuses everything: a shutdown need not wait
-    /// for what a journal keeps.
+    /// Whether all undelivered events wait after a refusal, or the receiver refuses everything. A shutdown need not wait
+    /// for such events if a journal keeps them.
     #[must_use]
     pub fn is_waiting_after_refusals(&self) -> bool {
-        self.left() == self.lanes.aside().0 as u64 || self.is_refusing_everything()
+        self.undelivered() == self.lanes.set_aside_size().0 as u64 || self.is_refusing_everything()
     }
 
-    /// Whether the receiver refuses everything, as far as it was asked.
+    /// Whether the receiver refused all recent attempts.
     fn is_refusing_everything(&self) -> bool {
         self.refused_in_a_row > settle::PATIENCE
     }
 
-    /// Whether anything is still to be written. Always `false` without a journal.
+    /// Whether events, acknowledgements or letters are not written yet. Always `false` without a journal.
     #[must_use]
     pub fn is_unwritten(&self) -> bool {
         self.durable.as_ref().is_some_and(|durable| durable.is_unwritten() || !self.letters.is_empty())
     }
 
-    /// What was given up since this was last asked for, where there is no journal to write it with.
+    /// Takes the dead letters since the last call. Empty with a journal, which stores them itself.
     pub fn take_letters(&mut self) -> Vec<DeadLetter> {
         if self.durable.is_some() { Vec::new() } else { std::mem::take(&mut self.letters) }
     }
 
-    /// Puts events of dead letters into the lanes again, as far as there is room; what there is no room for comes back.
+    /// Puts events of dead letters back into the lanes. Returns those for which there is no room.
     pub fn readmit(&mut self, events: Vec<Event>, now: Instant) -> Vec<Event> {
         events.into_iter().filter_map(|event| self.lanes.push(event, now).err()).collect()
     }
 
-    /// Somebody else has written to the journal, up to this number.
+    /// Records that replayed events were appended to the journal, up to this number.
     pub fn appended(&mut self, end: u64) {
         self.durable.iter_mut().for_each(|durable| durable.appended(end));
     }
 
-    fn held_count(&self) -> usize {
-        self.held.iter().map(|held| held.rest.as_slice().len()).sum()
+    fn waiting_count(&self) -> usize {
+        self.waiting.iter().map(|waiting| waiting.rest.as_slice().len()).sum()
     }
 
-    /// Shows how much waits.
+    /// Updates the gauges of [`SinkHealth`].
     pub fn show(&self) {
         let health = &self.params.health;
         let (events, unwritten) = match &self.durable {
@@ -414,8 +413,8 @@ impl<T> Machine<T> {
         health.pending_events.store(events, Relaxed);
         health.retrying.store(self.lanes.retrying() as u64, Relaxed);
         health.pending_bytes.store((self.lanes.bytes() + unwritten) as u64, Relaxed);
-        health.held.store(self.held_count() as u64, Relaxed);
-        let refused = self.lanes.aside().0 as u64;
+        health.held.store(self.waiting_count() as u64, Relaxed);
+        let refused = self.lanes.set_aside_size().0 as u64;
         health.refused_events.store(refused, Relaxed);
         if refused == 0 {
             health.set_refusal(None);
@@ -425,7 +424,7 @@ impl<T> Machine<T> {
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no panic message")
 }
 
 impl<T> fmt::Debug for Machine<T> {

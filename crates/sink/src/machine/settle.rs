@@ -1,17 +1,17 @@
-//! Outcome of an attempt: acknowledged, tried again, set aside, or given up.
+//! Handling of attempt outcomes: acknowledge, retry, set aside, or give up.
 //!
 //! # Refused content
-//! A receiver that refuses a content (400, 413, 422) may be right about one event, or may have been deployed with a fault
-//! that it is rid of in a minute. So a refused batch is halved until the event is alone. That event is set aside (see
-//! [`Lanes`](crate::Lanes)) and tried again for [`refused_for`](informer_hub_types::RetryParams::refused_for), after
-//! delays that double up to a minute. Then it is given up. Its lane goes on with other objects meanwhile.
+//! A receiver that refuses content (400, 413, 422) may reject one event, or may have a bug that a new deployment fixes
+//! within minutes. So a refused batch is halved until the refused event is alone. That event is set aside (see
+//! [`Lanes`](crate::Lanes)) and retried for [`refused_for`](informer_hub_types::RetryParams::refused_for), with a
+//! backoff that doubles up to [`LONGEST_DELAY`]. Then it is given up. Its lane continues with other objects meanwhile.
 //!
-//! The first [`PATIENCE`] refusals in a row come without a pause between them: a receiver that accepts most events has
-//! one found soon. More say that the receiver refuses everything: from then on each refusal holds all lanes back, for
-//! up to [`LONGEST_PAUSE`], so that few events are set aside before the receiver is well again. As soon as it accepts
-//! something, all that were refused before are due.
+//! The first [`PATIENCE`] refusals in a row are retried without a pause, so that a single bad event is found fast. More
+//! refusals mean that the receiver refuses everything. From then on each refusal pauses all lanes, for up to
+//! [`LONGEST_PAUSE`], so that few events are set aside before the receiver recovers. Once it accepts a batch, all events
+//! refused before are due.
 //!
-//! An event that cannot be written (a template that fails) is never sent. Waiting does not help: once it is alone, it is
+//! An event that cannot be encoded (its template fails) is never sent. Waiting does not help: once it is alone, it is
 //! given up.
 
 use std::any::Any;
@@ -28,28 +28,28 @@ use crate::{DeadLetter, Decision, Event, LaneId, Outcome};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{RetryParams, exponential_backoff};
 
-/// Refusals in a row, over all lanes, that a receiver with one bad event in each lane's batch may answer while that is
-/// found: more than seven halves of each of four batches.
+/// Refusals in a row, over all lanes, before the receiver counts as refusing everything. One bad event in the batch of
+/// each of four lanes stays below it.
 pub(super) const PATIENCE: u32 = 32;
 /// Longest pause between attempts while the receiver refuses everything, unless `retry.max` is shorter.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Longest delay between attempts of a refused event.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
-/// Attempts of a refused event at a shutdown without a journal: it has no other time.
+/// Attempts of a refused event at a shutdown without a journal, which cannot retry it later.
 const LAST_TRIES: u32 = 5;
 
-/// An attempt that came to no outcome.
+/// Reason for an attempt without an outcome.
 #[derive(Debug)]
-pub enum Broken {
+pub enum BrokenAttempt {
     /// The transport panicked.
     Panicked(Box<dyn Any + Send>),
-    /// Nobody runs attempts any more.
+    /// The I/O runtime is shutting down.
     ShuttingDown,
 }
 
 impl<T> Machine<T> {
-    /// An attempt has ended.
-    pub fn attempted(&mut self, lane: LaneId, outcome: Result<Outcome, Broken>, now: Instant) {
+    /// Applies the outcome of an attempt.
+    pub fn attempted(&mut self, lane: LaneId, outcome: Result<Outcome, BrokenAttempt>, now: Instant) {
         match outcome {
             Ok(Outcome::Accepted) => self.accept(lane, now),
             Ok(Outcome::Retry { error, .. } | Outcome::Unsendable { error })
@@ -60,10 +60,12 @@ impl<T> Machine<T> {
             Ok(Outcome::Retry { after, content, error }) => self.fail(lane, after, content, &error, now),
             Ok(Outcome::Unsendable { error }) => self.unsendable(lane, &error, now),
             Ok(Outcome::Disable { error }) => self.disable(lane, &error, now),
-            Err(Broken::Panicked(panic)) => self.bury(lane, &format!("transport panicked: {}", panic_text(&*panic))),
-            Err(Broken::ShuttingDown) => self.fail(lane, None, false, "the I/O runtime is shutting down", now),
+            Err(BrokenAttempt::Panicked(panic)) => {
+                self.bury(lane, &format!("transport panicked: {}", panic_text(&*panic)))
+            }
+            Err(BrokenAttempt::ShuttingDown) => self.fail(lane, None, false, "the I/O runtime is shutting down", now),
         }
-        self.unhold(now);
+        self.admit_waiting(now);
     }
 
     fn accept(&mut self, lane: LaneId, now: Instant) {
@@ -81,11 +83,11 @@ impl<T> Machine<T> {
             self.params.health.set_circuit_open(false);
             tracing::info!(sink = %self.params.name, "receiver answers again, all lanes deliver");
         } else if attempts > 0 {
-            tracing::info!(sink = %self.params.name, attempts, "delivered at last");
+            tracing::info!(sink = %self.params.name, attempts, "delivered after retries");
         }
     }
 
-    /// These events need no journal any more.
+    /// Acknowledges these events in the journal.
     fn finished(&mut self, events: &[Event]) {
         if let Some(durable) = &mut self.durable {
             durable.acknowledge(events.iter().filter_map(Event::sequence));
@@ -98,7 +100,7 @@ impl<T> Machine<T> {
         if let Some(after) = after {
             self.circuit.pause(now, after);
         }
-        // An answer to the content, or with a date, comes from a receiver that is well.
+        // An answer to the content, or with `Retry-After`, means that the receiver is running.
         if !content && after.is_none() && self.circuit.failed(lane) {
             health.set_circuit_open(true);
             tracing::warn!(sink = %name, error, "receiver keeps failing, one lane probes until it answers");
@@ -117,14 +119,14 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Counts a failed attempt: how often the batch has failed now, and since when it is tried.
+    /// Counts a failed attempt. Returns how often the batch has failed and when its first attempt was.
     fn note_failure(&mut self, lane: LaneId, error: &str, now: Instant) -> (u32, Instant) {
         let (health, name) = (&self.params.health, &self.params.name);
         health.failed_attempts.fetch_add(1, Relaxed);
         let known = health.error().is_some_and(|before| *before == error);
         health.set_error(error.to_owned());
         let (failures, since) = self.lanes.failed(lane, now);
-        // Lanes fail together: one line for all of them.
+        // Lanes fail together, so only the first failure is a warning.
         if failures == 1 && !known {
             tracing::warn!(sink = %name, error, "delivery failed, will be tried again");
         } else {
@@ -143,7 +145,7 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Sets a refused event aside, or gives it up if its time is over.
+    /// Sets a refused event aside, or gives it up if its retry time is over.
     fn refused_alone(&mut self, lane: LaneId, after: Option<Duration>, error: &str, now: Instant) {
         self.note_refusal(now);
         let attempts = self.lanes.failures(lane);
@@ -156,11 +158,11 @@ impl<T> Machine<T> {
         let Decision::RetryAt(at) = decide(&retry, attempts, since, after, now, &mut self.rng) else {
             return self.bury(lane, error);
         };
-        // Its lane may have been the probe of an open circuit, and may have nothing else.
+        // The lane may be the probe of an open circuit, and may have no other events.
         self.circuit.gave_up(lane);
         self.params.health.set_refusal(Some(error));
         self.lanes.set_aside(lane, Refusals { since, last: now, attempts, error: error.into() }, at);
-        // Others are not held up by what is set aside while the receiver refuses them too.
+        // Set-aside events may fill most of the queue only while the receiver refuses all others too.
         let quarters = if self.is_refusing_everything() { 3 } else { 1 };
         while self.lanes.over_share(quarters) {
             let Some((event, refusals)) = self.lanes.give_up_oldest() else { return };
@@ -170,7 +172,7 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Nothing was sent, and nothing would be at another attempt.
+    /// Halves a batch that cannot be encoded, or gives up its single event.
     fn unsendable(&mut self, lane: LaneId, error: &str, now: Instant) {
         self.note_failure(lane, error, now);
         if self.lanes.batch_len(lane) == 1 {
@@ -180,7 +182,7 @@ impl<T> Machine<T> {
         self.lanes.retry_at(lane, now);
     }
 
-    /// Gives the lane's batch up.
+    /// Gives up the lane's batch.
     fn bury(&mut self, lane: LaneId, error: &str) {
         let attempts = self.lanes.failures(lane).max(1);
         let events = self.lanes.give_up(lane);
@@ -205,10 +207,10 @@ impl<T> Machine<T> {
         }));
     }
 
-    /// The receiver wants no more: everything to come is thrown away, counted. What is pending stays in the journal for
-    /// the next start; without one it is given up.
+    /// Disables the sink at the receiver's request (410). Later notifications are discarded and counted. Pending events
+    /// stay in the journal for the next start, or are given up without one.
     fn disable(&mut self, lane: LaneId, error: &str, now: Instant) {
-        tracing::error!(sink = %self.params.name, error, "sink disabled by its receiver until its configuration changes or the next start");
+        tracing::error!(sink = %self.params.name, error, "receiver disabled the sink until its configuration changes or the hub restarts");
         let health = Arc::clone(&self.params.health);
         health.failed_attempts.fetch_add(1, Relaxed);
         health.set_disabled();
@@ -220,9 +222,9 @@ impl<T> Machine<T> {
             let rest = self.lanes.clear();
             self.dead_letter(&rest, 0, error);
         }
-        for held in std::mem::take(&mut self.held) {
-            self.discard(held.rest.as_slice().len());
-            self.answers.push_back(held.reply);
+        for waiting in std::mem::take(&mut self.waiting) {
+            self.discard(waiting.rest.as_slice().len());
+            self.answers.push_back(waiting.reply);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A machine with a journal, driven without threads over a virtual clock.
+//! Tests of a machine with a journal, driven without threads over a virtual clock.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,7 +18,7 @@ mod refused;
 
 type Script = Box<dyn FnMut(&[Event]) -> Outcome>;
 
-/// A sink of which everything is at hand: killed, started again, and asked.
+/// A sink on a simulated disk that can be killed and started again.
 struct Rig {
     disk: SimDisk,
     limits: StoreLimits,
@@ -29,7 +29,7 @@ struct Rig {
     now: Instant,
     receiver: Script,
     answered: Vec<u32>,
-    /// What was acknowledged: id and JSON.
+    /// Acknowledged events.
     accepted: Vec<Event>,
     sent: u32,
 }
@@ -47,7 +47,7 @@ impl Rig {
         Self { disk, limits, fsync, store, machine, health, now, receiver, answered, accepted, sent: 0 }
     }
 
-    /// Without a journal; cannot be started again.
+    /// A rig without a journal; it cannot be restarted.
     fn in_memory() -> Self {
         let health = SinkHealth::new();
         let machine = Machine::new(params(Arc::clone(&health)), None, StdRng::seed_from_u64(7));
@@ -60,11 +60,11 @@ impl Rig {
 
     fn send(&mut self, notifications: Vec<Notification>) -> u32 {
         self.sent += 1;
-        self.machine.take_in(notifications, jiff::Timestamp::UNIX_EPOCH, self.sent, self.now);
+        self.machine.ingest(notifications, jiff::Timestamp::UNIX_EPOCH, self.sent, self.now);
         self.sent
     }
 
-    /// Everything that is to be done by then.
+    /// Performs all actions that are due within `time`.
     fn run(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -80,7 +80,7 @@ impl Rig {
                     }
                     Action::Work(work) => {
                         let done = self.store.run(work);
-                        self.machine.worked(done, self.now);
+                        self.machine.work_done(done, self.now);
                     }
                 }
             }
@@ -95,7 +95,7 @@ impl Rig {
         self.now = end;
     }
 
-    /// The process is killed, or the power fails, and it is started again.
+    /// Restarts the sink after a killed process or a power failure.
     fn restart(&mut self, power: bool) {
         if power {
             self.disk.crash();
@@ -105,7 +105,7 @@ impl Rig {
         (self.store, self.machine, self.health) = open(&self.disk, self.limits, self.fsync);
     }
 
-    /// Versions that were accepted, by object.
+    /// Accepted versions, by object.
     fn versions(&self) -> HashMap<String, Vec<u64>> {
         let mut all = HashMap::<_, Vec<_>>::new();
         for event in &self.accepted {
@@ -151,7 +151,7 @@ fn update(name: &str, version: u64) -> Notification {
     updated(pod(name, &from, "x"), pod(name, &to, "x"))
 }
 
-/// Versions 1 to `versions` of each of `objects`, objects interleaved.
+/// Returns versions 1 to `versions` of each of `objects` objects, interleaved.
 fn history(objects: usize, versions: u64) -> Vec<Notification> {
     let one = |version, name: &str| match version {
         1 => added(pod(name, "1", "x"), false),
@@ -161,19 +161,19 @@ fn history(objects: usize, versions: u64) -> Vec<Notification> {
 }
 
 #[test]
-fn a_message_is_answered_when_it_is_on_disk_and_not_before() {
+fn message_is_answered_once_it_is_on_disk() {
     let mut rig = Rig::new();
     rig.receiver(down);
     let lone = rig.send(vec![added(pod("lone", "1", "x"), false)]);
     rig.run(Duration::ZERO);
-    assert_eq!(rig.answered, [lone], "nothing was written lately, so it waits for nobody");
+    assert_eq!(rig.answered, [lone], "a lone event is written at once");
     let number = rig.send(history(3, 1));
     rig.run(Duration::from_millis(9));
     assert_eq!(rig.answered, [lone]);
     assert_eq!(rig.machine.at_risk(), 3);
     rig.run(Duration::from_millis(2));
     assert_eq!(rig.answered, [lone, number]);
-    assert_eq!((rig.machine.at_risk(), rig.machine.left()), (0, 4));
+    assert_eq!((rig.machine.at_risk(), rig.machine.undelivered()), (0, 4));
     rig.restart(true);
     rig.receiver(|_| Outcome::Accepted);
     rig.run(SECOND);
@@ -181,14 +181,14 @@ fn a_message_is_answered_when_it_is_on_disk_and_not_before() {
 }
 
 #[test]
-fn of_a_message_the_event_that_has_a_trace_says_so_also_after_a_restart() {
+fn traced_event_keeps_its_trace_over_a_restart() {
     let mut rig = Rig::new();
     rig.receiver(|_| Outcome::Retry { after: None, content: false, error: "down".to_owned() });
     let parent = TraceParent { trace: 5, span: 6 };
     let (key, version) = (ObjectKey::new("shop", "a"), ResourceVersion::new("2"));
     let traced = Some((Traced { span: tracing::Span::none(), key, version }, parent));
     let notifications = vec![update("a", 1), update("b", 2), update("a", 2)];
-    rig.machine.take_in(Intake { notifications, traced }, jiff::Timestamp::UNIX_EPOCH, 1, rig.now);
+    rig.machine.ingest(Intake { notifications, traced }, jiff::Timestamp::UNIX_EPOCH, 1, rig.now);
     rig.run(Duration::from_secs(1));
     rig.restart(true);
     rig.receiver(|_| Outcome::Accepted);
@@ -202,7 +202,7 @@ fn of_a_message_the_event_that_has_a_trace_says_so_also_after_a_restart() {
 }
 
 #[test]
-fn what_was_not_acknowledged_is_delivered_after_a_restart_in_order_and_under_the_same_ids() {
+fn unacknowledged_events_are_redelivered_in_order_with_the_same_ids() {
     for power in [false, true] {
         let mut rig = Rig::new();
         let mut seen = Vec::new();
@@ -228,54 +228,54 @@ fn what_was_not_acknowledged_is_delivered_after_a_restart_in_order_and_under_the
 }
 
 #[test]
-fn what_was_acknowledged_is_not_delivered_again_nor_what_was_told_before() {
+fn acknowledged_events_are_not_delivered_again_after_a_restart() {
     let mut rig = Rig::new();
     rig.send(history(5, 4));
     rig.run(SECOND);
     assert_eq!(rig.accepted.len(), 20);
     rig.restart(false);
-    // The caches are as of an older checkpoint: the same is seen once more, and then something new.
+    // The caches are at an older checkpoint: the same events arrive again, and then a new one.
     rig.send(history(5, 4));
     rig.send(vec![update("web-0", 5)]);
     rig.run(SECOND);
     assert_eq!(rig.accepted.len(), 21);
     assert_eq!(rig.health.status().repeated, 20);
     assert_eq!(rig.versions()["/v1/pods/shop/web-0"], [1, 2, 3, 4, 5]);
-    // Once the caches are not older than the journal, it need not remember.
+    // Once the caches have caught up with the journal, it need not retain delivered states.
     rig.store.release(rig.store.state().end);
     rig.send(vec![update("web-0", 6)]);
     rig.run(SECOND);
     rig.restart(false);
     rig.send(vec![update("web-0", 6)]);
     rig.run(SECOND);
-    assert_eq!(rig.health.status().repeated, 1, "what came after the release is remembered");
+    assert_eq!(rig.health.status().repeated, 1, "events after the release are remembered");
 }
 
 #[test]
-fn a_backlog_larger_than_memory_allows_waits_on_disk_and_comes_in_order() {
+fn backlog_beyond_the_memory_bound_waits_on_disk_in_order() {
     let mut rig = Rig::new();
     rig.receiver(down);
     for chunk in history(50, 40).chunks(100) {
         rig.send(chunk.to_vec());
         rig.run(Duration::from_millis(20));
     }
-    assert_eq!(rig.answered.len(), 20, "nobody waits for a dead receiver");
-    assert_eq!((rig.health.status().pending_events, rig.machine.left()), (2000, 2000));
+    assert_eq!(rig.answered.len(), 20, "senders do not wait for a dead receiver");
+    assert_eq!((rig.health.status().pending_events, rig.machine.undelivered()), (2000, 2000));
     let on_disk = rig.store.state().bytes;
-    assert!((1..on_disk / 2).contains(&rig.health.status().pending_bytes), "what is on disk alone is not in memory");
+    assert!((1..on_disk / 2).contains(&rig.health.status().pending_bytes), "most events are only on disk");
     rig.receiver(|_| Outcome::Accepted);
     rig.run(Duration::from_secs(3600));
     assert_eq!((rig.accepted.len(), rig.health.status().pending_bytes), (2000, 0));
     assert!(rig.versions().values().all(|versions| versions.iter().copied().eq(1..=40)));
-    assert_eq!(rig.machine.left(), 0);
+    assert_eq!(rig.machine.undelivered(), 0);
 }
 
 #[test]
-fn a_full_journal_merges_then_refuses_visibly_and_goes_on_when_there_is_room() {
+fn full_journal_merges_then_refuses_and_recovers() {
     let limits = StoreLimits { journal: 512 * 1024, ..StoreLimits::default() };
     let mut rig = Rig::with(limits, Fsync::default());
     rig.receiver(down);
-    // Of few objects any number of states find room.
+    // Merging makes room for any number of states of a few objects.
     for version in 1..=500 {
         let one =
             |at: usize| if version == 1 { history(20, 1)[at].clone() } else { update(&format!("web-{at}"), version) };
@@ -295,7 +295,7 @@ fn a_full_journal_merges_then_refuses_visibly_and_goes_on_when_there_is_room() {
     assert!(rig.answered.len() < 510 && rig.health.status().journal.unwrap().bytes <= 2 * limits.journal);
     rig.receiver(|_| Outcome::Accepted);
     rig.run(Duration::from_secs(7200));
-    assert_eq!((rig.machine.left(), rig.answered.len()), (0, 510));
+    assert_eq!((rig.machine.undelivered(), rig.answered.len()), (0, 510));
     assert_eq!(rig.health.status().journal.unwrap().trouble, None);
     let versions = rig.versions();
     assert_eq!(versions.len(), 5020);
@@ -307,7 +307,7 @@ fn a_full_journal_merges_then_refuses_visibly_and_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn a_full_disk_keeps_senders_waiting_and_mends_by_itself() {
+fn full_disk_keeps_senders_waiting_until_there_is_room() {
     let mut rig = Rig::new();
     rig.disk.set_capacity(Some(0));
     rig.send(history(5, 2));
@@ -321,7 +321,7 @@ fn a_full_disk_keeps_senders_waiting_and_mends_by_itself() {
     assert!(rig.versions().values().all(|versions| versions == &[1, 2]));
 }
 
-/// Checkpoints, which would let go of acknowledged events, may be what there is no room for.
+/// Checkpoints release acknowledged events, but on a full disk they may fail themselves.
 #[test]
 fn acknowledged_events_do_not_keep_a_disk_full() {
     let mut rig = Rig::new();
@@ -333,12 +333,12 @@ fn acknowledged_events_do_not_keep_a_disk_full() {
         rig.run(SECOND);
     }
     rig.run(60 * SECOND);
-    assert_eq!((rig.answered.len(), rig.machine.left()), (100, 0));
+    assert_eq!((rig.answered.len(), rig.machine.undelivered()), (100, 0));
     assert!(rig.versions().values().all(|versions| versions.iter().copied().eq(1..=100)));
 }
 
 #[test]
-fn a_poisoned_event_ends_as_a_dead_letter_that_survives_and_can_be_replayed() {
+fn poisoned_event_becomes_a_durable_replayable_dead_letter() {
     let mut rig = Rig::new();
     let poison = |event: &Event| event.subject().ends_with("/web-3");
     rig.receiver(move |batch| {
@@ -368,7 +368,7 @@ fn a_poisoned_event_ends_as_a_dead_letter_that_survives_and_can_be_replayed() {
 }
 
 #[test]
-fn what_could_not_be_synced_is_neither_delivered_nor_answered_for_before_it_can_be() {
+fn unsynced_events_are_neither_delivered_nor_answered() {
     let mut rig = Rig::new();
     rig.disk.fail(DiskCall::Sync, u32::MAX);
     rig.send(history(3, 1));
@@ -376,11 +376,11 @@ fn what_could_not_be_synced_is_neither_delivered_nor_answered_for_before_it_can_
     assert_eq!((rig.accepted.len(), rig.answered.len()), (0, 0));
     rig.disk.fail(DiskCall::Sync, 0);
     rig.run(60 * SECOND);
-    assert_eq!((rig.accepted.len(), rig.answered.len(), rig.machine.left()), (3, 1, 0));
+    assert_eq!((rig.accepted.len(), rig.answered.len(), rig.machine.undelivered()), (3, 1, 0));
 }
 
 #[test]
-fn what_was_found_at_a_start_whose_disk_fails_is_answered_for_once_it_is_durable() {
+fn recovered_events_are_answered_once_they_are_durable() {
     let mut rig = Rig::new();
     rig.disk.fail(DiskCall::Sync, u32::MAX);
     rig.send(history(3, 1));
@@ -390,12 +390,12 @@ fn what_was_found_at_a_start_whose_disk_fails_is_answered_for_once_it_is_durable
     (rig.store, rig.machine, rig.health) = open(&rig.disk, rig.limits, rig.fsync);
     let sent = rig.send(history(3, 1));
     rig.run(Duration::ZERO);
-    assert_eq!((rig.accepted.len(), rig.answered.len()), (0, 0), "the journal has told of all of it");
+    assert_eq!((rig.accepted.len(), rig.answered.len()), (0, 0), "the journal has all of these events");
     rig.run(60 * SECOND);
-    assert_eq!((rig.accepted.len(), &rig.answered[..], rig.machine.left()), (3, &[sent][..], 0));
+    assert_eq!((rig.accepted.len(), &rig.answered[..], rig.machine.undelivered()), (3, &[sent][..], 0));
 }
 
-/// A rig with two dead letters of `web-0`, whose receiver takes everything now.
+/// Returns a rig with two dead letters of `web-0`, whose receiver now accepts everything.
 fn rig_with_letters() -> Rig {
     let mut rig = Rig::new();
     rig.receiver(|_| Outcome::Retry { after: None, content: true, error: "receiver answered 422".to_owned() });
@@ -406,9 +406,9 @@ fn rig_with_letters() -> Rig {
 }
 
 #[test]
-fn a_replay_that_the_disk_refuses_answers_nobody_before_his_events_are_stored() {
+fn failed_replay_answers_no_sender_early() {
     let mut rig = rig_with_letters();
-    // The sync, and what is done instead of it.
+    // Two failures: the sync, and its fallback.
     rig.disk.fail(DiskCall::Sync, 2);
     let replayed = rig.store.replay_letters(&LetterFilter::default());
     assert_eq!((replayed.count, replayed.error.is_some()), (0, true));
@@ -424,7 +424,7 @@ fn a_replay_that_the_disk_refuses_answers_nobody_before_his_events_are_stored() 
 }
 
 #[test]
-fn a_replay_while_a_sync_has_failed_takes_nobodys_events_along() {
+fn replay_after_a_failed_sync_keeps_pending_events() {
     let mut rig = rig_with_letters();
     rig.disk.fail(DiskCall::Sync, 2);
     let sent = rig.send(history(3, 1));
@@ -433,38 +433,38 @@ fn a_replay_while_a_sync_has_failed_takes_nobodys_events_along() {
     let replayed = rig.store.replay_letters(&LetterFilter::default());
     rig.machine.appended(replayed.end.unwrap());
     rig.run(SECOND);
-    assert_eq!((rig.answered.last(), rig.machine.left()), (Some(&sent), 0));
+    assert_eq!((rig.answered.last(), rig.machine.undelivered()), (Some(&sent), 0));
 }
 
 #[test]
-fn dead_letters_that_are_replayed_while_others_are_written_are_delivered_too() {
+fn letters_replayed_during_a_write_are_delivered() {
     let mut rig = rig_with_letters();
     let before = rig.accepted.len();
     rig.send(history(3, 1));
     let replayed = rig.store.replay_letters(&LetterFilter::default());
-    // What was sent is written behind them, and the machine hears of that first.
+    // The sent events are written after the replayed ones, and the machine learns of them first.
     rig.run(Duration::ZERO);
     rig.machine.appended(replayed.end.unwrap());
     rig.run(SECOND);
-    assert_eq!((rig.accepted.len() - before, rig.machine.left()), (5, 0));
+    assert_eq!((rig.accepted.len() - before, rig.machine.undelivered()), (5, 0));
 }
 
 #[test]
-fn dead_letters_beyond_their_limit_are_forgotten_oldest_first_and_counted() {
+fn letters_beyond_the_limit_are_dropped_oldest_first() {
     let mut rig = Rig::with(StoreLimits { letters: 64 << 10, ..StoreLimits::default() }, Fsync::default());
     rig.receiver(|_| Outcome::Retry { after: None, content: true, error: "receiver answered 422".to_owned() });
     rig.send(history(300, 1));
     rig.run(DAY);
     let letters = rig.store.list_letters(&LetterFilter::default(), 0, 1000).unwrap();
     let status = rig.health.status();
-    assert_eq!((status.dead_lettered, rig.machine.left()), (300, 0));
+    assert_eq!((status.dead_lettered, rig.machine.undelivered()), (300, 0));
     assert!(!letters.is_empty() && status.dead_letters_forgotten > 0, "{status:?}");
     assert_eq!(letters.len() as u64 + status.dead_letters_forgotten, 300);
     assert_eq!(letters.last().map(|letter| letter.number), Some(299));
 }
 
 #[test]
-fn a_sink_that_is_disabled_keeps_what_is_pending_for_the_next_start() {
+fn disabled_sink_keeps_pending_events_for_the_next_start() {
     let mut rig = Rig::new();
     rig.receiver(|_| Outcome::Disable { error: "receiver answered 410 Gone".to_owned() });
     rig.send(history(10, 1));
@@ -481,7 +481,7 @@ fn a_sink_that_is_disabled_keeps_what_is_pending_for_the_next_start() {
 }
 
 #[test]
-fn each_setting_of_fsync_says_when_a_message_is_answered() {
+fn fsync_setting_decides_when_a_message_is_answered() {
     for (fsync, millis) in
         [(Fsync::Within(Duration::from_millis(50)), 50), (Fsync::Within(Duration::ZERO), 0), (Fsync::Never, 0)]
     {
@@ -493,7 +493,7 @@ fn each_setting_of_fsync_says_when_a_message_is_answered() {
 }
 
 #[test]
-fn a_full_message_waits_for_nobody() {
+fn full_message_is_written_at_once() {
     let mut rig = Rig::new();
     rig.send(history(1, 1));
     rig.run(Duration::ZERO);
@@ -509,7 +509,7 @@ fn a_full_message_waits_for_nobody() {
 }
 
 #[test]
-fn a_deletion_during_downtime_is_told_once() {
+fn deletion_during_downtime_is_delivered_once() {
     let mut rig = Rig::new();
     rig.send(history(2, 3));
     rig.run(SECOND);

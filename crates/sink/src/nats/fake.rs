@@ -1,4 +1,4 @@
-//! A server that speaks as much of NATS as a publisher hears.
+//! Fake NATS server with the part of the protocol that a publisher needs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,34 +7,34 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How the server treats what is published.
+/// Behaviour of the server for published messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Mood {
-    /// Stores it.
+pub(crate) enum Behavior {
+    /// Stores them.
     #[default]
-    Well,
-    /// Answers the next one with an error, and stores the rest.
+    Store,
+    /// Answers the next one with an error, and stores later ones.
     RefuseOnce,
-    /// Answers that it is too large where it holds this text.
+    /// Refuses messages with this text as too large.
     Poison(String),
-    /// Takes it and says nothing.
+    /// Accepts them without an answer.
     Silent,
-    /// Has no stream.
+    /// Answers that there is no stream.
     NoStream,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    pub(crate) mood: Mood,
-    /// What is stored: subject, id, payload. Duplicates are not.
+    pub(crate) behavior: Behavior,
+    /// Stored messages without duplicates: subject, id, payload.
     pub(crate) stored: Vec<(String, String, String)>,
-    /// How often something was published that was stored already.
+    /// Number of duplicates published.
     pub(crate) duplicates: usize,
-    /// What clients said when they connected.
+    /// CONNECT lines of the clients.
     pub(crate) connects: Vec<String>,
 }
 
-/// The server; goes when the test's runtime does.
+/// Fake server; stops with the test's runtime.
 #[derive(Debug)]
 pub(crate) struct FakeNats {
     pub(crate) addr: SocketAddr,
@@ -97,17 +97,17 @@ fn answer(store: &mut Store, subject: &str, id: &str, payload: String) -> Option
     let failed = |code: u16, err_code: u32, text: &str| {
         message(&format!(r#"{{"error":{{"code":{code},"err_code":{err_code},"description":"{text}"}}}}"#))
     };
-    match store.mood.clone() {
-        Mood::Silent => return None,
-        Mood::NoStream => return Some("HMSG REPLY SID 16 16\r\nNATS/1.0 503\r\n\r\n\r\n".to_owned()),
-        Mood::RefuseOnce => {
-            store.mood = Mood::Well;
+    match store.behavior.clone() {
+        Behavior::Silent => return None,
+        Behavior::NoStream => return Some("HMSG REPLY SID 16 16\r\nNATS/1.0 503\r\n\r\n\r\n".to_owned()),
+        Behavior::RefuseOnce => {
+            store.behavior = Behavior::Store;
             return failed(503, 10077, "maximum messages exceeded");
         }
-        Mood::Poison(text) if payload.contains(&text) => {
+        Behavior::Poison(text) if payload.contains(&text) => {
             return failed(400, 10054, "message size exceeds maximum allowed");
         }
-        Mood::Well | Mood::Poison(_) => {}
+        Behavior::Store | Behavior::Poison(_) => {}
     }
     let duplicate = store.stored.iter().any(|(_, known, _)| known == id);
     if duplicate {

@@ -1,4 +1,4 @@
-//! The connection to NATS: made when it is needed, and anew where the library has lost it.
+//! NATS connection: opened on demand, and replaced when the client library has lost it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use parking_lot::Mutex;
 use super::{IN_FLIGHT, NatsAuth, NatsParams};
 use informer_hub_types::{exponential_backoff, rng};
 
-/// How often the library tries on its own to get back a connection; after that the next attempt makes one.
+/// Reconnect attempts of the client library; after them the next delivery attempt opens a new connection.
 const RECONNECTS: usize = 10;
-/// Its longest pause between two such attempts.
+/// Longest pause between two reconnect attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// A connection.
+/// Open connection.
 #[derive(Clone)]
 pub(super) struct Link {
     client: Client,
     pub(super) jetstream: Context,
 }
 
-/// The one connection of a transport, if there is one.
+/// The transport's single connection, if open.
 pub(super) struct Links {
     params: Arc<NatsParams>,
     link: tokio::sync::Mutex<Option<Link>>,
-    /// What was last heard of the connection that is no good news: the server says some things to nobody in particular.
-    heard: Arc<Mutex<Option<String>>>,
+    /// Last problem of the connection. The server sends some errors without relation to a message.
+    problem: Arc<Mutex<Option<String>>>,
 }
 
 impl std::fmt::Debug for Links {
@@ -40,11 +40,11 @@ impl std::fmt::Debug for Links {
 
 impl Links {
     pub(super) fn new(params: Arc<NatsParams>) -> Self {
-        Self { params, link: tokio::sync::Mutex::new(None), heard: Arc::default() }
+        Self { params, link: tokio::sync::Mutex::new(None), problem: Arc::default() }
     }
 
-    /// The connection. One that is not up is not waited for but replaced: what its buffers hold is sent again anyway,
-    /// and files with credentials may have changed.
+    /// Returns the connection. A lost connection is replaced instead of awaited: its buffered messages are sent again
+    /// anyway, and credential files may have changed.
     pub(super) async fn link(&self) -> Result<Link, String> {
         let mut link = self.link.lock().await;
         if let Some(link) = &*link
@@ -54,19 +54,19 @@ impl Links {
         }
         *link = None;
         let new = self.connect().await?;
-        self.heard.lock().take();
+        self.problem.lock().take();
         *link = Some(new.clone());
         Ok(new)
     }
 
-    /// What was heard of the connection, to be put after an error.
-    pub(super) fn heard(&self) -> String {
-        self.heard.lock().as_ref().map(|heard| format!(" ({heard})")).unwrap_or_default()
+    /// Returns the last problem of the connection, as a suffix for an error.
+    pub(super) fn last_problem(&self) -> String {
+        self.problem.lock().as_ref().map(|problem| format!(" ({problem})")).unwrap_or_default()
     }
 
     async fn connect(&self) -> Result<Link, String> {
         let params = &self.params;
-        let heard = Arc::clone(&self.heard);
+        let problem = Arc::clone(&self.problem);
         let mut options = ConnectOptions::new()
             .name(&params.name)
             .connection_timeout(params.timeout)
@@ -74,8 +74,8 @@ impl Links {
             .max_reconnects(RECONNECTS)
             .reconnect_delay_callback(pause)
             .event_callback(move |event| {
-                let heard = Arc::clone(&heard);
-                async move { note(&heard, &event) }
+                let problem = Arc::clone(&problem);
+                async move { note(&problem, &event) }
             });
         options = authenticate(options, params.auth.as_ref()).await?;
         if let Some(ca_file) = &params.ca_file {
@@ -111,25 +111,25 @@ async fn authenticate(options: ConnectOptions, auth: Option<&NatsAuth>) -> Resul
         Some(NatsAuth::CredsFile(path)) => options
             .credentials_file(path)
             .await
-            .map_err(|error| format!("creds_file {} is not usable: {}", path.display(), error.kind()))?,
+            .map_err(|error| format!("cannot use creds_file {}: {}", path.display(), error.kind()))?,
     })
 }
 
-/// The pause before a reconnect, growing, with jitter.
+/// Pause before a reconnect attempt: exponential backoff with jitter.
 fn pause(attempt: usize) -> Duration {
     let times = u32::try_from(attempt).unwrap_or(u32::MAX);
     let longest = exponential_backoff(Duration::from_millis(50), times, LONGEST_PAUSE);
     longest.mul_f64(0.5 + 0.5 * rng::unit())
 }
 
-fn note(heard: &Mutex<Option<String>>, event: &Event) {
+fn note(problem: &Mutex<Option<String>>, event: &Event) {
     match event {
-        Event::Connected => drop(heard.lock().take()),
+        Event::Connected => drop(problem.lock().take()),
         Event::SlowConsumer(_) => {}
         Event::Disconnected | Event::LameDuckMode | Event::Draining | Event::Closed => {
-            // A reason that was given says more.
-            heard.lock().get_or_insert_with(|| event.to_string());
+            // An earlier error is more specific.
+            problem.lock().get_or_insert_with(|| event.to_string());
         }
-        Event::ServerError(_) | Event::ClientError(_) => *heard.lock() = Some(event.to_string()),
+        Event::ServerError(_) | Event::ClientError(_) => *problem.lock() = Some(event.to_string()),
     }
 }

@@ -1,8 +1,8 @@
-//! The transport to NATS JetStream: one message per event, acknowledged when a stream has stored it.
+//! NATS JetStream transport: one message per event, acknowledged once a stream has stored it.
 //!
-//! The id of the event is the id of the message (`Nats-Msg-Id`), so that a stream takes what is repeated within its
-//! window once. Of one object an event is published only when the one before it is stored; events of different objects
-//! go together.
+//! The event's id is the message's id (`Nats-Msg-Id`), so that a stream stores repetitions within its duplicate window
+//! once. An event is published only after the previous one of its object is stored; events of different objects are
+//! published together.
 
 mod link;
 
@@ -24,47 +24,47 @@ pub use crate::nats_subject::{InvalidSubject, SubjectPattern};
 use super::{Event, Outcome, Shape, Transport};
 use link::{Link, Links};
 
-/// Messages that wait for their acknowledgement at once.
+/// Maximum number of unacknowledged messages.
 const IN_FLIGHT: usize = 256;
 
-/// What a transport to NATS is built from.
+/// Parameters of a [`NatsTransport`].
 #[derive(Debug)]
 pub struct NatsParams {
-    /// The name that the servers see.
+    /// Client name shown to the servers.
     pub name: String,
-    /// Servers of one cluster, `nats://` or `tls://`.
+    /// Servers of one NATS cluster, `nats://` or `tls://`.
     pub urls: Vec<String>,
-    /// How subjects are made.
+    /// Pattern of the subjects.
     pub subject: SubjectPattern,
-    /// The stream that must take the events; unset: the one that listens to the subject.
+    /// Required stream; `None` accepts the stream that listens to the subject.
     pub stream: Option<String>,
-    /// Who the hub is; unset: nobody.
+    /// Credentials; `None` connects without.
     pub auth: Option<NatsAuth>,
-    /// PEM file with roots to trust instead of the system's. Read with each connection, as those that follow are.
+    /// PEM file with trusted roots, instead of the system's. All certificate files are read for each connection.
     pub ca_file: Option<PathBuf>,
-    /// PEM files with the certificate that the servers are shown and its key.
+    /// PEM files of the client certificate and its key.
     pub client_cert: Option<(PathBuf, PathBuf)>,
-    /// How long one attempt may take, the acknowledgements included.
+    /// Time limit of one attempt, including the acknowledgements.
     pub timeout: Duration,
-    /// The form of the events.
+    /// Format of the events.
     pub shape: Arc<Shape>,
 }
 
-/// Who the hub is to NATS. Shows no secret in `Debug`.
+/// NATS credentials. `Debug` shows no secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum NatsAuth {
-    /// A file with JWT and key, as `nsc` makes it. Read with each connection.
+    /// File with JWT and key, as created by `nsc`. Read for each connection.
     CredsFile(PathBuf),
-    /// A token.
+    /// Token.
     Token(String),
-    /// A user and a password.
+    /// User and password.
     Password {
-        /// The user.
+        /// User name.
         user: String,
-        /// The password.
+        /// Password.
         password: String,
     },
-    /// The seed of a key.
+    /// Seed of an NKey.
     Nkey(String),
 }
 
@@ -79,16 +79,16 @@ impl fmt::Debug for NatsAuth {
     }
 }
 
-/// Publishes to JetStream.
+/// Transport that publishes to JetStream.
 #[derive(Debug)]
 pub struct NatsTransport {
     params: Arc<NatsParams>,
     links: Arc<Links>,
 }
 
-/// An event, ready to be sent.
+/// Event prepared for publishing.
 struct Message {
-    /// Of one object.
+    /// Identifies the object.
     object: String,
     subject: String,
     id: String,
@@ -96,10 +96,10 @@ struct Message {
 }
 
 impl NatsTransport {
-    /// Builds the transport; connects with the first attempt. Attempts must run on a tokio runtime with I/O and time.
+    /// Builds the transport. It connects with the first attempt. Attempts need a tokio runtime with I/O and time.
     #[must_use]
     pub fn new(params: NatsParams) -> Self {
-        // Whoever comes first decides on the process's TLS provider; that it was somebody else is as good.
+        // Ignore the error: a provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let params = Arc::new(params);
         Self { links: Arc::new(Links::new(Arc::clone(&params))), params }
@@ -110,7 +110,7 @@ impl Transport for NatsTransport {
     fn attempt(&self, batch: Arc<[Event]>) -> BoxFuture<'static, Outcome> {
         let (params, links) = (Arc::clone(&self.params), Arc::clone(&self.links));
         async move {
-            // All of them first: of a batch that cannot be sent whole, nothing goes.
+            // Encode all events first: nothing of a batch is sent if one cannot be encoded.
             let messages = match batch.iter().map(|event| message(&params, event)).collect::<Result<Vec<_>, _>>() {
                 Ok(messages) => messages,
                 Err(error) => return Outcome::Unsendable { error },
@@ -118,7 +118,7 @@ impl Transport for NatsTransport {
             match tokio::time::timeout(params.timeout, publish(&params, &links, &messages)).await {
                 Ok(Ok(())) => Outcome::Accepted,
                 Ok(Err(outcome)) => outcome,
-                Err(_) => retry(format!("not acknowledged within {:?}{}", params.timeout, links.heard())),
+                Err(_) => retry(format!("not acknowledged within {:?}{}", params.timeout, links.last_problem())),
             }
         }
         .boxed()
@@ -138,28 +138,28 @@ fn retry(error: String) -> Outcome {
     Outcome::Retry { after: None, content: false, error }
 }
 
-/// Publishes messages in order, wave by wave: no wave has two of one object.
+/// Publishes messages in order, in waves with at most one message per object.
 async fn publish(params: &NatsParams, links: &Links, messages: &[Message]) -> Result<(), Outcome> {
     let link = links.link().await.map_err(retry)?;
     for wave in waves(messages) {
         let mut acks = Vec::with_capacity(wave.len());
         for message in wave {
-            acks.push(send(params, &link, message).await.map_err(|error| judge(&error, message, links))?);
+            acks.push(send(params, &link, message).await.map_err(|error| outcome_of(&error, message, links))?);
         }
         let acks = join_all(acks.into_iter().map(IntoFuture::into_future)).await;
         for (ack, message) in acks.into_iter().zip(wave) {
-            ack.map_err(|error| judge(&error, message, links))?;
+            ack.map_err(|error| outcome_of(&error, message, links))?;
         }
     }
     Ok(())
 }
 
-/// Cuts a batch where an object comes again, and where enough is in flight.
+/// Splits a batch before each repeated object, and at the limit of messages in flight.
 fn waves(mut messages: &[Message]) -> impl Iterator<Item = &[Message]> {
     std::iter::from_fn(move || {
         let mut objects = HashSet::new();
-        let again = |message: &Message| !objects.insert(message.object.clone());
-        let end = messages.iter().take(IN_FLIGHT).position(again).unwrap_or(messages.len().min(IN_FLIGHT));
+        let is_repeated = |message: &Message| !objects.insert(message.object.clone());
+        let end = messages.iter().take(IN_FLIGHT).position(is_repeated).unwrap_or(messages.len().min(IN_FLIGHT));
         let (wave, rest) = messages.split_at(end);
         messages = rest;
         (!wave.is_empty()).then_some(wave)
@@ -178,30 +178,30 @@ async fn send(
     link.jetstream.send_publish(message.subject.clone(), publish).await
 }
 
-/// What an error means. A message that is too large is one that no repetition makes smaller.
-fn judge(error: &PublishError, message: &Message, links: &Links) -> Outcome {
+/// Maps a publish error to an outcome. A message that is too large counts as refused content, since a retry cannot help.
+fn outcome_of(error: &PublishError, message: &Message, links: &Links) -> Outcome {
     let subject = &message.subject;
-    let answered =
+    let response =
         std::error::Error::source(error).and_then(|error| error.downcast_ref::<async_nats::jetstream::Error>());
-    let code = answered.map(async_nats::jetstream::Error::error_code);
+    let code = response.map(async_nats::jetstream::Error::error_code);
     let too_large = code == Some(ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM);
     match error.kind() {
         PublishErrorKind::StreamNotFound => {
-            retry(format!("no stream takes {subject}: make one that listens to it (or JetStream is not enabled)"))
+            retry(format!("no stream listens to {subject}; create one, or enable JetStream"))
         }
         PublishErrorKind::MaxPayloadExceeded => Outcome::Retry {
             after: None,
             content: true,
-            error: format!("{subject}: the event has {} bytes, more than the server takes", message.payload.len()),
+            error: format!("{subject}: the event has {} bytes, more than the server accepts", message.payload.len()),
         },
         _ if too_large => Outcome::Retry {
             after: None,
             content: true,
-            error: format!("{subject}: the event has {} bytes, more than the stream takes", message.payload.len()),
+            error: format!("{subject}: the event has {} bytes, more than the stream accepts", message.payload.len()),
         },
         _ => {
             let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            retry(format!("{subject}: {}{cause}{}", error.kind(), links.heard()))
+            retry(format!("{subject}: {}{cause}{}", error.kind(), links.last_problem()))
         }
     }
 }

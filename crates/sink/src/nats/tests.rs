@@ -1,10 +1,10 @@
-//! The transport against a small server on loopback; `tests/real` has the real one.
+//! Tests of the NATS transport against a fake server on loopback; `tests/real` uses a real server.
 
 use std::time::Duration;
 
-use super::fake::{FakeNats, Mood};
+use super::fake::{Behavior, FakeNats};
 use super::*;
-use crate::contract::{Bed, Fault, keeps_the_contract};
+use crate::contract::{Fault, TestBed, assert_sink_contract};
 use crate::test_objects::event;
 
 pub(super) fn params(url: String) -> NatsParams {
@@ -29,7 +29,7 @@ fn error(outcome: Outcome) -> (bool, String) {
 }
 
 #[tokio::test]
-async fn events_are_stored_once_in_order_with_their_ids_and_subjects() {
+async fn events_are_stored_once_and_in_order() {
     let server = FakeNats::start().await;
     let transport = NatsTransport::new(params(server.url()));
     let batch: Arc<[Event]> =
@@ -45,7 +45,7 @@ async fn events_are_stored_once_in_order_with_their_ids_and_subjects() {
 }
 
 #[test]
-fn a_wave_has_each_object_once() {
+fn wave_has_each_object_once() {
     let message = |object: &str| Message {
         object: object.to_owned(),
         subject: String::new(),
@@ -65,29 +65,29 @@ fn a_wave_has_each_object_once() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_said_and_tried_again() {
+async fn failed_publish_is_retried_with_its_error() {
     let server = FakeNats::start().await;
     let batch: Arc<[Event]> = Arc::new([event("web", 1, 10)]);
     let transport = NatsTransport::new(params(server.url()));
-    for (mood, words) in [
-        (Mood::NoStream, "no stream takes k8s.prod-eu.pods.shop.web: make one"),
-        (Mood::RefuseOnce, "maximum messages exceeded"),
+    for (behavior, words) in [
+        (Behavior::NoStream, "no stream listens to k8s.prod-eu.pods.shop.web; create one"),
+        (Behavior::RefuseOnce, "maximum messages exceeded"),
     ] {
-        server.store.lock().mood = mood;
+        server.store.lock().behavior = behavior;
         let (content, error) = error(transport.attempt(Arc::clone(&batch)).await);
         assert!(!content && error.contains(words), "{error}");
     }
-    server.store.lock().mood = Mood::Well;
+    server.store.lock().behavior = Behavior::Store;
     assert_eq!(transport.attempt(batch).await, Outcome::Accepted);
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_or_hangs_ends_the_attempt() {
+async fn attempt_at_a_missing_or_hanging_server_ends() {
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let batch: Arc<[Event]> = Arc::new([event("web", 1, 10)]);
     let (_, missing) = error(NatsTransport::new(params(format!("nats://{free}"))).attempt(Arc::clone(&batch)).await);
     assert!(missing.starts_with(&format!("cannot connect to nats://{free}: ")), "{missing}");
-    // One that accepts and says nothing.
+    // A server that accepts connections and never answers.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let brief = |url| NatsParams { timeout: Duration::from_millis(200), ..params(url) };
@@ -95,24 +95,24 @@ async fn a_server_that_is_not_there_or_hangs_ends_the_attempt() {
     let (content, hung) = error(hanging.attempt(Arc::clone(&batch)).await);
     assert!(!content && (hung.contains("within 200ms") || hung.contains("timed out")), "{hung}");
     let server = FakeNats::start().await;
-    server.store.lock().mood = Mood::Silent;
+    server.store.lock().behavior = Behavior::Silent;
     let (content, silent) = error(NatsTransport::new(brief(server.url())).attempt(batch).await);
     assert!(!content && (silent.contains("within 200ms") || silent.contains("timed out")), "{silent}");
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_the_contents_fault() {
+async fn message_that_is_too_large_counts_as_refused_content() {
     let server = FakeNats::start().await;
     let transport = NatsTransport::new(params(server.url()));
     let (content, error_text) = error(transport.attempt(Arc::new([event("web", 1, 2 << 20)])).await);
-    assert!(content && error_text.contains("more than the server takes"), "{error_text}");
-    server.store.lock().mood = Mood::Poison("web".to_owned());
+    assert!(content && error_text.contains("more than the server accepts"), "{error_text}");
+    server.store.lock().behavior = Behavior::Poison("web".to_owned());
     let (content, error_text) = error(transport.attempt(Arc::new([event("web", 1, 1)])).await);
-    assert!(content && error_text.contains("more than the stream takes"), "{error_text}");
+    assert!(content && error_text.contains("more than the stream accepts"), "{error_text}");
 }
 
 #[tokio::test]
-async fn who_the_hub_is_is_told_to_the_server_and_nobody_else() {
+async fn credentials_are_sent_and_never_shown() {
     for (auth, told) in [
         (NatsAuth::Token("hunter2".into()), r#""auth_token":"hunter2""#),
         (NatsAuth::Password { user: "u".into(), password: "hunter2".into() }, r#""pass":"hunter2""#),
@@ -128,29 +128,29 @@ async fn who_the_hub_is_is_told_to_the_server_and_nobody_else() {
     let server = FakeNats::start().await;
     let missing = NatsParams { auth: Some(NatsAuth::CredsFile("nowhere.creds".into())), ..params(server.url()) };
     let (_, error) = error(NatsTransport::new(missing).attempt(Arc::new([event("web", 1, 1)])).await);
-    assert!(error.contains("creds_file nowhere.creds is not usable"), "{error}");
+    assert!(error.contains("cannot use creds_file nowhere.creds"), "{error}");
 }
 
-impl Bed for FakeNats {
+impl TestBed for FakeNats {
     fn transport(&self, timeout: Duration) -> Arc<dyn Transport> {
         Arc::new(NatsTransport::new(NatsParams { timeout, ..params(self.url()) }))
     }
 
     fn set(&self, fault: Fault) {
-        self.store.lock().mood = match fault {
-            Fault::None => Mood::Well,
-            Fault::FailOnce => Mood::RefuseOnce,
-            Fault::Hang => Mood::Silent,
-            Fault::Poison(text) => Mood::Poison(text.to_owned()),
+        self.store.lock().behavior = match fault {
+            Fault::None => Behavior::Store,
+            Fault::FailOnce => Behavior::RefuseOnce,
+            Fault::Hang => Behavior::Silent,
+            Fault::Poison(text) => Behavior::Poison(text.to_owned()),
         };
     }
 
-    fn taken(&self) -> Vec<String> {
+    fn accepted(&self) -> Vec<String> {
         self.store.lock().stored.iter().map(|(_, _, payload)| payload.clone()).collect()
     }
 }
 
 #[tokio::test]
-async fn nats_keeps_the_contract_of_transports() {
-    keeps_the_contract(FakeNats::start).await;
+async fn nats_passes_the_sink_contract() {
+    assert_sink_contract(FakeNats::start).await;
 }

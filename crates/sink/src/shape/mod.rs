@@ -1,4 +1,4 @@
-//! The form in which events are sent: CloudEvents, plain JSON, a template's text, or a chat's message. Pure.
+//! Format of sent events: CloudEvents, plain JSON, a template's text, or a chat message. No I/O.
 
 use std::borrow::Cow;
 
@@ -12,21 +12,21 @@ mod template;
 
 pub use template::{InvalidTemplate, Template};
 
-/// The form in which a sink sends its events.
+/// Format in which a sink sends its events.
 #[derive(Debug, Default)]
 pub enum Shape {
-    /// The whole event, CloudEvents 1.0 in JSON.
+    /// The whole event as CloudEvents 1.0 JSON.
     #[default]
     CloudEvents,
-    /// The event's `data`, and before it `id`, `type` (one word), `time` and, where there is one, `sequence`.
+    /// The event's `data`, preceded by `id`, `type` (one word), `time` and, if present, `sequence`.
     Json,
-    /// What a template makes of the same members. One event per message.
+    /// Output of a template over the same members. One event per message.
     Template(Box<Template>),
-    /// A message for people in a chat. One event per message.
+    /// Chat message. One event per message.
     Preset(Preset),
 }
 
-/// What is needed of an event to give it another form.
+/// Members of an event that other formats need.
 #[derive(Debug, Deserialize)]
 struct Envelope<'e> {
     #[serde(borrow)]
@@ -44,13 +44,13 @@ impl<'e> Envelope<'e> {
 }
 
 impl Shape {
-    /// Whether a message holds one event, and never an array of them.
+    /// Whether a message always has a single event.
     #[must_use]
     pub fn is_single(&self) -> bool {
         matches!(self, Self::Template(_) | Self::Preset(_))
     }
 
-    /// The media type of a message; of an array of them where `batched`.
+    /// Returns the media type of a message, or of an array of events if `batched`.
     #[must_use]
     pub fn content_type(&self, batched: bool) -> &str {
         match self {
@@ -61,10 +61,10 @@ impl Shape {
         }
     }
 
-    /// One event.
+    /// Encodes one event.
     ///
     /// # Errors
-    /// The event cannot take this form: with a template, whatever goes wrong in it.
+    /// An error text if the event cannot be encoded, e.g. because the template fails.
     pub fn one<'e>(&self, event: &'e Event) -> Result<Cow<'e, str>, String> {
         match self {
             Self::CloudEvents => Ok(Cow::Borrowed(event.json())),
@@ -74,14 +74,14 @@ impl Shape {
         }
     }
 
-    /// A batch: an array, or the event itself where messages are single ones.
+    /// Encodes a batch as an array, or as the single event if messages are not batched.
     ///
     /// # Errors
-    /// See [`Self::one`]; also where there is more than one event and messages are single ones.
+    /// See [`Self::one`]. Also fails for several events in a single-event format.
     pub fn batch(&self, events: &[Event], batched: bool) -> Result<String, String> {
         match (events, batched && !self.is_single()) {
             ([event], false) => self.one(event).map(Cow::into_owned),
-            (_, false) if self.is_single() => Err("one event per message is the form of this sink".to_owned()),
+            (_, false) if self.is_single() => Err("this format takes one event per message".to_owned()),
             _ => {
                 let length: usize = events.iter().map(|event| event.json().len() + 1).sum();
                 let mut body = String::with_capacity(length + 1);
@@ -96,10 +96,10 @@ impl Shape {
     }
 }
 
-/// `data` with what of the envelope says what happened.
+/// Encodes `data` with the id, type, time and sequence of the event.
 fn plain(event: &Event) -> Result<String, String> {
     let envelope = Envelope::of(event)?;
-    let members = envelope.data.get().strip_prefix('{').ok_or("the event's data is no object")?;
+    let members = envelope.data.get().strip_prefix('{').ok_or("the event's data is not an object")?;
     let text = |text: &str| serde_json::Value::from(text).to_string();
     let (id, word, time) = (text(event.id()), text(event.event_type().as_str()), text(&envelope.time));
     let sequence = envelope.sequence.map(|number| format!(r#""sequence":{},"#, text(&number))).unwrap_or_default();
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_json_is_the_data_and_what_happened() {
+    fn plain_json_has_data_id_type_and_time() {
         let event = event("web", 7, 0);
         let value: Value = serde_json::from_str(&Shape::Json.one(&event).unwrap()).unwrap();
         assert_eq!((&value["id"], &value["type"]), (&event.id().into(), &"added".into()));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_an_array_but_for_forms_of_one_event() {
+    fn batch_is_an_array_except_in_single_event_formats() {
         let events = [event("a", 1, 0), event("b", 1, 0)];
         let length = |shape: &Shape, events, batched| {
             let value: Value = serde_json::from_str(&shape.batch(events, batched).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Messages for chats, each within the limits that the chat documents, whatever an object brings along.
+//! Chat messages, each within the documented limits of the chat, for any object.
 
 use serde_json::{Value, json};
 
@@ -6,24 +6,24 @@ use super::Envelope;
 use crate::Event;
 use informer_hub_types::{Preset, printable};
 
-/// Characters of a Slack header (limit 150) and of one of its fields (2,000, counted when each may have become five).
+/// Characters of a Slack header (limit 150) and field (limit 2,000; each character may be escaped to five).
 const SLACK_HEADER: usize = 150;
 const SLACK_FIELD: usize = 390;
-/// Characters of one value on a card; all of a Teams message may have 28 KB.
+/// Characters of one value on a card. A Teams message is limited to 28 KB.
 const TEAMS_VALUE: usize = 500;
-/// Characters of a Discord title (256) and of a field's value (1,024); all of an embed may have 6,000.
+/// Characters of a Discord title (limit 256) and field value (limit 1,024). An embed is limited to 6,000.
 const DISCORD_TITLE: usize = 256;
 const DISCORD_VALUE: usize = 500;
 
-/// What is told of an event.
-struct Told {
+/// Content of a message, before formatting.
+struct Summary {
     title: String,
     word: &'static str,
     time: String,
     facts: Vec<(&'static str, String)>,
 }
 
-impl Told {
+impl Summary {
     fn of(event: &Event) -> Result<Self, String> {
         let envelope = Envelope::of(event)?;
         let word = event.event_type().as_str();
@@ -54,40 +54,40 @@ impl Told {
 
 /// Renders the message of an event for a chat.
 pub(super) fn message(preset: Preset, event: &Event) -> Result<String, String> {
-    let told = Told::of(event)?;
+    let summary = Summary::of(event)?;
     let message = match preset {
-        Preset::Slack => slack(&told),
-        Preset::Teams => teams(&told),
-        Preset::Discord => discord(&told),
+        Preset::Slack => slack(&summary),
+        Preset::Teams => teams(&summary),
+        Preset::Discord => discord(&summary),
     };
     Ok(message.to_string())
 }
 
-fn slack(told: &Told) -> Value {
-    // In Slack's markup these three begin mentions, links and entities; escaping them makes a text longer.
+fn slack(summary: &Summary) -> Value {
+    // These three start mentions, links and entities in Slack's markup. Escaping makes the text longer.
     let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let field = |(name, value): &(&str, String)| json!({ "type": "mrkdwn", "text": format!("*{name}*\n{}", escape(&short(value, SLACK_FIELD))) });
-    let fields: Vec<_> = told.facts.iter().map(field).collect();
-    let header = short(&told.title, SLACK_HEADER);
+    let fields: Vec<_> = summary.facts.iter().map(field).collect();
+    let header = short(&summary.title, SLACK_HEADER);
     json!({
         "text": escape(&header),
         "blocks": [
             { "type": "header", "text": { "type": "plain_text", "text": header, "emoji": false } },
             { "type": "section", "fields": fields },
-            { "type": "context", "elements": [{ "type": "plain_text", "text": told.time, "emoji": false }] },
+            { "type": "context", "elements": [{ "type": "plain_text", "text": summary.time, "emoji": false }] },
         ],
     })
 }
 
-fn teams(told: &Told) -> Value {
+fn teams(summary: &Summary) -> Value {
     let fact = |(name, value): &(&str, String)| json!({ "title": name, "value": plain(&short(value, TEAMS_VALUE)) });
-    let facts: Vec<_> = told.facts.iter().map(fact).collect();
-    let colour = match told.word {
+    let facts: Vec<_> = summary.facts.iter().map(fact).collect();
+    let colour = match summary.word {
         "added" => "Good",
         "deleted" => "Attention",
         _ => "Default",
     };
-    let title = plain(&short(&told.title, TEAMS_VALUE));
+    let title = plain(&short(&summary.title, TEAMS_VALUE));
     json!({
         "type": "message",
         "attachments": [{
@@ -100,36 +100,36 @@ fn teams(told: &Told) -> Value {
                 "body": [
                     { "type": "TextBlock", "text": title, "weight": "Bolder", "size": "Medium", "color": colour, "wrap": true },
                     { "type": "FactSet", "facts": facts },
-                    { "type": "TextBlock", "text": told.time, "isSubtle": true, "spacing": "Small", "wrap": true },
+                    { "type": "TextBlock", "text": summary.time, "isSubtle": true, "spacing": "Small", "wrap": true },
                 ],
             },
         }],
     })
 }
 
-fn discord(told: &Told) -> Value {
+fn discord(summary: &Summary) -> Value {
     let field = |(name, value): &(&str, String)| json!({ "name": name, "value": plain(&short(value, DISCORD_VALUE)), "inline": value.len() < 40 });
-    let fields: Vec<_> = told.facts.iter().map(field).collect();
-    let colour = match told.word {
+    let fields: Vec<_> = summary.facts.iter().map(field).collect();
+    let colour = match summary.word {
         "added" => 0x57_F2_87,
         "deleted" => 0xED_42_45,
         _ => 0x58_65_F2,
     };
     json!({
         "embeds": [{
-            "title": short(&told.title, DISCORD_TITLE), "color": colour, "fields": fields, "timestamp": told.time,
+            "title": short(&summary.title, DISCORD_TITLE), "color": colour, "fields": fields, "timestamp": summary.time,
         }],
         "allowed_mentions": { "parse": [] },
     })
 }
 
-/// A printable text, cut to so many characters (UTF-16 units, the strictest way that limits are
-/// counted); never empty, which chats refuse.
+/// Cuts a text to so many printable UTF-16 units, the strictest way in which chats count. Never empty, since chats reject
+/// empty texts.
 fn short(text: &str, limit: usize) -> String {
     let mut out = String::new();
     let mut length = 0;
     for c in printable(text).chars() {
-        // Room for the dots.
+        // Leave room for the ellipsis.
         if length + c.len_utf16() > limit - 1 {
             out.push('…');
             break;
@@ -140,7 +140,7 @@ fn short(text: &str, limit: usize) -> String {
     if out.trim().is_empty() { "–".to_owned() } else { out }
 }
 
-/// A text whose characters mean nothing to Markdown. At most twice as long.
+/// Escapes Markdown characters. The result is at most twice as long.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -188,7 +188,7 @@ mod tests {
         (serde_json::from_str(&text).unwrap(), text.len())
     }
 
-    /// Length as the strictest counts it.
+    /// Length in UTF-16 units.
     fn length(value: &Value) -> usize {
         let text = value.as_str().expect("a text");
         assert!(!text.trim().is_empty());
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slack_message_keeps_to_slacks_limits() {
+    fn slack_message_is_within_limits() {
         for event in hostile() {
             let (message, _) = message(Preset::Slack, &event);
             assert!(length(&message["text"]) <= 40_000);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_teams_message_is_an_adaptive_card_within_its_limit() {
+    fn teams_message_is_an_adaptive_card_within_limits() {
         for event in hostile() {
             let (message, bytes) = message(Preset::Teams, &event);
             assert!(bytes <= 28 * 1024, "{bytes}");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_discord_message_keeps_to_the_limits_of_embeds_and_mentions_nobody() {
+    fn discord_message_is_within_limits_without_mentions() {
         for event in hostile() {
             let (message, _) = message(Preset::Discord, &event);
             assert_eq!(message["allowed_mentions"], json!({"parse": []}));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn chat_messages_show_names_and_messages_without_harm() {
+    fn chat_messages_neutralize_hostile_text() {
         let event = &hostile()[4];
         for preset in [Preset::Slack, Preset::Teams, Preset::Discord] {
             let (message, _) = message(preset, event);
@@ -258,7 +258,7 @@ mod tests {
             gather(&message, &mut texts);
             let shown: Vec<_> = texts.iter().filter(|text| text.contains("forged")).collect();
             assert!(shown.len() > 3, "{preset:?}: {texts:?}");
-            // Slack's own layout has a break between a field's name and its value.
+            // Slack's layout has a line break between a field's name and value.
             for text in shown {
                 hostile_text::assert_harmless("a chat", text, 1);
             }
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_what_happened_where() {
+    fn chat_message_names_kind_object_and_cluster() {
         let json = json!({"status": {"phase": "Failed"}});
         let object = object(origin("", "pods", "Pod"), "shop", "web-0", "1", &json);
         let event = Event::new(

@@ -1,4 +1,4 @@
-//! A message's text by a template in the language of Jinja.
+//! Messages rendered by a Jinja template.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,34 +6,34 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior};
 
-/// Instructions of one rendering at most.
+/// Maximum instructions of one rendering.
 const FUEL: u64 = 200_000;
-/// Bytes of a message at most.
+/// Maximum bytes of a message.
 const MAX_OUTPUT: usize = 1 << 20;
-/// Bytes of a template at most.
+/// Maximum bytes of a template.
 const MAX_LENGTH: usize = 256 << 10;
-/// Macros within one another at most.
+/// Maximum depth of macro calls.
 const MAX_RECURSION: usize = 32;
 const NAME: &str = "template";
 
-/// A compiled template over `id`, `type`, `time`, `cluster`, `clusterLabels`, `resource`, `namespace`, `name`, `uid`,
+/// Compiled template over `id`, `type`, `time`, `cluster`, `clusterLabels`, `resource`, `namespace`, `name`, `uid`,
 /// `resourceVersion`, `initial`, `tombstone`, `object` and `oldObject`.
 ///
-/// Where the message is JSON, `{{ … }}` writes JSON: a text comes with its quotes. What is not defined is an error.
-/// Work and length of a message are bounded.
+/// If the message is JSON, `{{ … }}` writes JSON: a string includes its quotes. Undefined values are an error. Work and
+/// length of a message are bounded.
 #[derive(Debug)]
 pub struct Template {
     engine: Environment<'static>,
     content_type: String,
 }
 
-/// A template that is not to be used; its author can fix it.
+/// Compile error of a template, to be fixed by its author.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("template is not usable: {problem} at line {line}")]
+#[error("cannot compile template: {problem} at line {line}")]
 pub struct InvalidTemplate {
-    /// What is wrong.
+    /// Description of the error.
     pub problem: String,
-    /// Line of the mistake, from 1.
+    /// Line of the error, from 1.
     pub line: usize,
 }
 
@@ -41,10 +41,10 @@ impl Template {
     /// Compiles a template for messages of this media type.
     ///
     /// # Errors
-    /// [`InvalidTemplate`] when it does not parse or is too long.
+    /// [`InvalidTemplate`] if it does not parse or is too long.
     pub fn compile(text: &str, content_type: &str) -> Result<Self, InvalidTemplate> {
         if text.len() > MAX_LENGTH {
-            let problem = format!("it has {} bytes, of at most {MAX_LENGTH},", text.len());
+            let problem = format!("{} bytes exceed the limit of {MAX_LENGTH} bytes", text.len());
             return Err(InvalidTemplate { problem, line: 1 });
         }
         let escape = if is_json(content_type) { AutoEscape::Json } else { AutoEscape::None };
@@ -60,14 +60,14 @@ impl Template {
         Ok(Self { engine, content_type: content_type.to_owned() })
     }
 
-    /// The media type of its messages.
+    /// Media type of the messages.
     #[must_use]
     pub fn content_type(&self) -> &str {
         &self.content_type
     }
 
-    /// The message of an event in its plain form. A panic of the engine is an error like any other: arithmetic that goes
-    /// over, where that is checked.
+    /// Renders the message of an event given as plain JSON. A panic of the engine, e.g. an arithmetic overflow in a debug
+    /// build, is returned as an error.
     pub(super) fn render(&self, event: &str) -> Result<String, String> {
         catch_unwind(AssertUnwindSafe(|| self.message(event)))
             .unwrap_or_else(|_| Err("the template panicked".to_owned()))
@@ -78,12 +78,12 @@ impl Template {
         let template = self.engine.get_template(NAME).map_err(|error| describe(&error))?;
         let mut out = Bounded(Vec::new());
         template.render_captured_to(Serde(&event), &mut out).map_err(|error| describe(&error))?;
-        let text = String::from_utf8(out.0).map_err(|_| "the template's text is not UTF-8".to_owned())?;
+        let text = String::from_utf8(out.0).map_err(|_| "the template's output is not UTF-8".to_owned())?;
         if is_json(&self.content_type)
             && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&text)
         {
             return Err(format!(
-                "what the template wrote is not JSON (line {}, column {})",
+                "the template's output is not JSON (line {}, column {})",
                 error.line(),
                 error.column()
             ));
@@ -92,12 +92,12 @@ impl Template {
     }
 }
 
-/// What went wrong, and where; values of the object have no place in a log.
+/// Describes an error and its line, without values of the object, which do not belong in a log.
 fn describe(error: &minijinja::Error) -> String {
     let place = error.line().map(|line| format!(" at line {line} of the template")).unwrap_or_default();
     match error.kind() {
-        ErrorKind::OutOfFuel => "the template does more work than it may".to_owned(),
-        ErrorKind::WriteFailure => format!("the template's text has more than {MAX_OUTPUT} bytes"),
+        ErrorKind::OutOfFuel => "the template exceeds its work limit".to_owned(),
+        ErrorKind::WriteFailure => format!("the template's output exceeds {MAX_OUTPUT} bytes"),
         kind => format!("{kind}{place}"),
     }
 }
@@ -136,24 +136,24 @@ mod tests {
     }
 
     #[test]
-    fn values_are_written_as_json_where_the_message_is_json() {
+    fn json_template_writes_values_as_json() {
         let found = json(
             r#"{"text": {{ "pod " ~ name }}, "n": {{ object.n }}, "all": {{ object.list }}, "old": {{ oldObject }}}"#,
         );
-        let wanted = serde_json::json!({"text": "pod we\"b\n</script>", "n": 3, "all": [1, 2], "old": null});
-        assert_eq!(found, Ok(wanted));
+        let expected = serde_json::json!({"text": "pod we\"b\n</script>", "n": 3, "all": [1, 2], "old": null});
+        assert_eq!(found, Ok(expected));
         let found = json("[{% for i in object.list %}{{ i }}{% if not loop.last %},{% endif %}{% endfor %}]");
         assert_eq!(found, Ok(serde_json::json!([1, 2])));
     }
 
     #[test]
-    fn a_text_is_written_as_it_is() {
+    fn text_template_writes_values_unescaped() {
         let template = Template::compile("{{ type }} {{ cluster }}/{{ name }}", "text/plain; charset=utf-8").unwrap();
         assert_eq!(template.render(EVENT).unwrap(), "added c/we\"b\n</script>");
     }
 
     #[test]
-    fn what_is_not_defined_is_an_error_that_shows_no_value() {
+    fn undefined_value_is_an_error_without_values() {
         for template in ["{{ object.nothing }}", "{{ nothing }}", "\n{{ object.big + 1 }}", "{{ object.big.x.y }}"] {
             let error = json(template).unwrap_err();
             assert!(!error.contains("hunter2") && error.contains("line"), "{error}");
@@ -164,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn work_and_length_are_bounded() {
+    fn template_work_and_length_are_bounded() {
         let loops = "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}";
-        assert!(json(loops).unwrap_err().contains("more work"));
+        assert!(json(loops).unwrap_err().contains("work limit"));
         let long = "{% for a in range(9999) %}{{ object.big }}aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa{% endfor %}";
         assert!(json(long).unwrap_err().contains("bytes"));
         let endless = "{% macro m(x) %}{{ m(x) }}{% endmacro %}{{ m(1) }}";
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_named_with_its_line() {
+    fn template_error_has_its_line() {
         let error = Template::compile("a\n{{ b", "text/plain").unwrap_err();
         assert_eq!(error.line, 2, "{error}");
         assert!(Template::compile("{% nonsense %}", "text/plain").is_err());

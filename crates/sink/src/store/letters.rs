@@ -1,30 +1,30 @@
-//! A store's dead letters: kept, listed, replayed, purged.
+//! Dead letters of a store: append, list, replay and purge.
 
-use super::{Letters, Store, StoreError, append_what_fits, sync};
+use super::{Letters, Store, StoreError, append_in_parts, sync};
 use crate::{DeadLetter, Event, LetterFilter, LetterSummary};
 use informer_hub_journal::{AppendError, Journal};
 
-/// Letters that are taken out to make room for others, at a time.
+/// Letters dropped at a time to make room for new ones, and letters replayed at a time.
 const LETTERS_AT_ONCE: usize = 100;
-/// Letters read at a time, and their bytes.
+/// Limits of one read of letters: their number and their bytes.
 const LETTERS_READ: (usize, usize) = (1000, 16 << 20);
 
-/// What came of replaying dead letters.
+/// Result of replaying dead letters.
 #[derive(Debug, Default)]
 pub struct Replayed {
-    /// How many are in the journal again, and no letters any more.
+    /// Letters moved back into the journal.
     pub count: u64,
-    /// The journal's end, where there are some.
+    /// End of the journal after the replay, if any letter was replayed.
     pub end: Option<u64>,
-    /// Why others are still letters.
+    /// Error for which the remaining letters were not replayed.
     pub error: Option<StoreError>,
 }
 
 impl Store {
-    /// Keeps letters, where there is no machine with a journal to do it.
+    /// Keeps letters of a sink whose machine has no journal. The oldest letters are dropped for lack of room.
     ///
     /// # Errors
-    /// [`StoreError::Disk`]; for want of room the oldest are forgotten.
+    /// [`StoreError::Disk`].
     pub fn push_letters(&mut self, new: &[DeadLetter]) -> Result<(), StoreError> {
         match &mut self.letters {
             Letters::Memory(letters) => {
@@ -34,18 +34,18 @@ impl Store {
                 while let Err(error) = letters.append(new) {
                     match error {
                         AppendError::Full { .. } if letters.pending() > 0 => self.forgotten += forget_oldest(letters)?,
-                        // More than all the room that there is.
+                        // The letters exceed the whole limit.
                         AppendError::Full { .. } | AppendError::TooLarge { .. } if new.len() > 1 => {
                             let (first, second) = new.split_at(new.len() / 2);
                             self.push_letters(first)?;
                             return self.push_letters(second);
                         }
                         error @ (AppendError::Full { .. } | AppendError::TooLarge { .. }) => {
-                            tracing::error!(%error, "a dead letter cannot be kept");
+                            tracing::error!(%error, "cannot keep dead letter");
                             self.forgotten += new.len() as u64;
                             return Ok(());
                         }
-                        // Letters are not remembered once they are gone.
+                        // Acknowledged letters need not be retained.
                         AppendError::Retained => letters.let_go(),
                         AppendError::Disk(error) => return Err(StoreError::Disk(error)),
                     }
@@ -56,12 +56,12 @@ impl Store {
         Ok(())
     }
 
-    /// How many dead letters were forgotten for want of room since this was last asked for.
+    /// Returns how many dead letters were dropped for lack of room since the last call.
     pub fn take_forgotten(&mut self) -> u64 {
         std::mem::take(&mut self.forgotten)
     }
 
-    /// Dead letters that fit, from a number on, at most so many; each is handed to `each`.
+    /// Passes at most `most` letters that meet `filter`, from number `from` on, to `each`.
     ///
     /// # Errors
     /// [`StoreError::Disk`].
@@ -96,7 +96,7 @@ impl Store {
         Ok(())
     }
 
-    /// What a list shows of those that fit, the oldest first.
+    /// Returns summaries of the letters that meet the filter, oldest first.
     ///
     /// # Errors
     /// [`StoreError::Disk`].
@@ -111,7 +111,7 @@ impl Store {
         Ok(list)
     }
 
-    /// Throws those that fit away; how many there were.
+    /// Removes the letters that meet the filter. Returns how many there were.
     ///
     /// # Errors
     /// [`StoreError::Disk`].
@@ -122,7 +122,7 @@ impl Store {
         Ok(numbers.len() as u64)
     }
 
-    /// Throws letters away.
+    /// Removes the letters with these numbers.
     ///
     /// # Errors
     /// [`StoreError::Disk`].
@@ -138,7 +138,7 @@ impl Store {
         Ok(())
     }
 
-    /// The letter of this number.
+    /// Returns the letter with this number.
     ///
     /// # Errors
     /// [`StoreError::Disk`].
@@ -148,9 +148,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Puts those that fit into the journal again, oldest first, with the ids that they had, and throws them away as
-    /// letters. Where the journal takes no more, or the disk refuses, the rest are still letters, and a few may be in both
-    /// places.
+    /// Moves the letters that meet the filter back into the journal, oldest first and under their old ids. If the
+    /// journal is full or the disk fails, the rest stay letters, and a few may be in both places.
     pub fn replay_letters(&mut self, filter: &LetterFilter) -> Replayed {
         let mut replayed = Replayed::default();
         replayed.error = self.try_replay(filter, &mut replayed).err();
@@ -158,13 +157,13 @@ impl Store {
     }
 
     fn try_replay(&mut self, filter: &LetterFilter, replayed: &mut Replayed) -> Result<(), StoreError> {
-        // What is given up meanwhile is not replayed in the same go.
+        // Letters that are added meanwhile are not replayed by this call.
         let mut from = 0;
         loop {
             let (mut numbers, mut events) = (Vec::new(), Vec::new());
             self.letters(filter, from, LETTERS_AT_ONCE, |number, letter| {
                 numbers.push(number);
-                events.push(letter.event.again());
+                events.push(letter.event.replayed());
             })?;
             let Some(last) = numbers.last() else { return Ok(()) };
             from = last + 1;
@@ -179,25 +178,25 @@ impl Store {
         }
     }
 
-    /// Moves what is in the journal durably to `written`. Apart from what a machine has written: nobody waits for these to
-    /// be stored.
+    /// Appends events to the journal and moves the durable ones to `written`. They bypass the machine's commits, since
+    /// no sender waits for them.
     fn write_again(&mut self, events: &mut Vec<Event>, written: &mut Vec<Event>) -> Result<(), StoreError> {
-        let (Some(journal), Some(past)) = (&mut self.journal, &mut self.past) else { return Ok(()) };
+        let (Some(journal), Some(retained)) = (&mut self.journal, &mut self.retained) else { return Ok(()) };
         let mut appended = Vec::new();
-        let done = append_what_fits(journal, past, events, &mut appended);
-        sync(journal, appended.first(), &mut self.doubtful)?;
+        let done = append_in_parts(journal, retained, events, &mut appended);
+        sync(journal, appended.first(), &mut self.sync_failed_from)?;
         written.append(&mut appended);
-        done.map_err(|error| self.refused(error))
+        done.map_err(|error| self.store_error(error))
     }
 }
 
-/// How many went.
+/// Drops the oldest letters. Returns how many.
 fn forget_oldest(letters: &mut Journal<DeadLetter>) -> Result<u64, StoreError> {
     let from = letters.first_pending();
     let read = letters.read(from, LETTERS_AT_ONCE, usize::MAX).map_err(StoreError::Disk)?;
     let numbers: Vec<u64> = read.records.iter().map(|(number, _)| *number).chain(read.damaged).collect();
     let count = numbers.len();
-    tracing::warn!(count, "dead letters have reached their limit, the oldest are forgotten");
+    tracing::warn!(count, "dead letter limit reached, dropping the oldest dead letters");
     letters.ack(numbers);
     letters.release(letters.next_seq());
     letters.sync().map_err(StoreError::Disk)?;

@@ -1,4 +1,4 @@
-//! Who makes a webhook's requests: a client over TCP, or one over connections of a program's own making.
+//! HTTP client of a webhook: over TCP, or over connections dialled by the embedding program.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -13,20 +13,20 @@ use reqwest::{Body, Client, Response, Url, redirect};
 use super::{WebhookError, WebhookParams, tls};
 use informer_hub_dial::{Dial, causes};
 
-/// How long a connection is kept for the next batch.
+/// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// See the module. Cheap to clone: one pool of connections.
+/// HTTP client. Cloning shares the connection pool.
 #[derive(Clone, Debug)]
 pub(super) enum Caller {
-    /// Over TCP, with TLS and proxies.
+    /// TCP, with TLS and proxies.
     Tcp(Client),
-    /// HTTP/1.1 over what is dialled.
+    /// HTTP/1.1 over dialled connections.
     Dialled(Box<HttpClient<Dial, Body>>),
 }
 
 impl Caller {
-    /// Reads the files that the parameters name; connects to nothing.
+    /// Builds the client. Reads the certificate files but does not connect.
     pub(super) fn new(params: &WebhookParams) -> Result<Self, WebhookError> {
         match &params.dial {
             Some(_) if params.url.is_https() => Err(WebhookError::DialledTls),
@@ -39,7 +39,8 @@ impl Caller {
         }
     }
 
-    /// One request, up to the head of its answer. An error names host and port: the rest of the address may be secret.
+    /// Sends one request and waits for the response head. Errors name host and port only: the rest of the address may be
+    /// secret.
     pub(super) async fn post(&self, url: &Url, headers: HeaderMap, body: Vec<u8>) -> Result<Response, String> {
         match self {
             Self::Tcp(client) => {
@@ -59,7 +60,7 @@ impl Caller {
 }
 
 fn over_tcp(params: &WebhookParams) -> Result<Client, WebhookError> {
-    // Whoever comes first decides on the process's TLS provider; that it was somebody else is as good.
+    // Ignore the error: a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .redirect(redirect::Policy::none())
@@ -67,7 +68,7 @@ fn over_tcp(params: &WebhookParams) -> Result<Client, WebhookError> {
         .pool_idle_timeout(IDLE)
         .connect_timeout(params.timeout);
     let roots = params.ca_file.as_deref().map(tls::read_roots).transpose()?.unwrap_or_default();
-    // A plain receiver needs no roots, and a machine without any must not stop it.
+    // A plain receiver needs no roots, so a machine without system roots must not fail.
     builder = if params.url.is_https() { builder.tls_certs_merge(roots) } else { builder.tls_certs_only(roots) };
     if let Some(cert) = &params.client_cert {
         builder = builder.identity(tls::read_identity(cert)?);
@@ -75,24 +76,24 @@ fn over_tcp(params: &WebhookParams) -> Result<Client, WebhookError> {
     builder.build().map_err(WebhookError::Client)
 }
 
-/// The server of an address, without what may be secret.
+/// Returns scheme, host and port of an address, without parts that may be secret.
 pub(super) fn server(url: &Url) -> String {
     let host = url.host_str().unwrap_or("unknown host");
     let port = url.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{host}{port}", url.scheme())
 }
 
-/// What an error of the client says.
+/// Describes an error of the client.
 fn failed(is_connect: bool, url: &Url, error: &(dyn Error + 'static)) -> String {
     let (server, causes) = (server(url), causes(error));
     if is_connect {
         format!("cannot connect to {server}: {causes}")
     } else {
-        format!("the connection to {server} broke: {causes}")
+        format!("the connection to {server} failed: {causes}")
     }
 }
 
-/// The whole chain of causes.
+/// Joins an error and its causes.
 pub(super) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

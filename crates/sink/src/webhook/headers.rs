@@ -1,11 +1,11 @@
-//! Headers of one's own, such as a key that a receiver asks for.
+//! Additional headers of webhook requests, such as a receiver's API key.
 
 use std::fmt;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// Headers that the transport itself sets, or that HTTP does.
-const TAKEN: [&str; 16] = [
+/// Headers set by the transport or by HTTP.
+const RESERVED: [&str; 16] = [
     "connection",
     "content-encoding",
     "content-length",
@@ -24,42 +24,42 @@ const TAKEN: [&str; 16] = [
     "webhook-timestamp",
 ];
 
-/// Headers that go with each request. Shows names and no values in `Debug`.
+/// Headers added to each request. `Debug` shows their names but no values.
 #[derive(Clone, Default)]
 pub struct ExtraHeaders(HeaderMap);
 
-/// A header that cannot be sent; its author can fix it. Does not repeat the value, which may be secret.
+/// Header that cannot be sent. The value is not shown, since it may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHeader {
-    /// The name.
-    #[error("{0:?} is not a name for a header; use letters, digits and -")]
+    /// The name is not valid.
+    #[error("{0:?} is not a valid header name; use letters, digits and -")]
     Name(String),
-    /// The name is one that the hub sets itself.
-    #[error("{0} is set by the hub itself; remove it")]
-    Taken(String),
-    /// The value.
-    #[error("the value of {0} cannot be in a header: it has a line break or another control character")]
+    /// The hub sets this header itself.
+    #[error("{0} is set by the hub; remove it")]
+    Reserved(String),
+    /// The value is not valid.
+    #[error("the value of {0} is not valid in a header: it has a line break or another control character")]
     Value(String),
 }
 
 /// Checks the name of a header.
 ///
 /// # Errors
-/// [`InvalidHeader`]: it is no name, or one that is taken.
+/// [`InvalidHeader`] if it is not valid or set by the hub.
 pub fn check_header_name(name: &str) -> Result<(), InvalidHeader> {
     parse_name(name).map(drop)
 }
 
 fn parse_name(name: &str) -> Result<HeaderName, InvalidHeader> {
     let parsed = HeaderName::try_from(name).map_err(|_| InvalidHeader::Name(name.to_owned()))?;
-    if TAKEN.contains(&parsed.as_str()) { Err(InvalidHeader::Taken(name.to_owned())) } else { Ok(parsed) }
+    if RESERVED.contains(&parsed.as_str()) { Err(InvalidHeader::Reserved(name.to_owned())) } else { Ok(parsed) }
 }
 
 impl ExtraHeaders {
-    /// Checks names and values.
+    /// Builds the headers from names and values.
     ///
     /// # Errors
-    /// [`InvalidHeader`] for the first that cannot be sent.
+    /// [`InvalidHeader`] for the first invalid header.
     pub fn new<'h>(headers: impl IntoIterator<Item = (&'h str, &'h str)>) -> Result<Self, InvalidHeader> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
@@ -87,18 +87,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn illegal_headers_are_refused_without_their_values() {
+    fn invalid_headers_are_rejected_without_their_values() {
         let new = |name, value| ExtraHeaders::new([(name, value)]).unwrap_err();
         assert_eq!(new("x api", "hunter2"), InvalidHeader::Name("x api".to_owned()));
         assert_eq!(new("", "hunter2"), InvalidHeader::Name(String::new()));
-        assert_eq!(new("Content-Length", "1"), InvalidHeader::Taken("Content-Length".to_owned()));
-        assert_eq!(new("webhook-signature", "1"), InvalidHeader::Taken("webhook-signature".to_owned()));
+        assert_eq!(new("Content-Length", "1"), InvalidHeader::Reserved("Content-Length".to_owned()));
+        assert_eq!(new("webhook-signature", "1"), InvalidHeader::Reserved("webhook-signature".to_owned()));
         let error = new("x-api-key", "hunter2\r\nx-other: 1");
         assert!(!error.to_string().contains("hunter2"), "{error}");
     }
 
     #[test]
-    fn values_show_nowhere() {
+    fn header_values_are_never_shown() {
         let headers = ExtraHeaders::new([("X-Api-Key", "hunter2")]).unwrap();
         assert_eq!(format!("{headers:?}"), "{\"x-api-key\"}");
         assert_eq!(headers.values()["x-api-key"], "hunter2");

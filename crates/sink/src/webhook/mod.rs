@@ -1,15 +1,15 @@
-//! The webhook transport: one POST per attempt, CloudEvents in the body, signed as Standard Webhooks does.
+//! Webhook transport: one POST per attempt, with CloudEvents in the body, signed as in Standard Webhooks.
 //!
-//! What a receiver's answer means:
+//! Meaning of the receiver's answer:
 //!
 //! | answer | meaning |
 //! |---|---|
-//! | 2xx | acknowledged, as soon as the head of the answer is there |
+//! | 2xx | acknowledged, as soon as the response head is received |
 //! | 410 | the sink is disabled |
-//! | 429, 503 | tried again, not before `Retry-After` (seconds or a date) |
-//! | 400, 413, 422 | tried again, in halves |
-//! | 3xx | tried again; redirects are never followed, for a signed body is meant for one address |
-//! | everything else, and none | tried again |
+//! | 429, 503 | retried, not before `Retry-After` (seconds or a date) |
+//! | 400, 413, 422 | retried, in halves |
+//! | 3xx | retried; redirects are never followed, since a signed body is meant for one address |
+//! | everything else, or no answer | retried |
 
 mod caller;
 mod headers;
@@ -35,35 +35,35 @@ use informer_hub_dial::Dial;
 pub use informer_hub_types::Compression;
 use service::Service;
 
-/// What a webhook is built from.
+/// Parameters of a [`WebhookTransport`].
 #[derive(Debug)]
 pub struct WebhookParams {
-    /// Where to POST. May hold credentials: it is shown nowhere but for its scheme and host.
+    /// Address for the POST. It may contain credentials: only its scheme and host are ever shown.
     pub url: WebhookUrl,
-    /// Keys of the signature; unset: unsigned.
+    /// Keys of the signature; `None` sends unsigned requests.
     pub signing_keys: Option<SigningKeys>,
-    /// How long one attempt may take, from the connection to the end of the answer. Default 10 s.
+    /// Time limit of one attempt, from the connection to the end of the answer. Default 10 s.
     pub timeout: Duration,
-    /// PEM file with roots to trust beside the system's.
+    /// PEM file with trusted roots, in addition to the system's.
     pub ca_file: Option<PathBuf>,
     /// Whether bodies are batches (`application/cloudevents-batch+json`, an array) or single events
-    /// (`application/cloudevents+json`). One sink keeps to one shape: it is batches, even for a lone event, when its
-    /// batches may hold more than one event.
+    /// (`application/cloudevents+json`). A sink always uses one form: batches, even for a single event, if its batches
+    /// may have more than one event.
     pub batched: bool,
-    /// The form of the events. Default CloudEvents.
+    /// Format of the events. Default CloudEvents.
     pub shape: Arc<Shape>,
-    /// Unset: bodies are sent as they are.
+    /// Compression of bodies; `None` sends them uncompressed.
     pub compression: Option<Compression>,
-    /// Headers of one's own.
+    /// Additional headers.
     pub headers: ExtraHeaders,
-    /// What the hub shows a receiver that asks who it is.
+    /// Client certificate for mutual TLS.
     pub client_cert: Option<ClientCert>,
-    /// What opens connections, in place of TCP and of proxies; for addresses that say `http`. Unset: TCP.
+    /// Opens connections instead of TCP and proxies; for `http` addresses only. `None` uses TCP.
     pub dial: Option<Dial>,
 }
 
 impl WebhookParams {
-    /// The defaults: single events, unsigned.
+    /// Default parameters: single events, unsigned.
     #[must_use]
     pub fn new(url: WebhookUrl) -> Self {
         Self {
@@ -81,49 +81,49 @@ impl WebhookParams {
     }
 }
 
-/// Files of a client certificate. Looked at before each attempt, and read again when they have changed; connections
-/// made with what was there before are not used any more.
+/// Files of a client certificate. They are checked before each attempt and read again when they change. Connections
+/// with the old certificate are then no longer used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCert {
-    /// PEM file with the certificate, and those between it and the CA.
+    /// PEM file with the certificate and the intermediate certificates.
     pub cert_file: PathBuf,
-    /// PEM file with its private key.
+    /// PEM file with the private key.
     pub key_file: PathBuf,
 }
 
-/// The address of a receiver, which hides all but scheme and host from `Debug` and `Display`.
+/// Address of a receiver. `Debug` and `Display` show only scheme and host.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookUrl(reqwest::Url);
 
-/// A webhook that cannot be built; its configuration is at fault, except for [`Self::Client`].
+/// Failure to build a webhook. The configuration is wrong, except for [`Self::Client`].
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
-    /// Not an address to POST to. The address itself is not repeated: it may hold credentials.
-    #[error("url is not usable: {0}; it should look like https://audit.example.com/k8s")]
+    /// Not an absolute `http` or `https` URL. The address itself is not shown: it may contain credentials.
+    #[error("cannot use url: {0}; it should look like https://audit.example.com/k8s")]
     Url(String),
     /// The roots could not be read.
-    #[error("ca_file {} is not readable", .path.display())]
+    #[error("cannot read ca_file {}", .path.display())]
     CaFile {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
-    /// The roots are no certificates.
+    /// The file has no certificate.
     #[error("ca_file {} holds no PEM certificate", .path.display())]
     NoCertificate {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// The client certificate could not be read.
-    #[error("{key} {} is not readable", .path.display())]
+    #[error("cannot read {key} {}", .path.display())]
     ClientCertFile {
         /// `client_cert_file` or `client_key_file`.
         key: &'static str,
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
@@ -132,24 +132,24 @@ pub enum WebhookError {
     ClientCert {
         /// `client_cert_file` or `client_key_file`.
         key: &'static str,
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong, and what would be right.
+        /// Description of the problem.
         problem: &'static str,
     },
-    /// TLS is not spoken over connections that are dialled.
-    #[error("url says https, and no TLS is spoken over connections that a program dials itself; it should say http")]
+    /// TLS is not supported over connections of [`Dial`].
+    #[error("url says https, but connections dialled by the program have no TLS; write http")]
     DialledTls,
-    /// The HTTP client could not be built (no usable system roots, for one).
-    #[error("http client could not be set up")]
+    /// The HTTP client could not be built, e.g. without usable system roots.
+    #[error("cannot set up the http client")]
     Client(#[source] reqwest::Error),
 }
 
 impl WebhookUrl {
-    /// Checks an address.
+    /// Parses an address.
     ///
     /// # Errors
-    /// [`WebhookError::Url`] when it is not an absolute `http` or `https` URL.
+    /// [`WebhookError::Url`] if it is not an absolute `http` or `https` URL.
     pub fn parse(text: &str) -> Result<Self, WebhookError> {
         let url = reqwest::Url::parse(text).map_err(|error| WebhookError::Url(error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -164,7 +164,7 @@ impl WebhookUrl {
 }
 
 impl WebhookError {
-    /// The key of the configuration that is at fault.
+    /// Returns the configuration key that is wrong.
     #[must_use]
     pub fn key(&self) -> &'static str {
         match self {
@@ -188,18 +188,18 @@ impl fmt::Debug for WebhookUrl {
     }
 }
 
-/// Delivers batches to a webhook. Cheap to keep: one connection pool.
+/// Transport that delivers batches to a webhook. It keeps one connection pool.
 #[derive(Debug)]
 pub struct WebhookTransport {
     service: Arc<Service>,
 }
 
 impl WebhookTransport {
-    /// Builds the transport; reads `ca_file`, connects to nothing. Attempts must run on a tokio runtime with I/O
+    /// Builds the transport. Reads the certificate files but does not connect. Attempts need a tokio runtime with I/O
     /// and time.
     ///
     /// # Errors
-    /// [`WebhookError`] says what is wrong with the parameters.
+    /// [`WebhookError`] if a parameter is wrong.
     pub fn new(params: WebhookParams) -> Result<Self, WebhookError> {
         Ok(Self { service: Arc::new(Service::new(params)?) })
     }
@@ -212,11 +212,11 @@ impl Transport for WebhookTransport {
     }
 }
 
-/// What an answer means that a receiver at `url` gave, by the table above. Reads of its body what an attempt would.
+/// Maps a response of the receiver at `url` to an outcome, by the table above. Reads as much of the body as an attempt.
 ///
-/// For those who have an answer without having asked: tests, and who feeds it noise.
-pub async fn judge<B: Into<reqwest::Body>>(answer: http::Response<B>, url: &WebhookUrl) -> Outcome {
-    service::judge(answer.into(), &url.0).await
+/// Meant for tests and fuzzing, which have a response without a request.
+pub async fn outcome_of<B: Into<reqwest::Body>>(answer: http::Response<B>, url: &WebhookUrl) -> Outcome {
+    service::outcome_of(answer.into(), &url.0).await
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What goes out in one attempt: the body and its headers. Pure.
+//! Body and headers of one webhook request. No I/O.
 
 use std::io::Write;
 
@@ -17,14 +17,14 @@ const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// Fast, and small enough for JSON.
+/// Fast level with a good ratio for JSON.
 const ZSTD_LEVEL: i32 = 3;
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("informer-hub/", env!("CARGO_PKG_VERSION")));
 
-/// A body as it goes over the wire.
+/// Encodes a body with the configured compression.
 ///
 /// # Errors
-/// Memory, or a fault of the library.
+/// An I/O error if memory is exhausted or the library fails.
 pub(super) fn encode(body: String, compression: Option<Compression>) -> std::io::Result<Vec<u8>> {
     match compression {
         None => Ok(body.into_bytes()),
@@ -37,8 +37,8 @@ pub(super) fn encode(body: String, compression: Option<Compression>) -> std::io:
     }
 }
 
-/// `webhook-id`: what a receiver de-duplicates requests by. The same for the same events, however often they are
-/// tried; for a single event it is the event's own id.
+/// Returns `webhook-id`, by which a receiver de-duplicates requests. Retries of the same events have the same id. The id
+/// of a single event is the event's own.
 pub(super) fn batch_id(batch: &[Event]) -> String {
     if let [event] = batch {
         return event.id().to_owned();
@@ -51,20 +51,19 @@ pub(super) fn batch_id(batch: &[Event]) -> String {
     URL_SAFE_NO_PAD.encode(&hash.finalize()[..16])
 }
 
-/// What the headers of an attempt are made from, beside its id, moment and body.
+/// Inputs of the headers besides id, timestamp and body.
 #[derive(Debug)]
 pub(super) struct HeaderParams<'p> {
     pub(super) content_type: &'p HeaderValue,
     pub(super) compression: Option<Compression>,
     pub(super) extra: &'p HeaderMap,
     pub(super) keys: Option<&'p SigningKeys>,
-    /// The attempt's own span, if it has one.
+    /// Span of the attempt, if traced.
     pub(super) trace: Option<TraceParent>,
 }
 
-/// The headers of one attempt made at `timestamp` (seconds since the epoch). What is signed is the content, `body`
-/// before it is compressed: a coding is undone on the way to the code that verifies, often by somebody else, and the
-/// libraries of Standard Webhooks take a text.
+/// Builds the headers of an attempt at `timestamp` (seconds since the epoch). The signature covers `body` before
+/// compression: intermediaries often decompress it, and the libraries of Standard Webhooks verify text.
 pub(super) fn headers(id: &str, timestamp: i64, body: &[u8], params: &HeaderParams<'_>) -> HeaderMap {
     let mut headers = params.extra.clone();
     headers.insert(CONTENT_TYPE, params.content_type.clone());
@@ -84,7 +83,7 @@ pub(super) fn headers(id: &str, timestamp: i64, body: &[u8], params: &HeaderPara
 }
 
 fn ascii(text: &str) -> HeaderValue {
-    HeaderValue::from_str(text).expect("ids, digits and base64 are legal in headers")
+    HeaderValue::from_str(text).expect("ids, digits and base64 are valid in headers")
 }
 
 #[cfg(test)]
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_compressed_as_its_header_says() {
+    fn body_is_compressed_as_configured() {
         let body = "[1]".repeat(1000);
         assert_eq!(encode(body.clone(), None).unwrap(), body.as_bytes());
         for compression in [Compression::Gzip, Compression::Zstd] {
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_batch_id_depends_on_the_events_and_their_order_alone() {
+    fn batch_id_depends_only_on_events_and_order() {
         let (a, b) = (event("a", 1, 0), event("b", 1, 0));
         assert_eq!(batch_id(&[a.clone(), b.clone()]), batch_id(&[a.clone(), b.clone()]));
         assert_ne!(batch_id(&[a.clone(), b.clone()]), batch_id(&[b, a.clone()]));
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_name_the_shape_and_the_sender_and_nothing_overrides_them() {
+    fn extra_headers_do_not_override_own_headers() {
         let extra = HeaderMap::from_iter([
             (CONTENT_TYPE, HeaderValue::from_static("text/html")),
             (HeaderName::from_static("x-api-key"), HeaderValue::from_static("k")),

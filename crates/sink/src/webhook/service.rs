@@ -1,4 +1,4 @@
-//! The HTTP side of a webhook: the client, one exchange, and what its answer means.
+//! HTTP exchange of a webhook: reload of certificate files, one attempt, and its outcome.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::{Event, Outcome};
 use informer_hub_disk::FileStates;
 use informer_hub_types::{TraceParent, clock, printable};
 
-/// How much of an answer's body is read.
+/// Maximum bytes read from an answer's body.
 const MAX_ANSWER: usize = 4096;
-/// How much of it goes into an error message.
+/// Maximum characters of it in an error message.
 const MAX_QUOTE: usize = 200;
 
-/// A client and whom it talks to.
+/// HTTP client and parameters of one webhook.
 #[derive(Debug)]
 pub(super) struct Service {
     client: Mutex<Made>,
@@ -28,12 +28,12 @@ pub(super) struct Service {
     content_type: HeaderValue,
 }
 
-/// A client, and what the files were like that it was made from.
+/// HTTP client, and the state of the files that it was built from.
 #[derive(Debug)]
 struct Made {
     client: Caller,
     files: FileStates,
-    /// Files that no client could be made from; said once.
+    /// State of files from which no client could be built; logged once.
     broken: FileStates,
 }
 
@@ -46,8 +46,8 @@ impl Service {
         Ok(Self { client: Mutex::new(made), params, content_type })
     }
 
-    /// The client; a new one where its files have changed. What cannot be used (yet: files are replaced one after the
-    /// other) leaves the old one in its place.
+    /// Returns the client, rebuilt if its files have changed. If the new files are not usable (files are replaced one
+    /// after the other), the old client stays in use.
     fn client(&self) -> Caller {
         let mut made = self.client.lock();
         let files = file_states(&self.params);
@@ -56,7 +56,7 @@ impl Service {
                 Ok(client) => *made = Made { client, files, broken: FileStates::default() },
                 Err(error) if files != made.broken => {
                     let error = chain(&error);
-                    tracing::warn!(url = %self.params.url, error, "changed certificate files are not usable (yet)");
+                    tracing::warn!(url = %self.params.url, error, "cannot use the changed certificate files yet, keeping the previous ones");
                     made.broken = files;
                 }
                 Err(_) => {}
@@ -65,7 +65,7 @@ impl Service {
         made.client.clone()
     }
 
-    /// One attempt, over within the timeout.
+    /// Makes one attempt, limited to the timeout.
     pub(super) async fn exchange(&self, batch: &[Event]) -> Outcome {
         let params = &self.params;
         let body = match params.shape.batch(batch, params.batched) {
@@ -84,12 +84,12 @@ impl Service {
         let headers = request::headers(&id, timestamp, body.as_bytes(), &header_params);
         let body = match request::encode(body, params.compression) {
             Ok(body) => body,
-            Err(error) => return retry(format!("the body could not be compressed: {error}")),
+            Err(error) => return retry(format!("cannot compress the body: {error}")),
         };
         let client = self.client();
         let exchange = async {
             match client.post(&params.url.0, headers, body).await {
-                Ok(response) => judge(response, &params.url.0).await,
+                Ok(response) => outcome_of(response, &params.url.0).await,
                 Err(error) => retry(error),
             }
         };
@@ -104,13 +104,13 @@ impl Service {
     }
 }
 
-/// Turns an answer into an outcome.
-pub(super) async fn judge(mut response: Response, own: &Url) -> Outcome {
+/// Maps a response to an outcome.
+pub(super) async fn outcome_of(mut response: Response, own: &Url) -> Outcome {
     let status = response.status();
-    // The span of the attempt, where somebody traces.
+    // Recorded in the span of the attempt, if it is traced.
     Span::current().record("http.response.status_code", status.as_u16());
     if status.is_success() {
-        // Acknowledged, whatever becomes of the rest; reading it lets the connection be used again.
+        // Acknowledged in any case; reading the rest allows the connection to be reused.
         read_some(&mut response).await;
         return Outcome::Accepted;
     }
@@ -136,7 +136,7 @@ fn retry(error: String) -> Outcome {
     Outcome::Retry { after: None, content: false, error }
 }
 
-/// Names the host alone: the rest of an address may hold credentials.
+/// Describes a redirect. Only the target host is named: the rest may contain credentials.
 fn redirected(response: &Response, own: &Url) -> String {
     let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
     let target = location.and_then(|location| own.join(location).ok());
@@ -145,7 +145,7 @@ fn redirected(response: &Response, own: &Url) -> String {
     format!("receiver answered {status} and points to {host}; redirects are not followed, set url to the final address")
 }
 
-/// Up to [`MAX_ANSWER`] bytes of the body; less where it breaks off.
+/// Reads up to [`MAX_ANSWER`] bytes of the body; fewer if the connection fails.
 async fn read_some(response: &mut Response) -> Vec<u8> {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
@@ -158,8 +158,8 @@ async fn read_some(response: &mut Response) -> Vec<u8> {
     body
 }
 
-/// The beginning of a body, as one line of printable text. Error pages like to repeat the address, of which path and
-/// query may be the credentials.
+/// Quotes the start of a body as one line of printable text. Path and query of the address are removed: error pages
+/// often repeat them, and they may be credentials.
 fn quote(body: &[u8], own: &Url) -> String {
     let mut text = String::from_utf8_lossy(body).into_owned();
     for part in [own.query(), Some(own.path().trim_matches('/'))].into_iter().flatten().filter(|part| part.len() > 3) {
@@ -170,8 +170,8 @@ fn quote(body: &[u8], own: &Url) -> String {
     if line.is_empty() { String::new() } else { format!(": {line}") }
 }
 
-/// `Retry-After` as a delay: seconds, or a date. That is compared with the receiver's own `Date`, where it says one: its
-/// clock and ours need not agree.
+/// Parses `Retry-After`: seconds, or a date. A date is compared with the receiver's own `Date` if present, since its clock
+/// may differ.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
@@ -182,7 +182,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::try_from(date(text)?.duration_since(said.unwrap_or_else(clock::wall))).unwrap_or_default())
 }
 
-/// What the files are like that a client is made from.
+/// Returns the state of the files that a client is built from.
 fn file_states(params: &WebhookParams) -> FileStates {
     let cert = params.client_cert.iter().flat_map(|cert| [&cert.cert_file, &cert.key_file]);
     FileStates::of(params.ca_file.iter().chain(cert))
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_read_as_seconds_or_as_a_date() {
+    fn retry_after_parses_seconds_and_dates() {
         assert_eq!(after("120"), Some(Duration::from_secs(120)));
         let soon: std::time::SystemTime = (clock::wall() + Duration::from_secs(600)).into();
         let wait = after(&httpdate::fmt_http_date(soon)).unwrap();
@@ -210,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_with_another_clock_is_waited_for_as_long_as_it_says() {
+    fn retry_after_date_is_relative_to_the_receivers_clock() {
         let both = |date: &str, after: &str| {
             let headers = [(DATE, date.parse().unwrap()), (RETRY_AFTER, after.parse().unwrap())];
             retry_after(&HeaderMap::from_iter(headers))
         };
         let (now, soon) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:50:37 GMT");
-        assert_eq!(both(now, soon), Some(Duration::from_secs(60)), "not for ever, and not at once");
+        assert_eq!(both(now, soon), Some(Duration::from_secs(60)), "the delay is relative to the receiver's clock");
         assert_eq!(both(soon, now), Some(Duration::ZERO));
         let (ours, later) = (clock::wall(), clock::wall() + Duration::from_secs(60));
         let [ours, later] = [ours, later].map(|it| httpdate::fmt_http_date(it.into()));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_is_one_short_line() {
+    fn quote_is_one_short_line() {
         let own = Url::parse("http://host/hooks/T0K3N?key=K3Y").unwrap();
         assert_eq!(quote(b"", &own), "");
         assert_eq!(quote(b" no\nsuch\x1b[31m ", &own), ": no such");

@@ -1,4 +1,4 @@
-//! The signature of Standard Webhooks: HMAC-SHA256 over `<id>.<timestamp>.<body>`.
+//! Signature of Standard Webhooks: HMAC-SHA256 over `<id>.<timestamp>.<body>`.
 
 use std::fmt;
 
@@ -7,33 +7,33 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// What marks a key that is written in base64.
+/// Prefix of a base64 key.
 const PREFIX: &str = "whsec_";
 
-/// The keys of a sink. More than one while a key is being replaced: each of them signs, and a receiver accepts the
-/// one that it knows. Shows nothing in `Debug`.
+/// Signing keys of a sink. During a key rotation there are several: each one signs, and a receiver accepts the signature
+/// whose key it has. `Debug` shows no key.
 #[derive(Clone)]
 pub struct SigningKeys(Box<[Box<[u8]>]>);
 
-/// A text that holds no keys; whoever wrote the secret can fix it. Does not repeat the text.
+/// Secret without usable keys. The text itself is not shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSecret {
-    /// Nothing but white space.
+    /// Only white space.
     #[error("signing secret is empty")]
     Empty,
-    /// `whsec_` is not followed by base64.
-    #[error("signing secret {0} begins with whsec_ but does not go on in base64")]
+    /// `whsec_` without valid base64.
+    #[error("signing secret {0} starts with whsec_ but continues without valid base64")]
     NotBase64(
-        /// Which of the secrets, from 1.
+        /// Position of the secret, from 1.
         usize,
     ),
 }
 
 impl SigningKeys {
-    /// Reads one or more secrets, separated by white space: `whsec_<base64>`, or any other text as it is.
+    /// Parses secrets separated by white space: `whsec_<base64>`, or any other text used as it is.
     ///
     /// # Errors
-    /// [`InvalidSecret`] when there is none, or one that is broken.
+    /// [`InvalidSecret`] if there is none, or one is invalid.
     pub fn parse(text: &str) -> Result<Self, InvalidSecret> {
         let key = |(at, secret): (usize, &str)| match secret.strip_prefix(PREFIX) {
             None => Ok(secret.as_bytes().into()),
@@ -46,9 +46,9 @@ impl SigningKeys {
         if keys.is_empty() { Err(InvalidSecret::Empty) } else { Ok(Self(keys)) }
     }
 
-    /// The value of `webhook-signature`.
+    /// Returns the value of `webhook-signature`.
     #[must_use]
-    #[expect(clippy::missing_panics_doc, reason = "it cannot")]
+    #[expect(clippy::missing_panics_doc, reason = "HMAC accepts keys of any length")]
     pub fn sign(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
         let timestamp = timestamp.to_string();
         let sign = |key: &[u8]| {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_signature_is_that_of_the_published_example() {
+    fn signature_matches_the_published_example() {
         // From the test vectors of Standard Webhooks.
         let keys = SigningKeys::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let body = br#"{"test": 2432232314}"#;
@@ -84,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn every_key_signs_while_keys_are_replaced() {
+    fn every_key_signs_during_a_rotation() {
         let (old, new) = (SigningKeys::parse("old").unwrap(), SigningKeys::parse("new").unwrap());
         let both = SigningKeys::parse(" old new\n").unwrap().sign("id", 1, b"body");
         assert_eq!(both, format!("{} {}", old.sign("id", 1, b"body"), new.sign("id", 1, b"body")));
     }
 
     #[test]
-    fn a_broken_secret_is_refused_and_never_shown() {
+    fn invalid_secret_is_rejected_and_never_shown() {
         assert_eq!(SigningKeys::parse(" \n").unwrap_err(), InvalidSecret::Empty);
         assert_eq!(SigningKeys::parse("good whsec_***").unwrap_err(), InvalidSecret::NotBase64(2));
         assert_eq!(SigningKeys::parse("whsec_").unwrap_err(), InvalidSecret::NotBase64(1));

@@ -1,4 +1,4 @@
-//! The transport against a scripted receiver on loopback: real sockets, real time, short timeouts.
+//! Tests of the webhook transport against scripted receivers on loopback, with real sockets and time.
 
 use std::net::SocketAddr;
 
@@ -13,16 +13,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::contract::{Bed, Fault, keeps_the_contract};
+use crate::contract::{Fault, TestBed, assert_sink_contract};
 use crate::test_objects::event;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-/// Long enough for a busy machine, short enough to wait for.
+/// Time limit for a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 type Request = (HeaderMap, Bytes);
 
-/// Answers every request alike, and keeps them.
+/// Starts a receiver that gives every request the same answer and records the requests.
 async fn receiver(answer: impl IntoResponse + Clone + Send + Sync + 'static) -> (SocketAddr, Arc<Mutex<Vec<Request>>>) {
     let requests = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&requests);
@@ -37,7 +37,7 @@ async fn receiver(answer: impl IntoResponse + Clone + Send + Sync + 'static) -> 
     (addr, requests)
 }
 
-/// Reads a request's head, writes these bytes and closes; with `None` it says nothing at all.
+/// Starts a receiver that reads a request head, writes these bytes and closes; with `None` it never answers.
 async fn rude_receiver(answer: Option<&'static [u8]>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
@@ -72,7 +72,7 @@ async fn answered(answer: impl IntoResponse + Clone + Send + Sync + 'static) -> 
     attempt(params(receiver(answer).await.0), 2).await
 }
 
-/// The error of an attempt that is to be repeated, and what else was said.
+/// Returns delay, content flag and error of an outcome that asks for a retry.
 fn retry_parts(outcome: Outcome) -> (Option<Duration>, bool, String) {
     match outcome {
         Outcome::Retry { after, content, error } => {
@@ -84,7 +84,7 @@ fn retry_parts(outcome: Outcome) -> (Option<Duration>, bool, String) {
 }
 
 #[tokio::test]
-async fn a_signed_batch_verifies_and_holds_cloud_events() {
+async fn signed_batch_verifies_and_has_cloud_events() {
     let (addr, requests) = receiver(StatusCode::NO_CONTENT).await;
     assert_eq!(attempt(params(addr), 3).await, Outcome::Accepted);
     let requests = requests.lock();
@@ -105,7 +105,7 @@ async fn a_signed_batch_verifies_and_holds_cloud_events() {
 }
 
 #[tokio::test]
-async fn a_single_event_goes_in_the_shape_of_a_single_event() {
+async fn single_event_has_the_single_event_media_type() {
     let (addr, requests) = receiver(StatusCode::OK).await;
     let single = WebhookParams { batched: false, signing_keys: None, ..params(addr) };
     assert_eq!(attempt(single, 1).await, Outcome::Accepted);
@@ -118,7 +118,7 @@ async fn a_single_event_goes_in_the_shape_of_a_single_event() {
 }
 
 #[tokio::test]
-async fn a_repeated_attempt_keeps_its_id_and_uses_the_connection_again() {
+async fn retry_keeps_its_id_and_reuses_the_connection() {
     let (addr, requests) = receiver((StatusCode::INTERNAL_SERVER_ERROR, "sorry")).await;
     let transport = WebhookTransport::new(params(addr)).unwrap();
     let batch: Arc<[Event]> = Arc::new([event("web", 1, 10), event("web", 2, 10)]);
@@ -133,7 +133,7 @@ async fn a_repeated_attempt_keeps_its_id_and_uses_the_connection_again() {
 }
 
 #[tokio::test]
-async fn every_answer_means_what_the_table_says() {
+async fn status_codes_map_to_outcomes() {
     for status in [StatusCode::OK, StatusCode::CREATED, StatusCode::ACCEPTED] {
         assert_eq!(answered(status).await, Outcome::Accepted);
     }
@@ -147,11 +147,11 @@ async fn every_answer_means_what_the_table_says() {
         assert_eq!(after, Some(Duration::from_secs(7)));
     }
     let (after, ..) = retry_parts(answered((StatusCode::INTERNAL_SERVER_ERROR, [("retry-after", "7")])).await);
-    assert_eq!(after, None, "only 429 and 503 say when");
+    assert_eq!(after, None, "only 429 and 503 set a delay");
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed_and_names_the_host_alone() {
+async fn redirect_is_not_followed_and_only_its_host_is_named() {
     let (target, requests) = receiver(StatusCode::OK).await;
     let location = format!("http://{target}/elsewhere?token=hunter2");
     let (.., error) = retry_parts(answered((StatusCode::FOUND, [("location", location)])).await);
@@ -160,7 +160,7 @@ async fn a_redirect_is_not_followed_and_names_the_host_alone() {
 }
 
 #[tokio::test]
-async fn a_broken_or_missing_answer_is_tried_again() {
+async fn broken_or_missing_answer_is_retried() {
     for answer in [&b""[..], b"HTTP/1.1 200", b"garbage\r\n\r\n", b"HTTP/1.1 500 No\r\nContent-Length: 999\r\n\r\nhalf"]
     {
         retry_parts(attempt(params(rude_receiver(Some(answer)).await), 1).await);
@@ -169,7 +169,7 @@ async fn a_broken_or_missing_answer_is_tried_again() {
     let silent = WebhookParams { timeout: Duration::from_millis(200), ..params(mute) };
     let (.., error) = retry_parts(attempt(silent, 1).await);
     assert_eq!(error, format!("no answer from http://{mute} within 200ms"));
-    // A port that was free a moment ago: nobody listens.
+    // A port that was free a moment ago and has no listener.
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let secret = WebhookUrl::parse(&format!("http://{free}/T0/hunter2?token=hunter2")).unwrap();
     let (.., error) = retry_parts(attempt(WebhookParams { url: secret, ..params(free) }, 1).await);
@@ -177,18 +177,18 @@ async fn a_broken_or_missing_answer_is_tried_again() {
 }
 
 #[tokio::test]
-async fn an_acknowledgement_counts_even_if_the_rest_breaks_off() {
+async fn acknowledgement_counts_despite_a_broken_body() {
     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\nhalf";
     assert_eq!(attempt(params(rude_receiver(Some(answer)).await), 1).await, Outcome::Accepted);
 }
 
 #[tokio::test]
-async fn an_endless_answer_is_read_in_part() {
+async fn large_answer_is_read_in_part() {
     let (.., error) = retry_parts(answered((StatusCode::BAD_GATEWAY, "x".repeat(50_000_000))).await);
     assert!(error.len() < 300, "{}", error.len());
 }
 
-/// A receiver behind TLS with a certificate of its own CA; answers one request. Returns the CA as PEM.
+/// Starts a TLS receiver with a private CA that answers one request. Returns the CA as PEM.
 fn tls_receiver() -> (u16, String, std::thread::JoinHandle<bool>) {
     let ca_key = rcgen::KeyPair::generate().unwrap();
     let mut ca = rcgen::CertificateParams::default();
@@ -214,7 +214,7 @@ fn tls_receiver() -> (u16, String, std::thread::JoinHandle<bool>) {
 }
 
 #[tokio::test]
-async fn a_receiver_with_a_private_ca_is_trusted_through_ca_file_alone() {
+async fn private_ca_is_trusted_only_through_ca_file() {
     for with_ca in [true, false] {
         let (port, pem, serving) = tls_receiver();
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -225,7 +225,7 @@ async fn a_receiver_with_a_private_ca_is_trusted_through_ca_file_alone() {
         let transport = WebhookTransport::new(WebhookParams { url, ca_file, ..params(addr) });
         let outcome = match transport {
             Ok(transport) => transport.attempt(Arc::new([event("web", 1, 0)])).await,
-            // A machine without any roots says so at once.
+            // A machine without system roots fails at once.
             Err(error) if !with_ca => return assert!(matches!(error, WebhookError::Client(_))),
             Err(error) => panic!("{error:?}"),
         };
@@ -235,7 +235,7 @@ async fn a_receiver_with_a_private_ca_is_trusted_through_ca_file_alone() {
 }
 
 #[test]
-fn nothing_that_is_secret_shows_in_debug_output() {
+fn debug_output_shows_no_secret() {
     let params = params("127.0.0.1:1".parse().unwrap());
     let text = format!("{params:?}");
     let text = format!("{text} {:?}", WebhookTransport::new(params).unwrap());
@@ -244,7 +244,7 @@ fn nothing_that_is_secret_shows_in_debug_output() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_at_the_start() {
+fn unusable_parameters_are_rejected() {
     for bad in ["", "audit.example.com/k8s", "ftp://audit.example.com", "http://"] {
         let error = WebhookUrl::parse(bad).unwrap_err().to_string();
         assert!(error.contains("https://audit.example.com/k8s"), "{error}");
@@ -259,7 +259,7 @@ fn what_cannot_work_is_refused_at_the_start() {
 }
 
 #[tokio::test]
-async fn a_compressed_body_verifies_once_it_is_decompressed() {
+async fn compressed_body_verifies_after_decompression() {
     for compression in [Compression::Gzip, Compression::Zstd] {
         let (addr, requests) = receiver(StatusCode::OK).await;
         let compressed = WebhookParams { compression: Some(compression), ..params(addr) };
@@ -279,7 +279,7 @@ async fn a_compressed_body_verifies_once_it_is_decompressed() {
 }
 
 #[tokio::test]
-async fn headers_of_ones_own_go_with_each_request() {
+async fn extra_headers_are_sent_with_each_request() {
     let (addr, requests) = receiver(StatusCode::OK).await;
     let headers = ExtraHeaders::new([("Authorization", "Bearer hunter2"), ("x-team", "platform")]).unwrap();
     let with_headers = WebhookParams { headers, ..params(addr) };
@@ -295,7 +295,7 @@ async fn headers_of_ones_own_go_with_each_request() {
 }
 
 #[tokio::test]
-async fn a_message_that_a_template_cannot_make_is_the_contents_fault_and_is_not_sent() {
+async fn failing_template_makes_the_event_unsendable() {
     let (addr, requests) = receiver(StatusCode::OK).await;
     let single = |template: &str| {
         let shape =
@@ -312,7 +312,7 @@ async fn a_message_that_a_template_cannot_make_is_the_contents_fault_and_is_not_
     assert_eq!(&requests[0].1[..], br#"{"text": "web"}"#);
 }
 
-/// A CA, and certificates of it.
+/// Test CA that issues certificates.
 struct Ca {
     pem: String,
     issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
@@ -327,7 +327,7 @@ impl Ca {
         Self { pem, issuer: rcgen::Issuer::new(ca, key) }
     }
 
-    /// Certificate and key, in PEM.
+    /// Returns certificate and key as PEM.
     fn issue(&self, name: &str) -> (String, String) {
         let key = rcgen::KeyPair::generate().unwrap();
         let leaf = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -335,7 +335,7 @@ impl Ca {
     }
 }
 
-/// A receiver that wants a certificate of the CA from whoever connects; keeps the certificates that it was shown.
+/// Starts a receiver that requires client certificates of the CA and records them.
 async fn mutual_receiver(ca: &Ca) -> (SocketAddr, Arc<Mutex<Vec<Vec<u8>>>>) {
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -371,7 +371,7 @@ async fn mutual_receiver(ca: &Ca) -> (SocketAddr, Arc<Mutex<Vec<Vec<u8>>>>) {
 }
 
 #[tokio::test]
-async fn a_receiver_that_asks_is_shown_the_certificate_and_a_new_one_when_it_was_replaced() {
+async fn client_certificate_is_sent_and_reloaded() {
     let ca = Ca::new();
     let (addr, shown) = mutual_receiver(&ca).await;
     let folder = tempfile::tempdir().unwrap();
@@ -391,11 +391,11 @@ async fn a_receiver_that_asks_is_shown_the_certificate_and_a_new_one_when_it_was
         ..params(addr)
     };
     let batch: Arc<[Event]> = Arc::new([event("web", 1, 0)]);
-    // A machine without any roots of its own cannot do this.
+    // This needs a machine with system roots.
     let Ok(transport) = WebhookTransport::new(with_cert()) else { return };
     assert_eq!(transport.attempt(Arc::clone(&batch)).await, Outcome::Accepted);
     assert_eq!(transport.attempt(Arc::clone(&batch)).await, Outcome::Accepted);
-    // Half of what is new: the old certificate serves on.
+    // Only one of the files is replaced: the old certificate stays in use.
     let (cert, key) = ca.issue("the new hub");
     std::fs::write(file("cert.pem"), &cert).unwrap();
     assert_eq!(transport.attempt(Arc::clone(&batch)).await, Outcome::Accepted);
@@ -406,14 +406,14 @@ async fn a_receiver_that_asks_is_shown_the_certificate_and_a_new_one_when_it_was
         assert_eq!(shown.len(), 4);
         assert!(shown[0] == shown[1] && shown[1] == shown[2] && shown[2] != shown[3]);
     }
-    // A certificate that the receiver does not trust, and none at all.
+    // A certificate that the receiver does not trust, and no certificate.
     write(Ca::new().issue("somebody"));
     retry_parts(transport.attempt(Arc::clone(&batch)).await);
     retry_parts(attempt(WebhookParams { client_cert: None, ..with_cert() }, 1).await);
 }
 
 #[test]
-fn a_client_certificate_that_cannot_be_used_is_refused_by_the_file_that_is_wrong() {
+fn unusable_client_certificate_names_the_wrong_file() {
     let folder = tempfile::tempdir().unwrap();
     let ca = Ca::new();
     let (cert, key) = ca.issue("hub");
@@ -429,10 +429,10 @@ fn a_client_certificate_that_cannot_be_used_is_refused_by_the_file_that_is_wrong
     };
     assert_eq!(check(Some(&cert), &key), Ok(()));
     for (cert_pem, key_pem, key_at_fault, words) in [
-        (None, key.as_str(), "client_cert_file", "not readable"),
+        (None, key.as_str(), "client_cert_file", "cannot read"),
         (Some(key.as_str()), key.as_str(), "client_cert_file", "no PEM certificate"),
         (Some(cert.as_str()), cert.as_str(), "client_key_file", "no PEM private key"),
-        (Some(cert.as_str()), other.as_str(), "client_key_file", "not the key of the certificate"),
+        (Some(cert.as_str()), other.as_str(), "client_key_file", "does not match the certificate"),
     ] {
         let (at, error) = check(cert_pem, key_pem).unwrap_err();
         assert!(at == key_at_fault && error.contains(words), "{at}: {error}");
@@ -440,7 +440,7 @@ fn a_client_certificate_that_cannot_be_used_is_refused_by_the_file_that_is_wrong
     }
 }
 
-/// A receiver that misbehaves as it is told.
+/// Receiver with configurable faults.
 struct WebhookBed {
     addr: SocketAddr,
     fault: Arc<Mutex<Fault>>,
@@ -473,7 +473,7 @@ impl WebhookBed {
     }
 }
 
-impl Bed for WebhookBed {
+impl TestBed for WebhookBed {
     fn transport(&self, timeout: Duration) -> Arc<dyn Transport> {
         Arc::new(WebhookTransport::new(WebhookParams { timeout, ..params(self.addr) }).unwrap())
     }
@@ -482,18 +482,18 @@ impl Bed for WebhookBed {
         *self.fault.lock() = fault;
     }
 
-    fn taken(&self) -> Vec<String> {
+    fn accepted(&self) -> Vec<String> {
         self.taken.lock().clone()
     }
 }
 
 #[tokio::test]
-async fn a_webhook_keeps_the_contract_of_transports() {
-    keeps_the_contract(WebhookBed::start).await;
+async fn webhook_passes_the_sink_contract() {
+    assert_sink_contract(WebhookBed::start).await;
 }
 
 #[tokio::test]
-async fn what_is_dialled_is_spoken_to_in_place_of_tcp_and_without_tls() {
+async fn dialled_connection_replaces_tcp_without_tls() {
     let (heard, mut requests) = tokio::sync::mpsc::unbounded_channel();
     let dial = Dial::new(move |uri| {
         let heard = heard.clone();

@@ -1,4 +1,4 @@
-//! The files that TLS needs: roots to trust, and a certificate to be known by.
+//! Certificate files of webhooks: trusted roots and the client certificate.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{ClientCert, WebhookError};
 
-/// Tries a PEM file of roots as a client would use it. Reads the file; connects to nothing.
+/// Checks a PEM file of roots as a client would use it. Reads the file but does not connect.
 ///
 /// # Errors
-/// [`WebhookError`] says what is wrong with the file.
+/// [`WebhookError`] if the file is not usable.
 pub fn check_roots(path: &Path) -> Result<(), WebhookError> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let roots = read_roots(path)?;
@@ -27,15 +27,15 @@ pub(super) fn read_roots(path: &Path) -> Result<Vec<Certificate>, WebhookError> 
     }
 }
 
-/// Tries a client certificate as a client would use it. Reads the files; connects to nothing.
+/// Checks a client certificate as a client would use it. Reads the files but does not connect.
 ///
 /// # Errors
-/// [`WebhookError`] says which file is wrong, and how.
+/// [`WebhookError`] names the wrong file and the problem.
 pub fn check_client_cert(cert: &ClientCert) -> Result<(), WebhookError> {
     read_identity(cert).map(drop)
 }
 
-/// Reads a client certificate; its parts are looked at one by one, so that an error says which is wrong.
+/// Reads a client certificate. Certificate and key are checked separately, so that an error names the wrong file.
 pub(super) fn read_identity(cert: &ClientCert) -> Result<Identity, WebhookError> {
     let read = |key, path: &Path| {
         std::fs::read(path).map_err(|source| WebhookError::ClientCertFile { key, path: path.to_owned(), source })
@@ -55,13 +55,13 @@ pub(super) fn read_identity(cert: &ClientCert) -> Result<Identity, WebhookError>
     match rustls::sign::CertifiedKey::from_der(chain, key, &provider) {
         Ok(_) => {}
         Err(rustls::Error::InconsistentKeys(_)) => {
-            return Err(wrong(key_key, &cert.key_file, "is not the key of the certificate in client_cert_file"));
+            return Err(wrong(key_key, &cert.key_file, "does not match the certificate in client_cert_file"));
         }
-        Err(_) => return Err(wrong(key_key, &cert.key_file, "certificate and key are of no use for TLS")),
+        Err(_) => return Err(wrong(key_key, &cert.key_file, "certificate and key cannot be used for TLS")),
     }
-    // Only what was looked at, whatever else the files hold.
+    // Both parts are checked at this point.
     pem.push(b'\n');
     pem.extend_from_slice(&private);
-    let unusable = |_| wrong(cert_key, &cert.cert_file, "certificate and key are of no use for TLS");
+    let unusable = |_| wrong(cert_key, &cert.cert_file, "certificate and key cannot be used for TLS");
     Identity::from_pem(&pem).map_err(unusable)
 }

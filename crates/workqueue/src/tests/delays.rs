@@ -1,11 +1,11 @@
-//! Keys that are to be added later.
+//! Tests of delayed keys.
 
 use std::time::Duration;
 
 use super::{Bench, ms};
 
 #[test]
-fn a_delayed_key_is_added_once_it_is_due_and_only_once() {
+fn delayed_key_is_added_once_when_due() {
     // TestSimpleQueue
     let mut bench = Bench::new();
     bench.add_after("foo", ms(50));
@@ -20,7 +20,7 @@ fn a_delayed_key_is_added_once_it_is_due_and_only_once() {
 }
 
 #[test]
-fn of_two_times_the_earlier_counts_whichever_comes_first() {
+fn earliest_delay_of_a_key_wins() {
     // TestDeduping
     for (first, second) in [(50, 70), (70, 50), (50, 50)] {
         let mut bench = Bench::new();
@@ -37,7 +37,7 @@ fn of_two_times_the_earlier_counts_whichever_comes_first() {
 }
 
 #[test]
-fn keys_become_due_in_the_order_of_their_times_even_if_all_are_due() {
+fn overdue_keys_are_queued_in_order_of_due_time() {
     // TestAddTwoFireEarly, TestCopyShifting
     let mut bench = Bench::new();
     bench.add_after("foo", ms(1000));
@@ -60,14 +60,14 @@ fn keys_become_due_in_the_order_of_their_times_even_if_all_are_due() {
 }
 
 #[test]
-fn no_delay_is_now() {
+fn zero_delay_queues_at_once() {
     let mut bench = Bench::new();
     bench.add_after("foo", Duration::ZERO);
     assert_eq!(bench.take(), Some("foo"));
 }
 
 #[test]
-fn a_delay_longer_than_any_clock_does_no_harm() {
+fn overlong_delay_does_not_overflow() {
     let mut bench = Bench::new();
     bench.add_after("foo", Duration::MAX);
     bench.step(Duration::from_secs(365 * 24 * 3600));
@@ -78,19 +78,19 @@ fn a_delay_longer_than_any_clock_does_no_harm() {
 }
 
 #[test]
-fn a_key_may_wait_and_be_delayed_as_well() {
+fn key_can_be_queued_and_delayed_at_once() {
     let mut bench = Bench::new();
     bench.add_after("foo", ms(50));
     bench.add("foo");
     assert_eq!(bench.take(), Some("foo"));
     bench.step(ms(50));
-    assert_eq!(bench.take(), None, "it is still worked on");
+    assert_eq!(bench.take(), None, "still in process");
     bench.done(&"foo");
     assert_eq!(bench.take(), Some("foo"));
 }
 
 #[test]
-fn the_shutdown_forgets_delayed_keys() {
+fn shutdown_drops_delayed_keys() {
     let mut bench = Bench::new();
     bench.add_after("foo", ms(50));
     bench.queue.shut_down();

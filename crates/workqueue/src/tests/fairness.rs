@@ -1,4 +1,4 @@
-//! Lanes that take turns.
+//! Tests of lanes that take turns.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -15,7 +15,7 @@ fn lane(item: &Item) -> u8 {
 }
 
 #[test]
-fn a_lane_that_floods_does_not_make_another_wait_for_more_than_a_turn() {
+fn flooding_lane_delays_another_by_one_turn() {
     let mut lanes = Lanes::new(lane);
     (0..1000).for_each(|n| lanes.push((1, n)));
     lanes.push((2, 0));
@@ -27,7 +27,7 @@ fn a_lane_that_floods_does_not_make_another_wait_for_more_than_a_turn() {
 }
 
 #[test]
-fn a_lane_at_its_limit_waits_until_one_of_its_keys_is_done() {
+fn lane_at_its_limit_waits_until_a_key_is_done() {
     let mut lanes = Lanes::new(lane).at_most(NonZeroUsize::MIN);
     lanes.push((1, 0));
     lanes.push((1, 1));
@@ -41,21 +41,21 @@ fn a_lane_at_its_limit_waits_until_one_of_its_keys_is_done() {
     assert_eq!(lanes.pop(), Some((1, 1)));
     lanes.done(&(1, 1));
     lanes.done(&(2, 0));
-    assert_eq!(format!("{lanes:?}"), "Lanes { lanes: 0, len: 0, .. }", "an empty lane is forgotten");
+    assert_eq!(format!("{lanes:?}"), "Lanes { lanes: 0, len: 0, .. }", "an empty lane is removed");
 }
 
 proptest! {
     #![proptest_config(properties(256))]
 
     #[test]
-    fn every_lane_keeps_its_order_its_limit_and_its_turn(
+    fn lanes_keep_order_limit_and_turns(
         limit in 1_usize..4,
         steps in prop::collection::vec((0_u8..8, 0_u8..4), 1..300),
     ) {
         let mut lanes = Lanes::new(lane).at_most(NonZeroUsize::new(limit).unwrap());
         let mut waiting: BTreeMap<u8, VecDeque<u64>> = BTreeMap::new();
         let mut working: Vec<Item> = Vec::new();
-        // For each lane that could have a turn, how many others have had one since it could.
+        // For each lane that can have a turn, the number of turns of other lanes since it could.
         let mut passed_over: BTreeMap<u8, usize> = BTreeMap::new();
         for (number, (step, which)) in (0..).zip(steps) {
             match step {
@@ -77,7 +77,7 @@ proptest! {
                     for lane in able {
                         let passed = passed_over.entry(lane).or_insert(0);
                         *passed = if lane == item.0 { 0 } else { *passed + 1 };
-                        // Of the three other lanes each comes once before it.
+                        // Each of the three other lanes gets at most one turn before it.
                         prop_assert!(*passed <= 3, "lane {} was passed over {} times", lane, passed);
                     }
                 }
@@ -89,7 +89,7 @@ proptest! {
                     lanes.done(&item);
                 }
             }
-            // A lane that could not have a turn begins to count when it can.
+            // A lane without a turn starts counting when it can have one.
             passed_over.retain(|lane, _| {
                 waiting.get(lane).is_some_and(|line| !line.is_empty())
                     && working.iter().filter(|item| item.0 == *lane).count() < limit

@@ -1,5 +1,6 @@
-//! The queue as workers and handlers see it: waiting, delays, panics, shutdown. Time is paused, so that a test which
-//! waits for what does not come ends at its deadline, not never.
+//! Tests of the handle: waiting, delays, panics and shutdown.
+//!
+//! Time is paused, so that a test waiting for something that never happens fails at its deadline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -15,7 +16,7 @@ use crate::{Fifo, ItemExponentialFailureRateLimiter, Key, Request, Work, WorkQue
 use informer_hub_types::clock;
 use informer_hub_types::{ClusterName, ObjectKey};
 
-/// Longer than anything that a test waits for.
+/// Deadline of every wait in the tests.
 const DEADLINE: Duration = Duration::from_secs(3600);
 
 fn plain<T: Key + Sync>() -> WorkQueue<T> {
@@ -23,22 +24,22 @@ fn plain<T: Key + Sync>() -> WorkQueue<T> {
 }
 
 async fn get<T: Key>(queue: &WorkQueue<T>) -> Work<T> {
-    timeout(DEADLINE, queue.get()).await.expect("a key comes").expect("the queue is open")
+    timeout(DEADLINE, queue.get()).await.expect("a key becomes available").expect("the queue is open")
 }
 
-/// The key of work that is done.
+/// Ends the processing and returns the key.
 fn finished<T: Key>(work: Work<T>) -> T {
     let key = work.item().clone();
     work.done();
     key
 }
 
-/// Nothing comes in the next millisecond.
+/// Returns whether no key becomes available in the next millisecond.
 async fn nothing<T: Key>(queue: &WorkQueue<T>) -> bool {
     timeout(ms(1), queue.get()).await.is_err()
 }
 
-/// Everything that is ready to run has run.
+/// Runs all tasks that are ready.
 async fn settle() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
@@ -49,7 +50,7 @@ async fn end<T>(task: JoinHandle<T>) -> T {
     timeout(DEADLINE, task).await.expect("the task ends").expect("the task does not panic")
 }
 
-/// Many producers and workers; ends with a shutdown of either kind.
+/// Runs many producers and workers, and ends with a shutdown of either kind.
 async fn crowd(drain: bool, readd: bool) -> BTreeMap<u32, u32> {
     let queue = plain();
     let worked = Arc::new(Mutex::new((BTreeMap::new(), BTreeSet::new())));
@@ -108,17 +109,17 @@ async fn crowd(drain: bool, readd: bool) -> BTreeMap<u32, u32> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_producers_and_workers_get_everything_done_before_the_end() {
+async fn all_keys_are_processed_before_the_shutdown_completes() {
     // TestBasic
     for drain in [false, true] {
         let worked = crowd(drain, false).await;
-        assert_eq!(worked.len(), 50, "and nothing that was added after the shutdown");
+        assert_eq!(worked.len(), 50, "keys added after the shutdown are ignored");
         assert!(worked.values().all(|times| *times > 1), "{worked:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_workers_add_while_they_work_on_it_is_worked_on_again() {
+async fn key_readded_by_its_worker_is_processed_again() {
     // TestAddWhileProcessing
     for drain in [false, true] {
         let worked = crowd(drain, true).await;
@@ -128,7 +129,7 @@ async fn what_workers_add_while_they_work_on_it_is_worked_on_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_worker_gets_a_key_as_soon_as_it_is_added_or_given_back() {
+async fn waiting_worker_gets_a_key_once_added_or_returned() {
     // TestCollapseWhileProcessing
     let queue = plain();
     let waiting = tokio::spawn({
@@ -145,14 +146,14 @@ async fn a_waiting_worker_gets_a_key_as_soon_as_it_is_added_or_given_back() {
         async move { queue.get().await.map(finished) }
     });
     sleep(ms(100)).await;
-    assert!(!second.is_finished(), "it is still worked on");
+    assert!(!second.is_finished(), "still in process");
     queue.done(&"foo");
     assert_eq!(end(second).await, Some("foo"));
     assert!(nothing(&queue).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_wake_for_many_keys_reaches_many_workers() {
+async fn wake_up_propagates_to_all_needed_workers() {
     let queue = plain();
     let workers: Vec<_> = (0..5)
         .map(|_| {
@@ -161,7 +162,7 @@ async fn one_wake_for_many_keys_reaches_many_workers() {
         })
         .collect();
     settle().await;
-    // All fall due at once; one worker keeps the time, and the others hear of it from one another.
+    // All are due at once. One worker is the timekeeper and the wake-ups propagate from worker to worker.
     (0..5).for_each(|key| queue.add_after(key, ms(10)));
     let mut got = BTreeSet::new();
     for worker in workers {
@@ -171,7 +172,7 @@ async fn one_wake_for_many_keys_reaches_many_workers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_waits_for_what_is_worked_on() {
+async fn drain_waits_for_keys_in_process() {
     // TestQueueDrainageUsingShutDownWithDrain
     let queue = plain();
     queue.add("foo");
@@ -182,7 +183,7 @@ async fn a_drain_waits_for_what_is_worked_on() {
         async move { queue.shut_down_with_drain().await }
     });
     settle().await;
-    assert!(queue.get().await.is_none(), "workers may go");
+    assert!(queue.get().await.is_none(), "the queue is over");
     first.done();
     settle().await;
     assert!(!drain.is_finished());
@@ -191,7 +192,7 @@ async fn a_drain_waits_for_what_is_worked_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_waits_for_what_is_in_line_and_for_what_comes_back() {
+async fn drain_waits_for_queued_and_requeued_keys() {
     // TestQueueDrainageUsingShutDownWithDrainWithDirtyItem
     let queue = plain();
     queue.add("foo");
@@ -214,7 +215,7 @@ async fn a_drain_waits_for_what_is_in_line_and_for_what_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dispatcher_that_goes_at_none_leaves_a_drain_nothing_to_wait_for() {
+async fn drain_ends_after_a_dispatcher_stops_at_none() {
     let queue = plain();
     queue.add("foo");
     let work = get(&queue).await;
@@ -238,7 +239,7 @@ async fn a_dispatcher_that_goes_at_none_leaves_a_drain_nothing_to_wait_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plain_shutdown_waits_for_nobody_and_ends_a_drain() {
+async fn plain_shutdown_does_not_wait_and_ends_a_drain() {
     // TestNoQueueDrainageUsingShutDown, TestForceQueueShutdownUsingShutDown
     let queue = plain();
     queue.add("foo");
@@ -250,13 +251,13 @@ async fn a_plain_shutdown_waits_for_nobody_and_ends_a_drain() {
     settle().await;
     assert!(!drain.is_finished());
     queue.shut_down();
-    assert!(!end(drain).await, "it says that it is not drained");
+    assert!(!end(drain).await, "the drain did not complete");
     work.done();
     assert!(timeout(DEADLINE, queue.shut_down_with_drain()).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_workers_end_with_the_queue() {
+async fn shutdown_ends_waiting_workers() {
     let queue = plain::<u32>();
     queue.add_after(1, DEADLINE);
     let workers: Vec<_> = (0..3)
@@ -273,7 +274,7 @@ async fn waiting_workers_end_with_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_sleeps_until_a_delayed_key_is_due_and_no_longer() {
+async fn worker_sleeps_exactly_until_a_delayed_key_is_due() {
     let queue = plain();
     let start = clock::now();
     queue.add_after("late", ms(500));
@@ -287,7 +288,7 @@ async fn a_worker_sleeps_until_a_delayed_key_is_due_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sleeping_worker_is_told_of_an_earlier_key() {
+async fn earlier_key_wakes_the_timekeeper() {
     let queue = plain();
     let start = clock::now();
     queue.add_after("late", ms(5000));
@@ -302,7 +303,7 @@ async fn a_sleeping_worker_is_told_of_an_earlier_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn if_the_worker_that_keeps_the_time_gives_up_another_one_does() {
+async fn dropped_timekeeper_is_replaced() {
     let queue = plain();
     queue.add_after("foo", ms(100));
     let spawn = || {
@@ -318,7 +319,7 @@ async fn if_the_worker_that_keeps_the_time_gives_up_another_one_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_goes_to_work_hands_on_the_time() {
+async fn timekeeper_that_gets_a_key_is_replaced() {
     let queue = plain();
     let start = clock::now();
     let spawn = || {
@@ -336,7 +337,7 @@ async fn a_worker_that_goes_to_work_hands_on_the_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_cancelled_on_its_way_to_a_worker_goes_to_another() {
+async fn key_of_a_cancelled_get_goes_to_another_worker() {
     let queue = plain();
     let spawn = || {
         let queue = queue.clone();
@@ -345,13 +346,13 @@ async fn a_key_that_is_cancelled_on_its_way_to_a_worker_goes_to_another() {
     let (first, second) = (spawn(), spawn());
     settle().await;
     queue.add("foo");
-    // The first has been woken but has not run.
+    // The first worker has been woken but has not run.
     first.abort();
     assert_eq!(end(second).await, Some("foo"));
 }
 
 #[tokio::test]
-async fn a_worker_that_always_finds_keys_lets_others_run() {
+async fn busy_worker_yields_to_other_tasks() {
     let queue = plain();
     (0..10_000).for_each(|key| queue.add(key));
     let worker = tokio::spawn({
@@ -366,12 +367,12 @@ async fn a_worker_that_always_finds_keys_lets_others_run() {
         let queue = queue.clone();
         async move { queue.len() }
     });
-    assert!(end(other).await > 9000, "it had to wait until the line was empty");
+    assert!(end(other).await > 9000, "the other task waited until the queue was empty");
     end(worker).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_retried_after_the_limiter_s_delay_until_they_are_forgotten() {
+async fn failures_are_retried_after_the_limiters_delay() {
     // TestRateLimitingQueue
     let queue = plain();
     let start = clock::now();
@@ -394,19 +395,19 @@ async fn failures_are_retried_after_the_limiter_s_delay_until_they_are_forgotten
     let start = clock::now();
     get(&queue).await.done();
     assert!((ms(700)..ms(702)).contains(&start.elapsed()));
-    assert_eq!(queue.num_requeues(&"two"), 0, "the limiter was not asked");
+    assert_eq!(queue.num_requeues(&"two"), 0, "the limiter was not called");
     assert_eq!(queue.metrics().retries, 5);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_key_of_a_worker_that_panics_is_tried_again_after_a_delay() {
+async fn key_of_a_panicked_worker_is_retried_after_a_delay() {
     let queue = plain();
     queue.add("foo");
     let task = tokio::spawn({
         let queue = queue.clone();
         async move {
             let _work = queue.get().await;
-            panic!("as the test wants it");
+            panic!("injected panic");
         }
     });
     assert!(timeout(DEADLINE, task).await.unwrap().unwrap_err().is_panic());
@@ -415,7 +416,7 @@ async fn the_key_of_a_worker_that_panics_is_tried_again_after_a_delay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_whose_worker_is_aborted_or_runs_out_of_time_is_tried_again_after_a_delay() {
+async fn key_of_an_aborted_or_timed_out_worker_is_retried() {
     let queue = plain();
     queue.add("foo");
     let hang = || {
@@ -434,18 +435,18 @@ async fn a_key_whose_worker_is_aborted_or_runs_out_of_time_is_tried_again_after_
     assert!(timeout(ms(1), hang()).await.is_err());
     assert_eq!((queue.num_requeues(&"foo"), queue.metrics().processing), (2, 0));
     assert_eq!(finished(get(&queue).await), "foo");
-    assert!(nothing(&queue).await, "done is done");
+    assert!(nothing(&queue).await, "a done key does not return");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_lane_leaves_a_worker_to_the_others_and_goes_on_when_it_is_done() {
+async fn slow_lane_leaves_a_worker_free_and_continues_when_done() {
     let queue = WorkQueue::per_cluster_at_most(NonZeroUsize::new(2).unwrap());
     let request = |cluster: &str, n: u32| {
         Request::new(ClusterName::new(cluster).unwrap(), ObjectKey::new("ns", &format!("n{n}")))
     };
     (0..10).for_each(|n| queue.add(request("slow", n)));
     let held = [get(&queue).await, get(&queue).await];
-    assert!(nothing(&queue).await, "no third worker for the slow one");
+    assert!(nothing(&queue).await, "the slow lane gets no third worker");
     assert_eq!(queue.len(), 8);
     let waiting = tokio::spawn({
         let queue = queue.clone();
@@ -461,13 +462,13 @@ async fn a_slow_lane_leaves_a_worker_to_the_others_and_goes_on_when_it_is_done()
     settle().await;
     queue.shut_down();
     settle().await;
-    assert!(!waiting.is_finished(), "keys are still in line");
+    assert!(!waiting.is_finished(), "keys are still queued");
     held.into_iter().for_each(Work::done);
     assert_eq!(end(waiting).await.as_deref(), Some("slow ns/n2"));
 }
 
 #[test]
-fn a_queue_can_be_made_and_fed_outside_a_runtime() {
+fn queue_can_be_created_and_filled_outside_a_runtime() {
     let queue = WorkQueue::<Request>::per_cluster();
     let request = Request::new(ClusterName::new("a").unwrap(), ObjectKey::new("ns", "n"));
     queue.add_after(request.clone(), ms(1));

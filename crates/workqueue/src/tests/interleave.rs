@@ -1,6 +1,7 @@
-//! The handle under every order of its critical sections and wakes that a search finds: no key is lost, none is worked on
-//! twice at a time, no worker sleeps for ever. A deadlock or a lost wake is an error of the search itself, which prints
-//! the schedule that shows it.
+//! Tests of the handle under many interleavings of its critical sections and wake-ups.
+//!
+//! They verify that no key is lost or processed concurrently, and that no worker sleeps forever. The explorer itself
+//! fails on a deadlock or lost wake-up, and prints the schedule that shows it.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -18,17 +19,17 @@ thread_local! {
     static HOOK: Cell<Option<fn()>> = const { Cell::new(None) };
 }
 
-/// Lets the search go on with another thread, if there is a search.
+/// Lets the explorer switch threads here, if one is running.
 pub(crate) fn point() {
     if let Some(hook) = HOOK.get() {
         hook();
     }
 }
 
-/// Tries `test` in many orders: random ones, and such that are made to find what needs few unlucky moments.
+/// Runs `test` under many interleavings: random ones, and those that find bugs which need few specific preemptions.
 fn explore(test: impl Fn() + Send + Sync + 'static) {
     let test = Arc::new(move || {
-        // Not while a panic is being told: the search is over then.
+        // Not while panicking, when the exploration is already over.
         HOOK.set(Some(|| {
             if !std::thread::panicking() {
                 shuttle::thread::yield_now();
@@ -54,7 +55,7 @@ fn finished(work: Work<u8>) -> u8 {
     key
 }
 
-/// What the workers have seen: for each key the number of changes to it, and of those that somebody has read.
+/// Number of changes per key, and number of those that a worker has read.
 #[derive(Default)]
 struct World {
     changes: BTreeMap<u8, u32>,
@@ -68,7 +69,7 @@ async fn worker(queue: WorkQueue<u8>, world: Shared) {
     while let Some(work) = queue.get().await {
         {
             let mut world = world.lock();
-            assert_ne!(world.working.insert(*work, true), Some(true), "worked on twice at a time");
+            assert_ne!(world.working.insert(*work, true), Some(true), "processed concurrently");
             let now = world.changes.get(&*work).copied().unwrap_or(0);
             world.read.insert(*work, now);
         }
@@ -78,7 +79,7 @@ async fn worker(queue: WorkQueue<u8>, world: Shared) {
     }
 }
 
-/// Changes each key, and says so after that.
+/// Changes each key, then adds it to the queue.
 async fn producer(queue: WorkQueue<u8>, world: Shared, keys: &'static [u8]) {
     for key in keys {
         *world.lock().changes.entry(*key).or_insert(0) += 1;
@@ -88,7 +89,7 @@ async fn producer(queue: WorkQueue<u8>, world: Shared, keys: &'static [u8]) {
 }
 
 #[test]
-fn no_change_is_missed_and_everybody_comes_home() {
+fn no_change_is_missed_and_all_workers_end() {
     explore(|| {
         block_on(async {
             let (queue, world) = (queue(), Shared::default());
@@ -103,7 +104,7 @@ fn no_change_is_missed_and_everybody_comes_home() {
             assert!(queue.shut_down_with_drain().await);
             {
                 let world = world.lock();
-                assert_eq!(world.read, world.changes, "the last state of each key has been read");
+                assert_eq!(world.read, world.changes, "the last state of each key was read");
             }
             for worker in workers {
                 worker.await.unwrap();
@@ -113,11 +114,11 @@ fn no_change_is_missed_and_everybody_comes_home() {
 }
 
 #[test]
-fn each_key_finds_a_waiting_worker() {
+fn each_key_wakes_a_waiting_worker() {
     explore(|| {
         block_on(async {
             let queue = queue();
-            // None comes back for more, so each key needs a wake of its own.
+            // No worker calls again, so each key needs its own wake-up.
             let workers: Vec<_> = (0..3)
                 .map(|_| {
                     let queue = queue.clone();
@@ -142,7 +143,7 @@ fn each_key_finds_a_waiting_worker() {
 }
 
 #[test]
-fn a_worker_that_gives_up_waiting_takes_no_key_and_no_wake_with_it() {
+fn cancelled_get_loses_no_key_and_no_wake_up() {
     explore(|| {
         block_on(async {
             let queue = queue();
@@ -158,7 +159,7 @@ fn a_worker_that_gives_up_waiting_takes_no_key_and_no_wake_with_it() {
             });
             fickle.abort();
             adder.await.unwrap();
-            // The key is in line again if the fickle one had it and was stopped just then.
+            // The key is queued again if the cancelled worker was stopped just after getting it.
             if fickle.await.is_ok() {
                 queue.add(1);
             }
@@ -168,7 +169,7 @@ fn a_worker_that_gives_up_waiting_takes_no_key_and_no_wake_with_it() {
 }
 
 #[test]
-fn a_plain_shutdown_ends_a_drain_and_the_workers_whatever_they_are_doing() {
+fn plain_shutdown_ends_a_drain_and_all_workers() {
     explore(|| {
         block_on(async {
             let queue = queue();
@@ -182,7 +183,7 @@ fn a_plain_shutdown_ends_a_drain_and_the_workers_whatever_they_are_doing() {
                 let queue = queue.clone();
                 async move { queue.get().await.is_none() }
             });
-            // It may be that the drain begins after this; then the second call ends it.
+            // The drain may begin after this; the second call then ends it.
             queue.shut_down();
             assert!(idle.await.unwrap());
             held.map(finished);

@@ -1,4 +1,4 @@
-//! client-go's rate limiters, figure by figure, and those it does not have.
+//! Tests of the rate limiters: client-go's with its numbers, and the additional ones.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn ask<T>(limiter: &mut impl RateLimiter<T>, item: &T, times: usize) -> Vec<Dura
 }
 
 #[test]
-fn failures_of_a_key_double_its_delay_and_no_other_s() {
+fn failures_double_the_delay_of_their_key_only() {
     // TestItemExponentialFailureRateLimiter
     let mut limiter = ItemExponentialFailureRateLimiter::new(ms(1), SECOND);
     assert_eq!(ask(&mut limiter, &"one", 5), [1, 2, 4, 8, 16].map(ms));
@@ -33,11 +33,11 @@ fn failures_of_a_key_double_its_delay_and_no_other_s() {
     limiter.forget(&"one");
     assert_eq!(limiter.num_requeues(&"one"), 0);
     assert_eq!(ask(&mut limiter, &"one", 1), [ms(1)]);
-    assert_eq!(ask(&mut limiter, &"two", 10).last(), Some(&SECOND), "at most that");
+    assert_eq!(ask(&mut limiter, &"two", 10).last(), Some(&SECOND), "the maximum delay");
 }
 
 #[test]
-fn no_number_of_failures_overflows() {
+fn backoff_does_not_overflow() {
     // TestItemExponentialFailureRateLimiterOverFlow
     let mut limiter = ItemExponentialFailureRateLimiter::new(ms(1), 1000 * SECOND);
     assert_eq!(ask(&mut limiter, &"one", 6).last(), Some(&ms(32)));
@@ -47,13 +47,13 @@ fn no_number_of_failures_overflows() {
     assert_eq!(ask(&mut limiter, &"overflow", 1001).last(), Some(&(3_600_000 * SECOND)));
     let mut limiter = ItemExponentialFailureRateLimiter::new(Duration::from_nanos(1), Duration::MAX);
     let delays = ask(&mut limiter, &"one", 1001);
-    assert!(delays.windows(2).all(|two| two[0] <= two[1]), "it never gets shorter");
+    assert!(delays.windows(2).all(|two| two[0] <= two[1]), "delays never decrease");
     assert_eq!(delays[40], Duration::from_nanos(1 << 40));
     assert_eq!(delays.last(), Some(&Duration::MAX));
 }
 
 #[test]
-fn the_first_tries_are_fast_and_the_others_slow() {
+fn fast_slow_limiter_slows_down_after_the_fast_attempts() {
     // TestItemFastSlowRateLimiter
     let mut limiter = ItemFastSlowRateLimiter::new(ms(5), 10 * SECOND, 3);
     assert_eq!(ask(&mut limiter, &"one", 5), [ms(5), ms(5), ms(5), 10 * SECOND, 10 * SECOND]);
@@ -66,7 +66,7 @@ fn the_first_tries_are_fast_and_the_others_slow() {
 }
 
 #[test]
-fn the_strictest_of_several_limiters_counts() {
+fn max_of_limiter_returns_the_longest_delay() {
     // TestMaxOfRateLimiter
     let mut limiter = MaxOfRateLimiter::new(vec![
         Box::new(ItemFastSlowRateLimiter::new(ms(5), 3 * SECOND, 3)),
@@ -81,7 +81,7 @@ fn the_strictest_of_several_limiters_counts() {
     assert_eq!(ask(&mut limiter, &"one", 1), [ms(5)]);
 }
 
-/// Short delays first, then long ones, whatever the key.
+/// Limiter with short delays first, then long ones, for all keys together.
 struct Step {
     asked: u32,
 }
@@ -100,7 +100,7 @@ impl RateLimiter<u32> for Step {
 }
 
 #[test]
-fn a_delay_is_capped() {
+fn max_wait_limiter_caps_the_delay() {
     // TestWithMaxWaitRateLimiter
     let mut limiter = WithMaxWaitRateLimiter::new(Step { asked: 0 }, 500 * SECOND);
     let now = clock::now();
@@ -113,12 +113,12 @@ fn a_delay_is_capped() {
 }
 
 #[test]
-fn a_bucket_gives_its_burst_at_once_then_reserves_and_fills_up_again() {
+fn bucket_gives_its_burst_then_reserves_and_refills() {
     let mut bucket = BucketRateLimiter::new(NonZeroU32::new(10).unwrap(), 3);
     let now = clock::now();
     let delays: Vec<_> = (0..6).map(|_| bucket.reserve(now)).collect();
     assert_eq!(delays, [0, 0, 0, 100, 200, 300].map(ms));
-    assert_eq!(bucket.reserve(now + ms(300)), ms(100), "all that has come since was promised");
+    assert_eq!(bucket.reserve(now + ms(300)), ms(100), "the tokens since then are reserved");
     assert_eq!(bucket.reserve(now + ms(500)), Duration::ZERO);
     let later = now + 1000 * SECOND;
     let delays: Vec<_> = (0..4).map(|_| bucket.reserve(later)).collect();
@@ -126,12 +126,12 @@ fn a_bucket_gives_its_burst_at_once_then_reserves_and_fills_up_again() {
 }
 
 #[test]
-fn the_default_is_client_go_s() {
+fn default_limiter_matches_client_go() {
     let now = clock::now();
     let mut limiter = default_controller_rate_limiter();
     let first: Vec<_> = (0..4).map(|_| limiter.when(&0, now)).collect();
     assert_eq!(first, [5, 10, 20, 40].map(ms));
-    // 96 tokens of the burst are left; after them there is one each 100 ms.
+    // 96 tokens of the burst are left. After them, there is one every 100 ms.
     let others: Vec<_> = (1..=98).map(|key| limiter.when(&key, now)).collect();
     assert!(others[..96].iter().all(|delay| *delay == ms(5)));
     assert_eq!(others[96..], [100, 200].map(ms));
@@ -142,7 +142,7 @@ fn the_default_is_client_go_s() {
 }
 
 #[test]
-fn the_failures_of_one_lane_do_not_take_another_s_tokens() {
+fn failures_of_one_lane_leave_the_tokens_of_others() {
     let lane = |key: &(u8, u32)| key.0;
     let mut limiter = PerLaneRateLimiter::new(lane, default_controller_rate_limiter);
     let now = clock::now();
@@ -156,13 +156,13 @@ fn the_failures_of_one_lane_do_not_take_another_s_tokens() {
 }
 
 #[test]
-fn a_lane_is_forgotten_when_it_would_begin_anew_and_not_before() {
+fn lane_limiter_is_dropped_only_when_idle() {
     let mut limiter = PerLaneRateLimiter::new(|key: &(u32, u32)| key.0, default_controller_rate_limiter);
     let start = clock::now();
     for lane in 0..1000 {
         let now = start + lane * SECOND;
         limiter.when(&(lane, 0), now);
-        // Every hundredth goes on failing.
+        // Every hundredth keeps failing.
         if lane % 100 != 0 {
             limiter.forget(&(lane, 0));
         }
@@ -171,7 +171,7 @@ fn a_lane_is_forgotten_when_it_would_begin_anew_and_not_before() {
     }
     let counted = (0..1000).filter(|lane| limiter.num_requeues(&(*lane, 0)) == 1).count();
     assert_eq!(counted, 10);
-    // Nothing is counted here either, but tokens are missing.
+    // No failures are counted here, but tokens are missing.
     let now = start + 1000 * SECOND;
     (0..200).for_each(|key| {
         limiter.when(&(5000, key), now);
@@ -184,7 +184,7 @@ fn a_lane_is_forgotten_when_it_would_begin_anew_and_not_before() {
 }
 
 #[test]
-fn jitter_only_lengthens_by_no_more_than_its_share_and_differs() {
+fn jitter_lengthens_by_at_most_its_share_and_varies() {
     let base = || ItemFastSlowRateLimiter::new(SECOND, SECOND, 0);
     let mut limiter = WithJitterRateLimiter::with_random(base(), 0.5, StdRng::seed_from_u64(1));
     let delays = ask(&mut limiter, &"one", 200);
@@ -201,7 +201,7 @@ proptest! {
     #![proptest_config(properties(256))]
 
     #[test]
-    fn a_bucket_never_lets_more_through_than_its_rate_and_burst_allow(
+    fn bucket_never_exceeds_its_rate_and_burst(
         interval in 1_u64..200,
         burst in 0_u32..20,
         steps in prop::collection::vec(0_u64..300, 1..200),
@@ -214,7 +214,7 @@ proptest! {
             now += ms(step);
             passed.push(now + bucket.reserve(now));
         }
-        prop_assert!(passed.is_sorted(), "who asks later does not come earlier");
+        prop_assert!(passed.is_sorted(), "reservations are in order");
         for (at, from) in passed.iter().enumerate() {
             for (more, to) in passed[at..].iter().enumerate() {
                 let tokens = u128::from(burst.max(1)) + (*to - *from).as_millis() / u128::from(interval);

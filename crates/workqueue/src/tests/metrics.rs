@@ -1,4 +1,4 @@
-//! What a queue counts.
+//! Tests of the queue metrics.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const fn us(micros: u64) -> Duration {
 }
 
 #[test]
-fn a_key_s_way_through_the_queue_is_counted_and_timed() {
+fn metrics_count_and_time_keys() {
     // TestMetrics
     let mut bench = Bench::new();
     let metrics = |bench: &Bench<&'static str>| bench.queue.metrics(bench.now);
@@ -31,7 +31,7 @@ fn a_key_s_way_through_the_queue_is_counted_and_timed() {
     assert_eq!((now.work_duration.count(), now.work_duration.sum(), now.depth), (1, us(25), 1));
     assert_eq!(bench.take(), Some("foo"));
     let now = metrics(&bench);
-    assert_eq!((now.queue_latency.count(), now.queue_latency.sum()), (2, us(75)), "counted from its second adding");
+    assert_eq!((now.queue_latency.count(), now.queue_latency.sum()), (2, us(75)), "measured from its second addition");
     bench.step(ms(1));
     let now = metrics(&bench);
     assert_eq!((now.unfinished_work, now.longest_running), (ms(1), ms(1)));
@@ -42,7 +42,7 @@ fn a_key_s_way_through_the_queue_is_counted_and_timed() {
 }
 
 #[test]
-fn unfinished_work_is_that_of_all_workers_and_the_longest_that_of_one() {
+fn unfinished_work_is_a_sum_and_longest_running_a_maximum() {
     let mut bench = Bench::new();
     bench.add("a");
     bench.add("b");
@@ -55,7 +55,7 @@ fn unfinished_work_is_that_of_all_workers_and_the_longest_that_of_one() {
 }
 
 #[test]
-fn nothing_is_counted_after_the_shutdown_but_what_goes_on() {
+fn after_shutdown_only_keys_in_process_are_counted() {
     // TestMetricShutdown
     let mut bench = Bench::new();
     bench.add("a");
@@ -71,7 +71,7 @@ fn nothing_is_counted_after_the_shutdown_but_what_goes_on() {
 }
 
 #[test]
-fn retries_are_counted_and_latency_begins_when_a_key_is_due() {
+fn retries_are_counted_and_latency_starts_at_the_due_time() {
     let mut bench = Bench::new();
     bench.add_after("a", ms(10));
     bench.add_after("a", ms(20));
@@ -85,13 +85,13 @@ fn retries_are_counted_and_latency_begins_when_a_key_is_due() {
 }
 
 #[test]
-fn a_histogram_tells_powers_of_ten_apart() {
+fn histogram_buckets_are_powers_of_ten() {
     let mut histogram = Histogram::default();
     for took in [Duration::ZERO, Duration::from_nanos(10), us(1), ms(2), ms(3), Duration::from_secs(5000)] {
         histogram.observe(took);
     }
     let full: Vec<_> = histogram.buckets().filter(|(_, count)| *count > 0).collect();
     assert_eq!(full, [(Duration::from_nanos(10), 2), (us(1), 1), (ms(10), 2)]);
-    assert_eq!(histogram.count(), 6, "the longest is in no bucket");
+    assert_eq!(histogram.count(), 6, "the longest duration is in no bucket");
     assert_eq!(histogram.buckets().last().unwrap().0, Duration::from_secs(1000));
 }

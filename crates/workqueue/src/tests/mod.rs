@@ -1,5 +1,5 @@
-//! Every test of client-go's `util/workqueue` by its behaviour, a model, fairness, and the orders in which threads can
-//! meet.
+//! Tests of the work queue: the behaviour of every test of client-go's `util/workqueue`, a model, fairness, and thread
+//! interleavings.
 
 mod delays;
 mod fairness;
@@ -21,7 +21,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A pure queue with a clock of its own.
+/// A pure queue with its own clock.
 struct Bench<T> {
     queue: Queue<T>,
     now: Instant,

@@ -1,4 +1,4 @@
-//! The queue against a naive one: any sequence of operations gives the same answers.
+//! Model test: any sequence of operations gives the same results on the queue and on a naive implementation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,9 +17,9 @@ enum Step {
     AddRateLimited(u8),
     Forget(u8),
     Get,
-    /// The n-th of those in work.
+    /// Ends the n-th key in process.
     Done(usize),
-    /// With a ticket that is not its own.
+    /// Ends the n-th key in process with an outdated ticket.
     DoneLate(usize),
     Wait(u64),
     ShutDown,
@@ -40,15 +40,15 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a queue is, without a thought for its cost. Times are in milliseconds.
+/// Naive implementation of the queue. Times are in milliseconds.
 #[derive(Default)]
 struct Naive {
     now: u64,
-    /// In the order in which they were put there.
+    /// In the order of addition.
     line: Vec<u8>,
     in_work: Vec<u8>,
     again: BTreeSet<u8>,
-    /// Due times, in the order in which they were asked for.
+    /// Due times, in the order of the requests.
     later: Vec<(u64, u8)>,
     failures: BTreeMap<u8, u32>,
     over: bool,
@@ -113,7 +113,7 @@ proptest! {
     #![proptest_config(properties(1024))]
 
     #[test]
-    fn a_queue_answers_as_a_naive_one_does(steps in prop::collection::vec(step(), 1..150)) {
+    fn queue_agrees_with_the_naive_model(steps in prop::collection::vec(step(), 1..150)) {
         let mut naive = Naive::default();
         let mut queue = Queue::new(Box::new(Fifo::default()));
         let mut limiter = ItemExponentialFailureRateLimiter::new(ms(1), ms(16));
@@ -144,7 +144,7 @@ proptest! {
                 Step::Get => match (queue.take(now), naive.get()) {
                     (Take::Item(key, ticket), truth) => {
                         prop_assert_eq!(Some(key), truth);
-                        prop_assert!(tickets.insert(key, ticket).is_none(), "it is worked on twice at a time");
+                        prop_assert!(tickets.insert(key, ticket).is_none(), "processed concurrently");
                         taken += 1;
                     }
                     (took, truth) => {

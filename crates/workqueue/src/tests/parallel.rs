@@ -1,4 +1,4 @@
-//! Pieces of work, several at a time.
+//! Tests of parallel pieces of work.
 
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
@@ -15,7 +15,7 @@ fn workers(number: usize) -> NonZeroUsize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_piece_is_done_once_by_no_more_workers_than_there_are() {
+async fn every_piece_runs_once_within_the_worker_limit() {
     // TestParallelizeUntil
     for (pieces, number) in [(0, 3), (1, 10), (999, 10), (1000, 1), (7, 7)] {
         let seen = RefCell::new(vec![0; pieces]);
@@ -43,7 +43,7 @@ async fn every_piece_is_done_once_by_no_more_workers_than_there_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_the_cancellation_what_has_begun_is_finished_and_nothing_begins() {
+async fn cancellation_completes_started_pieces_and_starts_no_more() {
     let stop = CancellationToken::new();
     let begun = RefCell::new(Vec::new());
     let work = parallelize_until(&stop, workers(2), 100, |piece| {
@@ -60,7 +60,7 @@ async fn after_the_cancellation_what_has_begun_is_finished_and_nothing_begins() 
 }
 
 #[tokio::test]
-async fn nothing_begins_if_it_was_cancelled_before() {
+async fn nothing_starts_if_already_cancelled() {
     let stop = CancellationToken::new();
     stop.cancel();
     let done = parallelize_until(&stop, workers(2), 10, |_| async { panic!("it began") }).await;

@@ -1,4 +1,4 @@
-//! The rules of the queue itself. The names of client-go's tests are beside those that show the same.
+//! Tests of the pure queue, with the names of the corresponding client-go tests.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use crate::{Fifo, Order, Queue, Take};
 use informer_hub_types::clock;
 
 #[test]
-fn a_key_that_waits_is_not_added_again() {
+fn queued_key_is_not_added_again() {
     // TestLen, TestCollapse
     let mut bench = Bench::new();
     bench.add("foo");
@@ -23,14 +23,14 @@ fn a_key_that_waits_is_not_added_again() {
 }
 
 #[test]
-fn a_key_that_is_added_while_it_is_worked_on_comes_back_once_and_only_when_that_is_done() {
+fn key_added_in_process_is_queued_once_when_done() {
     // TestReinsert, TestCollapseWhileProcessing
     let mut bench = Bench::new();
     bench.add("foo");
     assert_eq!(bench.take(), Some("foo"));
     bench.add("foo");
     bench.add("foo");
-    assert_eq!((bench.queue.len(), bench.take()), (0, None), "nobody gets what another works on");
+    assert_eq!((bench.queue.len(), bench.take()), (0, None), "a key in process is not handed out");
     bench.done(&"foo");
     assert_eq!(bench.queue.len(), 1);
     assert_eq!(bench.take(), Some("foo"));
@@ -39,7 +39,7 @@ fn a_key_that_is_added_while_it_is_worked_on_comes_back_once_and_only_when_that_
 }
 
 #[test]
-fn keys_come_in_the_order_in_which_they_were_added() {
+fn keys_are_taken_in_order_of_addition() {
     let mut bench = Bench::new();
     for key in ["c", "a", "b", "a", "d"] {
         bench.add(key);
@@ -49,7 +49,7 @@ fn keys_come_in_the_order_in_which_they_were_added() {
 }
 
 #[test]
-fn what_comes_back_goes_to_the_end_of_the_line() {
+fn requeued_key_goes_to_the_end() {
     let mut bench = Bench::new();
     bench.add("a");
     assert_eq!(bench.take(), Some("a"));
@@ -60,7 +60,7 @@ fn what_comes_back_goes_to_the_end_of_the_line() {
 }
 
 #[test]
-fn after_the_shutdown_what_waits_is_handed_out_and_nothing_is_added() {
+fn shutdown_hands_out_queued_keys_and_accepts_no_more() {
     // TestBasic
     let mut bench = Bench::new();
     bench.add("before");
@@ -70,13 +70,13 @@ fn after_the_shutdown_what_waits_is_handed_out_and_nothing_is_added() {
     assert!(bench.queue.is_shutting_down());
     assert_eq!(bench.queue.take(bench.now), Take::Item("before", 1));
     assert_eq!(bench.queue.take(bench.now), Take::Over);
-    assert!(!bench.queue.is_idle(), "it is worked on");
+    assert!(!bench.queue.is_idle(), "still in process");
     bench.done(&"before");
     assert!(bench.queue.is_idle());
 }
 
 #[test]
-fn what_was_added_to_a_key_in_work_before_the_shutdown_is_still_handed_out() {
+fn key_added_in_process_before_shutdown_is_handed_out() {
     // TestQueueDrainageUsingShutDownWithDrainWithDirtyItem
     let mut bench = Bench::new();
     bench.add("foo");
@@ -93,12 +93,12 @@ fn what_was_added_to_a_key_in_work_before_the_shutdown_is_still_handed_out() {
 }
 
 #[test]
-fn a_drain_is_not_over_while_a_key_in_work_will_be_in_line_again() {
+fn drain_waits_for_keys_that_will_be_queued_again() {
     let mut bench = Bench::new();
     bench.add("foo");
     assert_eq!(bench.take(), Some("foo"));
     bench.queue.drain();
-    assert_eq!(bench.queue.take(bench.now), Take::Over, "nothing has been added to it");
+    assert_eq!(bench.queue.take(bench.now), Take::Over, "the key was not added again");
     let mut bench = Bench::new();
     bench.add("foo");
     assert_eq!(bench.take(), Some("foo"));
@@ -117,21 +117,21 @@ fn a_drain_is_not_over_while_a_key_in_work_will_be_in_line_again() {
     bench.add("foo");
     bench.queue.drain();
     bench.queue.shut_down();
-    assert_eq!(bench.queue.take(bench.now), Take::Over, "a plain shutdown puts an end to it");
+    assert_eq!(bench.queue.take(bench.now), Take::Over, "a plain shutdown ends the drain");
 }
 
 #[test]
-fn to_end_work_that_nobody_does_changes_nothing() {
+fn done_without_processing_is_ignored() {
     let mut bench = Bench::new();
     bench.done(&"never seen");
     bench.add("foo");
     bench.done(&"foo");
-    assert_eq!(bench.queue.len(), 1, "client-go would have it in line twice");
+    assert_eq!(bench.queue.len(), 1, "client-go would queue it twice");
     assert_eq!((bench.take(), bench.take()), (Some("foo"), None));
 }
 
 #[test]
-fn a_ticket_ends_only_the_work_it_was_given_for() {
+fn ticket_ends_only_its_own_processing() {
     let mut bench = Bench::new();
     bench.add("foo");
     let Take::Item(_, first) = bench.queue.take(bench.now) else { panic!("nothing in line") };
@@ -139,12 +139,12 @@ fn a_ticket_ends_only_the_work_it_was_given_for() {
     bench.add("foo");
     let Take::Item(_, second) = bench.queue.take(bench.now) else { panic!("nothing in line") };
     bench.queue.done(&"foo", Some(first), bench.now);
-    assert!(!bench.queue.is_idle(), "the second is at work still");
+    assert!(!bench.queue.is_idle(), "the second processing continues");
     bench.queue.done(&"foo", Some(second), bench.now);
     assert!(bench.queue.is_idle());
 }
 
-/// A line that notes which keys were added again.
+/// FIFO order that records which keys were added again.
 #[derive(Default)]
 struct Traced(Fifo<&'static str>, Arc<Mutex<Vec<&'static str>>>);
 
@@ -167,7 +167,7 @@ impl Order<&'static str> for Traced {
 }
 
 #[test]
-fn an_order_is_told_of_a_key_that_is_added_again_while_it_waits_but_not_while_it_is_worked_on() {
+fn touch_is_called_for_queued_keys_but_not_for_those_in_process() {
     // TestCollapse, TestCollapseWhileProcessing
     let traced = Traced::default();
     let touched = Arc::clone(&traced.1);
@@ -183,7 +183,7 @@ fn an_order_is_told_of_a_key_that_is_added_again_while_it_waits_but_not_while_it
 }
 
 #[test]
-fn a_queue_keeps_nothing_of_a_key_that_is_done() {
+fn queue_keeps_nothing_of_a_done_key() {
     // TestGarbageCollection
     let big = Arc::new(vec![0_u8; 1024]);
     let mut bench = Bench::new();

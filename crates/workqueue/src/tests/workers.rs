@@ -1,4 +1,4 @@
-//! Workers that outlive what they work on.
+//! Tests of the worker loop: panics, stop and abort.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ fn queue(keys: u32) -> WorkQueue<u32> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_costs_its_key_a_delay_and_nobody_else_anything() {
+async fn panic_delays_only_its_own_key() {
     let (queue, stop, done) = (queue(10), CancellationToken::new(), Arc::<Mutex<Vec<u32>>>::default());
     let workers = queue.run_workers(TWO, &stop, {
         let (queue, done, stop) = (queue.clone(), Arc::clone(&done), stop.clone());
         move |work: Work<u32>| {
-            // More often than there are workers, and both in making the future and in it.
-            assert!(*work != 3 || queue.num_requeues(&3) >= 3, "as the test wants it");
+            // More panics than workers, both in creating the future and in running it.
+            assert!(*work != 3 || queue.num_requeues(&3) >= 3, "injected panic");
             let (queue, done, stop) = (queue.clone(), Arc::clone(&done), stop.clone());
             async move {
-                assert!(*work != 5 || queue.num_requeues(&5) >= 3, "as the test wants it");
+                assert!(*work != 5 || queue.num_requeues(&5) >= 3, "injected panic");
                 let mut done = done.lock();
                 done.push(*work);
                 work.succeed();
@@ -40,14 +40,14 @@ async fn a_panic_costs_its_key_a_delay_and_nobody_else_anything() {
             }
         }
     });
-    timeout(DEADLINE, workers).await.expect("it ends");
+    timeout(DEADLINE, workers).await.expect("the workers end");
     let mut done = done.lock().clone();
     done.sort_unstable();
     assert_eq!(done, (0..10).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_stop_what_is_in_hand_is_finished_and_what_is_in_line_is_left() {
+async fn stop_completes_keys_in_process_and_leaves_queued_ones() {
     let (queue, stop, done) = (queue(10), CancellationToken::new(), Arc::<Mutex<Vec<u32>>>::default());
     let workers = queue.run_workers(TWO, &stop, {
         let done = Arc::clone(&done);
@@ -65,13 +65,13 @@ async fn at_the_stop_what_is_in_hand_is_finished_and_what_is_in_line_is_left() {
         stop.cancel();
     };
     let (ended, ()) = tokio::join!(timeout(DEADLINE, workers), cancel);
-    ended.expect("it ends");
+    ended.expect("the workers end");
     assert_eq!(*done.lock(), [0, 1, 2, 3]);
     assert_eq!((queue.len(), queue.is_shutting_down(), queue.metrics().processing), (6, true, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_end_with_the_queue_after_all_that_is_in_line() {
+async fn workers_end_after_shutdown_and_the_queued_keys() {
     let (queue, stop, done) = (queue(10), CancellationToken::new(), Arc::<Mutex<u32>>::default());
     queue.shut_down();
     let workers = queue.run_workers(TWO, &stop, {
@@ -81,12 +81,12 @@ async fn workers_end_with_the_queue_after_all_that_is_in_line() {
             async move { work.succeed() }
         }
     });
-    timeout(DEADLINE, workers).await.expect("it ends");
+    timeout(DEADLINE, workers).await.expect("the workers end");
     assert_eq!((*done.lock(), queue.len()), (10, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_that_are_dropped_give_back_what_they_have_in_hand() {
+async fn dropped_workers_return_their_keys() {
     let (queue, stop) = (queue(2), CancellationToken::new());
     let workers = queue.run_workers(TWO, &stop, |work: Work<u32>| async move {
         let _work = work;

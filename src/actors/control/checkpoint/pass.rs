@@ -1,21 +1,21 @@
-//! One pass of checkpoints over all caches.
+//! One checkpoint pass over all caches.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::checkpoint::barrier::Barrier;
-use crate::actors::checkpoint::keeper::Keeping;
+use crate::actors::checkpoint::store::CheckpointStore;
 use crate::actors::env::Env;
 use crate::cache::Snapshot;
 use crate::state::caches::{CacheFiles, Commit, Wrote};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{CheckpointState, Gvr, Origin, View};
 
-/// How often it is looked whether readers have answered.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often acknowledgements are checked.
+const POLL: Duration = Duration::from_millis(5);
 
-/// A resource in a pass.
+/// One cache in a pass.
 pub(in crate::actors) struct Part {
     pub(in crate::actors) key: (Gvr, View),
     pub(in crate::actors) snapshot: Arc<Snapshot>,
@@ -23,73 +23,73 @@ pub(in crate::actors) struct Part {
 }
 
 impl Part {
-    /// Whether every partition has come as far as before the start.
-    fn is_heard(&self, keeping: &Keeping) -> bool {
-        self.snapshot.partitions().all(|(id, partition)| keeping.has_caught_up(&self.key, id, partition))
+    /// Returns whether every partition has reached the version that readers received before the start.
+    fn has_caught_up(&self, store: &CheckpointStore) -> bool {
+        self.snapshot.partitions().all(|(id, partition)| store.has_caught_up(&self.key, id, partition))
     }
 }
 
-/// Makes a pass; readers have until `until` to answer. Whether the disk took all that it was given.
+/// Runs a pass in which readers have until `until` to acknowledge. Returns whether all writes succeeded.
 pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> bool {
-    let Some(keeping) = env.checkpoints.keeping().cloned() else { return true };
-    let _turn = keeping.turn.lock().await;
+    let Some(store) = env.checkpoints.store().cloned() else { return true };
+    let _lock = store.lock.lock().await;
     let listeners = env.checkpoints.listeners();
     for listener in &listeners {
-        listener.begins();
+        listener.pass_begins();
     }
     let readers = env.checkpoints.readers();
-    let moved = keeping.moves.lock().clone();
+    let moved = store.moves.lock().clone();
     let caches = env.caches.snapshots_of_all().into_iter().filter(|((_, view), _)| !matches!(view, View::Private(_)));
     let mut parts: Vec<_> = caches
         .map(|(key, snapshot)| {
-            let barriers = snapshot.partitions().map(|one| Barrier::new(&keeping, one, &readers)).collect();
+            let barriers = snapshot.partitions().map(|one| Barrier::new(&store, one, &readers)).collect();
             Part { key, snapshot, barriers }
         })
         .collect();
-    keeping.moves.lock().forget_closed(&moved, |gvr, key| {
-        let is_it = |origin: &Origin| (&origin.cluster, &origin.scope) == (&key.0, &key.1);
-        if keeping.left.lock().iter().any(|left| left.cache.0 == *gvr && is_it(left.partition.origin())) {
+    store.moves.lock().forget_closed(&moved, |gvr, key| {
+        let is_same = |origin: &Origin| (&origin.cluster, &origin.scope) == (&key.0, &key.1);
+        if store.unsaved.lock().iter().any(|unsaved| unsaved.cache.0 == *gvr && is_same(unsaved.partition.origin())) {
             return true;
         }
-        let of_it = parts.iter().filter(|part| part.key.0 == *gvr);
-        of_it.flat_map(|part| part.snapshot.partitions()).any(|(_, partition)| is_it(partition.origin()))
+        let of_cache = parts.iter().filter(|part| part.key.0 == *gvr);
+        of_cache.flat_map(|part| part.snapshot.partitions()).any(|(_, partition)| is_same(partition.origin()))
     });
-    // A cluster that has not answered yet in this life may have more to say of what its readers were told before.
-    let all_heard = parts.iter().all(|part| part.is_heard(&keeping));
-    let heard_before = keeping.note_heard(all_heard);
-    wait(&keeping, &mut parts, until).await;
+    // A cluster that has not answered since the start may have to repeat events that its readers received before.
+    let all_caught_up = parts.iter().all(|part| part.has_caught_up(&store));
+    let caught_up_before = store.note_caught_up(all_caught_up);
+    wait(&store, &mut parts, until).await;
     let held: u64 = parts.iter().map(|part| part.barriers.iter().filter(|it| !it.is_open()).count() as u64).sum();
-    // Of those which have left, what was told may be needed yet.
-    let held = held + keeping.left.lock().len() as u64;
-    let writing = Arc::clone(&keeping);
+    // Journals may still need the events of unsaved partitions.
+    let held = held + store.unsaved.lock().len() as u64;
+    let writing = Arc::clone(&store);
     let written = env.io.spawn_blocking(move || write(&writing, &parts, is_last)).await;
     let (wrote, error) = match written {
         Ok(Written { wrote, error, bytes }) => {
-            keeping.show(|status| status.cache_bytes = bytes);
+            store.update_status(|status| status.cache_bytes = bytes);
             (wrote, error)
         }
-        Err(_) => (Wrote::default(), Some("a checkpoint panicked".to_owned())),
+        Err(_) => (Wrote::default(), Some("the checkpoint panicked".to_owned())),
     };
-    show(&keeping, wrote, held, error.as_deref());
-    if error.is_none() && held == 0 && all_heard && heard_before {
+    update_status(&store, wrote, held, error.as_deref());
+    if error.is_none() && held == 0 && all_caught_up && caught_up_before {
         for listener in &listeners {
-            listener.completed();
+            listener.pass_completed();
         }
     }
     error.is_none()
 }
 
-/// Returns when every reader has answered that may, the time is up, or somebody else wants to write.
-async fn wait(keeping: &Keeping, parts: &mut [Part], until: Instant) {
+/// Returns when all present readers have acknowledged, the time is up, or another caller waits for the files.
+async fn wait(store: &CheckpointStore, parts: &mut [Part], until: Instant) {
     loop {
         let mut all = true;
         for barrier in parts.iter_mut().flat_map(|part| &mut part.barriers) {
-            all &= barrier.look() || barrier.is_hopeless();
+            all &= barrier.poll() || barrier.is_blocked();
         }
-        if all || clock::now() >= until || keeping.is_waited_for() {
+        if all || clock::now() >= until || store.has_waiters() {
             return;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL).await;
     }
 }
 
@@ -99,8 +99,8 @@ struct Written {
     bytes: u64,
 }
 
-/// Writes what may be written, resource by resource: what one cannot does not keep the next from trying.
-fn write(keeping: &Keeping, parts: &[Part], is_last: bool) -> Written {
+/// Writes all partitions that may be written. A failing cache does not stop the others.
+fn write(store: &CheckpointStore, parts: &[Part], is_last: bool) -> Written {
     let (mut wrote, mut error) = (Wrote::default(), None);
     let mut note = |part: &Part, done: io::Result<Wrote>| match done {
         Ok(one) => {
@@ -114,53 +114,54 @@ fn write(keeping: &Keeping, parts: &[Part], is_last: bool) -> Written {
             false
         }
     };
-    let holds = |part: &&Part| keeping.moves.lock().hold(&part.key.0, &part.key.1);
+    let holds = |part: &&Part| store.moves.lock().hold(&part.key.0, &part.key.1);
     let holding: Vec<_> = parts.iter().filter(holds).collect();
     for part in parts {
         let commits: Vec<_> = part.barriers.iter().filter_map(Barrier::commit).collect();
-        let is_written = note(part, write_one(keeping, part, &commits, is_last));
+        let is_written = note(part, write_one(store, part, &commits, is_last));
         let written = commits.iter().filter_map(|commit| part.snapshot.partition(commit.id)).filter(|_| is_written);
-        written.for_each(|partition| keeping.moves.lock().written(partition.origin()));
-        tell(part, &commits, is_written);
+        written.for_each(|partition| store.moves.lock().written(partition.origin()));
+        report_to_informers(part, &commits, is_written);
     }
-    // What has moved is on disk where it is now, so it may go where it was.
+    // Moved partitions are on disk at their new place, so their old files may go.
     for part in holding.into_iter().filter(|part| !holds(part)) {
-        note(part, write_one(keeping, part, &[], is_last));
+        note(part, write_one(store, part, &[], is_last));
     }
-    if let Err(problem) = keeping.write_names() {
-        error.get_or_insert_with(|| format!("what names mean: {problem}"));
+    if let Err(problem) = store.write_names() {
+        error.get_or_insert_with(|| format!("resource names: {problem}"));
     }
-    let bytes = keeping.files.lock().values().map(CacheFiles::bytes).sum();
+    let bytes = store.files.lock().values().map(CacheFiles::bytes).sum();
     Written { wrote, error, bytes }
 }
 
 pub(in crate::actors) fn write_one(
-    keeping: &Keeping,
+    store: &CheckpointStore,
     part: &Part,
     commits: &[Commit],
     is_last: bool,
 ) -> io::Result<Wrote> {
-    // Out of the map while it is written: what a panic leaves behind is begun anew.
-    let known = keeping.files.lock().remove(&part.key);
+    // Removed from the map during the write: after a panic, the files are started anew.
+    let known = store.files.lock().remove(&part.key);
     let mut files = match known {
         Some(files) => files,
         None if part.snapshot.partitions().next().is_none() => return Ok(Wrote::default()),
         None => {
-            let (disk, resource) = (Arc::clone(&keeping.disk), part.snapshot.resource().clone());
-            let begun = CacheFiles::begin(disk, &keeping.root, resource, part.key.1.clone())?;
+            let (disk, resource) = (Arc::clone(&store.disk), part.snapshot.resource().clone());
+            let begun = CacheFiles::begin(disk, &store.root, resource, part.key.1.clone())?;
             let Some(files) = begun else { return Ok(Wrote::default()) };
             files
         }
     };
-    files.keep_moved(&keeping.moves.lock());
-    files.keep_closed(keeping.left_of(&part.key));
-    let done = files.checkpoint(&part.snapshot, commits, keeping.now(), is_last);
-    keeping.files.lock().insert(part.key.clone(), files);
+    files.keep_moved(&store.moves.lock());
+    files.keep_closed(store.unsaved_of(&part.key));
+    let done = files.checkpoint(&part.snapshot, commits, store.now(), is_last);
+    store.files.lock().insert(part.key.clone(), files);
     done
 }
 
-/// Shows at each informer how far its objects are on disk, and who keeps them from being further.
-fn tell(part: &Part, commits: &[Commit], is_written: bool) {
+/// Updates the checkpoint state of each informer: when and up to which version it was saved, and which readers delay
+/// it.
+fn report_to_informers(part: &Part, commits: &[Commit], is_written: bool) {
     for barrier in &part.barriers {
         let Some(partition) = part.snapshot.partition(barrier.id) else { continue };
         let before = partition.health().checkpoint();
@@ -175,16 +176,16 @@ fn tell(part: &Part, commits: &[Commit], is_written: bool) {
     }
 }
 
-fn show(keeping: &Keeping, wrote: Wrote, held: u64, error: Option<&str>) {
-    keeping.show(|status| {
+fn update_status(store: &CheckpointStore, wrote: Wrote, held: u64, error: Option<&str>) {
+    store.update_status(|status| {
         match (&status.last_error, error) {
             (None, Some(error)) => {
                 tracing::error!(
                     error,
-                    "caches cannot be kept on disk; it is tried again, until then a restart finds them as they were"
+                    "cannot write caches to disk; retrying, a restart until then restores their last saved state"
                 );
             }
-            (Some(_), None) => tracing::info!("caches are kept on disk again"),
+            (Some(_), None) => tracing::info!("writing caches to disk works again"),
             _ => {}
         }
         status.last_error = error.map(ToOwned::to_owned);

@@ -1,10 +1,10 @@
-//! A pass that is cut off anywhere, after a partition has become that of another version of its resource.
+//! Tests of passes interrupted at any disk call after a partition moved to another version of its resource.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
-use crate::actors::checkpoint::keeper::StateStatus;
+use crate::actors::checkpoint::store::StateStatus;
 use crate::cache::testing::{delta, object_with};
 use crate::cache::{DeltaFifo, PartitionId, Store};
 use crate::state::caches::{Claim, Loaded, load};
@@ -16,7 +16,7 @@ use informer_hub_types::{
 
 const ROOT: &str = "/state/caches";
 
-/// Objects that the partition has, and those of a cluster that does not move.
+/// Objects of the moving partition and of the one that stays.
 const OBJECTS: usize = 40;
 
 fn widgets(version: &str) -> ApiResource {
@@ -32,7 +32,7 @@ fn origin(cluster: &str, resource: &ApiResource) -> Arc<Origin> {
     })
 }
 
-/// A store of one version, and what is written of it.
+/// Store of one resource version, and its checkpoint part.
 pub(in crate::actors::control::checkpoint) struct Version {
     pub(in crate::actors::control::checkpoint) resource: ApiResource,
     pub(in crate::actors::control::checkpoint) store: Store,
@@ -62,10 +62,10 @@ impl Version {
         id
     }
 
-    pub(in crate::actors::control::checkpoint) fn part(&self, keeping: &Keeping, may_be_written: bool) -> Part {
+    pub(in crate::actors::control::checkpoint) fn part(&self, store: &CheckpointStore, may_be_written: bool) -> Part {
         let snapshot = self.store.published().load_full();
         let barriers = if may_be_written {
-            snapshot.partitions().map(|one| Barrier::new(keeping, one, &[])).collect()
+            snapshot.partitions().map(|one| Barrier::new(store, one, &[])).collect()
         } else {
             Vec::new()
         };
@@ -73,10 +73,10 @@ impl Version {
     }
 }
 
-/// Two versions of a resource, and a disk that has the first of them.
+/// Two versions of a resource, and a disk with the first of them.
 pub(in crate::actors::control::checkpoint) struct Hub {
     pub(in crate::actors::control::checkpoint) disk: SimDisk,
-    pub(in crate::actors::control::checkpoint) keeping: Keeping,
+    pub(in crate::actors::control::checkpoint) store: CheckpointStore,
     pub(in crate::actors::control::checkpoint) from: Version,
     pub(in crate::actors::control::checkpoint) to: Version,
     pub(in crate::actors::control::checkpoint) moving: PartitionId,
@@ -89,34 +89,35 @@ impl Hub {
         disk.sync_dir(Path::new("/")).unwrap();
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let (every, status) = (Duration::from_secs(5), StateStatus::default());
-        let keeping = Keeping::new(shared, ROOT.into(), every, Duration::ZERO, [], status);
+        let store = CheckpointStore::new(shared, ROOT.into(), every, Duration::ZERO, [], status);
         let (mut from, to) = (Version::new(from), Version::new(to));
         let moving = from.fill("a");
         from.fill("b");
-        let hub = Self { disk, keeping, from, to, moving };
+        let hub = Self { disk, store, from, to, moving };
         assert!(hub.pass(true).is_none());
         hub
     }
 
-    /// As `CacheDirectory::go_on_as` does it.
+    /// Moves the partition as `CacheDirectory::go_on_as` does.
     fn move_it(&mut self) {
         let snapshot = self.from.store.published().load_full();
         let partition = snapshot.partition(self.moving).unwrap();
         let to = origin("a", &self.to.resource);
-        self.keeping.moves.lock().begin(partition.origin(), &to);
+        self.store.moves.lock().begin(partition.origin(), &to);
         self.to.store.adopt(partition, Arc::clone(&to));
-        self.keeping.moves.lock().done(&to);
+        self.store.moves.lock().done(&to);
         self.from.store.close(self.moving);
     }
 
-    /// What went wrong in a pass; what has moved is held by its readers, or not.
+    /// Runs a pass and returns its error. `moved_may_be_written` is false if readers have not acknowledged the moved
+    /// partition.
     pub(in crate::actors::control::checkpoint) fn pass(&self, moved_may_be_written: bool) -> Option<String> {
-        let mut parts = vec![self.from.part(&self.keeping, true), self.to.part(&self.keeping, moved_may_be_written)];
+        let mut parts = vec![self.from.part(&self.store, true), self.to.part(&self.store, moved_may_be_written)];
         parts.sort_by(|a, b| a.key.cmp(&b.key));
-        write(&self.keeping, &parts, false).error
+        write(&self.store, &parts, false).error
     }
 
-    /// What the next start finds, of both clusters: in which version, and how many objects.
+    /// Returns cluster, version and object count of each partition that the next start loads.
     pub(in crate::actors::control::checkpoint) fn found(
         &self,
         power_goes: bool,
@@ -134,7 +135,7 @@ impl Hub {
         let mut found = Vec::new();
         for cache in &caches {
             for (_, partition) in cache.store.published().load().partitions() {
-                // What has moved is compared with a list before a watch may go on from it.
+                // A moved partition is compared with a list before a watch may resume from it.
                 let is_moved = cache.resource != self.from.resource;
                 assert_eq!(partition.resume_version().is_none(), is_moved);
                 let cluster = partition.origin().cluster.to_string();
@@ -147,7 +148,7 @@ impl Hub {
 }
 
 #[test]
-fn a_pass_that_is_cut_off_after_any_call_leaves_a_moved_partition_whole_in_one_of_its_versions() {
+fn interrupted_pass_leaves_a_moved_partition_complete_in_one_version() {
     let mut seen = std::collections::BTreeSet::new();
     for (from, to) in [("v1", "v1beta1"), ("v1beta1", "v1")] {
         for power_goes in [false, true] {
@@ -168,11 +169,11 @@ fn a_pass_that_is_cut_off_after_any_call_leaves_a_moved_partition_whole_in_one_o
             }
         }
     }
-    assert_eq!(seen.len(), 4, "either version was found after some call: {seen:?}");
+    assert_eq!(seen.len(), 4, "interruptions leave the old and the new version: {seen:?}");
 }
 
 #[test]
-fn what_has_moved_stays_where_it_was_until_its_readers_let_it_be_written() {
+fn moved_partition_stays_in_its_old_version_until_readers_acknowledge() {
     for (from, to) in [("v1", "v1beta1"), ("v1beta1", "v1")] {
         let mut hub = Hub::new(1, from, to);
         hub.move_it();
@@ -184,13 +185,13 @@ fn what_has_moved_stays_where_it_was_until_its_readers_let_it_be_written() {
         };
         assert_eq!(versions(&hub, true), [from]);
         assert_eq!(hub.pass(true), None);
-        assert_eq!(versions(&hub, false), [to], "and is there no more afterwards");
-        assert!(!hub.keeping.moves.lock().hold(&hub.from.resource.gvr, &View::Shared));
+        assert_eq!(versions(&hub, false), [to], "the old version is removed");
+        assert!(!hub.store.moves.lock().hold(&hub.from.resource.gvr, &View::Shared));
     }
 }
 
 #[test]
-fn two_versions_that_are_asked_for_by_name_are_both_there() {
+fn versions_requested_by_name_are_both_restored() {
     let mut hub = Hub::new(1, "v1", "v1beta1");
     let snapshot = hub.from.store.published().load_full();
     let partition = snapshot.partition(hub.moving).unwrap();
@@ -201,7 +202,7 @@ fn two_versions_that_are_asked_for_by_name_are_both_there() {
 }
 
 #[test]
-fn one_that_moves_on_before_it_is_written_stays_where_it_is_on_disk_and_one_that_is_closed_goes() {
+fn twice_moved_partition_keeps_its_files_and_a_closed_one_loses_them() {
     let (v1, v2, v3) = (widgets("v1"), widgets("v2"), widgets("v3"));
     let at = |resource: &ApiResource| origin("a", resource);
     let keeps = |moves: &crate::state::caches::Moves, resource: &ApiResource| moves.hold(&resource.gvr, &View::Shared);
@@ -210,10 +211,10 @@ fn one_that_moves_on_before_it_is_written_stays_where_it_is_on_disk_and_one_that
     moves.done(&at(&v2));
     moves.begin(&at(&v2), &at(&v3));
     moves.written(&at(&v3));
-    assert!(keeps(&moves, &v1) && keeps(&moves, &v2), "it is not there yet");
+    assert!(keeps(&moves, &v1) && keeps(&moves, &v2), "v3 is not complete yet");
     moves.done(&at(&v3));
     moves.written(&at(&v2));
-    assert!(keeps(&moves, &v1), "it is not there any more");
+    assert!(keeps(&moves, &v1), "v2 is not current any more");
     let before = moves.clone();
     moves.forget_closed(&before, |_, _| true);
     assert!(keeps(&moves, &v1));
@@ -222,19 +223,19 @@ fn one_that_moves_on_before_it_is_written_stays_where_it_is_on_disk_and_one_that
     moves.begin(&at(&v1), &at(&v2));
     moves.begin(&at(&v2), &at(&v1));
     moves.done(&at(&v1));
-    assert!(!keeps(&moves, &v1), "it is back");
+    assert!(!keeps(&moves, &v1), "v1 is current again");
     moves.written(&at(&v1));
     assert!(!keeps(&moves, &v2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_is_set_forward_lets_nothing_go_that_nobody_wants_just_now() {
+async fn system_clock_jump_does_not_expire_unclaimed_partitions() {
     let begun = "2026-03-01T12:00:00Z".parse::<jiff::Timestamp>().unwrap();
     clock::set_wall(Some(begun));
     let hub = Hub::new(1, "v1", "v1beta1");
     let disk: Arc<dyn Disk> = Arc::new(hub.disk.clone());
     let week = Duration::from_secs(8 * 24 * 3600);
-    for (set, passes, left) in [(week, Duration::from_secs(60), 2), (Duration::ZERO, week, 1)] {
+    for (set, passes, unsaved) in [(week, Duration::from_secs(60), 2), (Duration::ZERO, week, 1)] {
         let claim = || Claim { labels: ClusterLabels::new(), indexes: Vec::new(), settings: 1, any_version: false };
         let wants = |cluster: &ClusterName| (cluster.as_str() == "b").then(claim);
         let mut cache = load(&disk, Path::new(ROOT), &|_, header| wants(&header.cluster)).unwrap().caches.remove(0);
@@ -242,14 +243,14 @@ async fn a_clock_that_is_set_forward_lets_nothing_go_that_nobody_wants_just_now(
         let snapshot = cache.store.published().load_full();
         let status = StateStatus::default();
         let every = Duration::from_secs(5);
-        let keeping = Keeping::new(Arc::clone(&disk), ROOT.into(), every, Duration::ZERO, [cache.files], status);
+        let store = CheckpointStore::new(Arc::clone(&disk), ROOT.into(), every, Duration::ZERO, [cache.files], status);
         clock::set_wall(Some(begun + set));
         tokio::time::advance(passes).await;
-        let barriers = snapshot.partitions().map(|one| Barrier::new(&keeping, one, &[])).collect();
+        let barriers = snapshot.partitions().map(|one| Barrier::new(&store, one, &[])).collect();
         let part = Part { key: (hub.from.resource.gvr.clone(), View::Shared), snapshot, barriers };
-        assert_eq!(write(&keeping, &[part], false).error, None);
+        assert_eq!(write(&store, &[part], false).error, None);
         let report = crate::state::caches::inspect(&*disk, Path::new(ROOT), false).unwrap().remove(0);
-        assert_eq!(report.partitions.len(), left);
+        assert_eq!(report.partitions.len(), unsaved);
         clock::set_wall(Some(begun));
     }
     clock::set_wall(None);

@@ -1,4 +1,4 @@
-//! Other labels for a cluster: its informers go on under them with all that they have.
+//! Changed cluster labels: the informers continue under the new labels with their objects.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ impl Handler<SetLabels> for ClusterActor {
         for informer in self.informers.values_mut() {
             let parts = &informer.parts;
             let origin = Origin { cluster_labels: self.parts.labels.clone(), ..Origin::clone(&parts.origin) };
-            let (source, rest) = (Arc::clone(&parts.source), parts.rest);
-            moving.extend(informer.go_on_as(MoveTo { origin: Arc::new(origin), source, rest, renewed: false }));
+            let (source, mode) = (Arc::clone(&parts.source), parts.mode);
+            moving.extend(informer.move_to(MoveTo { origin: Arc::new(origin), source, mode, renewed: false }));
         }
-        Box::pin(join_all(moving).into_actor(self).map(|_, act, _| act.show()))
+        Box::pin(join_all(moving).into_actor(self).map(|_, act, _| act.publish_view()))
     }
 }

@@ -1,12 +1,12 @@
-//! Connecting to a cluster, and looking up what is wanted of it.
+//! Connecting to a cluster and resolving requested resources.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
 
-use crate::actors::control::cluster::troubles::kind_of;
-use crate::actors::control::cluster::{ClusterActor, WantKey, WantState, informer_key_of};
+use crate::actors::control::cluster::failure_log::kind_of;
+use crate::actors::control::cluster::{ClusterActor, RequestKey, RequestState, informer_key_of};
 use crate::actors::control::messages::Resolved;
 use crate::actors::runtime::jitter::jittered;
 use crate::actors::runtime::supervision::detach;
@@ -14,8 +14,8 @@ use crate::actors::subscribe::resource_request::ResourceRequest;
 use informer_hub_reflector::{EarlyRetry, ResolveError, SourceError};
 use informer_hub_types::{ApiResource, InformerHealth, Phase, exponential_backoff, rng};
 
-/// How long until a resource that the cluster did not have is looked up again (with up to half of it added at random).
-const ABSENT_REST: Duration = Duration::from_secs(20);
+/// Delay before a missing resource is looked up again. Jittered by up to half.
+const ABSENT_RETRY: Duration = Duration::from_secs(20);
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
@@ -30,8 +30,8 @@ impl ClusterActor {
                     act.connection = Some(connection);
                     act.connect_attempts = 0;
                     act.error = None;
-                    act.greet(ctx);
-                    let open: Vec<_> = act.wants.keys().cloned().collect();
+                    act.probe_server(ctx);
+                    let open: Vec<_> = act.requests.keys().cloned().collect();
                     for key in open {
                         act.resolve(&key, ctx);
                     }
@@ -43,63 +43,63 @@ impl ClusterActor {
                     ctx.run_later(retry_after(act.connect_attempts), Self::connect);
                 }
             }
-            act.show();
+            act.publish_view();
         }));
     }
 
     fn fail(&mut self, error: &SourceError) {
         let text = Some(error.to_string());
-        // Once for each cause, not for each attempt.
+        // Logged once per cause, not per attempt.
         if self.error != text {
-            tracing::warn!(cluster = %self.parts.name, %error, "the cluster cannot be reached, it is tried again");
+            tracing::warn!(cluster = %self.parts.name, %error, "cannot reach the cluster; retrying");
         }
         self.error = text;
     }
 
-    /// Says that the cluster does not answer: once for each kind of failure, whatever it was asked.
-    pub(super) fn tell_out_of_reach(&mut self, error: &SourceError) {
+    /// Logs that the cluster does not answer, once per kind of failure.
+    pub(super) fn log_unreachable(&mut self, error: &SourceError) {
         let cluster = &self.parts.name;
         let kind = kind_of(error.class);
-        if self.told.contains(&kind) {
-            tracing::debug!(%cluster, %error, "the cluster still cannot be asked");
+        if self.logged_failures.contains(&kind) {
+            tracing::debug!(%cluster, %error, "still cannot reach the cluster");
             return;
         }
-        self.told.push(kind);
+        self.logged_failures.push(kind);
         if error.class.is_refusal() {
-            tracing::warn!(%cluster, %error, "the cluster refuses to say what it has, it is tried again");
+            tracing::warn!(%cluster, %error, "the cluster denies discovery requests; retrying");
         } else {
-            tracing::warn!(%cluster, %error, "the cluster cannot be reached, it is tried again");
+            tracing::warn!(%cluster, %error, "cannot reach the cluster; retrying");
         }
     }
 
-    /// Says that it does again, to whatever it is asked.
-    pub(super) fn tell_in_reach(&mut self) {
-        let fails = |want: &WantState| want.resolved.is_none() && want.health.answers() == Some(false);
-        let is_unasked = self.survey.failing || self.wants.values().any(|want| fails(want));
-        if self.told.is_empty() || is_unasked || self.is_silent() {
+    /// Logs that the cluster answers all requests again.
+    pub(super) fn log_reachable(&mut self) {
+        let fails = |request: &RequestState| request.resolved.is_none() && request.health.answers() == Some(false);
+        let is_unasked = self.discovery.failing || self.requests.values().any(|request| fails(request));
+        if self.logged_failures.is_empty() || is_unasked || self.is_unanswered() {
             return;
         }
-        self.told.clear();
-        tracing::info!(cluster = %self.parts.name, "the cluster answers");
+        self.logged_failures.clear();
+        tracing::info!(cluster = %self.parts.name, "the cluster answers again");
     }
 
-    /// Finds out what a wanted resource is, then starts its informer.
-    pub(super) fn resolve(&mut self, key: &WantKey, ctx: &mut Context<Self>) {
+    /// Resolves a requested resource and starts its informer.
+    pub(super) fn resolve(&mut self, key: &RequestKey, ctx: &mut Context<Self>) {
         let Some(connection) = self.connection.clone() else { return };
         let resource = match &key.0 {
             ResourceRequest::Known(known) => return self.on_resolved(key, known.0.clone(), ctx),
             ResourceRequest::Written(written) => written.clone(),
             ResourceRequest::Matching(_) => return,
         };
-        if self.survey.knows() {
-            return self.settle(key, ctx);
+        if self.discovery.knows() {
+            return self.reconcile_request(key, ctx);
         }
-        let Some(want) = self.wants.get_mut(key) else { return };
+        let Some(request) = self.requests.get_mut(key) else { return };
         self.next_lookup += 1;
         let (lookup, answers) = (self.next_lookup, self.answers);
-        want.lookup = lookup;
-        if std::mem::take(&mut want.unanswered) {
-            want.haste.waited();
+        request.lookup = lookup;
+        if std::mem::take(&mut request.unanswered) {
+            request.haste.waited();
         }
         let key = key.clone();
         ctx.spawn(connection.resolve(resource).into_actor(self).map(move |resolved, act, ctx| {
@@ -109,82 +109,82 @@ impl ClusterActor {
             match resolved {
                 Ok(resource) => {
                     act.note_answer(&key);
-                    act.greet(ctx);
+                    act.probe_server(ctx);
                     act.on_resolved(&key, resource, ctx);
                 }
                 Err(error) => {
                     act.on_unresolved(key.clone(), &error, ctx);
-                    // It has answered something else since this was asked.
+                    // The cluster has answered another request since this lookup began.
                     if act.answers != answers {
                         act.hurry_lookup(&key, ctx);
                     }
                 }
             }
-            // It may be of those that come and go.
+            // Discovery may have to follow the resource.
             act.reconcile(ctx);
-            act.tell_in_reach();
-            act.show();
+            act.log_reachable();
+            act.publish_view();
         }));
     }
 
-    fn is_current(&self, key: &WantKey, lookup: u64) -> bool {
-        self.wants.get(key).is_some_and(|want| want.lookup == lookup)
+    fn is_current(&self, key: &RequestKey, lookup: u64) -> bool {
+        self.requests.get(key).is_some_and(|request| request.lookup == lookup)
     }
 
-    fn on_unresolved(&mut self, key: WantKey, error: &ResolveError, ctx: &mut Context<Self>) {
-        let Some(want) = self.wants.get_mut(&key) else { return };
-        want.attempts += 1;
-        let lookup = want.lookup;
-        let rest = match error {
+    fn on_unresolved(&mut self, key: RequestKey, error: &ResolveError, ctx: &mut Context<Self>) {
+        let Some(request) = self.requests.get_mut(&key) else { return };
+        request.attempts += 1;
+        let lookup = request.lookup;
+        let delay = match error {
             ResolveError::NotFound { .. } => {
                 let why = error.to_string();
-                // Once for each cause, not for each attempt.
-                if want.health.error().is_none_or(|known| *known != why) {
-                    tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), %error, "the resource cannot be watched yet");
+                // Logged once per cause, not per attempt.
+                if request.health.error().is_none_or(|known| *known != why) {
+                    tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), %error, "cannot watch the resource yet");
                 }
-                want.missed = true;
-                want.health.set_phase(Phase::Absent);
-                want.health.set_error(Some(why));
+                request.missed = true;
+                request.health.set_phase(Phase::Absent);
+                request.health.set_error(Some(why));
                 self.note_answer(&key);
-                jittered(ABSENT_REST)
+                jittered(ABSENT_RETRY)
             }
             ResolveError::Unavailable(source) => {
-                want.unanswered = source.class.is_unreachable();
-                want.health.set_answers(false);
-                want.health.set_error(Some(format!("{error}: {source}")));
-                let rest = retry_after(want.attempts);
-                self.tell_out_of_reach(source);
-                rest
+                request.unanswered = source.class.is_unreachable();
+                request.health.set_answers(false);
+                request.health.set_error(Some(format!("{error}: {source}")));
+                let delay = retry_after(request.attempts);
+                self.log_unreachable(source);
+                delay
             }
         };
-        if matches!(error, ResolveError::NotFound { .. }) && self.survey.knows() {
+        if matches!(error, ResolveError::NotFound { .. }) && self.discovery.knows() {
             return;
         }
-        ctx.run_later(rest, move |act, ctx| {
+        ctx.run_later(delay, move |act, ctx| {
             if act.is_current(&key, lookup) {
                 act.resolve(&key, ctx);
             }
         });
     }
 
-    /// The cluster has answered about what is wanted. Notifies the others if it had not before.
-    fn note_answer(&self, key: &WantKey) {
-        let Some(want) = self.wants.get(key) else { return };
-        let was_silent = want.health.answers() == Some(false);
-        want.health.set_answers(true);
-        if was_silent {
-            self.answered.note();
+    /// Records that the cluster answered about a request, and signals it if the cluster did not answer before.
+    fn note_answer(&self, key: &RequestKey) {
+        let Some(request) = self.requests.get(key) else { return };
+        let was_unanswered = request.health.answers() == Some(false);
+        request.health.set_answers(true);
+        if was_unanswered {
+            self.recovery.signal();
         }
     }
 
-    /// Cuts the waits for look-ups short whenever the cluster answers again.
-    pub(super) fn hear_answers(&self, ctx: &mut Context<Self>) {
-        let answers = futures::stream::unfold(self.answered.subscribe(), |mut answers| async {
+    /// Retries delayed lookups whenever the cluster answers again.
+    pub(super) fn listen_for_recovery(&self, ctx: &mut Context<Self>) {
+        let answers = futures::stream::unfold(self.recovery.subscribe(), |mut answers| async {
             answers.changed().await.ok().map(|()| ((), answers))
         });
         let hurrying = answers.into_actor(self).map(|(), act, ctx| {
             act.answers += 1;
-            let keys: Vec<_> = act.wants.keys().cloned().collect();
+            let keys: Vec<_> = act.requests.keys().cloned().collect();
             for key in keys {
                 act.hurry_lookup(&key, ctx);
             }
@@ -192,16 +192,16 @@ impl ClusterActor {
         ctx.spawn(hurrying.finish());
     }
 
-    /// Looks up again at once, or nearly so, what waits because the cluster did not answer.
-    fn hurry_lookup(&mut self, key: &WantKey, ctx: &mut Context<Self>) {
-        let Some(want) = self.wants.get_mut(key).filter(|want| want.unanswered) else { return };
-        if !want.haste.take() {
+    /// Retries a lookup, after a short random delay, if it waits only because the cluster did not answer.
+    fn hurry_lookup(&mut self, key: &RequestKey, ctx: &mut Context<Self>) {
+        let Some(request) = self.requests.get_mut(key).filter(|request| request.unanswered) else { return };
+        if !request.haste.take() {
             return;
         }
-        // The timer of the wait that is cut short is of an earlier look-up then.
+        // A new number invalidates the timer of the shortened wait.
         self.next_lookup += 1;
         let lookup = self.next_lookup;
-        want.lookup = lookup;
+        request.lookup = lookup;
         let key = key.clone();
         ctx.run_later(EarlyRetry::SPREAD.mul_f64(rng::unit()), move |act, ctx| {
             if act.is_current(&key, lookup) {
@@ -210,50 +210,50 @@ impl ClusterActor {
         });
     }
 
-    pub(super) fn on_resolved(&mut self, key: &WantKey, resource: ApiResource, ctx: &mut Context<Self>) {
-        let Some(want) = self.wants.get_mut(key) else { return };
-        if want.resolved.is_some() {
+    pub(super) fn on_resolved(&mut self, key: &RequestKey, resource: ApiResource, ctx: &mut Context<Self>) {
+        let Some(request) = self.requests.get_mut(key) else { return };
+        if request.resolved.is_some() {
             return;
         }
-        want.health.set_error(None);
-        want.attempts = 0;
-        (want.unanswered, want.haste) = (false, EarlyRetry::default());
-        if std::mem::take(&mut want.missed) {
-            tracing::info!(cluster = %self.parts.name, resource = %resource.gvr, "the resource is there, it is watched");
+        request.health.set_error(None);
+        request.attempts = 0;
+        (request.unanswered, request.haste) = (false, EarlyRetry::default());
+        if std::mem::take(&mut request.missed) {
+            tracing::info!(cluster = %self.parts.name, resource = %resource.gvr, "the resource exists now; watching it");
         }
         let informer_key = informer_key_of(key, &resource);
-        self.take_from_patterns(key, &informer_key, ctx);
-        let Some(want) = self.wants.get_mut(key) else { return };
+        self.replace_equivalent_patterns(key, &informer_key, ctx);
+        let Some(request) = self.requests.get_mut(key) else { return };
         if self.ending.contains(&informer_key) {
             return;
         }
-        want.resolved = Some(resource.clone());
-        let mut restored = want.restored.take().filter(|restored| restored.gvr != resource.gvr);
+        request.resolved = Some(resource.clone());
+        let mut restored = request.restored.take().filter(|restored| restored.gvr != resource.gvr);
         let is_version = |other: &mut ApiResource| {
             (&other.gvr.group, &other.gvr.resource, &other.kind, other.namespaced)
                 == (&resource.gvr.group, &resource.gvr.resource, &resource.kind, resource.namespaced)
         };
-        // What is on disk is of another version.
+        // The restored partition is another version of the resource.
         let moved_from = restored.take_if(is_version).filter(|_| !self.informers.contains_key(&informer_key));
         if let Some(other) = restored {
-            // Or of another resource of the name.
-            want.health = InformerHealth::new();
+            // The restored partition is a different resource with the same name.
+            request.health = InformerHealth::new();
             self.env.caches.forget_restored(&self.parts.name, &other, &key.1);
         }
         if let Some(known) = self.informers.get(&informer_key) {
-            want.health = Arc::clone(&known.parts.health);
-            known.parts.watch_errors.absorb(&want.watch_errors);
-            want.watch_errors = Arc::clone(&known.parts.watch_errors);
+            request.health = Arc::clone(&known.parts.health);
+            known.parts.watch_errors.absorb(&request.watch_errors);
+            request.watch_errors = Arc::clone(&known.parts.watch_errors);
             self.attach_all();
         } else {
-            self.set_up(key, &resource, moved_from, ctx);
+            self.start_informer(key, &resource, moved_from, ctx);
         }
         let resolved = Resolved { cluster: self.parts.name.clone(), wanted: key.0.clone(), resource };
         detach(self.parts.registry.send(resolved));
     }
 }
 
-/// Exponential, with full jitter above the first delay.
+/// Returns an exponential delay with full jitter above the first delay.
 fn retry_after(attempts: u32) -> Duration {
     let cap = exponential_backoff(FIRST_RETRY, attempts, LAST_RETRY);
     FIRST_RETRY + (cap.saturating_sub(FIRST_RETRY)).mul_f64(rng::unit())

@@ -1,4 +1,5 @@
-//! Patterns: what a cluster offers is dealt out to them, and each resource of theirs is wanted as if it were named.
+//! Resource patterns: assigns the resources a cluster offers to patterns, and requests each of them as if it were
+//! named.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,12 +9,12 @@ use std::time::Duration;
 use actix::prelude::*;
 use smol_str::SmolStr;
 
-use crate::actors::control::cluster::survey::{Asked, Survey, taken_by};
-use crate::actors::control::cluster::{ClusterActor, InformerKey, WantKey, WantState};
-use crate::actors::control::messages::Rest;
+use crate::actors::control::cluster::reconcile::{ClusterDiscovery, RequestedPattern, group_and_plural};
+use crate::actors::control::cluster::{ClusterActor, InformerKey, RequestKey, RequestState};
+use crate::actors::control::messages::WatchMode;
 use crate::actors::runtime::jitter::jittered;
 use crate::actors::status::hub::PatternStatus;
-use crate::actors::subscribe::requests::Want;
+use crate::actors::subscribe::requests::RequestInformer;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::User;
@@ -21,20 +22,20 @@ use crate::discovery::{Claim, share};
 use informer_hub_reflector::InformerOptions;
 use informer_hub_types::{ApiResource, Catalogue, Found, ResourcePattern, ResourceRef, Scope};
 
-/// How often it is looked whether subscribers have heard of the end of a resource.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often subscribers are checked for pending events of a removed resource.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Survey {
-    /// Takes a pattern in, one scope at a time, or what has changed of it.
-    pub(super) fn ask_for(&mut self, user: User, pattern: ResourcePattern, scope: Scope, options: InformerOptions) {
-        let new = || Asked { pattern: pattern.clone(), scopes: BTreeSet::new(), options };
+impl ClusterDiscovery {
+    /// Adds a scope to a pattern, or updates the pattern.
+    pub(super) fn add_pattern(&mut self, user: User, pattern: ResourcePattern, scope: Scope, options: InformerOptions) {
+        let new = || RequestedPattern { pattern: pattern.clone(), scopes: BTreeSet::new(), options };
         let known = self.patterns.entry(user).or_insert_with(new);
         known.pattern = pattern;
         known.scopes.insert(scope);
     }
 
     pub(super) fn shares(&self) -> Vec<PatternStatus> {
-        let status = |(user, asked): (&User, &Asked)| {
+        let status = |(user, asked): (&User, &RequestedPattern)| {
             let share = self.shares.get(user).cloned().unwrap_or_default();
             let name = match user {
                 User::Config(name) | User::Caller(name) => name.clone(),
@@ -51,8 +52,8 @@ impl Survey {
     }
 }
 
-/// The name that a resource of a pattern is wanted by.
-fn named(resource: &ApiResource) -> ResourceRequest {
+/// Returns the request for a resource selected by a pattern.
+fn request_by_name(resource: &ApiResource) -> ResourceRequest {
     let gvr = &resource.gvr;
     ResourceRequest::Written(ResourceRef {
         resource: gvr.resource.clone(),
@@ -62,167 +63,185 @@ fn named(resource: &ApiResource) -> ResourceRequest {
 }
 
 impl ClusterActor {
-    /// Whether something is wanted by patterns alone.
-    fn is_matched(&self, want: &WantState) -> bool {
-        want.users.iter().all(|user| self.survey.patterns.contains_key(user))
+    /// Returns whether all users of a request are patterns.
+    fn is_matched(&self, request: &RequestState) -> bool {
+        request.users.iter().all(|user| self.discovery.patterns.contains_key(user))
     }
 
-    /// Deals out what the cluster offers, and has wanted what that comes to.
-    pub(super) fn deal_out(&mut self, ctx: &mut Context<Self>) {
-        if self.survey.patterns.is_empty() {
-            return self.survey.shares.clear();
+    /// Assigns the offered resources to patterns and updates the requests accordingly.
+    pub(super) fn assign_patterns(&mut self, ctx: &mut Context<Self>) {
+        if self.discovery.patterns.is_empty() {
+            return self.discovery.shares.clear();
         }
-        let Some(seen) = self.survey.seen().cloned() else { return };
-        let taken = self.named_ones();
-        let claims = self.survey.patterns.iter().map(|(user, known)| Claim { user, pattern: &known.pattern });
+        let Some(seen) = self.discovery.seen().cloned() else { return };
+        let taken = self.named_resources();
+        let claims = self.discovery.patterns.iter().map(|(user, known)| Claim { user, pattern: &known.pattern });
         let shares = share(claims, &taken, &seen.catalogue);
         for (user, share) in &shares {
-            let known = self.survey.shares.get(user).map(|share| &share.left_out);
+            let known = self.discovery.shares.get(user).map(|share| &share.left_out);
             if !share.left_out.is_empty() && known != Some(&share.left_out) {
-                let pattern = self.survey.patterns.get(user).map(|known| known.pattern.to_string()).unwrap_or_default();
+                let pattern =
+                    self.discovery.patterns.get(user).map(|known| known.pattern.to_string()).unwrap_or_default();
                 tracing::warn!(
                     cluster = %self.parts.name, pattern, watched = share.watched.len(), left_out = share.left_out.join(", "),
-                    "the limit of a pattern leaves resources out; raise it, or exclude some"
+                    "pattern limit reached, some resources are not watched: raise the limit or exclude resources"
                 );
             }
         }
-        let wishes: BTreeSet<(User, WantKey)> = shares
+        let selected: BTreeSet<(User, RequestKey)> = shares
             .iter()
-            .filter_map(|(user, share)| Some((user, share, self.survey.patterns.get(user)?)))
+            .filter_map(|(user, share)| Some((user, share, self.discovery.patterns.get(user)?)))
             .flat_map(|(user, share, known)| {
                 let keys = share
                     .watched
                     .iter()
-                    .map(named)
+                    .map(request_by_name)
                     .flat_map(|name| known.scopes.iter().map(move |scope| (name.clone(), scope.clone())));
                 keys.map(|key| (user.clone(), key)).collect::<Vec<_>>()
             })
             .collect();
-        self.survey.shares = shares;
-        self.drop_what_is_not_wished(&wishes, &seen.catalogue, ctx);
-        for (user, (wanted, scope)) in wishes {
-            let Some(known) = self.survey.patterns.get(&user) else { continue };
-            let is_wanted = self.wants.get(&(wanted.clone(), scope.clone())).is_some_and(|it| it.users.contains(&user));
-            if !is_wanted {
+        self.discovery.shares = shares;
+        self.remove_unselected(&selected, &seen.catalogue, ctx);
+        for (user, (wanted, scope)) in selected {
+            let Some(known) = self.discovery.patterns.get(&user) else { continue };
+            let is_requested =
+                self.requests.get(&(wanted.clone(), scope.clone())).is_some_and(|it| it.users.contains(&user));
+            if !is_requested {
                 let options = known.options.clone();
-                self.want(Want { user, wanted, scope, options, watch_errors: None }, ctx);
+                self.request_informer(RequestInformer { user, wanted, scope, options, watch_errors: None }, ctx);
             }
         }
     }
 
-    /// What entries name, which is theirs alone.
-    fn named_ones(&self) -> BTreeSet<(SmolStr, SmolStr)> {
-        let by_name = self.wants.iter().filter(|(_, want)| {
-            want.users.iter().any(|user| matches!(user, User::Config(_)) && !self.survey.patterns.contains_key(user))
+    /// Returns the resources that configuration entries name; these are not assigned to patterns.
+    fn named_resources(&self) -> BTreeSet<(SmolStr, SmolStr)> {
+        let by_name = self.requests.iter().filter(|(_, request)| {
+            request
+                .users
+                .iter()
+                .any(|user| matches!(user, User::Config(_)) && !self.discovery.patterns.contains_key(user))
         });
-        let resource = |(key, want): (&Arc<WantKey>, &WantState)| {
-            if let Some(resolved) = &want.resolved {
-                return Some(taken_by(resolved));
+        let resource = |(key, request): (&Arc<RequestKey>, &RequestState)| {
+            if let Some(resolved) = &request.resolved {
+                return Some(group_and_plural(resolved));
             }
             let ResourceRequest::Written(written) = &key.0 else { return None };
-            match self.survey.seen()?.catalogue.find(&ResourceRef { version: None, ..written.clone() }) {
-                Found::Resource(found) => Some(taken_by(&found)),
+            match self.discovery.seen()?.catalogue.find(&ResourceRef { version: None, ..written.clone() }) {
+                Found::Resource(found) => Some(group_and_plural(&found)),
                 Found::OtherVersions(_) | Found::Unknown | Found::Nothing => None,
             }
         };
-        by_name.map(|(key, want)| (key, want.as_ref())).filter_map(resource).collect()
+        by_name.map(|(key, request)| (key, request.as_ref())).filter_map(resource).collect()
     }
 
-    /// Lets go what patterns no longer mean. What the cluster does not offer now they mean still: it is looked at by itself.
-    fn drop_what_is_not_wished(
+    /// Removes requests that no pattern selects any more. A resource that the cluster does not offer at present stays
+    /// requested; its absence is handled separately.
+    fn remove_unselected(
         &mut self,
-        wishes: &BTreeSet<(User, WantKey)>,
+        selected: &BTreeSet<(User, RequestKey)>,
         catalogue: &Catalogue,
         ctx: &mut Context<Self>,
     ) {
-        let is_offered = |key: &WantKey| match &key.0 {
+        let is_offered = |key: &RequestKey| match &key.0 {
             ResourceRequest::Written(written) => matches!(catalogue.find(written), Found::Resource(_)),
             ResourceRequest::Known(_) | ResourceRequest::Matching(_) => true,
         };
-        let is_meant = |user: &User, key: &WantKey| {
-            let Some(known) = self.survey.patterns.get(user) else { return true };
-            wishes.contains(&(user.clone(), key.clone()))
+        let is_selected = |user: &User, key: &RequestKey| {
+            let Some(known) = self.discovery.patterns.get(user) else { return true };
+            selected.contains(&(user.clone(), key.clone()))
                 || !is_offered(key) && ResourceRequest::Matching(known.pattern.clone()).may_be(&key.0)
         };
-        let unmeant: Vec<_> = self
-            .wants
+        let unselected: Vec<_> = self
+            .requests
             .iter()
-            .flat_map(|(key, want)| want.users.iter().map(move |user| (user, key)))
-            .filter(|(user, key)| !is_meant(user, key))
+            .flat_map(|(key, request)| request.users.iter().map(move |user| (user, key)))
+            .filter(|(user, key)| !is_selected(user, key))
             .map(|(user, key)| (user.clone(), Arc::clone(key)))
             .collect();
-        if unmeant.is_empty() {
+        if unselected.is_empty() {
             return;
         }
-        for (user, key) in unmeant {
-            if let Some(want) = self.wants.get_mut(&key) {
-                want.users.remove(&user);
+        for (user, key) in unselected {
+            if let Some(request) = self.requests.get_mut(&key) {
+                request.users.remove(&user);
             }
         }
-        let gone = self.let_go(None, ctx);
-        ctx.spawn(gone);
+        let stopping = self.stop_unused(None, ctx);
+        ctx.spawn(stopping);
     }
 
-    /// A resource that patterns alone have wanted is gone with its definition, or has left nothing. Once its subscribers
-    /// have heard of that it is let go: were all such kept in mind, a cluster that makes and deletes definitions would fill
-    /// it.
-    pub(super) fn drop_matched(&mut self, key: &WantKey, ctx: &mut Context<Self>) {
-        let Some(want) = self.wants.get(key).filter(|want| self.is_matched(want)) else { return };
+    /// Removes a resource that only patterns requested and whose definition is gone, once its subscribers have received
+    /// the deletions.
+    ///
+    /// Keeping such resources would leak memory on a cluster that creates and deletes definitions.
+    pub(super) fn remove_if_unused(&mut self, key: &RequestKey, ctx: &mut Context<Self>) {
+        let Some(request) = self.requests.get(key).filter(|request| self.is_matched(request)) else { return };
         let Some(informer) = self.informer_key(key).and_then(|key| self.informers.get(&key)) else { return };
-        let (rests, origin) = (informer.parts.rest != Rest::No, &informer.parts.origin);
-        if !rests || want.health.objects.load(Relaxed) > 0 {
+        let (is_idle, origin) = (informer.parts.mode != WatchMode::Active, &informer.parts.origin);
+        if !is_idle || request.health.objects.load(Relaxed) > 0 {
             return;
         }
-        let waits = |subscription: &Arc<Subscription>| {
+        let has_pending = |subscription: &Arc<Subscription>| {
             subscription.known_inbox_at(origin).is_some_and(|inbox| !inbox.is_idle())
         };
-        if self.attached.values().any(waits) {
+        if self.attached.values().any(has_pending) {
             let key = key.clone();
-            ctx.run_later(jittered(LOOK), move |act, ctx| act.drop_matched(&key, ctx));
+            ctx.run_later(jittered(CHECK_INTERVAL), move |act, ctx| act.remove_if_unused(&key, ctx));
             return;
         }
-        if let Some(want) = self.wants.get_mut(key) {
-            want.users.clear();
+        if let Some(request) = self.requests.get_mut(key) {
+            request.users.clear();
         }
-        let gone = self.let_go(None, ctx);
-        ctx.spawn(gone);
+        let stopping = self.stop_unused(None, ctx);
+        ctx.spawn(stopping);
     }
 
-    /// What an entry names from now on is no pattern's; where it is wanted in another way, it begins anew.
-    pub(super) fn yield_to(&mut self, user: &User, key: &WantKey, options: &InformerOptions, ctx: &mut Context<Self>) {
-        let is_pattern = self.survey.patterns.contains_key(user);
-        let yields = |known: &WantState| {
+    /// Removes a request that only patterns made, if a configuration entry now names it with other options.
+    pub(super) fn replace_pattern_request(
+        &mut self,
+        user: &User,
+        key: &RequestKey,
+        options: &InformerOptions,
+        ctx: &mut Context<Self>,
+    ) {
+        let is_pattern = self.discovery.patterns.contains_key(user);
+        let yields = |known: &RequestState| {
             let is_free = if is_pattern { known.users.is_empty() } else { self.is_matched(known) };
             is_free && known.options != *options && matches!(user, User::Config(_))
         };
-        if self.wants.get(key).is_some_and(|known| yields(known))
-            && let Some(known) = self.wants.get_mut(key)
+        if self.requests.get(key).is_some_and(|known| yields(known))
+            && let Some(known) = self.requests.get_mut(key)
         {
             known.users.clear();
-            let gone = self.let_go(None, ctx);
-            ctx.spawn(gone);
+            let stopping = self.stop_unused(None, ctx);
+            ctx.spawn(stopping);
         }
     }
 
-    /// The same of what an entry has named in other words than a pattern's.
-    pub(super) fn take_from_patterns(&mut self, key: &WantKey, informer: &InformerKey, ctx: &mut Context<Self>) {
-        let Some(want) = self.wants.get(key).filter(|want| !self.is_matched(want)) else { return };
-        if !want.users.iter().any(|user| matches!(user, User::Config(_))) {
+    /// As [`Self::replace_pattern_request`], for an entry that names the resource differently than the pattern does.
+    pub(super) fn replace_equivalent_patterns(
+        &mut self,
+        key: &RequestKey,
+        informer: &InformerKey,
+        ctx: &mut Context<Self>,
+    ) {
+        let Some(request) = self.requests.get(key).filter(|request| !self.is_matched(request)) else { return };
+        if !request.users.iter().any(|user| matches!(user, User::Config(_))) {
             return;
         }
-        let others = self.wants.iter().filter(|(other, _)| self.informer_key(other).as_ref() == Some(informer));
+        let others = self.requests.iter().filter(|(other, _)| self.informer_key(other).as_ref() == Some(informer));
         let others: Vec<_> = others.map(|(key, other)| (Arc::clone(key), other.as_ref())).collect();
-        let yields = |(_, other): &(_, &WantState)| self.is_matched(other) && other.options != want.options;
+        let yields = |(_, other): &(_, &RequestState)| self.is_matched(other) && other.options != request.options;
         if others.is_empty() || !others.iter().all(yields) {
             return;
         }
         let others: Vec<_> = others.into_iter().map(|(key, _)| key).collect();
         for other in others {
-            if let Some(other) = self.wants.get_mut(&other) {
+            if let Some(other) = self.requests.get_mut(&other) {
                 other.users.clear();
             }
         }
-        let gone = self.let_go(None, ctx);
-        ctx.spawn(gone);
+        let stopping = self.stop_unused(None, ctx);
+        ctx.spawn(stopping);
     }
 }

@@ -1,14 +1,14 @@
-//! What a cluster shows of itself.
+//! Published view of a cluster.
 
 use std::sync::Arc;
 
-use crate::actors::control::cluster::{ClusterActor, WantKey, WantState};
+use crate::actors::control::cluster::{ClusterActor, RequestKey, RequestState};
 use crate::actors::status::hub::{ClusterState, ClusterView, InformerView};
 
 impl ClusterActor {
-    /// Publishes what this cluster shows of itself.
-    pub(super) fn show(&self) {
-        // Else one that died is started again at once.
+    /// Publishes the view of this cluster.
+    pub(super) fn publish_view(&self) {
+        // A dead informer without an address waits out a degraded delay; others are restarted at once.
         let degraded = self.informers.values().any(|informer| informer.address.is_none());
         let state = match (&self.connection, &self.error) {
             _ if degraded => ClusterState::Degraded,
@@ -16,22 +16,22 @@ impl ClusterActor {
             (None, Some(_)) => ClusterState::Unreachable,
             (None, None) => ClusterState::Connecting,
         };
-        let informers = self.wants.iter().map(|(key, want)| self.informer_view(key, want)).collect();
-        let (discovery, patterns) = (self.survey.shown(), self.survey.shares());
+        let informers = self.requests.iter().map(|(key, request)| self.informer_view(key, request)).collect();
+        let (discovery, patterns) = (self.discovery.status(), self.discovery.shares());
         self.parts.view.store(Arc::new(ClusterView {
             state,
             error: self.error.clone(),
             informers,
             discovery,
             patterns,
-            server: self.greeting.server().cloned(),
+            server: self.server_probe.server().cloned(),
         }));
     }
 
-    fn informer_view(&self, key: &Arc<WantKey>, want: &WantState) -> InformerView {
+    fn informer_view(&self, key: &Arc<RequestKey>, request: &RequestState) -> InformerView {
         let informer_key = self.informer_key(key);
         let informer = informer_key.and_then(|key| self.informers.get(&key));
-        let about = self.attached.values().filter(|subscription| self.wants_of(subscription).contains(&key));
+        let about = self.attached.values().filter(|subscription| self.requests_of(subscription).contains(&key));
         let listeners = informer.map_or_else(Vec::new, |informer| {
             about
                 .map(|subscription| {
@@ -41,10 +41,10 @@ impl ClusterActor {
         });
         InformerView {
             wanted: key.0.clone(),
-            resource: want.resolved.clone(),
-            restored: want.restored.clone(),
+            resource: request.resolved.clone(),
+            restored: request.restored.clone(),
             scope: key.1.clone(),
-            health: Arc::clone(&want.health),
+            health: Arc::clone(&request.health),
             listeners,
         }
     }

@@ -1,22 +1,23 @@
-//! How an informer keeps less of its objects, and more again.
+//! Memory steps of an informer.
 //!
-//! Heads: the partition drops bodies; all else goes on. Paused: reflector and fifo stop, as they do when they die, and
-//! what happens meanwhile is found by the next list. Released: the partition is closed and an empty one is opened in its
-//! place, so that answers say that this cluster's objects are missing; subscriptions begin anew with what comes.
+//! - Heads: the partition drops bodies; the pipeline continues.
+//! - Paused: reflector and fifo stop, as after a failure. The next list finds the changes in between.
+//! - Released: the partition is closed and replaced by an empty one. Answers then report the cluster's objects as
+//!   missing, and subscribers start from scratch.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use actix::prelude::*;
 
 use crate::actors::cache::messages::{ClosePartition, KeepStep, OpenPartition};
-use crate::actors::control::informer::{CHILDREN, InformerActor, by};
-use crate::actors::memory::budget::TakeStep;
+use crate::actors::control::informer::{CHILDREN, InformerActor, finish_by};
+use crate::actors::memory::budget::MemoryStepChanged;
 use crate::actors::pipeline::messages::{Process, Stop};
 use crate::actors::runtime::capacity::STOP_GRACE;
 use crate::actors::runtime::supervision::detach;
 use informer_hub_types::{MemoryStep, Phase, clock};
 
-pub(super) type Waiting = ResponseActFuture<InformerActor, ()>;
+pub(super) type Pending = ResponseActFuture<InformerActor, ()>;
 
 impl InformerActor {
     fn take_step(&mut self, ctx: &mut Context<Self>) {
@@ -25,14 +26,14 @@ impl InformerActor {
         if self.stopping || from == to {
             return;
         }
-        let work: Waiting = match (from, to) {
+        let work: Pending = match (from, to) {
             (_, MemoryStep::Released) => self.release(),
             (_, MemoryStep::Paused) => Box::pin(self.stop_intake(false).map(|(), act, _| act.show_paused())),
             (MemoryStep::Released, _) => {
                 return self.start_pipeline(ctx);
             }
             (MemoryStep::Paused, _) => Box::pin(self.keep(to).map(|(), act, ctx| act.start_from(1, ctx))),
-            // The bodies that are not there come with a list.
+            // Missing bodies are restored by a list.
             _ if to.keeps_bodies() && !from.keeps_bodies() => {
                 let stopping = self.stop_intake(false);
                 let keeping = stopping.then(move |(), act, _| act.keep(to));
@@ -40,30 +41,30 @@ impl InformerActor {
             }
             _ => self.keep(to),
         };
-        // Whatever else comes is done after it.
+        // Blocks other messages until the step is applied.
         ctx.wait(work);
     }
 
-    /// Has the cache keep so much.
-    fn keep(&mut self, step: MemoryStep) -> Waiting {
+    /// Sets the partition's memory step in the cache.
+    fn keep(&mut self, step: MemoryStep) -> Pending {
         let keeping = self.partition.map(|(partition, lease)| self.cache.send(KeepStep { partition, lease, step }));
         let processor = self.pipeline.processor.clone().filter(|_| step != MemoryStep::Full);
         let keeping = async move {
             if let Some(keeping) = keeping {
-                // A cache that is gone has its successor told when the partition is opened there.
+                // If the cache is gone, its successor learns the step when the partition is opened.
                 let _ = keeping.await;
             }
             if let Some(processor) = processor {
-                // Publishes what a list under way has staged, which is memory that readers have no use of.
+                // Makes the processor publish the staged part of a list, which occupies memory that readers cannot use.
                 detach(processor.send(Process { batch: Vec::new(), version: None, followed: None }));
             }
         };
         Box::pin(keeping.into_actor(self))
     }
 
-    /// Stops what takes objects in, and waits for that: what is late would say of itself that it watches. With `drain`, what
-    /// it has read goes on to the store first.
-    pub(super) fn stop_intake(&mut self, drain: bool) -> Waiting {
+    /// Stops reflector and fifo and waits for them, so that no late report overwrites the phase. With `drain`, changes
+    /// already read reach the store first.
+    pub(super) fn stop_intake(&mut self, drain: bool) -> Pending {
         for child in 1..CHILDREN.len() {
             self.supervision.begin(child);
         }
@@ -71,10 +72,10 @@ impl InformerActor {
         let work = async move {
             let until = clock::now() + STOP_GRACE;
             if let Some(reflector) = reflector {
-                by(until, reflector.send(Stop { drain: false })).await;
+                finish_by(until, reflector.send(Stop { drain: false })).await;
             }
             if let Some(fifo) = fifo {
-                by(until, fifo.send(Stop { drain })).await;
+                finish_by(until, fifo.send(Stop { drain })).await;
             }
         };
         Box::pin(work.into_actor(self))
@@ -84,7 +85,7 @@ impl InformerActor {
         self.parts.health.set_phase(Phase::Paused);
     }
 
-    fn release(&mut self) -> Waiting {
+    fn release(&mut self) -> Pending {
         let stopping = self.stop_intake(false);
         Box::pin(stopping.then(|(), act, _| {
             act.supervision.begin(0);
@@ -94,7 +95,7 @@ impl InformerActor {
             let opening = act.cache.send(act.open_partition());
             let work = async move {
                 if let Some(processor) = processor {
-                    by(clock::now() + STOP_GRACE, processor).await;
+                    finish_by(clock::now() + STOP_GRACE, processor).await;
                 }
                 if let Some(closing) = closing {
                     let _ = closing.await;
@@ -108,7 +109,7 @@ impl InformerActor {
         }))
     }
 
-    /// Shows that nothing is known any more.
+    /// Clears counters and sync state after a release.
     fn forget(&self) {
         self.parts.source.trim();
         let health = &self.parts.health;
@@ -130,10 +131,10 @@ impl InformerActor {
     }
 }
 
-impl Handler<TakeStep> for InformerActor {
+impl Handler<MemoryStepChanged> for InformerActor {
     type Result = ();
 
-    fn handle(&mut self, _: TakeStep, ctx: &mut Self::Context) {
+    fn handle(&mut self, _: MemoryStepChanged, ctx: &mut Self::Context) {
         self.take_step(ctx);
     }
 }

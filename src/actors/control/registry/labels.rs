@@ -1,4 +1,4 @@
-//! A cluster that has other labels from now on: who selects by them may have to do with it, or no more.
+//! Changed cluster labels: updates the requests and subscriptions that select by labels.
 
 use actix::prelude::*;
 use futures::future::join_all;
@@ -6,7 +6,7 @@ use futures::future::join_all;
 use crate::actors::control::messages::{Detach, SetClusterLabels, SetLabels};
 use crate::actors::control::registry::{RegistryActor, RegistryError};
 use crate::actors::runtime::supervision::detach;
-use crate::actors::subscribe::requests::Unwant;
+use crate::actors::subscribe::requests::ReleaseInformers;
 use informer_hub_types::ClusterSelector;
 
 impl Handler<SetClusterLabels> for RegistryActor {
@@ -23,39 +23,40 @@ impl Handler<SetClusterLabels> for RegistryActor {
         let cluster = &self.clusters[&name];
         let change = |selector: &ClusterSelector| (selector.matches(&name, &before), selector.matches(&name, &labels));
         let of_user = |user| self.demands.iter().filter(move |demand| demand.user == user);
-        let nobodys: Vec<_> = self
+        let released: Vec<_> = self
             .demands
             .iter()
             .filter(|demand| {
                 change(&demand.clusters).0 && !of_user(demand.user.clone()).any(|it| change(&it.clusters).1)
             })
-            .map(|demand| cluster.address.send(Unwant(demand.user.clone())))
+            .map(|demand| cluster.address.send(ReleaseInformers(demand.user.clone())))
             .collect();
-        let (gone, come): (Vec<_>, Vec<_>) = self
+        let (removed, added): (Vec<_>, Vec<_>) = self
             .subscriptions
             .values()
             .filter(|it| change(&it.clusters).0 != change(&it.clusters).1)
             .cloned()
             .partition(|subscription| change(&subscription.clusters).0);
-        let detached: Vec<_> = gone.iter().map(|subscription| cluster.address.send(Detach(subscription.id))).collect();
-        // Behind these in its mailbox, and before what is new.
+        let detached: Vec<_> =
+            removed.iter().map(|subscription| cluster.address.send(Detach(subscription.id))).collect();
+        // Sent after the removals and before the additions.
         let relabelled = cluster.address.send(SetLabels(labels.clone()));
         if self.started {
             for demand in self.demands.iter().filter(|demand| change(&demand.clusters) == (false, true)) {
-                detach(self.demand_of(&name, cluster, demand));
+                detach(self.send_request(&name, cluster, demand));
             }
-            for subscription in &come {
-                detach(self.attach_to(&name, cluster, subscription));
+            for subscription in &added {
+                detach(self.send_subscription(&name, cluster, subscription));
             }
         }
         let work = async move {
-            join_all(nobodys).await;
+            join_all(released).await;
             join_all(detached).await;
-            // A cluster whose actor dies over it is started again with the new labels.
+            // If the cluster actor dies, it is restarted with the new labels.
             let _ = relabelled.await;
         };
         Box::pin(work.into_actor(self).map(move |(), _, _| {
-            for subscription in gone {
+            for subscription in removed {
                 subscription.forget_cluster(&name, &[]);
             }
             Ok(())

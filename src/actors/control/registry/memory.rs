@@ -1,4 +1,4 @@
-//! The limit of the hub's memory, and the actor that keeps it: a child of the registry, made with the first limit.
+//! Memory limit and its governor, a child of the registry that is started with the first limit.
 
 use actix::prelude::*;
 
@@ -7,10 +7,10 @@ use crate::actors::control::messages::SetMemoryLimit;
 use crate::actors::control::registry::RegistryActor;
 use crate::actors::runtime::supervision::{ChildExited, ExitGuard, detach, start_control, stop_with};
 
-/// The governor's number; clusters have numbers from 1 on.
+/// Child number of the governor; clusters use numbers from 1 on.
 pub(super) const GOVERNOR: usize = 0;
 
-/// What a registry knows of it.
+/// Limit and governor, as known to the registry.
 #[derive(Default)]
 pub(super) struct Memory {
     limit: Option<u64>,
@@ -27,15 +27,11 @@ impl RegistryActor {
         }));
     }
 
-    /// It has nothing to lose: steps are in the informers' healths. It would only die of the same again at its next look,
-    /// so it is made anew after a while.
+    /// Restarts the governor after a delay, because it would fail the same way at its next check. Nothing is lost: the
+    /// steps are stored in the informers' health.
     pub(super) fn on_governor_exit(exited: ChildExited, ctx: &mut Context<Self>) {
-        tracing::error!(
-            "the memory's governor {}; starting it again in {:?}",
-            exited.status,
-            crate::actors::control::registry::REST
-        );
-        ctx.run_later(super::REST, Self::start_governor);
+        tracing::error!(status = %exited.status, restart_in = ?super::RESTART_DELAY, "memory governor failed; restarting it");
+        ctx.run_later(super::RESTART_DELAY, Self::start_governor);
     }
 }
 

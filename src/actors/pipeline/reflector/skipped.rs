@@ -1,37 +1,37 @@
-//! The objects of one informer that were skipped and are still missing from the store.
+//! Skipped objects of one informer that are still missing from the store.
 
 use informer_hub_types::ObjectKey;
 
-/// Keys that are remembered. Beyond that the oldest is forgotten: the status names one object anyway.
-const MOST: usize = 256;
+/// Maximum number of keys remembered. The oldest is dropped; the status names only one object.
+const MAX_KEYS: usize = 256;
 
-/// Skipped objects, the latest last, each with its message for the status.
+/// Skipped objects with their status messages, latest last.
 #[derive(Debug, Default)]
 pub(super) struct SkippedObjects(Vec<(Option<ObjectKey>, String)>);
 
 impl SkippedObjects {
-    /// Notes a skipped object. Of objects without a readable key only the latest is kept.
+    /// Adds a skipped object. Of objects without a readable key only the latest is kept.
     pub(super) fn add(&mut self, key: Option<ObjectKey>, message: String) {
         self.0.retain(|(known, _)| *known != key);
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_KEYS {
             self.0.remove(0);
         }
         self.0.push((key, message));
     }
 
-    /// The object was accepted or deleted; returns whether it was skipped before.
+    /// Removes an accepted or deleted object; returns whether it was skipped before.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> bool {
         let before = self.0.len();
         self.0.retain(|(skipped, _)| skipped.as_ref() != Some(key));
         self.0.len() < before
     }
 
-    /// The message of the latest one that is still missing.
+    /// Returns the message of the latest object that is still missing.
     pub(super) fn last(&self) -> Option<String> {
         self.0.last().map(|(_, message)| message.clone())
     }
 
-    /// A list begins, which brings every object again.
+    /// Removes all, because a list returns every object again.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_earlier_skipped_object_is_named_again_once_the_latest_is_accepted() {
+    fn skipped_objects_report_the_previous_one_once_the_latest_is_accepted() {
         let key = |name: &str| ObjectKey::new("shop", name);
         let mut skipped = SkippedObjects::default();
         for name in ["a", "b"] {
@@ -57,10 +57,10 @@ mod tests {
     #[test]
     fn skipped_objects_are_bounded() {
         let mut skipped = SkippedObjects::default();
-        for number in 0..2 * MOST {
+        for number in 0..2 * MAX_KEYS {
             skipped.add(Some(ObjectKey::new("shop", &number.to_string())), String::new());
             skipped.add(None, number.to_string());
         }
-        assert_eq!((skipped.0.len(), skipped.last()), (MOST, Some((2 * MOST - 1).to_string())));
+        assert_eq!((skipped.0.len(), skipped.last()), (MAX_KEYS, Some((2 * MAX_KEYS - 1).to_string())));
     }
 }

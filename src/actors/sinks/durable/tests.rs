@@ -1,12 +1,12 @@
-//! A durable subscriber as a sink: the contract of all of them.
+//! Durable subscribers pass the contract test suite of all sinks.
 
 use actix::{Actor, Addr, Context, Handler, ResponseFuture};
 use parking_lot::Mutex;
 
 use super::*;
-use informer_hub_sink::contract::{Bed, Fault, keeps_the_contract};
+use informer_hub_sink::contract::{Fault, TestBed, assert_sink_contract};
 
-/// A subscriber that misbehaves as it is told.
+/// Subscriber with a configurable fault.
 struct Subscriber {
     fault: Arc<Mutex<Fault>>,
     taken: Arc<Mutex<Vec<String>>>,
@@ -53,7 +53,7 @@ impl SubscriberBed {
     }
 }
 
-impl Bed for SubscriberBed {
+impl TestBed for SubscriberBed {
     fn transport(&self, timeout: Duration) -> Arc<dyn Transport> {
         Arc::new(ActorTransport::new(self.subscriber.clone().recipient(), timeout))
     }
@@ -62,12 +62,12 @@ impl Bed for SubscriberBed {
         *self.fault.lock() = fault;
     }
 
-    fn taken(&self) -> Vec<String> {
+    fn accepted(&self) -> Vec<String> {
         self.taken.lock().clone()
     }
 }
 
 #[test]
-fn a_durable_subscriber_keeps_the_contract() {
-    actix_rt::System::new().block_on(keeps_the_contract(|| std::future::ready(SubscriberBed::start())));
+fn durable_subscriber_passes_the_sink_contract() {
+    actix_rt::System::new().block_on(assert_sink_contract(|| std::future::ready(SubscriberBed::start())));
 }

@@ -1,4 +1,4 @@
-//! Keeps a sink's actor alive, and its address current.
+//! Sink supervisor: restarts a sink's actor and publishes its address.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,35 +13,36 @@ use crate::actors::env::Env;
 use crate::actors::runtime::supervision::{
     ChildExited, Children, ExitGuard, ExitStatus, RestartIntensity, Supervision, stop_with,
 };
-use crate::actors::sinks::sink::estate::Heir;
-use crate::actors::sinks::sink::letters::LetterRequest;
-use crate::actors::sinks::sink::{Drain, DrainReport, SinkActor, SinkParams, State, StorePlace, TakeIn};
+use crate::actors::sinks::sink::dead_letters::LetterRequest;
+use crate::actors::sinks::sink::recoverable::RecoverySlot;
+use crate::actors::sinks::sink::{AcceptNotifications, Drain, DrainReport, SinkActor, SinkParams, State, StorePlace};
 use crate::actors::subscribe::subscriber::{Deliver, Delivered, Subscriber};
 use informer_hub_journal::JournalError;
-use informer_hub_sink::{Durability, Event, Found, SinkHealth, Store};
-use informer_hub_types::{Dynamic, Notification, Threads, Traced, Watched, Watcher, clock};
+use informer_hub_sink::{Durability, Event, OpenedStore, SinkHealth, Store};
+use informer_hub_types::{Dynamic, Notification, Threads, Traced, WatchCell, Watcher, clock};
 
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
 
-/// How long a sink whose actor died too often rests. What is for it waits, and coalesces, in its listeners.
-const REST: Duration = Duration::from_secs(60);
+/// Delay before a sink actor that died too often is restarted. Meanwhile listeners queue and coalesce its
+/// notifications.
+const RESTART_DELAY: Duration = Duration::from_secs(60);
 
-/// How much longer than its deadline the answer to a drain is waited for.
+/// Additional time to wait for the answer to a drain after its deadline.
 const DRAIN_SLACK: Duration = Duration::from_millis(500);
 
 type Address = Option<Addr<SinkActor>>;
 
-/// A running sink. Stops when the last handle goes.
+/// Handle to a running sink, which stops when the last handle is dropped.
 #[derive(Clone)]
 pub struct Sink {
     address: Watcher<Address>,
     store: Arc<Mutex<Store>>,
     supervisor: Addr<Supervisor>,
-    /// Ends the supervisor, and the actor with it.
+    /// Stops the supervisor and the actor when dropped.
     _children: Arc<Children>,
 }
 
-/// A sink's store that is open, and what its machine goes on from.
+/// Opened store of a sink, and the state to resume from.
 #[derive(Debug)]
 pub struct OpenStore {
     store: Store,
@@ -49,54 +50,61 @@ pub struct OpenStore {
 }
 
 impl OpenStore {
-    /// For a sink without a journal.
+    /// Creates a store without a journal.
     #[must_use]
     pub fn in_memory() -> Self {
         Self { store: Store::in_memory(), durability: None }
     }
 
-    /// Opens a sink's store, and says in the log what was found; blocks for as long as it takes to read it. `knows` says
-    /// whether the caches on disk have an event's object; the last events of others come back.
+    /// Opens a sink's store and logs what was found. Blocks while it reads.
+    ///
+    /// `knows` returns whether the caches on disk have an event's object. The last events of other objects are
+    /// returned.
     ///
     /// # Errors
-    /// [`JournalError`] when the disk refuses; whoever runs the hub can fix it.
+    /// [`JournalError`] if the disk fails; the operator can fix it.
     pub fn open(
         name: &str,
         place: &StorePlace,
         knows: &dyn Fn(&Event) -> bool,
     ) -> Result<(Self, Vec<Event>), JournalError> {
-        let (store, Found { durability, orphans, recovery }) =
+        let (store, OpenedStore { durability, uncheckpointed, recovery }) =
             Store::open(&place.disk, &place.directory, place.limits, place.fsync, knows)?;
         for (what, recovery) in ["journal", "dead letters"].into_iter().zip(&recovery) {
             if !recovery.damaged.is_empty() || recovery.lost > 0 {
-                tracing::error!(sink = name, what, ?recovery, "damage was found, and confined to what is named here");
+                tracing::error!(
+                    sink = name,
+                    what,
+                    ?recovery,
+                    "found damaged records; they are skipped and counted as lost"
+                );
             } else if recovery.pending > 0 {
-                tracing::info!(sink = name, what, pending = recovery.pending, "goes on where it was");
+                tracing::info!(sink = name, what, pending = recovery.pending, "resuming with pending events");
             }
         }
-        Ok((Self { store, durability: Some(durability) }, orphans))
+        Ok((Self { store, durability: Some(durability) }, uncheckpointed))
     }
 }
 
 impl Sink {
-    /// Starts a sink's actor under a supervisor of its own.
+    /// Starts a sink actor with its own supervisor.
     #[must_use]
     pub fn start(params: SinkParams, open: OpenStore, env: &Env) -> Self {
         let OpenStore { store, durability } = open;
         if durability.is_some() {
             params.machine.health.show_journal(&store.state());
         }
-        let address = Watched::new(None);
+        let address = WatchCell::new(None);
         let current = address.subscribe();
         let guard = ExitGuard::new(0, 0, None, &env.census);
-        let heir = Heir::new(State::new(&params, durability));
+        let slot = RecoverySlot::new(State::new(&params, durability));
         let store = Arc::new(Mutex::new(store));
         let handle = Children::new();
         let token = handle.token();
         let supervisor = Supervisor {
             env: env.clone(),
             params,
-            heir,
+            slot,
             store: Arc::clone(&store),
             address,
             supervision: Supervision::new(&[], INTENSITY),
@@ -110,27 +118,27 @@ impl Sink {
         Self { address: current, store, supervisor, _children: Arc::new(handle) }
     }
 
-    /// Does what it does in another way from now on, with all that is pending; its journal stays where and as large as it
-    /// is, and it shows what it does where it did. Without effect on a sink that has ended.
+    /// Applies a new configuration and keeps all pending events. The journal keeps its place and size, and the health
+    /// its counters. Does nothing if the sink has ended.
     pub async fn reconfigure(&self, params: SinkParams) {
-        // An error means that there is nobody to tell.
+        // An error means that the sink has ended.
         let _ = self.supervisor.send(Reconfigure(params)).await;
     }
 
-    /// Asks about its dead letters. `None` when the sink has ended.
+    /// Sends a request about dead letters. Returns `None` if the sink has ended.
     pub async fn letters(&self, request: LetterRequest) -> Option<<LetterRequest as Message>::Result> {
         let mut sink = self.clone();
-        sink.living().await?.send(request).await.ok()
+        sink.running().await?.send(request).await.ok()
     }
 
-    /// What is acknowledged in its journal and has a lower number may go: the caches on disk are not older. Blocks while
-    /// the store is at work.
+    /// Releases acknowledged journal records with lower numbers, because the caches on disk cover them. Blocks while
+    /// the store is busy.
     pub fn release(&self, before: u64) {
         self.store.lock().release(before);
     }
 
-    /// Sees that what it has on disk is still there, and writes it anew where somebody has removed it. Not while the store is
-    /// at work, which sees to it itself.
+    /// Rewrites the sink's files if they were removed. Does nothing while the store is busy, because it checks this
+    /// itself.
     pub fn tend(&self, health: &SinkHealth) {
         let Some(mut store) = self.store.try_lock() else { return };
         match store.tend() {
@@ -140,24 +148,25 @@ impl Sink {
         }
     }
 
-    /// As somebody to tell. Events that its actor died over are handed to its successor.
+    /// Returns a subscriber that delivers to this sink. If the actor dies, unanswered notifications are sent to its
+    /// successor.
     #[must_use]
     pub fn subscriber(&self) -> Subscriber<Dynamic> {
         Subscriber::new(self.clone())
     }
 
-    /// Delivers what is pending, without waiting for more. `None` when the sink has no actor that could.
+    /// Delivers pending events without waiting for full batches. Returns `None` if the sink has no running actor.
     pub async fn drain(&self, drain: Drain) -> Option<DrainReport> {
         let mut sink = self.clone();
-        let drained = async move { sink.living().await?.send(drain).await.ok() };
-        // The actor answers at the deadline; one that dies over it does not.
+        let drained = async move { sink.running().await?.send(drain).await.ok() };
+        // The actor answers at the deadline, unless it dies.
         tokio::time::timeout_at(drain.deadline + DRAIN_SLACK, drained).await.ok()?
     }
 
-    /// The actor, as soon as there is one; `None` when there will be none any more.
-    pub(super) async fn living(&mut self) -> Address {
-        let living = |address: &Address| address.as_ref().is_some_and(Addr::connected);
-        self.address.wait_for(living).await.ok()?.clone()
+    /// Returns the actor as soon as it runs; `None` if the sink has ended.
+    pub(super) async fn running(&mut self) -> Address {
+        let running = |address: &Address| address.as_ref().is_some_and(Addr::connected);
+        self.address.wait_for(running).await.ok()?.clone()
     }
 }
 
@@ -170,13 +179,13 @@ impl Deliver for Sink {
     ) -> BoxFuture<'static, Delivered> {
         let mut sink = self.clone();
         async move {
-            while let Some(address) = sink.living().await {
-                let message = TakeIn { notifications: notifications.clone(), traced: traced.clone() };
+            while let Some(address) = sink.running().await {
+                let message = AcceptNotifications { notifications: notifications.clone(), traced: traced.clone() };
                 if address.send(message).await.is_ok() {
                     return Delivered::All;
                 }
-                // It died with the batch in hand. Of what it had taken in, its successor will have some twice; events
-                // have ids for that.
+                // The actor died before it answered. Events that it had accepted may be delivered twice, with the same
+                // IDs.
                 tokio::task::yield_now().await;
             }
             Delivered::Gone
@@ -198,9 +207,9 @@ pub(super) struct Reconfigure(pub(super) SinkParams);
 struct Supervisor {
     env: Env,
     params: SinkParams,
-    heir: Heir<State>,
+    slot: RecoverySlot<State>,
     store: Arc<Mutex<Store>>,
-    address: Watched<Address>,
+    address: WatchCell<Address>,
     supervision: Supervision,
     children: Children,
     _guard: ExitGuard,
@@ -208,7 +217,7 @@ struct Supervisor {
 
 impl Supervisor {
     fn launch(&mut self, ctx: &mut Context<Self>) {
-        let Some(state) = self.heir.claim() else { return };
+        let Some(state) = self.slot.claim() else { return };
         let guard = ExitGuard::new(0, 0, Some(&ctx.address().recipient()), &self.env.census);
         let (params, token, store) = (self.params.clone(), self.children.token(), Arc::clone(&self.store));
         let address = SinkActor::start_in_arbiter(self.env.arbiter(), move |ctx| {
@@ -218,31 +227,31 @@ impl Supervisor {
         self.address.set(Some(address));
     }
 
-    /// A sink with a journal goes on from what that has: whatever was under way is found there, or its sender hears that
-    /// it was not taken and sends it again.
+    /// Restarts the actor. With a journal, the state is read from the journal; senders whose notifications are not in
+    /// it get an error and send again.
     fn relaunch(&mut self, ctx: &mut Context<Self>) {
         let Some(place) = self.params.place.clone() else { return self.launch(ctx) };
         let (store, name) = (Arc::clone(&self.store), Arc::clone(&self.params.machine.name));
         let reopening = self.env.io.spawn_blocking(move || {
             let mut store = store.lock();
-            // The caches have all that it told of.
+            // The caches already have all events of the journal.
             let (reopened, _) = OpenStore::open(&name, &place, &|_| true)?;
             *store = reopened.store;
             Ok::<_, JournalError>(reopened.durability)
         });
         ctx.spawn(reopening.into_actor(self).map(|reopened, act, ctx| match reopened {
             Ok(Ok(durability)) => {
-                let drains = act.heir.claim().map(|mut state| std::mem::take(&mut state.drains)).unwrap_or_default();
+                let drains = act.slot.claim().map(|mut state| std::mem::take(&mut state.drains)).unwrap_or_default();
                 let mut state = State::new(&act.params, durability);
                 state.drains = drains;
-                act.heir = Heir::new(state);
+                act.slot = RecoverySlot::new(state);
                 act.launch(ctx);
             }
             failed => {
                 let error = failed.map_or_else(|join| join.to_string(), |inner| inner.err().map_or_else(String::new, |e| e.to_string()));
-                tracing::error!(sink = %act.params.machine.name, error, "the journal cannot be opened again; trying in {REST:?}");
-                act.params.machine.health.set_error(format!("the journal cannot be opened again: {error}"));
-                ctx.run_later(REST, Self::relaunch);
+                tracing::error!(sink = %act.params.machine.name, error, retry_in = ?RESTART_DELAY, "cannot reopen the journal; retrying");
+                act.params.machine.health.set_error(format!("cannot reopen the journal: {error}"));
+                ctx.run_later(RESTART_DELAY, Self::relaunch);
             }
         }));
     }
@@ -263,9 +272,9 @@ impl Handler<ChildExited> for Supervisor {
         if exited.status == ExitStatus::Stopped {
             return;
         }
-        let rest = if self.supervision.note_death(clock::now()) { Duration::ZERO } else { REST };
-        tracing::error!(sink = %self.params.machine.name, "the sink's actor {}; starting it again in {rest:?}", exited.status);
-        self.params.machine.health.set_error(format!("the sink's actor {}", exited.status));
+        let rest = if self.supervision.note_death(clock::now()) { Duration::ZERO } else { RESTART_DELAY };
+        tracing::error!(sink = %self.params.machine.name, status = %exited.status, restart_in = ?rest, "sink actor failed; restarting it");
+        self.params.machine.health.set_error(format!("sink actor {}", exited.status));
         self.address.set(None);
         ctx.run_later(rest, Self::relaunch);
     }
@@ -280,7 +289,7 @@ impl Handler<Reconfigure> for Supervisor {
         self.params = params.clone();
         let address = self.address.subscribe().see().clone();
         Box::pin(async move {
-            // One that is dead, or dies over it, has a successor that is built from the new parameters.
+            // A dead actor's successor is created with the new parameters.
             if let Some(address) = address {
                 let _ = address.send(Reconfigure(params)).await;
             }

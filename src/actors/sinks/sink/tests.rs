@@ -1,4 +1,4 @@
-//! The delivery contract on a paused clock, against transports that answer by script.
+//! Delivery contract tests on a paused clock, against scripted transports.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::*;
-use crate::actors::sinks::sink::estate::Heir;
+use crate::actors::sinks::sink::recoverable::RecoverySlot;
 use crate::actors::subscribe::subscriber::{Deliver, Delivered};
 use crate::actors::{Census, Env, Tuning};
 use informer_hub_sink::test_objects::{added, pod};
@@ -24,7 +24,7 @@ use informer_hub_types::{Notification, Threads};
 
 type Script = dyn Fn(usize, &[Event]) -> Outcome + Send + Sync;
 
-/// Answers attempt number n (from 0) with what the script says, after a while, and remembers what it accepted.
+/// Transport that answers attempt number n (from 0) by script after a delay, and records accepted events.
 struct ScriptedTransport {
     script: Box<Script>,
     takes: Duration,
@@ -60,7 +60,7 @@ impl ScriptedTransport {
         self.attempts.load(Relaxed)
     }
 
-    /// Versions that were accepted, by object.
+    /// Returns the accepted versions by object.
     fn accepted(&self) -> HashMap<String, Vec<u64>> {
         let mut out = HashMap::<_, Vec<_>>::new();
         for event in self.accepted.lock().iter() {
@@ -72,7 +72,7 @@ impl ScriptedTransport {
     }
 }
 
-/// The transport as the actor holds it.
+/// Shared handle of a scripted transport.
 #[derive(Debug)]
 struct Shared(Arc<ScriptedTransport>);
 
@@ -99,7 +99,7 @@ fn failed(error: &str) -> Outcome {
     Outcome::Retry { after: None, content: false, error: error.to_owned() }
 }
 
-struct Bench {
+struct TestSink {
     transport: Arc<ScriptedTransport>,
     health: Arc<SinkHealth>,
     store: Arc<parking_lot::Mutex<Store>>,
@@ -121,11 +121,11 @@ fn params(transport: &Arc<ScriptedTransport>) -> SinkParams {
     SinkParams { machine, transport: Arc::new(Shared(Arc::clone(transport))), io: Threads::current(), place: None }
 }
 
-fn take(notifications: impl IntoIterator<Item = Notification>) -> TakeIn {
-    TakeIn { notifications: notifications.into_iter().collect(), traced: None }
+fn take(notifications: impl IntoIterator<Item = Notification>) -> AcceptNotifications {
+    AcceptNotifications { notifications: notifications.into_iter().collect(), traced: None }
 }
 
-impl Bench {
+impl TestSink {
     fn start(transport: Arc<ScriptedTransport>) -> Self {
         Self::with(transport, |_| {})
     }
@@ -134,7 +134,7 @@ impl Bench {
         let mut params = params(&transport);
         change(&mut params);
         let health = Arc::clone(&params.machine.health);
-        let state = Heir::new(State::new(&params, None)).claim().unwrap();
+        let state = RecoverySlot::new(State::new(&params, None)).claim().unwrap();
         let guard = ExitGuard::new(0, 0, None, &Census::default());
         let store = Arc::new(parking_lot::Mutex::new(Store::in_memory()));
         let sink = SinkActor::new(params, state, Arc::clone(&store), guard).start();
@@ -145,7 +145,7 @@ impl Bench {
         self.sink.send(take(notifications)).await.unwrap();
     }
 
-    /// Sends, and says whether the sink answered within ten seconds of the paused clock.
+    /// Sends, and returns whether the sink answered within ten seconds of the paused clock.
     async fn takes(&self, notifications: Vec<Notification>) -> bool {
         let sent = tokio::time::timeout(Duration::from_secs(10), self.send(notifications));
         sent.await.is_ok()
@@ -162,7 +162,7 @@ impl Bench {
 
 const LONG: Duration = Duration::from_secs(48 * 3600);
 
-/// Runs on a paused clock, in an actix system.
+/// Runs a test on a paused clock in an actix system.
 fn paused(test: impl Future<Output = ()>) {
     let system = actix_rt::System::with_tokio_rt(|| {
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
@@ -174,7 +174,7 @@ fn add(name: &str, version: u64) -> Notification {
     added(pod(name, &version.to_string(), "Running"), false)
 }
 
-/// `objects` × `versions` additions, all versions of one object in order, objects interleaved.
+/// Returns `objects` × `versions` additions, with the versions of each object in order and the objects interleaved.
 fn adds(objects: usize, versions: u64) -> Vec<Notification> {
     (1..=versions).flat_map(|version| (0..objects).map(move |i| add(&format!("web-{i}"), version))).collect()
 }
@@ -188,52 +188,52 @@ fn assert_complete(transport: &ScriptedTransport, objects: usize, versions: u64)
 }
 
 #[test]
-fn everything_arrives_once_and_in_order_per_object() {
+fn sink_delivers_each_event_once_and_in_order_per_object() {
     paused(async {
-        let bench = Bench::start(ScriptedTransport::new(|_, _| Outcome::Accepted));
+        let test = TestSink::start(ScriptedTransport::new(|_, _| Outcome::Accepted));
         for chunk in adds(30, 20).chunks(70) {
-            bench.send(chunk.to_vec()).await;
+            test.send(chunk.to_vec()).await;
         }
-        assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 600, left: 0, kept: 0 });
-        assert_complete(&bench.transport, 30, 20);
-        assert_eq!(bench.transport.most_in_flight.load(Relaxed), 4);
-        let status = bench.health.status();
+        assert_eq!(test.drain(LONG).await, DrainReport { delivered: 600, left: 0, kept: 0 });
+        assert_complete(&test.transport, 30, 20);
+        assert_eq!(test.transport.most_in_flight.load(Relaxed), 4);
+        let status = test.health.status();
         assert_eq!((status.received, status.delivered, status.pending_events), (600, 600, 0));
     });
 }
 
 #[test]
-fn nothing_is_lost_and_order_holds_when_two_attempts_of_three_fail() {
+fn sink_keeps_order_and_loses_nothing_when_two_of_three_attempts_fail() {
     paused(async {
         let transport = ScriptedTransport::new(|n, _| match n % 3 {
             0 => failed("connection refused"),
             1 => Outcome::Retry { after: Some(Duration::from_secs(2)), content: false, error: "429".to_owned() },
             _ => Outcome::Accepted,
         });
-        let bench = Bench::start(transport);
-        bench.send(adds(30, 20)).await;
-        assert_eq!(bench.drain(LONG).await.left, 0);
-        assert_complete(&bench.transport, 30, 20);
-        let status = bench.health.status();
+        let test = TestSink::start(transport);
+        test.send(adds(30, 20)).await;
+        assert_eq!(test.drain(LONG).await.left, 0);
+        assert_complete(&test.transport, 30, 20);
+        let status = test.health.status();
         assert!(status.retries > 0 && status.failed_attempts >= status.retries);
         assert_eq!(status.dead_lettered, 0);
     });
 }
 
 #[test]
-fn a_lone_event_waits_for_company_no_longer_than_it_should() {
+fn sink_sends_a_single_event_after_max_wait() {
     paused(async {
-        let bench = Bench::start(ScriptedTransport::new(|_, _| Outcome::Accepted));
-        bench.send(vec![add("web", 1)]).await;
+        let test = TestSink::start(ScriptedTransport::new(|_, _| Outcome::Accepted));
+        test.send(vec![add("web", 1)]).await;
         tokio::time::sleep(Duration::from_millis(240)).await;
-        assert_eq!(bench.transport.attempts(), 0);
+        assert_eq!(test.transport.attempts(), 0);
         tokio::time::sleep(Duration::from_millis(30)).await;
-        assert_eq!(bench.health.status().delivered, 1);
+        assert_eq!(test.health.status().delivered, 1);
     });
 }
 
 #[test]
-fn a_full_sink_keeps_its_sender_waiting_and_stays_within_its_bound() {
+fn full_sink_delays_its_sender_and_stays_within_its_limit() {
     paused(async {
         let up = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let answer = Arc::clone(&up);
@@ -243,57 +243,57 @@ fn a_full_sink_keeps_its_sender_waiting_and_stays_within_its_bound() {
                     if answer.load(Relaxed) { Outcome::Accepted } else { failed("connection refused") }
                 },
             );
-        let bench = Bench::with(transport, |params| params.machine.bounds.events = 50);
-        assert!(bench.takes(adds(5, 10)).await, "exactly what fits");
-        let waiting = bench.sink.send(take((11..=20).flat_map(|v| (0..5).map(move |i| add(&format!("web-{i}"), v)))));
+        let test = TestSink::with(transport, |params| params.machine.bounds.events = 50);
+        assert!(test.takes(adds(5, 10)).await, "fills the queue exactly");
+        let waiting = test.sink.send(take((11..=20).flat_map(|v| (0..5).map(move |i| add(&format!("web-{i}"), v)))));
         let mut waiting = tokio::spawn(waiting);
         let waited = tokio::time::timeout(Duration::from_secs(3600), &mut waiting).await;
-        assert!(waited.is_err(), "no room, no answer");
-        let status = bench.health.status();
+        assert!(waited.is_err(), "unanswered while the queue is full");
+        let status = test.health.status();
         assert_eq!((status.pending_events, status.held), (50, 50));
         up.store(true, Relaxed);
         waiting.await.unwrap().unwrap();
-        assert_eq!(bench.drain(LONG).await.left, 0);
-        assert_complete(&bench.transport, 5, 20);
+        assert_eq!(test.drain(LONG).await.left, 0);
+        assert_complete(&test.transport, 5, 20);
     });
 }
 
 #[test]
-fn messages_that_wait_keep_their_order() {
+fn sink_keeps_the_order_of_waiting_messages() {
     paused(async {
-        let bench =
-            Bench::with(ScriptedTransport::new(|_, _| Outcome::Accepted), |params| params.machine.bounds.events = 2);
-        let sends = (1..=50).map(|version| bench.sink.send(take(vec![add("web", version)])));
+        let test =
+            TestSink::with(ScriptedTransport::new(|_, _| Outcome::Accepted), |params| params.machine.bounds.events = 2);
+        let sends = (1..=50).map(|version| test.sink.send(take(vec![add("web", version)])));
         for sent in futures::future::join_all(sends).await {
             sent.unwrap();
         }
-        bench.drain(LONG).await;
-        assert_complete(&bench.transport, 1, 50);
+        test.drain(LONG).await;
+        assert_complete(&test.transport, 1, 50);
     });
 }
 
 #[test]
-fn the_bound_in_bytes_holds_too() {
+fn sink_enforces_its_limit_in_bytes() {
     paused(async {
         let size = Event::new(&add("web", 1), clock::wall(), &EventOptions::default()).unwrap().size();
         let transport = ScriptedTransport::new(|_, _| failed("down"));
-        let bench = Bench::with(transport, |params| params.machine.bounds.bytes = 10 * size);
-        assert!(!bench.takes(adds(100, 1)).await);
-        let pending = bench.health.status().pending_bytes;
+        let test = TestSink::with(transport, |params| params.machine.bounds.bytes = 10 * size);
+        assert!(!test.takes(adds(100, 1)).await);
+        let pending = test.health.status().pending_bytes;
         assert!(pending < 12 * size as u64, "{pending}");
     });
 }
 
 #[test]
-fn what_cannot_be_delivered_in_time_ends_as_a_dead_letter() {
+fn undeliverable_event_becomes_a_dead_letter_after_give_up_after() {
     paused(async {
-        let bench = Bench::start(ScriptedTransport::new(|_, _| failed("receiver answered 500")));
+        let test = TestSink::start(ScriptedTransport::new(|_, _| failed("receiver answered 500")));
         let begun = clock::now();
-        bench.send(vec![add("web", 1)]).await;
-        assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 0, left: 0, kept: 0 });
+        test.send(vec![add("web", 1)]).await;
+        assert_eq!(test.drain(LONG).await, DrainReport { delivered: 0, left: 0, kept: 0 });
         assert_eq!(clock::now().duration_since(begun).as_secs() / 3600, 24);
-        let letters = bench.letters();
-        assert_eq!((letters.len(), bench.health.status().dead_lettered), (1, 1));
+        let letters = test.letters();
+        assert_eq!((letters.len(), test.health.status().dead_lettered), (1, 1));
         assert_eq!(
             (letters[0].subject.as_str(), letters[0].error.as_str()),
             ("/v1/pods/shop/web", "receiver answered 500")
@@ -304,7 +304,7 @@ fn what_cannot_be_delivered_in_time_ends_as_a_dead_letter() {
 }
 
 #[test]
-fn one_bad_event_does_not_take_its_neighbours_along() {
+fn rejected_event_is_isolated_from_its_batch() {
     paused(async {
         let transport = ScriptedTransport::new(|_, batch| {
             if batch.iter().any(|event| event.subject().ends_with("/web-7")) {
@@ -313,129 +313,129 @@ fn one_bad_event_does_not_take_its_neighbours_along() {
                 Outcome::Accepted
             }
         });
-        let bench = Bench::with(transport, |params| params.machine.concurrency = NonZeroUsize::MIN);
-        bench.send(adds(40, 1)).await;
-        // It is given up soon, for it holds up the lane.
-        assert_eq!(bench.drain(Duration::from_secs(120)).await, DrainReport { delivered: 39, left: 0, kept: 0 });
-        assert_eq!(bench.health.status().dead_lettered, 1);
-        assert!(!bench.health.status().circuit_open);
-        assert!(bench.transport.attempts() < 40, "{}", bench.transport.attempts());
+        let test = TestSink::with(transport, |params| params.machine.concurrency = NonZeroUsize::MIN);
+        test.send(adds(40, 1)).await;
+        // The event is given up early, because it blocks its lane.
+        assert_eq!(test.drain(Duration::from_secs(120)).await, DrainReport { delivered: 39, left: 0, kept: 0 });
+        assert_eq!(test.health.status().dead_lettered, 1);
+        assert!(!test.health.status().circuit_open);
+        assert!(test.transport.attempts() < 40, "{}", test.transport.attempts());
     });
 }
 
 #[test]
-fn a_failing_receiver_is_probed_by_one_lane_and_recovers() {
+fn failing_receiver_is_probed_by_one_lane_and_recovers() {
     paused(async {
         let answer = |n, _: &[Event]| if n < 40 { failed("down") } else { Outcome::Accepted };
         // Slow, so that attempts of two lanes would overlap.
         let transport = ScriptedTransport::slow(Duration::from_secs(600), answer);
-        let bench = Bench::start(transport);
-        bench.send(adds(40, 1)).await;
-        while bench.transport.attempts() < 10 {
+        let test = TestSink::start(transport);
+        test.send(adds(40, 1)).await;
+        while test.transport.attempts() < 10 {
             tokio::time::sleep(Duration::from_secs(10)).await;
         }
-        assert!(bench.health.status().circuit_open);
-        bench.transport.most_in_flight.store(0, Relaxed);
-        while bench.transport.attempts() < 40 {
+        assert!(test.health.status().circuit_open);
+        test.transport.most_in_flight.store(0, Relaxed);
+        while test.transport.attempts() < 40 {
             tokio::time::sleep(Duration::from_secs(10)).await;
         }
-        assert_eq!(bench.transport.most_in_flight.load(Relaxed), 1);
-        assert_eq!(bench.drain(LONG).await.left, 0);
-        assert!(!bench.health.status().circuit_open && bench.health.error().is_none());
-        assert_complete(&bench.transport, 40, 1);
+        assert_eq!(test.transport.most_in_flight.load(Relaxed), 1);
+        assert_eq!(test.drain(LONG).await.left, 0);
+        assert!(!test.health.status().circuit_open && test.health.error().is_none());
+        assert_complete(&test.transport, 40, 1);
     });
 }
 
 #[test]
-fn retry_after_holds_every_lane_back() {
+fn retry_after_delays_every_lane() {
     paused(async {
         let transport = ScriptedTransport::new(|n, _| match n {
             0 => Outcome::Retry { after: Some(Duration::from_secs(100)), content: false, error: "429".to_owned() },
             _ => Outcome::Accepted,
         });
-        let bench = Bench::start(transport);
-        bench.send(vec![add("first", 1)]).await;
+        let test = TestSink::start(transport);
+        test.send(vec![add("first", 1)]).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // Other objects, other lanes; the answer was to the first one's.
-        bench.send(adds(100, 1)).await;
+        // Other objects and lanes; the answer was to the first object.
+        test.send(adds(100, 1)).await;
         tokio::time::sleep(Duration::from_secs(98)).await;
-        assert_eq!(bench.transport.attempts(), 1);
+        assert_eq!(test.transport.attempts(), 1);
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(bench.drain(LONG).await.left, 0);
-        assert_complete(&bench.transport, 101, 1);
+        assert_eq!(test.drain(LONG).await.left, 0);
+        assert_complete(&test.transport, 101, 1);
     });
 }
 
 #[test]
-fn a_receiver_that_is_gone_disables_the_sink_and_nothing_ends_in_silence() {
+fn status_410_disables_the_sink_and_every_event_is_counted() {
     paused(async {
-        let gone = |_: usize, _: &[Event]| Outcome::Disable { error: "receiver answered 410 Gone".to_owned() };
-        let bench = Bench::with(ScriptedTransport::new(gone), |params| params.machine.bounds.events = 20);
-        assert!(bench.takes(adds(30, 1)).await, "a disabled sink holds nobody back");
-        assert!(bench.takes(adds(5, 2)).await);
-        assert!(bench.health.is_disabled());
-        let status = bench.health.status();
+        let disable = |_: usize, _: &[Event]| Outcome::Disable { error: "receiver answered 410 Gone".to_owned() };
+        let test = TestSink::with(ScriptedTransport::new(disable), |params| params.machine.bounds.events = 20);
+        assert!(test.takes(adds(30, 1)).await, "a disabled sink delays no sender");
+        assert!(test.takes(adds(5, 2)).await);
+        assert!(test.health.is_disabled());
+        let status = test.health.status();
         assert_eq!(status.received, 40);
         assert_eq!(status.dead_lettered + status.discarded, 40);
         assert_eq!(status.pending_events + status.held, 0);
-        assert_eq!(bench.drain(LONG).await.left, 0);
+        assert_eq!(test.drain(LONG).await.left, 0);
     });
 }
 
 #[test]
-fn attempts_that_were_in_flight_when_the_sink_was_disabled_are_not_repeated() {
+fn disabled_sink_does_not_repeat_attempts_in_flight() {
     paused(async {
         let transport = ScriptedTransport::new(|n, _| match n {
             0 => Outcome::Disable { error: "receiver answered 410 Gone".to_owned() },
             _ => failed("down"),
         });
-        let bench = Bench::start(transport);
-        bench.send(adds(100, 1)).await;
-        assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 0, left: 0, kept: 0 });
-        assert_eq!((bench.transport.attempts(), bench.health.status().dead_lettered), (4, 100));
+        let test = TestSink::start(transport);
+        test.send(adds(100, 1)).await;
+        assert_eq!(test.drain(LONG).await, DrainReport { delivered: 0, left: 0, kept: 0 });
+        assert_eq!((test.transport.attempts(), test.health.status().dead_lettered), (4, 100));
     });
 }
 
 #[test]
-fn a_panicking_transport_loses_its_batch_alone() {
+fn panicking_transport_loses_only_its_batch() {
     paused(async {
         let transport = ScriptedTransport::new(|n, _| if n == 0 { panic!("boom") } else { Outcome::Accepted });
-        let bench = Bench::with(transport, |params| params.machine.concurrency = NonZeroUsize::MIN);
-        bench.send(adds(20, 1)).await;
-        assert_eq!(bench.drain(LONG).await, DrainReport { delivered: 10, left: 0, kept: 0 });
-        let letters = bench.letters();
+        let test = TestSink::with(transport, |params| params.machine.concurrency = NonZeroUsize::MIN);
+        test.send(adds(20, 1)).await;
+        assert_eq!(test.drain(LONG).await, DrainReport { delivered: 10, left: 0, kept: 0 });
+        let letters = test.letters();
         assert_eq!(letters.len(), 10);
         assert!(letters[0].error.contains("boom"), "{}", letters[0].error);
     });
 }
 
 #[test]
-fn a_drain_is_over_at_its_deadline_and_says_what_is_left() {
+fn drain_ends_at_its_deadline_and_reports_the_remaining_events() {
     paused(async {
-        let bench = Bench::start(ScriptedTransport::slow(LONG, |_, _| Outcome::Accepted));
-        bench.send(adds(7, 1)).await;
+        let test = TestSink::start(ScriptedTransport::slow(LONG, |_, _| Outcome::Accepted));
+        test.send(adds(7, 1)).await;
         let begun = clock::now();
-        assert_eq!(bench.drain(Duration::from_secs(20)).await, DrainReport { delivered: 0, left: 7, kept: 0 });
+        assert_eq!(test.drain(Duration::from_secs(20)).await, DrainReport { delivered: 0, left: 7, kept: 0 });
         let took = clock::now().duration_since(begun);
         assert!(took >= Duration::from_secs(20) && took < Duration::from_secs(21), "{took:?}");
     });
 }
 
 #[test]
-fn a_drain_does_not_wait_for_a_retry_that_is_far_away() {
+fn drain_retries_without_waiting_for_the_backoff() {
     paused(async {
         let transport = ScriptedTransport::new(|n, _| if n == 0 { failed("down") } else { Outcome::Accepted });
         let far = Duration::from_secs(3600);
-        let bench =
-            Bench::with(transport, |params| (params.machine.retry.first, params.machine.retry.max) = (far, far));
-        bench.send(vec![add("web", 1)]).await;
+        let test =
+            TestSink::with(transport, |params| (params.machine.retry.first, params.machine.retry.max) = (far, far));
+        test.send(vec![add("web", 1)]).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(bench.drain(Duration::from_secs(20)).await, DrainReport { delivered: 1, left: 0, kept: 0 });
+        assert_eq!(test.drain(Duration::from_secs(20)).await, DrainReport { delivered: 1, left: 0, kept: 0 });
     });
 }
 
 #[test]
-fn the_selection_decides_and_is_counted() {
+fn selection_filters_events_and_counts_them() {
     paused(async {
         let selection = Selection {
             events: vec![EventType::Added],
@@ -443,34 +443,34 @@ fn the_selection_decides_and_is_counted() {
             ..Selection::default()
         };
         let transport = ScriptedTransport::new(|_, _| Outcome::Accepted);
-        let bench = Bench::with(transport, |params| params.machine.selection = Arc::new(selection));
+        let test = TestSink::with(transport, |params| params.machine.selection = Arc::new(selection));
         let gone = Notification::Deleted { object: pod("web-1", "2", "Running"), tombstone: false };
-        bench.send(vec![add("web-1", 1), add("web-2", 1), gone]).await;
-        assert_eq!(bench.drain(LONG).await.delivered, 2);
-        let status = bench.health.status();
+        test.send(vec![add("web-1", 1), add("web-2", 1), gone]).await;
+        assert_eq!(test.drain(LONG).await.delivered, 2);
+        let status = test.health.status();
         assert_eq!((status.received, status.filtered, status.filter_errors), (3, 1, 1));
     });
 }
 
 #[test]
-fn a_stopped_sink_leaves_no_sender_without_an_answer() {
+fn stopped_sink_fails_its_waiting_senders() {
     paused(async {
-        let bench =
-            Bench::with(ScriptedTransport::new(|_, _| failed("down")), |params| params.machine.bounds.events = 1);
-        let waiting = tokio::spawn(bench.sink.send(take(adds(5, 1))));
+        let test =
+            TestSink::with(ScriptedTransport::new(|_, _| failed("down")), |params| params.machine.bounds.events = 1);
+        let waiting = tokio::spawn(test.sink.send(take(adds(5, 1))));
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(!waiting.is_finished());
-        bench.sink.send(Stop).await.unwrap();
-        assert!(waiting.await.unwrap().is_err(), "closed, not accepted");
-        assert!(!bench.sink.connected());
+        test.sink.send(Stop).await.unwrap();
+        assert!(waiting.await.unwrap().is_err(), "the mailbox closes");
+        assert!(!test.sink.connected());
     });
 }
 
-/// Subjects and versions of the events that a receiver acknowledged.
+/// Subjects and versions of acknowledged events.
 type Received = Arc<Mutex<Vec<(String, u64)>>>;
 
-/// Acknowledges two requests of five and answers the others with 500, 429 or a closed connection.
-async fn moody_receiver(received: Received) -> std::net::SocketAddr {
+/// Acknowledges two requests of five. Answers the others with 500, 429 or a closed connection.
+async fn flaky_receiver(received: Received) -> std::net::SocketAddr {
     let count = Arc::new(AtomicUsize::new(0));
     let handler = move |body: String| async move {
         match count.fetch_add(1, Relaxed) % 5 {
@@ -493,11 +493,11 @@ async fn moody_receiver(received: Received) -> std::net::SocketAddr {
 }
 
 #[test]
-fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
+fn webhook_over_real_sockets_keeps_order_and_loses_nothing() {
     use informer_hub_sink::webhook::{WebhookParams, WebhookTransport, WebhookUrl};
     let io = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let received = Received::default();
-    let addr = io.block_on(moody_receiver(Arc::clone(&received)));
+    let addr = io.block_on(flaky_receiver(Arc::clone(&received)));
     let webhook = WebhookParams {
         timeout: Duration::from_secs(5),
         batched: true,
@@ -506,7 +506,7 @@ fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
     let transport = Arc::new(WebhookTransport::new(webhook).unwrap());
     let io_handle = io.handle().clone();
     actix_rt::System::new().block_on(async move {
-        let bench = Bench::with(ScriptedTransport::new(|_, _| Outcome::Accepted), |params| {
+        let test = TestSink::with(ScriptedTransport::new(|_, _| Outcome::Accepted), |params| {
             params.transport = transport;
             params.io = Threads::of(io_handle);
             params.machine.bounds.events = 200;
@@ -514,12 +514,12 @@ fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
             params.machine.retry.max = Duration::from_millis(10);
         });
         for chunk in adds(20, 50).chunks(90) {
-            bench.send(chunk.to_vec()).await;
+            test.send(chunk.to_vec()).await;
         }
-        let report = bench.drain(Duration::from_secs(60)).await;
+        let report = test.drain(Duration::from_secs(60)).await;
         assert_eq!(report.left, 0);
-        assert!(bench.health.status().retries > 0);
-        assert_eq!(bench.health.status().delivered, 1000);
+        assert!(test.health.status().retries > 0);
+        assert_eq!(test.health.status().delivered, 1000);
     });
     let mut seen = HashMap::<_, Vec<_>>::new();
     for (subject, version) in received.lock().drain(..) {
@@ -529,9 +529,9 @@ fn over_real_sockets_and_another_runtime_nothing_is_lost_and_order_holds() {
     assert!(seen.values().all(|versions| versions.iter().copied().eq(1..=50)), "{seen:?}");
 }
 
-/// Whose actor is killed between any two messages, with batches in flight, queued and held back.
+/// Kills the actor between messages, with batches in flight, queued and held back.
 #[test]
-fn a_sink_whose_actor_dies_loses_nothing() {
+fn sink_actor_restart_loses_nothing() {
     paused(async {
         let transport = ScriptedTransport::new(|_, _| Outcome::Accepted);
         let env =
@@ -541,15 +541,15 @@ fn a_sink_whose_actor_dies_loses_nothing() {
         let sink = Sink::start(bounded, OpenStore::in_memory(), &env);
         for chunk in adds(20, 50).chunks(90) {
             let delivered = Deliver::deliver(&sink, chunk.to_vec(), None, &env.io);
-            let living = sink.clone().living().await.unwrap();
+            let running = sink.clone().running().await.unwrap();
             let kill = async {
                 tokio::time::sleep(Duration::from_millis(7)).await;
-                living.try_send(Crash).unwrap();
+                running.try_send(Crash).unwrap();
             };
             let delivered = tokio::time::timeout(LONG, delivered);
             let (delivered, ()) = futures::join!(delivered, kill);
             assert_eq!(delivered, Ok(Delivered::All));
-            // Apart enough for the restarts to be borne.
+            // Spaced so that the restart intensity is not exceeded.
             tokio::time::sleep(Duration::from_secs(10)).await;
         }
         let left = sink.drain(Drain { deadline: clock::now() + LONG }).await.unwrap().left;
@@ -563,7 +563,7 @@ fn a_sink_whose_actor_dies_loses_nothing() {
             assert!(seen.iter().copied().eq(1..=50), "{subject}: {seen:?}");
         }
         drop(sink);
-        while env.census.living() > 0 {
+        while env.census.running() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     });

@@ -1,4 +1,4 @@
-//! The files of caches on a simulated disk: what is loaded is what was committed, whatever happens.
+//! Model test of cache files on a simulated disk: loaded state equals committed state, despite faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use informer_hub_types::{
 const ROOT: &str = "/state/caches";
 const CLUSTERS: [&str; 3] = ["a", "b", "c"];
 
-/// What there is of a partition: objects with their bodies, version, readers.
+/// State of a partition: objects with bodies, version, readers.
 type State = (BTreeMap<String, (String, String)>, Option<ResourceVersion>, BTreeSet<String>);
 
 fn state(partition: &Partition, readers: BTreeSet<String>) -> State {
@@ -31,20 +31,20 @@ fn state(partition: &Partition, readers: BTreeSet<String>) -> State {
     (partition.iter().map(object).collect(), partition.resume_version().cloned(), readers)
 }
 
-/// A hub that lives, dies and lives again on one disk.
-struct Life {
+/// A process that saves caches and is restarted on the same disk.
+struct CrashModel {
     rng: StdRng,
     disk: SimDisk,
     store: Store,
     files: CacheFiles,
     ids: BTreeMap<&'static str, PartitionId>,
     version: u64,
-    /// What may be on disk, by cluster: what was committed last, and what was tried since.
-    may_be: BTreeMap<&'static str, Vec<Option<State>>>,
-    /// Whether a file may have a hole: a sync failed, and nothing was written anew since.
-    doubtful: bool,
-    /// All that was ever to be written.
-    ever: Vec<(&'static str, State)>,
+    /// Possible saved states by cluster: the last committed one, and attempts since.
+    possible: BTreeMap<&'static str, Vec<Option<State>>>,
+    /// Whether a file may have a gap: a sync failed, and no rewrite has succeeded since.
+    uncertain: bool,
+    /// Every state that a checkpoint tried to write.
+    attempted: Vec<(&'static str, State)>,
     dictionaries: Vec<Arc<Dictionary>>,
     totals: Arc<PackedTotals>,
 }
@@ -66,27 +66,27 @@ fn begin(disk: &SimDisk) -> CacheFiles {
     CacheFiles::begin(disk, Path::new(ROOT), pods(), View::Shared).unwrap().unwrap()
 }
 
-impl Life {
+impl CrashModel {
     fn new(seed: u64) -> Self {
         let disk = SimDisk::new(seed);
-        // Whoever opens a state directory sees to that.
+        // In production, opening the state directory does this.
         disk.create_dir_all(Path::new("/state")).unwrap();
         disk.sync_dir(Path::new("/")).unwrap();
-        let mut life = Self {
+        let mut model = Self {
             rng: StdRng::seed_from_u64(seed),
             store: Store::new(pods()),
             files: begin(&disk),
             disk,
             ids: BTreeMap::new(),
             version: 0,
-            may_be: CLUSTERS.iter().map(|cluster| (*cluster, vec![None])).collect(),
-            doubtful: false,
-            ever: Vec::new(),
+            possible: CLUSTERS.iter().map(|cluster| (*cluster, vec![None])).collect(),
+            uncertain: false,
+            attempted: Vec::new(),
             dictionaries: dictionaries(),
             totals: Arc::default(),
         };
-        life.open();
-        life
+        model.open();
+        model
     }
 
     fn open(&mut self) {
@@ -121,7 +121,7 @@ impl Life {
         }
     }
 
-    /// Some partitions may be written, the others are held.
+    /// Commits a random subset of the partitions.
     fn checkpoint(&mut self) -> bool {
         let snapshot = self.store.published().load_full();
         let mut commits = Vec::new();
@@ -132,28 +132,28 @@ impl Life {
             }
             let readers: BTreeSet<_> = (0..self.rng.random_range(0..3)).map(|i| format!("reader-{i}")).collect();
             let now = state(partition, readers.clone());
-            self.ever.push((cluster, now.clone()));
-            self.may_be.get_mut(cluster).unwrap().push(Some(now));
+            self.attempted.push((cluster, now.clone()));
+            self.possible.get_mut(cluster).unwrap().push(Some(now));
             commits.push(Commit { id, readers });
         }
         let done = self.files.checkpoint(&snapshot, &commits, 1_000, true);
         match &done {
-            Ok(wrote) => self.doubtful &= !wrote.anew,
-            Err(_) => self.doubtful = true,
+            Ok(wrote) => self.uncertain &= !wrote.anew,
+            Err(_) => self.uncertain = true,
         }
         if done.is_ok() {
             for commit in &commits {
                 let cluster = *self.ids.iter().find(|(_, id)| **id == commit.id).unwrap().0;
-                let last = self.may_be.get_mut(cluster).unwrap();
+                let last = self.possible.get_mut(cluster).unwrap();
                 last.drain(..last.len() - 1);
             }
         }
         done.is_ok()
     }
 
-    /// The process, or the machine, dies; another one goes on.
-    fn restart(&mut self, with_the_machine: bool) {
-        if with_the_machine {
+    /// Kills the process, or crashes the machine, and loads the files again.
+    fn restart(&mut self, machine_crashes: bool) {
+        if machine_crashes {
             self.disk.crash();
         } else {
             self.disk.kill();
@@ -164,7 +164,7 @@ impl Life {
         let mut found = BTreeMap::new();
         if let Some(cache) = loaded.caches.pop() {
             let is_damaged = !cache.damage.is_empty();
-            assert!(!is_damaged || self.doubtful, "{:?}", cache.damage);
+            assert!(!is_damaged || self.uncertain, "{:?}", cache.damage);
             let snapshot = cache.store.published().load_full();
             for (_, partition) in snapshot.partitions() {
                 let cluster = *CLUSTERS.iter().find(|name| **name == partition.origin().cluster.as_str()).unwrap();
@@ -173,51 +173,51 @@ impl Life {
             (self.store, self.files) = (cache.store, cache.files);
             if is_damaged {
                 let listed = |(_, partition): (PartitionId, &Partition)| partition.resume_version().is_none();
-                assert!(snapshot.partitions().all(listed), "what may be missing is listed");
-                self.may_be = CLUSTERS.iter().map(|it| (*it, vec![found.remove(it)])).collect();
+                assert!(snapshot.partitions().all(listed), "partitions with possible gaps are listed again");
+                self.possible = CLUSTERS.iter().map(|it| (*it, vec![found.remove(it)])).collect();
                 return self.open();
             }
         } else {
             (self.store, self.files) = (Store::new(pods()), begin(&self.disk));
         }
-        for (cluster, may_be) in &mut self.may_be {
+        for (cluster, possible) in &mut self.possible {
             let state = found.remove(cluster);
-            // Of nothing there is nothing to write.
+            // An empty partition is not written.
             let is_nothing = |state: &Option<State>| state.as_ref().is_none_or(|(objects, ..)| objects.is_empty());
-            // What a sync that failed has thrown away is seen as long as the machine lives; then it is as it was before.
-            let was = |state: &State| self.ever.iter().any(|(of, one)| of == cluster && one == state);
-            let is_older = self.doubtful && state.as_ref().is_none_or(was);
-            let right = may_be.contains(&state) || state.is_none() && may_be.iter().any(is_nothing) || is_older;
+            // After a failed sync, the page cache may hide the loss until the machine crashes.
+            let was = |state: &State| self.attempted.iter().any(|(of, one)| of == cluster && one == state);
+            let is_older = self.uncertain && state.as_ref().is_none_or(was);
+            let right = possible.contains(&state) || state.is_none() && possible.iter().any(is_nothing) || is_older;
             let short = |state: &Option<State>| {
                 state.as_ref().map(|(objects, version, readers)| (objects.len(), version.clone(), readers.clone()))
             };
-            let known: Vec<_> = may_be.iter().map(short).collect();
+            let known: Vec<_> = possible.iter().map(short).collect();
             assert!(
                 right,
-                "{cluster} is as it never was: {:?}, and not {known:?}; {:?}",
+                "{cluster} is in an impossible state: {:?}, expected one of {known:?}; {:?}",
                 short(&state),
                 self.disk.files()
             );
-            *may_be = vec![state];
+            *possible = vec![state];
         }
         assert!(found.is_empty());
         self.open();
     }
 
-    /// A cluster is taken out, and is back some time later as it was.
-    fn take_out_for_a_while(&mut self) {
+    /// Removes a cluster, and re-adds it later with its saved state.
+    fn remove_and_readd_cluster(&mut self) {
         let cluster = CLUSTERS[self.rng.random_range(0..CLUSTERS.len())];
         let (id, readers) = (self.ids[cluster], BTreeSet::from(["reader".to_owned()]));
         let snapshot = self.store.published().load_full();
         let partition = snapshot.partition(id).unwrap();
         let then = state(partition, readers.clone());
-        self.ever.push((cluster, then.clone()));
+        self.attempted.push((cluster, then.clone()));
         self.files.checkpoint(&snapshot, &[Commit { id, readers }], 1_000, true).unwrap();
         assert_eq!(self.files.put_away(partition), !partition.is_empty());
         if partition.is_empty() {
             return;
         }
-        self.may_be.insert(cluster, vec![Some(then.clone())]);
+        self.possible.insert(cluster, vec![Some(then.clone())]);
         self.store.close(id);
         self.ids.remove(cluster);
         for _ in 0..self.rng.random_range(0..6) {
@@ -239,7 +239,7 @@ impl Life {
 
     fn step(&mut self) {
         match self.rng.random_range(0..21) {
-            20 if !self.doubtful => self.take_out_for_a_while(),
+            20 if !self.uncertain => self.remove_and_readd_cluster(),
             0..8 => self.change(),
             8..13 => _ = self.checkpoint(),
             13 => {
@@ -247,8 +247,8 @@ impl Life {
                 self.disk.stop_after(calls);
                 self.change();
                 self.checkpoint();
-                let with_the_machine = self.rng.random_bool(0.5);
-                self.restart(with_the_machine);
+                let machine_crashes = self.rng.random_bool(0.5);
+                self.restart(machine_crashes);
             }
             14 => self.restart(true),
             15 => self.restart(false),
@@ -264,13 +264,13 @@ impl Life {
                 self.change();
                 self.checkpoint();
                 self.disk.set_capacity(None);
-                assert!(self.checkpoint(), "it recovers by itself");
+                assert!(self.checkpoint(), "the next checkpoint succeeds");
             }
-            _ => self.bounds(),
+            _ => self.assert_bounded_size(),
         }
     }
 
-    fn bounds(&self) {
+    fn assert_bounded_size(&self) {
         let live: usize = CLUSTERS
             .iter()
             .filter_map(|cluster| self.store.published().load().partition(self.ids[cluster]).cloned())
@@ -281,31 +281,31 @@ impl Life {
 }
 
 #[test]
-fn what_is_loaded_was_committed_or_tried_since_whatever_the_disk_does() {
+fn loaded_state_was_committed_or_attempted_despite_disk_faults() {
     for seed in seeds(0..u64::from(cases(60))) {
-        let mut life = Life::new(seed);
+        let mut model = CrashModel::new(seed);
         for _ in 0..60 {
-            life.step();
+            model.step();
         }
-        life.checkpoint();
-        life.restart(true);
+        model.checkpoint();
+        model.restart(true);
     }
 }
 
-/// A resource with pods in two clusters, in two files.
-fn filled(seed: u64) -> Life {
-    let mut life = Life::new(seed);
+/// Returns a process with saved pods of all clusters, in two files.
+fn with_saved_pods(seed: u64) -> CrashModel {
+    let mut model = CrashModel::new(seed);
     for _ in 0..12 {
-        life.change();
+        model.change();
     }
-    while !life.may_be.values().all(|may_be| may_be.last().unwrap().is_some()) {
-        assert!(life.checkpoint());
+    while !model.possible.values().all(|possible| possible.last().unwrap().is_some()) {
+        assert!(model.checkpoint());
     }
     for _ in 0..3 {
-        life.change();
-        assert!(life.checkpoint());
+        model.change();
+        assert!(model.checkpoint());
     }
-    life
+    model
 }
 
 fn files_of(disk: &SimDisk) -> Vec<(PathBuf, u64)> {
@@ -313,15 +313,15 @@ fn files_of(disk: &SimDisk) -> Vec<(PathBuf, u64)> {
 }
 
 #[test]
-fn a_flipped_bit_costs_what_it_hits_and_never_more_is_believed_than_is_true() {
+fn flipped_bit_is_detected_and_costs_only_its_record() {
     let mut reported = 0;
     for seed in seeds(0..u64::from(cases(150))) {
-        let life = filled(seed % 5);
+        let model = with_saved_pods(seed % 5);
         let mut rng = StdRng::seed_from_u64(seed);
-        let files = files_of(&life.disk);
+        let files = files_of(&model.disk);
         let (path, len) = &files[rng.random_range(0..files.len())];
-        life.disk.flip(path, rng.random_range(0..len * 8));
-        let disk: Arc<dyn Disk> = Arc::new(life.disk.clone());
+        model.disk.flip(path, rng.random_range(0..len * 8));
+        let disk: Arc<dyn Disk> = Arc::new(model.disk.clone());
         let loaded = load(&disk, Path::new(ROOT), &|_, _| Some(claim())).unwrap();
         let cache = loaded.caches.first();
         let damaged = cache.is_none_or(|cache| !cache.damage.is_empty());
@@ -329,9 +329,9 @@ fn a_flipped_bit_costs_what_it_hits_and_never_more_is_believed_than_is_true() {
         for (_, partition) in
             cache.map(|cache| cache.store.published().load_full()).iter().flat_map(|it| it.partitions())
         {
-            assert_eq!(partition.resume_version().is_none(), damaged, "what may be missing is listed");
-            let now = life.store.published().load_full();
-            let id = life.ids[partition.origin().cluster.as_str()];
+            assert_eq!(partition.resume_version().is_none(), damaged, "partitions with possible gaps are listed again");
+            let now = model.store.published().load_full();
+            let id = model.ids[partition.origin().cluster.as_str()];
             for object in partition.iter().filter(|_| !path.to_string_lossy().contains("deltas")) {
                 let known = now.partition(id).unwrap().get(object.key());
                 assert!(known.is_none_or(|it| it.json_text().unwrap().len() > 2), "bodies can be read");
@@ -344,10 +344,10 @@ fn a_flipped_bit_costs_what_it_hits_and_never_more_is_believed_than_is_true() {
 }
 
 #[test]
-fn what_nobody_claims_stays_for_a_week_and_is_there_for_who_claims_it_again() {
-    let mut life = filled(3);
-    life.checkpoint();
-    let disk: Arc<dyn Disk> = Arc::new(life.disk.clone());
+fn unclaimed_partitions_are_kept_for_a_week() {
+    let mut model = with_saved_pods(3);
+    model.checkpoint();
+    let disk: Arc<dyn Disk> = Arc::new(model.disk.clone());
     let only_a = |cluster: &str| (cluster == "a").then(claim);
     let week = 1_000 + KEPT_UNWANTED;
     for (now, left) in [(week, 3), (week + 1, 1)] {
@@ -365,55 +365,55 @@ fn what_nobody_claims_stays_for_a_week_and_is_there_for_who_claims_it_again() {
 }
 
 #[test]
-fn what_is_put_away_stays_for_a_week_and_takes_no_more_room_than_it_did() {
-    let mut life = filled(5);
-    let snapshot = life.store.published().load_full();
+fn closed_partitions_are_kept_for_a_week_in_the_same_space() {
+    let mut model = with_saved_pods(5);
+    let snapshot = model.store.published().load_full();
     let readers = BTreeSet::from(["reader".to_owned()]);
-    let commits: Vec<_> = life.ids.values().map(|id| Commit { id: *id, readers: readers.clone() }).collect();
-    life.files.checkpoint(&snapshot, &commits, 1_000, true).unwrap();
-    let (b, c) = (life.ids["b"], life.ids["c"]);
+    let commits: Vec<_> = model.ids.values().map(|id| Commit { id: *id, readers: readers.clone() }).collect();
+    model.files.checkpoint(&snapshot, &commits, 1_000, true).unwrap();
+    let (b, c) = (model.ids["b"], model.ids["c"]);
     for id in [b, c] {
         let partition = snapshot.partition(id).unwrap();
-        assert!(life.files.put_away(partition) && !life.files.put_away(partition), "once");
-        life.store.close(id);
+        assert!(model.files.put_away(partition) && !model.files.put_away(partition), "once");
+        model.store.close(id);
     }
-    let now = life.store.published().load_full();
-    let a = Commit { id: life.ids["a"], readers };
+    let now = model.store.published().load_full();
+    let a = Commit { id: model.ids["a"], readers };
     let week = 1_000 + KEPT_UNWANTED;
     for (at, left) in [(2_000, 3), (week, 3), (week + 1, 1)] {
-        life.files.distrust();
-        assert!(life.files.checkpoint(&now, std::slice::from_ref(&a), at, true).unwrap().anew);
-        let report = inspect(&life.disk, Path::new(ROOT), true).unwrap().pop().unwrap();
+        model.files.distrust();
+        assert!(model.files.checkpoint(&now, std::slice::from_ref(&a), at, true).unwrap().anew);
+        let report = inspect(&model.disk, Path::new(ROOT), true).unwrap().pop().unwrap();
         assert_eq!((report.partitions.len(), report.damage.len(), report.leftovers.len()), (left, 0, 0), "{report:?}");
     }
-    assert_eq!(life.files.away().count(), 0);
-    assert!(life.files.bring_back(&life.totals, &|_, _| Some(claim())).unwrap().partitions.is_empty());
+    assert_eq!(model.files.away().count(), 0);
+    assert!(model.files.bring_back(&model.totals, &|_, _| Some(claim())).unwrap().partitions.is_empty());
 }
 
 #[test]
-fn a_checkpoint_of_nothing_new_writes_nothing_and_one_of_little_writes_little() {
-    let mut life = filled(4);
-    let snapshot = life.store.published().load_full();
+fn checkpoint_writes_only_changes() {
+    let mut model = with_saved_pods(4);
+    let snapshot = model.store.published().load_full();
     let readers = BTreeSet::new();
-    let commits: Vec<_> = life.ids.values().map(|id| Commit { id: *id, readers: readers.clone() }).collect();
-    life.files.checkpoint(&snapshot, &commits, 1_000, false).unwrap();
-    let calls = life.disk.total_calls();
-    assert_eq!(life.files.checkpoint(&snapshot, &commits, 1_000, false).unwrap(), super::Wrote::default());
-    assert_eq!(life.disk.total_calls(), calls);
-    assert!(snapshot.partitions().all(|(_, partition)| life.files.has(partition)));
+    let commits: Vec<_> = model.ids.values().map(|id| Commit { id: *id, readers: readers.clone() }).collect();
+    model.files.checkpoint(&snapshot, &commits, 1_000, false).unwrap();
+    let calls = model.disk.total_calls();
+    assert_eq!(model.files.checkpoint(&snapshot, &commits, 1_000, false).unwrap(), super::Wrote::default());
+    assert_eq!(model.disk.total_calls(), calls);
+    assert!(snapshot.partitions().all(|(_, partition)| model.files.has(partition)));
     let mut fifo = DeltaFifo::new(usize::MAX);
     fifo.push(Change::Delta(delta(DeltaKind::Updated, object_with("ns", "one", "u", 99_999, &[], &[]))));
-    life.store.apply(life.ids["a"], fifo.pop(1));
-    let snapshot = life.store.published().load_full();
-    let wrote = life.files.checkpoint(&snapshot, &commits, 1_000, false).unwrap();
+    model.store.apply(model.ids["a"], fifo.pop(1));
+    let snapshot = model.store.published().load_full();
+    let wrote = model.files.checkpoint(&snapshot, &commits, 1_000, false).unwrap();
     assert!(!wrote.anew && wrote.objects == 1 && wrote.bytes < 600, "{wrote:?}");
-    assert!(!life.files.has(snapshot.partition(life.ids["a"]).unwrap()) || wrote.objects == 1);
+    assert!(!model.files.has(snapshot.partition(model.ids["a"]).unwrap()) || wrote.objects == 1);
 }
 
 #[test]
-fn files_that_somebody_removes_or_replaces_are_written_anew_of_what_is_in_memory() {
+fn checkpoint_rewrites_removed_or_replaced_files() {
     use informer_hub_disk::RealDisk;
-    let hands: [fn(&Path); 3] = [
+    let interferences: [fn(&Path); 3] = [
         |caches| std::fs::remove_dir_all(caches).unwrap(),
         |caches| {
             let files = caches.join("core/v1/pods");
@@ -426,33 +426,33 @@ fn files_that_somebody_removes_or_replaces_are_written_anew_of_what_is_in_memory
         },
         |caches| std::fs::rename(caches, caches.with_extension("away")).unwrap(),
     ];
-    for (way, hand) in hands.into_iter().enumerate() {
+    for (way, interfere) in interferences.into_iter().enumerate() {
         for changes in [0, 1] {
             let root = tempfile::tempdir().unwrap();
             let caches = root.path().join("caches");
             let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-            let mut life = filled(9);
-            life.files = CacheFiles::begin(Arc::clone(&disk), &caches, pods(), View::Shared).unwrap().unwrap();
-            let keep = |life: &mut Life| {
-                let snapshot = life.store.published().load_full();
+            let mut model = with_saved_pods(9);
+            model.files = CacheFiles::begin(Arc::clone(&disk), &caches, pods(), View::Shared).unwrap().unwrap();
+            let keep = |model: &mut CrashModel| {
+                let snapshot = model.store.published().load_full();
                 let commits: Vec<_> =
-                    life.ids.values().map(|id| Commit { id: *id, readers: BTreeSet::new() }).collect();
-                life.files.checkpoint(&snapshot, &commits, 1_000, true).unwrap()
+                    model.ids.values().map(|id| Commit { id: *id, readers: BTreeSet::new() }).collect();
+                model.files.checkpoint(&snapshot, &commits, 1_000, true).unwrap()
             };
-            keep(&mut life);
-            life.change();
-            assert!(!keep(&mut life).replaced);
-            hand(&caches);
-            (0..changes).for_each(|_| life.change());
-            let wrote = keep(&mut life);
+            keep(&mut model);
+            model.change();
+            assert!(!keep(&mut model).replaced);
+            interfere(&caches);
+            (0..changes).for_each(|_| model.change());
+            let wrote = keep(&mut model);
             assert!(wrote.replaced && wrote.anew, "way {way}: {wrote:?}");
-            assert!(!keep(&mut life).replaced, "it is said once");
+            assert!(!keep(&mut model).replaced, "reported once");
             let loaded = load(&disk, &caches, &|_, _| Some(claim())).unwrap();
             let [cache] = &loaded.caches[..] else { panic!("way {way}: {:?}", loaded.lost) };
             assert!(cache.damage.is_empty());
             for (_, found) in cache.store.published().load().partitions() {
-                let id = life.ids[found.origin().cluster.as_str()];
-                let snapshot = life.store.published().load_full();
+                let id = model.ids[found.origin().cluster.as_str()];
+                let snapshot = model.store.published().load_full();
                 let now = snapshot.partition(id).unwrap();
                 assert_eq!(state(found, BTreeSet::new()), state(now, BTreeSet::new()), "way {way}");
             }
@@ -461,10 +461,10 @@ fn files_that_somebody_removes_or_replaces_are_written_anew_of_what_is_in_memory
 }
 
 #[test]
-fn what_was_written_by_a_clock_that_was_ahead_goes_a_week_after_it_was_set_right() {
-    let mut life = filled(3);
-    life.checkpoint();
-    let disk: Arc<dyn Disk> = Arc::new(life.disk.clone());
+fn retention_starts_again_after_a_clock_correction() {
+    let mut model = with_saved_pods(3);
+    model.checkpoint();
+    let disk: Arc<dyn Disk> = Arc::new(model.disk.clone());
     let only_a = |cluster: &str| (cluster == "a").then(claim);
     let (ahead, right) = (20 * KEPT_UNWANTED, 10 * KEPT_UNWANTED);
     for (now, left) in [(ahead, 3), (right, 3), (right + KEPT_UNWANTED, 3), (right + KEPT_UNWANTED + 1, 1)] {

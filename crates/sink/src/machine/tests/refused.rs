@@ -1,4 +1,4 @@
-//! Receivers that refuse contents: for a while, some events for ever, and at the bounds.
+//! Tests of receivers that refuse content: temporarily, permanently for some events, and at the queue's bounds.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ fn refusal() -> Outcome {
     Outcome::Retry { after: None, content: true, error: "receiver answered 400 Bad Request".to_owned() }
 }
 
-/// Refuses whatever has an event of such an object, and counts attempts.
+/// A receiver that refuses batches with an event of a matching subject, and counts attempts.
 fn refusing(is_refused: impl Fn(&str) -> bool + 'static) -> (Script, Rc<Cell<u32>>) {
     let attempts = Rc::new(Cell::new(0));
     let counter = Rc::clone(&attempts);
@@ -31,7 +31,7 @@ fn letters(rig: &mut Rig) -> Vec<String> {
     letters.into_iter().map(|letter| letter.subject).collect()
 }
 
-/// Each object's versions, in order and each once.
+/// Asserts that each object's versions arrived in order and once.
 fn assert_all(rig: &Rig, objects: usize, versions: u64) {
     let seen = rig.versions();
     assert_eq!(seen.len(), objects);
@@ -41,7 +41,7 @@ fn assert_all(rig: &Rig, objects: usize, versions: u64) {
 }
 
 #[test]
-fn a_receiver_that_refuses_everything_for_half_a_minute_costs_no_dead_letter() {
+fn thirty_seconds_of_refusals_cause_no_dead_letter() {
     for (mut rig, kind) in rigs().into_iter().zip(["journal", "memory"]) {
         let (script, attempts) = refusing(|_| true);
         rig.receiver = script;
@@ -53,10 +53,10 @@ fn a_receiver_that_refuses_everything_for_half_a_minute_costs_no_dead_letter() {
         assert!(rig.accepted.is_empty() && rig.health.status().dead_lettered == 0);
         rig.receiver(|_| Outcome::Accepted);
         let mut recovered = 0;
-        while rig.machine.left() > 0 {
+        while rig.machine.undelivered() > 0 {
             rig.run(SECOND);
             recovered += 1;
-            assert!(recovered <= 60, "{} left", rig.machine.left());
+            assert!(recovered <= 60, "{} undelivered", rig.machine.undelivered());
         }
         println!("{kind}: {} attempts in 30 s, all delivered {recovered} s after the recovery", attempts.get());
         assert_all(&rig, 20, 5);
@@ -66,7 +66,7 @@ fn a_receiver_that_refuses_everything_for_half_a_minute_costs_no_dead_letter() {
 }
 
 #[test]
-fn a_refused_event_holds_back_its_object_and_no_other() {
+fn refused_event_blocks_only_its_object() {
     for mut rig in rigs() {
         let (script, _) = refusing(|subject| subject.ends_with("/web-3"));
         rig.receiver = script;
@@ -75,8 +75,8 @@ fn a_refused_event_holds_back_its_object_and_no_other() {
         assert_eq!(rig.accepted.len(), 18, "all but web-3");
         let status = rig.health.status();
         assert_eq!((status.refused_events, status.dead_lettered), (2, 0));
-        assert!(status.refusal.is_some_and(|why| why.contains("400")), "deliveries of others do not hide it");
-        // Later states of the same object wait behind it, others are delivered at once, minute after minute.
+        assert!(status.refusal.is_some_and(|why| why.contains("400")), "deliveries of other events keep it");
+        // Later states of the same object wait behind it; other objects are delivered at once, minute after minute.
         for version in 3..=10 {
             rig.send((0..10).map(|at| update(&format!("web-{at}"), version)).collect());
             rig.run(SECOND);
@@ -92,7 +92,7 @@ fn a_refused_event_holds_back_its_object_and_no_other() {
 }
 
 #[test]
-fn an_event_that_is_refused_for_ten_minutes_is_a_dead_letter_and_the_next_of_its_object_goes_on() {
+fn event_refused_for_ten_minutes_becomes_a_dead_letter() {
     for mut rig in rigs() {
         let (script, attempts) = refusing(|subject| subject.ends_with("/web-3"));
         rig.receiver = script;
@@ -103,17 +103,17 @@ fn an_event_that_is_refused_for_ten_minutes_is_a_dead_letter_and_the_next_of_its
         rig.send(vec![update("web-3", 2)]);
         rig.run(2 * SECOND);
         assert_eq!(letters(&mut rig), ["/v1/pods/shop/web-3"]);
-        assert_eq!(rig.machine.left(), 1, "the next state has its own ten minutes");
+        assert_eq!(rig.machine.undelivered(), 1, "the next state is retried for ten minutes of its own");
         rig.receiver(|_| Outcome::Accepted);
         rig.run(MINUTE);
-        assert_eq!((rig.versions()["/v1/pods/shop/web-3"].as_slice(), rig.machine.left()), (&[2][..], 0));
+        assert_eq!((rig.versions()["/v1/pods/shop/web-3"].as_slice(), rig.machine.undelivered()), (&[2][..], 0));
     }
 }
 
 #[test]
-fn at_the_bound_the_event_that_was_refused_first_is_given_up_early_and_others_go_on() {
+fn event_refused_first_is_given_up_at_the_bound() {
     for mut rig in rigs() {
-        // Of the bound of 200, a quarter is for events set aside.
+        // A quarter of the bound of 200 is available for events set aside.
         let (script, _) = refusing(|subject| subject.contains("/bad-"));
         rig.receiver = script;
         for at in 0..80 {
@@ -124,15 +124,15 @@ fn at_the_bound_the_event_that_was_refused_first_is_given_up_early_and_others_go
             assert!(rig.health.status().refused_events <= 50);
         }
         rig.run(SECOND);
-        assert_eq!(rig.accepted.len(), 80, "others are not held up");
+        assert_eq!(rig.accepted.len(), 80, "other objects are delivered");
         let first: Vec<_> = (0..30).map(|at| format!("/v1/pods/shop/bad-{at:02}")).collect();
         assert_eq!(letters(&mut rig), first);
-        assert_eq!((rig.machine.left(), rig.health.status().refused_events), (50, 50));
+        assert_eq!((rig.machine.undelivered(), rig.health.status().refused_events), (50, 50));
     }
 }
 
 #[test]
-fn refused_events_keep_their_order_over_a_restart_and_have_their_time_anew() {
+fn restart_keeps_order_of_refused_events_and_resets_their_time() {
     for power in [false, true] {
         let mut rig = Rig::new();
         let (script, _) = refusing(|subject| subject.ends_with("/web-3"));
@@ -142,7 +142,7 @@ fn refused_events_keep_their_order_over_a_restart_and_have_their_time_anew() {
         assert_eq!(rig.accepted.len(), 36);
         rig.restart(power);
         rig.run(9 * MINUTE);
-        assert_eq!((letters(&mut rig).len(), rig.machine.left()), (0, 4));
+        assert_eq!((letters(&mut rig).len(), rig.machine.undelivered()), (0, 4));
         assert_eq!(rig.health.status().refused_events, 4);
         rig.receiver(|_| Outcome::Accepted);
         rig.run(MINUTE + SECOND);
@@ -151,7 +151,7 @@ fn refused_events_keep_their_order_over_a_restart_and_have_their_time_anew() {
 }
 
 #[test]
-fn what_cannot_be_written_is_a_dead_letter_at_once() {
+fn unsendable_event_becomes_a_dead_letter_at_once() {
     for mut rig in rigs() {
         rig.receiver(|batch| {
             let is_bad = batch.iter().any(|event| event.subject().ends_with("/web-3"));
@@ -160,12 +160,12 @@ fn what_cannot_be_written_is_a_dead_letter_at_once() {
         });
         rig.send(history(10, 2));
         rig.run(SECOND);
-        assert_eq!((rig.accepted.len(), letters(&mut rig).len(), rig.machine.left()), (18, 2, 0));
+        assert_eq!((rig.accepted.len(), letters(&mut rig).len(), rig.machine.undelivered()), (18, 2, 0));
     }
 }
 
 #[test]
-fn a_shutdown_without_a_journal_gives_refused_events_a_few_more_tries() {
+fn shutdown_without_a_journal_retries_refused_events_briefly() {
     let mut rig = Rig::in_memory();
     let (script, attempts) = refusing(|subject| subject.ends_with("/web-3"));
     rig.receiver = script;
@@ -174,21 +174,21 @@ fn a_shutdown_without_a_journal_gives_refused_events_a_few_more_tries() {
     let before = attempts.get();
     rig.machine.flush(rig.now);
     rig.run(20 * SECOND);
-    assert_eq!((letters(&mut rig).len(), rig.machine.left()), (2, 0), "they cannot wait for the next start");
+    assert_eq!((letters(&mut rig).len(), rig.machine.undelivered()), (2, 0), "no later start can retry them");
     assert!(attempts.get() - before < 15, "{}", attempts.get() - before);
-    // With one they are kept, and nobody waits for them.
+    // With a journal they are kept, and the shutdown does not wait for them.
     let mut rig = Rig::new();
     rig.receiver = refusing(|subject| subject.ends_with("/web-3")).0;
     rig.send(history(10, 2));
     rig.run(SECOND);
     rig.machine.flush(rig.now);
     rig.run(20 * SECOND);
-    assert_eq!((letters(&mut rig).len(), rig.machine.left(), rig.machine.at_risk()), (0, 2, 0));
+    assert_eq!((letters(&mut rig).len(), rig.machine.undelivered(), rig.machine.at_risk()), (0, 2, 0));
     assert!(rig.machine.is_waiting_after_refusals());
 }
 
 #[test]
-fn a_receiver_that_accepts_what_it_refused_gets_the_rest_at_once() {
+fn recovered_receiver_gets_refused_events_at_once() {
     for mut rig in rigs() {
         rig.receiver = refusing(|_| true).0;
         rig.send(history(100, 1));
@@ -197,6 +197,6 @@ fn a_receiver_that_accepts_what_it_refused_gets_the_rest_at_once() {
         assert!((2..=50).contains(&waiting), "{waiting} set aside in five minutes");
         rig.receiver(|_| Outcome::Accepted);
         rig.run(6 * SECOND);
-        assert_eq!((rig.accepted.len(), rig.machine.left()), (100, 0), "within the longest pause");
+        assert_eq!((rig.accepted.len(), rig.machine.undelivered()), (100, 0), "within the longest pause");
     }
 }

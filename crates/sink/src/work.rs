@@ -1,0 +1,137 @@
+//! Work that a [`Machine`](crate::Machine) requests from its [`Store`](crate::Store), and the results.
+
+use super::{DeadLetter, Event, LastDelivered};
+use informer_hub_types::Fsync;
+
+/// State of a sink's journal when its store was opened.
+#[derive(Debug)]
+pub struct Durability {
+    /// When to sync.
+    pub fsync: Fsync,
+    /// Last journaled state of each object since the last checkpoint.
+    pub last_delivered: LastDelivered,
+    /// Number of the first unacknowledged event.
+    pub first: u64,
+    /// State of the journal.
+    pub state: JournalState,
+    /// Whether all recovered events are durable. `false` if the sync at the start failed.
+    pub is_settled: bool,
+}
+
+/// Request of a machine to its store.
+#[derive(Debug)]
+pub enum Work {
+    /// Write events, acknowledgements and dead letters.
+    Commit(Commit),
+    /// Read unacknowledged events, from a number on.
+    Read {
+        /// Number of the first event.
+        from: u64,
+        /// Maximum number of events.
+        events: usize,
+        /// Maximum bytes of events.
+        bytes: usize,
+    },
+    /// Make room by merging events of the same object, from a number on.
+    Merge {
+        /// First number that may be merged. Events before it are in the lanes.
+        from: u64,
+    },
+}
+
+/// Contents of one write.
+#[derive(Debug, Default)]
+pub struct Commit {
+    /// Events for the journal.
+    pub events: Vec<Event>,
+    /// Numbers of acknowledged events.
+    pub acked: Vec<u64>,
+    /// Events that were given up.
+    pub letters: Vec<DeadLetter>,
+    /// Whether to wait until the write is durable (`fsync`).
+    pub sync: bool,
+}
+
+/// Result of a [`Work`].
+#[derive(Debug)]
+pub enum Done {
+    /// The commit is stored, except for `left`.
+    Committed {
+        /// Stored events, with their numbers.
+        events: Vec<Event>,
+        /// Number of events that are too large for the journal; they became dead letters.
+        given_up: u64,
+        /// Number of dead letters dropped for lack of room.
+        forgotten: u64,
+        /// Rest of the commit, to be tried again, and the error.
+        left: Option<(Commit, StoreError)>,
+        /// State of the journal afterwards.
+        state: JournalState,
+    },
+    /// Events, in order.
+    Read {
+        /// The events, with their numbers.
+        events: Vec<Event>,
+        /// Number at which the next read starts.
+        next: u64,
+        /// Number of events that are damaged and unreadable.
+        lost: u64,
+    },
+    /// The journal could not be read.
+    NotRead {
+        /// Cause.
+        error: StoreError,
+    },
+    /// Events were merged.
+    Merged {
+        /// Number of events saved by merging.
+        freed: u64,
+        /// State of the journal afterwards.
+        state: JournalState,
+    },
+}
+
+/// Size and counters of a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct JournalState {
+    /// Number after the last durable event.
+    pub end: u64,
+    /// Number of unacknowledged events.
+    pub pending: u64,
+    /// Bytes of the journal's files.
+    pub bytes: u64,
+    /// Limit on these bytes.
+    pub limit: u64,
+    /// Number of dead letters.
+    pub letters: u64,
+    /// Times that files of the journal or the dead letters were found removed or replaced, since the start.
+    pub replaced: u64,
+    /// Accepted events that are in no file any more, since the start.
+    pub lost: u64,
+}
+
+/// Failure to read or write a store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The journal has reached its limit.
+    #[error("the journal is full: {bytes} of {limit} bytes; deliver, purge or raise the sink's journal limit")]
+    Full {
+        /// Bytes of its files.
+        bytes: u64,
+        /// Its limit.
+        limit: u64,
+        /// Whether merging may free room.
+        mergeable: bool,
+    },
+    /// An event that exceeds the limit for one write, even into an empty journal.
+    #[error("{bytes} bytes are too large for the journal, which takes {most} at once; raise the sink's journal limit")]
+    TooLarge {
+        /// Bytes of the event.
+        bytes: u64,
+        /// Limit for one write.
+        most: u64,
+    },
+    /// An I/O error.
+    #[error("disk: {0}")]
+    Disk(#[source] std::io::Error),
+}

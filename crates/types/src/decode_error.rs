@@ -1,0 +1,35 @@
+//! Error of reading a stored object.
+
+use super::{CodecError, ObjectKey};
+
+/// Stored bytes cannot be read as the requested type.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The object does not fit the Rust type. The author of the type can fix it.
+    #[error("object {key} does not fit the type")]
+    Mismatch {
+        /// The object.
+        key: ObjectKey,
+        /// Location and cause.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The body is not cached: the memory limit leaves room for heads only ([`MemoryStep::Heads`]). The operator can
+    /// raise the limit.
+    ///
+    /// [`MemoryStep::Heads`]: super::MemoryStep::Heads
+    #[error("the body of {key} is not kept: the hub's memory limit has room for its head only")]
+    NotKept {
+        /// The object.
+        key: ObjectKey,
+    },
+    /// The stored bytes are damaged: a bug in this program or faulty hardware.
+    #[error("object bytes are damaged")]
+    Damaged(#[source] CodecError),
+}
+
+impl From<CodecError> for DecodeError {
+    fn from(source: CodecError) -> Self {
+        Self::Damaged(source)
+    }
+}

@@ -1,0 +1,127 @@
+//! Object bodies for disk caches: saved in packed form and loaded into chunks without decompression.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::body::{Entry, Loaded, PackedView};
+use super::dictionary::Compressor;
+use super::identifier_encoding::encode_identifiers;
+use super::packer::ChunkBuilder;
+use super::{Dictionary, PackedTotals, StoredObject};
+
+/// Maximum plain length of a loaded body. A larger value means damaged bytes, for which no memory must be allocated.
+const MAX_PLAIN_LEN: usize = 64 << 20;
+
+/// Current form of an object's body.
+#[derive(Debug)]
+pub enum StoredBody {
+    /// Plain JSON.
+    Plain(Arc<[u8]>),
+    /// Compressed.
+    Packed(PackedBody),
+    /// Not in memory.
+    Unkept,
+}
+
+/// A packed body whose bytes can be saved as they are.
+pub struct PackedBody(PackedView);
+
+impl PackedBody {
+    /// Returns the dictionary it is compressed with.
+    #[must_use]
+    pub fn dictionary(&self) -> &Arc<Dictionary> {
+        self.0.dictionary()
+    }
+
+    /// Returns the packed bytes, which [`BodyLoader::add`] accepts.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl fmt::Debug for PackedBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PackedBody").field("len", &self.bytes().len()).finish()
+    }
+}
+
+impl StoredObject {
+    /// Returns the body in its current form.
+    #[must_use]
+    pub fn stored_body(&self) -> StoredBody {
+        match self.load() {
+            Loaded::Plain(bytes) => StoredBody::Plain(bytes),
+            Loaded::Packed(view) => StoredBody::Packed(PackedBody(view)),
+            Loaded::Unkept => StoredBody::Unkept,
+        }
+    }
+}
+
+/// Packs plain bodies for disk without changing them in memory.
+pub struct DiskPacker {
+    compressor: Compressor,
+    encoded: Vec<u8>,
+    frame: Vec<u8>,
+}
+
+impl DiskPacker {
+    /// Creates a packer with one dictionary.
+    #[must_use]
+    pub fn new(dictionary: &Dictionary) -> Self {
+        Self { compressor: Compressor::new(dictionary), encoded: Vec::new(), frame: Vec::new() }
+    }
+
+    /// Appends the packed form of a plain body to `out`. If packing does not shrink it, appends nothing and returns
+    /// `false`. Costs about 20 µs for a pod.
+    pub fn pack(&mut self, object: &StoredObject, plain: &[u8], out: &mut Vec<u8>) -> bool {
+        self.encoded.clear();
+        let is_encoded = object.with_known_texts(|known| encode_identifiers(plain, known, &mut self.encoded));
+        let input = if is_encoded { &self.encoded } else { plain };
+        let Some(packed) = self.compressor.compress(input, &mut self.frame) else { return false };
+        if packed.len() >= plain.len() {
+            return false;
+        }
+        Entry { len: plain.len(), is_encoded, packed, whole: packed.len() }.write(out);
+        true
+    }
+}
+
+impl fmt::Debug for DiskPacker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DiskPacker").finish_non_exhaustive()
+    }
+}
+
+/// Loads packed bodies of one dictionary from disk into chunks.
+pub struct BodyLoader(ChunkBuilder);
+
+impl BodyLoader {
+    /// Creates a loader that adds its chunks to `totals`.
+    #[must_use]
+    pub fn new(dictionary: &Arc<Dictionary>, totals: &Arc<PackedTotals>) -> Self {
+        Self(ChunkBuilder::new(dictionary, totals))
+    }
+
+    /// Gives an object its body, by [`Self::finish`] at the latest. If the bytes are not a packed body, does nothing
+    /// and returns `false`.
+    pub fn add(&mut self, object: &Arc<StoredObject>, bytes: &[u8]) -> bool {
+        let entry = Entry::read(bytes);
+        let is_valid = entry.whole == bytes.len() && !entry.packed.is_empty() && entry.len <= MAX_PLAIN_LEN;
+        if is_valid {
+            self.0.place(object, &entry);
+        }
+        is_valid
+    }
+
+    /// Gives the remaining objects their bodies.
+    pub fn finish(mut self) {
+        self.0.seal();
+    }
+}
+
+impl fmt::Debug for BodyLoader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BodyLoader").finish_non_exhaustive()
+    }
+}

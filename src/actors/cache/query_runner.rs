@@ -1,0 +1,217 @@
+//! Query execution: short queries run inline, long ones on a limited number of threads, with a deadline.
+//!
+//! A long query is cancelled when its caller no longer waits.
+
+use std::fmt;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use actix::Actor;
+use actix::dev::{MessageResponse, OneshotSender};
+use futures::future::join_all;
+use parking_lot::Mutex;
+use rand::Rng as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinError;
+use tokio::time::timeout_at;
+
+use crate::actors::cache::messages::Ask;
+use crate::actors::runtime::capacity::{SCAN_THREADS, SCANS_WAITING};
+use crate::cache::{Answer, Fingerprint, Held, Inquiry, Query, QueryError, Snapshot, TokenKey};
+use informer_hub_types::{Threads, clock, rng};
+
+/// Query resources shared by the caches of one hub. Cheap to clone.
+#[derive(Clone)]
+pub(in crate::actors) struct QueryRunner {
+    io: Threads,
+    permits: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+    threads: usize,
+    tokens: TokenKey,
+    /// Source of retained-snapshot numbers. One per hub, so that a token of one cache is invalid in another.
+    held: Arc<AtomicU64>,
+}
+
+/// Counts one caller towards [`SCANS_WAITING`] while it waits.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Cancels the scan if its caller drops the future.
+struct CancelOnDrop(Arc<Inquiry>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl QueryRunner {
+    /// Runs at most `scans` scans at a time on the blocking threads of `io`.
+    pub(in crate::actors) fn new(io: Threads, scans: usize) -> Self {
+        let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get).min(SCAN_THREADS);
+        Self {
+            io,
+            permits: Arc::new(Semaphore::new(scans.max(1))),
+            waiting: Arc::default(),
+            threads,
+            tokens: TokenKey::new(rng::rng().random()),
+            held: Arc::default(),
+        }
+    }
+
+    /// Answers a query from `newest`, or from the retained snapshot that its continue token names.
+    pub(in crate::actors) fn answer(
+        &self,
+        query: Query,
+        newest: Arc<Snapshot>,
+        held: &Arc<Mutex<Held>>,
+    ) -> PendingAnswer {
+        let prepared = self.prepare(query, newest, held);
+        let (inquiry, fingerprint) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return PendingAnswer::now(Err(error)),
+        };
+        match inquiry.answer_if_short() {
+            Ok(Some(answer)) => PendingAnswer::now(Ok(self.keep(answer, &inquiry, fingerprint, held))),
+            Err(error) => PendingAnswer::now(Err(error)),
+            Ok(None) => {
+                let (runner, held) = (self.clone(), Arc::clone(held));
+                let lacks_owners = inquiry.lacks_owners();
+                let answer = Box::pin(async move {
+                    let answer = runner.scan(Arc::clone(&inquiry)).await?;
+                    Ok(runner.keep(answer, &inquiry, fingerprint, &held))
+                });
+                PendingAnswer { answer, lacks_owners }
+            }
+        }
+    }
+
+    fn prepare(
+        &self,
+        query: Query,
+        newest: Arc<Snapshot>,
+        held: &Mutex<Held>,
+    ) -> Result<(Arc<Inquiry>, Option<Fingerprint>), QueryError> {
+        let question = query.question();
+        let paged = question.limit.is_some() || question.continue_token.is_some();
+        let fingerprint = paged.then(|| Fingerprint::new(&query, &newest.resource().gvr));
+        let (snapshot, position) = match (&question.continue_token, fingerprint) {
+            (Some(token), Some(fingerprint)) => {
+                let (number, position) = self.tokens.verify(token, fingerprint)?;
+                (held.lock().get(number, clock::now())?, Some(position))
+            }
+            _ => (newest, None),
+        };
+        Ok((Arc::new(Inquiry::new(snapshot, query, position)), fingerprint))
+    }
+
+    /// Retains the snapshot of an incomplete answer and sets its continue token.
+    fn keep(
+        &self,
+        mut answer: Answer,
+        inquiry: &Inquiry,
+        fingerprint: Option<Fingerprint>,
+        held: &Mutex<Held>,
+    ) -> Answer {
+        if let (Some(end), Some(fingerprint)) = (answer.end(), fingerprint) {
+            let fresh = || self.held.fetch_add(1, Relaxed);
+            let number = held.lock().hold(inquiry.snapshot(), clock::now(), fresh);
+            answer.next = Some(self.tokens.sign(number, fingerprint, end));
+        }
+        answer
+    }
+
+    /// Waits for a scan permit, then scans on several threads.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the work within a few objects. The permit is released when the last thread has
+    /// stopped.
+    async fn scan(&self, inquiry: Arc<Inquiry>) -> Result<Answer, QueryError> {
+        let within = inquiry.query().bounds().within;
+        let deadline = clock::now() + within;
+        let guard = CancelOnDrop(Arc::clone(&inquiry));
+        let permit = self.permit();
+        let permit = timeout_at(deadline, permit).await.map_err(|_| QueryError::Crowded { within })??;
+        let threads = self.threads.min(inquiry.threads());
+        let work = (0..threads).map(|_| {
+            let (inquiry, permit) = (Arc::clone(&inquiry), Arc::clone(&permit));
+            self.io.spawn_blocking(move || {
+                inquiry.work();
+                drop(permit);
+            })
+        });
+        let work = join_all(work.collect::<Vec<_>>());
+        // Threads that have not started by the deadline are not waited for.
+        let ended = timeout_at(deadline, work).await.map_err(|_| inquiry.time_is_up())?;
+        ended.into_iter().try_for_each(|end| end.map_err(|error| failure(&error)))?;
+        let finish = self.io.spawn_blocking(move || {
+            let answer = inquiry.finish();
+            drop(permit);
+            answer
+        });
+        let answer = finish.await.unwrap_or_else(|error| Err(failure(&error)));
+        drop(guard);
+        answer
+    }
+
+    /// Acquires a scan permit, shared by the threads of one scan.
+    async fn permit(&self) -> Result<Arc<OwnedSemaphorePermit>, QueryError> {
+        let waiting = self.waiting.fetch_add(1, Relaxed);
+        let _waiting = Waiting(Arc::clone(&self.waiting));
+        if waiting >= SCANS_WAITING {
+            return Err(QueryError::Busy { waiting });
+        }
+        Arc::clone(&self.permits).acquire_owned().await.map(Arc::new).map_err(|_| QueryError::Stopped)
+    }
+}
+
+/// Maps a panicked thread, or a runtime that has ended, to a query error.
+fn failure(error: &JoinError) -> QueryError {
+    if error.is_panic() { QueryError::Broken } else { QueryError::Stopped }
+}
+
+impl fmt::Debug for QueryRunner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Questions").field("turns", &self.permits.available_permits()).finish_non_exhaustive()
+    }
+}
+
+/// Pending answer to an [`Ask`]. Dropped unanswered if the caller no longer waits.
+pub struct PendingAnswer {
+    answer: Pin<Box<dyn Future<Output = Result<Answer, QueryError>>>>,
+    /// Whether the query would have used the owner index, which does not exist.
+    pub(in crate::actors) lacks_owners: bool,
+}
+
+impl PendingAnswer {
+    fn now(answer: Result<Answer, QueryError>) -> Self {
+        Self { answer: Box::pin(ready(answer)), lacks_owners: false }
+    }
+}
+
+impl<A: Actor> MessageResponse<A, Ask> for PendingAnswer {
+    fn handle(self, _ctx: &mut A::Context, asker: Option<OneshotSender<Result<Answer, QueryError>>>) {
+        let Some(mut asker) = asker else { return };
+        actix_rt::spawn(async move {
+            tokio::select! {
+                biased;
+                answer = self.answer => drop(asker.send(answer)),
+                () = asker.closed() => {}
+            }
+        });
+    }
+}
+
+impl fmt::Debug for PendingAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Answering")
+    }
+}

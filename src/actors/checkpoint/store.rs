@@ -1,0 +1,365 @@
+//! Checkpoint state that outlives the checkpoint actor: files, durable readers and status.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::Notify;
+
+use crate::actors::subscribe::resource_request::ResourceRequest;
+use crate::actors::subscribe::subscription::Subscription;
+use crate::actors::subscribe::user::SubscriptionId;
+use crate::cache::{Partition, PartitionId};
+use crate::state::caches::{CacheFiles, Moves};
+use crate::state::short_names::{self, ShortNames};
+use informer_hub_disk::Disk;
+use informer_hub_types::clock::{self, Instant, SteadyClock};
+use informer_hub_types::{ClusterName, Gvr, ResourceVersion, View};
+
+/// Observer of checkpoint passes. Once a pass is complete, the caches on disk cover everything journalled before it
+/// began.
+pub trait CheckpointListener: fmt::Debug + Send + Sync + 'static {
+    /// Called when a pass begins. The pass covers everything journalled so far.
+    fn pass_begins(&self);
+    /// Called when the last begun pass is complete: every partition is on disk in its state at the beginning, or a
+    /// newer one.
+    ///
+    /// Not called for a pass that left a partition out. After a start, not called before every partition has been heard
+    /// of and the journals' events from before the start had the time of one pass to be repeated. Partitions whose
+    /// delivered events were all on disk are exempt.
+    fn pass_completed(&self);
+}
+
+/// Version up to which readers have received events that were not on disk at the start, by cache and partition.
+pub type DeliveredVersions = BTreeMap<(Gvr, View), BTreeMap<PartitionId, Option<ResourceVersion>>>;
+
+/// State directory of a hub: its files, and what must stay in them.
+pub struct CheckpointStore {
+    pub(in crate::actors) disk: Arc<dyn Disk>,
+    pub(in crate::actors) root: PathBuf,
+    /// Interval between passes.
+    pub(in crate::actors) every: Duration,
+    /// How long a pass waits for readers from before the restart to subscribe again.
+    pub(in crate::actors) grace: Duration,
+    pub(in crate::actors) since: Instant,
+    /// Clock that dates files. It ignores changes of the system clock, which must not expire anything.
+    clock: SteadyClock,
+    pub(in crate::actors) files: Mutex<BTreeMap<(Gvr, View), CacheFiles>>,
+    /// Resource names and what clusters resolved them to, and whether there are unsaved changes.
+    names: Mutex<(ShortNames, bool)>,
+    names_file: Option<PathBuf>,
+    /// Partitions that moved to another version of their resource.
+    pub(in crate::actors) moves: Mutex<Moves>,
+    status: Mutex<StateStatus>,
+    /// Delivered versions of restored partitions.
+    delivered: Mutex<DeliveredVersions>,
+    /// Lock for the files, and the number of callers waiting for it.
+    pub(in crate::actors) lock: Arc<tokio::sync::Mutex<()>>,
+    pub(in crate::actors) waiting: AtomicUsize,
+    /// Partitions of removed clusters that could not be saved yet.
+    pub(in crate::actors) unsaved: Mutex<Vec<UnsavedPartition>>,
+    /// Clusters that may have partitions on disk that no cache has open. Kept here because the files are locked during
+    /// a write.
+    pub(in crate::actors) removed: Mutex<BTreeSet<ClusterName>>,
+    /// Whether every partition had caught up at the last pass.
+    caught_up: AtomicBool,
+}
+
+/// Partition of a removed cluster that could not be saved yet: a reader has not acknowledged, or the disk failed.
+pub(in crate::actors) struct UnsavedPartition {
+    pub(in crate::actors) cache: (Gvr, View),
+    pub(in crate::actors) id: PartitionId,
+    pub(in crate::actors) partition: Partition,
+    pub(in crate::actors) until: Instant,
+}
+
+/// Shared by the actors of a hub. Absent without a state directory.
+pub(in crate::actors) type SharedCheckpointStore = Arc<CheckpointStore>;
+
+/// Status of the state directory.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StateStatus {
+    /// Path of the directory.
+    pub path: String,
+    /// Bytes used by caches.
+    pub cache_bytes: u64,
+    /// Objects restored at the start.
+    pub restored: u64,
+    /// Duration of the restore in milliseconds.
+    pub restored_in_millis: u64,
+    /// Time of the last complete pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_checkpoint: Option<jiff::Timestamp>,
+    /// Objects written by the last pass that wrote any.
+    pub last_objects: u64,
+    /// Bytes written by that pass.
+    pub last_bytes: u64,
+    /// Partitions the last pass skipped because readers have not acknowledged.
+    pub held: u64,
+    /// Partitions of removed clusters that are not saved yet. They stay in memory for at most a minute.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub leaving: u64,
+    /// Error of the last pass; cleared by the next successful pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Number of passes that found files removed or replaced externally and rewrote all of them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub replaced: u64,
+    /// Damage found at the start.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl CheckpointStore {
+    /// Creates the state for files below `root`, starting with the files that were loaded.
+    #[must_use]
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        root: PathBuf,
+        every: Duration,
+        grace: Duration,
+        files: impl IntoIterator<Item = CacheFiles>,
+        status: StateStatus,
+    ) -> Self {
+        let key = |files: CacheFiles| {
+            let (resource, view) = files.of();
+            ((resource.gvr.clone(), view.clone()), files)
+        };
+        let files: BTreeMap<_, _> = files.into_iter().map(key).collect();
+        let removed = Mutex::new(files.values().flat_map(CacheFiles::away).cloned().collect());
+        let files = Mutex::new(files);
+        let (status, caught_up) = (Mutex::new(status), AtomicBool::new(false));
+        let (delivered, lock, waiting, unsaved) = Default::default();
+        let (moves, names, names_file) = (Mutex::default(), Mutex::default(), None);
+        let (since, clock) = (clock::now(), SteadyClock::begin());
+        Self {
+            disk,
+            root,
+            every,
+            grace,
+            since,
+            clock,
+            files,
+            names,
+            names_file,
+            moves,
+            status,
+            delivered,
+            lock,
+            waiting,
+            unsaved,
+            removed,
+            caught_up,
+        }
+    }
+
+    /// Sets the versions that readers have received of restored partitions. `None` marks partitions whose delivered
+    /// events are all on disk.
+    #[must_use]
+    pub fn delivered(mut self, delivered: DeliveredVersions) -> Self {
+        self.delivered = Mutex::new(delivered);
+        self
+    }
+
+    /// Sets the known resource names and the file to store them in.
+    #[must_use]
+    pub fn names(mut self, names: ShortNames, file: PathBuf) -> Self {
+        (self.names, self.names_file) = (Mutex::new((names, false)), Some(file));
+        self
+    }
+
+    /// Returns the known resource names.
+    pub(in crate::actors) fn names_snapshot(&self) -> ShortNames {
+        self.names.lock().0.clone()
+    }
+
+    /// Records what a cluster resolved a name to, unless the name alone determines it.
+    pub(in crate::actors) fn note_name(&self, requested: &ResourceRequest, gvr: &Gvr) {
+        if let ResourceRequest::Written(written) = requested {
+            let mut names = self.names.lock();
+            names.1 |= names.0.record(written, gvr);
+        }
+    }
+
+    /// Returns whether a cluster has resolved the name to this resource before.
+    pub(in crate::actors) fn is_resolved_to(&self, requested: &ResourceRequest, gvr: &Gvr) -> bool {
+        matches!(requested, ResourceRequest::Written(written) if self.names.lock().0.resolves_to(written, gvr))
+    }
+
+    /// Writes the resource names if they have changed or the file is missing.
+    pub(in crate::actors) fn write_names(&self) -> io::Result<()> {
+        let Some(file) = &self.names_file else { return Ok(()) };
+        let news = {
+            let mut names = self.names.lock();
+            let is_news = std::mem::take(&mut names.1) || short_names::is_missing(&*self.disk, file, &names.0);
+            is_news.then(|| names.0.clone())
+        };
+        let Some(news) = news else { return Ok(()) };
+        short_names::write(&*self.disk, file, &news).inspect_err(|_| self.names.lock().1 = true)
+    }
+
+    /// Returns whether a partition has reached the version that readers received before the start. Journals need not
+    /// keep its events from then on.
+    pub(in crate::actors) fn has_caught_up(&self, cache: &(Gvr, View), id: PartitionId, partition: &Partition) -> bool {
+        let health = partition.health();
+        let has_answered = || health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
+        match self.delivered.lock().get(cache).and_then(|delivered| delivered.get(&id)) {
+            None => has_answered(),
+            // The disk already had everything delivered, so an unreachable cluster does not block this.
+            Some(None) => true,
+            Some(Some(delivered)) if delivered.as_number().is_none() => has_answered(),
+            Some(Some(delivered)) => partition.resume_version().is_some_and(|now| !delivered.newer_than(now)),
+        }
+    }
+
+    /// Records that a partition has a new number. `before` is `None` for a partition whose delivered events are all on
+    /// disk.
+    pub(in crate::actors) fn note_number(&self, cache: &(Gvr, View), before: Option<PartitionId>, now: PartitionId) {
+        let mut delivered = self.delivered.lock();
+        let delivered = delivered.entry(cache.clone()).or_default();
+        match before {
+            None => _ = delivered.insert(now, None),
+            Some(before) => {
+                let known = delivered.remove(&before);
+                delivered.extend(known.map(|known| (now, known)));
+            }
+        }
+    }
+
+    /// Removes a closed partition.
+    pub(in crate::actors) fn remove_number(&self, cache: &(Gvr, View), id: PartitionId) {
+        if let Some(delivered) = self.delivered.lock().get_mut(cache) {
+            delivered.remove(&id);
+        }
+    }
+
+    /// Records whether every partition had caught up at this pass. Returns the value of the last pass.
+    pub(in crate::actors) fn note_caught_up(&self, all: bool) -> bool {
+        self.caught_up.swap(all, SeqCst)
+    }
+
+    /// Returns the interval between passes.
+    pub(in crate::actors) fn every(&self) -> Duration {
+        self.every
+    }
+
+    /// Returns whether readers from before the restart are still waited for.
+    pub(in crate::actors) fn waits(&self) -> bool {
+        clock::now() < self.since + self.grace
+    }
+
+    /// Returns the current time in milliseconds since the epoch, from the clock that dates files.
+    pub(in crate::actors) fn now(&self) -> i64 {
+        self.clock.millis()
+    }
+
+    /// Updates the status.
+    pub(in crate::actors) fn update_status(&self, change: impl FnOnce(&mut StateStatus)) {
+        change(&mut self.status.lock());
+    }
+}
+
+impl fmt::Debug for CheckpointStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keeping").field("root", &self.root).finish_non_exhaustive()
+    }
+}
+
+/// Handle to the checkpoint state of a hub; cheap to clone. Does nothing without a state directory.
+#[derive(Clone, Default)]
+pub struct Checkpoints(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    store: OnceLock<SharedCheckpointStore>,
+    closing: AtomicBool,
+    readers: Mutex<BTreeMap<SubscriptionId, Arc<Subscription>>>,
+    listeners: Mutex<Vec<Arc<dyn CheckpointListener>>>,
+    requested: Notify,
+}
+
+impl Checkpoints {
+    /// Requests a pass soon, because a subscriber waits for it.
+    pub(in crate::actors) fn request_pass(&self) {
+        self.0.requested.notify_one();
+    }
+
+    /// Completes when a pass has been requested.
+    pub(in crate::actors) async fn pass_requested(&self) {
+        self.0.requested.notified().await;
+    }
+
+    /// Adds a listener for all later passes.
+    pub fn add_listener(&self, listener: Arc<dyn CheckpointListener>) {
+        self.0.listeners.lock().push(listener);
+    }
+
+    /// Returns the status of the state directory; `None` without one.
+    #[must_use]
+    pub fn status(&self) -> Option<StateStatus> {
+        self.store().map(|store| {
+            let leaving = store.unsaved.lock().len() as u64;
+            StateStatus { leaving, ..store.status.lock().clone() }
+        })
+    }
+
+    pub(in crate::actors) fn set_store(&self, store: SharedCheckpointStore) {
+        let _ = self.0.store.set(store);
+    }
+
+    pub(in crate::actors) fn store(&self) -> Option<&SharedCheckpointStore> {
+        self.0.store.get()
+    }
+
+    /// Marks the hub as stopping: partitions that informers close stay open for the last checkpoint.
+    pub(in crate::actors) fn close(&self) {
+        self.0.closing.store(true, SeqCst);
+    }
+
+    /// Returns whether the hub is stopping and will write a last checkpoint.
+    pub(in crate::actors) fn is_closing(&self) -> bool {
+        self.0.closing.load(SeqCst) && self.store().is_some()
+    }
+
+    pub(in crate::actors) fn add_reader(&self, subscription: &Arc<Subscription>) {
+        if subscription.durable {
+            self.0.readers.lock().insert(subscription.id, Arc::clone(subscription));
+        }
+    }
+
+    pub(in crate::actors) fn remove_reader(&self, id: SubscriptionId) {
+        self.0.readers.lock().remove(&id);
+    }
+
+    /// Removes all readers, so that passes wait for none of them.
+    pub(in crate::actors) fn remove_readers(&self) {
+        self.0.readers.lock().clear();
+    }
+
+    pub(in crate::actors) fn readers(&self) -> Vec<Arc<Subscription>> {
+        self.0.readers.lock().values().cloned().collect()
+    }
+
+    pub(in crate::actors) fn listeners(&self) -> Vec<Arc<dyn CheckpointListener>> {
+        self.0.listeners.lock().clone()
+    }
+}
+
+impl fmt::Debug for Checkpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checkpoints").field("store", &self.store()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,98 @@
+//! Health reports of a reflector: versions, phases, errors.
+
+use std::sync::Arc;
+
+use crate::actors::pipeline::reflector::{Driver, WatchOutcome};
+use crate::actors::runtime::supervision::detach;
+use informer_hub_reflector::{ErrorClass, SourceError};
+use informer_hub_types::{ObjectKey, Origin, Phase};
+
+impl Driver {
+    /// Marks a synced informer as stale while no watch is open.
+    pub(super) fn mark_not_watching(&self) {
+        if self.parts.health.phase() == Phase::Watching {
+            self.parts.health.set_phase(Phase::Stale);
+        }
+    }
+
+    /// Clears the error after a success, unless a skipped object is still missing.
+    pub(super) fn clear_error(&self) {
+        self.parts.health.set_error(self.skipped.last());
+    }
+
+    /// Clears the error of a skipped object that was accepted or deleted.
+    pub(super) fn note_accepted(&mut self, key: &ObjectKey) {
+        if self.skipped.remove(key) {
+            self.parts.health.set_error(self.skipped.last());
+        }
+    }
+
+    pub(super) fn show_version(&self) {
+        if let Some(version) = self.machine.last_version()
+            && self.parts.health.version().as_deref() != Some(version)
+        {
+            self.parts.health.set_version(version.clone());
+        }
+        if let Some(floor) = self.machine.floor()
+            && self.parts.health.newest().is_none_or(|newest| floor.newer_than(&newest))
+        {
+            self.parts.health.set_floor(floor.clone());
+        }
+    }
+
+    /// Reports success, if it has not been reported since the last failure.
+    pub(super) fn report_success(&mut self) {
+        if std::mem::take(&mut self.unproven) {
+            self.report(None);
+        }
+    }
+
+    /// Records that the cluster answered, and signals it if the previous request was unanswered.
+    pub(super) fn note_answer(&mut self) {
+        let health = &self.parts.health;
+        let was_unanswered = health.answers() == Some(false);
+        health.set_answers(true);
+        if was_unanswered {
+            self.parts.recovery.signal();
+            self.clear_recovery();
+        }
+    }
+
+    /// Ignores earlier signals, so that only answers after the next request or wait count.
+    pub(super) fn clear_recovery(&mut self) {
+        drop(self.recovery_watcher.see());
+    }
+
+    fn report(&self, error: Option<SourceError>) {
+        let outcome = WatchOutcome { origin: Arc::clone(&self.parts.origin), error };
+        detach(self.parts.outcomes.send(outcome));
+    }
+
+    pub(super) fn show_failure(&mut self, error: &SourceError) {
+        self.relists_for = error.class.list_reason();
+        if error.class.is_healthy_answer() {
+            self.note_answer();
+        } else {
+            self.parts.health.set_answers(!error.class.is_unreachable());
+        }
+        let Origin { cluster, resource, .. } = &*self.parts.origin;
+        let health = &self.parts.health;
+        self.parts.watch_errors.notify(&self.parts.origin, error, &self.parts.handlers);
+        let phase = match error.class {
+            ErrorClass::Forbidden | ErrorClass::Unauthorized => Phase::Forbidden,
+            ErrorClass::NotFound => Phase::Absent,
+            // A relist from a fresh version is a normal part of the protocol.
+            _ if health.has_synced() => Phase::Stale,
+            _ => Phase::Listing,
+        };
+        health.set_phase(phase);
+        health.set_error(Some(error.to_string()));
+        if matches!(error.class, ErrorClass::Expired | ErrorClass::TooLarge | ErrorClass::StreamingUnsupported) {
+            tracing::info!(%cluster, resource = %resource.gvr, %error, "relisting");
+        } else {
+            tracing::debug!(%cluster, resource = %resource.gvr, %error, "list or watch failed");
+            self.unproven = true;
+            self.report(Some(error.clone()));
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Timeouts of list and watch requests.
+
+use std::time::Duration;
+
+use informer_hub_reflector::{ErrorClass, ListChunk, SourceError, StallPolicy};
+
+fn stalled(what: &str, limit: Duration) -> SourceError {
+    SourceError { class: ErrorClass::Stalled, message: format!("{what} within {limit:?}") }
+}
+
+/// Waits at most `limit` for the head of an answer.
+pub(in crate::actors) async fn within<T>(
+    limit: Duration,
+    what: &str,
+    opening: impl Future<Output = Result<T, SourceError>>,
+) -> Result<T, SourceError> {
+    tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| Err(stalled(what, limit)))
+}
+
+/// Waits for the next chunk of a list. The end of the stream without an `End` is an error.
+pub(in crate::actors) async fn next_within(
+    stall: &StallPolicy,
+    next: impl Future<Output = Option<Result<ListChunk, SourceError>>>,
+) -> Result<ListChunk, SourceError> {
+    let limit = stall.list_chunk;
+    match tokio::time::timeout(limit, next).await {
+        Ok(Some(chunk)) => chunk,
+        Ok(None) => Err(SourceError {
+            class: ErrorClass::Transient,
+            message: "list: the answer ended before the list did".to_owned(),
+        }),
+        Err(_) => Err(stalled("list: no further data", limit)),
+    }
+}

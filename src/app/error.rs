@@ -1,0 +1,71 @@
+//! Errors of starting a hub and of changing its configuration.
+
+use actix::MailboxError;
+
+use crate::actors::{RegistryError, SystemError};
+use crate::state::StateError;
+use informer_hub_journal::JournalError;
+
+/// Error of starting a hub.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration of a sink is not usable. Fixed in the configuration.
+    #[error("sinks.{sink}.{key}: {problem}")]
+    Sink {
+        /// The sink.
+        sink: String,
+        /// The wrong key.
+        key: &'static str,
+        /// What is wrong with its value.
+        problem: String,
+    },
+    /// The journal of a sink cannot be opened. Fixed by the operator of the machine.
+    #[error("sinks.{sink}: cannot open its journal")]
+    Journal {
+        /// The sink.
+        sink: String,
+        /// The cause.
+        #[source]
+        source: JournalError,
+    },
+    /// A durable subscription is not usable. Fixed in the embedding program.
+    #[error("durable subscription {name:?}: {problem}")]
+    Subscription {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The state directory is not usable. Fixed by the operator.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The operating system refused a thread.
+    #[error(transparent)]
+    System(#[from] SystemError),
+    /// Two clusters have the same name.
+    #[error(transparent)]
+    Cluster(#[from] RegistryError),
+    /// An actor ended while the hub started.
+    #[error("an actor of the hub ended while it started")]
+    Died(#[from] MailboxError),
+}
+
+/// Error of applying a changed configuration, or a part of it.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// The configuration is not usable. The hub is unchanged.
+    #[error(transparent)]
+    Unusable(#[from] StartError),
+    /// The files that the configuration names could not be read in time. The hub is unchanged.
+    #[error("the files of the configuration could not be read in time")]
+    Unread,
+    /// The hub is shutting down. Parts of the configuration may have been applied.
+    #[error("the hub is shutting down")]
+    Stopped,
+}
+
+impl From<MailboxError> for ReloadError {
+    fn from(_: MailboxError) -> Self {
+        Self::Stopped
+    }
+}

@@ -1,0 +1,48 @@
+//! Claims on saved partitions, and the arguments for restoring them.
+
+use std::sync::Arc;
+
+use super::codec::PartitionHeader;
+use crate::cache::{DeclaredIndex, Gathering, SavedPartition};
+use informer_hub_types::{ApiResource, ClusterLabels, InformerHealth, Origin};
+
+/// How a saved partition is to be restored.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Labels of its cluster.
+    pub labels: ClusterLabels,
+    /// Declared indices.
+    pub indexes: Vec<DeclaredIndex>,
+    /// Hash of the settings that objects are decoded with; zero if unknown.
+    pub settings: u64,
+    /// Whether any version of the resource will do, so that one is enough.
+    pub any_version: bool,
+}
+
+/// Combines a claim with the saved state of its partition.
+pub(super) fn saved(
+    resource: &ApiResource,
+    claim: Claim,
+    header: PartitionHeader,
+    objects: Gathering,
+) -> SavedPartition {
+    let version = header.version;
+    let health = InformerHealth::new();
+    health.restore(version.clone(), header.synced, header.alive, objects.len() as u64);
+    let is_same = claim.settings != 0 && claim.settings == header.settings;
+    SavedPartition {
+        origin: Arc::new(Origin {
+            cluster: header.cluster,
+            cluster_labels: claim.labels,
+            resource: resource.clone(),
+            scope: header.scope,
+        }),
+        health,
+        indexes: if is_same { claim.indexes } else { Vec::new() },
+        settings: header.settings,
+        version,
+        synced: header.synced,
+        readers: header.readers,
+        objects,
+    }
+}

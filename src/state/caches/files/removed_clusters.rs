@@ -1,0 +1,116 @@
+//! Saved partitions of removed clusters, kept on disk until the clusters are re-added.
+
+use std::io;
+use std::sync::Arc;
+
+use super::super::claim::{Claim, saved};
+use super::super::codec::PartitionHeader;
+use super::super::load::{self, Read};
+use super::super::plan::key_of;
+use super::{ASSUMED_OBJECT, CacheFiles, Kept};
+use crate::cache::{Partition, SavedPartition};
+use informer_hub_types::{ApiResource, ClusterName, PackedTotals, Scope, StoredObject};
+
+/// Saved partitions of re-added clusters.
+#[derive(Debug, Default)]
+pub struct Returning {
+    /// The partitions, each with the argument for [`CacheFiles::came_back`].
+    pub partitions: Vec<(Stored, SavedPartition)>,
+    /// Objects of these partitions with plain bodies.
+    pub plain: Vec<Arc<StoredObject>>,
+    /// Descriptions of damage.
+    pub damage: Vec<String>,
+}
+
+/// Location of a partition in the files.
+#[derive(Debug)]
+pub struct Stored {
+    number: u64,
+    header: PartitionHeader,
+}
+
+impl CacheFiles {
+    /// Keeps an up-to-date saved partition on disk although its cache closes it. Returns whether it was up to date.
+    pub fn put_away(&mut self, partition: &Partition) -> bool {
+        let key = key_of(partition);
+        let kept = self.has(partition).then(|| self.kept.remove(&key)).flatten();
+        let Some(kept) = kept else { return false };
+        self.sizes.unwanted_bytes += self.estimated_bytes(partition);
+        self.unwanted.insert(key, (kept.number, kept.header));
+        true
+    }
+
+    /// Returns whether a closed partition of the cluster is on disk.
+    #[must_use]
+    pub fn has_away(&self, cluster: &ClusterName) -> bool {
+        self.away().any(|name| name == cluster)
+    }
+
+    /// Returns the clusters with closed partitions on disk.
+    pub fn away(&self) -> impl Iterator<Item = &ClusterName> {
+        self.unwanted.keys().map(|(cluster, _)| cluster)
+    }
+
+    /// Returns whether a closed partition is claimed.
+    #[must_use]
+    pub fn is_claimed(&self, claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>) -> bool {
+        self.unwanted.values().any(|(_, header)| claim(&self.resource, header).is_some())
+    }
+
+    /// Reads the claimed closed partitions. They stay closed until [`Self::came_back`].
+    ///
+    /// Costs reading all files of the resource, and memory for the claimed partitions.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn bring_back(
+        &mut self,
+        totals: &Arc<PackedTotals>,
+        claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>,
+    ) -> io::Result<Returning> {
+        if !self.is_claimed(claim) || !self.are_in_place() {
+            return Ok(Returning::default());
+        }
+        let wants = |resource: &ApiResource, header: &PartitionHeader| {
+            self.unwanted.contains_key(&header.key()) && claim(resource, header).is_some()
+        };
+        let read = load::read_beside(&*self.disk, &self.dir, (totals, &self.dictionaries), &wants, false)?;
+        let Some(Read { partitions, plain, damage, .. }) = read else { return Ok(Returning::default()) };
+        let is_whole = damage.is_empty();
+        let mut back = Vec::new();
+        for (key, partition) in partitions {
+            let (number, mut header) = (partition.number, partition.header);
+            let is_it = self.unwanted.get(&key).is_some_and(|(known, _)| *known == number);
+            let Some(claim) = claim(&self.resource, &header).filter(|_| is_it) else { continue };
+            // With possible gaps the partition must not be saved as complete again.
+            header.version = header.version.filter(|_| is_whole);
+            let saved = saved(&self.resource, claim, header.clone(), partition.objects);
+            back.push((Stored { number, header }, saved));
+        }
+        if !is_whole {
+            self.distrust();
+        }
+        Ok(Returning { partitions: back, plain, damage })
+    }
+
+    /// Marks a read partition as open. From now on its changes are written.
+    pub fn came_back(&mut self, stored: Stored, partition: &Partition) {
+        let key = key_of(partition);
+        if self.unwanted.remove(&key).is_some() {
+            self.sizes.unwanted_bytes = self.sizes.unwanted_bytes.saturating_sub(self.estimated_bytes(partition));
+            let Stored { number, header } = stored;
+            self.kept.insert(key, Kept { number, header, partition: partition.clone() });
+        }
+    }
+
+    /// Keeps closed partitions on disk until their readers have acknowledged everything.
+    pub fn keep_closed(&mut self, partitions: impl IntoIterator<Item = (ClusterName, Scope)>) {
+        self.moved.extend(partitions);
+    }
+
+    /// Estimates the bytes of a partition on disk.
+    fn estimated_bytes(&self, partition: &Partition) -> u64 {
+        let mean = self.sizes.object_bytes.checked_div(self.sizes.objects).unwrap_or(ASSUMED_OBJECT);
+        partition.len() as u64 * mean
+    }
+}

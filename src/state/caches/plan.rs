@@ -1,0 +1,115 @@
+//! Plan of a checkpoint, and its execution.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::codec::{self, PartitionHeader, PartitionKey};
+use super::objects::{Dictionaries, ObjectWriter, Out};
+use super::writer::FrameFile;
+use crate::cache::Partition;
+use informer_hub_disk::Disk;
+use informer_hub_types::{Dictionary, ObjectKey, StoredObject};
+
+/// Minimum change of `alive` that is written if nothing else changed, in ms.
+const ALIVE_STEP: u64 = 60_000;
+
+/// Minimum change of `written` that is written if nothing else changed, in ms.
+const WRITTEN_STEP: u64 = 3_600_000;
+
+/// Maximum number of keys in one record.
+const MAX_KEYS: usize = 1000;
+
+/// Changes of one partition to write.
+pub(super) struct Step {
+    pub(super) key: PartitionKey,
+    pub(super) number: u64,
+    pub(super) header: PartitionHeader,
+    pub(super) partition: Partition,
+    pub(super) put: Vec<Arc<StoredObject>>,
+    pub(super) gone: Vec<ObjectKey>,
+}
+
+#[derive(Default)]
+pub(super) struct Plan {
+    pub(super) steps: Vec<Step>,
+    pub(super) dropped: Vec<(PartitionKey, u64)>,
+}
+
+/// Creates a directory and its ancestors below the root, durably.
+pub(super) fn make(disk: &dyn Disk, root: &Path, dir: &Path) -> io::Result<()> {
+    disk.create_dir_all(dir)?;
+    let above = dir.ancestors().skip(1);
+    // Includes the root's parent, because the root may be new too.
+    let until = root.parent().unwrap_or(root);
+    for dir in above.take_while(|above| above.starts_with(until)) {
+        disk.sync_dir(dir)?;
+    }
+    Ok(())
+}
+
+pub(super) fn write_plan(
+    out: &mut FrameFile<'_>,
+    dictionaries: &mut Dictionaries,
+    plan: &Plan,
+    now: i64,
+) -> io::Result<()> {
+    for (_, number) in &plan.dropped {
+        out.record(|out| codec::put_dropped(*number, out))?;
+    }
+    let with = dictionaries.last().cloned();
+    for step in &plan.steps {
+        out.record(|out| codec::put_partition(step.number, &step.header, out))?;
+        for keys in step.gone.chunks(MAX_KEYS) {
+            out.record(|out| codec::put_removed(step.number, keys, out))?;
+        }
+        write_objects(out, dictionaries, with.as_ref(), step.number, step.put.iter())?;
+    }
+    out.record(|out| codec::put_commit(now, out))
+}
+
+pub(super) fn write_objects<'o>(
+    out: &mut FrameFile<'_>,
+    dictionaries: &mut Dictionaries,
+    with: Option<&Arc<Dictionary>>,
+    number: u64,
+    objects: impl Iterator<Item = &'o Arc<StoredObject>>,
+) -> io::Result<()> {
+    let mut write = |record: Out<'_>| match record {
+        Out::Dictionary(id, bytes) => out.record(|out| codec::put_dictionary(id, bytes, out)),
+        Out::Objects(bytes) => out.record(|out| out.extend_from_slice(bytes)),
+    };
+    let mut writer = ObjectWriter::new(dictionaries, with)?;
+    for object in objects {
+        writer.add(number, object, &mut write)?;
+    }
+    writer.finish(number, &mut write)
+}
+
+pub(super) fn key_of(partition: &Partition) -> PartitionKey {
+    (partition.origin().cluster.clone(), partition.origin().scope.clone())
+}
+
+pub(super) fn header_of(partition: &Partition, readers: &BTreeSet<String>, now: i64) -> PartitionHeader {
+    let (cluster, scope) = key_of(partition);
+    PartitionHeader {
+        cluster,
+        scope,
+        settings: partition.settings(),
+        version: partition.resume_version().cloned(),
+        synced: partition.has_synced(),
+        alive: partition.health().alive().unwrap_or(0),
+        written: now,
+        readers: readers.clone(),
+    }
+}
+
+/// Returns whether two headers differ only in timestamps that hardly changed.
+pub(super) fn is_unchanged(old: &PartitionHeader, new: &PartitionHeader, exactly: bool) -> bool {
+    let near = |old: i64, new: i64, step: u64| new.abs_diff(old) < if exactly { 1 } else { step };
+    let timeless = |header: &PartitionHeader| PartitionHeader { alive: 0, written: 0, ..header.clone() };
+    near(old.alive, new.alive, ALIVE_STEP)
+        && new.written.abs_diff(old.written) < WRITTEN_STEP
+        && timeless(old) == timeless(new)
+}

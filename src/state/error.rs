@@ -1,0 +1,90 @@
+//! Errors of the state directory.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Text in FORMAT before the version.
+pub(super) const FORMAT_TEXT: &str = "informer-hub state ";
+/// Format version that this program reads and writes.
+pub(super) const VERSION: u32 = 1;
+
+/// Error of opening or changing a state directory.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// Another process holds the lock.
+    #[error("the state directory {root} is in use by {holder}: stop that process, or set another directory for this one", root = root.display(), holder = holder(*pid))]
+    Locked {
+        /// The directory.
+        root: PathBuf,
+        /// The process that holds the lock, if it could be read.
+        pid: Option<u32>,
+    },
+    /// A newer version of the hub wrote it.
+    #[error("the state directory {root} has format {found}, this version supports up to {VERSION}: run the version that wrote it or a newer one, or move the directory away (it contains undelivered events)", root = root.display())]
+    Newer {
+        /// The directory.
+        root: PathBuf,
+        /// Its format version.
+        found: u32,
+    },
+    /// FORMAT has unexpected contents.
+    #[error("{root}/FORMAT contains {found:?}, expected \"{FORMAT_TEXT}{VERSION}\": not a state directory, or damaged; restore the file or set another directory", root = root.display())]
+    UnknownFormat {
+        /// The directory.
+        root: PathBuf,
+        /// Beginning of the contents of FORMAT.
+        found: String,
+    },
+    /// The directory has files but no FORMAT.
+    #[error("{root} is not a state directory: it contains {found:?} but no FORMAT; set an empty directory, or one that does not exist", root = root.display())]
+    Foreign {
+        /// The directory.
+        root: PathBuf,
+        /// One of its files.
+        found: String,
+    },
+    /// The directory to inspect does not exist.
+    #[error("the state directory {root} does not exist", root = root.display())]
+    Missing {
+        /// The directory.
+        root: PathBuf,
+    },
+    /// There is no reader of this name.
+    #[error("the state directory {root} has no reader {name:?}", root = root.display())]
+    NoSuchReader {
+        /// The directory.
+        root: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// The disk failed.
+    #[error("cannot {verb} {file} of the state directory", file = file.display())]
+    Disk {
+        /// The file or directory.
+        file: PathBuf,
+        /// The operation that failed.
+        verb: &'static str,
+        /// The disk's error.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn holder(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+pub(super) fn failed(file: &Path, verb: &'static str) -> impl FnOnce(io::Error) -> StateError {
+    let file = file.to_owned();
+    move |source| StateError::Disk { file, verb, source }
+}
+
+/// Explains that a file blocks the creation of a directory.
+pub(super) fn in_the_way(error: io::Error) -> io::Error {
+    match error.kind() {
+        kind @ (io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory) => {
+            io::Error::new(kind, "a file or a dangling link has this name")
+        }
+        _ => error,
+    }
+}
