@@ -31,7 +31,7 @@ pub(super) fn connector(
     dial: Option<Dial>,
     io: &Threads,
 ) -> KubeConnector {
-    KubeConnector::over(dial, access(cluster), cluster.compression, stall, io).named(cluster.name.as_str())
+    KubeConnector::with_dial(dial, access(cluster), cluster.compression, stall, io).named(cluster.name.as_str())
 }
 
 /// Returns address and credentials of a cluster.

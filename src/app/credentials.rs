@@ -20,7 +20,7 @@ use super::convert;
 use super::sources::management_cluster;
 use informer_hub_config::{Config, SinkConfig, TransportConfig};
 use informer_hub_disk::FileStates;
-use informer_hub_source::{self as source, Access, of_context, read_any_kubeconfig};
+use informer_hub_source::{self as source, Access, context_credentials, read_any_kubeconfig};
 use informer_hub_types::{Credential, CredentialKind, CredentialStatus, Expiry, Threads, clock};
 
 /// Interval between two checks.
@@ -158,7 +158,7 @@ impl OwnerCredentials {
                 // Many clusters may be contexts of one kubeconfig, which is read once.
                 let read = || read_any_kubeconfig(path).ok().map(Arc::new);
                 let kubeconfig = kubeconfigs.entry(path.clone()).or_insert_with(read).clone();
-                found.extend(kubeconfig.iter().flat_map(|it| of_context(it, context.as_deref())));
+                found.extend(kubeconfig.iter().flat_map(|it| context_credentials(it, context.as_deref())));
             }
             // Faults are reported by the client of the cluster.
             CredentialSource::Cluster(access) => found.extend(source::credentials(access).unwrap_or_default()),

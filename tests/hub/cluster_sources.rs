@@ -446,7 +446,7 @@ async fn after_a_restart_a_clusters_caches_are_back_before_its_source_and_what_w
         a.state == ClusterState::Unreachable
             && a.last_error
                 .as_deref()
-                .is_some_and(|error| error.contains("argo has not said yet how the cluster is reached"))
+                .is_some_and(|error| error.contains("argo has not provided access to the cluster yet"))
     };
     eventually("why it is not reached is shown", is_shown).await;
     eventually("the source is away", async || source(&hub, "argo").await.state == ClusterSourceState::Unreachable)

@@ -1,6 +1,6 @@
-//! All that a cluster offers to be watched, in two requests where it has not changed: aggregated discovery with its tags.
+//! Discovery of all watchable resources of a cluster: aggregated discovery with ETags, two requests if unchanged.
 //!
-//! Servers before Kubernetes 1.27 do not aggregate; of them each version of each group is asked for by itself.
+//! Servers before Kubernetes 1.27 do not aggregate. Their groups and versions are requested one by one.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use informer_hub_codec::bounded;
 use informer_hub_reflector::{Discovered, ErrorClass, SourceError};
 use informer_hub_types::{Catalogue, GroupOffer, Offer, VersionOffer};
 
-/// What discovery is asked for in, best first; a server that knows neither form answers the old one.
+/// Accepted formats, preferred first. Servers that know neither aggregated format answer with the legacy one.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
-/// Either form of `/api` and `/apis`.
+/// Either format of `/api` and `/apis`.
 #[derive(Deserialize)]
 struct Document {
     #[serde(default)]
     kind: String,
-    /// Of the aggregated form.
+    /// Aggregated format.
     #[serde(default)]
     items: Vec<AggregatedGroup>,
-    /// Of the old form of `/apis`.
+    /// Legacy format of `/apis`.
     #[serde(default)]
     groups: Vec<Group>,
 }
@@ -76,31 +76,31 @@ struct ResponseKind {
     kind: String,
 }
 
-/// Asks a cluster what it offers, unless that is what is known; `None` then. Takes 15 s at most. Call it on the runtime of
-/// the client.
+/// Discovers the resources of a cluster; `None` if they are those in `known`. Takes at most 15 s. Call it on the client's
+/// runtime.
 ///
 /// # Errors
-/// The cluster cannot be asked, or answers with something else. A group behind an aggregated API that is down is no error;
-/// it is stale in the catalogue.
+/// The request fails, or the answer is not a discovery document. A group whose aggregated API is down is not an error; it
+/// is stale in the catalogue.
 pub(super) async fn catalogue(client: &Client, known: Option<&Discovered>) -> Result<Option<Discovered>, SourceError> {
-    let asking = ask(client, known);
-    let late = |_| stalled(&format!("discovery does not come to its end within {} s", DEADLINE.as_secs()));
-    tokio::time::timeout(DEADLINE, asking).await.map_err(late)?
+    let discovery = discover_unless(client, known);
+    let late = |_| stalled(&format!("discovery did not finish within {} s", DEADLINE.as_secs()));
+    tokio::time::timeout(DEADLINE, discovery).await.map_err(late)?
 }
 
-/// All that a cluster offers to be watched. Takes 15 s at most. Call it on the runtime of the client.
+/// Discovers the watchable resources of a cluster. Takes at most 15 s. Call it on the client's runtime.
 ///
 /// # Errors
-/// The cluster cannot be asked, or answers with something else.
-pub async fn offers(client: &Client) -> Result<Catalogue, SourceError> {
+/// The request fails, or the answer is not a discovery document.
+pub async fn discover_catalogue(client: &Client) -> Result<Catalogue, SourceError> {
     let found = catalogue(client, None).await?;
     Ok(found.map(|found| Catalogue::clone(&found.catalogue)).unwrap_or_default())
 }
 
-async fn ask(client: &Client, known: Option<&Discovered>) -> Result<Option<Discovered>, SourceError> {
+async fn discover_unless(client: &Client, known: Option<&Discovered>) -> Result<Option<Discovered>, SourceError> {
     let tag = known.and_then(|known| known.groups_tag.as_deref());
     let Some((groups, groups_tag)) = fetch(client, "/apis", tag).await? else { return Ok(None) };
-    // Of the core group there is something new with another release of the apiserver, which shows in the others too.
+    // The core group changes only with the apiserver's release, which changes the other groups too.
     let core_known = known.and_then(|known| Some((known.core_tag.as_deref()?, known.catalogue.groups.first()?)));
     let core = fetch(client, "/api", core_known.map(|(tag, _)| tag)).await?;
     let (mut offers, core_tag) = match (core, core_known) {
@@ -158,7 +158,7 @@ fn offers_of(groups: Vec<AggregatedGroup>) -> Vec<GroupOffer> {
 }
 
 impl AggregatedResource {
-    /// `None` where it cannot be listed and watched.
+    /// Returns `None` if the resource cannot be listed and watched.
     fn offer(self) -> Option<Offer> {
         let can = |verb: &str| self.verbs.iter().any(|known| known == verb);
         (can("list") && can("watch")).then(|| Offer {
@@ -183,7 +183,7 @@ async fn legacy_groups(client: &Client, groups: Vec<Group>) -> Result<Vec<GroupO
     Ok(offers)
 }
 
-/// A group of a server that does not aggregate. A version that does not answer is stale; the server itself has to.
+/// Discovers a group of a server without aggregation. A version that does not answer is stale; the server has to answer.
 async fn legacy_group(client: &Client, group: &str, versions: &[&str]) -> Result<GroupOffer, SourceError> {
     let mut offers = Vec::new();
     for version in versions {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn aggregated_discovery_is_read_once_and_then_asked_for_by_its_tag() {
+    async fn aggregated_discovery_is_read_once_then_requested_by_etag() {
         let server = TestServer::start(|request| {
             let is_known = request.to_ascii_lowercase().contains("if-none-match");
             match request.split(' ').nth(1).unwrap_or_default() {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_aggregate_is_asked_for_each_version() {
+    async fn legacy_discovery_requests_each_version() {
         let list = |plural: &str, kind: &str| {
             json(&format!(
                 r#"{{"kind":"APIResourceList","resources":[{{"name":"{plural}","singularName":"","kind":"{kind}","namespaced":true,"verbs":["list","watch"]}}]}}"#
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_discovery_is_an_error() {
+    async fn answer_that_is_not_discovery_is_an_error() {
         for answer in [json("{}"), json("[1]"), json(r#"{"kind":"Status"}"#), failure(500, "InternalError", "")] {
             let server = TestServer::always(answer).await;
             assert!(catalogue(&server.client().await, None).await.is_err());

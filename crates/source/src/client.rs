@@ -1,4 +1,4 @@
-//! From a description of how to reach a cluster to a client for it.
+//! Building a client from a cluster's access settings.
 
 use std::fmt;
 use std::io::Read;
@@ -14,7 +14,7 @@ use kube::{Client, Config};
 use parking_lot::Mutex;
 
 use super::exec::{ExecError, ExecToken, Plugin};
-use super::request::{Asked, describe};
+use super::request::{TargetServer, describe};
 use super::transport::{self, CONNECT_TIMEOUT};
 use informer_hub_codec::bounded;
 use informer_hub_dial::{Dial, server_of};
@@ -24,46 +24,46 @@ use informer_hub_types::clock::{self, Instant};
 
 /// How long a token from a file is used before the file is read again.
 const TOKEN_AGE: Duration = Duration::from_secs(30);
-/// How long a credential plugin and the files may take.
+/// Deadline for building a client, including a credential plugin and file reads.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
 
-/// How to reach a cluster.
+/// The way to reach a cluster.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Access {
-    /// A kubeconfig file, with everything that kube supports in one.
+    /// A kubeconfig file. Supports everything that kube supports in one.
     Kubeconfig {
         /// The file.
         path: PathBuf,
         /// The context; unset: the file's current one.
         context: Option<String>,
     },
-    /// The service account of the pod that this runs in.
+    /// The service account of the pod that runs this process.
     InCluster,
     /// An address, a CA and a token.
     Server {
         /// `https://…` or `http://…`.
         server: String,
-        /// PEM file, read again about once a minute; unset: the system's roots.
+        /// PEM file, reread about once a minute; unset: the system's roots.
         ca_file: Option<PathBuf>,
         /// The bearer token.
         token: Option<Token>,
     },
-    /// A kubeconfig in memory, its current context. It is believed in all that it says, commands and files included.
+    /// A kubeconfig in memory, with its current context. It is trusted fully, including commands and file paths.
     Inline {
         /// The kubeconfig, in YAML or JSON.
         text: Arc<str>,
-        /// What it was found in, for messages.
+        /// Where it was found, for messages.
         origin: Arc<str>,
     },
-    /// Not known yet: who knows will say by [`KubeConnector::change`](super::KubeConnector::change).
+    /// Unknown until [`KubeConnector::change`](super::KubeConnector::change) sets it.
     Awaited {
-        /// Who is waited for.
+        /// The cluster source that will provide it.
         source: String,
     },
 }
 
 impl fmt::Debug for Access {
-    /// Without the user information that an address may hold, and without what a kubeconfig in memory says.
+    /// Omits the user information of an address and the contents of a kubeconfig in memory.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kubeconfig { path, context } => {
@@ -80,25 +80,24 @@ impl fmt::Debug for Access {
     }
 }
 
-/// Where a bearer token is to be had.
+/// The source of a bearer token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Token {
-    /// An environment variable, read when the client is made.
+    /// An environment variable, read when the client is built.
     Env(String),
-    /// A file, read again every half a minute; white space around the token does not count.
+    /// A file, reread every 30 s. Surrounding white space is ignored.
     File(PathBuf),
 }
 
-/// Why there is no client for a cluster. All but [`ClientError::TimedOut`] are for whoever wrote the configuration
-/// (or keeps its files) to mend.
+/// A failure to build a client. All but [`ClientError::TimedOut`] have to be fixed in the configuration or its files.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The kubeconfig cannot be read, or is none.
-    #[error("kubeconfig {} cannot be used: {message}", path.display())]
+    /// The kubeconfig cannot be read or is invalid.
+    #[error("cannot use kubeconfig {}: {message}", path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// Why, without what stands in the file.
+        /// The reason, without contents of the file.
         message: String,
     },
     /// The kubeconfig has no such context.
@@ -106,70 +105,70 @@ pub enum ClientError {
     NoContext {
         /// The file.
         path: PathBuf,
-        /// What was asked for.
+        /// The requested context.
         context: String,
-        /// What there is, in words.
+        /// The existing contexts, as text.
         known: String,
     },
-    /// No context was asked for, and the kubeconfig names no current one.
-    #[error("kubeconfig {} names no current context, set one of {known}", path.display())]
+    /// No context is configured, and the kubeconfig has no current one.
+    #[error("kubeconfig {} has no current context: set one of {known}", path.display())]
     NoCurrentContext {
         /// The file.
         path: PathBuf,
-        /// What there is, in words.
+        /// The existing contexts, as text.
         known: String,
     },
-    /// A kubeconfig in memory is none, or lacks what its context names.
-    #[error("the kubeconfig in {origin} cannot be used: {message}")]
+    /// A kubeconfig in memory is invalid, or its context is incomplete.
+    #[error("cannot use the kubeconfig in {origin}: {message}")]
     Inline {
-        /// What it was found in.
+        /// Where it was found.
         origin: String,
-        /// Why, without what stands in it.
+        /// The reason, without its contents.
         message: String,
     },
-    /// Nobody knows yet how the cluster is reached; whoever does will say.
-    #[error("the cluster source {0} has not said yet how the cluster is reached")]
+    /// The cluster source has not provided the access settings yet.
+    #[error("cluster source {0} has not provided access to the cluster yet")]
     Awaited(String),
-    /// This does not run in a cluster.
-    #[error("no service account of a pod")]
+    /// The process does not run in a pod.
+    #[error("not running in a pod with a service account")]
     NotInCluster(#[source] kube::config::InClusterError),
-    /// The address is no URL.
+    /// The address is not a URL.
     #[error("the server's address is not a URL with http or https")]
     Address,
-    /// A file that is named cannot be read.
-    #[error("{what} {} cannot be read", path.display())]
+    /// A configured file cannot be read.
+    #[error("cannot read {what} {}", path.display())]
     File {
-        /// What it is for.
+        /// Its purpose.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// An environment variable that is named is not set (or not text).
+    /// A configured environment variable is not set, or not UTF-8.
     #[error("environment variable {0} for the token is not set")]
     TokenVariable(String),
-    /// All files are there, but no client comes of them: TLS, a credential plugin, a proxy.
-    #[error("no client for {what}: {message}")]
+    /// TLS, a credential plugin or a proxy failed.
+    #[error("cannot create a client for {what}: {message}")]
     Client {
         /// The context or address.
         what: String,
-        /// What happened, without secrets.
+        /// The reason, without secrets.
         message: String,
     },
-    /// A credential plugin or a file system takes too long. Try again later.
-    #[error("no client for {0} within a minute")]
+    /// A credential plugin or a file system is too slow. Retry later.
+    #[error("cannot create a client for {0} within a minute")]
     TimedOut(String),
 }
 
 impl Access {
-    /// What is reached, for messages.
-    fn what(&self) -> String {
+    /// Returns the description of the target, for messages.
+    fn target(&self) -> String {
         match self {
             Self::Kubeconfig { path, context: Some(context) } => format!("context {context:?} of {}", path.display()),
             Self::Kubeconfig { path, context: None } => format!("the current context of {}", path.display()),
-            Self::InCluster => "the cluster that this runs in".to_owned(),
+            Self::InCluster => "the cluster of this pod".to_owned(),
             Self::Server { .. } => format!("{self:?}"),
             Self::Inline { origin, .. } => origin.to_string(),
             Self::Awaited { source } => format!("a cluster of {source}"),
@@ -177,23 +176,22 @@ impl Access {
     }
 }
 
-/// A client, and what it was made from.
-pub(super) struct Made {
+/// A new client, and what it was built from.
+pub(super) struct NewClient {
     pub(super) client: Client,
-    /// Where it goes, without user information.
+    /// The server's address, without user information.
     pub(super) address: String,
-    /// Scheme, host and port of that.
+    /// Scheme, host and port of the address.
     pub(super) server: String,
-    /// Files that are not read again.
+    /// Files that the client does not reread itself.
     pub(super) files: FileStates,
 }
 
-/// Makes a client for a cluster, on the runtime `io`, to which it belongs from then on. Its connections are TCP, unless
-/// `dial` opens them.
+/// Builds a client on the runtime `io`. Its connections are TCP, unless `dial` opens them.
 ///
-/// Files are read on that runtime's blocking threads, and a credential plugin is run once, within bounds. Nothing is asked
-/// of the cluster yet. Tokens and CAs from files are read again about once a minute, a plugin's token is renewed before it
-/// expires; a client certificate, or a plugin's, is not: a hub's own clients are made anew for that.
+/// Reads files on the runtime's blocking threads and runs a credential plugin once. Sends no request to the cluster. Tokens
+/// and CAs from files are reread about once a minute, and a plugin's token is renewed before it expires. Client
+/// certificates are not renewed; the hub's own clients are rebuilt for that.
 ///
 /// # Errors
 /// See [`ClientError`].
@@ -206,35 +204,35 @@ pub async fn connect(
     Ok(make(None, access, compression, dial, io).await?.client)
 }
 
-/// As [`connect`]; `cluster` is the name in log lines.
+/// Like [`connect`]; `cluster` is the name in log lines.
 pub(super) async fn make(
     cluster: Option<Arc<str>>,
     access: Access,
     compression: bool,
     dial: Option<Dial>,
     io: &Threads,
-) -> Result<Made, ClientError> {
-    let what = access.what();
+) -> Result<NewClient, ClientError> {
+    let what = access.target();
     let work = io.spawn({
         let (what, threads) = (what.clone(), io.clone());
         async move {
             let (config, files) = load(access, &threads).await?;
             let mut config = prepare(config, compression);
             let cluster = cluster.unwrap_or_else(|| what.as_str().into());
-            let token = ask_plugin(&mut config, &cluster, &threads).await.map_err(|error| ClientError::Client {
+            let token = run_plugin(&mut config, &cluster, &threads).await.map_err(|error| ClientError::Client {
                 what: what.clone(),
-                message: format!("credentials cannot be had: {error}"),
+                message: format!("cannot get credentials: {error}"),
             })?;
             let (address, server) = (config.cluster_url.to_string(), server_of(&config.cluster_url));
             let made = threads.spawn_blocking(move || open(config, token, dial)).await;
             match made {
-                Ok(Ok(client)) => Ok(Made { client, address, server, files }),
+                Ok(Ok(client)) => Ok(NewClient { client, address, server, files }),
                 Ok(Err(error)) => Err(ClientError::Client { what, message: describe(&error) }),
-                Err(_) => Err(ClientError::Client { what, message: "its configuration broke the client".to_owned() }),
+                Err(_) => Err(ClientError::Client { what, message: "building the client panicked".to_owned() }),
             }
         }
     });
-    // The deadline runs on the same runtime; a caller need not have one.
+    // The deadline runs on the same runtime, since the caller may have no timer.
     let limited = io.spawn(async move { tokio::time::timeout(CONNECT_DEADLINE, work).await });
     match limited.await {
         Ok(Ok(Ok(made))) => made,
@@ -245,19 +243,19 @@ pub(super) async fn make(
     }
 }
 
-/// The one place that opens connections: HTTP/1.1 with one connection per running request.
+/// Opens the HTTP/1.1 stack, with one connection per running request.
 ///
-/// That costs a socket per watch. HTTP/2 would share one, and share its troubles: a server's limit of streams makes
-/// further watches hang silently, one lost packet holds up every watch, and events come late once a hundred are in
-/// flight (kubernetes-sigs/agent-sandbox#1240); its gain is in handshakes, which a watch of minutes hardly has.
+/// That costs a socket per watch. With HTTP/2, a server's stream limit makes further watches hang silently, one lost packet
+/// delays every watch, and events are late with a hundred requests in flight (kubernetes-sigs/agent-sandbox#1240). HTTP/2
+/// would save handshakes, which hardly matter for watches of minutes.
 fn open(mut config: Config, plugin: Option<ExecToken>, dial: Option<Dial>) -> Result<Client, kube::Error> {
     install_crypto();
     let file = TokenFile::take_from(&mut config).map(Arc::new);
     let plugin = plugin.map(Arc::new);
     let server: Arc<str> = server_of(&config.cluster_url).into();
     transport::open(config, dial, move |mut request: Request<Body>| {
-        if let Some(asked) = request.extensions().get::<Asked>() {
-            asked.note(&server);
+        if let Some(target) = request.extensions().get::<TargetServer>() {
+            target.note(&server);
         }
         let (file, plugin) = (file.clone(), plugin.clone());
         Box::pin(async move {
@@ -273,23 +271,22 @@ fn open(mut config: Config, plugin: Option<ExecToken>, dial: Option<Dial>) -> Re
     })
 }
 
-/// Runs the credential plugin of a configuration, if it has one, and has the client show its certificate. Gives its token.
-async fn ask_plugin(config: &mut Config, cluster: &Arc<str>, io: &Threads) -> Result<Option<ExecToken>, ExecError> {
+/// Runs the credential plugin of a configuration, if any. Sets its certificate in `config` and returns its token.
+async fn run_plugin(config: &mut Config, cluster: &Arc<str>, io: &Threads) -> Result<Option<ExecToken>, ExecError> {
     let Some(plugin) = Plugin::take_from(config, cluster)? else { return Ok(None) };
     let credentials = plugin.run().await?;
-    credentials.identify(&mut config.auth_info);
+    credentials.set_certificate(&mut config.auth_info);
     Ok(ExecToken::of(plugin, &credentials, io))
 }
 
-/// A bearer token in a file, read again now and then. In place of kube's own, which takes a trailing line break for
-/// a part of the token, and then refuses it.
+/// A bearer token file, reread regularly. kube's own reader keeps a trailing line break and then rejects the token.
 struct TokenFile {
     path: PathBuf,
     current: Mutex<(Option<HeaderValue>, Instant)>,
 }
 
 impl TokenFile {
-    /// Takes the token file out of a configuration, if it is what authenticates. `exec` has been taken out before.
+    /// Takes the token file out of `config`, if it is the authentication in use. `exec` has been taken out before.
     fn take_from(config: &mut Config) -> Option<Self> {
         let auth = &mut config.auth_info;
         let other = auth.token.is_some() || auth.exec.is_some() || auth.auth_provider.is_some();
@@ -305,7 +302,7 @@ impl TokenFile {
         Some(header)
     }
 
-    /// The header for the current token. A file that has gone leaves the last one in force, as client-go does.
+    /// Returns the header of the current token. If the file is missing, the last token stays in use, as in client-go.
     fn header(&self) -> Option<HeaderValue> {
         let mut current = self.current.lock();
         if current.1 + TOKEN_AGE <= clock::now() {
@@ -316,10 +313,10 @@ impl TokenFile {
     }
 }
 
-/// Makes ring the process's TLS provider, unless one is chosen.
+/// Installs ring as the process's TLS provider, unless one is installed.
 fn install_crypto() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // The only error is that another thread has just done it.
+        // Ignore the error: another thread has just installed one.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }
@@ -327,9 +324,9 @@ fn install_crypto() {
 fn prepare(mut config: Config, compression: bool) -> Config {
     config.cluster_url = without_user(config.cluster_url);
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    // Deadlines are the request's own: a watch may well be silent for minutes.
+    // Requests have their own deadlines; a watch may be silent for minutes.
     config.read_timeout = None;
-    // Retries are the reflector's, which shows what it retries.
+    // The reflector retries, and shows what it retries.
     config.default_retry = false;
     config.disable_compression |= !compression;
     let agent = HeaderValue::from_static(concat!("informer-hub/", env!("CARGO_PKG_VERSION")));
@@ -337,7 +334,7 @@ fn prepare(mut config: Config, compression: bool) -> Config {
     config
 }
 
-/// An address without its user information. Nothing down the line uses it, but hyper's log would show it.
+/// Removes the user information from an address. It is unused, but hyper would log it.
 fn without_user(url: http::Uri) -> http::Uri {
     let Some((_, host)) = url.authority().and_then(|authority| authority.as_str().rsplit_once('@')) else { return url };
     let Ok(host) = host.parse() else { return url };
@@ -346,7 +343,7 @@ fn without_user(url: http::Uri) -> http::Uri {
     http::Uri::from_parts(parts).unwrap_or(url)
 }
 
-/// The configuration, and the files of it that a client does not read again itself.
+/// Loads the configuration, and stamps of the files that a client does not reread itself.
 async fn load(access: Access, threads: &Threads) -> Result<(Config, FileStates), ClientError> {
     match access {
         Access::Kubeconfig { path, context } => from_kubeconfig(path, context, threads).await,
@@ -374,14 +371,17 @@ async fn from_kubeconfig(
 ) -> Result<(Config, FileStates), ClientError> {
     let (file, wanted) = (path.clone(), context.clone());
     let read = threads.spawn_blocking(move || {
-        // Stamped before it is read: what changes in between is seen the next time.
+        // Stamp before reading, so that a change in between is noticed the next time.
         let own = FileStates::of([file.clone()]);
         let kubeconfig = read_kubeconfig(&file, wanted.as_deref())?;
         let named = FileStates::of(files_of(&kubeconfig, wanted.as_deref()));
         Ok((kubeconfig, own.and(named)))
     });
     let Ok(read) = read.await else {
-        return Err(ClientError::Client { what: path.display().to_string(), message: "reading it failed".to_owned() });
+        return Err(ClientError::Client {
+            what: path.display().to_string(),
+            message: "reading the kubeconfig panicked".to_owned(),
+        });
     };
     let (kubeconfig, files) = read?;
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
@@ -389,7 +389,7 @@ async fn from_kubeconfig(
     Ok((config, files))
 }
 
-/// The certificates and keys that a context names.
+/// Returns the certificate and key files of a context.
 fn files_of(kubeconfig: &Kubeconfig, context: Option<&str>) -> Vec<PathBuf> {
     let wanted = context.or(kubeconfig.current_context.as_deref());
     let context = kubeconfig.contexts.iter().find(|known| Some(known.name.as_str()) == wanted);
@@ -403,7 +403,7 @@ fn files_of(kubeconfig: &Kubeconfig, context: Option<&str>) -> Vec<PathBuf> {
     ca.into_iter().chain(own.into_iter().flatten().flatten()).map(PathBuf::from).collect()
 }
 
-/// Reads a kubeconfig that has the context that is asked for, or else a current one. Blocks; runs no plugin.
+/// Reads a kubeconfig and checks that it has the requested context, or else a current one. Blocks; runs no plugin.
 ///
 /// # Errors
 /// [`ClientError::Kubeconfig`], [`ClientError::NoContext`], [`ClientError::NoCurrentContext`].
@@ -424,20 +424,20 @@ pub fn read_kubeconfig(path: &Path, context: Option<&str>) -> Result<Kubeconfig,
     }
 }
 
-/// Reads a kubeconfig whatever contexts it has. Paths in it are absolute afterwards. Blocks; runs no plugin.
+/// Reads a kubeconfig and makes its paths absolute. Blocks; runs no plugin.
 ///
 /// # Errors
 /// [`ClientError::Kubeconfig`].
 pub fn read_any_kubeconfig(path: &Path) -> Result<Kubeconfig, ClientError> {
-    if ends_within_utf16(path) {
-        let message = "it begins as UTF-16 and ends within a character".to_owned();
+    if is_truncated_utf16(path) {
+        let message = "truncated UTF-16: the number of bytes is odd".to_owned();
         return Err(ClientError::Kubeconfig { path: path.to_owned(), message });
     }
     Kubeconfig::read_from(path).map_err(|error| unusable(path, &error))
 }
 
-/// Whether a file begins as UTF-16 and has an odd number of bytes, on which kube's reader panics.
-fn ends_within_utf16(path: &Path) -> bool {
+/// Returns whether a file has a UTF-16 mark and an odd number of bytes. kube's reader panics on such a file.
+fn is_truncated_utf16(path: &Path) -> bool {
     let mut mark = [0; 2];
     let length = std::fs::File::open(path).and_then(|mut file| {
         file.read_exact(&mut mark)?;
@@ -446,7 +446,7 @@ fn ends_within_utf16(path: &Path) -> bool {
     matches!(mark, [0xff, 0xfe] | [0xfe, 0xff]) && length.is_ok_and(|length| length % 2 == 1)
 }
 
-/// What is wrong with a kubeconfig. The parser's own words quote the line, which may be the one with the token.
+/// Describes a parse error by its position. The parser's message quotes the line, which may contain a token.
 fn kubeconfig_problem(error: &KubeconfigError) -> String {
     let KubeconfigError::Parse(error) = error else { return bounded(&error.to_string()) };
     let text = error.to_string();
@@ -455,7 +455,7 @@ fn kubeconfig_problem(error: &KubeconfigError) -> String {
         let column = rest.split(|c: char| !c.is_ascii_digit()).next().filter(|digits| !digits.is_empty())?;
         line.bytes().all(|b| b.is_ascii_digit()).then(|| format!(" at line {line} column {column}"))
     });
-    format!("it is not a kubeconfig in YAML{}", place.unwrap_or_default())
+    format!("not a kubeconfig in YAML{}", place.unwrap_or_default())
 }
 
 fn from_parts(server: &str, ca_file: Option<PathBuf>, token: Option<Token>) -> Result<Config, ClientError> {
@@ -511,7 +511,7 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
     }
 
     #[tokio::test]
-    async fn a_context_makes_a_client_and_an_unknown_one_names_those_that_exist() {
+    async fn client_is_built_for_a_context_and_unknown_context_lists_the_others() {
         let file = kubeconfig(KUBECONFIG);
         let access = |context: Option<&str>| Access::Kubeconfig {
             path: file.path().to_owned(),
@@ -525,7 +525,7 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
     }
 
     #[tokio::test]
-    async fn what_cannot_be_used_is_named_and_never_quoted() {
+    async fn error_names_the_input_without_quoting_it() {
         let file = kubeconfig("users: [hunter2");
         let error = fail(Access::Kubeconfig { path: file.path().to_owned(), context: None }).await;
         assert!(error.contains(&file.path().display().to_string()), "{error}");
@@ -547,17 +547,17 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
     }
 
     #[test]
-    fn a_kubeconfig_that_ends_within_a_character_is_refused() {
+    fn truncated_utf16_kubeconfig_is_refused() {
         for bytes in [&b"\xff\xfe\x00"[..], b"\xfe\xffa"] {
             let file = kubeconfig("");
             std::fs::write(file.path(), bytes).unwrap();
             let error = read_any_kubeconfig(file.path()).unwrap_err().to_string();
-            assert!(error.contains("begins as UTF-16"), "{error}");
+            assert!(error.contains("truncated UTF-16"), "{error}");
         }
     }
 
     #[tokio::test]
-    async fn a_token_file_may_end_in_a_line_break_and_is_read_again() {
+    async fn token_file_is_trimmed_and_reread() {
         let server = super::super::testserver::TestServer::always(Vec::new()).await;
         let file = kubeconfig("one\n");
         let access =
@@ -576,14 +576,14 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
     }
 
     #[test]
-    fn user_information_does_not_get_as_far_as_the_client() {
+    fn user_information_is_removed_from_address() {
         let without = |text: &str| without_user(text.parse().unwrap()).to_string();
         assert_eq!(without("https://u:p@host:6443/prefix"), "https://host:6443/prefix");
         assert_eq!(without("https://[::1]:6443/"), "https://[::1]:6443/");
     }
 
     #[test]
-    fn debug_output_shows_no_password() {
+    fn debug_output_has_no_password() {
         let access = Access::Server { server: "https://u:hunter2@host".to_owned(), ca_file: None, token: None };
         assert!(!format!("{access:?}").contains("hunter2"));
     }

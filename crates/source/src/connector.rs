@@ -1,4 +1,4 @@
-//! A configured cluster behind the ports that the actors know.
+//! A configured cluster as the [`Connector`] and [`Connection`] ports.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ use super::catalogue::catalogue;
 use super::client::Access;
 use super::discovery::{DiscoveryError, resolve};
 use super::kube::{KubeSource, KubeSourceOptions};
-use super::live::{Live, Way};
+use super::reloading_client::{AccessSettings, ReloadingClient};
 use super::review::server_version;
 use informer_hub_codec::Decoder;
 use informer_hub_dial::Dial;
@@ -22,105 +22,113 @@ use informer_hub_reflector::{
 };
 use informer_hub_types::{ApiResource, ResourceRef, Scope, Threads, WatchCell, clock};
 
-/// How long a way that is not known is waited for at first.
+/// First wait for access settings that are not known yet.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// And then.
+/// Later waits for them.
 const LONG_WAIT: Duration = Duration::from_secs(600);
 
-/// Reaches a cluster with kube's client.
+/// Connects to a cluster with kube's client, over HTTP/1.1 with a connection per watch.
 ///
-/// Each watch has a connection of its own (kube speaks HTTP/1.1 for the sake of websockets): more sockets than
-/// client-go's one HTTP/2 connection, and none of its head-of-line blocking, which puts events a second late once a
-/// hundred requests share it.
+/// That takes more sockets than client-go's one HTTP/2 connection, but has no head-of-line blocking, which delays events
+/// by a second once a hundred requests share a connection.
 #[derive(Clone, Debug)]
-pub struct KubeConnector(Arc<Reach>);
+pub struct KubeConnector(Arc<ConnectorState>);
 
 #[derive(Debug)]
-struct Reach {
+struct ConnectorState {
     /// The cluster's name, for log lines.
     cluster: Option<Arc<str>>,
-    way: Mutex<Way>,
-    /// Counts changes of the way, for who waits to know it at all.
+    settings: Mutex<AccessSettings>,
+    /// Counts changes of the access settings.
     changes: WatchCell<u64>,
-    /// Whether somebody has been told in vain that it is not known.
+    /// Whether a caller has already waited in vain for the access settings.
     has_waited: AtomicBool,
     stall: StallPolicy,
     dial: Option<Dial>,
     io: Threads,
-    /// The connection that was made last, while there is one.
-    live: Mutex<Weak<Live>>,
+    /// The last connection, if it still exists.
+    live: Mutex<Weak<ReloadingClient>>,
 }
 
 #[derive(Debug)]
 struct KubeConnection {
-    live: Arc<Live>,
+    live: Arc<ReloadingClient>,
     stall: StallPolicy,
     io: Threads,
 }
 
 impl KubeConnector {
-    /// Reaches a cluster by `access`; `compression`: whether lists may come gzipped. Clients and sockets are on `io`.
+    /// Creates a connector. `compression` allows gzipped lists. Clients and sockets run on `io`.
     #[must_use]
     pub fn new(access: Access, compression: bool, stall: StallPolicy, io: &Threads) -> Self {
-        Self::over(None, access, compression, stall, io)
+        Self::with_dial(None, access, compression, stall, io)
     }
 
-    /// The same, its connections opened by `dial`, if there is one, in place of TCP.
+    /// Like [`Self::new`]; `dial` opens the connections in place of TCP.
     #[must_use]
-    pub fn over(dial: Option<Dial>, access: Access, compression: bool, stall: StallPolicy, io: &Threads) -> Self {
-        let way = Mutex::new(Way { access, compression });
+    pub fn with_dial(dial: Option<Dial>, access: Access, compression: bool, stall: StallPolicy, io: &Threads) -> Self {
+        let settings = Mutex::new(AccessSettings { access, compression });
         let (changes, has_waited, io) = (WatchCell::new(0), AtomicBool::new(false), io.clone());
-        Self(Arc::new(Reach { cluster: None, way, changes, has_waited, stall, dial, io, live: Mutex::default() }))
+        Self(Arc::new(ConnectorState {
+            cluster: None,
+            settings,
+            changes,
+            has_waited,
+            stall,
+            dial,
+            io,
+            live: Mutex::default(),
+        }))
     }
 
-    /// Gives the cluster its name in log lines about its connection. Before the connector is cloned: then it has no effect.
+    /// Sets the cluster's name for log lines. Has no effect after the connector was cloned.
     #[must_use]
     pub fn named(mut self, cluster: &str) -> Self {
-        if let Some(reach) = Arc::get_mut(&mut self.0) {
-            reach.cluster = Some(cluster.into());
+        if let Some(state) = Arc::get_mut(&mut self.0) {
+            state.cluster = Some(cluster.into());
         }
         self
     }
 
-    /// Reaches the cluster in another way from now on: requests to come, while watches that are open go on. Nothing is
-    /// listed again, unless the address is another one. What cannot be used is logged, and the old way stays in use.
+    /// Changes the access settings for later requests. Open watches continue. Nothing is listed again, unless the address
+    /// has changed. Invalid settings are logged, and the previous ones stay in use.
     pub fn change(&self, access: Access, compression: bool) {
-        let way = Way { access, compression };
-        self.0.way.lock().clone_from(&way);
+        let settings = AccessSettings { access, compression };
+        self.0.settings.lock().clone_from(&settings);
         self.0.changes.modify(|changes| {
             *changes += 1;
             true
         });
         if let Some(live) = self.0.live.lock().upgrade() {
-            live.change(way);
+            live.change(settings);
         }
     }
 }
 
-impl Reach {
-    /// The way, for which it is waited where it is not known yet: the first time for a moment, so that it shows what is
-    /// missing, then for long, so that it is used at once when it comes.
-    async fn known_way(&self) -> Way {
+impl ConnectorState {
+    /// Returns the access settings, and waits if they are unknown. The first wait is short, so that the missing settings show
+    /// up as an error. Later waits are long, so that the settings are used as soon as they arrive.
+    async fn wait_for_settings(&self) -> AccessSettings {
         let patience = if self.has_waited.swap(true, SeqCst) { LONG_WAIT } else { FIRST_WAIT };
         let until = clock::now() + patience;
         let mut changes = self.changes.subscribe();
         loop {
-            let way = self.way.lock().clone();
-            let is_known = !matches!(way.access, Access::Awaited { .. });
+            let settings = self.settings.lock().clone();
+            let is_known = !matches!(settings.access, Access::Awaited { .. });
             if is_known || !matches!(tokio::time::timeout_at(until, changes.changed()).await, Ok(Ok(()))) {
-                return way;
+                return settings;
             }
         }
     }
 
     async fn connect(&self) -> Result<Arc<dyn Connection>, SourceError> {
-        let way = self.known_way().await;
+        let settings = self.wait_for_settings().await;
         let failed = |error| SourceError { class: ErrorClass::Transient, message: with_causes(&error) };
-        let live = Live::connect(self.cluster.clone(), way.clone(), self.dial.clone(), &self.io);
+        let live = ReloadingClient::connect(self.cluster.clone(), settings.clone(), self.dial.clone(), &self.io);
         let live = live.await.map_err(failed)?;
         *self.live.lock() = Arc::downgrade(&live);
-        let now = self.way.lock().clone();
-        if now != way {
+        let now = self.settings.lock().clone();
+        if now != settings {
             live.change(now);
         }
         Ok(Arc::new(KubeConnection { live, stall: self.stall, io: self.io.clone() }))
@@ -129,20 +137,20 @@ impl Reach {
 
 impl Connector for KubeConnector {
     fn connect(&self) -> BoxFuture<'static, Result<Arc<dyn Connection>, SourceError>> {
-        let reach = Arc::clone(&self.0);
-        async move { reach.connect().await }.boxed()
+        let state = Arc::clone(&self.0);
+        async move { state.connect().await }.boxed()
     }
 }
 
 impl Connection for KubeConnection {
     fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>> {
-        let made = self.live.made();
-        let address = made.server.clone();
-        let task = self.io.spawn(async move { server_version(&made.client).await });
+        let current = self.live.current();
+        let address = current.server.clone();
+        let task = self.io.spawn(async move { server_version(&current.client).await });
         async move {
             match task.await {
                 Ok(Ok(version)) => Ok(Server { address, version: Some(version) }),
-                // Only odd roles hide it.
+                // Some custom roles do not allow it.
                 Ok(Err(error)) if matches!(error.class, ErrorClass::Forbidden | ErrorClass::NotFound) => {
                     Ok(Server { address, version: None })
                 }
@@ -155,7 +163,7 @@ impl Connection for KubeConnection {
 
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {
         let live = Arc::clone(&self.live);
-        let task = self.io.spawn(async move { resolve(&live.made().client, &resource).await });
+        let task = self.io.spawn(async move { resolve(&live.current().client, &resource).await });
         async move {
             match task.await {
                 Ok(Ok(resource)) => Ok(resource),
@@ -171,7 +179,7 @@ impl Connection for KubeConnection {
 
     fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>> {
         let live = Arc::clone(&self.live);
-        let task = self.io.spawn(async move { catalogue(&live.made().client, known.as_deref()).await });
+        let task = self.io.spawn(async move { catalogue(&live.current().client, known.as_deref()).await });
         async move { task.await.unwrap_or_else(|_| Err(interrupted())) }.boxed()
     }
 
@@ -184,13 +192,13 @@ impl Connection for KubeConnection {
         let indexes = options.indexes.iter().map(|(name, path)| (name.clone(), path.clone())).collect();
         let decoder =
             Decoder::new(resource.clone(), &options.projection, indexes).with_transform(options.transform.clone());
-        let settings = KubeSourceOptions {
+        let source_options = KubeSourceOptions {
             metadata_only: options.metadata_only,
             traces: !options.untraced,
             stall: self.stall,
             ..KubeSourceOptions::default()
         };
-        Arc::new(KubeSource::new(Arc::clone(&self.live), scope.clone(), decoder, settings, self.io.clone()))
+        Arc::new(KubeSource::new(Arc::clone(&self.live), scope.clone(), decoder, source_options, self.io.clone()))
     }
 }
 
@@ -198,7 +206,7 @@ fn interrupted() -> SourceError {
     SourceError { class: ErrorClass::Transient, message: "discovery was interrupted".to_owned() }
 }
 
-/// An error with its causes in one line: the port's error has no place for a source.
+/// Joins an error and its causes, since the port's error has no source.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

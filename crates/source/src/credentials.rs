@@ -1,4 +1,4 @@
-//! How long what a cluster is reached with is good for: certificates, tokens, files. Dates only; nothing secret leaves.
+//! Validity periods of the credentials of a cluster: certificates, tokens, files. Returns dates, never secrets.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -18,19 +18,19 @@ use serde::Deserialize;
 use super::client::{self, Access, ClientError, read_kubeconfig};
 use informer_hub_types::{Credential, CredentialKind};
 
-/// What is read of a file: no certificate or token is as large.
-const MOST: u64 = 1 << 20;
+/// Size limit for reading a certificate or token file.
+const MAX_FILE: u64 = 1 << 20;
 
 const IN_CLUSTER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Everything that a cluster is reached with, as it is now. Reads files, and runs no plugin.
+/// Returns the current credentials of a cluster. Reads files; runs no plugin.
 ///
 /// # Errors
-/// The kubeconfig's, as [`read_kubeconfig`] has them.
+/// The kubeconfig is invalid; see [`read_kubeconfig`].
 pub fn credentials(access: &Access) -> Result<Vec<Credential>, ClientError> {
     Ok(match access {
         Access::Kubeconfig { path, context } => {
-            of_context(&read_kubeconfig(path, context.as_deref())?, context.as_deref())
+            context_credentials(&read_kubeconfig(path, context.as_deref())?, context.as_deref())
         }
         Access::InCluster => vec![
             token_file(&Path::new(IN_CLUSTER).join("token")),
@@ -48,8 +48,8 @@ pub fn credentials(access: &Access) -> Result<Vec<Credential>, ClientError> {
             token.into_iter().chain(ca).collect()
         }
         Access::Inline { text, .. } => {
-            let found = Kubeconfig::from_yaml(text).map(|kubeconfig| of_context(&kubeconfig, None));
-            // What wrote the object that it is from writes the next one.
+            let found = Kubeconfig::from_yaml(text).map(|kubeconfig| context_credentials(&kubeconfig, None));
+            // The controller that wrote the object also rotates it.
             let rotating =
                 |one: Credential| Credential { rotates: one.rotates || one.kind == CredentialKind::Token, ..one };
             found.unwrap_or_default().into_iter().map(rotating).collect()
@@ -58,7 +58,7 @@ pub fn credentials(access: &Access) -> Result<Vec<Credential>, ClientError> {
     })
 }
 
-/// Whether a kubeconfig says `insecure-skip-tls-verify` of the cluster; false where it cannot be read.
+/// Returns whether the kubeconfig sets `insecure-skip-tls-verify` for the cluster; `false` if it cannot be read.
 #[must_use]
 pub fn skips_tls_verification(access: &Access) -> bool {
     let (kubeconfig, context) = match access {
@@ -67,30 +67,29 @@ pub fn skips_tls_verification(access: &Access) -> bool {
         Access::InCluster | Access::Server { .. } | Access::Awaited { .. } => (None, None),
     };
     let Some(kubeconfig) = kubeconfig else { return false };
-    let wanted = context.or(kubeconfig.current_context.as_deref()).unwrap_or_default();
-    let context = kubeconfig.contexts.iter().find(|named| named.name == wanted);
+    let name = context.or(kubeconfig.current_context.as_deref()).unwrap_or_default();
+    let context = kubeconfig.contexts.iter().find(|named| named.name == name);
     let Some(context) = context.and_then(|named| named.context.as_ref()) else { return false };
     let cluster = kubeconfig.clusters.iter().find(|named| named.name == context.cluster);
     cluster.and_then(|named| named.cluster.as_ref()).is_some_and(|it| it.insecure_skip_tls_verify == Some(true))
 }
 
-/// Everything that a context of a kubeconfig is reached with; the current one if none is named.
+/// Returns the credentials of a context of a kubeconfig, or of the current context.
 #[must_use]
-pub fn of_context(kubeconfig: &Kubeconfig, context: Option<&str>) -> Vec<Credential> {
-    let wanted = context.or(kubeconfig.current_context.as_deref()).unwrap_or_default();
-    let context =
-        kubeconfig.contexts.iter().find(|named| named.name == wanted).and_then(|named| named.context.as_ref());
+pub fn context_credentials(kubeconfig: &Kubeconfig, context: Option<&str>) -> Vec<Credential> {
+    let name = context.or(kubeconfig.current_context.as_deref()).unwrap_or_default();
+    let context = kubeconfig.contexts.iter().find(|named| named.name == name).and_then(|named| named.context.as_ref());
     let Some(context) = context else { return Vec::new() };
     let user = context.user.as_deref().unwrap_or_default();
     let auth = kubeconfig.auth_infos.iter().find(|named| named.name == user).and_then(|named| named.auth_info.as_ref());
     let cluster = kubeconfig.clusters.iter().find(|named| named.name == context.cluster);
     let cluster = cluster.and_then(|named| named.cluster.as_ref());
-    let mut found = auth.map(|auth| of_user(user, auth)).unwrap_or_default();
+    let mut found = auth.map(|auth| user_credentials(user, auth)).unwrap_or_default();
     found.extend(cluster.and_then(|cluster| ca(&context.cluster, cluster)));
     found
 }
 
-fn of_user(user: &str, auth: &AuthInfo) -> Vec<Credential> {
+fn user_credentials(user: &str, auth: &AuthInfo) -> Vec<Credential> {
     use CredentialKind::{AuthProvider, ClientCertificate, Exec, Password, Token};
     let place = || format!("user {user}");
     let mut found = Vec::new();
@@ -127,13 +126,13 @@ fn ca(name: &str, cluster: &Cluster) -> Option<Credential> {
     }
 }
 
-fn of_file(kind: CredentialKind, path: &Path) -> (Credential, Option<Vec<u8>>) {
+fn read_file(kind: CredentialKind, path: &Path) -> (Credential, Option<Vec<u8>>) {
     let mut found = Credential::new(kind, path.display().to_string());
     found.file = Some(path.to_owned());
     let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
     found.written = modified.ok().and_then(|time| Timestamp::try_from(time).ok());
     let mut bytes = Vec::new();
-    match File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut bytes)) {
+    match File::open(path).and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes)) {
         Ok(_) => (found, Some(bytes)),
         Err(error) => {
             found.problem = Some(format!("cannot be read: {error}"));
@@ -142,10 +141,10 @@ fn of_file(kind: CredentialKind, path: &Path) -> (Credential, Option<Vec<u8>>) {
     }
 }
 
-/// Reads the dates of a certificate in a PEM file. Blocks.
+/// Reads the validity of a certificate in a PEM file. Blocks.
 #[must_use]
 pub fn certificate_file(kind: CredentialKind, path: &Path) -> Credential {
-    let (found, bytes) = of_file(kind, path);
+    let (found, bytes) = read_file(kind, path);
     match bytes {
         Some(pem) => found.with_pem(&pem),
         None => found,
@@ -153,14 +152,14 @@ pub fn certificate_file(kind: CredentialKind, path: &Path) -> Credential {
 }
 
 fn token_file(path: &Path) -> Credential {
-    let (found, bytes) = of_file(CredentialKind::TokenFile, path);
+    let (found, bytes) = read_file(CredentialKind::TokenFile, path);
     match bytes {
         Some(bytes) => found.with_token(&String::from_utf8_lossy(&bytes)),
         None => found,
     }
 }
 
-/// Returns until when, and from when, each certificate of a PEM text is valid; `None` in a build that cannot read them.
+/// Returns end and begin of validity of each certificate in a PEM text; `None` in a build without certificate parsing.
 #[cfg(feature = "credential-expiry")]
 #[allow(clippy::unnecessary_wraps, reason = "a build without the feature returns `None`")]
 fn validities(pem: &[u8]) -> Option<Vec<(Timestamp, Timestamp)>> {
@@ -178,14 +177,14 @@ fn validities(_: &[u8]) -> Option<Vec<(Timestamp, Timestamp)>> {
     None
 }
 
-/// Reads the dates of a credential from its text.
-trait Dated {
+/// Reads validity periods from the text of a credential.
+trait WithValidity {
     fn with_encoded(self, data: &str) -> Self;
     fn with_pem(self, pem: &[u8]) -> Self;
     fn with_token(self, token: &str) -> Self;
 }
 
-impl Dated for Credential {
+impl WithValidity for Credential {
     fn with_encoded(self, data: &str) -> Self {
         let text: String = data.split_whitespace().collect();
         match STANDARD.decode(text) {
@@ -194,7 +193,7 @@ impl Dated for Credential {
         }
     }
 
-    /// Of a chain what ends first counts; of several CAs what ends last, for one that is good is enough.
+    /// Uses the first end in a chain, but the last end of several CAs, since one valid CA is enough.
     fn with_pem(mut self, pem: &[u8]) -> Self {
         let Some(all) = validities(pem) else { return self };
         let chosen = if self.kind == CredentialKind::CaCertificate { all.iter().max() } else { all.iter().min() };
@@ -205,7 +204,7 @@ impl Dated for Credential {
         self
     }
 
-    /// A token that is no JWT has no dates.
+    /// A token that is not a JWT has no dates.
     fn with_token(mut self, token: &str) -> Self {
         #[derive(Deserialize)]
         struct Claims {
@@ -225,7 +224,7 @@ impl Dated for Credential {
         if let Some(claims) = claims.and_then(|bytes| serde_json::from_slice::<Claims>(&bytes).ok()) {
             let time = |seconds: Option<f64>| {
                 let seconds = seconds?;
-                // Beyond what a timestamp holds it is none.
+                // A value out of range is ignored.
                 #[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
                 Timestamp::from_second(seconds as i64).ok()
             };
@@ -235,7 +234,7 @@ impl Dated for Credential {
     }
 }
 
-/// Where the kubeconfigs are that kubectl would read: `KUBECONFIG`, which may name several, or `~/.kube/config`.
+/// Returns the kubeconfigs that kubectl reads: those in `KUBECONFIG`, or `~/.kube/config`.
 #[must_use]
 pub fn default_kubeconfigs() -> Vec<PathBuf> {
     let named = std::env::var_os("KUBECONFIG").map(|paths| std::env::split_paths(&paths).collect::<Vec<_>>());

@@ -1,9 +1,9 @@
-//! Dates of certificates and tokens of our own making.
+//! Tests of validity periods, with generated certificates and tokens.
 
 use super::CredentialKind::{CaCertificate, ClientCertificate, Exec, Token};
 use super::*;
 
-/// A token as Kubernetes signs them, but for the signature.
+/// Returns a token in the format of Kubernetes, with a fake signature.
 fn jwt(claims: &str) -> String {
     format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims))
 }
@@ -15,13 +15,13 @@ fn certificate(until: i32) -> String {
     params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
 }
 
-fn years(found: &[Credential]) -> Vec<(CredentialKind, Option<i16>)> {
+fn expiry_years(found: &[Credential]) -> Vec<(CredentialKind, Option<i16>)> {
     let year = |time: Timestamp| time.to_zoned(jiff::tz::TimeZone::UTC).year();
     found.iter().map(|one| (one.kind, one.expires.map(year))).collect()
 }
 
 #[test]
-fn a_context_has_the_dates_of_its_certificate_its_token_and_its_ca() {
+fn context_has_validity_of_certificate_token_and_ca() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("me.crt"), certificate(2031)).unwrap();
     let two = STANDARD.encode(certificate(2029) + &certificate(2040));
@@ -41,26 +41,26 @@ fn a_context_has_the_dates_of_its_certificate_its_token_and_its_ca() {
     };
     let found = of(None);
     assert_eq!(
-        years(&found),
+        expiry_years(&found),
         [(ClientCertificate, Some(2031)), (Token, Some(2030)), (CaCertificate, Some(2040))],
         "one of two CAs is enough"
     );
     assert!(found[0].written.is_some() && found[0].place.ends_with("me.crt"), "{found:?}");
     assert!(!format!("{found:?}").contains(&token) && !serde_json::to_string(&found).unwrap().contains(&token));
     let found = of(Some("b"));
-    assert_eq!(years(&found), [(Exec, None), (CaCertificate, Some(2040))]);
+    assert_eq!(expiry_years(&found), [(Exec, None), (CaCertificate, Some(2040))]);
     assert_eq!(found[0].place, folder.path().join("./plugin").display().to_string());
 }
 
 #[test]
-fn a_chain_ends_with_its_first_certificate() {
+fn chain_expires_with_its_first_certificate() {
     let mut chain = Credential::new(ClientCertificate, String::new());
     chain = chain.with_pem((certificate(2050) + &certificate(2035)).as_bytes());
-    assert_eq!(years(&[chain]), [(ClientCertificate, Some(2035))]);
+    assert_eq!(expiry_years(&[chain]), [(ClientCertificate, Some(2035))]);
 }
 
 #[test]
-fn what_is_there_and_cannot_be_used_says_so() {
+fn unusable_credential_has_a_problem() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
     let access = Access::Server {
@@ -77,7 +77,7 @@ fn what_is_there_and_cannot_be_used_says_so() {
 }
 
 #[test]
-fn a_token_rotates_where_something_else_writes_it() {
+fn token_of_an_object_rotates() {
     let user = |token: &str| {
         format!(
             "clusters: [{{name: c, cluster: {{server: 'https://x'}}}}]\nusers: [{{name: u, user: {{{token}}}}}]\n\
@@ -98,13 +98,13 @@ fn a_token_rotates_where_something_else_writes_it() {
 }
 
 #[test]
-fn an_endless_file_is_read_to_a_bound() {
+fn endless_file_is_read_up_to_a_limit() {
     let found = token_file(Path::new("/dev/zero"));
     assert_eq!((found.expires, found.problem), (None, None));
 }
 
 #[test]
-fn a_token_that_is_no_jwt_has_no_dates() {
+fn token_that_is_not_a_jwt_has_no_dates() {
     let dates = |token: &str| {
         let found = Credential::new(Token, String::new()).with_token(token);
         (found.expires.map(Timestamp::as_second), found.problem)

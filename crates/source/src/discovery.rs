@@ -1,4 +1,4 @@
-//! From the name of a resource, as a person writes it, to the resource that a cluster has.
+//! Lookup of a resource by the name in the configuration: plural, singular or short name.
 
 use std::time::Duration;
 
@@ -11,31 +11,30 @@ use super::request::{Get, Query, encode, stalled};
 use informer_hub_codec::{ErrorClass, SourceError, bounded};
 use informer_hub_types::{ApiResource, Gvr, ResourceRef, nearest};
 
-/// How long a look-up may take in all.
+/// Deadline of a lookup.
 pub(super) const DEADLINE: Duration = Duration::from_secs(15);
-/// Largest discovery document that is read.
+/// Size limit of a discovery document.
 pub(super) const MAX_DOCUMENT: usize = 8 * 1024 * 1024;
-/// Groups that are asked at the same time.
+/// Number of concurrent requests.
 pub(super) const AT_ONCE: usize = 8;
 
-/// Why a resource could not be looked up.
+/// A failed resource lookup.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DiscoveryError {
-    /// The cluster has no such resource, or not one that can be listed and watched. For whoever wrote the name to
-    /// mend, or for somebody to install.
-    #[error("no resource {resource:?}{}", suggest(nearest))]
+    /// The cluster has no such resource that can be listed and watched. Correct the name, or install the resource.
+    #[error("no resource {resource:?}{}", suggestion(nearest))]
     NotFound {
-        /// What was asked for.
+        /// The requested name.
         resource: String,
-        /// What the cluster has that is written nearly the same, nearest first.
+        /// Similar names in the cluster, nearest first.
         nearest: Vec<String>,
     },
-    /// The cluster cannot be asked, or a part of it that might have the resource. Try again as its class says.
+    /// The cluster, or a group that may have the resource, did not answer. Retry as the error class says.
     #[error(transparent)]
     Unavailable(#[from] SourceError),
 }
 
-fn suggest(nearest: &[String]) -> String {
+fn suggestion(nearest: &[String]) -> String {
     if nearest.is_empty() { String::new() } else { format!("; there is {}", nearest.join(", ")) }
 }
 
@@ -61,7 +60,7 @@ struct GroupVersion {
 }
 
 impl Group {
-    /// The preferred version first.
+    /// Returns the versions, the preferred one first.
     pub(super) fn versions(&self) -> Vec<&str> {
         let mut versions: Vec<&str> = self.preferred_version.iter().map(|v| v.version.as_str()).collect();
         for version in &self.versions {
@@ -101,99 +100,99 @@ impl Resource {
         std::iter::once(self.name.as_str()).chain(singular).chain(short)
     }
 
-    /// Servers that give no singular name mean the kind in lower case.
+    /// Some servers omit the singular name; it is the kind in lower case then.
     fn is_called(&self, name: &str) -> bool {
         self.names().any(|known| known == name) || self.singular_name.is_empty() && self.kind.eq_ignore_ascii_case(name)
     }
 
-    /// Whether it is a resource of its own that can be listed and watched.
+    /// Returns whether it is not a subresource and can be listed and watched.
     pub(super) fn is_watchable(&self) -> bool {
         let can = |verb: &str| self.verbs.iter().any(|known| known == verb);
         !self.name.contains('/') && can("list") && can("watch")
     }
 }
 
-/// A search through a cluster's resources.
+/// State of a lookup.
 struct Search<'s> {
     client: &'s Client,
-    wanted: &'s ResourceRef,
-    /// `plural` or `plural.group` of what was seen and is something else.
+    reference: &'s ResourceRef,
+    /// `plural` or `plural.group` of the other resources found.
     seen: Vec<String>,
-    /// The first part of the cluster that could not be asked.
+    /// The first error of a group that did not answer.
     unavailable: Option<SourceError>,
 }
 
-/// Finds the resource that `wanted` names: by its plural, singular or short name.
+/// Finds a resource by its plural, singular or short name.
 ///
-/// A bare name is looked for in the core group and then in the others, in the server's order and in their preferred
-/// versions. A group that does not answer (an aggregated API that is down) matters only when the resource is found
-/// nowhere else. Takes 15 s at most. Call it on the runtime of the client.
+/// A name without a group is searched in the core group, then in the other groups in server order, each in its preferred
+/// version. A group that does not answer is an error only if no other group has the resource. Takes at most 15 s. Call it
+/// on the client's runtime.
 ///
 /// # Errors
 /// See [`DiscoveryError`].
-pub async fn resolve(client: &Client, wanted: &ResourceRef) -> Result<ApiResource, DiscoveryError> {
-    let search = Search { client, wanted, seen: Vec::new(), unavailable: None };
+pub async fn resolve(client: &Client, reference: &ResourceRef) -> Result<ApiResource, DiscoveryError> {
+    let search = Search { client, reference, seen: Vec::new(), unavailable: None };
     if let Ok(found) = tokio::time::timeout(DEADLINE, search.run()).await {
         found
     } else {
-        let message = format!("discovery does not come to its end within {} s", DEADLINE.as_secs());
+        let message = format!("discovery did not finish within {} s", DEADLINE.as_secs());
         Err(stalled(&message).into())
     }
 }
 
 impl Search<'_> {
     async fn run(mut self) -> Result<ApiResource, DiscoveryError> {
-        let version = self.wanted.version.as_deref();
-        let found = match self.wanted.group.as_deref() {
-            Some("") => self.look_into(&[("", version.unwrap_or("v1"))]).await,
+        let version = self.reference.version.as_deref();
+        let found = match self.reference.group.as_deref() {
+            Some("") => self.search_versions(&[("", version.unwrap_or("v1"))]).await,
             Some(group) => match version {
-                Some(version) => self.look_into(&[(group, version)]).await,
-                None => self.look_into_group(group).await?,
+                Some(version) => self.search_versions(&[(group, version)]).await,
+                None => self.search_group(group).await?,
             },
-            None => match self.look_into(&[("", "v1")]).await {
+            None => match self.search_versions(&[("", "v1")]).await {
                 Some(found) => Some(found),
-                None => self.look_everywhere().await?,
+                None => self.search_all_groups().await?,
             },
         };
         match (found, self.unavailable) {
             (Some(found), _) => Ok(found),
             (None, Some(error)) => Err(error.into()),
             (None, None) => {
-                let resource = self.wanted.to_string();
+                let resource = self.reference.to_string();
                 Err(DiscoveryError::NotFound { nearest: nearest(&resource, self.seen), resource })
             }
         }
     }
 
-    async fn look_into_group(&mut self, name: &str) -> Result<Option<ApiResource>, SourceError> {
+    async fn search_group(&mut self, name: &str) -> Result<Option<ApiResource>, SourceError> {
         let mut path = String::from("/apis/");
         encode(name, &mut path);
         match get::<Group>(self.client, path).await {
             Ok(group) => {
                 let versions: Vec<_> = group.versions().into_iter().map(|version| (name, version)).collect();
-                Ok(self.look_into(&versions).await)
+                Ok(self.search_versions(&versions).await)
             }
             Err(error) if error.class == ErrorClass::NotFound => {
-                // Only to say what is written nearly the same.
+                // Only for suggestions.
                 let groups: Result<GroupList, _> = get(self.client, "/apis".to_owned()).await;
                 let names = groups.map(|list| list.groups).unwrap_or_default().into_iter().map(|group| group.name);
-                self.seen.extend(names.map(|group| format!("{}.{group}", self.wanted.resource)));
+                self.seen.extend(names.map(|group| format!("{}.{group}", self.reference.resource)));
                 Ok(None)
             }
             Err(error) => Err(error),
         }
     }
 
-    async fn look_everywhere(&mut self) -> Result<Option<ApiResource>, SourceError> {
+    async fn search_all_groups(&mut self) -> Result<Option<ApiResource>, SourceError> {
         let list: GroupList = get(self.client, "/apis".to_owned()).await?;
         let preferred = |group| Some((Group::versions(group).first().copied()?, group.name.as_str()));
         let places: Vec<_> =
             list.groups.iter().filter_map(preferred).map(|(version, group)| (group, version)).collect();
-        Ok(self.look_into(&places).await)
+        Ok(self.search_versions(&places).await)
     }
 
-    /// Looks into groups and versions, a few at a time, and takes the first in order that has the resource.
-    async fn look_into(&mut self, places: &[(&str, &str)]) -> Option<ApiResource> {
+    /// Searches groups and versions concurrently. Returns the first match in order.
+    async fn search_versions(&mut self, places: &[(&str, &str)]) -> Option<ApiResource> {
         let paths = places.iter().map(|(group, version)| {
             let mut path = String::from(if group.is_empty() { "/api" } else { "/apis" });
             for part in [group, version].into_iter().filter(|part| !part.is_empty()) {
@@ -223,11 +222,11 @@ impl Search<'_> {
         None
     }
 
-    /// An exact plural comes before a short name that some other resource has.
+    /// Selects the resource with this plural, or else one with this singular or short name.
     fn pick(&mut self, group: &str, version: &str, resources: &[Resource]) -> Option<ApiResource> {
-        let wanted = self.wanted.resource.as_str();
+        let reference = self.reference.resource.as_str();
         let watchable = || resources.iter().filter(|resource| resource.is_watchable());
-        let found = watchable().find(|r| r.name == wanted).or_else(|| watchable().find(|r| r.is_called(wanted)));
+        let found = watchable().find(|r| r.name == reference).or_else(|| watchable().find(|r| r.is_called(reference)));
         if found.is_none() {
             for resource in watchable() {
                 let full = |name: &str| if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") };

@@ -53,7 +53,7 @@ async fn look(text: &str) -> Result<String, DiscoveryError> {
 }
 
 #[tokio::test]
-async fn a_resource_is_found_under_each_of_its_names() {
+async fn resource_is_found_by_each_of_its_names() {
     for (text, found) in [
         ("pods", "pods.v1. Pod"),
         ("pod", "pods.v1. Pod"),
@@ -73,7 +73,7 @@ async fn a_resource_is_found_under_each_of_its_names() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_answered_with_what_is_nearly_so_called() {
+async fn missing_resource_error_suggests_similar_names() {
     for (text, near) in [
         ("deploymnets.apps", "deployments.apps"),
         ("order.v2.shop.exmaple.com", ""),
@@ -89,7 +89,7 @@ async fn what_is_not_there_is_answered_with_what_is_nearly_so_called() {
 }
 
 #[tokio::test]
-async fn a_group_that_is_down_matters_only_where_nothing_else_is_found() {
+async fn group_that_is_down_matters_only_without_another_match() {
     assert!(look("deployments").await.is_ok());
     let error = look("nothing").await.unwrap_err();
     assert!(matches!(&error, DiscoveryError::Unavailable(e) if e.class == ErrorClass::Transient), "{error}");

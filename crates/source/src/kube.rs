@@ -1,4 +1,4 @@
-//! One resource of one real cluster, listed and watched.
+//! List and watch of one resource of one cluster over HTTP.
 
 use std::fmt;
 use std::future::ready;
@@ -11,8 +11,8 @@ use futures::stream::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::live::{Live, Made};
-use super::pump::{Intake, ListIntake, Pieces, WatchIntake, pump};
+use super::pump::{BatchStream, Intake, ListIntake, WatchIntake, pump};
+use super::reloading_client::{CurrentClient, ReloadingClient};
 use super::request::{Get, Query, encode, transient};
 use informer_hub_codec::{Decoder, MAX_OBJECT_BYTES};
 use informer_hub_reflector::{
@@ -21,19 +21,19 @@ use informer_hub_reflector::{
 };
 use informer_hub_types::{ApiResource, Scope, Threads};
 
-/// What can be set of a [`KubeSource`].
+/// Options of a [`KubeSource`].
 #[derive(Debug, Clone)]
 pub struct KubeSourceOptions {
-    /// Whether only `metadata` is asked for (`PartialObjectMetadata`). Default false.
+    /// Whether to request only `metadata` (`PartialObjectMetadata`). Default false.
     pub metadata_only: bool,
-    /// Whether lists may come gzipped. Watches never do: an apiserver may compress each event by itself, which
-    /// decoders take for the end of the body. Default true.
+    /// Whether to accept gzipped lists. Default true. Watches are never compressed: an apiserver may compress each event
+    /// separately, which decoders take for the end of the body.
     pub compression: bool,
-    /// Whether some of the changes that a watch brings begin traces. Default true.
+    /// Whether to start traces for some changes of a watch. Default true.
     pub traces: bool,
-    /// Largest object that is taken in. Default [`MAX_OBJECT_BYTES`].
+    /// Size limit of an object. Default [`MAX_OBJECT_BYTES`].
     pub max_object_bytes: usize,
-    /// How long silence is borne.
+    /// Deadlines for a silent server.
     pub stall: StallPolicy,
 }
 
@@ -46,12 +46,12 @@ impl Default for KubeSourceOptions {
 
 /// Lists and watches one resource of one cluster over HTTP.
 ///
-/// Each request has a task on the `io` runtime, which reads the socket, decodes, and hands on batches through a
-/// bounded channel; while nobody takes them it goes on reading and merges, up to a bound. The decoder (and with it
-/// the shared strings) lives as long as the source.
+/// Each request has a task on the `io` runtime. It reads the socket, decodes, and sends batches through a bounded channel.
+/// While the channel is full it reads on and merges, up to a bound. The decoder and its interned strings live as long as
+/// the source.
 pub struct KubeSource {
-    live: Arc<Live>,
-    /// Of the address whose versions are known, that of the last list.
+    live: Arc<ReloadingClient>,
+    /// The address epoch of the last request. Known versions belong to it.
     epoch: AtomicU64,
     resource: ApiResource,
     scope: Scope,
@@ -70,27 +70,27 @@ impl fmt::Debug for KubeSource {
 }
 
 impl KubeSource {
-    /// A source for the resource that `decoder` decodes. `io` is the runtime on which clients are made.
+    /// Creates a source for the resource that `decoder` decodes. `io` is the runtime of the clients.
     pub(super) fn new(
-        live: Arc<Live>,
+        live: Arc<ReloadingClient>,
         scope: Scope,
         decoder: Decoder,
         options: KubeSourceOptions,
         io: Threads,
     ) -> Self {
         let resource = decoder.resource().clone();
-        let epoch = AtomicU64::new(live.made().epoch);
+        let epoch = AtomicU64::new(live.current().epoch);
         Self { live, epoch, resource, scope, decoder: Arc::new(Mutex::new(decoder)), options, io }
     }
 
-    /// The client for a request, unless that rests on what another address has said.
-    fn made(&self, is_based: bool) -> Result<Arc<Made>, SourceError> {
-        let made = self.live.made();
-        if self.epoch.swap(made.epoch, SeqCst) != made.epoch && is_based {
-            let message = "the cluster has another address now, and all is listed there anew".to_owned();
+    /// Returns the client for a request. Fails if the request uses a version from another address.
+    fn current(&self, uses_version: bool) -> Result<Arc<CurrentClient>, SourceError> {
+        let current = self.live.current();
+        if self.epoch.swap(current.epoch, SeqCst) != current.epoch && uses_version {
+            let message = "the cluster's address has changed, listing everything again".to_owned();
             return Err(SourceError { class: ErrorClass::Expired, message });
         }
-        Ok(made)
+        Ok(current)
     }
 
     fn path(&self) -> String {
@@ -112,7 +112,7 @@ impl KubeSource {
             (None, VersionMatch::Any) => query.add("resourceVersion", "0"),
             (None, VersionMatch::NotOlderThan(version)) => {
                 query.add("resourceVersion", &version.to_string());
-                // With a limit, and only then, a version alone would mean exactly that one.
+                // With a limit, a version without a match means exactly that version.
                 if request.limit.is_some() {
                     query.add("resourceVersionMatch", "NotOlderThan");
                 }
@@ -148,28 +148,28 @@ impl KubeSource {
         Get { path: self.path(), query, accept, compressed: false }
     }
 
-    /// Sends a request from a task of its own and hands on what comes.
+    /// Sends a request in its own task and streams the batches.
     fn start<I: Intake>(
         &self,
         mut get: Get,
-        made: Arc<Made>,
+        current: Arc<CurrentClient>,
         intake: I,
         head: Duration,
         silence: Duration,
-    ) -> BoxFuture<'static, Result<Pieces<I::Batch>, SourceError>> {
+    ) -> BoxFuture<'static, Result<BatchStream<I::Batch>, SourceError>> {
         let (live, io) = (Arc::clone(&self.live), self.io.clone());
-        get.compressed &= made.compression;
+        get.compressed &= current.compression;
         Box::pin(async move {
             let (opened, answer) = oneshot::channel();
-            let (out, pieces) = mpsc::channel(I::BATCHES);
+            let (out, batches) = mpsc::channel(I::BATCHES);
             let task = io.spawn(async move {
-                let response = match get.open(&made.client, head).await {
+                let response = match get.open(&current.client, head).await {
                     Ok(response) => response,
                     Err(error) => {
                         if error.class == ErrorClass::Unauthorized {
-                            live.refused();
+                            live.credentials_refused();
                         }
-                        // Nobody waiting is no loss.
+                        // Ignore the error: the caller is gone.
                         let _ = opened.send(Err(error));
                         return;
                     }
@@ -178,17 +178,17 @@ impl KubeSource {
                     pump(response.into_body(), intake, out, silence).await;
                 }
             });
-            let pieces = Pieces::new(pieces, task);
+            let batches = BatchStream::new(batches, task);
             match answer.await {
-                Ok(Ok(())) => Ok(pieces),
+                Ok(Ok(())) => Ok(batches),
                 Ok(Err(error)) => Err(error),
-                Err(_) => Err(transient("the reading task died".to_owned())),
+                Err(_) => Err(transient("the read task panicked".to_owned())),
             }
         })
     }
 }
 
-/// A collection's path, percent-encoded.
+/// Returns the percent-encoded path of a collection.
 pub(super) fn collection(resource: &ApiResource, scope: &Scope) -> String {
     let gvr = &resource.gvr;
     let mut path = String::from(if gvr.group.is_empty() { "/api" } else { "/apis" });
@@ -208,7 +208,7 @@ pub(super) fn collection(resource: &ApiResource, scope: &Scope) -> String {
     path
 }
 
-/// The selectors of a scope as the apiserver takes them.
+/// Returns the selectors of a scope as query parameters.
 pub(super) fn selectors(scope: &Scope) -> Query {
     let mut query = Query::default();
     if let Some(selector) = &scope.label_selector {
@@ -224,12 +224,12 @@ impl ListerWatcher for KubeSource {
     fn list(&self, request: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>> {
         let stall = self.options.stall;
         let intake = ListIntake::new(Arc::clone(&self.decoder), self.options.max_object_bytes);
-        let is_based = request.continue_token.is_some() || matches!(request.version, VersionMatch::NotOlderThan(_));
-        let made = match self.made(is_based) {
-            Ok(made) => made,
+        let uses_version = request.continue_token.is_some() || matches!(request.version, VersionMatch::NotOlderThan(_));
+        let current = match self.current(uses_version) {
+            Ok(current) => current,
             Err(error) => return Box::pin(ready(Err(error))),
         };
-        let start = self.start(self.list_request(&request), made, intake, stall.list_head, stall.list_chunk);
+        let start = self.start(self.list_request(&request), current, intake, stall.list_head, stall.list_chunk);
         Box::pin(async move { Ok(start.await?.boxed()) })
     }
 
@@ -238,16 +238,16 @@ impl ListerWatcher for KubeSource {
         let decoder = Arc::clone(&self.decoder);
         let intake = WatchIntake::new(decoder, max_object_bytes, request.initial_events, traces);
         let silence = request.timeout + stall.watch_slack;
-        let made = match self.made(matches!(request.version, VersionMatch::NotOlderThan(_))) {
-            Ok(made) => made,
+        let current = match self.current(matches!(request.version, VersionMatch::NotOlderThan(_))) {
+            Ok(current) => current,
             Err(error) => return Box::pin(ready(Err(error))),
         };
-        let (epoch, mut epochs) = (made.epoch, self.live.epochs());
-        let start = self.start(self.watch_request(&request), made, intake, stall.watch_head, silence);
+        let (epoch, mut epochs) = (current.epoch, self.live.epochs());
+        let start = self.start(self.watch_request(&request), current, intake, stall.watch_head, silence);
         Box::pin(async move {
-            // An error means that the client is gone, and its requests with it.
-            let moved = async move { drop(epochs.wait_for(|now| *now != epoch).await) };
-            Ok(start.await?.take_until(moved).boxed())
+            // On an error the client is gone, and its requests have ended too.
+            let address_changed = async move { drop(epochs.wait_for(|now| *now != epoch).await) };
+            Ok(start.await?.take_until(address_changed).boxed())
         })
     }
 

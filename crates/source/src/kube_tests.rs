@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 
-use super::super::testserver::{Act, PATIENCE, TestServer, failure, head, json};
+use super::super::testserver::{Act, TEST_TIMEOUT, TestServer, failure, head, json};
 use super::*;
 use informer_hub_codec::Projection;
 use informer_hub_reflector::{ErrorClass, ListChunk, WatchItem};
@@ -14,7 +14,7 @@ const CHUNKED: &str = "Content-Type: application/json\r\nTransfer-Encoding: chun
 async fn source_with(server: &TestServer, scope: Scope, options: KubeSourceOptions) -> KubeSource {
     let pods = ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true };
     let decoder = Decoder::new(pods, &Projection::default(), Vec::new());
-    KubeSource::new(server.live().await, scope, decoder, options, Threads::current())
+    KubeSource::new(server.reloading_client().await, scope, decoder, options, Threads::current())
 }
 
 async fn source(server: &TestServer) -> KubeSource {
@@ -30,7 +30,7 @@ fn watch() -> WatchRequest {
     WatchRequest { version, timeout: Duration::from_secs(300), initial_events: false }
 }
 
-/// What a list brings, as text.
+/// Returns the items of a list as text.
 async fn run_list(source: &KubeSource) -> (Vec<String>, Result<(), SourceError>) {
     let mut out = Vec::new();
     let run = async {
@@ -44,11 +44,11 @@ async fn run_list(source: &KubeSource) -> (Vec<String>, Result<(), SourceError>)
         }
         Ok(())
     };
-    let result = tokio::time::timeout(PATIENCE, run).await.expect("the list hangs");
+    let result = tokio::time::timeout(TEST_TIMEOUT, run).await.expect("the list hangs");
     (out, result)
 }
 
-/// What a watch brings, as text.
+/// Returns the events of a watch as text.
 async fn run_watch(source: &KubeSource) -> (Vec<String>, Result<(), SourceError>) {
     let mut out = Vec::new();
     let run = async {
@@ -58,7 +58,7 @@ async fn run_watch(source: &KubeSource) -> (Vec<String>, Result<(), SourceError>
         }
         Ok(())
     };
-    let result = tokio::time::timeout(PATIENCE, run).await.expect("the watch hangs");
+    let result = tokio::time::timeout(TEST_TIMEOUT, run).await.expect("the watch hangs");
     (out, result)
 }
 
@@ -84,7 +84,7 @@ fn chunk(bytes: &[u8]) -> Vec<u8> {
 const LIST: &str = r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a","namespace":"ns"}},{"metadata":{"name":"b","namespace":"ns"}}]}"#;
 
 #[tokio::test]
-async fn a_list_is_read_in_chunks_of_any_size() {
+async fn list_is_read_in_chunks_of_any_size() {
     for size in [1, 2, 3, 7, 50, 1000] {
         let mut acts = vec![head("200 OK", CHUNKED)];
         acts.extend(LIST.as_bytes().chunks(size).map(|piece| Act::Send(chunk(piece))));
@@ -97,7 +97,7 @@ async fn a_list_is_read_in_chunks_of_any_size() {
 }
 
 #[tokio::test]
-async fn a_watch_is_read_in_drips_to_its_end() {
+async fn watch_is_read_in_small_chunks() {
     let text = event("ADDED", "a") + &event("MODIFIED", "a") + &event("DELETED", "a") + &event("BOOKMARK", "");
     let mut acts = vec![head("200 OK", CHUNKED)];
     acts.extend(text.as_bytes().chunks(1).map(|piece| Act::Send(chunk(piece))));
@@ -109,7 +109,7 @@ async fn a_watch_is_read_in_drips_to_its_end() {
 }
 
 #[tokio::test]
-async fn requests_say_what_is_wanted() {
+async fn requests_have_expected_parameters() {
     let server = TestServer::always(json(LIST)).await;
     let scope = Scope {
         namespace: Some("sh op".into()),
@@ -146,7 +146,7 @@ async fn requests_say_what_is_wanted() {
 }
 
 #[tokio::test]
-async fn failures_have_the_class_that_the_answer_asks_for() {
+async fn failures_are_classified_by_answer() {
     for (acts, class) in [
         (failure(410, "Expired", ""), ErrorClass::Expired),
         (failure(429, "TooManyRequests", "Retry-After: 3\r\n"), ErrorClass::Throttled(Some(Duration::from_secs(3)))),
@@ -169,12 +169,12 @@ async fn failures_have_the_class_that_the_answer_asks_for() {
 }
 
 #[tokio::test]
-async fn a_closed_port_is_refused() {
+async fn closed_port_is_classified_as_refused() {
     let server = TestServer::always(vec![]).await;
     let source = source(&server).await;
     let expected = format!("cannot connect to {}: connection refused", server.url());
     drop(server);
-    // The listener goes with its task, which ends at its next turn.
+    // The listener closes with its task, which ends when it is next polled.
     for _ in 0..1000 {
         let error = run_list(&source).await.1.unwrap_err();
         if error.class == ErrorClass::Refused {
@@ -187,7 +187,7 @@ async fn a_closed_port_is_refused() {
 }
 
 #[tokio::test]
-async fn an_error_event_ends_the_watch_after_what_came_before() {
+async fn error_event_ends_watch_after_earlier_events() {
     let text = event("ADDED", "a")
         + r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}"#
         + "\n";
@@ -199,7 +199,7 @@ async fn an_error_event_ends_the_watch_after_what_came_before() {
 
 // client-go: TestCloseWatchChannelOnError.
 #[tokio::test]
-async fn error_event_ends_a_watch_that_the_server_keeps_open_and_its_connection_closes() {
+async fn error_event_ends_watch_and_closes_its_connection() {
     let status = r#"{"kind":"Status","code":500,"reason":"InternalError","message":"m"}"#;
     let text = event("ADDED", "a") + &format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n");
     let server = TestServer::always(vec![head("200 OK", JSON), Act::Send(text.into()), Act::Hold]).await;
@@ -210,7 +210,7 @@ async fn error_event_ends_a_watch_that_the_server_keeps_open_and_its_connection_
 }
 
 #[tokio::test]
-async fn a_watch_that_ends_inside_a_line_is_broken_and_what_came_before_counts() {
+async fn watch_that_ends_inside_a_line_fails_after_earlier_events() {
     let half = &event("ADDED", "b")[..30];
     let close = json(&(event("ADDED", "a") + half));
     let chunked = vec![head("200 OK", CHUNKED), Act::Send(chunk((event("ADDED", "a") + half).as_bytes()))];
@@ -227,7 +227,7 @@ async fn a_watch_that_ends_inside_a_line_is_broken_and_what_came_before_counts()
 }
 
 #[tokio::test]
-async fn a_list_that_is_cut_off_is_broken() {
+async fn truncated_list_fails() {
     let half = &LIST.as_bytes()[..LIST.len() - 5];
     for acts in [
         vec![head("200 OK", JSON), Act::Send(half.to_vec())],
@@ -241,7 +241,7 @@ async fn a_list_that_is_cut_off_is_broken() {
 }
 
 #[tokio::test]
-async fn an_object_of_50_mib_is_skipped_by_name_in_a_list_and_in_a_watch() {
+async fn oversized_object_is_skipped_by_name_in_list_and_watch() {
     let piece = vec![b'x'; 1024 * 1024];
     let big = r#"{"metadata":{"name":"big","namespace":"ns"},"data":""#;
     let small = r#"{"metadata":{"name":"a","namespace":"ns"}}"#;
@@ -265,7 +265,7 @@ async fn an_object_of_50_mib_is_skipped_by_name_in_a_list_and_in_a_watch() {
 }
 
 #[tokio::test]
-async fn a_line_without_end_ends_the_watch_and_its_connection() {
+async fn endless_line_ends_watch_and_connection() {
     let acts = vec![head("200 OK", JSON), Act::Repeat(vec![b'x'; 64 * 1024], usize::MAX)];
     let server = TestServer::always(acts).await;
     let options = KubeSourceOptions { max_object_bytes: 1024 * 1024, ..KubeSourceOptions::default() };
@@ -276,7 +276,7 @@ async fn a_line_without_end_ends_the_watch_and_its_connection() {
 }
 
 #[tokio::test]
-async fn dropping_a_stream_or_a_future_closes_the_connection() {
+async fn dropped_stream_or_future_closes_the_connection() {
     let open = vec![head("200 OK", JSON), Act::Send(event("ADDED", "a").into()), Act::Hold];
     let server = TestServer::always(open).await;
     let source = source(&server).await;
@@ -297,7 +297,7 @@ async fn dropping_a_stream_or_a_future_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn silence_is_an_error_where_it_is_no_excuse() {
+async fn silent_server_stalls() {
     let short = Duration::from_millis(50);
     let stall = StallPolicy { watch_head: short, list_head: short, list_chunk: short, ..StallPolicy::default() };
     let options = KubeSourceOptions { stall, ..KubeSourceOptions::default() };
@@ -311,7 +311,7 @@ async fn silence_is_an_error_where_it_is_no_excuse() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_is_behind_gets_everything_in_larger_batches() {
+async fn slow_reader_gets_larger_batches() {
     let count = 5000;
     let acts = vec![head("200 OK", JSON), Act::Repeat(event("MODIFIED", "a").into(), count)];
     let server = TestServer::always(acts).await;

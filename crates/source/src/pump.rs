@@ -1,4 +1,4 @@
-//! From a socket to a bounded channel: reads as fast as it can, decodes, and merges while the reader is behind.
+//! Reads a body into a bounded channel: decodes as bytes arrive, and merges batches while the receiver is behind.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -20,43 +20,43 @@ use informer_hub_reflector::{ErrorClass, ListChunk, SourceError, WatchBatch, Wat
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Followed, Traced};
 
-/// Decoded items that a reader's slowness lets gather outside the channel, before the socket has to wait.
+/// Decoded items that may wait outside the channel before the socket is no longer read.
 const MAX_ITEMS: usize = 512;
-/// The same in bytes as they came.
+/// The same limit in received bytes.
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// How long what a list streams gathers. A server sends each of its objects as an event of its own, at the pace at which it
-/// encodes them; each by itself would wake four threads, and nobody has use for one of them before the others.
+/// How long the items of a streaming list are collected into a batch. A server sends them one by one, as it encodes them.
+/// Single items would wake four threads each, and none is used before the list is complete.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// Turns the bytes of a body into batches.
+/// Converts the bytes of a body into batches.
 pub(super) trait Intake: Send + 'static {
-    /// What goes through the channel.
+    /// An item of the channel.
     type Batch: Send + 'static;
-    /// Batches that wait for the reader.
+    /// Capacity of the channel.
     const BATCHES: usize;
-    /// Takes in bytes. What came before an error is kept.
+    /// Accepts bytes. Items before an error are kept.
     fn feed(&mut self, bytes: &[u8]) -> Result<(), SourceError>;
-    /// Takes in the end of the body.
+    /// Accepts the end of the body.
     fn finish(&mut self) -> Result<(), SourceError>;
-    /// The next batch.
+    /// Takes the next batch.
     fn pop(&mut self) -> Option<Self::Batch>;
-    /// Whether there is a batch.
+    /// Returns whether there is a batch.
     fn has_batch(&self) -> bool;
-    /// Until when the batch may wait for more, where it may.
+    /// Returns until when the batch may wait for more items, if it may.
     fn gathers_until(&self) -> Option<Instant> {
         None
     }
-    /// Whether no more should be read before a batch has gone.
+    /// Returns whether a batch must be taken before more is read.
     fn is_full(&self) -> bool;
-    /// Whether the rest of the body does not matter.
+    /// Returns whether the rest of the body can be ignored.
     fn is_done(&self) -> bool;
 }
 
-/// What a [`pump`] sends.
+/// An item that [`pump`] sends.
 type Piece<B> = Result<B, SourceError>;
 
-/// Reads `body` to its end, or until nobody listens. Nothing for `silence` is an error.
+/// Reads `body` until it ends or the receiver is dropped. Fails if no data arrives for `silence`.
 pub(super) async fn pump<I: Intake>(
     mut body: Body,
     mut intake: I,
@@ -97,7 +97,7 @@ pub(super) async fn pump<I: Intake>(
             Err(_) => break Err(stalled(&format!("no further data within {silence:?}"))),
             Ok(Err(error)) => break Err(error),
             Ok(Ok(None)) => break intake.finish(),
-            Ok(Ok(Some(bytes))) => match take_ready(&mut body, &mut intake, &bytes) {
+            Ok(Ok(Some(bytes))) => match feed_available(&mut body, &mut intake, &bytes) {
                 Err(error) => break Err(error),
                 Ok(ended) if ended || intake.is_done() => break Ok(()),
                 Ok(_) => {}
@@ -110,14 +110,14 @@ pub(super) async fn pump<I: Intake>(
         }
     }
     if let Err(error) = end {
-        // Nobody listening is no loss.
+        // Ignore the error: the receiver is gone.
         let _ = out.send(Err(error)).await;
     }
 }
 
-/// Takes in `bytes` and all that is there without waiting: an apiserver sends each event as a chunk of its own.
-/// `Ok(true)` when the body has ended.
-fn take_ready<I: Intake>(body: &mut Body, intake: &mut I, bytes: &Bytes) -> Result<bool, SourceError> {
+/// Accepts `bytes` and everything else that can be read without waiting, since an apiserver sends each event as a chunk.
+/// Returns `Ok(true)` at the end of the body.
+fn feed_available<I: Intake>(body: &mut Body, intake: &mut I, bytes: &Bytes) -> Result<bool, SourceError> {
     intake.feed(bytes)?;
     while !intake.is_full() && !intake.is_done() {
         match next_data(body).now_or_never() {
@@ -130,37 +130,37 @@ fn take_ready<I: Intake>(body: &mut Body, intake: &mut I, bytes: &Bytes) -> Resu
     Ok(false)
 }
 
-/// Events of a watch: one batch is all that has gathered, those of a list for a little while.
+/// Batches of watch events: all that are available. Events of a streaming list are collected for [`GATHER`].
 pub(super) struct WatchIntake {
     decoder: Arc<Mutex<Decoder>>,
     splitter: LineSplitter,
     limit: usize,
     items: Vec<WatchItem>,
-    /// Once something has gathered.
+    /// Set once there is an item.
     followed: Option<Followed>,
-    /// Whether what comes is what the server has already.
+    /// Whether the items belong to the initial list.
     is_listing: bool,
     traces: bool,
     bytes: usize,
 }
 
 impl WatchIntake {
-    /// `is_listing`: whether objects come first that the server has already; `traces`: whether changes may begin traces.
+    /// `is_listing`: whether initial events come first. `traces`: whether changes may start traces.
     pub(super) fn new(decoder: Arc<Mutex<Decoder>>, limit: usize, is_listing: bool, traces: bool) -> Self {
         let splitter = LineSplitter::new(limit);
         Self { decoder, splitter, limit, items: Vec::new(), followed: None, is_listing, traces, bytes: 0 }
     }
 
-    /// Notes when the first of what gathers came, and begins a trace of one change.
-    fn follow(&mut self) {
+    /// Records the arrival time of the first item, and starts a trace for one change.
+    fn note_arrival(&mut self) {
         let is_end = |item: &WatchItem| matches!(item, WatchItem::Bookmark { initial_events_end: true, .. });
         if self.is_listing && self.items.iter().any(is_end) {
             self.is_listing = false;
         }
         if self.followed.is_none() && !self.items.is_empty() {
-            // Of those that came with the end of a list the last is not of the list.
-            let may_trace = self.traces && !self.is_listing;
-            let changed = self.items.last().and_then(WatchItem::object).filter(|_| may_trace);
+            // If the list ends in this batch, its last item is past the list.
+            let can_trace = self.traces && !self.is_listing;
+            let changed = self.items.last().and_then(WatchItem::object).filter(|_| can_trace);
             let traced = changed.and_then(|object| Traced::begin(object));
             self.followed = Some(Followed { read: clock::now(), traced });
         }
@@ -169,7 +169,7 @@ impl WatchIntake {
 
 impl Intake for WatchIntake {
     type Batch = WatchBatch;
-    /// An apiserver ends a watch whose reader is slow.
+    /// Deep, because an apiserver ends a watch with a slow reader.
     const BATCHES: usize = 16;
 
     fn feed(&mut self, bytes: &[u8]) -> Result<(), SourceError> {
@@ -184,7 +184,7 @@ impl Intake for WatchIntake {
             Ok(())
         });
         drop(decoder);
-        self.follow();
+        self.note_arrival();
         fed
     }
 
@@ -196,7 +196,7 @@ impl Intake for WatchIntake {
         match item {
             Ok(item) => {
                 self.items.push(item);
-                self.follow();
+                self.note_arrival();
             }
             Err(error) if error.class != ErrorClass::Malformed => return Err(error),
             Err(_) => return Err(transient("the watch ended inside an event".to_owned())),
@@ -227,7 +227,7 @@ impl Intake for WatchIntake {
     }
 }
 
-/// Items of a list.
+/// Batches of list items.
 pub(super) struct ListIntake {
     decoder: Arc<Mutex<Decoder>>,
     splitter: ListSplitter,
@@ -241,7 +241,7 @@ impl ListIntake {
         Self { decoder, splitter: ListSplitter::new(limit), chunks: VecDeque::new(), items: 0, bytes: 0 }
     }
 
-    fn take(&mut self, step: ListStep) -> bool {
+    fn push(&mut self, step: ListStep) -> bool {
         match step {
             ListStep::NeedMore => return false,
             ListStep::Skipped(skipped) => self.chunks.push_back(ListChunk::Skipped(skipped)),
@@ -260,7 +260,7 @@ impl ListIntake {
 
 impl Intake for ListIntake {
     type Batch = ListChunk;
-    /// A list waits for its reader.
+    /// Shallow, because a list waits for its reader.
     const BATCHES: usize = 2;
 
     fn feed(&mut self, bytes: &[u8]) -> Result<(), SourceError> {
@@ -270,7 +270,7 @@ impl Intake for ListIntake {
         let mut decoder = decoder.lock();
         loop {
             let step = self.splitter.next(&mut decoder)?;
-            if !self.take(step) {
+            if !self.push(step) {
                 return Ok(());
             }
         }
@@ -281,7 +281,7 @@ impl Intake for ListIntake {
         let mut decoder = decoder.lock();
         while !self.splitter.is_done() {
             let step = self.splitter.finish(&mut decoder)?;
-            self.take(step);
+            self.push(step);
         }
         Ok(())
     }
@@ -307,42 +307,42 @@ impl Intake for ListIntake {
     }
 }
 
-/// The reading end: ends the task when it is dropped, and says so when the task died.
-pub(super) struct Pieces<B> {
-    arriving: mpsc::Receiver<Piece<B>>,
-    task: Task,
-    over: bool,
+/// The receiving end. Aborts the task if dropped, and returns an error if the task panics.
+pub(super) struct BatchStream<B> {
+    receiver: mpsc::Receiver<Piece<B>>,
+    task: AbortOnDrop,
+    is_over: bool,
 }
 
-/// A task that ends with its owner.
-struct Task(JoinHandle<()>);
+/// A task that is aborted when dropped.
+struct AbortOnDrop(JoinHandle<()>);
 
-impl Drop for Task {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl<B> Pieces<B> {
-    pub(super) fn new(arriving: mpsc::Receiver<Piece<B>>, task: JoinHandle<()>) -> Self {
-        Self { arriving, task: Task(task), over: false }
+impl<B> BatchStream<B> {
+    pub(super) fn new(receiver: mpsc::Receiver<Piece<B>>, task: JoinHandle<()>) -> Self {
+        Self { receiver, task: AbortOnDrop(task), is_over: false }
     }
 }
 
-impl<B> Stream for Pieces<B> {
+impl<B> Stream for BatchStream<B> {
     type Item = Piece<B>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.over {
+        if self.is_over {
             return Poll::Ready(None);
         }
-        if let Some(piece) = ready!(self.arriving.poll_recv(context)) {
+        if let Some(piece) = ready!(self.receiver.poll_recv(context)) {
             return Poll::Ready(Some(piece));
         }
-        // The channel closes as the task ends, or as it dies: a stream that broke must not look like one that ended.
+        // The channel closes when the task ends or panics. A panic must not look like the end of the stream.
         let end = ready!(self.task.0.poll_unpin(context));
-        self.over = true;
-        Poll::Ready(end.err().map(|_| Err(transient("the reading task died".to_owned()))))
+        self.is_over = true;
+        Poll::Ready(end.err().map(|_| Err(transient("the read task panicked".to_owned()))))
     }
 }
 
@@ -358,7 +358,7 @@ mod tests {
 
     type Batches = mpsc::Receiver<Piece<WatchBatch>>;
 
-    /// A watch, or a streaming list, whose lines the test writes.
+    /// A watch or streaming list whose lines the test writes.
     struct Server(futures::channel::mpsc::Sender<Result<Frame<Bytes>, std::io::Error>>);
 
     impl Server {
@@ -378,7 +378,7 @@ mod tests {
             (Self(writes), batches)
         }
 
-        /// Sends a line, which has been read when this returns.
+        /// Sends a line and waits until it has been read.
         async fn send(&mut self, line: &str) {
             self.0.send(Ok(Frame::data(format!("{line}\n").into()))).await.unwrap();
             for _ in 0..10 {
@@ -397,7 +397,7 @@ mod tests {
         }
     }
 
-    /// The next batch's names, and how long it was waited for.
+    /// Returns the names in the next batch, and how long it took.
     async fn next(batches: &mut Batches) -> (Vec<String>, Duration) {
         let began = clock::now();
         let items = batches.recv().await.unwrap().unwrap().items;
@@ -406,19 +406,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn objects_of_a_streaming_list_gather_for_so_long_since_the_first() {
+    async fn streaming_list_is_batched_from_its_first_object() {
         let (mut server, mut batches) = Server::start(true).await;
         server.object("ADDED", "a").await;
         tokio::time::advance(GATHER / 2).await;
         server.object("ADDED", "b").await;
         let (names, waited) = next(&mut batches).await;
         assert_eq!(names, ["a", "b"]);
-        // A timer of tokio's may be a millisecond late.
+        // tokio timers may be a millisecond late.
         assert!(waited >= GATHER / 2 && waited <= GATHER / 2 + Duration::from_millis(1), "{waited:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_of_a_streaming_list_and_all_that_follows_wait_for_nothing() {
+    async fn end_of_streaming_list_and_later_events_are_sent_at_once() {
         let (mut server, mut batches) = Server::start(true).await;
         server.object("ADDED", "a").await;
         server.end_of_list().await;
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_gathers_nothing_and_a_full_batch_of_a_list_waits_no_longer() {
+    async fn watch_events_and_full_list_batches_are_sent_at_once() {
         let (mut server, mut batches) = Server::start(false).await;
         server.object("ADDED", "a").await;
         assert_eq!(next(&mut batches).await, (vec!["a".to_owned()], Duration::ZERO));

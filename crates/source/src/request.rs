@@ -1,4 +1,4 @@
-//! Requests to an apiserver: their URLs, their deadlines, and what their failures mean.
+//! Requests to an apiserver: URLs, deadlines, and classification of failures.
 
 use std::error::Error as _;
 use std::fmt::Write as _;
@@ -16,22 +16,22 @@ use super::exec::NoCredentials;
 use informer_hub_codec::{ErrorClass, SourceError, bounded, classify_status};
 use informer_hub_dial::causes;
 
-/// What is read of an error's body.
+/// Size limit of an error body, in bytes.
 const MAX_ERROR_BODY: usize = 64 * 1024;
-/// How long an error's body may take.
+/// Deadline for an error body.
 const ERROR_BODY_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A GET that answers in JSON.
+/// A GET request for JSON.
 #[derive(Debug, Clone)]
 pub(super) struct Get {
     pub(super) path: String,
     pub(super) query: Query,
     pub(super) accept: &'static str,
-    /// Whether the answer may come compressed.
+    /// Whether the answer may be compressed.
     pub(super) compressed: bool,
 }
 
-/// The query of a URL, percent-encoded.
+/// A percent-encoded URL query.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Query(String);
 
@@ -49,7 +49,7 @@ impl Query {
     }
 }
 
-/// Percent-encodes everything that is not unreserved (RFC 3986).
+/// Percent-encodes all characters that are not unreserved (RFC 3986).
 pub(super) fn encode(text: &str, out: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
@@ -61,15 +61,15 @@ pub(super) fn encode(text: &str, out: &mut String) {
 }
 
 impl Get {
-    /// Sends the request and waits for a good answer's head.
+    /// Sends the request and waits for the head of a successful answer.
     ///
     /// # Errors
-    /// Every answer but 2xx with JSON, classified; and every failure to get one. The message names the path.
+    /// Any answer but 2xx with JSON, classified, or no answer. The message has the path.
     pub(super) async fn open(self, client: &Client, deadline: Duration) -> Result<Response<Body>, SourceError> {
         self.open_unless(None, client, deadline).await
     }
 
-    /// The same, unless what is there has this tag: then the answer is a 304 without a body.
+    /// Like [`Self::open`]; returns a 304 without a body if the resource has this ETag.
     async fn open_unless(
         self,
         tag: Option<&str>,
@@ -90,17 +90,17 @@ impl Get {
         }
         match response.headers().get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("unreadable")) {
             Some(kind) if !kind.trim_start().to_ascii_lowercase().starts_with("application/json") => {
-                let message = format!("answered {:?} where application/json is due", bounded(kind));
+                let message = format!("answered {:?} instead of application/json", bounded(kind));
                 Err(named(SourceError { class: ErrorClass::Malformed, message }))
             }
             _ => Ok(response),
         }
     }
 
-    /// Sends the request and reads the whole answer.
+    /// Sends the request and reads the complete answer.
     ///
     /// # Errors
-    /// As [`Self::open`], and when the body is longer than `limit` or does not come in time.
+    /// As [`Self::open`]; also if the body exceeds `limit` or the deadline.
     pub(super) async fn fetch(self, client: &Client, limit: usize, deadline: Duration) -> Result<Vec<u8>, SourceError> {
         let path = self.path.clone();
         let response = self.open(client, deadline).await?;
@@ -108,7 +108,7 @@ impl Get {
         body.map_err(|error| about("GET", &path, error))
     }
 
-    /// Reads the whole answer and its tag, unless what is there has this tag still: then `None`.
+    /// Reads the complete answer and its ETag; `None` if the resource still has the ETag `tag`.
     ///
     /// # Errors
     /// As [`Self::fetch`].
@@ -138,17 +138,17 @@ impl Get {
         if !self.compressed {
             builder = builder.header(ACCEPT_ENCODING, "identity");
         }
-        builder.body(Body::empty()).map_err(|error| transient(format!("not a request: {error}")))
+        builder.body(Body::empty()).map_err(|error| transient(format!("invalid request: {error}")))
     }
 }
 
-/// Notes which server a request goes to: the client knows, and whoever waits for its answer says so.
+/// Records the server that the client sends a request to, for error messages.
 #[derive(Clone, Default)]
-pub(super) struct Asked(Arc<OnceLock<Arc<str>>>);
+pub(super) struct TargetServer(Arc<OnceLock<Arc<str>>>);
 
-impl Asked {
+impl TargetServer {
     pub(super) fn note(&self, server: &Arc<str>) {
-        // A request that is sent again goes to the same one.
+        // A repeated request goes to the same server.
         let _ = self.0.set(Arc::clone(server));
     }
 
@@ -157,27 +157,27 @@ impl Asked {
     }
 }
 
-/// Sends a request and waits for the head of its answer.
+/// Sends a request and waits for the head of the answer.
 ///
 /// # Errors
-/// No connection, or no answer within `deadline`. The message names the server.
+/// No connection, or no answer within `deadline`. The message has the server.
 pub(super) async fn send(
     client: &Client,
     mut request: Request<Body>,
     deadline: Duration,
 ) -> Result<Response<Body>, SourceError> {
-    let asked = Asked::default();
-    request.extensions_mut().insert(asked.clone());
+    let target = TargetServer::default();
+    request.extensions_mut().insert(target.clone());
     match tokio::time::timeout(deadline, client.send(request)).await {
-        Err(_) => Err(stalled(&format!("no answer from {} within {} s", asked.server(), deadline.as_secs()))),
+        Err(_) => Err(stalled(&format!("no answer from {} within {} s", target.server(), deadline.as_secs()))),
         Ok(sent) => sent.map_err(|error| failure(&error)),
     }
 }
 
-/// The beginning of an error about a server that was not reached, whatever was asked of it.
+/// Prefix of the error for a server that cannot be reached.
 const NO_CONNECTION: &str = "cannot connect to ";
 
-/// Names the request that failed, unless no server was reached.
+/// Adds the request to an error, unless the server was not reached.
 pub(super) fn about(method: &str, path: &str, error: SourceError) -> SourceError {
     if error.message.starts_with(NO_CONNECTION) {
         return error;
@@ -185,7 +185,7 @@ pub(super) fn about(method: &str, path: &str, error: SourceError) -> SourceError
     SourceError { message: format!("{method} {path}: {}", error.message), ..error }
 }
 
-/// Reads a body up to `limit`.
+/// Reads a body of at most `limit` bytes.
 pub(super) async fn collect(mut body: Body, limit: usize, deadline: Duration) -> Result<Vec<u8>, SourceError> {
     let read = async {
         let mut bytes = Vec::new();
@@ -198,20 +198,20 @@ pub(super) async fn collect(mut body: Body, limit: usize, deadline: Duration) ->
         }
         Ok(bytes)
     };
-    tokio::time::timeout(deadline, read).await.unwrap_or_else(|_| Err(stalled("the answer does not come to its end")))
+    tokio::time::timeout(deadline, read).await.unwrap_or_else(|_| Err(stalled("the answer did not end in time")))
 }
 
-/// The next data of a body; `None` at its end.
+/// Returns the next data of a body; `None` at its end.
 ///
 /// # Cancel safety
-/// Nothing is lost when it is dropped.
+/// No data is lost if the future is dropped.
 pub(super) async fn next_data(body: &mut Body) -> Result<Option<Bytes>, SourceError> {
     loop {
         match body.frame().await {
             None => return Ok(None),
             Some(Err(error)) => return Err(failure(&error)),
             Some(Ok(frame)) => {
-                // Trailers mean nothing here.
+                // Skip trailers.
                 if let Ok(data) = frame.into_data() {
                     return Ok(Some(data));
                 }
@@ -228,10 +228,10 @@ pub(super) fn transient(message: String) -> SourceError {
     SourceError { class: ErrorClass::Transient, message }
 }
 
-/// What a failure of the client means.
+/// Classifies a failure of the client.
 pub(super) fn failure(error: &kube::Error) -> SourceError {
-    let is_plugins = matches!(error, kube::Error::Service(cause) if cause.is::<NoCredentials>());
-    let class = if is_plugins || matches!(error, kube::Error::Auth(_)) {
+    let is_plugin_error = matches!(error, kube::Error::Service(cause) if cause.is::<NoCredentials>());
+    let class = if is_plugin_error || matches!(error, kube::Error::Auth(_)) {
         ErrorClass::Unauthorized
     } else if is_refused(error) {
         ErrorClass::Refused
@@ -241,10 +241,10 @@ pub(super) fn failure(error: &kube::Error) -> SourceError {
     SourceError { class, message: bounded(&describe(error)) }
 }
 
-/// An error with its causes, without what a credential plugin wrote.
+/// Describes an error and its causes, without the output of a credential plugin.
 pub(super) fn describe(error: &kube::Error) -> String {
     match error {
-        kube::Error::Auth(error) => format!("credentials cannot be had: {}", describe_auth(error)),
+        kube::Error::Auth(error) => format!("cannot get credentials: {}", describe_auth(error)),
         error => chain(error),
     }
 }
@@ -252,18 +252,18 @@ pub(super) fn describe(error: &kube::Error) -> String {
 fn describe_auth(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { cmd, out } => format!("command '{cmd}' failed with {}", out.status),
-        AuthError::AuthExecStart(error) => format!("the command cannot be run: {error}"),
-        AuthError::ReadTokenFile(error, path) => format!("token file {} cannot be read: {error}", path.display()),
-        AuthError::MissingCommand => "the exec section names no command".to_owned(),
+        AuthError::AuthExecStart(error) => format!("cannot run the command: {error}"),
+        AuthError::ReadTokenFile(error, path) => format!("cannot read token file {}: {error}", path.display()),
+        AuthError::MissingCommand => "the exec section has no command".to_owned(),
         AuthError::AuthExecParse(_) | AuthError::ExecPluginFailed => {
-            "the command's output is no ExecCredential with a status".to_owned()
+            "the output of the command is not an ExecCredential with a status".to_owned()
         }
         AuthError::NoValidNativeRootCA(_) => "the system has no root certificates".to_owned(),
-        _ => "its section of the kubeconfig does not work".to_owned(),
+        _ => "the authentication of the kubeconfig failed".to_owned(),
     }
 }
 
-/// An error of the client and its causes, without what only wraps them.
+/// Joins a client error and its causes, without the outer wrapper.
 fn chain(error: &kube::Error) -> String {
     let source = error.source().filter(|_| matches!(error, kube::Error::Service(_)));
     source.map_or_else(|| causes(error), causes)
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_a_query_are_encoded() {
+    fn query_values_are_encoded() {
         let mut query = Query::default();
         query.add("labelSelector", "app in (a,b),tier!=x");
         query.add("continue", "a+b/c=é");
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_failure_its_causes_are_told_and_not_what_wraps_them() {
+    fn failure_message_has_causes_without_wrapper() {
         let eof = std::io::Error::new(
             std::io::ErrorKind::UnexpectedEof,
             "peer closed connection without sending TLS close_notify: https://docs.rs/rustls/latest/rustls/",
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_credential_plugin_wrote_is_not_repeated() {
+    fn failure_message_omits_plugin_output() {
         let status = std::process::ExitStatus::default();
         let out = std::process::Output { status, stdout: b"hunter2".to_vec(), stderr: b"hunter2".to_vec() };
         let error = kube::Error::Auth(AuthError::AuthExecRun { cmd: "aws".to_owned(), out: Box::new(out) });

@@ -1,7 +1,7 @@
-//! What a cluster says before anything is watched: its version, what we may do there, whether lists stream, how much
-//! there is. For people who ask whether a configuration will work; the hub itself finds all of it out as it goes.
+//! Checks of a cluster before anything is watched: version, permissions, streaming support, number of objects.
 //!
-//! Each question has a deadline of its own and reads a bounded answer. Ask on the runtime of the client.
+//! They serve commands such as `check`; the hub itself does not need them. Each has a deadline and a bounded answer. Call
+//! them on the client's runtime.
 
 use std::time::Duration;
 
@@ -20,51 +20,52 @@ use informer_hub_codec::{MAX_OBJECT_BYTES, bounded, classify_status};
 use informer_hub_reflector::{ErrorClass, ListBounds, Progress, SourceError};
 use informer_hub_types::{ApiResource, Scope, clock};
 
-/// How long one question may take.
+/// Deadline of one check.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// What is read of an answer that holds no object.
+/// Size limit of an answer without objects, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
-/// Objects of one page, and what is read of it.
+/// Page size, and size limit of a page in bytes.
 const PAGE: u32 = 200;
 const MAX_PAGE: usize = 64 << 20;
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
-/// Which version a cluster is, as its `/version` says: `v1.35.2`.
+/// Returns the version of the apiserver from `/version`, such as `v1.35.2`.
 ///
 /// # Errors
-/// Every failure to get it, classified: the first thing to ask, since it shows whether there is a way at all.
+/// Any failure, classified. Call it first: it shows whether the cluster can be reached.
 pub async fn server_version(client: &Client) -> Result<String, SourceError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Version {
         git_version: String,
     }
-    let version: Version = ask("/version".to_owned(), Query::default(), MAX_ANSWER, client).await?;
+    let version: Version = fetch_json("/version".to_owned(), Query::default(), MAX_ANSWER, client).await?;
     Ok(bounded(&version.git_version))
 }
 
-/// What the cluster's authorisers say of something that we want to do.
+/// Decision of the cluster's authorizers on an action.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Verdict {
-    /// Whether we may.
+pub struct AccessVerdict {
+    /// Whether the action is allowed.
     pub allowed: bool,
-    /// Why, in the authoriser's words; often empty.
+    /// The authorizer's reason; often empty.
     pub reason: String,
 }
 
-/// Asks whether whoever `client` is may do `verb` on a resource: in a namespace, or in all of them (SelfSubjectAccessReview).
+/// Checks whether the user of `client` may do `verb` on a resource in a namespace or in all of them
+/// (SelfSubjectAccessReview).
 ///
-/// Every authenticated user may ask, by a cluster role that Kubernetes itself brings (`system:basic-user`).
+/// Every authenticated user may call it, by the built-in cluster role `system:basic-user`.
 ///
 /// # Errors
-/// When there is no verdict.
-pub async fn may(
+/// The cluster gave no decision.
+pub async fn check_access(
     client: &Client,
     verb: &str,
     resource: &ApiResource,
     namespace: Option<&str>,
-) -> Result<Verdict, SourceError> {
+) -> Result<AccessVerdict, SourceError> {
     #[derive(Deserialize)]
     struct Review {
         status: Status,
@@ -79,45 +80,45 @@ pub async fn may(
         error: String,
     }
     let gvr = &resource.gvr;
-    let asked = json!({
+    let request_body = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": { "resourceAttributes": {
             "verb": verb, "group": gvr.group.as_str(), "version": gvr.version.as_str(),
             "resource": gvr.resource.as_str(), "namespace": namespace.filter(|_| resource.namespaced).unwrap_or_default(),
         } },
     });
-    let review: Review = post(client, REVIEWS, &asked).await?;
+    let review: Review = post(client, REVIEWS, &request_body).await?;
     let Status { allowed, reason, error } = review.status;
-    Ok(Verdict { allowed, reason: bounded(if reason.is_empty() { &error } else { &reason }) })
+    Ok(AccessVerdict { allowed, reason: bounded(if reason.is_empty() { &error } else { &reason }) })
 }
 
-/// Who an apiserver takes its client for.
+/// The user that an apiserver identifies a client as.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Identity {
-    /// The user. Any text: what shows it escapes it.
+    /// The user name. May be any text, so escape it for display.
     pub username: String,
     /// The user's groups.
     pub groups: Vec<String>,
 }
 
 impl Identity {
-    /// Namespace and name of the service account, if it is one.
+    /// Returns namespace and name of the service account, if the user is one.
     #[must_use]
     pub fn service_account(&self) -> Option<(&str, &str)> {
         self.username.strip_prefix("system:serviceaccount:")?.split_once(':')
     }
 
-    /// Whether the apiserver was shown no credentials.
+    /// Returns whether the client sent no credentials.
     #[must_use]
     pub fn is_anonymous(&self) -> bool {
         self.username == "system:anonymous"
     }
 }
 
-/// Asks who `client` is (SelfSubjectReview, served since Kubernetes 1.28). Every authenticated user may ask.
+/// Identifies the user of `client` (SelfSubjectReview, since Kubernetes 1.28). Every authenticated user may call it.
 ///
 /// # Errors
-/// When there is no answer; [`ErrorClass::NotFound`] from older servers.
+/// No answer; [`ErrorClass::NotFound`] from older servers.
 pub async fn whoami(client: &Client) -> Result<Identity, SourceError> {
     #[derive(Deserialize)]
     struct Review {
@@ -134,8 +135,8 @@ pub async fn whoami(client: &Client) -> Result<Identity, SourceError> {
         #[serde(default)]
         groups: Option<Vec<String>>,
     }
-    let asked = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
-    let Review { status: Status { user } } = post(client, SELF_REVIEWS, &asked).await?;
+    let request_body = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+    let Review { status: Status { user } } = post(client, SELF_REVIEWS, &request_body).await?;
     Ok(Identity { username: user.username, groups: user.groups.unwrap_or_default() })
 }
 
@@ -146,7 +147,7 @@ async fn post<T: DeserializeOwned>(client: &Client, path: &str, body: &Value) ->
 async fn answer<T: DeserializeOwned>(client: &Client, path: &str, body: &Value) -> Result<T, SourceError> {
     let request = Request::post(path).header(ACCEPT, "application/json").header(CONTENT_TYPE, "application/json");
     let request = request.body(Body::from(body.to_string().into_bytes()));
-    let request = request.map_err(|error| transient(format!("not a request: {error}")))?;
+    let request = request.map_err(|error| transient(format!("invalid request: {error}")))?;
     let response = send(client, request, DEADLINE).await?;
     let status = response.status();
     let body = collect(response.into_body(), MAX_ANSWER, DEADLINE).await?;
@@ -156,15 +157,19 @@ async fn answer<T: DeserializeOwned>(client: &Client, path: &str, body: &Value) 
     parsed(&body)
 }
 
-/// Whether the server streams lists of a resource. Asked for an object of a name that nobody has, so that the answer is
-/// empty however much there is.
+/// Checks whether the server supports streaming lists of a resource. Requests an object that does not exist, so that the
+/// answer is always empty.
 ///
 /// # Errors
-/// When it cannot be told: not by a server that does not stream, which is `false`.
-pub async fn streams(client: &Client, resource: &ApiResource, scope: &Scope) -> Result<bool, SourceError> {
+/// The check failed. A server without streaming lists is not an error, but `false`.
+pub async fn supports_streaming_lists(
+    client: &Client,
+    resource: &ApiResource,
+    scope: &Scope,
+) -> Result<bool, SourceError> {
     let mut query = Query::default();
     for (key, value) in [
-        ("fieldSelector", "metadata.name=informer-hub-looks-for-nothing"),
+        ("fieldSelector", "metadata.name=informer-hub-streaming-check"),
         ("watch", "true"),
         ("allowWatchBookmarks", "true"),
         ("timeoutSeconds", "5"),
@@ -182,7 +187,7 @@ pub async fn streams(client: &Client, resource: &ApiResource, scope: &Scope) -> 
     let mut body = response.into_body();
     let read = async {
         let mut seen = Vec::new();
-        // A server that takes it for a plain watch sends nothing, and ends it.
+        // A server that treats it as a plain watch sends nothing and ends it.
         while let Some(data) = next_data(&mut body).await? {
             seen.extend_from_slice(&data);
             if memchr::memmem::find(&seen, b"k8s.io/initial-events-end").is_some() {
@@ -197,19 +202,19 @@ pub async fn streams(client: &Client, resource: &ApiResource, scope: &Scope) -> 
     tokio::time::timeout(DEADLINE, read).await.unwrap_or(Ok(false))
 }
 
-/// How much there is of a resource.
+/// Number and size of the objects of a resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Estimate {
-    /// Objects; `None`: there are more than one, and the server does not say how many (it does not with selectors).
+    /// Number of objects; `None` if there are several and the server does not count them, as with selectors.
     pub objects: Option<u64>,
-    /// Bytes of the JSON of one of them.
+    /// JSON size of one object, in bytes.
     pub sample: Option<usize>,
 }
 
-/// Asks for one object, and how many there are besides. The server counts them without reading them.
+/// Lists one object, and reads the number of remaining ones. The server counts them without reading them.
 ///
 /// # Errors
-/// What the hub's own lists would meet: no rights, a field selector that the resource does not have.
+/// The list failed, for example by missing permissions or an unsupported field selector.
 pub async fn estimate(
     client: &Client,
     resource: &ApiResource,
@@ -250,15 +255,15 @@ pub async fn estimate(
     })
 }
 
-/// Lists objects of a resource, up to so many, each as JSON.
+/// Lists up to `limit` objects of a resource, each as JSON.
 ///
 /// # Errors
-/// What the hub's own lists would meet.
-pub async fn objects(
+/// The list failed.
+pub async fn list_objects(
     client: &Client,
     resource: &ApiResource,
     scope: &Scope,
-    most: usize,
+    limit: usize,
 ) -> Result<Vec<Box<[u8]>>, SourceError> {
     #[derive(Deserialize)]
     struct Page {
@@ -275,7 +280,7 @@ pub async fn objects(
     let (mut found, mut token) = (Vec::new(), None::<String>);
     let (mut progress, bounds) = (Progress::default(), ListBounds::default());
     loop {
-        let asked = clock::now();
+        let request_body = clock::now();
         progress.begin_page();
         let mut query = selectors(scope);
         query.add("limit", &PAGE.to_string());
@@ -287,26 +292,31 @@ pub async fn objects(
         let named = |error: SourceError| about("GET", &path, error);
         let page: Page = parsed(&body).map_err(named)?;
         let items = page.items.unwrap_or_default();
-        progress.note_items(items.len() as u64, clock::now() - asked, &bounds).map_err(named)?;
-        found.extend(items.into_iter().map(|item| Box::<str>::from(item).into_boxed_bytes()).take(most - found.len()));
+        progress.note_items(items.len() as u64, clock::now() - request_body, &bounds).map_err(named)?;
+        found.extend(items.into_iter().map(|item| Box::<str>::from(item).into_boxed_bytes()).take(limit - found.len()));
         token = page.metadata.token.filter(|token| !token.is_empty());
-        let Some(token) = token.as_deref().filter(|_| found.len() < most) else { return Ok(found) };
+        let Some(token) = token.as_deref().filter(|_| found.len() < limit) else { return Ok(found) };
         let pause = progress.note_page(token, Some(PAGE), &bounds).map_err(named)?;
         tokio::time::sleep(pause).await;
     }
 }
 
-async fn ask<T: DeserializeOwned>(path: String, query: Query, limit: usize, client: &Client) -> Result<T, SourceError> {
+async fn fetch_json<T: DeserializeOwned>(
+    path: String,
+    query: Query,
+    limit: usize,
+    client: &Client,
+) -> Result<T, SourceError> {
     let get = Get { path: path.clone(), query, accept: "application/json", compressed: true };
     let body = get.fetch(client, limit, DEADLINE).await?;
     parsed(&body).map_err(|error| about("GET", &path, error))
 }
 
-/// Never quotes the body.
+/// Parses an answer. The error does not quote it.
 fn parsed<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, SourceError> {
     serde_json::from_slice(body).map_err(|error| SourceError {
         class: ErrorClass::Malformed,
-        message: format!("not the answer that is due: line {} column {}", error.line(), error.column()),
+        message: format!("unexpected answer: line {} column {}", error.line(), error.column()),
     })
 }
 

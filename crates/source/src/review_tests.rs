@@ -1,4 +1,4 @@
-//! Questions to a server on loopback that answers right and wrong.
+//! Tests of the checks against a loopback server with valid and invalid answers.
 
 use super::super::testserver::{Act, TestServer, failure, head, json};
 use super::*;
@@ -18,7 +18,7 @@ fn scope(namespace: Option<&str>) -> Scope {
 }
 
 #[tokio::test]
-async fn the_version_is_what_the_server_says() {
+async fn server_version_is_read() {
     let server = TestServer::always(json(r#"{"major":"1","gitVersion":"v1.35.2+k3s1"}"#)).await;
     assert_eq!(server_version(&server.client().await).await.unwrap(), "v1.35.2+k3s1");
     let server = TestServer::always(json(r#"{"secret":"hunter2"}"#)).await;
@@ -30,21 +30,21 @@ async fn the_version_is_what_the_server_says() {
 }
 
 #[tokio::test]
-async fn a_verdict_is_the_authorisers_and_a_review_without_one_is_an_error() {
+async fn access_review_returns_verdict_or_error() {
     let server = TestServer::always(json(r#"{"status":{"allowed":true}}"#)).await;
-    let yes = may(&server.client().await, "watch", &pods(), Some("shop")).await.unwrap();
+    let yes = check_access(&server.client().await, "watch", &pods(), Some("shop")).await.unwrap();
     assert!(yes.allowed);
     assert!(server.requests()[0].starts_with(&format!("POST {REVIEWS} ")), "{:?}", server.requests());
     let server = TestServer::always(json(r#"{"status":{"reason":"no rule"}}"#)).await;
-    let no = may(&server.client().await, "list", &pods(), None).await.unwrap();
+    let no = check_access(&server.client().await, "list", &pods(), None).await.unwrap();
     assert_eq!((no.allowed, no.reason.as_str()), (false, "no rule"));
     let server = TestServer::always(failure(404, "NotFound", "")).await;
-    let error = may(&server.client().await, "list", &pods(), None).await.unwrap_err();
+    let error = check_access(&server.client().await, "list", &pods(), None).await.unwrap_err();
     assert!(error.class == ErrorClass::NotFound && error.message.contains(REVIEWS), "{error}");
 }
 
 #[tokio::test]
-async fn whoami_reads_user_and_groups_and_tells_an_old_server_apart() {
+async fn whoami_reads_user_and_groups_and_detects_old_servers() {
     let status =
         r#"{"status":{"userInfo":{"username":"system:serviceaccount:a:b","groups":["g"],"extra":{"x":["y"]}}}}"#;
     let server = TestServer::always(json(status)).await;
@@ -65,16 +65,16 @@ async fn whoami_reads_user_and_groups_and_tells_an_old_server_apart() {
 }
 
 #[tokio::test]
-async fn whether_lists_stream_is_told_from_the_end_of_initial_events() {
+async fn streaming_support_is_detected_by_the_bookmark() {
     let bookmark = r#"{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
-    for (answer, wanted) in [(json(bookmark), true), (json(""), false), (refused(), false)] {
+    for (answer, expected) in [(json(bookmark), true), (json(""), false), (refused(), false)] {
         let server = TestServer::always(answer).await;
-        assert_eq!(streams(&server.client().await, &pods(), &scope(None)).await.unwrap(), wanted);
+        assert_eq!(supports_streaming_lists(&server.client().await, &pods(), &scope(None)).await.unwrap(), expected);
         let request = server.requests().remove(0);
         assert!(request.starts_with("GET /api/v1/pods?fieldSelector=metadata.name%3D"), "{request}");
     }
     let server = TestServer::always(failure(403, "Forbidden", "")).await;
-    let error = streams(&server.client().await, &pods(), &scope(None)).await.unwrap_err();
+    let error = supports_streaming_lists(&server.client().await, &pods(), &scope(None)).await.unwrap_err();
     assert_eq!(error.class, ErrorClass::Forbidden);
 }
 
@@ -84,7 +84,7 @@ fn refused() -> Vec<Act> {
 }
 
 #[tokio::test]
-async fn what_there_is_is_one_and_what_the_server_says_is_left() {
+async fn estimate_adds_the_remaining_item_count() {
     let object = r#"{"metadata":{"name":"a"}}"#;
     for (metadata, items, objects) in [
         (r#"{"continue":"x","remainingItemCount":41}"#, object, Some(42)),

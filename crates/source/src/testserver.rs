@@ -1,4 +1,4 @@
-//! A server on loopback that answers each request with scripted bytes, right or wrong.
+//! A loopback server that answers each request with scripted bytes, valid or invalid.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-use super::live::{Live, Way};
+use super::reloading_client::{AccessSettings, ReloadingClient};
 use super::{Access, connect};
 
-/// One thing that the server does.
+/// An action of the server.
 #[derive(Debug, Clone)]
 pub(super) enum Act {
     /// Sends these bytes.
     Send(Vec<u8>),
-    /// Sends these bytes, so often.
+    /// Sends these bytes this number of times.
     Repeat(Vec<u8>, usize),
     /// Keeps the connection open until the client closes it.
     Hold,
 }
 
-/// A running server; ends when it is dropped.
+/// A running server; stops when dropped.
 #[derive(Debug)]
 pub(super) struct TestServer {
     address: SocketAddr,
@@ -32,11 +32,11 @@ pub(super) struct TestServer {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// Longer than anything in a test takes that goes well.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of operations that are expected to succeed.
+pub(super) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl TestServer {
-    /// A server that answers a request (its head, as text) with what `script` says, then closes the connection.
+    /// Starts a server that answers a request with the actions of `script`, then closes the connection.
     pub(super) async fn start(script: impl Fn(&str) -> Vec<Act> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -58,12 +58,12 @@ impl TestServer {
         Self { address, requests, closed, task }
     }
 
-    /// A server that answers every request with the same.
+    /// Starts a server that answers every request alike.
     pub(super) async fn always(acts: Vec<Act>) -> Self {
         Self::start(move |_| acts.clone()).await
     }
 
-    /// Where this server is.
+    /// Returns the server's URL.
     pub(super) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -74,22 +74,27 @@ impl TestServer {
         connect(access, true, None, &informer_hub_types::Threads::current()).await.unwrap()
     }
 
-    /// The same, as informers have it.
-    pub(super) async fn live(&self) -> std::sync::Arc<Live> {
+    /// Builds a reloading client for this server, as informers use it.
+    pub(super) async fn reloading_client(&self) -> std::sync::Arc<ReloadingClient> {
         let access = Access::Server { server: self.url(), ca_file: None, token: None };
-        Live::connect(None, Way { access, compression: true }, None, &informer_hub_types::Threads::current())
-            .await
-            .unwrap()
+        ReloadingClient::connect(
+            None,
+            AccessSettings { access, compression: true },
+            None,
+            &informer_hub_types::Threads::current(),
+        )
+        .await
+        .unwrap()
     }
 
-    /// The heads of all requests so far.
+    /// Returns the heads of all requests so far.
     pub(super) fn requests(&self) -> Vec<String> {
         self.requests.lock().clone()
     }
 
     /// Waits until a client has closed its connection early.
     pub(super) async fn closed(&self) {
-        tokio::time::timeout(PATIENCE, self.closed.notified()).await.expect("the connection stays open");
+        tokio::time::timeout(TEST_TIMEOUT, self.closed.notified()).await.expect("the connection stays open");
     }
 }
 
@@ -107,17 +112,17 @@ async fn read_head(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8_lossy(&head).into_owned())
 }
 
-/// A head with `headers`, for a body that ends with the connection.
+/// A head with `headers`, for a body that ends when the connection closes.
 pub(super) fn head(status: &str, headers: &str) -> Act {
     Act::Send(format!("HTTP/1.1 {status}\r\nConnection: close\r\n{headers}\r\n").into_bytes())
 }
 
-/// A whole JSON answer.
+/// A complete JSON answer.
 pub(super) fn json(body: &str) -> Vec<Act> {
     vec![head("200 OK", "Content-Type: application/json\r\n"), Act::Send(body.into())]
 }
 
-/// A whole failure, with a `Status` of this code and reason.
+/// A complete failure with a `Status` of this code and reason.
 pub(super) fn failure(code: u16, reason: &str, headers: &str) -> Vec<Act> {
     let body = format!(
         r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","code":{code},"reason":"{reason}","message":"m"}}"#

@@ -1,5 +1,5 @@
-//! The way from a client to the socket: kube's layers over hyper's client, with the few settings that a process of a
-//! thousand connections needs and kube's own stack does not offer.
+//! The HTTP stack: kube's layers over hyper's client, with settings for a process with a thousand connections that kube's
+//! own stack does not offer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,33 +22,32 @@ use tower_http::decompression::DecompressionLayer;
 
 use informer_hub_dial::{Dial, server_of};
 
-/// A request that may be sent, or why none may.
+/// An authorized request, or the reason why it must not be sent.
 pub(super) type Authorized = BoxFuture<'static, Result<Request<Body>, BoxError>>;
 
-/// How long a TCP (and TLS) connection may take.
+/// Deadline of a TCP and TLS connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a connection that has answered is kept for the next request: from one page of a list to the next, from a
-/// list to its watch. Each takes 30 KB and more, in the apiserver too.
+/// How long an idle connection is kept for the next page of a list, or for the watch after it. Each connection takes at
+/// least 30 KB, in the apiserver too.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// What a connection reads at once, at most. hyper's own limit is 400 KiB, which the connection of a watch would keep
-/// for its life after one long list; in pieces of this size a list is read as fast.
+/// Read buffer limit of a connection. hyper's limit is 400 KiB, which a watch would keep after one long list. A list is read
+/// as fast with this limit.
 const READ: usize = 32 * 1024;
 
-/// Requests that may wait for a client behind a proxy; kube's client has the same bound.
+/// Requests that may wait for a client behind a proxy; the bound of kube's client.
 const REQUESTS: usize = 1024;
 
-/// Probes of connections on which nothing comes: a peer that has gone is noticed before its watch has run its time.
-/// client-go's dialer has the same.
+/// TCP keep-alive interval, to detect a dead peer before the watch times out. The interval of client-go's dialer.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// Builds a client whose requests pass `authorize` last. Blocks: it reads files, and runs no plugin.
+/// Builds a client that calls `authorize` last on each request. Blocks to read files; runs no plugin.
 ///
-/// Behind a proxy the way is kube's own; `dial` goes before a proxy.
+/// Behind a proxy, kube's own stack is used. `dial` takes precedence over a proxy.
 ///
 /// # Errors
-/// kube's, when the TLS settings or credentials come to nothing.
+/// kube's error, if the TLS settings or credentials are invalid.
 pub(super) fn open(
     config: Config,
     dial: Option<Dial>,
@@ -58,19 +57,19 @@ pub(super) fn open(
     let server: Arc<str> = server_of(&config.cluster_url).into();
     let is_plain = config.cluster_url.scheme_str() == Some("http");
     match dial {
-        Some(dial) if is_plain => return over(dial, &config, server, authorize),
+        Some(dial) if is_plain => return build(dial, &config, server, authorize),
         Some(dial) => {
-            return over(config.rustls_https_connector_with_connector(dial)?, &config, server, authorize);
+            return build(config.rustls_https_connector_with_connector(dial)?, &config, server, authorize);
         }
         None => {}
     }
     if let Some(proxy) = &config.proxy_url {
-        let server: Arc<str> = format!("{server} by the proxy {}", server_of(proxy)).into();
+        let server: Arc<str> = format!("{server} via proxy {}", server_of(proxy)).into();
         let name = MapErrLayer::new(move |error: BoxError| match error.downcast::<HttpError>() {
             Ok(error) => named(*error, &server),
             Err(error) => error,
         });
-        // kube's own service cannot be cloned, which `authorize` asks for.
+        // kube's own service is not `Clone`, which `authorize` requires.
         let shared = BufferLayer::new(REQUESTS);
         let client = ClientBuilder::try_from(config)?.with_layer(&name).with_layer(&shared).with_layer(&authorize);
         return Ok(client.build());
@@ -79,13 +78,13 @@ pub(super) fn open(
     tcp.enforce_http(false);
     tcp.set_keepalive(Some(KEEP_ALIVE));
     if is_plain {
-        // A client with TLS would hold the system's roots, 70 KB, for nothing.
-        return over(tcp, &config, server, authorize);
+        // A TLS client would hold the system's roots, 70 KB, without need.
+        return build(tcp, &config, server, authorize);
     }
-    over(config.rustls_https_connector_with_connector(tcp)?, &config, server, authorize)
+    build(config.rustls_https_connector_with_connector(tcp)?, &config, server, authorize)
 }
 
-/// There is no connection.
+/// The connection cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot connect to {server}")]
 pub(super) struct CannotConnect {
@@ -93,7 +92,7 @@ pub(super) struct CannotConnect {
     source: BoxError,
 }
 
-/// A connection ended before the answer did.
+/// The connection ended before the answer did.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection to {server} broke")]
 struct Broken {
@@ -101,7 +100,7 @@ struct Broken {
     source: BoxError,
 }
 
-/// An error of the HTTP client that says which server it is about.
+/// Adds the server to an error of the HTTP client.
 fn named(error: HttpError, server: &Arc<str>) -> BoxError {
     let server = Arc::clone(server);
     let is_connect = error.is_connect();
@@ -109,7 +108,7 @@ fn named(error: HttpError, server: &Arc<str>) -> BoxError {
     if is_connect { CannotConnect { server, source }.into() } else { Broken { server, source }.into() }
 }
 
-fn over<C>(
+fn build<C>(
     connector: C,
     config: &Config,
     server: Arc<str>,
@@ -127,7 +126,7 @@ where
         .pool_idle_timeout(IDLE)
         .http1_max_buf_size(READ)
         .build(connector);
-    let of_bodies = Arc::clone(&server);
+    let body_server = Arc::clone(&server);
     let service = ServiceBuilder::new()
         .layer(authorize)
         .layer(config.base_uri_layer())
@@ -136,7 +135,7 @@ where
         .layer(config.extra_headers_layer()?)
         .map_err(move |error| named(error, &server))
         .map_response(move |response: Response<Incoming>| {
-            let server = Arc::clone(&of_bodies);
+            let server = Arc::clone(&body_server);
             response.map(|body| body.map_err(move |error| Broken { server: Arc::clone(&server), source: error.into() }))
         })
         .service(client);

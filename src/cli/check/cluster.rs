@@ -104,7 +104,7 @@ async fn expand(
     if patterns.is_empty() {
         return found;
     }
-    let catalogue = match source::offers(client).await {
+    let catalogue = match source::discover_catalogue(client).await {
         Ok(catalogue) => catalogue,
         Err(error) => {
             report.find(Level::Error, error.message, what_to_do(error.class));
@@ -142,7 +142,7 @@ async fn expand(
 /// Whether it is heard at once of resources that come and go.
 async fn may_hear_of_changes(client: &Client, report: &mut ClusterReport, rights: &str) {
     for resource in [discovery::definitions(), discovery::services()] {
-        if let Ok(verdict) = source::may(client, "watch", &resource, None).await
+        if let Ok(verdict) = source::check_access(client, "watch", &resource, None).await
             && !verdict.allowed
         {
             let problem =
@@ -201,7 +201,8 @@ impl Asking<'_> {
         for namespace in scopes {
             let scope = self.scope(&found, namespace).await;
             if report.streaming.is_none() && scope.watch == Some(true) {
-                report.streaming = source::streams(self.client, &found, &self.scope_of(namespace)).await.ok();
+                report.streaming =
+                    source::supports_streaming_lists(self.client, &found, &self.scope_of(namespace)).await.ok();
             }
             report.scopes.push(scope);
         }
@@ -253,7 +254,7 @@ impl Asking<'_> {
     async fn may(&mut self, verb: &str, found: &ApiResource, namespace: Option<&str>) -> Option<bool> {
         let place = namespace.map_or_else(|| "in any namespace".to_owned(), |name| format!("in namespace {name}"));
         let place = if found.namespaced { place } else { "in the cluster".to_owned() };
-        match source::may(self.client, verb, found, namespace).await {
+        match source::check_access(self.client, verb, found, namespace).await {
             Ok(verdict) => {
                 if !verdict.allowed {
                     let reason =

@@ -113,7 +113,7 @@ impl Asking<'_> {
             for verb in ["list", "watch"] {
                 self.may(verb, &resource, scope.namespace.as_deref()).await;
             }
-            match source::objects(self.client, &resource, &scope, MOST).await {
+            match source::list_objects(self.client, &resource, &scope, MOST).await {
                 Ok(objects) => found.extend(objects),
                 Err(error) => {
                     let advice = match error.class {
@@ -144,7 +144,7 @@ impl Asking<'_> {
 
     async fn may(&mut self, verb: &str, resource: &ApiResource, namespace: Option<&str>) {
         let place = namespace.map_or_else(|| "in any namespace".to_owned(), |name| format!("in namespace {name}"));
-        match source::may(self.client, verb, resource, namespace).await {
+        match source::check_access(self.client, verb, resource, namespace).await {
             Ok(verdict) if verdict.allowed => {}
             Ok(_) => {
                 let problem = format!("may not {verb} {} {place}", resource.gvr);

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::config::{Cluster, ExecConfig, ExecInteractiveMode, Kubeconfig, NamedContext};
 
 use crate::cli::check::credentials::verdict;
-use informer_hub_source::of_context;
+use informer_hub_source::context_credentials;
 
 /// A context, as far as it is told of.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Found {
     }
 
     fn look_at_credentials(&mut self, kubeconfig: &Kubeconfig, now: Timestamp) {
-        let all = of_context(kubeconfig, Some(&self.context));
+        let all = context_credentials(kubeconfig, Some(&self.context));
         for one in &all {
             if let Some((_, problem)) = verdict(one, now) {
                 self.warn(format!("{} {}: {problem}", one.kind.as_str(), one.place));

@@ -330,7 +330,7 @@ async fn of_pattern(
             resource.name
         );
     };
-    let catalogue = source::offers(client).await?;
+    let catalogue = source::discover_catalogue(client).await?;
     let mut found: Vec<Named> = Vec::new();
     for (offered, offer) in catalogue.resources() {
         let gvr = &offered.gvr;

@@ -202,7 +202,7 @@ async fn a_token_a_plugin_and_a_certificate_rotate_and_nothing_lists_again() {
     for old in &old {
         assert!(comes_true(PATIENCE, async || is_refused(&cluster, old).await).await, "an old token is taken");
     }
-    hub.says(&["credentials are read anew"]).await;
+    hub.says(&["reloaded the credentials"]).await;
     // Watches that were open have gone on, and are what they were.
     create_pod(&client, "shop", "during").await;
     show(&desk, 8).await;

@@ -1,13 +1,12 @@
-//! The environment of credential plugins: an allow-list, so that a plugin does not get the hub's secrets.
+//! Environment of credential plugins: an allow-list that keeps the hub's secrets from plugins.
 //!
-//! docs/clusters.md lists it for users; a test compares the two.
+//! docs/clusters.md lists it for users; a test compares both.
 
 use std::ffi::OsString;
 
 use informer_hub_types::is_secret_variable;
 
-/// Variables that are passed on by name: where programs and their files are, language, time zone, proxies, roots of TLS,
-/// the pod's own API server.
+/// Variables that are passed on by name: paths, locale, time zone, proxies, TLS roots, the pod's own API server.
 pub(super) const NAMES: &[&str] = &[
     "PATH",
     "HOME",
@@ -40,7 +39,7 @@ pub(super) const NAMES: &[&str] = &[
     "USE_GKE_GCLOUD_AUTH_PLUGIN",
 ];
 
-/// Beginnings of variables that are passed on: language, directories of the user, roots of TLS, clouds.
+/// Prefixes of variables that are passed on: locale, user directories, TLS roots, clouds.
 pub(super) const PREFIXES: &[&str] = &[
     "LC_",
     "XDG_",
@@ -63,18 +62,18 @@ pub(super) const PREFIXES: &[&str] = &[
     "OS_",
 ];
 
-/// The hub's own variables, as far as plugins get them.
+/// Returns the variables of the hub that plugins inherit.
 pub(super) fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_passed_on))
 }
 
-/// Whether plugins get a variable. One that the configuration names as a secret is kept back whatever its name.
+/// Returns whether a variable is passed on. A variable that the configuration uses as a secret never is.
 fn is_passed_on(name: &str) -> bool {
     let is_listed = NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     is_listed && !name.starts_with("INFORMER_HUB_") && !is_secret_variable(name)
 }
 
-/// Whether a variable or option is likely to hold a secret, by its name.
+/// Returns whether a variable or option probably holds a secret, by its name.
 pub(super) fn is_confidential(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["secret", "token", "password", "passwd", "key", "credential", "assertion"].iter().any(|word| name.contains(word))
@@ -96,7 +95,7 @@ mod tests {
         }
         assert!(is_passed_on("AWS_WEBHOOK_KEY_OF_A_TEST"));
         mark_secret_variable("AWS_WEBHOOK_KEY_OF_A_TEST");
-        assert!(!is_passed_on("AWS_WEBHOOK_KEY_OF_A_TEST"), "the configuration names it as a secret");
+        assert!(!is_passed_on("AWS_WEBHOOK_KEY_OF_A_TEST"), "the configuration uses it as a secret");
     }
 
     #[test]

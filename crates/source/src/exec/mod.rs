@@ -1,12 +1,12 @@
-//! Credential plugins: the `exec` section of a kubeconfig's user, as client-go runs it, for a process without a terminal.
+//! Credential plugins: the `exec` section of a kubeconfig's user, for a process without a terminal.
 //!
-//! kube's own support hands a plugin the whole environment, standard input and standard error, and waits for it without
-//! bounds. So `exec` is taken out of a configuration before kube sees it. [`process`] runs the command, [`environment`]
-//! says what it inherits, [`token`] keeps its token fresh.
+//! kube's own support passes the whole environment, standard input and standard error to a plugin, and waits without a
+//! bound. So `exec` is taken out of a configuration before kube sees it. [`process`] runs the command, [`environment`]
+//! selects its environment, and [`token`] renews its token.
 
 mod environment;
 mod process;
-mod said;
+mod stderr_log;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -26,36 +26,38 @@ use serde::Deserialize;
 use serde_json::json;
 
 pub use self::process::end_all as end_plugins;
-use self::process::{DEADLINE, Killed, MAX_STDERR, MAX_STDOUT, Run};
+use self::process::{DEADLINE, KillReason, MAX_STDERR, MAX_STDOUT, Run};
 pub(super) use self::token::{ExecToken, NoCredentials};
 use informer_hub_types::{printable_end, printable_start};
 
-/// The interface's versions.
+/// Supported versions of the plugin API.
 const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
-/// Characters of a command's name, of its hint and of the end of its standard error in a message.
+/// Longest command name, install hint and quote of standard error in a message, in characters.
 const MAX_NAME: usize = 120;
 const MAX_HINT: usize = 200;
 const MAX_QUOTE: usize = 240;
 
-/// Why a credential plugin gave no credentials.
+/// A failure of a credential plugin.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExecError {
-    /// The operator has to name a command.
-    #[error("the exec section names no command")]
+    /// The exec section has no command.
+    #[error("the exec section has no command")]
     NoCommand,
-    /// The operator has to write another version.
+    /// The API version is not supported.
     #[error("apiVersion {0:?} of the exec section is not supported: write {first} or {second}", first = VERSIONS[0], second = VERSIONS[1])]
     Version(String),
-    /// The operator has to choose another login.
-    #[error("command '{0}' wants a terminal (interactiveMode: Always), and there is none: choose a login without one")]
+    /// The login needs a terminal.
+    #[error(
+        "command '{0}' needs a terminal (interactiveMode: Always), which the hub does not have: choose a login without one"
+    )]
     Interactive(String),
-    /// The kubeconfig's cluster cannot be written for the plugin.
-    #[error("provideClusterInfo is true, and the cluster of the context cannot be read")]
+    /// The kubeconfig's cluster cannot be serialized for the plugin.
+    #[error("cannot read the cluster of the context, which provideClusterInfo requires")]
     ClusterInfo,
-    /// kube would run a command of a legacy provider in its own way.
+    /// kube would run the command of a legacy provider without bounds.
     #[error("auth-provider {0} runs a command (cmd-path), which is not supported: write an exec section")]
     AuthProvider(String),
-    /// The operator has to install it.
+    /// The command is not installed.
     #[error("command '{command}' is not in the PATH of the hub{hint}")]
     Missing {
         /// The command.
@@ -63,78 +65,78 @@ pub(super) enum ExecError {
         /// The kubeconfig's `installHint`.
         hint: String,
     },
-    /// The command is there and cannot be run: rights, format, interpreter.
-    #[error("command '{command}' cannot be run: {error}")]
+    /// The command cannot be run: permissions, format, interpreter.
+    #[error("cannot run command '{command}': {error}")]
     Start {
         /// The command.
         command: String,
-        /// Why.
+        /// The cause.
         error: std::io::Error,
     },
-    /// The command says that it failed.
-    #[error("command '{command}' failed with {status}{wrote}")]
+    /// The command returned a failure.
+    #[error("command '{command}' failed with {status}{stderr_end}")]
     Failed {
         /// The command.
         command: String,
         /// Its exit code or signal.
         status: ExitStatus,
         /// The end of its standard error.
-        wrote: String,
+        stderr_end: String,
     },
-    /// The command was killed.
-    #[error("command '{command}' did not end within {} s and was killed{wrote}", limit.as_secs())]
+    /// The command exceeded its deadline and was killed.
+    #[error("command '{command}' did not end within {} s and was killed{stderr_end}", limit.as_secs())]
     Deadline {
         /// The command.
         command: String,
-        /// How long it may run.
+        /// The deadline.
         limit: Duration,
         /// The end of its standard error.
-        wrote: String,
+        stderr_end: String,
     },
-    /// The command was killed.
-    #[error("command '{command}' wrote more than {limit} bytes to its {stream} and was killed{wrote}")]
+    /// The command wrote too much and was killed.
+    #[error("command '{command}' wrote more than {limit} bytes to its {stream} and was killed{stderr_end}")]
     TooLong {
         /// The command.
         command: String,
-        /// Which output.
+        /// The output stream.
         stream: &'static str,
-        /// Bytes that it may write.
+        /// The limit in bytes.
         limit: u64,
         /// The end of its standard error.
-        wrote: String,
+        stderr_end: String,
     },
-    /// The command's standard output is something else.
-    #[error("the output of command '{0}' is no ExecCredential with a status")]
+    /// The standard output is not an ExecCredential.
+    #[error("the output of command '{0}' is not an ExecCredential with a status")]
     Output(String),
-    /// The status has nothing to authenticate with.
-    #[error("command '{0}' gave neither a token nor a certificate with its key")]
+    /// The status has no credentials.
+    #[error("command '{0}' returned neither a token nor a certificate with its key")]
     Nothing(String),
-    /// A token is due where there was one before.
-    #[error("command '{0}' gave a certificate where it gave a token before")]
+    /// A renewal returned no token.
+    #[error("command '{0}' returned a certificate instead of a token")]
     Changed(String),
-    /// The token cannot be sent.
-    #[error("the token of command '{0}' has characters that a header may not have")]
+    /// The token is not a valid header value.
+    #[error("the token of command '{0}' has characters that are not allowed in a header")]
     Token(String),
-    /// The time cannot be read.
-    #[error("expirationTimestamp of command '{0}' is not a time (RFC 3339)")]
+    /// The expiration time is invalid.
+    #[error("expirationTimestamp of command '{0}' is not an RFC 3339 time")]
     Expiry(String),
 }
 
-/// A command that gives credentials.
+/// A credential plugin.
 pub(super) struct Plugin {
     /// The cluster's name, for log lines.
     cluster: Arc<str>,
     exec: ExecConfig,
-    /// The command, for messages.
-    shown: String,
+    /// The command, truncated for messages.
+    display_name: String,
     /// `KUBERNETES_EXEC_INFO`.
     info: String,
     deadline: Duration,
 }
 
-/// What a plugin has given.
+/// Credentials from a plugin.
 pub(super) struct Credentials {
-    /// `Authorization`.
+    /// The `Authorization` header.
     pub(super) header: Option<HeaderValue>,
     /// Certificate and key in PEM.
     identity: Option<(String, SecretString)>,
@@ -142,31 +144,31 @@ pub(super) struct Credentials {
 }
 
 impl Plugin {
-    /// Takes the plugin out of a configuration; `None` if something else authenticates, or nothing.
+    /// Takes the plugin out of `config`; `None` if there is none, or another method has precedence.
     ///
     /// # Errors
-    /// The exec section is wrong, or would need what there is not.
+    /// The exec section is invalid or not supported.
     pub(super) fn take_from(config: &mut Config, cluster: &Arc<str>) -> Result<Option<Self>, ExecError> {
         let auth = &mut config.auth_info;
         let Some(exec) = auth.exec.take() else {
-            return legacy(auth).map_or(Ok(None), |provider| Err(ExecError::AuthProvider(provider)));
+            return legacy_provider(auth).map_or(Ok(None), |provider| Err(ExecError::AuthProvider(provider)));
         };
         let has_password = auth.username.is_some() && auth.password.is_some();
         if auth.auth_provider.is_some() || has_password || auth.token.is_some() || auth.token_file.is_some() {
-            return legacy(auth).map_or(Ok(None), |provider| Err(ExecError::AuthProvider(provider)));
+            return legacy_provider(auth).map_or(Ok(None), |provider| Err(ExecError::AuthProvider(provider)));
         }
         Self::new(exec, cluster).map(Some)
     }
 
     fn new(exec: ExecConfig, cluster: &Arc<str>) -> Result<Self, ExecError> {
         let command = exec.command.as_deref().filter(|command| !command.is_empty()).ok_or(ExecError::NoCommand)?;
-        let shown = printable_start(command, MAX_NAME);
+        let display_name = printable_start(command, MAX_NAME);
         let version = exec.api_version.as_deref().unwrap_or(VERSIONS[0]);
         if !VERSIONS.contains(&version) {
             return Err(ExecError::Version(printable_start(version, MAX_NAME)));
         }
         if exec.interactive_mode == Some(ExecInteractiveMode::Always) {
-            return Err(ExecError::Interactive(shown));
+            return Err(ExecError::Interactive(display_name));
         }
         let mut spec = json!({ "interactive": false });
         if exec.provide_cluster_info {
@@ -174,10 +176,10 @@ impl Plugin {
             spec["cluster"] = cluster.ok_or(ExecError::ClusterInfo)?;
         }
         let info = json!({ "apiVersion": version, "kind": "ExecCredential", "spec": spec }).to_string();
-        Ok(Self { cluster: Arc::clone(cluster), exec, shown, info, deadline: DEADLINE })
+        Ok(Self { cluster: Arc::clone(cluster), exec, display_name, info, deadline: DEADLINE })
     }
 
-    /// The program, its arguments and its whole environment.
+    /// Returns the command with its arguments and complete environment.
     fn command(&self) -> Command {
         let mut command = Command::new(self.exec.command.as_deref().unwrap_or_default());
         command.args(self.exec.args.iter().flatten());
@@ -186,7 +188,7 @@ impl Plugin {
         command
     }
 
-    /// `env` of the exec section.
+    /// Returns `env` of the exec section.
     fn own_variables(&self) -> impl Iterator<Item = (&String, &String)> {
         let all = self.exec.env.iter().flatten();
         all.filter_map(|entry| Some((entry.get("name")?, entry.get("value")?)))
@@ -195,20 +197,20 @@ impl Plugin {
     /// Runs the command once, within its bounds.
     ///
     /// # Errors
-    /// See [`ExecError`]. Nothing of the standard output is in one.
+    /// See [`ExecError`]. No error has parts of the standard output.
     ///
     /// # Cancel safety
-    /// Dropping it kills the command.
+    /// Dropping the future kills the command.
     pub(super) async fn run(&self) -> Result<Credentials, ExecError> {
-        let run = process::run(self.command(), self.deadline).await.map_err(|error| self.not_started(error))?;
+        let run = process::run(self.command(), self.deadline).await.map_err(|error| self.start_error(error))?;
         let answer = run.status.filter(ExitStatus::success).map(|_| self.read(&run.stdout));
-        let text = self.concealed(run.stderr.words(), answer.as_ref().and_then(|answer| answer.as_ref().ok()));
-        said::log(&self.cluster, &self.shown, &text, run.stderr.total);
-        answer.unwrap_or_else(|| Err(self.failed(&run, &text)))
+        let text = self.redacted(run.stderr.words(), answer.as_ref().and_then(|answer| answer.as_ref().ok()));
+        stderr_log::log(&self.cluster, &self.display_name, &text, run.stderr.total);
+        answer.unwrap_or_else(|| Err(self.run_error(&run, &text)))
     }
 
-    fn not_started(&self, error: std::io::Error) -> ExecError {
-        let command = self.shown.clone();
+    fn start_error(&self, error: std::io::Error) -> ExecError {
+        let command = self.display_name.clone();
         if error.kind() != std::io::ErrorKind::NotFound {
             return ExecError::Start { command, error };
         }
@@ -219,49 +221,51 @@ impl Plugin {
         }
     }
 
-    fn failed(&self, run: &Run, stderr: &str) -> ExecError {
-        let command = self.shown.clone();
-        let wrote = printable_end(stderr.trim(), MAX_QUOTE);
-        let wrote = if wrote.is_empty() { wrote } else { format!("; it wrote: {wrote}") };
-        match (run.killed, run.status) {
-            (Some(Killed::Stdout), _) => {
-                ExecError::TooLong { command, stream: "standard output", limit: MAX_STDOUT as u64, wrote }
+    fn run_error(&self, run: &Run, stderr: &str) -> ExecError {
+        let command = self.display_name.clone();
+        let stderr_end = printable_end(stderr.trim(), MAX_QUOTE);
+        let stderr_end = if stderr_end.is_empty() { stderr_end } else { format!("; stderr: {stderr_end}") };
+        match (run.kill_reason, run.status) {
+            (Some(KillReason::Stdout), _) => {
+                ExecError::TooLong { command, stream: "standard output", limit: MAX_STDOUT as u64, stderr_end }
             }
-            (Some(Killed::Stderr), _) => {
-                ExecError::TooLong { command, stream: "standard error", limit: MAX_STDERR, wrote }
+            (Some(KillReason::Stderr), _) => {
+                ExecError::TooLong { command, stream: "standard error", limit: MAX_STDERR, stderr_end }
             }
-            (None, Some(status)) => ExecError::Failed { command, status, wrote },
-            (Some(Killed::Deadline) | None, _) => ExecError::Deadline { command, limit: self.deadline, wrote },
+            (None, Some(status)) => ExecError::Failed { command, status, stderr_end },
+            (Some(KillReason::Deadline) | None, _) => ExecError::Deadline { command, limit: self.deadline, stderr_end },
         }
     }
 
-    /// The credentials in what the command has printed: JSON, or YAML, which client-go reads too.
+    /// Parses the standard output: JSON, or YAML, as client-go does.
     fn read(&self, stdout: &[u8]) -> Result<Credentials, ExecError> {
-        let output = || ExecError::Output(self.shown.clone());
+        let output = || ExecError::Output(self.display_name.clone());
         let parsed: Output =
             serde_json::from_slice(stdout).or_else(|_| serde_saphyr::from_slice(stdout).map_err(|_| output()))?;
         let status = parsed.status.filter(|_| parsed.kind.is_none_or(|kind| kind == "ExecCredential"));
         let status = status.ok_or_else(output)?;
-        let expires =
-            status.expiration_timestamp.map(|time| time.parse().map_err(|_| ExecError::Expiry(self.shown.clone())));
+        let expires = status
+            .expiration_timestamp
+            .map(|time| time.parse().map_err(|_| ExecError::Expiry(self.display_name.clone())));
         let header = status.token.filter(|token| !token.is_empty()).map(|token| {
-            let mut header =
-                HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| ExecError::Token(self.shown.clone()))?;
+            let mut header = HeaderValue::try_from(format!("Bearer {token}"))
+                .map_err(|_| ExecError::Token(self.display_name.clone()))?;
             header.set_sensitive(true);
             Ok(header)
         });
         let identity = status.client_certificate_data.zip(status.client_key_data.map(SecretString::from));
         if header.is_none() && identity.is_none() {
-            return Err(ExecError::Nothing(self.shown.clone()));
+            return Err(ExecError::Nothing(self.display_name.clone()));
         }
         Ok(Credentials { header: header.transpose()?, identity, expires: expires.transpose()? })
     }
 
-    /// Standard error without the secrets that are known to the plugin: its token, variables and options that hold
-    /// secrets by their names, and whatever looks like a signed token.
-    fn concealed(&self, stderr: &[u8], given: Option<&Credentials>) -> String {
+    /// Redacts standard error: the token, the values of confidential variables and options, and words that look like signed
+    /// tokens.
+    fn redacted(&self, stderr: &[u8], credentials: Option<&Credentials>) -> String {
         let mut text = String::from_utf8_lossy(stderr).into_owned();
-        let token = given.and_then(|given| given.header.as_ref()?.to_str().ok()?.strip_prefix("Bearer "));
+        let token =
+            credentials.and_then(|credentials| credentials.header.as_ref()?.to_str().ok()?.strip_prefix("Bearer "));
         let own = self.own_variables().map(|(name, value)| (name.clone(), value.clone()));
         let inherited = environment::inherited();
         let inherited =
@@ -276,7 +280,7 @@ impl Plugin {
         words.map(|word| if is_signed_token(word) { "… " } else { word }).collect()
     }
 
-    /// Values of `--client-secret=VALUE` and `--client-secret VALUE`.
+    /// Returns the values of confidential options: `--client-secret=VALUE` and `--client-secret VALUE`.
     fn secret_options(&self) -> impl Iterator<Item = String> {
         let args = self.exec.args.as_deref().unwrap_or_default();
         let following =
@@ -288,21 +292,21 @@ impl Plugin {
     }
 }
 
-/// A JSON Web Token: base64 of `{"`, dots, and some length.
+/// Returns whether a word looks like a JSON Web Token: begins with base64 of `{"`, is long, and has a dot.
 fn is_signed_token(word: &str) -> bool {
     word.starts_with("eyJ") && word.len() > 30 && word.contains('.')
 }
 
-/// The name of a provider that kube would run a command for.
-fn legacy(auth: &AuthInfo) -> Option<String> {
+/// Returns the name of a legacy provider for which kube would run a command.
+fn legacy_provider(auth: &AuthInfo) -> Option<String> {
     let provider = auth.auth_provider.as_ref()?;
     let runs = provider.config.contains_key("cmd-path") && !provider.config.contains_key("id-token");
     runs.then(|| printable_start(&provider.name, MAX_NAME))
 }
 
 impl Credentials {
-    /// Has a client show the certificate, if there is one.
-    pub(super) fn identify(&self, auth: &mut AuthInfo) {
+    /// Sets the certificate in `auth`, if there is one.
+    pub(super) fn set_certificate(&self, auth: &mut AuthInfo) {
         let Some((certificate, key)) = &self.identity else { return };
         auth.client_certificate = None;
         auth.client_key = None;
@@ -311,7 +315,7 @@ impl Credentials {
     }
 }
 
-/// `ExecCredential`, as far as it matters.
+/// The used fields of `ExecCredential`.
 #[derive(Deserialize)]
 struct Output {
     kind: Option<String>,

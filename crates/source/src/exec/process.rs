@@ -1,8 +1,7 @@
-//! One run of a command: its process group, its output within bounds, its end within a deadline.
+//! Runs a command in its own process group, with bounded output and a deadline.
 //!
-//! The command leads a process group of its own, and the whole group is killed when the run is over, however it ends:
-//! the command has exited, the deadline has passed, an output has passed its bound, the caller has stopped waiting, or
-//! the process ends ([`end_all`]). No child of a command survives unless it leaves the group.
+//! The whole group is killed when the run is over: on exit of the command, on its deadline, on too much output, when the
+//! future is dropped, or when the process ends ([`end_all`]). A child of the command survives only if it leaves the group.
 
 use std::io;
 use std::process::{Command, ExitStatus, Stdio};
@@ -14,20 +13,20 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Child;
 use tokio::time::timeout;
 
-/// Most bytes of standard output; an ExecCredential has a few kilobytes.
+/// Limit of standard output in bytes; an ExecCredential has a few kilobytes.
 pub(super) const MAX_STDOUT: usize = 1 << 20;
-/// Most bytes of standard error; a command that writes more is killed.
+/// Limit of standard error in bytes; a command that writes more is killed.
 pub(super) const MAX_STDERR: u64 = 1 << 20;
-/// How much of the end of standard error is kept.
+/// Bytes kept from the end of standard error.
 pub(super) const KEPT_STDERR: usize = 4 << 10;
-/// How long a command may run.
+/// Longest run of a command.
 pub(super) const DEADLINE: Duration = Duration::from_secs(25);
-/// How long the pipes of a command that has exited may stay open, in case a process outside of the group holds them.
+/// How long to read on after the command has exited, in case a process outside the group holds the pipes open.
 const GRACE: Duration = Duration::from_secs(1);
-/// Bytes that are read at once.
+/// Read size in bytes.
 const PIECE: usize = 8 << 10;
 
-/// The process groups of all commands that run now, and whether new ones may start.
+/// The process groups of all running commands, and whether new ones may start.
 static GROUPS: Mutex<Groups> = Mutex::new(Groups { closed: false, running: Vec::new() });
 
 struct Groups {
@@ -35,30 +34,30 @@ struct Groups {
     running: Vec<Pid>,
 }
 
-/// What a command has written and how it ended.
+/// The output and exit status of a command.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// `None`: it was killed.
+    /// `None` if the command was killed.
     pub(super) status: Option<ExitStatus>,
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Tail,
-    /// Why it was killed, if it was.
-    pub(super) killed: Option<Killed>,
+    /// The reason, if the command was killed.
+    pub(super) kill_reason: Option<KillReason>,
 }
 
-/// Why a command was killed.
+/// The reason for killing a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Killed {
+pub(super) enum KillReason {
     Deadline,
     Stdout,
     Stderr,
 }
 
-/// The end of what was written.
+/// The end of a stream.
 #[derive(Default, Debug)]
 pub(super) struct Tail {
     pub(super) kept: Vec<u8>,
-    /// Bytes in all.
+    /// Total bytes written.
     pub(super) total: u64,
 }
 
@@ -70,7 +69,7 @@ impl Tail {
         self.kept.drain(..surplus);
     }
 
-    /// What is kept, without the rest of a word that begins before it: a part of a secret would not be recognised.
+    /// Returns the kept bytes without a truncated first word, in which a secret would not be recognized.
     pub(super) fn words(&self) -> &[u8] {
         let is_whole = self.total == self.kept.len() as u64;
         let start = self.kept.iter().position(u8::is_ascii_whitespace).filter(|_| !is_whole);
@@ -81,16 +80,16 @@ impl Tail {
 /// Runs a command without standard input.
 ///
 /// # Errors
-/// The command could not be started.
+/// The command cannot be started.
 ///
 /// # Cancel safety
-/// Dropping it kills the process group.
+/// Dropping the future kills the process group.
 pub(super) async fn run(command: Command, deadline: Duration) -> io::Result<Run> {
     let mut command = tokio::process::Command::from(command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
     let (mut child, group) = Group::start(&mut command)?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let mut run = Run { status: None, stdout: Vec::new(), stderr: Tail::default(), killed: None };
+    let mut run = Run { status: None, stdout: Vec::new(), stderr: Tail::default(), kill_reason: None };
     let ended = {
         let (out, err) = (&mut run.stdout, &mut run.stderr);
         let read = async { tokio::try_join!(read_stdout(stdout, out), read_stderr(stderr, err)).map(|_| ()) };
@@ -98,23 +97,23 @@ pub(super) async fn run(command: Command, deadline: Duration) -> io::Result<Run>
     };
     match ended {
         Ok(Ok(status)) => run.status = Some(status?),
-        Ok(Err(killed)) => run.killed = Some(killed),
-        Err(_) => run.killed = Some(Killed::Deadline),
+        Ok(Err(kill_reason)) => run.kill_reason = Some(kill_reason),
+        Err(_) => run.kill_reason = Some(KillReason::Deadline),
     }
     drop(group);
-    if run.killed.is_some() {
-        // After SIGKILL this takes no time; a process that the kernel cannot end yet is left to be reaped later.
+    if run.kill_reason.is_some() {
+        // SIGKILL takes effect at once; a process that the kernel cannot end yet is reaped later.
         let _ = timeout(GRACE, child.wait()).await;
     }
     Ok(run)
 }
 
-/// Waits for the command's end and for that of its output.
+/// Waits for the end of the command and of its output.
 async fn end(
     child: &mut Child,
     group: &Group,
-    read: impl Future<Output = Result<(), Killed>>,
-) -> Result<io::Result<ExitStatus>, Killed> {
+    read: impl Future<Output = Result<(), KillReason>>,
+) -> Result<io::Result<ExitStatus>, KillReason> {
     let mut read = std::pin::pin!(read);
     tokio::select! {
         done = &mut read => {
@@ -122,49 +121,49 @@ async fn end(
             Ok(child.wait().await)
         }
         status = child.wait() => {
-            // What the command has left running would hold the pipes open.
+            // Children of the command would hold the pipes open.
             group.kill();
             match timeout(GRACE, read).await {
-                Ok(Err(killed)) => Err(killed),
+                Ok(Err(kill_reason)) => Err(kill_reason),
                 Ok(Ok(())) | Err(_) => Ok(status),
             }
         }
     }
 }
 
-async fn read_stdout(pipe: Option<impl AsyncRead + Unpin>, out: &mut Vec<u8>) -> Result<(), Killed> {
+async fn read_stdout(pipe: Option<impl AsyncRead + Unpin>, out: &mut Vec<u8>) -> Result<(), KillReason> {
     let Some(mut pipe) = pipe else { return Ok(()) };
     let mut piece = vec![0; PIECE];
     while let Ok(count @ 1..) = pipe.read(&mut piece).await {
         if out.len() + count > MAX_STDOUT {
-            return Err(Killed::Stdout);
+            return Err(KillReason::Stdout);
         }
         out.extend_from_slice(&piece[..count]);
     }
     Ok(())
 }
 
-async fn read_stderr(pipe: Option<impl AsyncRead + Unpin>, out: &mut Tail) -> Result<(), Killed> {
+async fn read_stderr(pipe: Option<impl AsyncRead + Unpin>, out: &mut Tail) -> Result<(), KillReason> {
     let Some(mut pipe) = pipe else { return Ok(()) };
     let mut piece = vec![0; PIECE];
     while let Ok(count @ 1..) = pipe.read(&mut piece).await {
         out.push(&piece[..count]);
         if out.total > MAX_STDERR {
-            return Err(Killed::Stderr);
+            return Err(KillReason::Stderr);
         }
     }
     Ok(())
 }
 
-/// A process group; killed when this is dropped.
+/// A process group that is killed when dropped.
 struct Group(Option<Pid>);
 
 impl Group {
     fn start(command: &mut tokio::process::Command) -> io::Result<(Child, Self)> {
-        // Under the lock, so that no group starts that `end_all` does not see.
+        // Hold the lock, so that `end_all` sees every started group.
         let mut groups = GROUPS.lock();
         if groups.closed {
-            return Err(io::Error::new(io::ErrorKind::Interrupted, "the process is ending"));
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "the process is shutting down"));
         }
         let child = command.spawn()?;
         let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
@@ -174,7 +173,7 @@ impl Group {
 
     fn kill(&self) {
         if let Some(pid) = self.0 {
-            // The only error is that no process of the group is left.
+            // Ignore the error: no process of the group is left.
             let _ = kill_process_group(pid, Signal::KILL);
         }
     }
@@ -187,7 +186,7 @@ impl Drop for Group {
     }
 }
 
-/// Kills the process groups of all credential plugins that run, and lets no other start: for the end of the process.
+/// Kills the process groups of all running credential plugins and prevents new ones. Call it at the end of the process.
 pub fn end_all() {
     let mut groups = GROUPS.lock();
     groups.closed = true;

@@ -1,11 +1,11 @@
-//! Credential plugins that are shell scripts, well-behaved and not.
+//! Tests of credential plugins that are shell scripts.
 
 use std::path::{Path, PathBuf};
 
 use super::super::client::{Access, connect};
 use jiff::SignedDuration;
 
-use super::super::testserver::{PATIENCE, TestServer, json as answer};
+use super::super::testserver::{TEST_TIMEOUT, TestServer, json as answer};
 use super::*;
 use informer_hub_types::Threads;
 
@@ -15,13 +15,13 @@ fn plugin_of(section: serde_json::Value) -> Result<Plugin, ExecError> {
     Plugin::new(serde_json::from_value(section).unwrap(), &"prod".into())
 }
 
-/// A plugin that is this script, whose first argument is a folder for its files.
+/// Returns a plugin that runs this script. The script's first argument is a directory for its files.
 fn script(folder: &Path, text: &str) -> Plugin {
     plugin_of(json!({ "command": "sh", "args": ["-c", text, "plugin", folder] })).unwrap()
 }
 
 async fn run(plugin: &Plugin) -> Result<Credentials, String> {
-    let run = tokio::time::timeout(2 * PATIENCE, plugin.run()).await.expect("the run is bounded");
+    let run = tokio::time::timeout(2 * TEST_TIMEOUT, plugin.run()).await.expect("the run is bounded");
     run.map_err(|error| error.to_string())
 }
 
@@ -35,10 +35,10 @@ async fn pid(file: PathBuf) -> u32 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, read).await.expect("the plugin writes its process id")
+    tokio::time::timeout(TEST_TIMEOUT, read).await.expect("the plugin writes its process id")
 }
 
-/// Waits until a process has ended; whether its parent has reaped it makes no difference.
+/// Waits until a process has ended, reaped or not.
 async fn ended(pid: u32) {
     let gone = async {
         while let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) {
@@ -48,7 +48,7 @@ async fn ended(pid: u32) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, gone).await.expect("the process is killed");
+    tokio::time::timeout(TEST_TIMEOUT, gone).await.expect("the process is killed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -78,7 +78,7 @@ async fn plugin_sees_no_terminal_no_input_and_only_listed_variables() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plugin_that_writes_without_end_is_killed() {
+async fn plugin_with_endless_output_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let endless = script(folder.path(), r#"echo $$ >"$1/pid"; while :; do echo spam spam spam >&2; done"#);
     let error = run(&endless).await.map(drop).unwrap_err();
@@ -112,7 +112,7 @@ async fn plugin_that_hangs_is_killed_with_its_children() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plugin_leaves_no_child_that_holds_its_output() {
+async fn children_of_plugin_are_killed_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let leaving = script(folder.path(), &format!(r#"sleep 600 & echo $! >"$1/child"; echo '{TOKEN}'"#));
     assert_eq!(run(&leaving).await.unwrap().header.unwrap(), "Bearer t0");
@@ -130,30 +130,30 @@ async fn plugin_failure_names_command_code_and_the_end_of_its_output_safely() {
     });
     let error = run(&plugin_of(section).unwrap()).await.map(drop).unwrap_err();
     let expected =
-        "command 'sh' failed with exit status: 7; it wrote: ERROR forged   2026 WARN  ]0;title  login expired … … … ";
+        "command 'sh' failed with exit status: 7; stderr: ERROR forged   2026 WARN  ]0;title  login expired … … … ";
     assert_eq!(error.trim_end(), expected.trim_end());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plugin_that_cannot_run_says_what_is_missing() {
+async fn plugin_that_cannot_run_has_a_clear_error() {
     let missing = json!({ "command": "no-such-plugin-anywhere", "installHint": "brew install\n it" });
     let error = run(&plugin_of(missing).unwrap()).await.map(drop).unwrap_err();
     assert_eq!(error, "command 'no-such-plugin-anywhere' is not in the PATH of the hub: brew install  it");
     let folder = tempfile::tempdir().unwrap();
     let error = run(&plugin_of(json!({ "command": folder.path() })).unwrap()).await.map(drop).unwrap_err();
-    assert!(error.contains("cannot be run: "), "{error}");
+    assert!(error.contains("cannot run command"), "{error}");
     let refused = |section| plugin_of(section).map(drop).unwrap_err().to_string();
     assert!(
         refused(json!({ "command": "x", "interactiveMode": "Always" }))
-            .contains("wants a terminal (interactiveMode: Always)")
+            .contains("needs a terminal (interactiveMode: Always)")
     );
     assert!(refused(json!({ "command": "x", "apiVersion": "v9" })).contains("client.authentication.k8s.io/v1beta1"));
     assert!(refused(json!({ "command": "x", "provideClusterInfo": true })).contains("provideClusterInfo"));
-    assert_eq!(refused(json!({})), "the exec section names no command");
+    assert_eq!(refused(json!({})), "the exec section has no command");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plugin_output_that_is_no_credential_is_refused_without_quoting_it() {
+async fn plugin_output_without_a_credential_is_refused_without_quoting_it() {
     let folder = tempfile::tempdir().unwrap();
     for (output, part) in [
         ("hunter2", "no ExecCredential"),
@@ -170,12 +170,12 @@ async fn plugin_output_that_is_no_credential_is_refused_without_quoting_it() {
     let yaml = "kind: ExecCredential\nstatus: {token: y0, clientCertificateData: C, clientKeyData: K}";
     let given = run(&script(folder.path(), &format!("cat <<'END'\n{yaml}\nEND\n"))).await.unwrap();
     let mut auth = AuthInfo { client_certificate: Some("/own".to_owned()), ..AuthInfo::default() };
-    given.identify(&mut auth);
+    given.set_certificate(&mut auth);
     assert_eq!(given.header.as_ref().unwrap(), "Bearer y0");
     assert_eq!((auth.client_certificate, auth.client_certificate_data), (None, Some(STANDARD.encode("C"))));
 }
 
-/// A kubeconfig whose plugin prints the file `credential` beside it and counts its runs.
+/// Returns a kubeconfig whose plugin prints the file `credential` and counts its runs.
 fn kubeconfig(folder: &Path, server: &str) -> Access {
     let at = folder.display();
     let text = format!(
@@ -213,7 +213,7 @@ async fn expiring_plugin_token_is_renewed_by_the_same_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn failed_renewal_keeps_a_token_that_is_still_good_and_is_not_repeated_at_once() {
+async fn failed_renewal_keeps_a_valid_token_and_is_not_retried_at_once() {
     let (folder, server) = (tempfile::tempdir().unwrap(), TestServer::always(answer("{}")).await);
     let ask = async |client: &kube::Client| {
         let request = http::Request::get("/").body(kube::client::Body::empty()).unwrap();
@@ -231,10 +231,7 @@ async fn failed_renewal_keeps_a_token_that_is_still_good_and_is_not_repeated_at_
                 Ok(_) => assert!(is_good),
                 Err(error) => {
                     assert_eq!(error.class, informer_hub_reflector::ErrorClass::Unauthorized);
-                    assert!(
-                        !is_good && error.message.starts_with("credentials cannot be had: the output of"),
-                        "{error}"
-                    );
+                    assert!(!is_good && error.message.starts_with("cannot get credentials: the output of"), "{error}");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! A plugin's token: used until a minute before it expires, then renewed by another run.
+//! A plugin's token, renewed by another run one minute before it expires.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use super::{Credentials, ExecError, Plugin};
 use informer_hub_types::Threads;
 use informer_hub_types::clock::{self, Instant};
 
-/// How long before its end a token is renewed.
-const EARLY: SignedDuration = SignedDuration::from_secs(60);
-/// How long after a renewal that failed there is no other one.
-const PAUSE: Duration = Duration::from_secs(10);
+/// How long before its expiry a token is renewed.
+const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(60);
+/// How long no renewal is tried after a failed one.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// A renewal failed. The error of the run that all requests share which waited for it.
+/// A failed renewal. All requests that waited for it share its error.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("credentials cannot be had: {0}")]
+#[error("cannot get credentials: {0}")]
 pub(crate) struct NoCredentials(Arc<ExecError>);
 
 type Renewal = Shared<BoxFuture<'static, Result<(HeaderValue, Option<Timestamp>), NoCredentials>>>;
 
-/// See the module.
+/// A token that renews itself. See the module documentation.
 pub(crate) struct ExecToken {
     plugin: Arc<Plugin>,
     io: Threads,
@@ -36,20 +36,20 @@ pub(crate) struct ExecToken {
 struct State {
     header: HeaderValue,
     expires: Option<Timestamp>,
-    /// The run under way. It goes on if the request that began it is given up.
+    /// The running renewal. It continues if the request that started it is dropped.
     renewal: Option<Renewal>,
     failed: Option<(Instant, NoCredentials)>,
 }
 
 impl ExecToken {
-    /// The token of credentials that have just been had from the plugin, if they hold one.
+    /// Creates a token from credentials that the plugin has just returned; `None` if they have no token.
     pub(crate) fn of(plugin: Plugin, credentials: &Credentials, io: &Threads) -> Option<Self> {
         let (header, expires) = (credentials.header.clone()?, credentials.expires);
         let state = Mutex::new(State { header, expires, renewal: None, failed: None });
         Some(Self { plugin: Arc::new(plugin), io: io.clone(), state })
     }
 
-    /// The header for a request.
+    /// Returns the header for a request.
     ///
     /// # Errors
     /// The token has expired and cannot be renewed.
@@ -57,11 +57,11 @@ impl ExecToken {
         let renewal = {
             let state = &mut *self.state.lock();
             let now = clock::wall();
-            let Some(expires) = state.expires.filter(|expires| now + EARLY >= *expires) else {
+            let Some(expires) = state.expires.filter(|expires| now + RENEW_BEFORE >= *expires) else {
                 return Ok(state.header.clone());
             };
             if let Some((at, error)) = &state.failed
-                && clock::now() < *at + PAUSE
+                && clock::now() < *at + RETRY_AFTER
             {
                 return if now < expires { Ok(state.header.clone()) } else { Err(error.clone()) };
             }
@@ -86,11 +86,11 @@ impl ExecToken {
     }
 }
 
-/// Starts a run in a task of its own.
+/// Starts a renewal in its own task.
 fn renewal(plugin: Arc<Plugin>, io: &Threads) -> Renewal {
     let task = io.spawn(async move {
         let credentials = plugin.run().await?;
-        let header = credentials.header.ok_or_else(|| ExecError::Changed(plugin.shown.clone()))?;
+        let header = credentials.header.ok_or_else(|| ExecError::Changed(plugin.display_name.clone()))?;
         Ok((header, credentials.expires))
     });
     let done = task.map(|done| match done {
@@ -106,6 +106,6 @@ fn renewal(plugin: Arc<Plugin>, io: &Threads) -> Renewal {
 
 impl fmt::Debug for ExecToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExecToken").field("command", &self.plugin.shown).finish_non_exhaustive()
+        f.debug_struct("ExecToken").field("command", &self.plugin.display_name).finish_non_exhaustive()
     }
 }

@@ -1,10 +1,10 @@
-//! Credentials change under a source.
+//! Tests of credentials that change under a source.
 
 use std::path::Path;
 
 use super::*;
 use crate::kube::{KubeSource, KubeSourceOptions};
-use crate::testserver::{Act, PATIENCE, TestServer};
+use crate::testserver::{Act, TEST_TIMEOUT, TestServer};
 use informer_hub_codec::{Decoder, Projection};
 use informer_hub_reflector::{ErrorClass, ListRequest, ListerWatcher, VersionMatch, WatchRequest};
 use informer_hub_types::{ApiResource, Gvr, Scope};
@@ -30,39 +30,41 @@ async fn server() -> TestServer {
     .await
 }
 
-async fn live(path: &Path) -> Arc<Live> {
+async fn client(path: &Path) -> Arc<ReloadingClient> {
     let access = Access::Kubeconfig { path: path.to_owned(), context: None };
-    Live::connect(None, Way { access, compression: false }, None, &Threads::current()).await.unwrap()
+    ReloadingClient::connect(None, AccessSettings { access, compression: false }, None, &Threads::current())
+        .await
+        .unwrap()
 }
 
-fn source(live: &Arc<Live>) -> KubeSource {
+fn source(client: &Arc<ReloadingClient>) -> KubeSource {
     let gvr = Gvr { group: "".into(), version: "v1".into(), resource: "pods".into() };
     let resource = ApiResource { gvr, kind: "Pod".into(), namespaced: true };
     let decoder = Decoder::new(resource, &Projection::Drop(Vec::new()), Vec::new());
-    KubeSource::new(Arc::clone(live), Scope::all(), decoder, KubeSourceOptions::default(), Threads::current())
+    KubeSource::new(Arc::clone(client), Scope::all(), decoder, KubeSourceOptions::default(), Threads::current())
 }
 
 fn list(version: VersionMatch) -> ListRequest {
     ListRequest { version, limit: None, continue_token: None }
 }
 
-/// Waits until the client is another one.
-async fn renewed(live: &Live, old: &Arc<Made>) {
-    let anew = async {
-        while Arc::ptr_eq(&live.made(), old) {
+/// Waits until the client has been replaced.
+async fn wait_for_new_client(client: &ReloadingClient, old: &Arc<CurrentClient>) {
+    let replaced = async {
+        while Arc::ptr_eq(&client.current(), old) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, anew).await.expect("the client stays the same");
+    tokio::time::timeout(TEST_TIMEOUT, replaced).await.expect("the client is not replaced");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_401_the_credentials_are_read_again_and_the_open_watch_goes_on() {
+async fn unauthorized_answer_reloads_credentials_and_open_watch_continues() {
     let (server, dir) = (server().await, tempfile::tempdir().unwrap());
     let path = dir.path().join("config");
     kubeconfig(&path, &server.url(), "good");
-    let live = live(&path).await;
-    let source = source(&live);
+    let client = client(&path).await;
+    let source = source(&client);
     let request = WatchRequest {
         version: VersionMatch::NotOlderThan(informer_hub_types::ResourceVersion::new("7")),
         timeout: Duration::from_secs(300),
@@ -70,35 +72,35 @@ async fn after_a_401_the_credentials_are_read_again_and_the_open_watch_goes_on()
     };
     let mut watch = source.watch(request).await.unwrap();
     kubeconfig(&path, &server.url(), "stale");
-    live.refused();
-    let first = live.made();
-    renewed(&live, &first).await;
-    let second = live.made();
+    client.credentials_refused();
+    let first = client.current();
+    wait_for_new_client(&client, &first).await;
+    let second = client.current();
     let error = source.list(list(VersionMatch::MostRecent)).await.err().unwrap();
     assert_eq!(error.class, ErrorClass::Unauthorized);
     kubeconfig(&path, &server.url(), "better");
-    // The file is another one: it need not wait for its time.
-    live.refused();
-    renewed(&live, &second).await;
+    // The file has changed, so the retry interval does not apply.
+    client.credentials_refused();
+    wait_for_new_client(&client, &second).await;
     drop(source.list(list(VersionMatch::MostRecent)).await.unwrap());
     assert!(server.requests().last().unwrap().contains("Bearer better"), "{:?}", server.requests());
-    assert!(futures::poll!(futures::StreamExt::next(&mut watch)).is_pending(), "nobody ended it");
-    assert_eq!(live.made().epoch, 0);
+    assert!(futures::poll!(futures::StreamExt::next(&mut watch)).is_pending(), "the watch is still open");
+    assert_eq!(client.current().epoch, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_another_address_nothing_rests_on_what_the_first_one_said() {
+async fn address_change_ends_watches_and_voids_versions() {
     let (first, second, dir) = (server().await, server().await, tempfile::tempdir().unwrap());
     let path = dir.path().join("config");
     kubeconfig(&path, &first.url(), "t");
-    let live = live(&path).await;
-    let source = source(&live);
+    let client = client(&path).await;
+    let source = source(&client);
     let since = || VersionMatch::NotOlderThan(informer_hub_types::ResourceVersion::new("7"));
     let request = || WatchRequest { version: since(), timeout: Duration::from_secs(300), initial_events: false };
     let mut watch = source.watch(request()).await.unwrap();
     kubeconfig(&path, &second.url(), "t");
-    live.refused();
-    let ended = tokio::time::timeout(PATIENCE, futures::StreamExt::next(&mut watch)).await;
+    client.credentials_refused();
+    let ended = tokio::time::timeout(TEST_TIMEOUT, futures::StreamExt::next(&mut watch)).await;
     assert!(ended.expect("the watch ends").is_none());
     assert_eq!(source.watch(request()).await.err().unwrap().class, ErrorClass::Expired);
     drop(source.list(list(VersionMatch::MostRecent)).await.unwrap());
@@ -107,20 +109,20 @@ async fn at_another_address_nothing_rests_on_what_the_first_one_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kubeconfig_that_is_half_written_leaves_the_client_as_it_was() {
+async fn half_written_kubeconfig_keeps_the_client() {
     let (server, dir) = (server().await, tempfile::tempdir().unwrap());
     let path = dir.path().join("config");
     kubeconfig(&path, &server.url(), "good");
-    let live = live(&path).await;
-    let before = live.made();
+    let client = client(&path).await;
+    let before = client.current();
     std::fs::write(&path, "apiVersion: v1\nkind: Config\nclusters: [{name").unwrap();
-    let mut tried = None;
-    live.refused();
-    live.renew(&mut tried).await;
-    assert!(Arc::ptr_eq(&live.made(), &before) || tried.is_none());
-    let source = source(&live);
+    let mut last_attempt = None;
+    client.credentials_refused();
+    client.renew(&mut last_attempt).await;
+    assert!(Arc::ptr_eq(&client.current(), &before) || last_attempt.is_none());
+    let source = source(&client);
     drop(source.list(list(VersionMatch::MostRecent)).await.unwrap());
     kubeconfig(&path, &server.url(), "whole-again");
-    live.refused();
-    renewed(&live, &before).await;
+    client.credentials_refused();
+    wait_for_new_client(&client, &before).await;
 }

@@ -1,0 +1,199 @@
+//! A client that is rebuilt when its credentials change, under running informers.
+//!
+//! # Triggers
+//! Every [`CHECK_INTERVAL`], the stamps of all files that the client does not reread itself are checked: the kubeconfig, its
+//! certificates and keys. A 401 answer also triggers a rebuild, since a credential plugin may have a new token. Open
+//! watches continue; later requests use the new client. If a rebuild fails, the old client stays in use. It is retried
+//! every [`RETRY_INTERVAL`], or when the files change again, so a half-written file does no harm.
+//!
+//! # Address changes
+//! Versions of another address may belong to another history. Watches of the old address end, and
+//! [`CurrentClient::epoch`] tells sources that their known versions are void.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use kube::Client;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::client::{Access, ClientError, NewClient, make};
+use informer_hub_dial::Dial;
+use informer_hub_disk::FileStates;
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{Threads, WatchCell, Watcher};
+
+/// Interval of file checks.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// Minimum time between rebuilds after a failure, and after 401s.
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The settings that a client is built from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AccessSettings {
+    pub(super) access: Access,
+    pub(super) compression: bool,
+}
+
+/// The client in use.
+pub(super) struct CurrentClient {
+    pub(super) client: Client,
+    /// Whether it accepts gzipped answers.
+    pub(super) compression: bool,
+    /// Number of address changes so far.
+    pub(super) epoch: u64,
+    address: String,
+    /// Scheme, host and port of the address.
+    pub(super) server: String,
+    files: FileStates,
+}
+
+/// A client that is rebuilt when its credentials change. See the module documentation.
+pub(super) struct ReloadingClient {
+    /// The cluster's name for log lines; unset: the description of its access.
+    cluster: Option<Arc<str>>,
+    settings: Mutex<AccessSettings>,
+    dial: Option<Dial>,
+    io: Threads,
+    current: ArcSwap<CurrentClient>,
+    epoch: WatchCell<u64>,
+    /// Wakes the rebuild task before its interval has passed.
+    wake: Arc<Notify>,
+    /// Whether to rebuild the client although no file has changed.
+    rebuild_requested: Mutex<bool>,
+}
+
+impl ReloadingClient {
+    /// Builds the first client.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub(super) async fn connect(
+        cluster: Option<Arc<str>>,
+        settings: AccessSettings,
+        dial: Option<Dial>,
+        io: &Threads,
+    ) -> Result<Arc<Self>, ClientError> {
+        let new = make(cluster.clone(), settings.access.clone(), settings.compression, dial.clone(), io).await?;
+        let client = Arc::new(Self {
+            cluster,
+            current: ArcSwap::from_pointee(CurrentClient::new(new, settings.compression, 0)),
+            settings: Mutex::new(settings),
+            dial,
+            io: io.clone(),
+            epoch: WatchCell::new(0),
+            wake: Arc::default(),
+            rebuild_requested: Mutex::new(false),
+        });
+        io.spawn(rebuild_on_change(Arc::downgrade(&client), Arc::clone(&client.wake)));
+        Ok(client)
+    }
+
+    /// Returns the client for one request.
+    pub(super) fn current(&self) -> Arc<CurrentClient> {
+        self.current.load_full()
+    }
+
+    /// Subscribes to the epoch of the address.
+    pub(super) fn epochs(&self) -> Watcher<u64> {
+        self.epoch.subscribe()
+    }
+
+    /// Requests a rebuild, after the apiserver has rejected the credentials (401).
+    pub(super) fn credentials_refused(&self) {
+        *self.rebuild_requested.lock() = true;
+        self.wake.notify_one();
+    }
+
+    /// Changes the access settings for later requests.
+    pub(super) fn change(&self, settings: AccessSettings) {
+        *self.settings.lock() = settings;
+        self.credentials_refused();
+    }
+
+    /// Rebuilds the client if something has changed or a rebuild was requested.
+    async fn renew(&self, last_attempt: &mut Option<Attempt>) {
+        let (settings, old) = (self.settings.lock().clone(), self.current.load_full());
+        let (files, now) = (restamp(&old.files, &self.io).await, clock::now());
+        let is_requested = *self.rebuild_requested.lock();
+        let files_changed = files != old.files;
+        let must_wait = last_attempt.as_ref().is_some_and(|last_attempt| {
+            last_attempt.is_same(&settings, &files) && now < last_attempt.at + RETRY_INTERVAL
+        });
+        if !(is_requested || files_changed) || must_wait {
+            return;
+        }
+        *self.rebuild_requested.lock() = false;
+        let current =
+            make(self.cluster.clone(), settings.access.clone(), settings.compression, self.dial.clone(), &self.io)
+                .await;
+        let failed_before = last_attempt.as_ref().is_some_and(|last_attempt| last_attempt.failed);
+        let compression = settings.compression;
+        *last_attempt = Some(Attempt { at: clock::now(), settings, files, failed: current.is_err() });
+        match current {
+            Ok(new) => {
+                let has_moved = new.address != old.address;
+                let epoch = old.epoch + u64::from(has_moved);
+                tracing::info!(address = new.address, has_moved, "reloaded the credentials");
+                self.current.store(Arc::new(CurrentClient::new(new, compression, epoch)));
+                self.epoch.modify(|current| std::mem::replace(current, epoch) != epoch);
+            }
+            Err(error) => {
+                *self.rebuild_requested.lock() = true;
+                if !failed_before {
+                    tracing::warn!(%error, "cannot reload the credentials, keeping the previous ones");
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ReloadingClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").field("way", &*self.settings.lock()).finish_non_exhaustive()
+    }
+}
+
+impl CurrentClient {
+    fn new(NewClient { client, address, server, files }: NewClient, compression: bool, epoch: u64) -> Self {
+        Self { client, compression, epoch, address, server, files }
+    }
+}
+
+/// The last attempt to rebuild the client.
+struct Attempt {
+    at: Instant,
+    settings: AccessSettings,
+    files: FileStates,
+    failed: bool,
+}
+
+impl Attempt {
+    fn is_same(&self, settings: &AccessSettings, files: &FileStates) -> bool {
+        self.settings == *settings && self.files == *files
+    }
+}
+
+async fn rebuild_on_change(client: Weak<ReloadingClient>, wake: Arc<Notify>) {
+    let mut last_attempt = None;
+    loop {
+        // Both a notification and a timeout lead to a check.
+        let _ = tokio::time::timeout(CHECK_INTERVAL, wake.notified()).await;
+        let Some(client) = client.upgrade() else { return };
+        client.renew(&mut last_attempt).await;
+    }
+}
+
+async fn restamp(files: &FileStates, io: &Threads) -> FileStates {
+    if files.is_empty() {
+        return FileStates::default();
+    }
+    let known = files.clone();
+    io.spawn_blocking(move || known.again()).await.unwrap_or_else(|_| files.clone())
+}
+
+#[cfg(test)]
+#[path = "reloading_client_tests.rs"]
+mod tests;
