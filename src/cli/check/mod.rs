@@ -124,9 +124,9 @@ impl Args {
         }
         let roster = fleet::merge(&config.clusters, &found);
         for about in &mut report.cluster_sources {
-            let is_its = |holder: &Holder| matches!(holder, Holder::Source { name, .. } if *name == about.source);
-            let its = roster.sourced.iter().filter(|(_, holder)| is_its(holder)).map(|(name, _)| name.to_string());
-            about.clusters = its.collect();
+            let is_own = |holder: &Holder| matches!(holder, Holder::Source { name, .. } if *name == about.source);
+            let names = roster.sourced.iter().filter(|(_, holder)| is_own(holder)).map(|(name, _)| name.to_string());
+            about.clusters = names.collect();
             let source = about.source.clone();
             for conflict in roster.conflicts.iter().filter(|conflict| conflict.source == source) {
                 let holder = conflict.holder.of(&conflict.cluster);

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 
 use super::report::{Level, SourceReport};
 use crate::actors::messages::ResourceRequest;
-use crate::app::{self, Watching};
+use crate::app::{self, WatchedResource};
 use crate::cli::rbac::{Advice, RightsTarget};
 use informer_hub_config::fleet::{Problem, Said};
 use informer_hub_config::{ClusterSourceConfig, ClusterSourceKind, Management};
@@ -89,7 +89,7 @@ async fn of_management(
     let (target, access) = (RightsTarget::Source(&source.name), &cluster.access);
     let rights = Advice { config: file, target, access, identity: identity.as_ref() }.text();
     let mut all = Vec::new();
-    for watching in app::watched(source) {
+    for watching in app::watched_resources(source) {
         let (rights, report) = (rights.as_str(), &mut *report);
         let mut check = ResourceCheck { client: &client, watching: &watching, management, rights, report };
         let Some(objects) = check.run().await else { return Said::default() };
@@ -101,7 +101,7 @@ async fn of_management(
 /// Check of one resource of a management cluster.
 struct ResourceCheck<'a> {
     client: &'a Client,
-    watching: &'a Watching,
+    watching: &'a WatchedResource,
     management: &'a Management,
     /// Advice for missing rights.
     rights: &'a str,
@@ -133,10 +133,10 @@ impl ResourceCheck<'_> {
     }
 
     async fn resource(&mut self) -> Option<ApiResource> {
-        if let ResourceRequest::Known(known) = &self.watching.wanted {
+        if let ResourceRequest::Known(known) = &self.watching.resource {
             return Some(known.0.clone());
         }
-        match source::resolve(self.client, &self.watching.wanted.one()?).await {
+        match source::resolve(self.client, &self.watching.resource.one()?).await {
             Ok(resource) => Some(resource),
             Err(error) => {
                 let advice = "check the address, or install the Cluster Inventory API: the hub picks it up";

@@ -165,8 +165,8 @@ impl Args {
     fn rights_of_source(&self, source: &ClusterSourceConfig) -> anyhow::Result<String> {
         let namespaces = source.kind.management().map(|management| management.namespaces.clone()).unwrap_or_default();
         let mut grants = Grants::default();
-        for watching in app::watched(source) {
-            let Some(written) = watching.wanted.one() else { continue };
+        for watching in app::watched_resources(source) {
+            let Some(written) = watching.resource.one() else { continue };
             let group = written.group.as_ref().map(ToString::to_string).unwrap_or_default();
             let plural = written.resource.to_string();
             grants.add(&NamedResource { group, plural, namespaced: true, is_unchecked: false }, &namespaces);
@@ -203,8 +203,8 @@ impl Args {
         let mut grants = Grants::default();
         let mut unchecked = Vec::new();
         let mut whole_groups = Vec::new();
-        let mine = config.resources.iter().filter(|it| it.clusters.matches(&cluster.name, &cluster.labels));
-        for resource in mine.clone() {
+        let selected = config.resources.iter().filter(|it| it.clusters.matches(&cluster.name, &cluster.labels));
+        for resource in selected.clone() {
             let found = named_resources(resource, client.as_ref())
                 .await
                 .with_context(|| format!("cluster {}", cluster.name))?;
@@ -218,7 +218,7 @@ impl Args {
                 grants.add(&named, &resource.namespaces);
             }
         }
-        if mine.clone().any(ResourceConfig::may_come_and_go) {
+        if selected.clone().any(ResourceConfig::may_come_and_go) {
             add_discovery_resources(&mut grants);
         }
         let file = self.config.display();

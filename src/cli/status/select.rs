@@ -127,8 +127,8 @@ fn with_cluster(cluster: &str, informer: &Value) -> Value {
 
 /// Returns kinds and names in the style of kubectl.
 pub(super) fn names(subject: Subject, status: &Value) -> Vec<String> {
-    let names = |what, kind| -> Vec<_> {
-        list(status, what).iter().map(|one| format!("{kind}/{}", text(one, "name"))).collect()
+    let names = |member, kind| -> Vec<_> {
+        list(status, member).iter().map(|one| format!("{kind}/{}", text(one, "name"))).collect()
     };
     let informers = || -> Vec<_> {
         informers(status)

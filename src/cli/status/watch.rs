@@ -172,9 +172,9 @@ mod tests {
         watch.unanswered(&Unanswered::of("nothing listens").into(), at(19)).unwrap();
         assert_eq!(watch.outage, Some(at(7)), "the beginning of the outage");
         let dead = watch.shown(&stale(&status), at(19), Some(("hub unreachable since 00:00:07Z (12s): x", at(5))));
-        let wanted = "00:00:19Z  http://127.0.0.1:7080  every 2s, Ctrl-C ends\n\nhub unreachable since 00:00:07Z (12s): x\n\
+        let expected = "00:00:19Z  http://127.0.0.1:7080  every 2s, Ctrl-C ends\n\nhub unreachable since 00:00:07Z (12s): x\n\
                       retrying; the last answer, of 00:00:05Z:\n\nready      unknown\n";
-        assert!(dead.starts_with(wanted), "{dead}");
+        assert!(dead.starts_with(expected), "{dead}");
         watch.answered(status, at(20)).unwrap();
         assert_eq!(watch.outage, None);
     }
