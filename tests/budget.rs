@@ -51,8 +51,8 @@ async fn a_limit_that_is_lowered_under_load_is_kept_and_the_rest_comes_back() {
     let server = |pods, shape| Remote::start(&RemoteConfig { pods, shape, ..RemoteConfig::default() });
     let (mut large, mut small) = (server(PODS.0, Shape::Noise), server(PODS.1, Shape::Pods));
     let hub = idle_hub(&[large.url.clone(), small.url.clone()], None).await;
-    let (_listener, told) = watch_pods(&hub, &[]).await;
-    told.reaches(PODS.0 + PODS.1).await;
+    let (_listener, notified) = watch_pods(&hub, &[]).await;
+    notified.wait_for_count(PODS.0 + PODS.1).await;
     large.pace(RATE.0, u64::from(RATE.0) * 300);
     small.pace(RATE.1, u64::from(RATE.1) * 300);
     // What is young is compressed, and what the list needed is given back.
@@ -63,7 +63,7 @@ async fn a_limit_that_is_lowered_under_load_is_kept_and_the_rest_comes_back() {
     let limit = before / 2;
     let began = Instant::now();
     hub.set_memory_limit(Some(limit)).await.unwrap();
-    let told_before = told.count();
+    let notified_before = notified.count();
     let (mut most, mut since) = (0, Instant::now());
     while since.elapsed() < STAYS {
         let now = process::rss();
@@ -91,7 +91,7 @@ async fn a_limit_that_is_lowered_under_load_is_kept_and_the_rest_comes_back() {
     assert!(since.is_some() && reason.is_some() && used <= share, "{since:?} {reason:?} {used} {share}");
     let untouched = other.memory.unwrap();
     assert_eq!((untouched.step, untouched.since, other.objects), (MemoryStep::Full, None, PODS.1));
-    assert!(told.count() > told_before, "events go on arriving");
+    assert!(notified.count() > notified_before, "events go on arriving");
     assert_eq!(one.listeners[0].lost + other.listeners[0].lost, 0);
     assert!(bodies(&hub).await < PODS.0 + PODS.1);
 
@@ -116,8 +116,8 @@ async fn a_list_that_does_not_fit_passes_the_limit_at_no_moment() {
             std::thread::sleep(Duration::from_millis(2));
         }
     });
-    let (_listener, told) = watch_pods(&hub, &[]).await;
-    told.reaches(PODS.0).await;
+    let (_listener, notified) = watch_pods(&hub, &[]).await;
+    notified.wait_for_count(PODS.0).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let informer = informer(&hub, 0).await;
     let peak = most.load(Relaxed);

@@ -1,7 +1,7 @@
 //! The gate for memory: what a hub takes for each object may not grow, nor its peaks, nor what churn leaves behind.
 //!
-//! Each measurement is a process of its own, since it is the whole process's heap that is looked at; no test harness, for
-//! the same reason.
+//! Each measurement is a process of its own, since it is the whole process's heap that is looked at; no test harness,
+//! for the same reason.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::cast_precision_loss)]
 
 use std::process::Command;
@@ -29,8 +29,8 @@ const SMALL: u64 = 20_000;
 ///
 /// Bytes allocated are the program's alone, on every machine; but in which objects a dictionary is trained, and whether
 /// another one is, depends on how far compression is when they come. What is resident varies by some per cent with what
-/// the allocator has not given back yet; peaks depend on how far compression lags behind a list, and so on what else the
-/// machine does.
+/// the allocator has not given back yet; peaks depend on how far compression lags behind a list, and so on what else
+/// the machine does.
 type Limit = (&'static str, f64);
 
 /// What is measured, and its figures.
@@ -59,8 +59,8 @@ const GATES: [(&str, &[Limit]); 4] = [
     ),
 ];
 
-/// Measured: 800 to 900, as a second dictionary is trained during the list or not, which takes longer where the machine is
-/// busy.
+/// Measured: 800 to 900, as a second dictionary is trained during the list or not, which takes longer where the machine
+/// is busy.
 const ALLOCATED: f64 = 970.0;
 
 /// Measured: 918 to 989.
@@ -75,8 +75,8 @@ const PEAK: f64 = 1.8;
 /// Of a list in which every pod changed, staged beside the state that readers see. Measured: 1.97 on a busy machine.
 const PEAK_OF_ALL: f64 = 2.4;
 
-/// Measured: 0.086 to 0.13. What is left is not the objects' (dictionary, compressors, tables that keep their room), and
-/// does not grow with them: a leak of one in fifty of those that came and went would be over it.
+/// Measured: 0.086 to 0.13. What is left is not the objects' (dictionary, compressors, tables that keep their room),
+/// and does not grow with them: a leak of one in fifty of those that came and went would be over it.
 const GONE: f64 = 0.2;
 
 fn main() {
@@ -131,17 +131,18 @@ fn pods(pods: u64) -> Vec<f64> {
 /// An update of each pod.
 async fn change_each(run: &mut Run, pods: u64) -> Level {
     let last = run.server.flood(pods);
-    run.told.reaches_version(last).await;
+    run.notified.wait_for_version(last).await;
     settle().await;
     Level::now()
 }
 
-/// A list in place of a watch that has expired, before which so many pods have changed; what is resident at its peak too.
+/// A list in place of a watch that has expired, before which so many pods have changed; what is resident at its peak
+/// too.
 async fn relist(run: &mut Run, changed: u64) -> (Level, u64) {
     process::forget_peak();
     run.server.expire();
     let last = run.server.flood(changed);
-    run.told.reaches_version(last).await;
+    run.notified.wait_for_version(last).await;
     settle().await;
     (Level::now(), process::peak_rss())
 }

@@ -101,7 +101,7 @@ async fn a_cluster_that_says_nothing_holds_no_other_up() {
     let report = json(&done);
     let found = findings(&report);
     let [silent, closed] = &found[..] else { panic!("{found:?}") };
-    assert_eq!(silent, "\"error\" clusters.a-silent: not done within 2s");
+    assert_eq!(silent, "\"error\" clusters.a-silent: not finished within 2s");
     assert!(
         closed.contains("clusters.c-closed: cannot connect to http://127.0.0.1:") && closed.contains("refused"),
         "{closed}"
@@ -128,9 +128,9 @@ async fn warnings_alone_end_with_1() {
     assert_eq!(done.code, 1, "{done:?}");
     let found = findings(&json(&done));
     let [scope, unused, memory] = &found[..] else { panic!("{found:?}") };
-    assert!(scope.contains("nodes is of the cluster as a whole"), "{scope}");
+    assert!(scope.contains("nodes is cluster-scoped"), "{scope}");
     assert!(unused.contains("clusters.two: no entry of [resources] selects it"), "{unused}");
-    assert!(memory.contains("hub.memory_limit: 64 MiB may not hold"), "{memory}");
+    assert!(memory.contains("hub.memory_limit: 64 MiB may be too small"), "{memory}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -194,7 +194,7 @@ async fn check_advises_rights_for_whoever_the_credentials_are() {
     assert!(!broken.contains("--user") && !broken.contains('\n'), "{broken}");
     assert!(!shown.out.contains('\u{1b}') && shown.out.contains("a b\n"), "{}", shown.out);
     let (anonymous, _) = advice(Some("system:anonymous")).await;
-    assert!(anonymous.contains("was shown no credentials") && !anonymous.contains("rbac"), "{anonymous}");
+    assert!(anonymous.contains("knows none of the credentials") && !anonymous.contains("rbac"), "{anonymous}");
     // A server without the review: the account that `rbac` prints, and nothing is found wrong with the server.
     let (unknown, shown) = advice(None).await;
     assert!(unknown.contains("--cluster one | kubectl apply -f -`"), "{unknown}");
@@ -254,24 +254,27 @@ async fn sources_are_asked_and_then_the_clusters_that_they_bring() {
     let found = source_findings(&report);
     let [eks, twin, folder] = &found[..] else { panic!("{found:#?}") };
     assert!(
-        twin.contains("cluster_sources.argo: Secret argocd/b: the name spoke is that of Secret argocd/a"),
+        twin.contains("cluster_sources.argo: Secret argocd/b: the name spoke belongs to Secret argocd/a"),
         "{twin}"
     );
     assert!(eks.contains("cluster_sources.argo: Secret argocd/c: data.config has awsAuthConfig"), "{eks}");
-    assert!(folder.contains("cluster_sources.files: the folder") && folder.contains("nowhere"), "{folder}");
+    assert!(folder.contains("cluster_sources.files: cannot read the folder") && folder.contains("nowhere"), "{folder}");
     let argo = &report["clusterSources"][0];
     assert_eq!((&argo["clusters"], &argo["conflicting"], &argo["invalid"]), (&json!(["spoke"]), &json!(1), &json!(1)));
     let spoke = &report["clusters"][0];
     assert_eq!((&spoke["cluster"], &spoke["source"]), (&json!("spoke"), &json!("argo")));
     assert_eq!(spoke["resources"][0]["scopes"][0]["objects"], 7);
     let later = findings(&report);
-    assert!(later.iter().any(|it| it.contains("resources.po.clusters: there is no cluster later now")), "{later:?}");
+    assert!(
+        later.iter().any(|it| it.contains("resources.po.clusters: there is currently no cluster later")),
+        "{later:?}"
+    );
     let text = place.run(&["check", "-c", "hub.toml"]).await.out;
     assert!(text.contains("SOURCE") && text.contains("argo"), "{text}");
     brought.forbid(&World::pods(), true);
     let report = json(&place.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
     let advice = report["clusters"][0]["findings"][0]["advice"].as_str().unwrap();
-    assert!(advice.contains("prints for clusters that sources bring") && !advice.contains("--cluster"), "{advice}");
+    assert!(advice.contains("prints for clusters of sources") && !advice.contains("--cluster"), "{advice}");
     management.forbid(&secrets, true);
     let report = json(&place.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
     let found = source_findings(&report);

@@ -38,6 +38,6 @@ async fn the_kubeconfig_is_found_where_kubectl_finds_it() {
     assert!(done.out.contains("kubeconfig = \"~/kube\"") && !done.out.contains("[resources"), "{}", done.out);
     let done = place.run(&["import-kubeconfig", "kube", "--context", "prd"]).await;
     assert_eq!(done.code, 1);
-    assert!(done.err.contains("no context fits \"prd\"; there is prod-eu, prod-us, dev"), "{}", done.err);
+    assert!(done.err.contains("no context matches \"prd\"; there is prod-eu, prod-us, dev"), "{}", done.err);
     assert_eq!(place.run_for_head(&["import-kubeconfig", "kube"]).await.err, "");
 }

@@ -71,7 +71,7 @@ async fn a_pattern_is_all_of_its_group_and_of_many_groups_what_the_cluster_has()
     }
     let place = place.file("hub.toml", &config.replace("*.example.com", "*"));
     let done = place.run(&["rbac", "-c", "hub.toml"]).await;
-    assert!(done.code == 1 && done.err.contains("only a cluster can say"), "{done:?}");
+    assert!(done.code == 1 && done.err.contains("only a cluster knows"), "{done:?}");
     let done = place.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
     assert_eq!(done.code, 0, "{done:?}");
     for word in ["example.com", "\"*\"", "pods", "nodes"] {
@@ -104,7 +104,7 @@ async fn a_name_that_nobody_knows_is_asked_for_or_refused() {
     assert!(done.out.contains("does not have them yet: gears.example.org"), "{done:?}");
     assert!(done.code == 0 && done.out.contains("- gears\n"), "{done:?}");
     let done = place.run(&["rbac", "-c", "hub.toml", "--role", "Bad_Name"]).await;
-    assert!(done.code == 2 && done.err.contains("is no name of Kubernetes"), "{done:?}");
+    assert!(done.code == 2 && done.err.contains("is not a Kubernetes name"), "{done:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,7 +129,7 @@ async fn users_groups_and_accounts_are_the_subjects_of_the_bindings() {
     let done = run(&["--service-account", "tools/hub", "-n", "other"]).await;
     assert!(done.code == 1 && done.err.contains("leave one of them out"), "{done:?}");
     let done = run(&["--user", "a\nb"]).await;
-    assert!(done.code == 2 && done.err.contains("is no user or group"), "{done:?}");
+    assert!(done.code == 2 && done.err.contains("is not a user or group"), "{done:?}");
     let done = run(&["--user", "jane", "--token-secret"]).await;
     assert!(done.code == 1 && done.err.contains("add --service-account"), "{done:?}");
 }
@@ -138,7 +138,7 @@ async fn users_groups_and_accounts_are_the_subjects_of_the_bindings() {
 async fn a_token_that_lasts_is_printed_where_it_is_asked_for() {
     let place = Place::with(CONFIG);
     let done = place.run(&["rbac", "-c", "hub.toml", "--cluster", "a"]).await;
-    assert!(done.out.contains("ends after a day and is not renewed"), "{}", done.out);
+    assert!(done.out.contains("expires after a day and is not renewed"), "{}", done.out);
     assert!(!done.out.contains("kind: Secret"), "{}", done.out);
     let done = place.run(&["rbac", "-c", "hub.toml", "--cluster", "a", "--token-secret"]).await;
     assert_eq!(objects(&done.out)[..2], ["ServiceAccount informer-hub", "Secret informer-hub"], "{}", done.out);

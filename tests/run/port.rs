@@ -108,15 +108,15 @@ async fn who_has_no_token_is_told_what_to_do_and_who_has_one_is_answered() {
     let ask = |more: &[&str]| run(&[&["clusters", "--url", &url][..], more].concat());
     let plain = url.replace("https://", "http://");
     for (arguments, words) in [
-        (&["--ca-file", &ca][..], "asks who is there; give --token-file"),
-        (&["--ca-file", &ca, "--token-file", &wrong], "does not take this token"),
-        (&["--token-file", &token], "its certificate is of no CA that is trusted here; name its CA with --ca-file"),
+        (&["--ca-file", &ca][..], "requires a token; give --token-file"),
+        (&["--ca-file", &ca, "--token-file", &wrong], "refuses this token"),
+        (&["--token-file", &token], "no trusted CA signed its certificate; name its CA with --ca-file"),
         (&["--ca-file", &token, "--token-file", &token], "holds no PEM certificate"),
         (&["--ca-file", &ca, "--client-cert-file", &cert], "needs its key: --client-key-file"),
-        (&["--ca-file", &ca, "--token-file", "nowhere"], "the token in nowhere cannot be read"),
+        (&["--ca-file", &ca, "--token-file", "nowhere"], "cannot read the token in nowhere"),
         (&["--url", &plain, "--token-file", &token], "if it has hub.tls, write https://"),
         (&["--url", "https://127.0.0.1:1"], "nothing listens at https://127.0.0.1:1; start a hub"),
-        (&["--url", "ftp://x"], "--url is not an address of http or https"),
+        (&["--url", "ftp://x"], "--url is not an http or https address"),
     ] {
         // The last --url counts.
         let url_twice = arguments.contains(&"--url");
@@ -191,7 +191,7 @@ async fn what_a_hub_does_is_shown_in_every_form_and_a_reader_may_leave() {
     let (code, _, err) = run(&["clusters", "wel", "--url", &url]);
     assert!(code == 1 && err.contains("there is no cluster \"wel\"; there is down, well"), "{err}");
     let (code, _, err) = run(&["clusters", "-o", "name", "--watch", "--url", &url]);
-    assert!(code == 1 && err.contains("names do not change"), "{err}");
+    assert!(code == 1 && err.contains("--watch cannot print names"), "{err}");
     let mut watching = command(&["clusters", "--watch", "--interval", "100ms", "-o", "json", "--url", &url])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -269,7 +269,10 @@ async fn commands_that_ask_a_hub_read_its_own_table_alone_and_find_the_file() {
         "listen = \"{listen}\"\nauth = {{ token = {{ file = \"gone\" }}, read_token = {{ file = \"hub.toml\" }} }}"
     ));
     let (code, _, err) = ask(&["status"]);
-    assert!(code == 1 && err.contains("what is in hub.toml is no token"), "the one that can be read is used: {err}");
+    assert!(
+        code == 1 && err.contains("the text in hub.toml is not a token"),
+        "the one that can be read is used: {err}"
+    );
     write(&format!("listen = \"{listen}\""));
     for arguments in [&["status"][..], &["clusters"], &["resources"], &["sinks"]] {
         for file in [&["-c", "hub.toml"][..], &[]] {

@@ -187,11 +187,11 @@ async fn dead_letters_are_a_table_for_people_and_mistakes_are_said_in_words() {
     let none = letters(&["list", "hook", "--subject", "nothing of that name"]);
     assert_eq!((none.code, none.out.as_str()), (0, "no dead letters\n"));
     let purged = letters(&["purge", "hook", "--subject", row[4]]);
-    assert_eq!((purged.code, purged.out.as_str()), (0, "1 thrown away\n"));
+    assert_eq!((purged.code, purged.out.as_str()), (0, "1 deleted\n"));
     for (arguments, code, words) in [
         (&["list", "audit"][..], 1, "audit"),
         (&["show", "hook", "9999"], 1, "no dead letter of that number"),
-        (&["replay", "hook"], 1, "say which: a filter, or --all"),
+        (&["replay", "hook"], 1, "select dead letters with a filter, or give --all"),
         (&["replay", "hook", "--all", "--error", "x"], 2, "cannot be used with"),
         (&["purge", "hook", "--before", "yesterday"], 2, "yesterday"),
         (&["show", "hook", "first"], 2, "first"),

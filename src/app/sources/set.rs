@@ -282,8 +282,8 @@ impl Entry {
 
 /// Returns the report of a source as saved before the restart. The access to its clusters is not known yet.
 fn remembered_report(config: &ClusterSourceConfig, remembered: &[SourcedCluster]) -> SourceReport {
-    let of_it = remembered.iter().filter(|cluster| cluster.source == config.name);
-    let found = of_it.map(|one| FoundCluster {
+    let own = remembered.iter().filter(|cluster| cluster.source == config.name);
+    let found = own.map(|one| Found {
         cluster: ClusterConfig {
             name: one.name.clone(),
             labels: one.labels.clone(),
