@@ -1,4 +1,4 @@
-//! Clusters that are taken out of a running hub and put back, with a state directory and without.
+//! Tests of clusters that are removed from a running hub and re-added, with and without a state directory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -12,7 +12,7 @@ use informer_hub_sim::World;
 use informer_hub_types::{ClusterSelector, Notification};
 
 use crate::fleet::eventually;
-use crate::restart::{Diary, House, Life};
+use crate::restart::{EventLog, RunningHub, Testbed};
 
 fn without(config: &Config, name: &str) -> Config {
     let mut config = config.clone();
@@ -20,7 +20,7 @@ fn without(config: &Config, name: &str) -> Config {
     config
 }
 
-impl Life {
+impl RunningHub {
     async fn change_to(&self, config: Config) {
         self.hub.reloader().reload(config).await.unwrap();
     }
@@ -30,166 +30,169 @@ impl Life {
     }
 }
 
-/// What a diary has from here on; empties it.
-fn news(diary: &Diary) -> Vec<String> {
-    std::mem::take(&mut *diary.lock())
+/// Drains a log.
+fn take_events(log: &EventLog) -> Vec<String> {
+    std::mem::take(&mut *log.lock())
 }
 
-/// What a hub that runs has on disk of the pods of clusters: their names, and how many readers know all of it.
-fn on_disk(house: &House) -> Vec<(String, usize)> {
-    let caches = house.dir.path().join("state/caches");
+/// Returns the clusters whose pods are on disk, each with the number of subscribers that have acknowledged all of them.
+fn cached_on_disk(bed: &Testbed) -> Vec<(String, usize)> {
+    let caches = bed.dir.path().join("state/caches");
     let reports = inspect(&RealDisk, &caches, true).unwrap();
     let pods = reports.into_iter().find(|report| report.directory == "core/v1/pods").unwrap();
     pods.partitions.into_iter().map(|it| (it.cluster, it.readers.len())).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_is_taken_out_and_put_back_lists_nothing_and_tells_what_is_new_once() {
-    let house = House::new(2, 60);
-    let life = house.live().await;
-    life.converged(&house).await;
-    life.told(&life.durable, "synced c0").await;
-    life.told(&life.durable, "synced c1").await;
-    life.told(&life.passing, "synced c0").await;
-    let (lists, all) = (house.lists(), house.config());
-    // What happens right before is told before it goes.
-    let before = house.create("c0");
-    life.told(&life.durable, &format!("+c0/{before}")).await;
-    _ = (news(&life.durable), news(&life.passing));
+async fn readded_cluster_lists_nothing_and_delivers_changes_once() {
+    let bed = Testbed::new(2, 60);
+    let running = bed.start().await;
+    running.converged(&bed).await;
+    running.logged(&running.durable, "synced c0").await;
+    running.logged(&running.durable, "synced c1").await;
+    running.logged(&running.transient, "synced c0").await;
+    let (lists, all) = (bed.lists(), bed.config());
+    // An event right before the removal is delivered before it.
+    let before = bed.create("c0");
+    running.logged(&running.durable, &format!("+c0/{before}")).await;
+    _ = (take_events(&running.durable), take_events(&running.transient));
 
-    life.change_to(without(&all, "c0")).await;
-    assert_eq!(life.all().await.items.len(), 60, "only the other's are there");
-    assert_eq!(on_disk(&house)[0], ("c0".to_owned(), 1));
-    let (gone, come, other) = (house.first_key("c0"), house.create("c0"), house.create("c1"));
-    house.delete("c0", &gone);
-    life.told(&life.durable, &format!("+c1/{other}")).await;
-    life.kept().await;
-    life.change_to(all.clone()).await;
-    life.told(&life.durable, &format!("-c0/{gone}")).await;
-    life.told(&life.durable, &format!("+c0/{come}")).await;
-    life.converged(&house).await;
-    life.kept().await;
-    let told = news(&life.durable);
-    assert_eq!(told.len(), 3, "and nothing else: {told:?}");
-    life.told(&life.passing, "synced c0").await;
-    assert!(news(&life.passing).len() > 60, "who is not durable begins anew");
+    running.change_to(without(&all, "c0")).await;
+    assert_eq!(running.all().await.items.len(), 60, "only the objects of c1");
+    assert_eq!(cached_on_disk(&bed)[0], ("c0".to_owned(), 1));
+    let (deleted, added, other) = (bed.first_key("c0"), bed.create("c0"), bed.create("c1"));
+    bed.delete("c0", &deleted);
+    running.logged(&running.durable, &format!("+c1/{other}")).await;
+    running.checkpointed().await;
+    running.change_to(all.clone()).await;
+    running.logged(&running.durable, &format!("-c0/{deleted}")).await;
+    running.logged(&running.durable, &format!("+c0/{added}")).await;
+    running.converged(&bed).await;
+    running.checkpointed().await;
+    let events = take_events(&running.durable);
+    assert_eq!(events.len(), 3, "exactly three events: {events:?}");
+    running.logged(&running.transient, "synced c0").await;
+    assert!(
+        take_events(&running.transient).len() > 60,
+        "a subscriber that is not durable gets the initial objects again"
+    );
 
-    // For a moment, under other labels, and several times.
+    // Removes and re-adds it at once with other labels, several times.
     for at in 0..3 {
-        life.change_to(without(&all, "c0")).await;
+        running.change_to(without(&all, "c0")).await;
         let mut relabelled = all.clone();
         relabelled.clusters[0].labels.insert("round".to_owned(), at.to_string());
-        life.change_to(relabelled).await;
+        running.change_to(relabelled).await;
     }
-    let last = house.create("c0");
-    life.told(&life.durable, &format!("+c0/{last}")).await;
-    life.converged(&house).await;
-    let (durable, _) = life.end().await;
+    let last = bed.create("c0");
+    running.logged(&running.durable, &format!("+c0/{last}")).await;
+    running.converged(&bed).await;
+    let (durable, _) = running.stop().await;
     assert_eq!(durable, [format!("+c0/{last}")]);
-    assert_eq!(house.lists(), lists, "nothing was listed");
+    assert_eq!(bed.lists(), lists, "nothing was listed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_vanished_while_a_cluster_was_out_arrives_once_as_a_tombstone() {
-    let house = House::new(1, 30);
-    let life = house.live().await;
-    life.converged(&house).await;
-    life.told(&life.durable, "synced c0").await;
-    life.kept().await;
-    _ = news(&life.durable);
-    life.change_to(without(&house.config(), "c0")).await;
-    let gone = house.first_key("c0");
-    house.delete("c0", &gone);
-    house.clusters["c0"].with_world(World::compact);
-    life.change_to(house.config()).await;
-    life.told(&life.durable, &format!("†c0/{gone}")).await;
-    life.converged(&house).await;
-    life.kept().await;
-    let (durable, _) = life.end().await;
-    assert_eq!(durable, [format!("†c0/{gone}")]);
+async fn objects_deleted_while_a_cluster_was_removed_arrive_once_as_tombstones() {
+    let bed = Testbed::new(1, 30);
+    let running = bed.start().await;
+    running.converged(&bed).await;
+    running.logged(&running.durable, "synced c0").await;
+    running.checkpointed().await;
+    _ = take_events(&running.durable);
+    running.change_to(without(&bed.config(), "c0")).await;
+    let deleted = bed.first_key("c0");
+    bed.delete("c0", &deleted);
+    bed.clusters["c0"].with_world(World::compact);
+    running.change_to(bed.config()).await;
+    running.logged(&running.durable, &format!("†c0/{deleted}")).await;
+    running.converged(&bed).await;
+    running.checkpointed().await;
+    let (durable, _) = running.stop().await;
+    assert_eq!(durable, [format!("†c0/{deleted}")]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_may_be_out_over_the_end_of_the_hub_and_come_back_while_the_next_one_runs() {
-    let house = House::new(2, 30);
-    let life = house.live().await;
-    life.converged(&house).await;
-    life.told(&life.durable, "synced c0").await;
-    life.kept().await;
-    let less = without(&house.config(), "c0");
-    life.change_to(less.clone()).await;
-    life.end().await;
-    let (gone, lists) = (house.first_key("c0"), house.lists());
-    house.delete("c0", &gone);
-    let life = house.live_with(less).await;
-    life.change_to(house.config()).await;
-    life.told(&life.durable, &format!("-c0/{gone}")).await;
-    life.converged(&house).await;
-    life.kept().await;
-    life.end().await;
-    let life = house.live().await;
-    life.converged(&house).await;
-    assert!(life.end().await.0.is_empty());
-    assert_eq!(house.lists(), lists, "nothing was listed");
+async fn cluster_can_be_readded_after_a_restart_of_the_hub() {
+    let bed = Testbed::new(2, 30);
+    let running = bed.start().await;
+    running.converged(&bed).await;
+    running.logged(&running.durable, "synced c0").await;
+    running.checkpointed().await;
+    let less = without(&bed.config(), "c0");
+    running.change_to(less.clone()).await;
+    running.stop().await;
+    let (deleted, lists) = (bed.first_key("c0"), bed.lists());
+    bed.delete("c0", &deleted);
+    let running = bed.start_with(less).await;
+    running.change_to(bed.config()).await;
+    running.logged(&running.durable, &format!("-c0/{deleted}")).await;
+    running.converged(&bed).await;
+    running.checkpointed().await;
+    running.stop().await;
+    let running = bed.start().await;
+    running.converged(&bed).await;
+    assert!(running.stop().await.0.is_empty());
+    assert_eq!(bed.lists(), lists, "nothing was listed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_whose_readers_have_not_answered_goes_on_from_memory_and_nothing_is_lost_on_disk() {
-    let house = House::new(1, 20);
-    let life = house.live().await;
-    life.converged(&house).await;
+async fn unacknowledged_events_of_a_removed_cluster_are_delivered_after_readding() {
+    let bed = Testbed::new(1, 20);
+    let running = bed.start().await;
+    running.converged(&bed).await;
     let gate = Arc::new(AtomicBool::new(true));
-    let (open, diary) = (Arc::clone(&gate), Diary::default());
-    let pages = Arc::clone(&diary);
-    let subscriber = Subscriber::from_fn(move |told: &Notification| {
+    let (open, log) = (Arc::clone(&gate), EventLog::default());
+    let keys = Arc::clone(&log);
+    let subscriber = Subscriber::from_fn(move |notification: &Notification| {
         while !open.load(SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        pages.lock().extend(told.object().map(|object| object.key().to_string()));
+        keys.lock().extend(notification.object().map(|object| object.key().to_string()));
     });
     let subscribe = Subscribe::to_configured("pods", ClusterSelector::All, subscriber).named("slow").durable();
-    life.hub.registry().send(subscribe).await.unwrap();
-    eventually("the slow one knows all", async || diary.lock().len() == 20).await;
-    life.kept().await;
-    eventually("both readers are on disk", async || on_disk(&house) == [("c0".to_owned(), 2)]).await;
+    running.hub.registry().send(subscribe).await.unwrap();
+    eventually("20 events at the slow subscriber", async || log.lock().len() == 20).await;
+    running.checkpointed().await;
+    eventually("both subscribers on disk", async || cached_on_disk(&bed) == [("c0".to_owned(), 2)]).await;
     gate.store(false, SeqCst);
-    let unanswered = house.create("c0");
-    life.told(&life.durable, &format!("+c0/{unanswered}")).await;
-    _ = (news(&life.durable), news(&diary));
-    life.change_to(without(&house.config(), "c0")).await;
-    assert_eq!((life.leaving().await, life.all().await.items.len()), (1, 0));
-    assert_eq!(on_disk(&house), [("c0".to_owned(), 2)], "it stays as it was");
-    let gone = house.first_key("c0");
-    house.delete("c0", &gone);
-    life.change_to(house.config()).await;
-    assert_eq!(life.leaving().await, 0);
+    let unanswered = bed.create("c0");
+    running.logged(&running.durable, &format!("+c0/{unanswered}")).await;
+    _ = (take_events(&running.durable), take_events(&log));
+    running.change_to(without(&bed.config(), "c0")).await;
+    assert_eq!((running.leaving().await, running.all().await.items.len()), (1, 0));
+    assert_eq!(cached_on_disk(&bed), [("c0".to_owned(), 2)], "the files are unchanged");
+    let deleted = bed.first_key("c0");
+    bed.delete("c0", &deleted);
+    running.change_to(bed.config()).await;
+    assert_eq!(running.leaving().await, 0);
     gate.store(true, SeqCst);
-    life.told(&life.durable, &format!("-c0/{gone}")).await;
-    life.told(&diary, &gone.to_string()).await;
-    life.converged(&house).await;
-    life.kept().await;
-    let (durable, _) = life.end().await;
-    assert_eq!(durable, [format!("-c0/{gone}")]);
-    let told = news(&diary);
-    assert!(told.contains(&unanswered.to_string()), "{told:?}");
-    assert_eq!(told.iter().filter(|key| **key == gone.to_string()).count(), 1, "{told:?}");
+    running.logged(&running.durable, &format!("-c0/{deleted}")).await;
+    running.logged(&log, &deleted.to_string()).await;
+    running.converged(&bed).await;
+    running.checkpointed().await;
+    let (durable, _) = running.stop().await;
+    assert_eq!(durable, [format!("-c0/{deleted}")]);
+    let events = take_events(&log);
+    assert!(events.contains(&unanswered.to_string()), "{events:?}");
+    assert_eq!(events.iter().filter(|key| **key == deleted.to_string()).count(), 1, "{events:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_state_directory_a_cluster_that_is_put_back_begins_anew() {
-    let house = House::new(1, 20);
-    let mut config = house.config();
+async fn readded_cluster_without_a_state_directory_starts_empty() {
+    let bed = Testbed::new(1, 20);
+    let mut config = bed.config();
     config.hub.state_dir = None;
-    let life = house.live_with(config.clone()).await;
-    life.converged(&house).await;
-    life.told(&life.durable, "synced c0").await;
-    _ = news(&life.durable);
-    life.change_to(without(&config, "c0")).await;
-    let gone = house.first_key("c0");
-    house.delete("c0", &gone);
-    life.change_to(config).await;
-    life.told(&life.durable, "synced c0").await;
-    let (durable, _) = life.end().await;
+    let running = bed.start_with(config.clone()).await;
+    running.converged(&bed).await;
+    running.logged(&running.durable, "synced c0").await;
+    _ = take_events(&running.durable);
+    running.change_to(without(&config, "c0")).await;
+    let deleted = bed.first_key("c0");
+    bed.delete("c0", &deleted);
+    running.change_to(config).await;
+    running.logged(&running.durable, "synced c0").await;
+    let (durable, _) = running.stop().await;
     assert_eq!(durable.iter().filter(|line| line.starts_with('!')).count(), 19);
-    assert_eq!(durable.len(), 20, "the deletion is told to nobody: {durable:?}");
+    assert_eq!(durable.len(), 20, "the deletion is not notified: {durable:?}");
 }
