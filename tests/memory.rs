@@ -66,7 +66,7 @@ const ANONYMOUS: f64 = 1_060.0;
 /// Measured in a debug build: 1,008 to 1,081, of which 90 are pages of the program's file.
 const RESIDENT: f64 = 1_160.0;
 
-/// Measured: 1.19 for the first list, 1.52 where a second dictionary was trained near its end; 1.08 for another list.
+/// Measured: 1.19 for the first list, 1.52 if a second dictionary was trained near its end; 1.08 for another list.
 const PEAK: f64 = 1.8;
 
 /// Limit for a list in which every pod changed, staged next to the readable state. Measured: 1.97 on a busy machine.

@@ -43,8 +43,8 @@ async fn rbac_grants_exactly_what_the_entries_need() {
     let dir = Workdir::with(CONFIG);
     let outcome = dir.run(&["rbac", "-c", "hub.toml", "--cluster", "a", "-n", "tools"]).await;
     assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{outcome:?}");
-    let wanted = ["ServiceAccount tools", "ClusterRole -", "ClusterRoleBinding -", "Role shop", "RoleBinding shop"];
-    assert_eq!(objects(&outcome.out), wanted, "{}", outcome.out);
+    let expected = ["ServiceAccount tools", "ClusterRole -", "ClusterRoleBinding -", "Role shop", "RoleBinding shop"];
+    assert_eq!(objects(&outcome.out), expected, "{}", outcome.out);
     for word in ["deployments", "apps", "nodes", "pods", "list", "watch"] {
         assert!(outcome.out.contains(&format!("- {word}\n")), "{word}: {}", outcome.out);
     }
@@ -117,9 +117,9 @@ async fn rbac_binds_users_groups_and_accounts() {
     let binding: Value = serde_saphyr::from_str(outcome.out.split("---\n").nth(2).unwrap()).unwrap();
     let subjects: Vec<_> =
         binding["subjects"].as_array().unwrap().iter().map(|it| (&it["kind"], &it["name"])).collect();
-    let wanted = [("User", "jane@example.com"), ("User", "- x: {"), ("Group", "dev")];
-    let wanted = wanted.map(|(kind, name)| (Value::from(kind), Value::from(name)));
-    assert_eq!(subjects, wanted.iter().map(|(kind, name)| (kind, name)).collect::<Vec<_>>());
+    let expected = [("User", "jane@example.com"), ("User", "- x: {"), ("Group", "dev")];
+    let expected = expected.map(|(kind, name)| (Value::from(kind), Value::from(name)));
+    assert_eq!(subjects, expected.iter().map(|(kind, name)| (kind, name)).collect::<Vec<_>>());
     assert_eq!(binding["metadata"]["name"], "informer-hub-users", "the account's binding keeps its subject");
     assert!(!outcome.out.contains("create token"), "{}", outcome.out);
 

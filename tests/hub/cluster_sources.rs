@@ -113,8 +113,8 @@ async fn names(hub: &Hub) -> Vec<String> {
     hub.report().await.unwrap().hub.clusters.into_iter().map(|cluster| cluster.name.to_string()).collect()
 }
 
-async fn has(hub: &Hub, wanted: &[&str]) {
-    eventually(&format!("clusters {wanted:?}"), async || names(hub).await == wanted).await;
+async fn reaches_clusters(hub: &Hub, expected: &[&str]) {
+    eventually(&format!("clusters {expected:?}"), async || names(hub).await == expected).await;
 }
 
 async fn source(hub: &Hub, name: &str) -> ClusterSourceStatus {
@@ -122,7 +122,7 @@ async fn source(hub: &Hub, name: &str) -> ClusterSourceStatus {
     all.into_iter().find(|source| source.name == name).unwrap()
 }
 
-async fn is(hub: &Hub, state: ClusterSourceState) {
+async fn reaches_state(hub: &Hub, state: ClusterSourceState) {
     eventually(state.as_str(), async || source(hub, "argo").await.state == state).await;
 }
 
@@ -151,14 +151,14 @@ async fn clusters_follow_their_secrets_and_unchanged_ones_are_not_relisted() {
     let listed = lists(&fleet.clusters["a"]);
     let bed = Bed { management, spokes: BTreeMap::new(), dir: tempfile::tempdir().unwrap() };
     bed.put_as("c", c);
-    has(&fleet.hub, &["a", "b", "c"]).await;
+    reaches_clusters(&fleet.hub, &["a", "b", "c"]).await;
     fleet.synced().await;
     fleet.converged().await;
     bed.delete("b");
-    has(&fleet.hub, &["a", "c"]).await;
+    reaches_clusters(&fleet.hub, &["a", "c"]).await;
     eventually("its objects are dropped", async || fleet.cached("b").await.is_empty()).await;
     bed.put_as("broken", broken);
-    has(&fleet.hub, &["a", "broken", "c"]).await;
+    reaches_clusters(&fleet.hub, &["a", "broken", "c"]).await;
     assert_eq!(source(&fleet.hub, "argo").await.invalid, 0);
     assert_eq!(lists(&fleet.clusters["a"]), listed);
     fleet.end().await;
@@ -174,7 +174,7 @@ async fn unreadable_source_keeps_its_clusters() {
     fleet.synced().await;
     let listed = lists(&fleet.clusters["a"]);
     management.stop().await;
-    is(&fleet.hub, ClusterSourceState::Unreachable).await;
+    reaches_state(&fleet.hub, ClusterSourceState::Unreachable).await;
     assert!(source(&fleet.hub, "argo").await.last_error.is_some());
     fleet.clusters["a"].with_world(World::create_pod).unwrap();
     fleet.converged_on("a").await;
@@ -185,12 +185,12 @@ async fn unreadable_source_keeps_its_clusters() {
     bed.management.with_world(World::compact);
     bed.management.forbid(&secrets(), true);
     bed.management.restart().await;
-    is(&fleet.hub, ClusterSourceState::Forbidden).await;
+    reaches_state(&fleet.hub, ClusterSourceState::Forbidden).await;
     assert_eq!(names(&fleet.hub).await, ["a"]);
     assert_eq!(lists(&fleet.clusters["a"]), listed);
     bed.management.forbid(&secrets(), false);
-    has(&fleet.hub, &["b"]).await;
-    is(&fleet.hub, ClusterSourceState::Current).await;
+    reaches_clusters(&fleet.hub, &["b"]).await;
+    reaches_state(&fleet.hub, ClusterSourceState::Current).await;
     fleet.end().await;
 }
 
@@ -264,18 +264,18 @@ async fn reload_adds_changes_and_removes_sources() {
     fleet.synced().await;
     let changes = fleet.hub.reloader().reload(both.clone()).await.unwrap();
     assert_eq!(changes.cluster_sources.added, ["argo"]);
-    has(&fleet.hub, &["a", "b"]).await;
+    reaches_clusters(&fleet.hub, &["a", "b"]).await;
     fleet.synced().await;
     let listed = lists(&fleet.clusters["a"]);
     let changes = fleet.hub.reloader().reload(limited).await.unwrap();
     assert_eq!(changes.cluster_sources.changed, ["argo"]);
-    has(&fleet.hub, &["a"]).await;
+    reaches_clusters(&fleet.hub, &["a"]).await;
     assert_eq!(source(&fleet.hub, "argo").await.over, 1);
     fleet.hub.reloader().reload(both).await.unwrap();
-    has(&fleet.hub, &["a", "b"]).await;
+    reaches_clusters(&fleet.hub, &["a", "b"]).await;
     assert_eq!(lists(&fleet.clusters["a"]), listed);
     fleet.hub.reloader().reload(none).await.unwrap();
-    has(&fleet.hub, &["other"]).await;
+    reaches_clusters(&fleet.hub, &["other"]).await;
     assert!(fleet.hub.report().await.unwrap().cluster_sources.is_empty());
     fleet.end().await;
 }
@@ -308,15 +308,15 @@ async fn kubeconfig_folder_is_watched_and_invalid_files_are_reported() {
     kubeconfig(folder.path(), "b.yaml", &b);
     std::fs::write(folder.path().join("rubbish.yaml"), "to: [do").unwrap();
     std::fs::create_dir(folder.path().join("folder.yaml")).unwrap();
-    has(&fleet.hub, &["a", "b"]).await;
+    reaches_clusters(&fleet.hub, &["a", "b"]).await;
     std::fs::write(&file, "half a kube").unwrap();
     eventually("the truncated file is reported", async || source(&fleet.hub, "files").await.invalid == 2).await;
     assert_eq!(names(&fleet.hub).await, ["a", "b"], "the last valid content is used");
     std::fs::remove_file(folder.path().join("b.yaml")).unwrap();
-    has(&fleet.hub, &["a"]).await;
+    reaches_clusters(&fleet.hub, &["a"]).await;
     assert_eq!(lists(&fleet.clusters["a"]), listed);
     std::fs::remove_file(&file).unwrap();
-    has(&fleet.hub, &[]).await;
+    reaches_clusters(&fleet.hub, &[]).await;
     fleet.end().await;
 }
 
@@ -345,7 +345,7 @@ async fn cluster_profiles_are_connected_with_their_secrets() {
     fleet.converged().await;
     assert_eq!(fleet.cluster("a").await.labels["region"], "eu");
     management.with_world(|world| world.delete(&profiles(), &ObjectKey::new("fleet", "a"))).unwrap();
-    has(&fleet.hub, &[]).await;
+    reaches_clusters(&fleet.hub, &[]).await;
     fleet.end().await;
 }
 
@@ -353,11 +353,11 @@ async fn cluster_profiles_are_connected_with_their_secrets() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cluster_profiles_are_connected_with_the_command_of_their_provider() {
     let bed = Bed::with(&["a"], |i| SimConfig { token: Some(TOKEN.to_owned()), ..small(130 + i, 10) });
-    let (told, command) = (bed.dir.path().join("told"), bed.dir.path().join("plugin"));
+    let (info_file, command) = (bed.dir.path().join("told"), bed.dir.path().join("plugin"));
     let script = format!(
         "#!/bin/sh\necho \"$KUBERNETES_EXEC_INFO\" > {}\n\
          echo '{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{{\"token\":\"'\"$1\"'\"}}}}'\n",
-        told.display()
+        info_file.display()
     );
     std::fs::write(&command, script).unwrap();
     let extension = json!({ "name": "client.authentication.k8s.io/exec", "extension": { "clusterId": "seven" } });
@@ -374,7 +374,7 @@ async fn cluster_profiles_are_connected_with_the_command_of_their_provider() {
     let (fleet, _management, _dir) = bed.start(Config::from_toml(&text).unwrap()).await;
     fleet.synced().await;
     fleet.converged().await;
-    let info: Value = serde_json::from_str(&std::fs::read_to_string(&told).unwrap()).unwrap();
+    let info: Value = serde_json::from_str(&std::fs::read_to_string(&info_file).unwrap()).unwrap();
     assert_eq!(info["spec"]["cluster"]["config"]["clusterId"], "seven", "{info}");
     fleet.end().await;
 }
@@ -384,7 +384,7 @@ type Log = Arc<Mutex<Vec<String>>>;
 
 fn reader() -> (Log, Subscriber<()>) {
     let log = Log::default();
-    let told = Arc::clone(&log);
+    let events = Arc::clone(&log);
     let subscriber = Subscriber::<()>::from_fn(move |notification: &Notification<()>| {
         let line = match notification {
             Notification::Added { object, initial } => format!("A{} {}", if *initial { "i" } else { "" }, object.key()),
@@ -394,7 +394,7 @@ fn reader() -> (Log, Subscriber<()>) {
             }
             Notification::Synced(_) => return,
         };
-        told.lock().push(line);
+        events.lock().push(line);
     });
     (log, subscriber)
 }
@@ -427,15 +427,15 @@ async fn restart_restores_a_source_cluster_before_its_source_and_delivers_change
         report.hub.clusters[0]
             .informers
             .iter()
-            .all(|it| it.checkpoint.as_ref().is_some_and(|kept| kept.version.is_some()))
+            .all(|it| it.checkpoint.as_ref().is_some_and(|saved| saved.version.is_some()))
     })
     .await;
     assert_eq!(hub.shutdown(crate::fleet::PATIENCE).await.actors_left, 0);
-    let kept = std::fs::read_to_string(bed.dir.path().join("state/fleet.json")).unwrap();
-    assert!(kept.contains("\"a\"") && !kept.contains(TOKEN) && !kept.contains("http"), "{kept}");
+    let saved = std::fs::read_to_string(bed.dir.path().join("state/fleet.json")).unwrap();
+    assert!(saved.contains("\"a\"") && !saved.contains(TOKEN) && !saved.contains("http"), "{saved}");
     let listed = lists(&bed.spokes["a"]);
-    let gone = bed.spokes["a"].truth(&pods().gvr).into_keys().next().unwrap();
-    bed.spokes["a"].with_world(|world| world.delete(&pods().gvr, &gone)).unwrap();
+    let deleted = bed.spokes["a"].truth(&pods().gvr).into_keys().next().unwrap();
+    bed.spokes["a"].with_world(|world| world.delete(&pods().gvr, &deleted)).unwrap();
     bed.management.stop().await;
     let hub = Hub::start_with(config, quick()).await.unwrap();
     let log = subscribe(&hub).await;
@@ -462,10 +462,11 @@ async fn restart_restores_a_source_cluster_before_its_source_and_delivers_change
     eventually("the missed deletion", async || !log.lock().is_empty()).await;
     let new = bed.spokes["a"].with_world(World::create_pod).unwrap();
     eventually("it is watched", async || log.lock().len() >= 2).await;
-    let told = log.lock().clone();
+    let events = log.lock().clone();
     assert!(
-        told == [format!("D {gone}"), format!("A {new}")] || told == [format!("Dt {gone}"), format!("A {new}")],
-        "{told:?}"
+        events == [format!("D {deleted}"), format!("A {new}")]
+            || events == [format!("Dt {deleted}"), format!("A {new}")],
+        "{events:?}"
     );
     assert_eq!(lists(&bed.spokes["a"]), listed, "the watch resumed without a list");
     hub.shutdown(crate::fleet::PATIENCE).await;
@@ -474,7 +475,7 @@ async fn restart_restores_a_source_cluster_before_its_source_and_delivers_change
     let mut config = bed.config("");
     config.hub.state_dir = Some(bed.dir.path().join("state"));
     let hub = Hub::start_with(config, quick()).await.unwrap();
-    has(&hub, &[]).await;
+    reaches_clusters(&hub, &[]).await;
     eventually("its caches are deleted", async || cached(&hub).await == 0).await;
     hub.shutdown(crate::fleet::PATIENCE).await;
 }

@@ -69,7 +69,7 @@ fn drain(events: &EventLog) -> BTreeSet<String> {
     events.lock().drain(..).collect()
 }
 
-fn marked(mark: &str, names: &[&str]) -> BTreeSet<String> {
+fn with_mark(mark: &str, names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| format!("{mark}{name}")).collect()
 }
 
@@ -112,7 +112,7 @@ async fn assert_recreated(fleet: &Fleet, events: &EventLog) {
     });
     watches(fleet, WIDGETS).await;
     eventually("the new widget", async || events.lock().len() == 1).await;
-    assert_eq!(drain(events), marked("+", &["again"]));
+    assert_eq!(drain(events), with_mark("+", &["again"]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -159,7 +159,7 @@ async fn deleted_definition_notifies_each_object_and_stops_requests() {
         discovery_reaches(&fleet, SurveyState::Watching).await;
         eventually("five widgets", async || events.lock().len() == 5).await;
         let names = ["widget-0", "widget-1", "widget-2", "widget-3", "widget-4"];
-        assert_eq!(drain(&events), marked("+", &names));
+        assert_eq!(drain(&events), with_mark("+", &names));
         if seen {
             cluster.with_world(|world| world.undefine(&World::widgets()));
         } else {
@@ -167,7 +167,7 @@ async fn deleted_definition_notifies_each_object_and_stops_requests() {
         }
         shows(&fleet, WIDGETS, "absent and empty", |it| it.state == Phase::Absent && it.objects == 0).await;
         eventually("five deletions", async || events.lock().len() == 5).await;
-        assert_eq!(drain(&events), marked(if seen { "-" } else { "†" }, &names));
+        assert_eq!(drain(&events), with_mark(if seen { "-" } else { "†" }, &names));
         assert!(cached(&fleet, &World::widgets(), "Widget").await.is_empty(), "no stale objects");
         shows(&fleet, WIDGETS, "the reason", |it| {
             let error = it.last_error.as_deref().unwrap_or_default();
@@ -220,8 +220,8 @@ async fn definition_deleted_during_a_list_leaves_no_objects() {
         let (script, faults) = match streaming {
             Streaming::Supported => (FaultScript::one(stall(When::Streaming).after(5)), 1),
             Streaming::Refused | Streaming::Ignored => {
-                let gone = Rule::new(When::List, Fault::HttpGone).resource("widgets");
-                (FaultScript::one(gone).with(stall(When::Continue)), 2)
+                let expired = Rule::new(When::List, Fault::HttpGone).resource("widgets");
+                (FaultScript::one(expired).with(stall(When::Continue)), 2)
             }
         };
         cluster.set_faults(script);
@@ -250,7 +250,7 @@ async fn definition_deleted_during_a_list_leaves_no_objects() {
         });
         watches(&fleet, WIDGETS).await;
         eventually("the new widget", async || !events.lock().is_empty()).await;
-        assert_eq!(drain(&events), marked("+", &["again"]));
+        assert_eq!(drain(&events), with_mark("+", &["again"]));
         fleet.end().await;
     }
 }
@@ -277,11 +277,11 @@ async fn entry_without_a_version_follows_the_preferred_version_without_deletions
     watches(&fleet, WIDGETS).await;
     discovery_reaches(&fleet, SurveyState::Watching).await;
     eventually("three widgets", async || events.lock().len() == 3).await;
-    assert_eq!(drain(&events), marked("+v1beta1/", &["w-0", "w-1", "w-2"]));
+    assert_eq!(drain(&events), with_mark("+v1beta1/", &["w-0", "w-1", "w-2"]));
     let listed = lists(cluster);
     cluster.with_world(|world| world.serve("v1", &widgets("v1beta1")));
     eventually("three conversions", async || events.lock().len() == 3).await;
-    assert_eq!(drain(&events), marked("~v1/", &["w-0", "w-1", "w-2"]));
+    assert_eq!(drain(&events), with_mark("~v1/", &["w-0", "w-1", "w-2"]));
     watches(&fleet, WIDGETS).await;
     assert_eq!(lists(cluster), listed + 1, "one list for the comparison");
     let names: BTreeSet<_> = ["w-0", "w-1", "w-2"].map(str::to_owned).into();
@@ -529,7 +529,7 @@ async fn changed_exclude_list_relists_only_the_affected_resources() {
     assert_eq!(lists(cluster), listed + 1, "only the gears are listed");
     // Objects of an excluded resource are not notified as deleted.
     eventually("the gear", async || events.lock().len() == 1).await;
-    assert_eq!(drain(&events), marked("+", &["one-gears"]));
+    assert_eq!(drain(&events), with_mark("+", &["one-gears"]));
     // A separate entry with equal options takes the resource over without a list.
     let options = next.resources[1].clone();
     next.resources.push(ResourceConfig {

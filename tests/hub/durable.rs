@@ -182,11 +182,11 @@ async fn object_added_after_the_checkpoint_and_deleted_during_downtime_is_notifi
     bed.converged().await;
     let acknowledged = bed.acknowledged.lock();
     // An event whose acknowledgement was not written is delivered again with the same id.
-    let mut of_it: Vec<_> = acknowledged.iter().filter(|event| event.subject().ends_with(added.name())).collect();
-    of_it.dedup_by_key(|event| event.id().to_owned());
-    let types: Vec<_> = of_it.iter().map(|event| event.event_type()).collect();
+    let mut its_events: Vec<_> = acknowledged.iter().filter(|event| event.subject().ends_with(added.name())).collect();
+    its_events.dedup_by_key(|event| event.id().to_owned());
+    let types: Vec<_> = its_events.iter().map(|event| event.event_type()).collect();
     assert_eq!(types, [EventType::Added, EventType::Deleted]);
-    let last = of_it[1].data::<Pod>().unwrap();
+    let last = its_events[1].data::<Pod>().unwrap();
     assert!(last.tombstone && last.object.is_some());
 }
 
@@ -292,8 +292,8 @@ async fn removed_state_directory_is_recreated_without_data_loss() {
         let hub = bed.start_hub(FREQUENT, bed.recorder(|_| Ok(()))).await;
         bed.converged().await;
         assert!(hub.report().await.unwrap().hub.state_dir.unwrap().restored >= 5, "the caches are restored");
-        let asked = bed.clusters["c0"].stats();
-        assert_eq!(asked.lists + asked.streaming, 1, "{part}: {asked:?}");
+        let stats = bed.clusters["c0"].stats();
+        assert_eq!(stats.lists + stats.streaming, 1, "{part}: {stats:?}");
         drop(hub);
     }
 }

@@ -220,7 +220,7 @@ fn start_all(cases: &[Case]) -> BTreeMap<String, SimCluster> {
     clusters
 }
 
-fn is_shown(expected: Expected, informer: &InformerStatus) -> bool {
+fn is_reported(expected: Expected, informer: &InformerStatus) -> bool {
     let error = informer.last_error.as_deref();
     match expected {
         Expected::Error(words) => error.is_some_and(|error| error.contains(words)),
@@ -258,7 +258,7 @@ async fn heal(fleet: &Fleet, cases: &[Case], name: &str) {
 }
 
 /// Waits until the status of every case is as expected and heals it, while the healthy cluster keeps changing.
-async fn all_shown(fleet: &Fleet, cases: &[Case]) {
+async fn all_reported(fleet: &Fleet, cases: &[Case]) {
     // An error is visible only until its retry, so a poll may miss it. The deadline allows two or three attempts.
     let deadline = Instant::now() + 2 * PATIENCE;
     let mut open: BTreeMap<&str, Expected> = cases.iter().map(|case| (case.name, case.expected)).collect();
@@ -273,7 +273,7 @@ async fn all_shown(fleet: &Fleet, cases: &[Case]) {
             let Some(informer) = cluster.informers.into_iter().next() else { continue };
             let name = cluster.name.as_str();
             assert_eq!(informer.restarts, 0, "{name}: {:?}", informer.last_error);
-            if open.get(name).is_some_and(|expected| is_shown(*expected, &informer)) {
+            if open.get(name).is_some_and(|expected| is_reported(*expected, &informer)) {
                 open.remove(name);
                 heal(fleet, cases, name).await;
             } else if open.contains_key(name) {
@@ -301,7 +301,7 @@ async fn assert_reported_and_recovered(cases: Vec<Case>) {
         fleet.shows(case.name, "synced", |informer| informer.synced).await;
     }
     touch(&fleet);
-    all_shown(&fleet, &cases).await;
+    all_reported(&fleet, &cases).await;
     touch(&fleet);
     fleet.converged().await;
     let restarts: u64 = fleet.hub.report().await.unwrap().hub.clusters.iter().map(|c| c.informers[0].restarts).sum();

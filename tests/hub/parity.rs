@@ -78,9 +78,9 @@ async fn relist_notifies_each_change_once_and_nothing_else() {
         touch(&fleet.clusters["c00"]);
         eventually("the later events", async || events.lock().len() == 27).await;
         fleet.converged().await;
-        let mut news = events.lock()[21..].to_vec();
-        let last = news.pop().unwrap();
-        news.sort();
+        let mut later_events = events.lock()[21..].to_vec();
+        let last = later_events.pop().unwrap();
+        later_events.sort();
         let mut expected = vec![
             format!("~{}", changed.name()),
             format!("†{}", deleted.name()),
@@ -89,7 +89,7 @@ async fn relist_notifies_each_change_once_and_nothing_else() {
             format!("+{}", created.name()),
         ];
         expected.sort();
-        assert_eq!(news, expected);
+        assert_eq!(later_events, expected);
         assert!(last.starts_with('~'), "{last}");
         fleet.end().await;
     }
@@ -162,10 +162,10 @@ async fn subscribing_twice_creates_two_subscriptions() {
     }
     assert_ne!(ids[0], ids[1]);
     touch(&fleet.clusters["c00"]);
-    eventually("the news twice", async || count.load(SeqCst) == 14).await;
+    eventually("the change twice", async || count.load(SeqCst) == 14).await;
     registry.send(Unsubscribe(ids[0])).await.unwrap();
     touch(&fleet.clusters["c00"]);
-    eventually("the news once", async || count.load(SeqCst) == 15).await;
+    eventually("the change once", async || count.load(SeqCst) == 15).await;
     fleet.converged().await;
     assert_eq!(count.load(SeqCst), 15);
     fleet.end().await;
@@ -179,8 +179,8 @@ async fn subscribers_added_and_removed_under_load_disturb_no_other() {
     let fleet = Fleet::start(clusters, &["pods"], Vec::new()).await;
     let begun = Instant::now();
     // Starts before anything has synced.
-    let comers: Vec<_> = (0..8_usize)
-        .map(|comer| {
+    let users: Vec<_> = (0..8_usize)
+        .map(|user| {
             let registry = fleet.hub.registry().clone();
             tokio::spawn(async move {
                 for round in 0..20_usize {
@@ -188,10 +188,10 @@ async fn subscribers_added_and_removed_under_load_disturb_no_other() {
                     let counter = Arc::clone(&events);
                     let subscriber = Subscriber::from_fn(move |_: &Notification<()>| {
                         let number = counter.fetch_add(1, SeqCst);
-                        assert!(!(comer == 0 && number == 3), "on purpose");
+                        assert!(!(user == 0 && number == 3), "on purpose");
                     });
                     let id = registry.send(to_pods(subscriber)).await.unwrap();
-                    if (comer + round).is_multiple_of(2) {
+                    if (user + round).is_multiple_of(2) {
                         while events.load(SeqCst) <= 30 {
                             assert!(begun.elapsed() < PATIENCE, "timeout: the initial objects");
                             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -206,14 +206,14 @@ async fn subscribers_added_and_removed_under_load_disturb_no_other() {
         })
         .collect();
     let mut churn = Churn::new(5);
-    while comers.iter().any(|comer| !comer.is_finished()) {
+    while users.iter().any(|user| !user.is_finished()) {
         for cluster in fleet.clusters.values() {
             cluster.with_world(|world| churn.step(world));
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    for comer in comers {
-        comer.await.unwrap();
+    for user in users {
+        user.await.unwrap();
     }
     fleet.converged().await;
     for name in fleet.clusters.keys() {

@@ -65,11 +65,11 @@ async fn receive(State(receiver): State<Arc<Receiver>>, body: Bytes) -> StatusCo
         *receiver.refusals.lock() += 1;
         return StatusCode::BAD_REQUEST;
     }
-    let seen = |event: &Value| {
+    let record = |event: &Value| {
         let version = event["data"]["resourceVersion"].as_str()?.parse().ok()?;
         Some((name(event), version, Instant::now()))
     };
-    receiver.accepted.lock().extend(events.iter().filter_map(seen));
+    receiver.accepted.lock().extend(events.iter().filter_map(record));
     StatusCode::OK
 }
 
@@ -141,7 +141,7 @@ async fn receiver_that_refuses_everything_temporarily_gets_all_events_in_order()
         bed.receiver.set(|_| false);
         let recovered = Instant::now();
         eventually("the receiver has everything", async || bed.receiver.newest() == bed.truth()).await;
-        eventually("nothing waits", async || bed.status().await.refused_events == 0).await;
+        eventually("no refused event is pending", async || bed.status().await.refused_events == 0).await;
         println!("durable {is_durable}: {refusals} refusals, all delivered {:?} after", recovered.elapsed());
         let status = bed.status().await;
         assert_eq!((status.dead_lettered, status.refusal), (0, None));
@@ -164,7 +164,7 @@ async fn refused_object_blocks_no_other() {
             }
             let truth = || bed.truth().into_iter().filter(|(object, _)| object != bad.name());
             let newest = || bed.receiver.newest().into_iter().filter(|(object, _)| object != bad.name());
-            eventually("the others go on", async || newest().eq(truth())).await;
+            eventually("the other objects are delivered", async || newest().eq(truth())).await;
         }
         let status = bed.status().await;
         assert_eq!((status.dead_lettered, bed.receiver.newest()[bad.name()] < bed.truth()[bad.name()]), (0, true));

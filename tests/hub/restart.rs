@@ -312,8 +312,8 @@ async fn killed_hub_converges_and_loses_no_deletion() {
             .clusters
             .iter()
             .flat_map(|(name, cluster)| cluster.truth(&pods().gvr).into_keys().map(move |key| format!("{name}/{key}")));
-        let told = alive(&mut known.iter().chain(&later));
-        assert_eq!(told, truth.collect(), "seed {seed}");
+        let received = alive(&mut known.iter().chain(&later));
+        assert_eq!(received, truth.collect(), "seed {seed}");
     }
 }
 
@@ -458,10 +458,11 @@ async fn unreachable_cluster_does_not_block_journal_trimming() {
     running.converged(&bed).await;
     running.checkpointed().await;
     running.stop().await;
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed_address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut without = config();
-    let dead = without.clusters.iter_mut().find(|cluster| cluster.name.as_str() == "c1").unwrap();
-    dead.access = ClusterAccess::Server { server: format!("http://{nobody}"), ca_file: None, token: None };
+    let unreachable = without.clusters.iter_mut().find(|cluster| cluster.name.as_str() == "c1").unwrap();
+    unreachable.access =
+        ClusterAccess::Server { server: format!("http://{closed_address}"), ca_file: None, token: None };
     let running = bed.start_with(without).await;
     // Sequence numbers of the first events of the journal's segments, each an eighth of its limit.
     let journal = bed.dir.path().join("state/sinks/file/journal");

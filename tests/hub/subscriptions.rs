@@ -47,7 +47,7 @@ fn subscribe(subscriber: impl Into<Subscriber<()>>) -> Subscribe {
     Subscribe::to_configured("pods", everywhere(), subscriber)
 }
 
-async fn has(replica: &Mutex<Replica>, cluster: &SimCluster, name: &str) {
+async fn converges(replica: &Mutex<Replica>, cluster: &SimCluster, name: &str) {
     let is = async || Oracle::diff(&cluster.truth(&World::pods()), &replica.lock().seen_of(&format!("{name}/")));
     eventually("the expected state", async || is().await.is_empty()).await;
     assert_eq!(replica.lock().violations(), &[] as &[String]);
@@ -100,7 +100,7 @@ async fn late_subscribers_get_the_current_state_once_while_it_changes() {
     for replica in &late {
         for (name, cluster) in &fleet.clusters {
             // The replica reports double additions and updates of unknown objects.
-            has(replica, cluster, name).await;
+            converges(replica, cluster, name).await;
             assert!(replica.lock().is_synced(&format!("{name}/pods.v1")) || !replica.lock().seen_of(name).is_empty());
         }
     }
@@ -124,9 +124,9 @@ async fn initial_objects_precede_synced_and_changes() {
         })
     };
     fleet.hub.registry().send(subscribe(words(&events))).await.unwrap();
-    let skipping = Arc::new(Mutex::new(Vec::new()));
-    fleet.hub.registry().send(subscribe(words(&skipping)).skip_initial()).await.unwrap();
-    eventually("both to sync", async || events.lock().len() == 31 && skipping.lock().len() == 1).await;
+    let without_initial = Arc::new(Mutex::new(Vec::new()));
+    fleet.hub.registry().send(subscribe(words(&without_initial)).skip_initial()).await.unwrap();
+    eventually("both to sync", async || events.lock().len() == 31 && without_initial.lock().len() == 1).await;
     let cluster = &fleet.clusters["c00"];
     touch(cluster);
     let key = cluster.with_world(|world| {
@@ -134,15 +134,15 @@ async fn initial_objects_precede_synced_and_changes() {
         world.objects(&World::pods()).last().unwrap().key().clone()
     });
     cluster.with_world(|world| world.delete(&World::pods(), &key).unwrap());
-    eventually("the news", async || events.lock().len() == 34 && skipping.lock().len() == 4).await;
+    eventually("the changes", async || events.lock().len() == 34 && without_initial.lock().len() == 4).await;
     let events = events.lock().clone();
     assert!(events[..30].iter().all(|word| word == "added true"), "{events:?}");
     assert_eq!(events[30], "synced");
-    assert_eq!(skipping.lock()[0], "synced");
-    for news in [&events[31..], &skipping.lock()[1..]] {
-        let mut news = news.to_vec();
-        news.sort();
-        assert_eq!(news, ["added false", "deleted false", "updated"]);
+    assert_eq!(without_initial.lock()[0], "synced");
+    for changes in [&events[31..], &without_initial.lock()[1..]] {
+        let mut changes = changes.to_vec();
+        changes.sort();
+        assert_eq!(changes, ["added false", "deleted false", "updated"]);
     }
     fleet.end().await;
 }
@@ -191,7 +191,7 @@ async fn blocking_closure_delays_no_other_subscriber() {
     let (late, subscriber) = replica();
     fleet.hub.registry().send(subscribe(subscriber)).await.unwrap();
     for (name, cluster) in &fleet.clusters {
-        has(&late, cluster, name).await;
+        converges(&late, cluster, name).await;
     }
     assert!(begun.elapsed() < Duration::from_secs(30), "the other subscribers were delayed: {:?}", begun.elapsed());
     assert_eq!(count.load(SeqCst), 0);
@@ -243,7 +243,7 @@ async fn stuck_consumer_queue_is_bounded_by_merging_and_converges() {
     assert!(most_pending <= bound && status.pending <= bound, "{most_pending} pending, {status:?}");
     assert!(most_queued <= keys.len() as u64, "{most_queued} keys in the fifo");
     drop(open);
-    has(&kept, cluster, "c00").await;
+    converges(&kept, cluster, "c00").await;
     let events = kept.lock().told();
     assert!(events < 2000, "{events} notifications in total");
     fleet.end().await;
@@ -410,7 +410,7 @@ fn full_mailbox_loses_no_notification() {
         }
         fleet.converged().await;
         for (name, cluster) in &fleet.clusters {
-            has(&replica, cluster, name).await;
+            converges(&replica, cluster, name).await;
         }
         assert_eq!(replica.lock().violations(), &[] as &[String]);
         assert!(knocks.load(SeqCst) > 0, "the mailbox was never filled");
@@ -484,9 +484,9 @@ async fn clusters_are_added_and_removed_at_run_time() {
 
     let name = ClusterName::new("new").unwrap();
     fleet.hub.registry().send(RemoveCluster(name.clone())).await.unwrap().unwrap();
-    let gone = fleet.clusters.remove("new").unwrap();
+    let removed = fleet.clusters.remove("new").unwrap();
     assert!(fleet.cached("new").await.is_empty(), "its objects are dropped before the request is answered");
-    eventually("its connections to close", async || gone.stats().open_connections == 0).await;
+    eventually("its connections to close", async || removed.stats().open_connections == 0).await;
     let again = fleet.hub.registry().send(RemoveCluster(name)).await.unwrap().unwrap_err();
     assert!(matches!(again, RegistryError::UnknownCluster(_)));
     assert_eq!(fleet.hub.report().await.unwrap().hub.clusters.len(), 2);
@@ -543,22 +543,22 @@ async fn subscriber_keeps_an_informer_after_the_shared_one_is_released() {
     };
     registry.send(demand("first", Scope::all())).await.unwrap();
     let (replica, subscriber) = replica();
-    let wanted = ResourceRequest::Written("pods".parse().unwrap());
-    registry.send(Subscribe::to_wanted(wanted, everywhere(), subscriber)).await.unwrap();
+    let resource = ResourceRequest::Written("pods".parse().unwrap());
+    registry.send(Subscribe::to_wanted(resource, everywhere(), subscriber)).await.unwrap();
     let cluster = &fleet.clusters["c00"];
-    has(&replica, cluster, "c00").await;
+    converges(&replica, cluster, "c00").await;
     registry.send(Release(caller("first"))).await.unwrap();
     touch(cluster);
-    has(&replica, cluster, "c00").await;
+    converges(&replica, cluster, "c00").await;
     // An informer with a narrower scope neither narrows its selection nor repeats events.
     let part = Scope { namespace: Some("team-a".into()), ..Scope::all() };
     registry.send(demand("second", part)).await.unwrap();
     eventually("the second informer", async || fleet.cluster("c00").await.informers.len() == 3).await;
     touch(cluster);
-    has(&replica, cluster, "c00").await;
+    converges(&replica, cluster, "c00").await;
     registry.send(Release(caller("second"))).await.unwrap();
     touch(cluster);
-    has(&replica, cluster, "c00").await;
+    converges(&replica, cluster, "c00").await;
     assert_eq!(replica.lock().violations(), &[] as &[String]);
     fleet.end().await;
 }

@@ -19,9 +19,9 @@ async fn silent() -> (String, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let task = tokio::spawn(async move {
-        let mut kept = Vec::new();
+        let mut open = Vec::new();
         while let Ok((stream, _)) = listener.accept().await {
-            kept.push(stream);
+            open.push(stream);
         }
     });
     (url, task)

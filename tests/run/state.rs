@@ -165,7 +165,7 @@ fn foreign_state_directory_is_refused_and_unchanged() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dead_letters_are_a_table_for_people_and_mistakes_are_said_in_words() {
+async fn dead_letters_command_prints_a_table_and_explains_mistakes() {
     let (sim, dir) = (crate::process::sim(24, 6), tempfile::tempdir().unwrap());
     let receiver = Receiver::start(Mode::Unprocessable);
     let hub = launch(&sim, &receiver, dir.path());
@@ -204,6 +204,10 @@ async fn dead_letters_are_a_table_for_people_and_mistakes_are_said_in_words() {
         assert!(outcome.code == code && outcome.err.contains(words), "{arguments:?}: {} {}", outcome.code, outcome.err);
     }
     drop(hub);
-    let gone = letters(&["list", "hook"]);
-    assert!(gone.code == 1 && gone.err.contains("nothing listens at http://127.0.0.1:"), "{}", gone.err);
+    let unreachable = letters(&["list", "hook"]);
+    assert!(
+        unreachable.code == 1 && unreachable.err.contains("nothing listens at http://127.0.0.1:"),
+        "{}",
+        unreachable.err
+    );
 }

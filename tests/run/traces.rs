@@ -116,18 +116,18 @@ async fn discovery_watches_start_no_traces() {
     let (sim, (url, collected)) = (sim(9, 5), collector().await);
     let toml = cluster("c0", &sim.url()) + "[resources.pods]\n[resources.\"widgets.example.com\"]\n";
     let mut hub = start(Launch::new(&toml), &[(ENDPOINT, &url), (DELAY, NEVER)]);
-    let asked = async || {
+    let last_survey = async || {
         let discovery = hub.status().await["clusters"][0]["discovery"].clone();
         (discovery["state"] == "watching").then(|| discovery["asked"].as_str().unwrap_or_default().to_owned())
     };
-    let before = until("definitions are watched", &asked).await;
+    let before = until("definitions are watched", &last_survey).await;
     let definitions = World::definitions();
     until("a changed definition causes a survey", async || {
         sim.with_world(|world| {
             let key = world.objects(&definitions).next().map(|object| object.key().clone()).unwrap();
             world.patch(&definitions, &key, &serde_json::json!({ "metadata": { "labels": { "touched": "yes" } } }));
         });
-        asked().await.filter(|at| *at != before)
+        last_survey().await.filter(|at| *at != before)
     })
     .await;
     let pods = World::pods();
@@ -142,8 +142,12 @@ async fn discovery_watches_start_no_traces() {
     hub.signal("TERM");
     assert_eq!(hub.ended().await, 0);
     let collected = collected.lock();
-    let of: Vec<_> = collected.spans.iter().filter(|(name, ..)| name == "change").map(|(_, of, _)| of).collect();
-    assert!(!of.is_empty() && of.iter().all(|of| of.contains_key("cluster")), "a trace without parts: {of:?}");
+    let attributes: Vec<_> =
+        collected.spans.iter().filter(|(name, ..)| name == "change").map(|(_, of, _)| of).collect();
+    assert!(
+        !attributes.is_empty() && attributes.iter().all(|of| of.contains_key("cluster")),
+        "a trace without parts: {attributes:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

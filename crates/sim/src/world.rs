@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_as_large_as_real_ones_and_a_third_is_managed_fields() {
+    fn pods_have_realistic_sizes() {
         let world = World::new(&WorldConfig { pods: 200, small: false, ..WorldConfig::default() });
         let pods = World::pods();
         let total: usize = world.objects(&pods).map(|pod| pod.json().len()).sum();
