@@ -214,7 +214,7 @@ fn digest(name: &str, id: &Value) -> u64 {
     hasher.finish()
 }
 
-// === impl Book ===
+// === impl Ledger ===
 
 impl Ledger {
     fn record(&mut self, mut event: Value, told: Told) {

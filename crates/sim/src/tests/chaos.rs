@@ -17,7 +17,7 @@ struct Client {
     resumed: Arc<Mutex<usize>>,
 }
 
-/// How a watch ended.
+/// Action after the end of a watch.
 enum End {
     Resume,
     Relist,
