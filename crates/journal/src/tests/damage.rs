@@ -141,7 +141,7 @@ fn lost_syncs_are_detected_by_acknowledgements_and_numbers_are_not_reused() {
         let disk = SimDisk::new(seed);
         let mut rng = StdRng::seed_from_u64(seed);
         let (mut journal, ..) = open(&disk, LIMIT);
-        disk.set_lie_rate(0.4);
+        disk.set_lost_sync_rate(0.4);
         let mut accepted = BTreeMap::new();
         for i in 0..40 {
             let Ok(seqs) = journal.append(&[change(i)]) else { continue };
