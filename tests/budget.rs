@@ -52,7 +52,7 @@ async fn limit_lowered_under_load_is_kept_and_bodies_come_back_later() {
     let (mut large, mut small) = (server(PODS.0, Shape::Noise), server(PODS.1, Shape::Pods));
     let hub = idle_hub(&[large.url.clone(), small.url.clone()], None).await;
     let (_listener, received) = watch_pods(&hub, &[]).await;
-    received.reaches(PODS.0 + PODS.1).await;
+    received.wait_for_count(PODS.0 + PODS.1).await;
     large.pace(RATE.0, u64::from(RATE.0) * 300);
     small.pace(RATE.1, u64::from(RATE.1) * 300);
     // Waits until recent objects are compressed and the memory of the list is returned.
@@ -117,7 +117,7 @@ async fn list_larger_than_the_limit_never_exceeds_it() {
         }
     });
     let (_listener, received) = watch_pods(&hub, &[]).await;
-    received.reaches(PODS.0).await;
+    received.wait_for_count(PODS.0).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let informer = informer(&hub, 0).await;
     let peak = maximum.load(Relaxed);

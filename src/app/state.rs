@@ -146,7 +146,7 @@ impl OpenState {
     }
 
     /// Starts the caches with the loaded objects.
-    pub(super) fn restore(&self, found: LoadedState, config: &Config, env: &Env) -> Keeping {
+    pub(super) fn restore(&self, found: LoadedState, config: &Config, env: &Env) -> CheckpointStore {
         let journaled = found.journaled_versions();
         found.raise_floors();
         let LoadedState { loaded, began, plan, .. } = found;
@@ -172,9 +172,16 @@ impl OpenState {
         let took = clock::now().duration_since(began);
         status.restored_in_millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         tracing::info!(dir = %self.0.root().display(), objects = status.restored, ?took, "restored the caches from disk");
-        Keeping::new(Arc::clone(self.0.disk()), self.0.caches(), config.hub.checkpoint, READER_GRACE, files, status)
-            .told(journaled)
-            .names(plan.into_names(), self.0.names())
+        CheckpointStore::new(
+            Arc::clone(self.0.disk()),
+            self.0.caches(),
+            config.hub.checkpoint,
+            READER_GRACE,
+            files,
+            status,
+        )
+        .delivered(journaled)
+        .names(plan.into_names(), self.0.names())
     }
 }
 
@@ -222,8 +229,8 @@ impl LoadedState {
     }
 
     /// Returns, for each partition, the newest journaled version that is not on disk; `None` if the disk has all.
-    fn journaled_versions(&self) -> ToldVersions {
-        let (mut versions, ahead) = (ToldVersions::new(), self.ahead.lock());
+    fn journaled_versions(&self) -> DeliveredVersions {
+        let (mut versions, ahead) = (DeliveredVersions::new(), self.ahead.lock());
         for (at, cache) in self.loaded.caches.iter().enumerate() {
             let snapshot = cache.store.published().load();
             for (id, partition) in snapshot.partitions() {

@@ -269,7 +269,10 @@ async fn check_includes_sources_and_their_clusters() {
     assert_eq!((&spoke["cluster"], &spoke["source"]), (&json!("spoke"), &json!("argo")));
     assert_eq!(spoke["resources"][0]["scopes"][0]["objects"], 7);
     let later = findings(&report);
-    assert!(later.iter().any(|it| it.contains("resources.po.clusters: there is no cluster later now")), "{later:?}");
+    assert!(
+        later.iter().any(|it| it.contains("resources.po.clusters: there is currently no cluster later")),
+        "{later:?}"
+    );
     let text = dir.run(&["check", "-c", "hub.toml"]).await.out;
     assert!(text.contains("SOURCE") && text.contains("argo"), "{text}");
     brought.forbid(&World::pods(), true);

@@ -71,7 +71,7 @@ async fn rbac_of_a_pattern_covers_its_groups() {
     }
     let dir = dir.file("hub.toml", &config.replace("*.example.com", "*"));
     let outcome = dir.run(&["rbac", "-c", "hub.toml"]).await;
-    assert!(outcome.code == 1 && outcome.err.contains("only a cluster can say"), "{outcome:?}");
+    assert!(outcome.code == 1 && outcome.err.contains("only a cluster knows"), "{outcome:?}");
     let outcome = dir.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
     assert_eq!(outcome.code, 0, "{outcome:?}");
     for word in ["example.com", "\"*\"", "pods", "nodes"] {
@@ -104,7 +104,7 @@ async fn unknown_resource_needs_discovery_or_is_refused() {
     assert!(outcome.out.contains("does not have them yet: gears.example.org"), "{outcome:?}");
     assert!(outcome.code == 0 && outcome.out.contains("- gears\n"), "{outcome:?}");
     let outcome = dir.run(&["rbac", "-c", "hub.toml", "--role", "Bad_Name"]).await;
-    assert!(outcome.code == 2 && outcome.err.contains("is no name of Kubernetes"), "{outcome:?}");
+    assert!(outcome.code == 2 && outcome.err.contains("is not a Kubernetes name"), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,7 +129,7 @@ async fn rbac_binds_users_groups_and_accounts() {
     let outcome = run(&["--service-account", "tools/hub", "-n", "other"]).await;
     assert!(outcome.code == 1 && outcome.err.contains("leave one of them out"), "{outcome:?}");
     let outcome = run(&["--user", "a\nb"]).await;
-    assert!(outcome.code == 2 && outcome.err.contains("is no user or group"), "{outcome:?}");
+    assert!(outcome.code == 2 && outcome.err.contains("is not a user or group"), "{outcome:?}");
     let outcome = run(&["--user", "jane", "--token-secret"]).await;
     assert!(outcome.code == 1 && outcome.err.contains("add --service-account"), "{outcome:?}");
 }
@@ -138,7 +138,7 @@ async fn rbac_binds_users_groups_and_accounts() {
 async fn token_secret_is_printed_on_request() {
     let dir = Workdir::with(CONFIG);
     let outcome = dir.run(&["rbac", "-c", "hub.toml", "--cluster", "a"]).await;
-    assert!(outcome.out.contains("ends after a day and is not renewed"), "{}", outcome.out);
+    assert!(outcome.out.contains("expires after a day and is not renewed"), "{}", outcome.out);
     assert!(!outcome.out.contains("kind: Secret"), "{}", outcome.out);
     let outcome = dir.run(&["rbac", "-c", "hub.toml", "--cluster", "a", "--token-secret"]).await;
     assert_eq!(objects(&outcome.out)[..2], ["ServiceAccount informer-hub", "Secret informer-hub"], "{}", outcome.out);

@@ -121,7 +121,7 @@ async fn object_of_another_kind_neither_replaces_nor_deletes_its_namesake() {
     let faulty = FaultyCluster::watching(lines).await;
     faulty.fleet.shows("faulty", "two skipped", |informer| informer.skipped == 2).await;
     let error = faulty.fleet.informer("faulty").await.last_error.unwrap();
-    assert!(error.contains(r#"an object of kind "Gadget" of "v1" where "Pod" of "v1" is due"#), "{error}");
+    assert!(error.contains(r#"unexpected kind "Gadget" of "v1", expected "Pod" of "v1""#), "{error}");
     let (uid, version) = (text(&faulty.pod, "uid"), text(&faulty.pod, "resourceVersion"));
     assert_eq!(faulty.cached().await, Some((uid, version)));
     touch(faulty.cluster());

@@ -138,7 +138,7 @@ fn list_cases() -> Vec<Case> {
 }
 
 fn item_cases() -> Vec<Case> {
-    let cut_short = Expected::Error("broken JSON");
+    let cut_short = Expected::Error("invalid JSON");
     vec![
         item("item-null", "null", Expected::Skipped("not an object")),
         item("item-text", "\"pod\"", Expected::Skipped("not an object")),
@@ -180,10 +180,10 @@ fn watch_cases() -> Vec<Case> {
         line("line-huge", event("MODIFIED", huge()), Expected::Skipped("limit")),
         line("line-utf8", event("MODIFIED", ghost(b"{\"x\":\"\xff\"}")), Expected::Skipped("UTF-8")),
         line("line-unknown", event("SPARKLED", ghost("1")), Expected::Skipped("SPARKLED")),
-        line("line-escape", event("MODIFIED", ghost(r#""\x""#)), Expected::Error("broken JSON")),
+        line("line-escape", event("MODIFIED", ghost(r#""\x""#)), Expected::Error("invalid JSON")),
         line("line-no-type", r#"{"object":{}}"#, Expected::Error("no type")),
         line("line-no-object", r#"{"type":"ADDED"}"#, Expected::Error("no object")),
-        line("line-array", "[1,2]", Expected::Error("broken JSON")),
+        line("line-array", "[1,2]", Expected::Error("invalid JSON")),
         line("line-error-junk", event("ERROR", "\"sorry\""), Expected::Error("500")),
         line(
             "line-error-410",
@@ -196,7 +196,7 @@ fn watch_cases() -> Vec<Case> {
         line("line-bare", event("ADDED", r#"{"metadata":{"name":"bare"}}"#), Expected::Nothing).leaving_objects(),
         line("line-deep", event("ADDED", ghost(nested(50_000))), Expected::Nothing).leaving_objects(),
         fault_case("half-a-line", Fault::HalfLine, Expected::Error("ended inside an event")),
-        fault_case("garbage", Fault::Garbage, Expected::Error("broken JSON")),
+        fault_case("garbage", Fault::Garbage, Expected::Error("invalid JSON")),
         fault_case("drip", Fault::SlowDrip, Expected::Nothing),
         Case {
             rule: endless,

@@ -154,13 +154,13 @@ async fn unreachable_cluster_is_logged_once() {
         let down = named(&status, "down");
         let informers = down["informers"].as_array().unwrap();
         let failed = informers.len() == 3 && informers.iter().all(|informer| informer["lastError"].is_string());
-        let surveyed = down["discovery"]["lastError"].is_string() && hub.count("the cluster still cannot be asked") > 5;
+        let surveyed = down["discovery"]["lastError"].is_string() && hub.count("still cannot reach the cluster") > 5;
         (failed && surveyed).then_some(())
     })
     .await;
     let warned = || hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect::<Vec<_>>();
     let warnings = warned();
-    assert!(matches!(&warnings[..], [line] if message_of(line).contains("cannot be reached")), "{warnings:#?}");
+    assert!(matches!(&warnings[..], [line] if message_of(line).contains("cannot reach the cluster")), "{warnings:#?}");
     assert!(warnings[0]["cluster"] == "down" && warnings[0]["error"].to_string().contains("refused"), "{warnings:#?}");
     assert!(!warnings[0].to_string().contains("client error"), "an error without information: {warnings:#?}");
     down.restart().await;
@@ -194,7 +194,7 @@ async fn unauthorized_cluster_is_logged_once() {
     let answering = tokio::spawn(async move { axum::serve(listener, strangers).await });
     let toml = cluster("strange", &url) + PODS + "[resources.nodes]\n[resources.\"widgets.example.com\"]\n";
     let hub = Launch::new(&toml).env("RUST_LOG", "informer_hub=debug").start();
-    until("repeated requests", async || (hub.count("the cluster still cannot be asked") > 5).then_some(())).await;
+    until("repeated requests", async || (hub.count("still cannot reach the cluster") > 5).then_some(())).await;
     let warned: Vec<_> = hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect();
     assert!(matches!(&warned[..], [line] if message_of(line).contains("denies discovery requests")), "{warned:#?}");
     assert!(warned[0]["error"].to_string().contains("401"), "{warned:#?}");

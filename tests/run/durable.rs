@@ -120,7 +120,7 @@ async fn ten_kills_at_random_moments_lose_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shutdown_with_a_dead_receiver_keeps_events_in_the_journal() {
     let StoppedHub { sim, receiver, state, hub } = stopped_with_a_failing_receiver(7).await;
-    let line = hub.line("in the journal, for the next start").await;
+    let line = hub.line("stay in the journal for the next start").await;
     assert!(line["events"].as_u64() > Some(0), "{line}");
     receiver.set(Mode::Healthy);
     let _hub = launch(&sim, &receiver, state.path());

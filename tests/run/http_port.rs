@@ -155,17 +155,10 @@ async fn commands_without_valid_credentials_explain_the_fix() {
     assert!(code == 1 && err.contains("this token is read-only"), "{err}");
     let (code, _, err) = run(&[&purge[..], &[&token]].concat());
     assert!(code == 1 && err.contains("there is no sink \"none\""), "{err}");
-<<<<<<< HEAD:tests/run/port.rs
-    papers.write("token", "n3w-0123456789abcdef");
-    until("the new token", async || (ask(&["--ca-file", &ca, "--token-file", &token]).0 == 0).then_some(())).await;
-    assert_eq!(ask(&["--ca-file", &ca, "--token-file", &wrong]).0, 1);
-    hub.line("using the changed tokens of hub.auth").await;
-=======
     certificates.write("token", "n3w-0123456789abcdef");
     until("the new token", async || (query(&["--ca-file", &ca, "--token-file", &token]).0 == 0).then_some(())).await;
     assert_eq!(query(&["--ca-file", &ca, "--token-file", &wrong]).0, 1);
-    hub.line("the changed tokens are in use").await;
->>>>>>> h9:tests/run/http_port.rs
+    hub.line("using the changed tokens of hub.auth").await;
     assert!(!hub.log().contains("0123456789abcdef"), "{}", hub.log());
 }
 
@@ -277,16 +270,8 @@ async fn commands_read_only_the_hub_table_of_the_configuration() {
     write(&format!(
         "listen = \"{listen}\"\nauth = {{ token = {{ file = \"gone\" }}, read_token = {{ file = \"hub.toml\" }} }}"
     ));
-<<<<<<< HEAD:tests/run/port.rs
-    let (code, _, err) = ask(&["status"]);
-    assert!(
-        code == 1 && err.contains("the text in hub.toml is not a token"),
-        "the one that can be read is used: {err}"
-    );
-=======
     let (code, _, err) = query(&["status"]);
     assert!(code == 1 && err.contains("what is in hub.toml is no token"), "the readable token is used: {err}");
->>>>>>> h9:tests/run/http_port.rs
     write(&format!("listen = \"{listen}\""));
     for arguments in [&["status"][..], &["clusters"], &["resources"], &["sinks"]] {
         for file in [&["-c", "hub.toml"][..], &[]] {
@@ -389,23 +374,13 @@ async fn public_port_without_a_token_is_refused() {
         assert_eq!(code, 2, "{err}");
         err
     };
-<<<<<<< HEAD:tests/run/port.rs
-    let told = refused("listen = \"0.0.0.0:0\"");
-    assert!(told.contains(":2: hub.listen: 0.0.0.0:0 is reachable from other machines"), "{told}");
-=======
     let output = refused("listen = \"0.0.0.0:0\"");
     assert!(output.contains(":2: hub.listen: 0.0.0.0:0 is reached from other machines"), "{output}");
->>>>>>> h9:tests/run/http_port.rs
     std::fs::write(folder.path().join("short"), "hunter2\n").unwrap();
     let output = refused("auth = { token = { file = \"short\" } }");
     assert!(
-<<<<<<< HEAD:tests/run/port.rs
-        told.contains("hub.auth.token: the token has 7 characters, expected 16") && !told.contains("hunter2"),
-        "{told}"
-=======
         output.contains("hub.auth.token: the token has 7 characters; write 16") && !output.contains("hunter2"),
         "{output}"
->>>>>>> h9:tests/run/http_port.rs
     );
     let certificates = Certificates::new();
     let pair = |cert: &Path, key: &Path| refused(&format!("tls = {{ cert_file = {cert:?}, key_file = {key:?} }}"));

@@ -114,7 +114,7 @@ async fn source_clusters_are_inspected_and_verified() {
     std::fs::write(&file, clusters).unwrap();
     std::fs::write(dir.path().join("names.json"), "{").unwrap();
     let outcome = state("verify", dir.path(), &[]);
-    assert!(outcome.code == 1 && outcome.out.contains("names.json: it cannot be read"), "{}", outcome.out);
+    assert!(outcome.code == 1 && outcome.out.contains("names.json: cannot read the file"), "{}", outcome.out);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -178,7 +178,12 @@ struct Session {
 impl Session {
     fn begin(source: &ClusterSourceConfig, management: &Management, params: &WatchParams) -> Self {
         let scopes = management.namespaces.len().max(1);
-        Self { apart: Apart::start(&params.env), watched: watched_resources(source), scopes, changed: Arc::default() }
+        Self {
+            apart: SeparateRegistry::start(&params.env),
+            watched: watched_resources(source),
+            scopes,
+            changed: Arc::default(),
+        }
     }
 
     /// Publishes reports until the feed is stopped. Fails if the registry dies.

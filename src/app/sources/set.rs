@@ -283,7 +283,7 @@ impl Entry {
 /// Returns the report of a source as saved before the restart. The access to its clusters is not known yet.
 fn remembered_report(config: &ClusterSourceConfig, remembered: &[SourcedCluster]) -> SourceReport {
     let own = remembered.iter().filter(|cluster| cluster.source == config.name);
-    let found = own.map(|one| Found {
+    let found = own.map(|one| FoundCluster {
         cluster: ClusterConfig {
             name: one.name.clone(),
             labels: one.labels.clone(),

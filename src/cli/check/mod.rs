@@ -32,7 +32,7 @@ const MAX_CONCURRENT: usize = 16;
 /// Memory of the process without objects, in bytes (docs/memory.md).
 const PROCESS_MEMORY: u64 = 60 << 20;
 /// Memory of each informer without objects, in bytes (docs/memory.md).
-const INFORMER_MEMORY: u64 = 64 << 10;
+const INFORMER_MEMORY: u64 = 66 << 10;
 
 /// Arguments of `check`.
 #[derive(Debug, ClapArgs)]
@@ -141,7 +141,11 @@ impl Args {
 }
 
 /// Checks one source within `timeout`.
-async fn check_source(source: &ClusterSourceConfig, file: &Path, timeout: Duration) -> (Said, SourceReport) {
+async fn check_source(
+    source: &ClusterSourceConfig,
+    file: &Path,
+    timeout: Duration,
+) -> (fleet::SourceReport, SourceReport) {
     let begun = clock::now();
     let mut report = SourceReport::new(&source.name, source.kind.as_str());
     let found = tokio::time::timeout(timeout, source::check(source, file, &mut report)).await.unwrap_or_else(|_| {

@@ -92,7 +92,7 @@ async fn of_management(
     for watching in app::watched_resources(source) {
         let (rights, report) = (rights.as_str(), &mut *report);
         let mut check = ResourceCheck { client: &client, watching: &watching, management, rights, report };
-        let Some(objects) = check.run().await else { return Said::default() };
+        let Some(objects) = check.run().await else { return fleet::SourceReport::default() };
         all.push(objects);
     }
     app::read_objects(source, all)
@@ -117,7 +117,7 @@ impl ResourceCheck<'_> {
             for verb in ["list", "watch"] {
                 self.may(verb, &resource, scope.namespace.as_deref()).await;
             }
-            match source::objects(self.client, &resource, &scope, MAX_OBJECTS).await {
+            match source::list_objects(self.client, &resource, &scope, MAX_OBJECTS).await {
                 Ok(objects) => found.extend(objects),
                 Err(error) => {
                     let advice = match error.class {

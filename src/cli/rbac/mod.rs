@@ -218,7 +218,7 @@ impl Args {
                 grants.add(&named, &resource.namespaces);
             }
         }
-        if selected.clone().any(ResourceConfig::may_come_and_go) {
+        if selected.clone().any(ResourceConfig::is_dynamic) {
             add_discovery_resources(&mut grants);
         }
         let file = self.config.display();
