@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use super::indexers::{AddIndexersError, IndexFn, Indexers};
+use super::index_errors::AddIndexersError;
+use super::indexers::{IndexFn, Indexers};
 use super::indices::{Computed, ValuesOf};
 use super::posting::{Location, PartitionId};
 use super::snapshot::Snapshot;

@@ -13,9 +13,10 @@
 
 use std::error::Error;
 
+use super::applied::Outbox;
 use super::delta_fifo::DeltaFifo;
 use super::posting::PartitionId;
-use super::snapshot::{Outbox, Partition};
+use super::snapshot::Partition;
 use super::store::Store;
 use informer_hub_types::Change;
 

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+use super::applied::Applied;
 use super::filter::ObjectFilter;
 use super::snapshot::Partition;
-use super::store::Applied;
 use informer_hub_types::{Notification, Object, ObjectKey, Origin, StoredObject};
 
 /// Handling of objects that existed before the subscription.
@@ -110,7 +110,8 @@ impl ListenerQueue {
         partition: &Partition,
         merge_above: usize,
     ) -> Self {
-        let since = reader.zip(partition.restored()).and_then(|(name, restored)| restored.welcome(name, partition));
+        let since =
+            reader.zip(partition.restored()).and_then(|(name, restored)| restored.welcome(name, &partition.objects));
         let Some((synced, since)) = since else { return Self::new(options, partition, merge_above) };
         let mut queue = Self::empty(options, partition, merge_above);
         queue.synced = synced;

@@ -4,26 +4,17 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::applied::Outbox;
 use super::indexers::{IndexFn, Indexers};
 use super::indices::Indices;
 use super::objects::Objects;
 use super::posting::{Location, PartitionId, Posting, owned};
-use super::restore::Restored;
+use super::restored::Restored;
 use super::stage::Relist;
-use super::store::Applied;
 use informer_hub_types::{
     ApiResource, ClusterLabels, ClusterName, FieldPath, Freshness, InformerHealth, MemoryStep, Object, ObjectKey,
     Origin, ResourceVersion, SharedStr, StoredObject,
 };
-
-/// Effects of a partition's last batch.
-#[derive(Clone, Debug)]
-pub struct Outbox {
-    /// Number of the batch within its partition, from 1.
-    pub number: u64,
-    /// Effects in order.
-    pub applied: Arc<[Applied]>,
-}
 
 /// An index declared by an informer.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,50 +8,18 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use hashbrown::HashSet;
 
+use super::applied::{Applied, Outbox};
 use super::builds::{BuildId, BuildStep, Builds, IndexBuild, Next};
 use super::delta_fifo::Popped;
-use super::indexers::{AddIndexersError, IndexerConflict, Indexers};
+use super::index_errors::{AddIndexersError, IndexerConflict};
+use super::indexers::Indexers;
 use super::posting::PartitionId;
-use super::snapshot::{DeclaredIndex, Outbox, Partition, Snapshot};
+use super::snapshot::{DeclaredIndex, Partition, Snapshot};
 use super::stage::{Batch, Relist};
 use informer_hub_types::{
     ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin,
     ResourceVersion, StoredObject,
 };
-
-/// Effect of a change on the store, from which notifications are made.
-#[derive(Clone, Debug)]
-pub enum Applied {
-    /// A new object under a free key.
-    Added(Arc<StoredObject>),
-    /// A new state of an existing object.
-    Updated {
-        /// Previous state in the store.
-        old: Arc<StoredObject>,
-        /// New state in the store.
-        new: Arc<StoredObject>,
-    },
-    /// A removed object.
-    Deleted {
-        /// Previous state in the store.
-        stored: Arc<StoredObject>,
-        /// Last known state: from the DELETED event, or `stored` if the deletion was not observed.
-        last: Arc<StoredObject>,
-        /// Whether the deletion was not observed.
-        tombstone: bool,
-    },
-    /// An unchanged object, repeated by a resync.
-    Repeated(Arc<StoredObject>),
-    /// An unchanged object whose body is in the store again, after it was left out for lack of memory.
-    Restored {
-        /// Previous state in the store, without its body.
-        bare: Arc<StoredObject>,
-        /// New state in the store, with its body.
-        whole: Arc<StoredObject>,
-    },
-    /// The end of the informer's first list.
-    Synced,
-}
 
 /// The write half: builds the next snapshot and publishes it when a batch is complete.
 #[derive(Debug)]

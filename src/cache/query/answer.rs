@@ -6,21 +6,11 @@ use std::marker::PhantomData;
 use serde_json::Value;
 use smol_str::SmolStr;
 
-use super::Position;
+use super::coverage::Coverage;
 use super::plan::Plan;
+use super::token::Position;
 use informer_hub_query::Values;
-use informer_hub_types::{ClusterName, FieldPath, Freshness, MemoryStep, Notification, Object};
-
-/// Freshness of one cluster's part of an answer.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Coverage {
-    /// Name of the cluster.
-    pub cluster: ClusterName,
-    /// Freshness of its stalest informer that contributed.
-    pub freshness: Freshness,
-    /// Lowest memory step among these informers.
-    pub memory: MemoryStep,
-}
+use informer_hub_types::{FieldPath, Freshness, Notification, Object};
 
 /// Selected columns of one object.
 #[derive(Clone, Debug)]

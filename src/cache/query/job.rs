@@ -6,24 +6,23 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::answer::{Answer, Row};
-use super::condition::{Condition, HeadOf};
+use super::builder::Query;
+use super::condition::Condition;
+use super::error::QueryError;
 use super::fields::with_indices;
 use super::gather::{Hit, Order, groups, unmatched};
-use super::inquiry::Progress;
+use super::head::HeadOf;
 use super::memo::LabelMemo;
 use super::pieces::Pieces;
-use super::plan::{Looks, Plan, Planner, Way};
+use super::plan::{Looks, Plan, Planner, SHORT, Way};
+use super::progress::Progress;
 use super::token::Position;
 use super::view::{Start, View};
-use super::worker::Worker;
-use super::{Query, QueryError};
 use crate::cache::snapshot::Snapshot;
 use informer_hub_query::{Columns, Matcher, Output, SortKey, Values};
 use informer_hub_types::{Object, StoredObject};
 
-/// Number of candidates up to which a query runs on the caller's thread: well under 1 ms.
-pub(super) const SHORT: usize = 1_000;
-/// The same if bodies must be decompressed.
+/// The same as [`SHORT`] if bodies must be decompressed.
 const SHORT_READ: usize = 50;
 /// Maximum number of objects in a piece: under 1 ms if heads decide. Finding a piece only scans keys.
 const PIECE: usize = 8_192;
@@ -141,7 +140,7 @@ impl<'s> Job<'s> {
 
     /// Returns whether owners are tested without an index of them.
     fn reads_owners(&self) -> bool {
-        self.condition.asks_owners && self.snapshot.index_fn(super::OWNER_INDEX).is_none()
+        self.condition.asks_owners && self.snapshot.index_fn(super::owners::OWNER_INDEX).is_none()
     }
 
     /// Returns whether bodies of matches are read.
@@ -176,7 +175,7 @@ impl<'s> Job<'s> {
         Order { directions, view: &self.view }
     }
 
-    fn pieces(&self) -> Pieces<'_, 's> {
+    pub(super) fn pieces(&self) -> Pieces<'_, 's> {
         let start = self.start.as_ref().filter(|_| self.sort.is_none());
         let (access, needs) = (&self.way.access, &self.condition.needs);
         Pieces { snapshot: self.snapshot, view: &self.view, access, start, size: self.piece(), needs }
@@ -186,33 +185,8 @@ impl<'s> Job<'s> {
         HeadOf { snapshot: self.snapshot, member: &self.view.members[member], stored, memo }
     }
 
-    /// Processes pieces until none is left or the query is ended.
-    pub(super) fn work(&self, progress: &Progress) {
-        let (pieces, order) = (self.pieces(), self.order());
-        let overlaps = self.any_overlap();
-        let mut bounds = self.query.bounds;
-        if self.keep.is_some_and(|keep| keep - 1 <= bounds.items) {
-            // At most the limit is retained.
-            bounds.items = usize::MAX;
-        }
-        let mut worker = Worker::new(self, &order, progress);
-        while !progress.is_over() {
-            let Some(piece) = progress.next(|cursor| pieces.next(cursor)) else { break };
-            let found = worker.examine(&pieces, &piece);
-            progress.take(
-                piece.number,
-                found,
-                |gathered, number, found| {
-                    gathered.take(number, found, &order, self.keep);
-                    self.keep.is_some_and(|keep| !overlaps && order.directions.is_empty() && gathered.has_enough(keep))
-                },
-                bounds,
-            );
-        }
-    }
-
     /// Returns whether keys of one cluster may be out of order.
-    fn any_overlap(&self) -> bool {
+    pub(super) fn any_overlap(&self) -> bool {
         self.view.members.windows(2).any(|pair| pair[0].rank == pair[1].rank)
     }
 

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use smol_str::{SmolStr, ToSmolStr};
 
-use super::OWNER_INDEX;
-use super::job::SHORT;
+use super::owners::OWNER_INDEX;
 use super::view::View;
 use crate::cache::snapshot::{Partition, Snapshot};
 use informer_hub_query::{Expr, Literal, Test, TextTest};
@@ -49,6 +48,9 @@ pub(super) struct Way {
 
 /// Cost of a lookup relative to the next object of a scan: a path down a tree.
 const LOOKUP: usize = 20;
+
+/// Number of candidates up to which a query runs on the caller's thread: well under 1 ms.
+pub(super) const SHORT: usize = 1_000;
 
 /// Number of keys above which they are not looked up one by one.
 const MAX_KEYS: usize = 4_096;

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use super::builder::Query;
 use super::condition::{Condition, Known};
-use super::{Coverage, Query};
+use super::coverage::Coverage;
 use crate::cache::posting::PartitionId;
 use crate::cache::snapshot::{Partition, Snapshot};
 use informer_hub_types::{ClusterSelector, Freshness, MemoryStep, ObjectKey, Origin, StoredObject};
