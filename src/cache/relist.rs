@@ -109,7 +109,7 @@ impl Store {
             }
         }
         batch.applied.extend(stage.applied);
-        batch.shown = true;
+        batch.visible_change = true;
     }
 
     pub(super) fn insert(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {

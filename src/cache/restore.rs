@@ -164,7 +164,7 @@ impl Store {
     /// Adds an object that was delivered to a reader after the partition was saved. It is ignored if the stored object
     /// is not older, or has a body that this one lacks. The versions of the partition do not change. Returns whether
     /// the object was added.
-    pub fn revive(&mut self, id: PartitionId, object: &Arc<StoredObject>) -> bool {
+    pub fn add_delivered(&mut self, id: PartitionId, object: &Arc<StoredObject>) -> bool {
         let mut is_in = false;
         self.write(id, |store, partition| {
             if is_news(object, partition.get(object.key())) {

@@ -23,39 +23,39 @@ struct Waiting {
     readers: BTreeSet<String>,
     objects: Option<Objects>,
     /// Objects delivered to a reader in states that are not on disk, by reader.
-    told: BTreeMap<String, Vec<Arc<StoredObject>>>,
+    delivered: BTreeMap<String, Vec<Arc<StoredObject>>>,
 }
 
 impl Waiting {
     /// Removes a reader that has reconnected. Returns whether it has received the end of the first list, and the
     /// objects that it has received.
     fn take(&mut self, name: &str) -> Option<(bool, Objects)> {
-        let told = self.told.remove(name);
+        let delivered = self.delivered.remove(name);
         if !self.readers.remove(name) {
             // It has received these objects only.
-            let mut then = Objects::default();
-            for object in told? {
-                then.insert(object);
+            let mut state = Objects::default();
+            for object in delivered? {
+                state.insert(object);
             }
-            return Some((false, then));
+            return Some((false, state));
         }
         let objects = if self.readers.is_empty() { self.objects.take() } else { self.objects.clone() };
-        let mut then = objects?;
-        for object in told.unwrap_or_default() {
+        let mut state = objects?;
+        for object in delivered.unwrap_or_default() {
             // A state with a body is preferred to a newer one of the same object without.
             let is_worth_less = |stored: &Arc<StoredObject>| stored.uid() == object.uid() && !object.is_kept();
-            if !then.get(object.key()).is_some_and(is_worth_less) {
-                then.insert(object);
+            if !state.get(object.key()).is_some_and(is_worth_less) {
+                state.insert(object);
             }
         }
-        Some((self.synced, then))
+        Some((self.synced, state))
     }
 }
 
 impl Restored {
     /// Creates the state of a restored partition that no informer has opened yet.
     pub(super) fn new(synced: bool, readers: BTreeSet<String>, objects: Option<Objects>) -> Self {
-        let waiting = Waiting { synced, is_fresh: true, readers, objects, told: BTreeMap::new() };
+        let waiting = Waiting { synced, is_fresh: true, readers, objects, delivered: BTreeMap::new() };
         Self { waiting: Mutex::new(waiting) }
     }
 
@@ -90,20 +90,20 @@ impl Restored {
     #[must_use]
     pub fn awaited(&self) -> BTreeSet<String> {
         let waiting = self.waiting.lock();
-        waiting.readers.iter().chain(waiting.told.keys()).cloned().collect()
+        waiting.readers.iter().chain(waiting.delivered.keys()).cloned().collect()
     }
 
     /// Records an object delivered to a reader in a state that is not on disk. If the readers of the partition are
     /// unknown, any delivered object is recorded. Later calls override earlier ones.
-    pub fn note_told(&self, reader: &str, object: Arc<StoredObject>) {
-        self.waiting.lock().told.entry(reader.to_owned()).or_default().push(object);
+    pub fn note_delivered(&self, reader: &str, object: Arc<StoredObject>) {
+        self.waiting.lock().delivered.entry(reader.to_owned()).or_default().push(object);
     }
 
     /// Stops waiting for readers. A reader that reconnects later starts without history.
     pub fn give_up(&self) {
         let mut waiting = self.waiting.lock();
         waiting.readers.clear();
-        waiting.told.clear();
+        waiting.delivered.clear();
         waiting.objects = None;
     }
 
@@ -115,10 +115,10 @@ impl Restored {
 
     /// Removes a reader that has reconnected. Returns whether it has received the end of the first list, and the
     /// changes since the state that it has received. `None` if it has received nothing, or has reconnected before.
-    pub(super) fn welcome(&self, name: &str, now: &Objects) -> Option<(bool, Vec<Applied>)> {
-        let (synced, then) = self.waiting.lock().take(name)?;
+    pub(super) fn reconnect(&self, name: &str, now: &Objects) -> Option<(bool, Vec<Applied>)> {
+        let (synced, state) = self.waiting.lock().take(name)?;
         let mut since = Vec::new();
-        then.changes(now, |change| match change {
+        state.changes(now, |change| match change {
             Change::Added(new) => since.push(Applied::Added(Arc::clone(new))),
             Change::Removed(old) => since.push(gone(old)),
             Change::Exchanged(old, new) if old.uid() != new.uid() => {

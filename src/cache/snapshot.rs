@@ -108,7 +108,7 @@ impl Partition {
     }
 
     /// Returns the partition for a changed origin. If the resource differs, its objects must be decoded again.
-    fn go_on_as(self, origin: Arc<Origin>) -> Self {
+    fn continue_as(self, origin: Arc<Origin>) -> Self {
         let is_other = (self.origin.resource != origin.resource).then(|| Arc::clone(&self.origin));
         let resume = self.resume.filter(|_| is_other.is_none());
         let relist = if is_other.is_some() { Relist::None } else { self.relist };
@@ -431,7 +431,7 @@ impl Snapshot {
     /// Takes over a partition of another snapshot for the informer that continues it.
     pub(super) fn adopt(&mut self, id: PartitionId, partition: Partition, origin: Arc<Origin>) {
         self.open(id, Arc::clone(&origin), Arc::clone(&partition.health), Vec::new());
-        self.partitions.insert(id, Arc::new(partition.go_on_as(origin)));
+        self.partitions.insert(id, Arc::new(partition.continue_as(origin)));
     }
 
     /// Changes the origin of a partition: another version of the resource, or other cluster labels.
@@ -440,7 +440,7 @@ impl Snapshot {
         if self.partitions.is_empty() {
             self.resource = origin.resource.clone();
         }
-        self.partitions.insert(id, Arc::new(partition.go_on_as(origin)));
+        self.partitions.insert(id, Arc::new(partition.continue_as(origin)));
     }
 
     pub(super) fn close(&mut self, id: PartitionId) {

@@ -28,7 +28,7 @@ pub(super) struct Batch {
     /// Objects that are in memory since this batch, visible or staged.
     pub(super) newcomers: Vec<Arc<StoredObject>>,
     /// Whether the visible state changed.
-    pub(super) shown: bool,
+    pub(super) visible_change: bool,
 }
 
 /// How a list after the first one is published.

@@ -140,8 +140,8 @@ impl Store {
     pub fn add_indexers(&mut self, indexers: Indexers) -> Result<(), IndexerConflict> {
         self.check_names(&indexers)?;
         // Built on the side, not queued: nothing is written before they are complete.
-        let made = Builds::at_once(indexers, Arc::new(self.next.clone()));
-        self.next.indices.append(made);
+        let built = Builds::build_now(indexers, Arc::new(self.next.clone()));
+        self.next.indices.append(built);
         self.publish();
         Ok(())
     }
@@ -168,12 +168,12 @@ impl Store {
     /// Continues the running build after its work has been done. Returns more work, or publishes the indices and ends
     /// the build. `None` if no build is running.
     pub fn resume_build(&mut self) -> Option<BuildStep> {
-        let (made, removed) = match self.builds.resume()? {
+        let (built, removed) = match self.builds.resume()? {
             Next::Work(build) => return Some(BuildStep::Work(build)),
-            Next::Made(made, removed) => (made, removed),
+            Next::Built(built, removed) => (built, removed),
         };
-        if !made.is_empty() {
-            self.next.indices.append(made);
+        if !built.is_empty() {
+            self.next.indices.append(built);
             self.publish();
         }
         if removed.is_empty() {
@@ -269,8 +269,8 @@ impl Store {
         // an interrupted list has deleted. Staged changes are not visible, so a partition with nothing else new stays
         // at its version.
         if partition.is_staging() {
-            partition.resume = partition.resume.filter(|_| !batch.shown);
-        } else if version.is_some() || has_deltas || batch.shown {
+            partition.resume = partition.resume.filter(|_| !batch.visible_change);
+        } else if version.is_some() || has_deltas || batch.visible_change {
             partition.resume = version;
         }
         let is_staging = partition.is_staging();
@@ -353,7 +353,7 @@ impl Store {
                 DeltaKind::Replaced => partition.begin_relist(),
                 DeltaKind::Added | DeltaKind::Updated | DeltaKind::Deleted => {}
             }
-            batch.shown |= !partition.is_staging();
+            batch.visible_change |= !partition.is_staging();
             match (kind, partition.newest(key).cloned()) {
                 (DeltaKind::Deleted, Some(stored)) => self.delete(id, partition, stored, object, batch),
                 (DeltaKind::Deleted, None) => {}
@@ -396,7 +396,7 @@ impl Store {
         } else if !stored.is_kept() && !partition.bare {
             self.exchange(id, partition, &stored, &object, true);
             partition.note(batch, Applied::Restored { bare: stored, whole: object }, true);
-        } else if partition.converted_from.is_some() && reads_otherwise(&stored, &object) {
+        } else if partition.converted_from.is_some() && has_different_text(&stored, &object) {
             self.exchange(id, partition, &stored, &object, false);
             partition.note(batch, Applied::Updated { old: stored, new: object }, false);
         } else if partition.outdated.is_some() || stored.index_values() != object.index_values() {
@@ -459,6 +459,6 @@ fn note_version(partition: &mut Partition, object: &StoredObject) {
 }
 
 /// Returns whether two decoded forms of one state have different text.
-fn reads_otherwise(one: &StoredObject, other: &StoredObject) -> bool {
+fn has_different_text(one: &StoredObject, other: &StoredObject) -> bool {
     one.is_kept() && other.is_kept() && one.json_text().ok() != other.json_text().ok()
 }

@@ -137,7 +137,7 @@ impl Questions {
         });
         let work = join_all(work.collect::<Vec<_>>());
         // Threads that have not begun by then, because all are busy elsewhere, are not waited for.
-        let ended = timeout_at(deadline, work).await.map_err(|_| inquiry.time_is_up())?;
+        let ended = timeout_at(deadline, work).await.map_err(|_| inquiry.expire_query())?;
         ended.into_iter().try_for_each(|end| end.map_err(|error| failure(&error)))?;
         let finish = self.io.spawn_blocking(move || {
             let answer = inquiry.finish();

@@ -135,7 +135,7 @@ impl Keeping {
             ((resource.gvr.clone(), view.clone()), files)
         };
         let files: BTreeMap<_, _> = files.into_iter().map(key).collect();
-        let away = Mutex::new(files.values().flat_map(CacheFiles::away).cloned().collect());
+        let away = Mutex::new(files.values().flat_map(CacheFiles::closed_clusters).cloned().collect());
         let files = Mutex::new(files);
         let (status, heard) = (Mutex::new(status), AtomicBool::new(false));
         let (told, turn, waiting, left) = Default::default();

@@ -54,10 +54,10 @@ pub struct Answer<K = informer_hub_types::Dynamic> {
     pub read: u64,
     /// Paths of the condition that no read object has; they may be misspelt.
     pub unmatched: Vec<FieldPath>,
-    /// Number of objects with damaged or non-JSON bodies. They match only if matched on heads.
+    /// Number of objects with damaged or non-JSON bodies. They match only if their heads decide.
     pub unreadable: u64,
     /// Number of objects whose bodies were needed but are not kept under the hub's memory limit. They match only if
-    /// matched on heads. `coverage` tells their clusters.
+    /// their heads decide. `coverage` has their clusters.
     pub unkept: u64,
     /// Position of the end, if there is more.
     pub(super) end: Option<Position>,

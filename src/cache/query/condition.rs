@@ -50,14 +50,14 @@ impl<'q> Condition<'q> {
             asks_owners: false,
             needs: needs(expr),
         };
-        condition.note(expr, snapshot)?;
+        condition.collect(expr, snapshot)?;
         Ok(condition)
     }
 
-    fn note(&mut self, expr: &'q Expr, snapshot: &Snapshot) -> Result<(), QueryError> {
+    fn collect(&mut self, expr: &'q Expr, snapshot: &Snapshot) -> Result<(), QueryError> {
         match expr {
-            Expr::And(all) | Expr::Or(all) => all.iter().try_for_each(|one| self.note(one, snapshot))?,
-            Expr::Not(one) => self.note(one, snapshot)?,
+            Expr::And(all) | Expr::Or(all) => all.iter().try_for_each(|one| self.collect(one, snapshot))?,
+            Expr::Not(one) => self.collect(one, snapshot)?,
             Expr::Cluster(_) => self.names_clusters = true,
             Expr::OwnedBy(_) => self.asks_owners = true,
             Expr::Index { index, .. } => {
@@ -77,28 +77,28 @@ impl<'q> Condition<'q> {
 
     /// Returns whether no object with these properties can match.
     pub(super) fn rules_out(&self, known: &Known<'_>) -> bool {
-        (self.names_clusters || known.namespace.is_some()) && fold(self.expr, known) == Some(false)
+        (self.names_clusters || known.namespace.is_some()) && evaluate(self.expr, known) == Some(false)
     }
 }
 
 /// Evaluates a condition in three-valued logic. A condition that never holds in any cluster is not decided here, so
 /// that its clusters still appear in the coverage.
-fn fold(expr: &Expr, known: &Known<'_>) -> Option<bool> {
+fn evaluate(expr: &Expr, known: &Known<'_>) -> Option<bool> {
     let parts = |parts: &[Expr], decisive: bool| {
-        let mut told = !parts.is_empty();
+        let mut decided = !parts.is_empty();
         for part in parts {
-            match fold(part, known) {
+            match evaluate(part, known) {
                 Some(holds) if holds == decisive => return Some(decisive),
                 Some(_) => {}
-                None => told = false,
+                None => decided = false,
             }
         }
-        told.then_some(!decisive)
+        decided.then_some(!decisive)
     };
     match expr {
         Expr::And(all) => parts(all, false),
         Expr::Or(any) => parts(any, true),
-        Expr::Not(one) => fold(one, known).map(|holds| !holds),
+        Expr::Not(one) => evaluate(one, known).map(|holds| !holds),
         Expr::Cluster(selector) => Some(selector.matches(known.cluster, known.labels)),
         Expr::Namespace(test) => known.namespace.map(|namespace| passes(test, namespace)),
         _ => None,

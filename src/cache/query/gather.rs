@@ -88,7 +88,7 @@ impl Order<'_, '_> {
     }
 
     /// Returns whether a hit is after the start position.
-    pub(super) fn is_behind(&self, hit: &Hit, sort: &[SortKey], start: &Start) -> bool {
+    pub(super) fn is_after(&self, hit: &Hit, sort: &[SortKey], start: &Start) -> bool {
         let order = self.by_columns(&hit.sort, sort).then_with(|| self.place(hit).cmp(&start.rank));
         match &start.key {
             Some(key) => order.then_with(|| hit.stored.key().cmp(key)).is_gt(),

@@ -9,7 +9,7 @@ use super::condition::asks_owners;
 use super::error::QueryError;
 use super::job::Job;
 use super::owners::OWNER_INDEX;
-use super::progress::{CANCELLED, Progress, TIME_IS_UP};
+use super::progress::{CANCELLED, DEADLINE, Progress};
 use super::token::Position;
 use crate::cache::snapshot::Snapshot;
 
@@ -74,8 +74,8 @@ impl Inquiry {
     }
 
     /// Ends the work soon, or keeps it from starting, because of the deadline. Returns the error for the caller.
-    pub fn time_is_up(&self) -> QueryError {
-        self.progress.stop(TIME_IS_UP);
+    pub fn expire_query(&self) -> QueryError {
+        self.progress.stop(DEADLINE);
         let (within, examined) = (self.query.bounds.within, self.examined());
         let candidates = self.job().map_or(0, |job| job.candidates() as u64).max(examined);
         QueryError::Deadline { within, examined, candidates }

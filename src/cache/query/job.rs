@@ -14,7 +14,7 @@ use super::gather::{Hit, Order, groups, unmatched};
 use super::head::HeadOf;
 use super::memo::LabelMemo;
 use super::pieces::Pieces;
-use super::plan::{Looks, Plan, Planner, SHORT, Way};
+use super::plan::{AccessPath, Looks, Plan, Planner, SHORT};
 use super::progress::Progress;
 use super::token::Position;
 use super::view::{Start, View};
@@ -29,7 +29,7 @@ const PIECE: usize = 8_192;
 /// The same if bodies must be decompressed: a few ms.
 const READ_PIECE: usize = 512;
 /// Number of objects between checks for cancellation.
-pub(super) const LOOK_UP: u64 = 64;
+pub(super) const CANCEL_CHECK_INTERVAL: u64 = 64;
 
 /// A prepared query.
 pub(super) struct Job<'s> {
@@ -37,7 +37,7 @@ pub(super) struct Job<'s> {
     pub(super) query: &'s Query,
     pub(super) condition: Condition<'s>,
     pub(super) view: View<'s>,
-    way: Way,
+    way: AccessPath,
     /// `None` if every candidate matches.
     pub(super) matcher: Option<Matcher>,
     pub(super) sort: Option<Columns>,
@@ -98,12 +98,12 @@ impl<'s> Job<'s> {
             keep,
         };
         if let Some(position) = position {
-            job.begin_behind(position)?;
+            job.start_after(position)?;
         }
         Ok(job)
     }
 
-    fn begin_behind(&mut self, position: &Position) -> Result<(), QueryError> {
+    fn start_after(&mut self, position: &Position) -> Result<(), QueryError> {
         let rank = self.view.rank_of(&position.cluster);
         let there = self.view.is_named(rank, &position.cluster);
         self.start = Some(Start { rank, key: there.then(|| position.key.clone()) });
@@ -122,7 +122,7 @@ impl<'s> Job<'s> {
 
     /// Returns the informer with the newest state of an object.
     fn find(&self, rank: usize, position: &Position) -> Option<usize> {
-        self.view.speakers().filter(|(_, member)| member.rank == rank).map(|(at, _)| at).find(|at| {
+        self.view.answering().filter(|(_, member)| member.rank == rank).map(|(at, _)| at).find(|at| {
             let stored = self.view.members[*at].partition.get(&position.key);
             stored.is_some_and(|stored| !self.view.is_superseded(*at, stored))
         })
@@ -254,7 +254,7 @@ impl<'s> Job<'s> {
         };
         let memo = RefCell::new(LabelMemo::new());
         for (number, hit) in hits.into_iter().enumerate() {
-            if (number as u64).is_multiple_of(LOOK_UP) {
+            if (number as u64).is_multiple_of(CANCEL_CHECK_INTERVAL) {
                 progress.ended(self.query.bounds.within, self.candidates())?;
             }
             let object = handle(&hit);

@@ -1,9 +1,9 @@
 //! Query engine over the objects of one resource.
 //!
-//! A [`Query`] is a [`Question`](informer_hub_query::Question) plus clusters, informers and limits. `view` selects informers, `plan` selects access
-//! paths, and `condition` evaluates object heads. `inquiry` runs a `job`, whose `pieces` are processed by any number of
-//! `worker`s. `gather` collects matches, and `answer` is the result. `token` and `pinned` continue an answer on the
-//! same snapshot.
+//! A [`Query`] is a [`Question`](informer_hub_query::Question) plus clusters, informers and limits. `view` selects
+//! informers, `plan` selects access paths, `condition` and `head` evaluate object heads. `inquiry` runs a `job`: any
+//! number of `worker`s process its `pieces` and share their `progress`. `gather` collects matches, and `answer` is the
+//! result. `token` and `pinned` continue an answer on the same snapshot.
 
 mod answer;
 mod builder;

@@ -10,7 +10,7 @@ use crate::cache::snapshot::Snapshot;
 use informer_hub_query::Extractor;
 use informer_hub_types::{DecodeError, FieldPath, Object, ObjectKey, SharedStr, StoredObject, Uid};
 
-/// Name of the index that answers `OwnedBy` conditions: the UIDs of an object's owners. Its function is [`owner_index`].
+/// Name of the index of owner UIDs, which answers `OwnedBy` conditions. Its function is [`owner_index`].
 pub const OWNER_INDEX: &str = "owner-uid";
 
 /// Maximum length of a chain; Kubernetes' own have three or four links.

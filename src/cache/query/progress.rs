@@ -10,10 +10,10 @@ use super::error::QueryError;
 use super::gather::{Found, Gathered};
 use super::pieces::{Cursor, Piece};
 
-const GOES_ON: u8 = 0;
-const ENOUGH: u8 = 1;
+const RUNNING: u8 = 0;
+const LIMIT_REACHED: u8 = 1;
 pub(super) const CANCELLED: u8 = 2;
-pub(super) const TIME_IS_UP: u8 = 3;
+pub(super) const DEADLINE: u8 = 3;
 
 /// Progress of a query.
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl Progress {
 
     /// Returns whether the work has ended.
     pub(super) fn is_over(&self) -> bool {
-        self.end.load(Relaxed) != GOES_ON || self.failed.load(Relaxed)
+        self.end.load(Relaxed) != RUNNING || self.failed.load(Relaxed)
     }
 
     /// Adds the result of a piece; `take` returns whether there are enough hits.
@@ -58,13 +58,13 @@ impl Progress {
             *gathered = Gathered::default();
         }
         if enough {
-            self.stop(ENOUGH);
+            self.stop(LIMIT_REACHED);
         }
     }
 
     /// Ends the work; the first reason counts.
     pub(super) fn stop(&self, end: u8) {
-        let _ = self.end.compare_exchange(GOES_ON, end, Relaxed, Relaxed);
+        let _ = self.end.compare_exchange(RUNNING, end, Relaxed, Relaxed);
     }
 
     /// Returns the error that ended the work early, if any.
@@ -77,7 +77,7 @@ impl Progress {
         }
         match self.end.load(Relaxed) {
             CANCELLED => Err(QueryError::Cancelled),
-            TIME_IS_UP => {
+            DEADLINE => {
                 let (examined, candidates) = (self.examined.load(Relaxed), candidates as u64);
                 Err(QueryError::Deadline { within, examined, candidates: candidates.max(examined) })
             }

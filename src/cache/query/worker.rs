@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::gather::{Found, Hit, Order, size, truncate};
 use super::head::HeadOf;
-use super::job::{Job, LOOK_UP, read};
+use super::job::{CANCEL_CHECK_INTERVAL, Job, read};
 use super::memo::LabelMemo;
 use super::pieces::{Piece, Pieces};
 use super::progress::Progress;
@@ -74,7 +74,7 @@ impl<'j, 's> Worker<'j, 's> {
                 }
                 self.order.directions.is_empty() && found.hits.len() == keep
             });
-            !enough && (!found.tally.examined.is_multiple_of(LOOK_UP) || !self.progress.is_over())
+            !enough && (!found.tally.examined.is_multiple_of(CANCEL_CHECK_INTERVAL) || !self.progress.is_over())
         });
         found.tally.examined += passed;
         found.tally.seen.clone_from(&self.seen);
@@ -86,12 +86,12 @@ impl<'j, 's> Worker<'j, 's> {
         let job = self.job;
         let memo = &self.memo;
         let head = HeadOf { snapshot: job.snapshot, member: &job.view.members[member], stored, memo };
-        let told = job.matcher.as_ref().map_or(Some(true), |matcher| matcher.on_head(&head));
-        if told == Some(false) || job.view.is_superseded(member, stored) {
+        let decided = job.matcher.as_ref().map_or(Some(true), |matcher| matcher.on_head(&head));
+        if decided == Some(false) || job.view.is_superseded(member, stored) {
             return Ok(());
         }
         let mut body = None;
-        let matches = match (told, &job.matcher) {
+        let matches = match (decided, &job.matcher) {
             (None, Some(matcher)) => {
                 found.tally.read += 1;
                 let bytes = body.insert(stored.json().map_err(|_| Unreadable)?);
@@ -146,7 +146,7 @@ impl<'j, 's> Worker<'j, 's> {
         };
         let mut hit = Hit { member, stored: Arc::clone(stored), sort, row: None };
         if let (Some(start), Some(sort)) = (&job.start, &job.sorted_start)
-            && !self.order.is_behind(&hit, sort, start)
+            && !self.order.is_after(&hit, sort, start)
         {
             return Ok(());
         }

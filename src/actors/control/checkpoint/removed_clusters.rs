@@ -78,7 +78,7 @@ impl Keeping {
     /// The caches that do not have what their files have of a cluster.
     fn away_of(&self, cluster: &ClusterName) -> Vec<(Gvr, View)> {
         let files = self.files.lock();
-        files.iter().filter(|(_, files)| files.has_away(cluster)).map(|(cache, _)| cache.clone()).collect()
+        files.iter().filter(|(_, files)| files.has_closed(cluster)).map(|(cache, _)| cache.clone()).collect()
     }
 
     /// Gives up what has been kept in memory for long enough; what it was.
@@ -180,7 +180,7 @@ fn put_one_away(keeping: &Keeping, cache: &(Gvr, View), partition: &Partition) -
     let mut files = keeping.files.lock();
     let Some(files) = files.get_mut(cache) else { return false };
     // Of one that is empty and not complete there is nothing on disk.
-    files.put_away(partition) || partition.is_empty() && !partition.has_synced()
+    files.keep_closed_partition(partition) || partition.is_empty() && !partition.has_synced()
 }
 
 /// Has the caches have again what is kept of a cluster and wanted of it, before its informers open it. What of it was in
@@ -248,7 +248,7 @@ fn read_back(caches: &CacheDirectory, keeping: &Keeping, cache: &(Gvr, View), pl
     let mut objects = 0;
     if files.is_claimed(&claim) {
         let totals = caches.totals(files.of().0, &cache.1);
-        let Returning { partitions, plain, damage } = files.bring_back(&totals, &claim).unwrap_or_else(|error| {
+        let Returning { partitions, plain, damage } = files.read_closed(&totals, &claim).unwrap_or_else(|error| {
             tracing::error!(resource = %cache.0, %error, "what is on disk of a cluster that is back cannot be read: it begins anew");
             Returning::default()
         });
@@ -260,7 +260,7 @@ fn read_back(caches: &CacheDirectory, keeping: &Keeping, cache: &(Gvr, View), pl
             let Some((id, partition)) = caches.bring_back(&cache.1, saved, &plain) else { continue };
             objects += partition.len();
             keeping.note_number(cache, None, id);
-            files.came_back(stored, &partition);
+            files.mark_reopened(stored, &partition);
         }
     }
     keeping.files.lock().insert(cache.clone(), files);
