@@ -104,9 +104,9 @@ impl Partition {
 
     /// Raises the minimum version of lists to the newest known object version. Both stored objects and those delivered
     /// to readers may be newer than the complete version.
-    pub fn raise_floor(&self, told: Option<&ResourceVersion>) {
+    pub fn raise_floor(&self, delivered: Option<&ResourceVersion>) {
         let objects = self.iter().map(|object| object.resource_version());
-        let comparable = objects.chain(told).filter(|version| version.as_number().is_some());
+        let comparable = objects.chain(delivered).filter(|version| version.as_number().is_some());
         let Some(newest) = comparable.max_by_key(|version| version.as_number()) else { return };
         let health = self.health();
         if health.version().is_none_or(|known| newest.newer_than(&known)) {
