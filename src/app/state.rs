@@ -268,10 +268,10 @@ impl LoadedState {
             let object = subject.object(event, &resource, demand);
             let is_on_disk = self.has(event, &subject, (cache, id), partition);
             if let Some(restored) = partition.restored() {
-                restored.note_told(reader, Arc::clone(&object));
+                restored.note_delivered(reader, Arc::clone(&object));
             }
             let cache = &mut self.loaded.caches[cache];
-            if !is_on_disk && cache.store.revive(id, &object) {
+            if !is_on_disk && cache.store.add_delivered(id, &object) {
                 cache.plain.push(object);
             }
         }

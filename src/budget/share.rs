@@ -46,9 +46,9 @@ mod tests {
             let level = level(demands.iter().copied(), capacity);
             let spent: u64 = demands.iter().map(|demand| level.min(*demand)).sum();
             prop_assert!(spent <= capacity);
-            let wanted: u64 = demands.iter().sum();
+            let demanded: u64 = demands.iter().sum();
             // Integer division loses less than one byte per demand.
-            prop_assert!(spent + demands.len() as u64 > capacity.min(wanted));
+            prop_assert!(spent + demands.len() as u64 > capacity.min(demanded));
             let equal = capacity / demands.len() as u64;
             prop_assert!(level >= equal, "the level is at least an equal share");
         }

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use super::indexers::{AddIndexersError, IndexFn, Indexers};
+use super::index_errors::AddIndexersError;
+use super::indexers::{IndexFn, Indexers};
 use super::indices::{Computed, ValuesOf};
 use super::posting::{Location, PartitionId};
 use super::snapshot::Snapshot;
@@ -32,7 +33,7 @@ pub struct IndexBuild {
     columns: Vec<Column>,
     source: Mutex<Source>,
     /// The indices under construction, one per column.
-    made: Mutex<Vec<Computed>>,
+    built: Mutex<Vec<Computed>>,
     ended: AtomicBool,
 }
 
@@ -95,12 +96,12 @@ impl IndexBuild {
         let column =
             |(name, function)| Column { name, function, failures: Arc::default(), dropped: AtomicBool::new(false) };
         let columns: Vec<_> = indexers.into_iter().map(column).collect();
-        let made = columns
+        let built = columns
             .iter()
             .map(|it| Computed::new(it.name.clone(), it.function.clone(), Arc::clone(&it.failures)))
             .collect();
         let source = Source::Rows(Vec::new().into_iter());
-        Self { columns, source: Mutex::new(source), made: Mutex::new(made), ended: AtomicBool::new(false) }
+        Self { columns, source: Mutex::new(source), built: Mutex::new(built), ended: AtomicBool::new(false) }
     }
 
     /// Works until no input is left or the build is cancelled. One thread suffices; any number may work. Yields to
@@ -117,14 +118,14 @@ impl IndexBuild {
         let piece = self.source.lock().next();
         match piece {
             None => return false,
-            Some(Piece::Rows(rows)) => self.take_in(rows),
+            Some(Piece::Rows(rows)) => self.add_rows(rows),
             Some(Piece::Objects(partition, objects)) => {
                 let row = |object: Arc<StoredObject>| {
                     std::thread::yield_now();
                     let at = Location { partition, key: object.key().clone() };
                     (at, self.row(&object))
                 };
-                self.take_in(objects.into_iter().take_while(|_| !self.has_ended()).map(row).collect());
+                self.add_rows(objects.into_iter().take_while(|_| !self.has_ended()).map(row).collect());
             }
         }
         true
@@ -148,16 +149,16 @@ impl IndexBuild {
         self.columns.iter().map(values).collect()
     }
 
-    fn take_in(&self, rows: Vec<(Location, Row)>) {
-        let mut made = self.made.lock();
+    fn add_rows(&self, rows: Vec<(Location, Row)>) {
+        let mut built = self.built.lock();
         for (at, row) in rows {
-            for (index, values) in made.iter_mut().zip(row) {
+            for (index, values) in built.iter_mut().zip(row) {
                 index.set(&at, values);
             }
         }
     }
 
-    fn is_wanted(&self) -> bool {
+    fn is_needed(&self) -> bool {
         self.columns.iter().any(|column| !column.dropped.load(Relaxed))
     }
 
@@ -169,10 +170,13 @@ impl IndexBuild {
     /// Ends the build. Returns the indices, and the names that were removed.
     fn finish(&self) -> (Vec<Computed>, Vec<SharedStr>) {
         self.ended.store(true, Relaxed);
-        let made = std::mem::take(&mut *self.made.lock());
+        let built = std::mem::take(&mut *self.built.lock());
         let dropped: Vec<_> = self.columns.iter().filter(|column| column.dropped.load(Relaxed)).collect();
         let removed = dropped.iter().map(|column| column.name.clone()).collect();
-        (made.into_iter().filter(|index| !dropped.iter().any(|column| column.name == *index.name())).collect(), removed)
+        (
+            built.into_iter().filter(|index| !dropped.iter().any(|column| column.name == *index.name())).collect(),
+            removed,
+        )
     }
 }
 
@@ -184,7 +188,7 @@ impl fmt::Debug for IndexBuild {
 
 impl fmt::Debug for Builds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.line.iter().map(|demand| &demand.build)).finish()
+        f.debug_list().entries(self.queue.iter().map(|request| &request.build)).finish()
     }
 }
 
@@ -198,7 +202,7 @@ pub enum BuildStep {
 }
 
 /// A queued request for indices.
-struct Demand {
+struct BuildRequest {
     id: BuildId,
     build: Arc<IndexBuild>,
     /// Number of times its work was handed out. From the first on, writes go to the journal.
@@ -206,13 +210,13 @@ struct Demand {
     journal: HashMap<Location, Row>,
 }
 
-impl Demand {
+impl BuildRequest {
     fn is_under_way(&self) -> bool {
-        self.rounds > 0 && self.build.is_wanted()
+        self.rounds > 0 && self.build.is_needed()
     }
 }
 
-impl Drop for Demand {
+impl Drop for BuildRequest {
     /// Cancels the work: it is complete, or its store was dropped.
     fn drop(&mut self) {
         self.build.ended.store(true, Relaxed);
@@ -222,33 +226,33 @@ impl Drop for Demand {
 /// Queue of a store's requests. One is built at a time.
 #[derive(Default)]
 pub(super) struct Builds {
-    line: VecDeque<Demand>,
+    queue: VecDeque<BuildRequest>,
     next: u64,
 }
 
 impl Builds {
     /// Number of journal entries that the writer applies itself, in 1 to 2 ms.
-    const FEW: usize = if cfg!(test) { 2 } else { 1_000 };
+    const WRITER_MAX: usize = if cfg!(test) { 2 } else { 1_000 };
 
     /// Maximum number of rounds. Each round has only the writes of the previous one, so more are needed only if writes
     /// outpace catching up. Then the writer applies the rest.
-    const ROUNDS: u32 = if cfg!(test) { 4 } else { 16 };
+    const MAX_ROUNDS: u32 = if cfg!(test) { 4 } else { 16 };
 
     /// Returns the names of planned indices.
     pub(super) fn names(&self) -> impl Iterator<Item = &SharedStr> {
-        self.line.iter().flat_map(|demand| demand.build.names())
+        self.queue.iter().flat_map(|request| request.build.names())
     }
 
     pub(super) fn add(&mut self, indexers: Indexers) -> BuildId {
         self.next += 1;
         let id = BuildId(self.next);
         let build = Arc::new(IndexBuild::new(indexers));
-        self.line.push_back(Demand { id, build, rounds: 0, journal: HashMap::new() });
+        self.queue.push_back(BuildRequest { id, build, rounds: 0, journal: HashMap::new() });
         id
     }
 
     /// Builds indices of a snapshot on this thread.
-    pub(super) fn at_once(indexers: Indexers, snapshot: Arc<Snapshot>) -> Vec<Computed> {
+    pub(super) fn build_now(indexers: Indexers, snapshot: Arc<Snapshot>) -> Vec<Computed> {
         let build = IndexBuild::new(indexers);
         *build.source.lock() = Source::of(snapshot);
         build.work();
@@ -257,75 +261,75 @@ impl Builds {
 
     /// Begins the first request, unless it has begun.
     pub(super) fn begin(&mut self, snapshot: impl FnOnce() -> Arc<Snapshot>) -> Option<(BuildId, Arc<IndexBuild>)> {
-        let demand = self.line.front_mut().filter(|demand| demand.rounds == 0)?;
-        demand.rounds = 1;
-        if demand.build.is_wanted() {
-            *demand.build.source.lock() = Source::of(snapshot());
+        let request = self.queue.front_mut().filter(|request| request.rounds == 0)?;
+        request.rounds = 1;
+        if request.build.is_needed() {
+            *request.build.source.lock() = Source::of(snapshot());
         }
-        Some((demand.id, Arc::clone(&demand.build)))
+        Some((request.id, Arc::clone(&request.build)))
     }
 
     /// Removes a planned index. Returns whether there was one.
     pub(super) fn remove(&mut self, name: &str) -> bool {
-        let columns = self.line.iter().flat_map(|demand| demand.build.columns.iter());
+        let columns = self.queue.iter().flat_map(|request| request.build.columns.iter());
         let Some(column) = columns.filter(|it| !it.dropped.load(Relaxed)).find(|it| it.name == name) else {
             return false;
         };
         column.dropped.store(true, Relaxed);
-        for demand in self.line.iter().filter(|demand| !demand.build.is_wanted()) {
-            demand.build.ended.store(true, Relaxed);
+        for request in self.queue.iter().filter(|request| !request.build.is_needed()) {
+            request.build.ended.store(true, Relaxed);
         }
         true
     }
 
     /// Records a written object in the journal.
     pub(super) fn put(&mut self, partition: PartitionId, object: &StoredObject) {
-        if let Some(demand) = self.under_way() {
-            let row = demand.build.row(object);
-            demand.journal.insert(Location { partition, key: object.key().clone() }, row);
+        if let Some(request) = self.under_way() {
+            let row = request.build.row(object);
+            request.journal.insert(Location { partition, key: object.key().clone() }, row);
         }
     }
 
     /// Records a removed object in the journal.
     pub(super) fn discard(&mut self, partition: PartitionId, key: &ObjectKey) {
-        if let Some(demand) = self.under_way() {
-            let row = vec![ValuesOf::new(); demand.build.columns.len()];
-            demand.journal.insert(Location { partition, key: key.clone() }, row);
+        if let Some(request) = self.under_way() {
+            let row = vec![ValuesOf::new(); request.build.columns.len()];
+            request.journal.insert(Location { partition, key: key.clone() }, row);
         }
     }
 
     /// Returns whether removals must be recorded.
     pub(super) fn is_under_way(&self) -> bool {
-        self.line.front().is_some_and(Demand::is_under_way)
+        self.queue.front().is_some_and(BuildRequest::is_under_way)
     }
 
-    fn under_way(&mut self) -> Option<&mut Demand> {
-        self.line.front_mut().filter(|demand| demand.is_under_way())
+    fn under_way(&mut self) -> Option<&mut BuildRequest> {
+        self.queue.front_mut().filter(|request| request.is_under_way())
     }
 
     /// Returns the next step of the running build: more work, or the indices and the names of removed ones.
     pub(super) fn resume(&mut self) -> Option<Next> {
-        let demand = self.line.front_mut().filter(|demand| demand.rounds > 0)?;
-        let journal = std::mem::take(&mut demand.journal);
-        if journal.len() > Self::FEW && demand.rounds < Self::ROUNDS && demand.build.is_wanted() {
-            demand.rounds += 1;
-            *demand.build.source.lock() = Source::Rows(journal.into_iter().collect::<Vec<_>>().into_iter());
-            return Some(Next::Work(Arc::clone(&demand.build)));
+        let request = self.queue.front_mut().filter(|request| request.rounds > 0)?;
+        let journal = std::mem::take(&mut request.journal);
+        if journal.len() > Self::WRITER_MAX && request.rounds < Self::MAX_ROUNDS && request.build.is_needed() {
+            request.rounds += 1;
+            *request.build.source.lock() = Source::Rows(journal.into_iter().collect::<Vec<_>>().into_iter());
+            return Some(Next::Work(Arc::clone(&request.build)));
         }
-        demand.build.take_in(journal.into_iter().collect());
-        let (made, removed) = demand.build.finish();
-        self.line.pop_front();
-        Some(Next::Made(made, removed))
+        request.build.add_rows(journal.into_iter().collect());
+        let (built, removed) = request.build.finish();
+        self.queue.pop_front();
+        Some(Next::Built(built, removed))
     }
 
     /// Cancels the running build.
     pub(super) fn give_up(&mut self) {
-        self.line.pop_front();
+        self.queue.pop_front();
     }
 }
 
 /// Result of [`Builds::resume`].
 pub(super) enum Next {
     Work(Arc<IndexBuild>),
-    Made(Vec<Computed>, Vec<SharedStr>),
+    Built(Vec<Computed>, Vec<SharedStr>),
 }

@@ -13,9 +13,10 @@
 
 use std::error::Error;
 
+use super::applied::Outbox;
 use super::delta_fifo::DeltaFifo;
 use super::posting::PartitionId;
-use super::snapshot::{Outbox, Partition};
+use super::snapshot::Partition;
 use super::store::Store;
 use informer_hub_types::Change;
 
@@ -55,7 +56,7 @@ pub struct Controller {
     partition: PartitionId,
     fifo: DeltaFifo,
     /// Effects that are in the store and not yet processed.
-    untold: Option<Outbox>,
+    unprocessed: Option<Outbox>,
     synced: bool,
     dropped: u64,
 }
@@ -65,8 +66,8 @@ impl Controller {
     /// not have been. Receivers recognize duplicates by the batch number.
     #[must_use]
     pub fn new(store: Store, partition: PartitionId, fifo: DeltaFifo) -> Self {
-        let untold = store.outbox(partition);
-        Self { store, partition, fifo, untold, synced: false, dropped: 0 }
+        let unprocessed = store.outbox(partition);
+        Self { store, partition, fifo, unprocessed, synced: false, dropped: 0 }
     }
 
     /// Queues a change. Has no effect after [`Self::close`].
@@ -81,8 +82,8 @@ impl Controller {
         max: usize,
         process: &mut impl FnMut(&Outbox) -> Result<(), ProcessError>,
     ) -> Progress {
-        let outbox = match self.untold.take() {
-            Some(untold) => untold,
+        let outbox = match self.unprocessed.take() {
+            Some(unprocessed) => unprocessed,
             None if !self.is_open() => return Progress::Abandoned,
             None => {
                 let batch = self.fifo.pop(max);
@@ -94,7 +95,7 @@ impl Controller {
             }
         };
         // Stays pending until `process` has returned, so that a panic does not lose it.
-        let progress = match process(self.untold.insert(outbox)) {
+        let progress = match process(self.unprocessed.insert(outbox)) {
             Ok(()) => Progress::Processed,
             Err(ProcessError::Requeue) => return Progress::Requeued,
             Err(ProcessError::Failed(error)) => {
@@ -102,7 +103,7 @@ impl Controller {
                 Progress::Dropped(error)
             }
         };
-        self.untold = None;
+        self.unprocessed = None;
         self.synced = self.fifo.has_synced();
         progress
     }

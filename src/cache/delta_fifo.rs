@@ -40,14 +40,14 @@ pub enum Popped {
 
 #[derive(Debug)]
 struct Entry {
-    what: What,
+    kind: EntryKind,
     /// Version up to which all changes had arrived when this entry was queued. For merged deltas, when the first of
     /// them was queued.
     since: Option<ResourceVersion>,
 }
 
 #[derive(Debug)]
-enum What {
+enum EntryKind {
     Key(ObjectKey),
     /// End of the first list in `ends`.
     ReplaceEnd,
@@ -124,7 +124,7 @@ impl DeltaFifo {
     pub(super) const LIST_SHARE: usize = 16;
 
     /// Capacity in keys that an empty queue retains.
-    const KEPT: usize = 256;
+    const RETAINED_CAPACITY: usize = 256;
 
     /// Maximum number of complete lists in the queue.
     const MAX_LISTS: usize = 2;
@@ -174,7 +174,7 @@ impl DeltaFifo {
             }
             Change::ReplaceEnd(version) => {
                 let keep = self.listing.take().unwrap_or_default();
-                self.line_up(What::ReplaceEnd);
+                self.enqueue(EntryKind::ReplaceEnd);
                 self.receive(version.clone());
                 self.ends.push_back(End { keep, version });
             }
@@ -187,8 +187,8 @@ impl DeltaFifo {
         self.received = Some(version).filter(|version| !version.is_nowhere());
     }
 
-    fn line_up(&mut self, what: What) {
-        self.queue.push_back(Entry { what, since: self.received.clone() });
+    fn enqueue(&mut self, kind: EntryKind) {
+        self.queue.push_back(Entry { kind, since: self.received.clone() });
     }
 
     /// Returns the version up to which every queued change has been popped. A reader that has applied all of them may
@@ -204,7 +204,7 @@ impl DeltaFifo {
             return;
         }
         match delta.kind {
-            DeltaKind::Added | DeltaKind::Updated | DeltaKind::Replaced => self.spare(&key),
+            DeltaKind::Added | DeltaKind::Updated | DeltaKind::Replaced => self.keep_in_lists(&key),
             // A streaming list may delete objects that it sent before.
             DeltaKind::Deleted => {
                 if let Some(listing) = &mut self.listing {
@@ -214,9 +214,9 @@ impl DeltaFifo {
             // Repeats the store's state, so it does not count as listed.
             DeltaKind::Sync => {}
         }
-        let crowded = self.crowds(self.bytes);
+        let crowded = self.is_crowded_at(self.bytes);
         if !self.items.contains_key(&key) {
-            self.line_up(What::Key(key.clone()));
+            self.enqueue(EntryKind::Key(key.clone()));
         }
         let pending = self.items.entry(key).or_default();
         self.bytes -= pending.bytes;
@@ -226,7 +226,7 @@ impl DeltaFifo {
 
     /// Marks a live object as listed in the running list, and in complete lists still queued. Its key may be queued
     /// before their ends, which must not delete it.
-    fn spare(&mut self, key: &ObjectKey) {
+    fn keep_in_lists(&mut self, key: &ObjectKey) {
         for keep in self.listing.iter_mut().chain(self.ends.iter_mut().map(|end| &mut end.keep)) {
             if !keep.contains(key) {
                 keep.insert(key.clone());
@@ -248,14 +248,14 @@ impl DeltaFifo {
             && room > 0
             && let Some(entry) = self.queue.pop_front()
         {
-            match entry.what {
-                What::Key(key) => {
+            match entry.kind {
+                EntryKind::Key(key) => {
                     let Some(pending) = self.items.remove(&key) else { continue };
                     self.bytes -= pending.bytes;
                     room = room.saturating_sub(pending.bytes);
                     batch.push(Popped::Deltas(key, pending.deltas));
                 }
-                What::ReplaceEnd => {
+                EntryKind::ReplaceEnd => {
                     let Some(End { keep, version }) = self.ends.pop_front() else { continue };
                     self.ended += 1;
                     batch.push(Popped::ReplaceEnd { keep, version });
@@ -264,8 +264,8 @@ impl DeltaFifo {
             }
         }
         if self.queue.is_empty() {
-            self.queue.shrink_to(Self::KEPT);
-            self.items.shrink_to(Self::KEPT);
+            self.queue.shrink_to(Self::RETAINED_CAPACITY);
+            self.items.shrink_to(Self::RETAINED_CAPACITY);
         }
         batch
     }
@@ -281,7 +281,7 @@ impl DeltaFifo {
             Popped::Deltas(key, deltas) => self.requeue_deltas(key, deltas),
             Popped::ReplaceEnd { keep, version } => {
                 self.ended = self.ended.saturating_sub(1);
-                self.queue.push_front(Entry { what: What::ReplaceEnd, since: self.settled.clone() });
+                self.queue.push_front(Entry { kind: EntryKind::ReplaceEnd, since: self.settled.clone() });
                 self.ends.push_front(End { keep, version });
             }
         }
@@ -291,28 +291,28 @@ impl DeltaFifo {
         if deltas.is_empty() {
             return;
         }
-        let later = self.leave_line(&key);
+        let later = self.remove_queued(&key);
         let bytes = deltas.iter().map(cost).sum();
         let mut pending = Pending { deltas, bytes };
         // A resync of a queued key carries no information.
         for delta in later.deltas.into_iter().filter(|delta| delta.kind != DeltaKind::Sync) {
-            let crowded = self.crowds(self.bytes + pending.bytes);
+            let crowded = self.is_crowded_at(self.bytes + pending.bytes);
             self.coalesced += pending.append(delta, crowded);
         }
         self.bytes += pending.bytes;
         self.items.insert(key.clone(), pending);
-        self.queue.push_front(Entry { what: What::Key(key), since: self.settled.clone() });
+        self.queue.push_front(Entry { kind: EntryKind::Key(key), since: self.settled.clone() });
     }
 
     /// Removes a key from the queue, so that it can move to the front. If it has a live object, list ends that it
     /// overtakes must not delete it.
-    fn leave_line(&mut self, key: &ObjectKey) -> Pending {
+    fn remove_queued(&mut self, key: &ObjectKey) -> Pending {
         let Some(pending) = self.items.remove(key) else { return Pending::default() };
         self.bytes -= pending.bytes;
         let mut overtaken = 0;
-        let place = self.queue.iter().position(|entry| match &entry.what {
-            What::Key(other) => other == key,
-            What::ReplaceEnd => {
+        let place = self.queue.iter().position(|entry| match &entry.kind {
+            EntryKind::Key(other) => other == key,
+            EntryKind::ReplaceEnd => {
                 overtaken += 1;
                 false
             }
@@ -357,7 +357,7 @@ impl DeltaFifo {
     }
 
     /// Returns whether deltas of one key merge at this number of bytes.
-    fn crowds(&self, bytes: usize) -> bool {
+    fn is_crowded_at(&self, bytes: usize) -> bool {
         bytes > self.limit / 2
     }
 
@@ -453,8 +453,11 @@ fn compress(deltas: &mut Deltas, crowded: bool) -> u64 {
 impl DeltaFifo {
     /// Asserts the invariants of the module's documentation.
     pub(crate) fn check(&self) {
-        let keys: Vec<_> =
-            self.queue.iter().filter_map(|e| if let What::Key(key) = &e.what { Some(key) } else { None }).collect();
+        let keys: Vec<_> = self
+            .queue
+            .iter()
+            .filter_map(|e| if let EntryKind::Key(key) = &e.kind { Some(key) } else { None })
+            .collect();
         assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len(), "a key is queued once");
         assert!(keys.len() == self.items.len() && keys.iter().all(|key| self.items.contains_key(*key)), "{self:?}");
         assert_eq!(self.queue.len() - keys.len(), self.ends.len(), "as many ends as lists");
@@ -478,6 +481,6 @@ mod tests {
         }
         assert_eq!(fifo.pop(usize::MAX).len(), 20_000);
         let room = fifo.items.capacity().max(fifo.queue.capacity());
-        assert!(room <= 2 * DeltaFifo::KEPT, "{room}");
+        assert!(room <= 2 * DeltaFifo::RETAINED_CAPACITY, "{room}");
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::indexers::{IndexerConflict, Indexers};
+use super::index_errors::IndexerConflict;
+use super::indexers::Indexers;
 use super::lister::Lister;
 use super::posting::PartitionId;
 use super::query::QueryError;

@@ -10,23 +10,9 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
+use super::index_errors::IndexError;
 use super::path_values::{from_head, is_of_head, scalars_at};
-use informer_hub_types::{DecodeError, FieldPath, SharedStr, StoredObject};
-
-/// Reason why a function has no values for an object. The object is missing from this index only.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct IndexError(
-    /// Description of the error; must not contain secrets.
-    pub String,
-);
-
-impl From<DecodeError> for IndexError {
-    /// Leaves out the cause, which may quote the object.
-    fn from(error: DecodeError) -> Self {
-        Self(error.to_string())
-    }
-}
+use informer_hub_types::{FieldPath, SharedStr, StoredObject};
 
 type Function = dyn Fn(&StoredObject) -> Result<Vec<SharedStr>, IndexError> + Send + Sync;
 
@@ -147,33 +133,4 @@ impl IntoIterator for Indexers {
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()
     }
-}
-
-/// Error of adding indices whose names are taken; the caller can fix it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{resource} already has an index named {}: no index was added", names.join(", "))]
-pub struct IndexerConflict {
-    /// The resource.
-    pub resource: String,
-    /// The taken names, sorted.
-    pub names: Vec<String>,
-}
-
-/// Error of adding indices to a store that is in use.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AddIndexersError {
-    /// The names are taken; the caller can fix it.
-    #[error(transparent)]
-    Conflict(#[from] IndexerConflict),
-    /// The indices were removed before they were complete. Others added with them are complete.
-    #[error("index {} of {resource} was removed before it was complete", names.join(", "))]
-    Removed {
-        /// The resource.
-        resource: String,
-        /// The names, sorted.
-        names: Vec<String>,
-    },
-    /// The cache stopped or failed before the indices were complete. They can be added again after its restart.
-    #[error("the cache stopped before the indices were complete")]
-    Stopped,
 }

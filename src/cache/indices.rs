@@ -15,12 +15,12 @@ use super::values::Values;
 use informer_hub_types::{FieldPath, ObjectKey, SharedStr, StoredObject};
 
 /// Number of entries up to which linear search is used; longer slices are sorted first.
-const FEW: usize = 16;
+const LINEAR_SEARCH_MAX: usize = 16;
 
 /// Returns the `entries` that are not in `other`, in order. An apiserver does not limit the values of an object, so the
 /// cost must not be the product of both lengths.
 fn missing_from<'e, T: Ord>(other: &'e [T], entries: &'e [T]) -> impl Iterator<Item = &'e T> {
-    let sorted = (other.len() > FEW).then(|| {
+    let sorted = (other.len() > LINEAR_SEARCH_MAX).then(|| {
         let mut sorted: Vec<_> = other.iter().collect();
         sorted.sort_unstable();
         sorted
@@ -36,12 +36,12 @@ pub(super) type ValuesOf = Vec<SharedStr>;
 
 /// Stored form of [`ValuesOf`]: most objects have one value.
 #[derive(Clone, Debug)]
-enum Given {
+enum StoredValues {
     One(SharedStr),
     Several(Arc<ValuesOf>),
 }
 
-impl Given {
+impl StoredValues {
     fn values(&self) -> &[SharedStr] {
         match self {
             Self::One(value) => std::slice::from_ref(value),
@@ -65,7 +65,7 @@ pub(super) struct Computed {
     function: IndexFn,
     values: Values,
     /// Non-empty results of the function per object, so that it is never called for an old state.
-    given: imbl::OrdMap<PartitionId, imbl::OrdMap<ObjectKey, Given>>,
+    stored_values: imbl::OrdMap<PartitionId, imbl::OrdMap<ObjectKey, StoredValues>>,
     /// Shared by all snapshots.
     failures: Arc<AtomicU64>,
 }
@@ -78,7 +78,7 @@ impl fmt::Debug for Computed {
 
 impl Computed {
     pub(super) fn new(name: SharedStr, function: IndexFn, failures: Arc<AtomicU64>) -> Self {
-        Self { name, function, values: Values::default(), given: imbl::OrdMap::new(), failures }
+        Self { name, function, values: Values::default(), stored_values: imbl::OrdMap::new(), failures }
     }
 
     pub(super) fn name(&self) -> &SharedStr {
@@ -96,8 +96,9 @@ impl Computed {
 
     /// Sets the values of the current object of a location; empty if there is none.
     pub(super) fn set(&mut self, at: &Location, mut now: ValuesOf) {
-        let before = self.given.get(&at.partition).and_then(|given| given.get(&at.key)).cloned();
-        let before = before.as_ref().map_or(&[][..], Given::values);
+        let before =
+            self.stored_values.get(&at.partition).and_then(|stored_values| stored_values.get(&at.key)).cloned();
+        let before = before.as_ref().map_or(&[][..], StoredValues::values);
         if *before == *now {
             return;
         }
@@ -113,22 +114,24 @@ impl Computed {
                 *value = known.clone();
             }
         }
-        self.remember(at, now);
+        self.store_values(at, now);
     }
 
-    fn remember(&mut self, at: &Location, mut values: ValuesOf) {
-        let given = match values.len() {
+    fn store_values(&mut self, at: &Location, mut values: ValuesOf) {
+        let stored_values = match values.len() {
             0 => {
-                let of_partition = self.given.get_mut(&at.partition);
-                if of_partition.is_some_and(|given| given.remove(&at.key).is_some() && given.is_empty()) {
-                    self.given.remove(&at.partition);
+                let of_partition = self.stored_values.get_mut(&at.partition);
+                if of_partition
+                    .is_some_and(|stored_values| stored_values.remove(&at.key).is_some() && stored_values.is_empty())
+                {
+                    self.stored_values.remove(&at.partition);
                 }
                 return;
             }
-            1 => Given::One(values.swap_remove(0)),
-            _ => Given::Several(Arc::new(values)),
+            1 => StoredValues::One(values.swap_remove(0)),
+            _ => StoredValues::Several(Arc::new(values)),
         };
-        self.given.entry(at.partition).or_default().insert(at.key.clone(), given);
+        self.stored_values.entry(at.partition).or_default().insert(at.key.clone(), stored_values);
     }
 
     fn remove(&mut self, at: &Location) {
@@ -186,8 +189,8 @@ impl Indices {
     }
 
     /// Adds complete computed indices. Their names must be free.
-    pub(super) fn append(&mut self, mut made: Vec<Computed>) {
-        Arc::make_mut(&mut self.computed).append(&mut made);
+    pub(super) fn append(&mut self, mut built: Vec<Computed>) {
+        Arc::make_mut(&mut self.computed).append(&mut built);
     }
 
     /// Removes a computed index. Returns whether there was one.
@@ -266,8 +269,9 @@ impl Indices {
         match self.computed(name) {
             None => object.index_values().iter().any(|entry| entry.index == name && among(&entry.value)),
             Some(index) => {
-                let given = index.given.get(&partition).and_then(|given| given.get(object.key()));
-                given.is_some_and(|given| given.values().iter().any(among))
+                let stored_values =
+                    index.stored_values.get(&partition).and_then(|stored_values| stored_values.get(object.key()));
+                stored_values.is_some_and(|stored_values| stored_values.values().iter().any(among))
             }
         }
     }

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+use super::applied::Applied;
 use super::filter::ObjectFilter;
 use super::snapshot::Partition;
-use super::store::Applied;
 use informer_hub_types::{Notification, Object, ObjectKey, Origin, StoredObject};
 
 /// Handling of objects that existed before the subscription.
@@ -53,9 +53,9 @@ pub struct ListenerQueue {
     merged: u64,
     last_batch: u64,
     synced: bool,
-    goes_on: bool,
+    continues: bool,
     /// Whether initial objects may have been delivered without bodies. Then restored bodies are delivered as updates.
-    told_bare: bool,
+    delivered_bare: bool,
 }
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl ListenerQueue {
     pub const DEFAULT_MERGE_ABOVE: usize = 1024;
 
     /// Number of empty slots, and capacity, that is not worth reclaiming.
-    const GAPS: usize = 64;
+    const MIN_GAPS: usize = 64;
 
     /// Creates a queue for a subscriber that joins at the state `partition`.
     #[must_use]
@@ -77,7 +77,7 @@ impl ListenerQueue {
         let replayed = options.initial == InitialObjects::Replay && !partition.is_empty();
         let mut queue = Self::empty(options, partition, merge_above);
         queue.replay = replayed.then(|| Replay { partition: partition.clone(), after: None });
-        queue.told_bare = replayed && partition.is_bare();
+        queue.delivered_bare = replayed && partition.is_bare();
         if partition.has_synced() {
             queue.offer_synced();
         }
@@ -97,24 +97,25 @@ impl ListenerQueue {
             merged: 0,
             last_batch: partition.number(),
             synced: false,
-            goes_on: false,
-            told_bare: partition.is_bare(),
+            continues: false,
+            delivered_bare: partition.is_bare(),
         }
     }
 
     /// As [`Self::new`], but a reader that has acknowledged the restored partition only receives changes since then.
     #[must_use]
-    pub fn of_reader(
+    pub fn for_reader(
         reader: Option<&str>,
         options: ListenerOptions,
         partition: &Partition,
         merge_above: usize,
     ) -> Self {
-        let since = reader.zip(partition.restored()).and_then(|(name, restored)| restored.welcome(name, partition));
+        let since =
+            reader.zip(partition.restored()).and_then(|(name, restored)| restored.reconnect(name, &partition.objects));
         let Some((synced, since)) = since else { return Self::new(options, partition, merge_above) };
         let mut queue = Self::empty(options, partition, merge_above);
         queue.synced = synced;
-        queue.goes_on = synced;
+        queue.continues = synced;
         for applied in &since {
             queue.offer_one(applied, false);
         }
@@ -126,8 +127,8 @@ impl ListenerQueue {
 
     /// Returns whether the subscriber received `Synced` already, in an earlier process lifetime.
     #[must_use]
-    pub fn goes_on(&self) -> bool {
-        self.goes_on
+    pub fn continues(&self) -> bool {
+        self.continues
     }
 
     /// Uses another origin for further notifications, after the informer moved to another version.
@@ -172,7 +173,7 @@ impl ListenerQueue {
             Applied::Repeated(stored) if resync && filter.matches(stored) => {
                 Notification::Updated { old: self.object(stored), new: self.object(stored), resync: true }
             }
-            Applied::Restored { bare, whole } if self.told_bare && filter.matches(whole) => {
+            Applied::Restored { bare, whole } if self.delivered_bare && filter.matches(whole) => {
                 Notification::Updated { old: self.object(bare), new: self.object(whole), resync: false }
             }
             Applied::Added(_) | Applied::Deleted { .. } | Applied::Repeated(_) | Applied::Restored { .. } => return,
@@ -256,7 +257,7 @@ impl ListenerQueue {
     /// Removes the empty slots that cancelled notifications leave, so that they do not accumulate during a stall. Costs
     /// amortised constant time per cancellation.
     fn close_gaps(&mut self) {
-        if self.slots.len() > 2 * self.live + Self::GAPS {
+        if self.slots.len() > 2 * self.live + Self::MIN_GAPS {
             self.slots.retain(Option::is_some);
             self.start_merging();
         }
@@ -291,7 +292,7 @@ impl ListenerQueue {
         }
         if self.slots.is_empty() {
             self.by_key = None;
-            self.slots.shrink_to(Self::GAPS);
+            self.slots.shrink_to(Self::MIN_GAPS);
         }
         batch
     }
@@ -377,7 +378,7 @@ fn merge(waiting: Notification, next: Notification) -> Merged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::testing::{Informer, told};
+    use crate::cache::testing::{Informer, notification_lines};
 
     #[test]
     fn listener_queue_of_a_stalled_subscriber_stays_bounded() {
@@ -387,7 +388,7 @@ mod tests {
         let mut offer = |script: String| {
             let outbox = informer.apply(&script);
             queue.offer(outbox.number, &outbox.applied, false);
-            assert!(queue.slots.len() <= 2 * queue.live + ListenerQueue::GAPS + 1, "{} slots", queue.slots.len());
+            assert!(queue.slots.len() <= 2 * queue.live + ListenerQueue::MIN_GAPS + 1, "{} slots", queue.slots.len());
         };
         // One of the two objects always exists, so that neither end of the queue becomes free.
         offer("+a@1 +z@1".to_owned());
@@ -396,7 +397,7 @@ mod tests {
             offer(format!("+a@{} -b@{}", version + 2, version + 3));
         }
         offer("~a@5000 ~z@5001".to_owned());
-        assert_eq!(told(&queue.take(9)), ["synced", "+z@5001", "+a@5000"]);
+        assert_eq!(notification_lines(&queue.take(9)), ["synced", "+z@5001", "+a@5000"]);
     }
 
     #[test]
@@ -416,7 +417,7 @@ mod tests {
             queue.offer(outbox.number, &outbox.applied, false);
             assert_eq!(queue.len(), 1);
         }
-        assert_eq!((told(&queue.take(9)), queue.merged()), (vec!["-a@2".to_owned()], 199 + 200));
+        assert_eq!((notification_lines(&queue.take(9)), queue.merged()), (vec!["-a@2".to_owned()], 199 + 200));
     }
 
     #[test]
@@ -427,6 +428,6 @@ mod tests {
         let outbox = informer.apply(&script.join(" "));
         queue.offer(outbox.number, &outbox.applied, false);
         assert_eq!(queue.take(usize::MAX).len(), 4999);
-        assert!(queue.slots.capacity() <= 2 * ListenerQueue::GAPS, "{}", queue.slots.capacity());
+        assert!(queue.slots.capacity() <= 2 * ListenerQueue::MIN_GAPS, "{}", queue.slots.capacity());
     }
 }

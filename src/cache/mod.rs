@@ -26,10 +26,12 @@
 //! returns its effects ([`Applied`]). [`ListenerQueue`] turns effects into notifications for one subscriber.
 //! [`Controller`] combines the first two on one thread. [`ResyncSchedule`] decides when objects are resynced.
 
+mod applied;
 mod builds;
 mod controller;
 mod delta_fifo;
 mod filter;
+mod index_errors;
 mod indexer;
 mod indexers;
 mod indices;
@@ -41,7 +43,9 @@ mod path_values;
 mod posting;
 mod query;
 mod reader;
+mod relist;
 mod restore;
+mod restored;
 mod resync;
 mod snapshot;
 mod stage;
@@ -55,12 +59,14 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use applied::{Applied, Outbox};
 pub use builds::{BuildId, BuildStep, IndexBuild};
 pub use controller::{Controller, ProcessError, Progress};
 pub use delta_fifo::{DeltaFifo, Popped};
 pub use filter::ObjectFilter;
+pub use index_errors::{AddIndexersError, IndexError, IndexerConflict};
 pub use indexer::{Indexer, ObjectError};
-pub use indexers::{AddIndexersError, IndexError, IndexFn, IndexerConflict, Indexers};
+pub use indexers::{IndexFn, Indexers};
 pub use listener::{InitialObjects, ListenerOptions, ListenerQueue};
 pub use lister::{Lister, NamespaceLister, NotFound};
 pub use packing::{Packing, Round, RoundOutcome};
@@ -70,8 +76,9 @@ pub use query::{
     Position, Query, QueryError, Row, Step, TokenKey, owner_chain, owner_index,
 };
 pub use reader::IndexReader;
-pub use restore::{Gathering, Restored, SavedPartition};
+pub use restore::{Gathering, SavedPartition};
+pub use restored::Restored;
 pub use resync::ResyncSchedule;
-pub use snapshot::{DeclaredIndex, Outbox, Partition, Snapshot};
-pub use store::{Applied, Store};
+pub use snapshot::{DeclaredIndex, Partition, Snapshot};
+pub use store::Store;
 pub use uncompressed::{Young, pack_all};

@@ -37,12 +37,12 @@ struct Item {
 
 /// A key to find, with its tag.
 #[derive(Clone, Copy)]
-struct Wanted<'w> {
+struct Probe<'w> {
     tag: u16,
     key: &'w ObjectKey,
 }
 
-impl<'w> Wanted<'w> {
+impl<'w> Probe<'w> {
     fn of(key: &'w ObjectKey) -> Self {
         Self { tag: tag(key), key }
     }
@@ -78,7 +78,7 @@ fn common<'t>(a: &'t str, b: &str) -> &'t str {
 }
 
 impl Leaf for ObjectLeaf {
-    type Wanted<'w> = Wanted<'w>;
+    type Probe<'w> = Probe<'w>;
     type Item = Item;
     type Old = Option<Arc<StoredObject>>;
     type Bound = ObjectKey;
@@ -94,18 +94,18 @@ impl Leaf for ObjectLeaf {
         self.len
     }
 
-    fn wanted(item: &Item) -> Wanted<'_> {
-        Wanted { tag: item.tag, key: item.object.key() }
+    fn probe(item: &Item) -> Probe<'_> {
+        Probe { tag: item.tag, key: item.object.key() }
     }
 
-    fn find(&self, wanted: Wanted<'_>) -> Option<usize> {
+    fn find(&self, probe: Probe<'_>) -> Option<usize> {
         // Loads the objects' cache lines while the tags are compared.
         black_box(self.objects[6].is_some() ^ self.objects[14].is_some());
         let mut candidates =
-            self.tags.iter().zip(0..).fold(0_u32, |found, (tag, at)| found | u32::from(*tag == wanted.tag) << at);
+            self.tags.iter().zip(0..).fold(0_u32, |found, (tag, at)| found | u32::from(*tag == probe.tag) << at);
         while candidates != 0 {
             let at = candidates.trailing_zeros() as usize;
-            if self.objects[at].as_ref().is_some_and(|object| object.key() == wanted.key) {
+            if self.objects[at].as_ref().is_some_and(|object| object.key() == probe.key) {
                 return Some(at);
             }
             candidates &= candidates - 1;
@@ -113,8 +113,8 @@ impl Leaf for ObjectLeaf {
         None
     }
 
-    fn place(&self, wanted: Wanted<'_>) -> usize {
-        let is_less = |object: &Option<Arc<StoredObject>>| object.as_ref().is_some_and(|it| it.key() < wanted.key);
+    fn place(&self, probe: Probe<'_>) -> usize {
+        let is_less = |object: &Option<Arc<StoredObject>>| object.as_ref().is_some_and(|it| it.key() < probe.key);
         self.objects.partition_point(is_less)
     }
 
@@ -182,7 +182,7 @@ impl Leaf for ObjectLeaf {
         Routes { common: common.into(), heads }
     }
 
-    fn route(routes: &Routes, bounds: &[ObjectKey], Wanted { key, .. }: Wanted<'_>) -> usize {
+    fn route(routes: &Routes, bounds: &[ObjectKey], Probe { key, .. }: Probe<'_>) -> usize {
         let (text, common) = (key.as_str().as_bytes(), routes.common.as_bytes());
         let Some(rest) = text.strip_prefix(common) else {
             return if text < common { 0 } else { bounds.len() };
@@ -190,15 +190,15 @@ impl Leaf for ObjectLeaf {
         let head = head(rest);
         let less: usize = routes.heads.iter().map(|bound| usize::from(*bound < head)).sum();
         // Mostly zero, which is found without reading the number of bounds.
-        let alike = routes.heads[less..].iter().take_while(|bound| **bound == head).count();
-        if alike == 0 {
+        let equal = routes.heads[less..].iter().take_while(|bound| **bound == head).count();
+        if equal == 0 {
             return less;
         }
-        let alike = &bounds[less..(less + alike).min(bounds.len())];
-        less + alike.partition_point(|bound| bound <= key)
+        let equal = &bounds[less..(less + equal).min(bounds.len())];
+        less + equal.partition_point(|bound| bound <= key)
     }
 
-    fn call(&self) -> usize {
+    fn prefetch(&self) -> usize {
         let (tag, filter) = (usize::from(self.tags[0]), self.filters[0] == self.filters[WIDTH - 1]);
         self.len ^ tag ^ usize::from(filter) ^ usize::from(self.objects[WIDTH / 2].is_some())
     }
@@ -222,7 +222,11 @@ impl<'t> Run<'t> {
     }
 
     /// Returns the objects whose labels may match. Calls `pass` for each other object.
-    pub(super) fn that_may(self, needs: &LabelNeeds, pass: impl Fn()) -> impl Iterator<Item = &'t Arc<StoredObject>> {
+    pub(super) fn that_may_match(
+        self,
+        needs: &LabelNeeds,
+        pass: impl Fn(),
+    ) -> impl Iterator<Item = &'t Arc<StoredObject>> {
         let may = move |(filter, object): (&LabelFilter, &'t Option<Arc<StoredObject>>)| {
             let is_out = needs.rule_out(*filter);
             if is_out {
@@ -235,11 +239,11 @@ impl<'t> Run<'t> {
 }
 
 /// Returns the position of a bound: before or after a key.
-fn place(bound: Bound<&ObjectKey>, behind: bool) -> Option<(Wanted<'_>, bool)> {
+fn place(bound: Bound<&ObjectKey>, behind: bool) -> Option<(Probe<'_>, bool)> {
     match bound {
         Bound::Unbounded => None,
-        Bound::Included(key) => Some((Wanted::of(key), behind)),
-        Bound::Excluded(key) => Some((Wanted::of(key), !behind)),
+        Bound::Included(key) => Some((Probe::of(key), behind)),
+        Bound::Excluded(key) => Some((Probe::of(key), !behind)),
     }
 }
 
@@ -289,7 +293,7 @@ impl Objects {
 
     /// Returns the object at a key.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
-        self.0.find(Wanted::of(key)).and_then(|(leaf, at)| leaf.objects[at].as_ref())
+        self.0.find(Probe::of(key)).and_then(|(leaf, at)| leaf.objects[at].as_ref())
     }
 
     /// Inserts an object and returns the previous one of its key.
@@ -299,7 +303,7 @@ impl Objects {
 
     /// Removes a key and returns its object.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<StoredObject>> {
-        self.0.remove(Wanted::of(key)).flatten()
+        self.0.remove(Probe::of(key)).flatten()
     }
 
     /// Returns all objects by key.
@@ -337,7 +341,7 @@ impl Objects {
 #[cfg(test)]
 impl Objects {
     /// Returns how many entries are compared to find the differences of two trees.
-    pub(super) fn looked_at(&self, next: &Self) -> usize {
+    pub(super) fn compared_entries(&self, next: &Self) -> usize {
         let compared = std::cell::Cell::new(0);
         let key = |(leaf, at): (&ObjectLeaf, usize)| leaf.objects[at].as_ref().map(|object| object.key().clone());
         let count = self.0.differences(&next.0, |old, new| {

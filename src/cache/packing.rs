@@ -76,15 +76,15 @@ struct Ratio {
 
 impl Ratio {
     /// Minimum plain bytes for a meaningful ratio.
-    const ENOUGH: usize = 512 * 1024;
+    const MIN_BYTES: usize = 512 * 1024;
 
     fn add(&mut self, outcome: &PackOutcome) {
         self.plain += outcome.plain_bytes;
         self.packed += outcome.packed_bytes;
     }
 
-    fn is_enough(&self) -> bool {
-        self.plain >= Self::ENOUGH
+    fn is_meaningful(&self) -> bool {
+        self.plain >= Self::MIN_BYTES
     }
 
     /// Returns whether compression got so much worse that a new dictionary pays: by a fifth.
@@ -120,7 +120,7 @@ impl Packing {
     /// Maximum number of objects that a slice of a sweep visits, and that it packs.
     const SLICE: (usize, usize) = (8192, 256);
     /// Dead bytes that are not worth a sweep.
-    const LITTLE: usize = 256 * 1024;
+    const MIN_DEAD_BYTES: usize = 256 * 1024;
 
     /// Creates the state of a resource without packed bodies.
     #[must_use]
@@ -158,14 +158,14 @@ impl Packing {
     /// Returns a round that packs aged objects. If training is due, it trains first: on new objects or, if the resource
     /// has changed, on all.
     #[must_use]
-    pub fn round(&self, aged: Vec<Arc<StoredObject>>, young: &Young, snapshot: &Snapshot) -> Round {
+    pub fn round(&self, aged: Vec<Arc<StoredObject>>, uncompressed: &Young, snapshot: &Snapshot) -> Round {
         let is_due = match &self.fitness {
             Fitness::Untrained => true,
             Fitness::Unfit { rounds, .. } => *rounds >= Self::UNFIT_ROUNDS,
-            Fitness::Trained { first, last, .. } => last.is_enough() && last.is_worse_than(first),
+            Fitness::Trained { first, last, .. } => last.is_meaningful() && last.is_worse_than(first),
         };
         let samples = is_due.then(|| {
-            let mut samples = young.samples();
+            let mut samples = uncompressed.samples();
             samples.extend(aged.iter().cloned());
             if matches!(self.fitness, Fitness::Trained { .. }) {
                 // Half of the samples are new objects, which may be few; half are of the whole store.
@@ -190,8 +190,8 @@ impl Packing {
         self.fitness = fitness;
         self.trainings += u64::from(trained);
         if let Fitness::Trained { first, last, .. } = &mut self.fitness {
-            if first.is_enough() {
-                if last.is_enough() {
+            if first.is_meaningful() {
+                if last.is_meaningful() {
                     *last = Ratio::default();
                 }
                 last.add(&outcome);
@@ -223,7 +223,7 @@ impl Packing {
             }
             self.out_of_reach = self.out_of_reach.min(dead);
             // At two fifths dead, some chunk is sparse: other chunks are at least two thirds alive.
-            if dead - self.out_of_reach > Self::LITTLE && dead * 5 > self.totals.bytes() * 2 {
+            if dead - self.out_of_reach > Self::MIN_DEAD_BYTES && dead * 5 > self.totals.bytes() * 2 {
                 self.begin_sweep(false);
             }
         }

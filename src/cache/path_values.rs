@@ -1,6 +1,6 @@
 //! Scalars at a path, read from an object's head or its JSON bytes.
 
-use super::indexers::IndexError;
+use super::index_errors::IndexError;
 use informer_hub_codec::scan::{self, Scanned};
 use informer_hub_types::{FieldPath, Segment, SharedStr, StoredObject};
 

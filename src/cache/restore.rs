@@ -1,15 +1,14 @@
-//! Restore of a partition from disk, and the state that readers continue from.
+//! Restore of partitions from disk.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::objects::{Change, Objects};
 use super::posting::PartitionId;
+use super::restored::Restored;
 use super::snapshot::{DeclaredIndex, Partition};
-use super::store::{Applied, Store};
+use super::store::Store;
 use informer_hub_types::{InformerHealth, ObjectKey, Origin, ResourceVersion, StoredObject};
 
 /// Objects read from disk, by key. Inserting in key order is cheapest.
@@ -74,112 +73,11 @@ pub struct SavedPartition {
     pub objects: Gathering,
 }
 
-/// State of a partition at its restore, kept until all readers that acknowledged it have reconnected.
-pub struct Restored {
-    waiting: Mutex<Waiting>,
-}
-
-struct Waiting {
-    /// Whether its first list was complete.
-    synced: bool,
-    /// Whether no informer has opened it yet.
-    is_fresh: bool,
-    readers: BTreeSet<String>,
-    objects: Option<Objects>,
-    /// Objects delivered to a reader in states that are not on disk, by reader.
-    told: BTreeMap<String, Vec<Arc<StoredObject>>>,
-}
-
-impl Waiting {
-    /// Removes a reader that has reconnected. Returns whether it has received the end of the first list, and the
-    /// objects that it has received.
-    fn take(&mut self, name: &str) -> Option<(bool, Objects)> {
-        let told = self.told.remove(name);
-        if !self.readers.remove(name) {
-            // It has received these objects only.
-            let mut then = Objects::default();
-            for object in told? {
-                then.insert(object);
-            }
-            return Some((false, then));
-        }
-        let objects = if self.readers.is_empty() { self.objects.take() } else { self.objects.clone() };
-        let mut then = objects?;
-        for object in told.unwrap_or_default() {
-            // A state with a body is preferred to a newer one of the same object without.
-            let is_worth_less = |stored: &Arc<StoredObject>| stored.uid() == object.uid() && !object.is_kept();
-            if !then.get(object.key()).is_some_and(is_worth_less) {
-                then.insert(object);
-            }
-        }
-        Some((self.synced, then))
-    }
-}
-
 impl Restored {
-    /// Returns the readers that acknowledged all of it and have not reconnected.
-    #[must_use]
-    pub fn readers(&self) -> BTreeSet<String> {
-        self.waiting.lock().readers.clone()
-    }
-
-    /// Returns whether this reader acknowledged all of it and has not reconnected.
-    #[must_use]
-    pub fn has_reader(&self, name: &str) -> bool {
-        self.waiting.lock().readers.contains(name)
-    }
-
-    /// Returns the readers that received some of it and have not reconnected.
-    #[must_use]
-    pub fn awaited(&self) -> BTreeSet<String> {
-        let waiting = self.waiting.lock();
-        waiting.readers.iter().chain(waiting.told.keys()).cloned().collect()
-    }
-
-    /// Records an object delivered to a reader in a state that is not on disk. If the readers of the partition are
-    /// unknown, any delivered object is recorded. Later calls override earlier ones.
-    pub fn note_told(&self, reader: &str, object: Arc<StoredObject>) {
-        self.waiting.lock().told.entry(reader.to_owned()).or_default().push(object);
-    }
-
-    /// Stops waiting for readers. A reader that reconnects later starts without history.
-    pub fn give_up(&self) {
-        let mut waiting = self.waiting.lock();
-        waiting.readers.clear();
-        waiting.told.clear();
-        waiting.objects = None;
-    }
-
-    /// Returns whether no informer has opened it yet.
-    #[must_use]
-    pub fn is_fresh(&self) -> bool {
-        self.waiting.lock().is_fresh
-    }
-
     /// Returns whether the objects are unchanged since the restore.
     #[must_use]
     pub fn is_unchanged(&self, partition: &Partition) -> bool {
-        let waiting = self.waiting.lock();
-        waiting.objects.as_ref().is_none_or(|objects| objects.is_same(&partition.objects))
-    }
-
-    /// Removes a reader that has reconnected. Returns whether it has received the end of the first list, and the
-    /// changes since the state that it has received. `None` if it has received nothing, or has reconnected before.
-    pub(super) fn welcome(&self, name: &str, now: &Partition) -> Option<(bool, Vec<Applied>)> {
-        let (synced, then) = self.waiting.lock().take(name)?;
-        let mut since = Vec::new();
-        then.changes(&now.objects, |change| match change {
-            Change::Added(new) => since.push(Applied::Added(Arc::clone(new))),
-            Change::Removed(old) => since.push(gone(old)),
-            Change::Exchanged(old, new) if old.uid() != new.uid() => {
-                since.extend([gone(old), Applied::Added(Arc::clone(new))]);
-            }
-            Change::Exchanged(old, new) if old.resource_version() != new.resource_version() => {
-                since.push(Applied::Updated { old: Arc::clone(old), new: Arc::clone(new) });
-            }
-            Change::Exchanged(..) => {}
-        });
-        Some((synced, since))
+        self.has_objects(&partition.objects)
     }
 }
 
@@ -206,9 +104,9 @@ impl Partition {
 
     /// Raises the minimum version of lists to the newest known object version. Both stored objects and those delivered
     /// to readers may be newer than the complete version.
-    pub fn raise_floor(&self, told: Option<&ResourceVersion>) {
+    pub fn raise_floor(&self, delivered: Option<&ResourceVersion>) {
         let objects = self.iter().map(|object| object.resource_version());
-        let comparable = objects.chain(told).filter(|version| version.as_number().is_some());
+        let comparable = objects.chain(delivered).filter(|version| version.as_number().is_some());
         let Some(newest) = comparable.max_by_key(|version| version.as_number()) else { return };
         let health = self.health();
         if health.version().is_none_or(|known| newest.newer_than(&known)) {
@@ -226,16 +124,6 @@ fn is_news(object: &StoredObject, stored: Option<&Arc<StoredObject>>) -> bool {
     })
 }
 
-fn gone(old: &Arc<StoredObject>) -> Applied {
-    Applied::Deleted { stored: Arc::clone(old), last: Arc::clone(old), tombstone: true }
-}
-
-impl fmt::Debug for Restored {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Restored").field("readers", &self.readers()).finish_non_exhaustive()
-    }
-}
-
 impl Store {
     /// Restores a saved partition, unless its informer has one already. Costs about 1 µs per object and per index
     /// value; bodies are not decoded.
@@ -250,12 +138,11 @@ impl Store {
             partition.plain_bytes = objects.iter().map(|object| object.plain_size() as u64).sum();
             objects.iter().for_each(|object| store.index(id, object));
             let objects_then = (!readers.is_empty()).then(|| objects.clone());
-            let waiting = Waiting { synced, is_fresh: true, objects: objects_then, readers, told: BTreeMap::new() };
             partition.objects = objects;
             partition.settings = settings;
             partition.resume = version;
             partition.synced = synced;
-            partition.restored = Some(Arc::new(Restored { waiting: Mutex::new(waiting) }));
+            partition.restored = Some(Arc::new(Restored::new(synced, readers, objects_then)));
         });
         Some(id)
     }
@@ -266,12 +153,10 @@ impl Store {
         let id = self.adopt(partition, origin);
         self.write(id, |_, partition| {
             if let Some(restored) = &partition.restored {
-                restored.waiting.lock().is_fresh = true;
+                restored.set_fresh();
                 return;
             }
-            let (readers, told) = (BTreeSet::new(), BTreeMap::new());
-            let waiting = Waiting { synced: partition.synced, is_fresh: true, readers, objects: None, told };
-            partition.restored = Some(Arc::new(Restored { waiting: Mutex::new(waiting) }));
+            partition.restored = Some(Arc::new(Restored::new(partition.synced, BTreeSet::new(), None)));
         });
         id
     }
@@ -279,7 +164,7 @@ impl Store {
     /// Adds an object that was delivered to a reader after the partition was saved. It is ignored if the stored object
     /// is not older, or has a body that this one lacks. The versions of the partition do not change. Returns whether
     /// the object was added.
-    pub fn revive(&mut self, id: PartitionId, object: &Arc<StoredObject>) -> bool {
+    pub fn add_delivered(&mut self, id: PartitionId, object: &Arc<StoredObject>) -> bool {
         let mut is_in = false;
         self.write(id, |store, partition| {
             if is_news(object, partition.get(object.key())) {
@@ -296,7 +181,7 @@ impl Store {
         let partition = self.partition(id)?;
         let is_same = settings != 0 && partition.settings == settings;
         let restored = partition.restored.clone();
-        let is_fresh = restored.is_some_and(|it| std::mem::take(&mut it.waiting.lock().is_fresh));
+        let is_fresh = restored.is_some_and(|it| it.open());
         let is_whole = || partition.iter().all(|object| object.is_kept());
         let resume = partition.resume.clone().filter(|_| is_fresh && is_same && !partition.bare && is_whole());
         if !is_same {

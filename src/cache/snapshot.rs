@@ -4,26 +4,17 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::applied::Outbox;
 use super::indexers::{IndexFn, Indexers};
 use super::indices::Indices;
 use super::objects::Objects;
 use super::posting::{Location, PartitionId, Posting, owned};
-use super::restore::Restored;
+use super::restored::Restored;
 use super::stage::Relist;
-use super::store::Applied;
 use informer_hub_types::{
     ApiResource, ClusterLabels, ClusterName, FieldPath, Freshness, InformerHealth, MemoryStep, Object, ObjectKey,
     Origin, ResourceVersion, SharedStr, StoredObject,
 };
-
-/// Effects of a partition's last batch.
-#[derive(Clone, Debug)]
-pub struct Outbox {
-    /// Number of the batch within its partition, from 1.
-    pub number: u64,
-    /// Effects in order.
-    pub applied: Arc<[Applied]>,
-}
 
 /// An index declared by an informer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -117,7 +108,7 @@ impl Partition {
     }
 
     /// Returns the partition for a changed origin. If the resource differs, its objects must be decoded again.
-    fn go_on_as(self, origin: Arc<Origin>) -> Self {
+    fn continue_as(self, origin: Arc<Origin>) -> Self {
         let is_other = (self.origin.resource != origin.resource).then(|| Arc::clone(&self.origin));
         let resume = self.resume.filter(|_| is_other.is_none());
         let relist = if is_other.is_some() { Relist::None } else { self.relist };
@@ -440,7 +431,7 @@ impl Snapshot {
     /// Takes over a partition of another snapshot for the informer that continues it.
     pub(super) fn adopt(&mut self, id: PartitionId, partition: Partition, origin: Arc<Origin>) {
         self.open(id, Arc::clone(&origin), Arc::clone(&partition.health), Vec::new());
-        self.partitions.insert(id, Arc::new(partition.go_on_as(origin)));
+        self.partitions.insert(id, Arc::new(partition.continue_as(origin)));
     }
 
     /// Changes the origin of a partition: another version of the resource, or other cluster labels.
@@ -449,7 +440,7 @@ impl Snapshot {
         if self.partitions.is_empty() {
             self.resource = origin.resource.clone();
         }
-        self.partitions.insert(id, Arc::new(partition.go_on_as(origin)));
+        self.partitions.insert(id, Arc::new(partition.continue_as(origin)));
     }
 
     pub(super) fn close(&mut self, id: PartitionId) {

@@ -8,50 +8,18 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use hashbrown::HashSet;
 
+use super::applied::{Applied, Outbox};
 use super::builds::{BuildId, BuildStep, Builds, IndexBuild, Next};
 use super::delta_fifo::Popped;
-use super::indexers::{AddIndexersError, IndexerConflict, Indexers};
+use super::index_errors::{AddIndexersError, IndexerConflict};
+use super::indexers::Indexers;
 use super::posting::PartitionId;
-use super::snapshot::{DeclaredIndex, Outbox, Partition, Snapshot};
+use super::snapshot::{DeclaredIndex, Partition, Snapshot};
 use super::stage::{Batch, Relist};
 use informer_hub_types::{
     ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin,
     ResourceVersion, StoredObject,
 };
-
-/// Effect of a change on the store, from which notifications are made.
-#[derive(Clone, Debug)]
-pub enum Applied {
-    /// A new object under a free key.
-    Added(Arc<StoredObject>),
-    /// A new state of an existing object.
-    Updated {
-        /// Previous state in the store.
-        old: Arc<StoredObject>,
-        /// New state in the store.
-        new: Arc<StoredObject>,
-    },
-    /// A removed object.
-    Deleted {
-        /// Previous state in the store.
-        stored: Arc<StoredObject>,
-        /// Last known state: from the DELETED event, or `stored` if the deletion was not observed.
-        last: Arc<StoredObject>,
-        /// Whether the deletion was not observed.
-        tombstone: bool,
-    },
-    /// An unchanged object, repeated by a resync.
-    Repeated(Arc<StoredObject>),
-    /// An unchanged object whose body is in the store again, after it was left out for lack of memory.
-    Restored {
-        /// Previous state in the store, without its body.
-        bare: Arc<StoredObject>,
-        /// New state in the store, with its body.
-        whole: Arc<StoredObject>,
-    },
-    /// The end of the informer's first list.
-    Synced,
-}
 
 /// The write half: builds the next snapshot and publishes it when a batch is complete.
 #[derive(Debug)]
@@ -172,8 +140,8 @@ impl Store {
     pub fn add_indexers(&mut self, indexers: Indexers) -> Result<(), IndexerConflict> {
         self.check_names(&indexers)?;
         // Built on the side, not queued: nothing is written before they are complete.
-        let made = Builds::at_once(indexers, Arc::new(self.next.clone()));
-        self.next.indices.append(made);
+        let built = Builds::build_now(indexers, Arc::new(self.next.clone()));
+        self.next.indices.append(built);
         self.publish();
         Ok(())
     }
@@ -200,12 +168,12 @@ impl Store {
     /// Continues the running build after its work has been done. Returns more work, or publishes the indices and ends
     /// the build. `None` if no build is running.
     pub fn resume_build(&mut self) -> Option<BuildStep> {
-        let (made, removed) = match self.builds.resume()? {
+        let (built, removed) = match self.builds.resume()? {
             Next::Work(build) => return Some(BuildStep::Work(build)),
-            Next::Made(made, removed) => (made, removed),
+            Next::Built(built, removed) => (built, removed),
         };
-        if !made.is_empty() {
-            self.next.indices.append(made);
+        if !built.is_empty() {
+            self.next.indices.append(built);
             self.publish();
         }
         if removed.is_empty() {
@@ -301,8 +269,8 @@ impl Store {
         // an interrupted list has deleted. Staged changes are not visible, so a partition with nothing else new stays
         // at its version.
         if partition.is_staging() {
-            partition.resume = partition.resume.filter(|_| !batch.shown);
-        } else if version.is_some() || has_deltas || batch.shown {
+            partition.resume = partition.resume.filter(|_| !batch.visible_change);
+        } else if version.is_some() || has_deltas || batch.visible_change {
             partition.resume = version;
         }
         let is_staging = partition.is_staging();
@@ -385,7 +353,7 @@ impl Store {
                 DeltaKind::Replaced => partition.begin_relist(),
                 DeltaKind::Added | DeltaKind::Updated | DeltaKind::Deleted => {}
             }
-            batch.shown |= !partition.is_staging();
+            batch.visible_change |= !partition.is_staging();
             match (kind, partition.newest(key).cloned()) {
                 (DeltaKind::Deleted, Some(stored)) => self.delete(id, partition, stored, object, batch),
                 (DeltaKind::Deleted, None) => {}
@@ -428,7 +396,7 @@ impl Store {
         } else if !stored.is_kept() && !partition.bare {
             self.exchange(id, partition, &stored, &object, true);
             partition.note(batch, Applied::Restored { bare: stored, whole: object }, true);
-        } else if partition.converted_from.is_some() && reads_otherwise(&stored, &object) {
+        } else if partition.converted_from.is_some() && has_different_text(&stored, &object) {
             self.exchange(id, partition, &stored, &object, false);
             partition.note(batch, Applied::Updated { old: stored, new: object }, false);
         } else if partition.outdated.is_some() || stored.index_values() != object.index_values() {
@@ -491,6 +459,6 @@ fn note_version(partition: &mut Partition, object: &StoredObject) {
 }
 
 /// Returns whether two decoded forms of one state have different text.
-fn reads_otherwise(one: &StoredObject, other: &StoredObject) -> bool {
+fn has_different_text(one: &StoredObject, other: &StoredObject) -> bool {
     one.is_kept() && other.is_kept() && one.json_text().ok() != other.json_text().ok()
 }

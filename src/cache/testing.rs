@@ -177,7 +177,7 @@ fn contents_of<'o>(objects: impl Iterator<Item = &'o Arc<StoredObject>>) -> Stri
 }
 
 /// Formats notifications in the notation of [`lines`], initial ones as `!a@1`.
-pub(crate) fn told(notifications: &[Notification]) -> Vec<String> {
+pub(crate) fn notification_lines(notifications: &[Notification]) -> Vec<String> {
     let text = |object: &Object| format!("{}@{}", object.name(), object.resource_version());
     notifications
         .iter()

@@ -13,7 +13,7 @@ pub(super) mod differ;
 /// Maximum number of children of a node. Twice the entries of a leaf, which saves a level.
 pub(super) const WIDTH: usize = 32;
 /// Number of entries or children up to which merging with a neighbour is tried.
-const FEW: usize = 6;
+const MERGE_MAX: usize = 6;
 
 /// An array whose elements are a prefix of known length. Reaching one touches no other memory.
 pub(super) type Slots<T, const N: usize> = [Option<T>; N];
@@ -45,7 +45,7 @@ pub(super) fn join<T: Clone>(slots: &mut [T], len: usize, next: &[T], next_len: 
 /// A non-empty ordered sequence of entries.
 pub(super) trait Leaf: Clone {
     /// A key to find.
-    type Wanted<'w>: Copy;
+    type Probe<'w>: Copy;
     /// A complete entry.
     type Item;
     /// Returned part of a removed entry.
@@ -60,11 +60,11 @@ pub(super) trait Leaf: Clone {
     /// Returns the number of entries.
     fn len(&self) -> usize;
     /// Returns the key of an entry.
-    fn wanted(item: &Self::Item) -> Self::Wanted<'_>;
+    fn probe(item: &Self::Item) -> Self::Probe<'_>;
     /// Returns the position of a key.
-    fn find(&self, wanted: Self::Wanted<'_>) -> Option<usize>;
+    fn find(&self, probe: Self::Probe<'_>) -> Option<usize>;
     /// Returns the position of the first entry that is not less.
-    fn place(&self, wanted: Self::Wanted<'_>) -> usize;
+    fn place(&self, probe: Self::Probe<'_>) -> usize;
     /// Returns where a full leaf must be split before an insertion at a position; `None` if it has room. The end means
     /// that the new entry gets its own leaf.
     fn cut(&self, at: usize) -> Option<usize>;
@@ -85,9 +85,9 @@ pub(super) trait Leaf: Clone {
     /// Converts bounds for searching.
     fn routes(bounds: &[Self::Bound]) -> Self::Routes;
     /// Returns how many bounds are not greater than a key.
-    fn route(routes: &Self::Routes, bounds: &[Self::Bound], wanted: Self::Wanted<'_>) -> usize;
+    fn route(routes: &Self::Routes, bounds: &[Self::Bound], probe: Self::Probe<'_>) -> usize;
     /// Touches the entries' memory, so that it is in the CPU cache when needed.
-    fn call(&self) -> usize;
+    fn prefetch(&self) -> usize;
 }
 
 enum Node<L: Leaf> {
@@ -145,13 +145,13 @@ impl<L: Leaf> Node<L> {
     }
 
     /// Removes an entry.
-    fn remove(&mut self, wanted: L::Wanted<'_>) -> Option<L::Old> {
+    fn remove(&mut self, probe: L::Probe<'_>) -> Option<L::Old> {
         match self {
-            Self::Leaf(leaf) => leaf.find(wanted).map(|at| Arc::make_mut(leaf).remove(at)),
+            Self::Leaf(leaf) => leaf.find(probe).map(|at| Arc::make_mut(leaf).remove(at)),
             Self::Inner(inner) => {
                 let inner = Arc::make_mut(inner);
-                let at = inner.route(wanted);
-                let old = inner.children[at].as_mut()?.remove(wanted);
+                let at = inner.route(probe);
+                let old = inner.children[at].as_mut()?.remove(probe);
                 inner.settle(at);
                 old
             }
@@ -183,10 +183,10 @@ impl<L: Leaf> Node<L> {
 }
 
 fn insert<L: Leaf>(leaf: &mut L, item: L::Item) -> Put<L> {
-    if let Some(at) = leaf.find(L::wanted(&item)) {
+    if let Some(at) = leaf.find(L::probe(&item)) {
         return Put::Replaced(leaf.replace(at, item));
     }
-    let at = leaf.place(L::wanted(&item));
+    let at = leaf.place(L::probe(&item));
     let Some(cut) = leaf.cut(at) else {
         leaf.insert(at, item);
         return Put::Added;
@@ -224,8 +224,8 @@ impl<L: Leaf> Inner<L> {
     }
 
     /// Returns the index of the child for a key.
-    fn route(&self, wanted: L::Wanted<'_>) -> usize {
-        L::route(&self.routes, &self.bounds, wanted)
+    fn route(&self, probe: L::Probe<'_>) -> usize {
+        L::route(&self.routes, &self.bounds, probe)
     }
 
     fn child(&self, at: usize) -> Option<&Node<L>> {
@@ -241,7 +241,7 @@ impl<L: Leaf> Inner<L> {
     }
 
     fn insert(&mut self, item: L::Item) -> Put<L> {
-        let at = self.route(L::wanted(&item));
+        let at = self.route(L::probe(&item));
         let child = self.children[at].as_mut().expect("a route leads to a child");
         let (bound, child) = match child.insert(item) {
             Put::Split(bound, child) => (bound, child),
@@ -287,7 +287,7 @@ impl<L: Leaf> Inner<L> {
             return;
         }
         // For a well-filled child, checking the neighbours costs more than it saves.
-        if width > FEW {
+        if width > MERGE_MAX {
             return;
         }
         let fits = |left: &usize| {
@@ -303,9 +303,9 @@ impl<L: Leaf> Inner<L> {
     }
 
     /// Touches the memory of all children, so that it is in the CPU cache during a scan.
-    fn call(&self) {
+    fn prefetch(&self) {
         let called = self.children.iter().flatten().fold(0, |called, child| match child {
-            Node::Leaf(leaf) => called ^ leaf.call(),
+            Node::Leaf(leaf) => called ^ leaf.prefetch(),
             Node::Inner(_) => called,
         });
         black_box(called);
@@ -324,29 +324,29 @@ impl<L: Leaf> Tree<L> {
     }
 
     /// Returns the leaf and the position of an entry.
-    pub(super) fn find(&self, wanted: L::Wanted<'_>) -> Option<(&L, usize)> {
+    pub(super) fn find(&self, probe: L::Probe<'_>) -> Option<(&L, usize)> {
         let mut node = self.root.as_ref()?;
         loop {
             match node {
-                Node::Leaf(leaf) => return leaf.find(wanted).map(|at| (&**leaf, at)),
-                Node::Inner(inner) => node = inner.child(inner.route(wanted))?,
+                Node::Leaf(leaf) => return leaf.find(probe).map(|at| (&**leaf, at)),
+                Node::Inner(inner) => node = inner.child(inner.route(probe))?,
             }
         }
     }
 
     /// As [`Self::find`], for writing.
-    pub(super) fn find_mut(&mut self, wanted: L::Wanted<'_>) -> Option<(&mut L, usize)> {
-        self.find(wanted)?;
+    pub(super) fn find_mut(&mut self, probe: L::Probe<'_>) -> Option<(&mut L, usize)> {
+        self.find(probe)?;
         let mut node = self.root.as_mut()?;
         loop {
             match node {
                 Node::Leaf(leaf) => {
                     let leaf = Arc::make_mut(leaf);
-                    return leaf.find(wanted).map(|at| (leaf, at));
+                    return leaf.find(probe).map(|at| (leaf, at));
                 }
                 Node::Inner(inner) => {
                     let inner = Arc::make_mut(inner);
-                    let child = inner.route(wanted);
+                    let child = inner.route(probe);
                     node = inner.children[child].as_mut()?;
                 }
             }
@@ -372,9 +372,9 @@ impl<L: Leaf> Tree<L> {
         None
     }
 
-    pub(super) fn remove(&mut self, wanted: L::Wanted<'_>) -> Option<L::Old> {
-        self.find(wanted)?;
-        let old = self.root.as_mut()?.remove(wanted)?;
+    pub(super) fn remove(&mut self, probe: L::Probe<'_>) -> Option<L::Old> {
+        self.find(probe)?;
+        let old = self.root.as_mut()?.remove(probe)?;
         self.len -= 1;
         while let Some(Node::Inner(inner)) = &self.root
             && inner.len == 1
@@ -400,27 +400,27 @@ impl<L: Leaf> Tree<L> {
     /// key, and whether it is after the entry of that key.
     pub(super) fn runs_between(
         &self,
-        from: Option<(L::Wanted<'_>, bool)>,
-        to: Option<(L::Wanted<'_>, bool)>,
+        from: Option<(L::Probe<'_>, bool)>,
+        to: Option<(L::Probe<'_>, bool)>,
     ) -> Runs<'_, L> {
         let mut runs = self.runs();
         let Some(root) = &self.root else { return runs };
-        if let Some((wanted, behind)) = to {
+        if let Some((probe, behind)) = to {
             let mut end = Runs { above: SmallVec::new(), next: None, end: None };
-            let leaf = end.descend(root, |inner| inner.route(wanted));
-            runs.end = leaf.map(|leaf| (leaf, place(leaf, wanted, behind)));
+            let leaf = end.descend(root, |inner| inner.route(probe));
+            runs.end = leaf.map(|leaf| (leaf, place(leaf, probe, behind)));
         }
-        if let Some((wanted, behind)) = from {
+        if let Some((probe, behind)) = from {
             runs.above.clear();
-            let leaf = runs.descend(root, |inner| inner.route(wanted));
-            runs.next = leaf.map(|leaf| (leaf, place(leaf, wanted, behind)));
+            let leaf = runs.descend(root, |inner| inner.route(probe));
+            runs.next = leaf.map(|leaf| (leaf, place(leaf, probe, behind)));
         }
         runs
     }
 }
 
-fn place<L: Leaf>(leaf: &L, wanted: L::Wanted<'_>, behind: bool) -> usize {
-    leaf.place(wanted) + usize::from(behind && leaf.find(wanted).is_some())
+fn place<L: Leaf>(leaf: &L, probe: L::Probe<'_>, behind: bool) -> usize {
+    leaf.place(probe) + usize::from(behind && leaf.find(probe).is_some())
 }
 
 impl<L: Leaf> Clone for Tree<L> {
@@ -472,7 +472,7 @@ impl<'t, L: Leaf> Runs<'t, L> {
                 let known = self.above.len();
                 let leaf = self.descend(node, |_| 0);
                 if let Some((inner, _)) = self.above[known..].last() {
-                    inner.call();
+                    inner.prefetch();
                 }
                 return leaf;
             }

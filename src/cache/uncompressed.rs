@@ -116,7 +116,7 @@ impl Young {
 }
 
 /// Bytes packed before yielding to other threads: about 40 µs.
-const TURN: usize = 24 * 1024;
+const YIELD_BYTES: usize = 24 * 1024;
 
 /// Packs aged objects. Runs on a background thread and yields every 24 KiB. Without yielding, a round on few cores
 /// would add to event latency; yielding after each object would cost a tenth of the throughput.
@@ -128,7 +128,7 @@ pub fn pack_all<'o>(
     let mut packer = Packer::new(dictionary, totals);
     let mut since = 0;
     for object in aged {
-        if since >= TURN {
+        if since >= YIELD_BYTES {
             std::thread::yield_now();
             since = 0;
         }
@@ -144,7 +144,7 @@ mod tests {
     use crate::cache::testing::object;
 
     /// Returns ten objects of equal size, in the order of their names, and that size.
-    fn ten() -> (Vec<Arc<StoredObject>>, usize) {
+    fn ten_objects() -> (Vec<Arc<StoredObject>>, usize) {
         let objects: Vec<_> = (0..10).map(|i| Arc::new(object("ns", &format!("web-{i}"), "u", 1))).collect();
         let size = objects[0].body_size();
         assert!(objects.iter().all(|object| object.body_size() == size));
@@ -152,11 +152,11 @@ mod tests {
     }
 
     fn filled(limit: usize, objects: &[Arc<StoredObject>]) -> Young {
-        let mut young = Young::new(limit);
+        let mut uncompressed = Young::new(limit);
         for object in objects {
-            young.add(Arc::clone(object));
+            uncompressed.add(Arc::clone(object));
         }
-        young
+        uncompressed
     }
 
     fn names(objects: &[Arc<StoredObject>]) -> Vec<&str> {
@@ -165,42 +165,42 @@ mod tests {
 
     #[test]
     fn take_aged_frees_half_of_the_limit_oldest_first() {
-        let (objects, size) = ten();
-        let mut young = filled(8 * size, &objects);
-        assert_eq!(names(&young.take_aged()), ["web-0", "web-1", "web-2", "web-3", "web-4", "web-5"]);
-        assert_eq!(young.bytes(), 4 * size);
-        assert!(young.take_aged().is_empty());
+        let (objects, size) = ten_objects();
+        let mut uncompressed = filled(8 * size, &objects);
+        assert_eq!(names(&uncompressed.take_aged()), ["web-0", "web-1", "web-2", "web-3", "web-4", "web-5"]);
+        assert_eq!(uncompressed.bytes(), 4 * size);
+        assert!(uncompressed.take_aged().is_empty());
     }
 
     #[test]
     fn take_aged_skips_replaced_objects() {
-        let (mut objects, size) = ten();
-        let mut young = filled(8 * size, &objects);
+        let (mut objects, size) = ten_objects();
+        let mut uncompressed = filled(8 * size, &objects);
         let replaced = Arc::downgrade(&objects[1]);
         objects.remove(1);
         objects.remove(1);
-        assert_eq!(names(&young.take_aged()), ["web-0", "web-3", "web-4", "web-5"]);
+        assert_eq!(names(&uncompressed.take_aged()), ["web-0", "web-3", "web-4", "web-5"]);
         assert!(replaced.upgrade().is_none());
-        assert_eq!(young.bytes(), 4 * size);
+        assert_eq!(uncompressed.bytes(), 4 * size);
     }
 
     #[test]
     fn take_all_empties_the_queue_and_frees_its_memory() {
-        let (objects, size) = ten();
-        let mut young = filled(20 * size, &objects[..3]);
-        assert_eq!(names(&young.take_all()), ["web-0", "web-1", "web-2"]);
-        assert_eq!((young.bytes(), young.objects.capacity()), (0, 0));
+        let (objects, size) = ten_objects();
+        let mut uncompressed = filled(20 * size, &objects[..3]);
+        assert_eq!(names(&uncompressed.take_all()), ["web-0", "web-1", "web-2"]);
+        assert_eq!((uncompressed.bytes(), uncompressed.objects.capacity()), (0, 0));
     }
 
     #[test]
     fn thresholds_are_exceeded_only_above_the_limit() {
-        let (objects, size) = ten();
-        let mut young = Young::new(2 * size);
+        let (objects, size) = ten_objects();
+        let mut uncompressed = Young::new(2 * size);
         let passed: Vec<_> = objects
             .iter()
             .map(|object| {
-                young.add(Arc::clone(object));
-                (young.is_over(), young.is_pressing(), young.is_full())
+                uncompressed.add(Arc::clone(object));
+                (uncompressed.is_over(), uncompressed.is_pressing(), uncompressed.is_full())
             })
             .collect();
         let expected = (1..=10).map(|count| (count > 2, count > 3, count > 6));
@@ -209,22 +209,22 @@ mod tests {
 
     #[test]
     fn objects_being_compressed_count_until_done() {
-        let (objects, size) = ten();
-        let mut young = filled(4 * size, &objects[..7]);
-        assert_eq!(young.take_aged().len(), 5);
-        assert!(!young.is_over() && young.is_pressing());
-        young.aged();
-        assert!(!young.is_pressing());
+        let (objects, size) = ten_objects();
+        let mut uncompressed = filled(4 * size, &objects[..7]);
+        assert_eq!(uncompressed.take_aged().len(), 5);
+        assert!(!uncompressed.is_over() && uncompressed.is_pressing());
+        uncompressed.aged();
+        assert!(!uncompressed.is_pressing());
     }
 
     #[test]
     fn samples_are_spread_evenly_and_bounded() {
-        let mut young = Young::new(usize::MAX);
-        assert!(young.samples().is_empty());
+        let mut uncompressed = Young::new(usize::MAX);
+        assert!(uncompressed.samples().is_empty());
         for i in 0..3 * Young::SAMPLES {
-            young.add(Arc::new(object("ns", &format!("web-{i}"), "u", 1)));
+            uncompressed.add(Arc::new(object("ns", &format!("web-{i}"), "u", 1)));
         }
-        let samples = young.samples();
+        let samples = uncompressed.samples();
         assert_eq!(samples.len(), Young::SAMPLES);
         let last = format!("web-{}", 3 * Young::SAMPLES - 3);
         assert_eq!((samples[0].key().name(), samples[Young::SAMPLES - 1].key().name()), ("web-0", &*last));

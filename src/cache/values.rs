@@ -34,12 +34,12 @@ struct Value {
 
 /// A value to find, with its hash.
 #[derive(Clone, Copy)]
-struct Wanted<'t> {
+struct Probe<'t> {
     hash: u64,
     text: &'t str,
 }
 
-impl<'t> Wanted<'t> {
+impl<'t> Probe<'t> {
     fn of(text: &'t str) -> Self {
         Self { hash: text_hash(text), text }
     }
@@ -51,7 +51,7 @@ fn less(hashes: &[u64], hash: u64) -> usize {
 }
 
 impl Leaf for ValueLeaf {
-    type Wanted<'t> = Wanted<'t>;
+    type Probe<'t> = Probe<'t>;
     type Item = (u64, Value);
     type Old = Option<Value>;
     type Bound = (u64, SharedStr);
@@ -67,23 +67,23 @@ impl Leaf for ValueLeaf {
         self.len
     }
 
-    fn wanted((hash, value): &Self::Item) -> Wanted<'_> {
-        Wanted { hash: *hash, text: &value.text }
+    fn probe((hash, value): &Self::Item) -> Probe<'_> {
+        Probe { hash: *hash, text: &value.text }
     }
 
-    fn find(&self, Wanted { hash, text }: Wanted<'_>) -> Option<usize> {
+    fn find(&self, Probe { hash, text }: Probe<'_>) -> Option<usize> {
         // Loads the values' cache lines while the hashes are compared.
-        black_box(self.call());
+        black_box(self.prefetch());
         let first = less(&self.hashes, hash);
-        let alike = self.hashes[first..].iter().take_while(|other| **other == hash).count();
-        (first..first + alike).find(|at| self.values[*at].as_ref().is_some_and(|value| value.text == text))
+        let equal = self.hashes[first..].iter().take_while(|other| **other == hash).count();
+        (first..first + equal).find(|at| self.values[*at].as_ref().is_some_and(|value| value.text == text))
     }
 
-    fn place(&self, Wanted { hash, text }: Wanted<'_>) -> usize {
+    fn place(&self, Probe { hash, text }: Probe<'_>) -> usize {
         let first = less(&self.hashes, hash);
-        let alike = self.hashes[first..].iter().take_while(|other| **other == hash).count();
+        let equal = self.hashes[first..].iter().take_while(|other| **other == hash).count();
         let is_less = |value: &Option<Value>| value.as_ref().is_some_and(|value| *value.text < *text);
-        first + self.values[first..first + alike].partition_point(is_less)
+        first + self.values[first..first + equal].partition_point(is_less)
     }
 
     fn cut(&self, _: usize) -> Option<usize> {
@@ -135,17 +135,17 @@ impl Leaf for ValueLeaf {
         std::array::from_fn(|at| bounds.get(at).map_or(u64::MAX, |(hash, _)| *hash))
     }
 
-    fn route(routes: &Self::Routes, bounds: &[Self::Bound], Wanted { hash, text }: Wanted<'_>) -> usize {
+    fn route(routes: &Self::Routes, bounds: &[Self::Bound], Probe { hash, text }: Probe<'_>) -> usize {
         let first = less(routes, hash);
-        let alike = routes[first..].iter().take_while(|other| **other == hash).count();
-        if alike == 0 {
+        let equal = routes[first..].iter().take_while(|other| **other == hash).count();
+        if equal == 0 {
             return first;
         }
-        let alike = &bounds[first..(first + alike).min(bounds.len())];
-        first + alike.partition_point(|(_, bound)| **bound <= *text)
+        let equal = &bounds[first..(first + equal).min(bounds.len())];
+        first + equal.partition_point(|(_, bound)| **bound <= *text)
     }
 
-    fn call(&self) -> usize {
+    fn prefetch(&self) -> usize {
         let there = |at: usize| usize::from(self.values[at].is_some());
         there(1) ^ there(3) ^ there(5) ^ there(7) ^ there(9) ^ there(11) ^ there(13)
     }
@@ -153,12 +153,12 @@ impl Leaf for ValueLeaf {
 
 impl Values {
     fn find(&self, value: &str) -> Option<&Value> {
-        let (leaf, at) = self.0.find(Wanted::of(value))?;
+        let (leaf, at) = self.0.find(Probe::of(value))?;
         leaf.values[at].as_ref()
     }
 
-    fn find_mut(&mut self, wanted: Wanted<'_>) -> Option<&mut Posting> {
-        let (leaf, at) = self.0.find_mut(wanted)?;
+    fn find_mut(&mut self, probe: Probe<'_>) -> Option<&mut Posting> {
+        let (leaf, at) = self.0.find_mut(probe)?;
         leaf.values[at].as_mut().map(|value| &mut value.posting)
     }
 
@@ -173,18 +173,18 @@ impl Values {
     }
 
     pub(super) fn insert(&mut self, value: &SharedStr, at: Location) {
-        let wanted = Wanted::of(value);
-        if let Some(posting) = self.find_mut(wanted) {
+        let probe = Probe::of(value);
+        if let Some(posting) = self.find_mut(probe) {
             posting.insert(at);
         } else {
-            self.0.insert((wanted.hash, Value { text: value.clone(), posting: Posting::One(at) }));
+            self.0.insert((probe.hash, Value { text: value.clone(), posting: Posting::One(at) }));
         }
     }
 
     pub(super) fn remove(&mut self, value: &str, at: &Location) {
-        let wanted = Wanted::of(value);
-        if self.find_mut(wanted).is_some_and(|posting| posting.remove(at)) {
-            self.0.remove(wanted);
+        let probe = Probe::of(value);
+        if self.find_mut(probe).is_some_and(|posting| posting.remove(at)) {
+            self.0.remove(probe);
         }
     }
 

@@ -185,8 +185,8 @@ proptest! {
             let has = |share: &super::Share| share.watched.contains(&resource) || share.left_out.contains(&name);
             let owners: Vec<_> = shares.iter().filter(|(_, share)| has(share)).map(|(user, _)| *user).collect();
             let is_taken = taken.contains(&(gvr.group.clone(), gvr.resource.clone()));
-            let wanted = !is_taken && patterns.values().any(|pattern| means(pattern, gvr));
-            prop_assert_eq!(owners.len(), usize::from(wanted), "{} has owners {:?}", name, owners);
+            let is_matched = !is_taken && patterns.values().any(|pattern| means(pattern, gvr));
+            prop_assert_eq!(owners.len(), usize::from(is_matched), "{} has owners {:?}", name, owners);
             if let [owner] = owners[..] {
                 let mine = &patterns[&owner];
                 prop_assert!(means(mine, gvr));

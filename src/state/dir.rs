@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::{StateError, failed, in_the_way};
-use super::lock::{Format, acquire, format, lock_path, pid};
+use super::lock::{Format, LOCK, acquire, format, lock_path, pid};
 use super::locked_dir::{DirLock, LockedDir};
 use informer_hub_disk::{self as disk, Disk, DiskLock};
 
@@ -15,6 +15,7 @@ const FLEET: &str = "fleet.json";
 const NAMES: &str = "names.json";
 const JOURNAL: &str = "journal";
 const DEAD: &str = "dead";
+
 /// A state directory. If opened for writing, this process holds its lock until the value is dropped.
 #[derive(Debug)]
 pub struct StateDir {
@@ -65,7 +66,7 @@ impl StateDir {
         // Holding the lock keeps other processes out meanwhile. A missing lock file is not created.
         let lock_file = lock_path(root);
         let names = disk.list(root).map_err(failed(root, "list"))?;
-        let (lock, access) = if names.iter().any(|name| lock_file.ends_with(name)) {
+        let (lock, access) = if names.iter().any(|name| name == LOCK) {
             match disk.lock(&lock_file).map_err(failed(&lock_file, "lock"))? {
                 Some(lock) => (Some(lock), Access::Idle),
                 None => (None, Access::InUse(pid(&*disk, root))),

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use super::error::{FORMAT_TEXT, StateError, VERSION, failed};
 use informer_hub_disk::{self as disk, Disk, DiskLock};
 
-const LOCK: &str = "LOCK";
+/// Name of the lock file.
+pub(super) const LOCK: &str = "LOCK";
 const FORMAT: &str = "FORMAT";
 /// Maximum size of FORMAT and LOCK in bytes.
-const SHORT: u64 = 256;
+const MAX_BYTES: u64 = 256;
 /// Names that are ignored when a directory is checked for being empty.
-const NOT_OURS: [&str; 1] = ["lost+found"];
+const IGNORED_NAMES: [&str; 1] = ["lost+found"];
 
 /// Result of reading FORMAT.
 pub(super) enum Format {
@@ -44,14 +45,14 @@ pub(super) fn lock_path(root: &Path) -> PathBuf {
 
 /// Reads the ID of the process that holds the lock.
 pub(super) fn pid(disk: &dyn Disk, root: &Path) -> Option<u32> {
-    let bytes = disk::read_all(disk, &root.join(LOCK), SHORT).ok()?;
+    let bytes = disk::read_all(disk, &root.join(LOCK), MAX_BYTES).ok()?;
     std::str::from_utf8(&bytes).ok()?.trim().parse().ok()
 }
 
 /// Verifies FORMAT.
 pub(super) fn format(disk: &dyn Disk, root: &Path) -> Result<Format, StateError> {
     let file = root.join(FORMAT);
-    let bytes = match disk::read_all(disk, &file, SHORT) {
+    let bytes = match disk::read_all(disk, &file, MAX_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return no_format(disk, root),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
@@ -73,7 +74,7 @@ pub(super) fn format(disk: &dyn Disk, root: &Path) -> Result<Format, StateError>
 fn no_format(disk: &dyn Disk, root: &Path) -> Result<Format, StateError> {
     let names = disk.list(root).map_err(failed(root, "list"))?;
     let unfinished = format!("{FORMAT}{}", disk::UNFINISHED);
-    let ours = |name: &&String| **name == LOCK || **name == unfinished || NOT_OURS.contains(&name.as_str());
+    let ours = |name: &&String| **name == LOCK || **name == unfinished || IGNORED_NAMES.contains(&name.as_str());
     match names.iter().find(|name| !ours(name)) {
         Some(found) => Err(StateError::Foreign { root: root.to_owned(), found: found.clone() }),
         None => Ok(Format::Empty),

@@ -248,7 +248,7 @@ impl Handler<Join> for ProcessorActor {
             let snapshot = self.cache.write_half.published().load_full();
             let Some(partition) = snapshot.partition(id) else { return self.orphaned(ctx) };
             let merge_above = self.env.tuning.merge_above;
-            inbox.join(id, ListenerQueue::of_reader(reader.as_deref(), options, partition, merge_above));
+            inbox.join(id, ListenerQueue::for_reader(reader.as_deref(), options, partition, merge_above));
         }
         // The previous processor may have died before it notified of this batch.
         if let Some(undelivered) = &self.undelivered {

@@ -125,7 +125,7 @@ impl Inbox {
             state.queue = Some(queue);
             state.partition = Some(partition);
             state.followed = None;
-            state.synced = state.queue.as_ref().is_some_and(ListenerQueue::goes_on);
+            state.synced = state.queue.as_ref().is_some_and(ListenerQueue::continues);
         }
     }
 
@@ -221,7 +221,7 @@ mod interleavings;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::testing::{Informer, told};
+    use crate::cache::testing::{Informer, notification_lines};
     use crate::cache::{ListenerOptions, ListenerQueue};
 
     #[test]
@@ -233,13 +233,13 @@ mod tests {
         let outbox = informer.apply("+a@1 +b@2");
         inbox.offer(outbox.number, &outbox.applied, false);
         let dying = inbox.take_over();
-        assert_eq!(told(&inbox.next(dying, 2).unwrap()), ["synced", "+a@1"]);
+        assert_eq!(notification_lines(&inbox.next(dying, 2).unwrap()), ["synced", "+a@1"]);
         let successor = inbox.take_over();
         assert!(inbox.next(dying, 2).is_none(), "its lease is revoked");
         inbox.done(dying);
-        assert_eq!(told(&inbox.next(successor, 2).unwrap()), ["synced", "+a@1"]);
+        assert_eq!(notification_lines(&inbox.next(successor, 2).unwrap()), ["synced", "+a@1"]);
         inbox.done(successor);
-        assert_eq!(told(&inbox.next(successor, 2).unwrap()), ["+b@2"]);
+        assert_eq!(notification_lines(&inbox.next(successor, 2).unwrap()), ["+b@2"]);
         inbox.done(successor);
         assert!(inbox.next(successor, 2).unwrap().is_empty());
     }
@@ -283,10 +283,10 @@ mod tests {
         tokio::time::advance(std::time::Duration::from_secs(2)).await;
         inbox.sample_latency(clock::now());
         let lease = inbox.take_over();
-        assert_eq!(told(&inbox.next(lease, 2).unwrap()), ["synced", "+a@1"]);
+        assert_eq!(notification_lines(&inbox.next(turn, 2).unwrap()), ["synced", "+a@1"]);
         inbox.done(lease);
         assert_eq!(lag.state().count(), 0, "the last notification is still pending");
-        assert_eq!(told(&inbox.next(lease, 2).unwrap()), ["+b@2"]);
+        assert_eq!(notification_lines(&inbox.next(turn, 2).unwrap()), ["+b@2"]);
         assert_eq!(lag.state().count(), 0, "not acknowledged yet");
         tokio::time::advance(std::time::Duration::from_secs(1)).await;
         inbox.done(lease);
@@ -312,6 +312,10 @@ mod tests {
         let reopened = PartitionId(informer.id.0 + 1);
         assert!(!inbox.has_joined(reopened));
         inbox.join(reopened, queue(&informer));
-        assert_eq!(told(&inbox.next(lease, 9).unwrap()), ["!a@1", "synced"], "a reopened partition starts again");
+        assert_eq!(
+            notification_lines(&inbox.next(turn, 9).unwrap()),
+            ["!a@1", "synced"],
+            "of a partition that began anew"
+        );
     }
 }

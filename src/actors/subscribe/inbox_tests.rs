@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::cache::testing::{Informer, told};
+use crate::cache::testing::{Informer, notification_lines};
 use crate::cache::{ListenerOptions, ListenerQueue, Outbox};
 
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +113,7 @@ impl<'h> Run<'h> {
             assert!(batch.is_none(), "its lease is revoked");
             return;
         }
-        let batch = told(&batch.expect("the owner gets a batch"));
+        let batch = notification_lines(&batch.expect("it is its turn"));
         if let Some(unfinished) = self.unfinished.take() {
             assert_eq!(batch, unfinished, "the successor starts with the unacknowledged batch");
         }

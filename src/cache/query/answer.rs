@@ -6,21 +6,11 @@ use std::marker::PhantomData;
 use serde_json::Value;
 use smol_str::SmolStr;
 
-use super::Position;
+use super::coverage::Coverage;
 use super::plan::Plan;
+use super::token::Position;
 use informer_hub_query::Values;
-use informer_hub_types::{ClusterName, FieldPath, Freshness, MemoryStep, Notification, Object};
-
-/// Freshness of one cluster's part of an answer.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Coverage {
-    /// Name of the cluster.
-    pub cluster: ClusterName,
-    /// Freshness of its stalest informer that contributed.
-    pub freshness: Freshness,
-    /// Lowest memory step among these informers.
-    pub memory: MemoryStep,
-}
+use informer_hub_types::{FieldPath, Freshness, Notification, Object};
 
 /// Selected columns of one object.
 #[derive(Clone, Debug)]
@@ -64,10 +54,10 @@ pub struct Answer<K = informer_hub_types::Dynamic> {
     pub read: u64,
     /// Paths of the condition that no read object has; they may be misspelt.
     pub unmatched: Vec<FieldPath>,
-    /// Number of objects with damaged or non-JSON bodies. They match only if matched on heads.
+    /// Number of objects with damaged or non-JSON bodies. They match only if their heads decide.
     pub unreadable: u64,
     /// Number of objects whose bodies were needed but are not kept under the hub's memory limit. They match only if
-    /// matched on heads. `coverage` tells their clusters.
+    /// their heads decide. `coverage` has their clusters.
     pub unkept: u64,
     /// Position of the end, if there is more.
     pub(super) end: Option<Position>,

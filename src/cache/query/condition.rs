@@ -1,15 +1,9 @@
-//! Evaluation of conditions on clusters, namespaces and object heads.
+//! Analysis of conditions, and their evaluation on clusters and namespaces.
 
-use std::cell::RefCell;
-
-use smol_str::{SmolStr, ToSmolStr};
-
-use super::memo::LabelMemo;
-use super::view::Member;
-use super::{OWNER_INDEX, QueryError};
+use super::error::QueryError;
 use crate::cache::snapshot::Snapshot;
-use informer_hub_query::{Expr, Head, TextTest};
-use informer_hub_types::{ClusterLabels, ClusterName, FieldPath, LabelNeeds, LabelSelector, StoredObject, Uid};
+use informer_hub_query::{Expr, TextTest};
+use informer_hub_types::{ClusterLabels, ClusterName, FieldPath, LabelNeeds};
 
 /// Returns whether a condition tests owners.
 pub(super) fn asks_owners(expr: &Expr) -> bool {
@@ -56,14 +50,14 @@ impl<'q> Condition<'q> {
             asks_owners: false,
             needs: needs(expr),
         };
-        condition.note(expr, snapshot)?;
+        condition.collect(expr, snapshot)?;
         Ok(condition)
     }
 
-    fn note(&mut self, expr: &'q Expr, snapshot: &Snapshot) -> Result<(), QueryError> {
+    fn collect(&mut self, expr: &'q Expr, snapshot: &Snapshot) -> Result<(), QueryError> {
         match expr {
-            Expr::And(all) | Expr::Or(all) => all.iter().try_for_each(|one| self.note(one, snapshot))?,
-            Expr::Not(one) => self.note(one, snapshot)?,
+            Expr::And(all) | Expr::Or(all) => all.iter().try_for_each(|one| self.collect(one, snapshot))?,
+            Expr::Not(one) => self.collect(one, snapshot)?,
             Expr::Cluster(_) => self.names_clusters = true,
             Expr::OwnedBy(_) => self.asks_owners = true,
             Expr::Index { index, .. } => {
@@ -83,28 +77,28 @@ impl<'q> Condition<'q> {
 
     /// Returns whether no object with these properties can match.
     pub(super) fn rules_out(&self, known: &Known<'_>) -> bool {
-        (self.names_clusters || known.namespace.is_some()) && fold(self.expr, known) == Some(false)
+        (self.names_clusters || known.namespace.is_some()) && evaluate(self.expr, known) == Some(false)
     }
 }
 
 /// Evaluates a condition in three-valued logic. A condition that never holds in any cluster is not decided here, so
 /// that its clusters still appear in the coverage.
-fn fold(expr: &Expr, known: &Known<'_>) -> Option<bool> {
+fn evaluate(expr: &Expr, known: &Known<'_>) -> Option<bool> {
     let parts = |parts: &[Expr], decisive: bool| {
-        let mut told = !parts.is_empty();
+        let mut decided = !parts.is_empty();
         for part in parts {
-            match fold(part, known) {
+            match evaluate(part, known) {
                 Some(holds) if holds == decisive => return Some(decisive),
                 Some(_) => {}
-                None => told = false,
+                None => decided = false,
             }
         }
-        told.then_some(!decisive)
+        decided.then_some(!decisive)
     };
     match expr {
         Expr::And(all) => parts(all, false),
         Expr::Or(any) => parts(any, true),
-        Expr::Not(one) => fold(one, known).map(|holds| !holds),
+        Expr::Not(one) => evaluate(one, known).map(|holds| !holds),
         Expr::Cluster(selector) => Some(selector.matches(known.cluster, known.labels)),
         Expr::Namespace(test) => known.namespace.map(|namespace| passes(test, namespace)),
         _ => None,
@@ -125,53 +119,5 @@ fn passes(test: &TextTest, namespace: &str) -> bool {
     match test {
         TextTest::In(list) => list.iter().any(|one| one == namespace),
         TextTest::Prefix(prefix) => namespace.starts_with(prefix.as_str()),
-    }
-}
-
-/// An object's head as seen by a condition.
-#[derive(Clone, Copy)]
-pub(super) struct HeadOf<'o, 's> {
-    pub(super) snapshot: &'s Snapshot,
-    pub(super) member: &'o Member<'s>,
-    pub(super) stored: &'o StoredObject,
-    pub(super) memo: &'o RefCell<LabelMemo>,
-}
-
-impl Head for HeadOf<'_, '_> {
-    fn cluster(&self) -> &ClusterName {
-        &self.member.partition.origin().cluster
-    }
-
-    fn cluster_labels(&self) -> &ClusterLabels {
-        &self.member.partition.origin().cluster_labels
-    }
-
-    fn namespace(&self) -> &str {
-        self.stored.key().namespace().unwrap_or_default()
-    }
-
-    fn name(&self) -> &str {
-        self.stored.key().name()
-    }
-
-    fn label(&self, key: &str) -> Option<&str> {
-        self.stored.labels().get(key)
-    }
-
-    fn matches_labels(&self, selector: &LabelSelector) -> bool {
-        self.memo.borrow_mut().matches(selector, self.stored.labels())
-    }
-
-    fn uid(&self) -> &Uid {
-        self.stored.uid()
-    }
-
-    fn in_index(&self, index: &str, values: &[SmolStr]) -> bool {
-        self.snapshot.indices.carries(index, values, self.member.id, self.stored)
-    }
-
-    fn owned_by(&self, owner: &Uid) -> Option<bool> {
-        self.snapshot.index_fn(OWNER_INDEX)?;
-        Some(self.in_index(OWNER_INDEX, &[owner.to_smolstr()]))
     }
 }

@@ -41,9 +41,9 @@ fn by_index(path: &FieldPath, test: &Test, snapshot: &Snapshot, view: &View<'_>)
         Test::NotIn(literals) => (literals.as_slice(), true),
         _ => return None,
     };
-    let values: Vec<_> = literals.iter().map(written).collect::<Option<_>>()?;
-    let index = snapshot.index_of(path, view.speakers().map(|(_, member)| member.partition))?;
-    let decides = literals.iter().all(is_nothing_else);
+    let values: Vec<_> = literals.iter().map(index_form).collect::<Option<_>>()?;
+    let index = snapshot.index_of(path, view.answering().map(|(_, member)| member.partition))?;
+    let decides = literals.iter().all(is_text_only);
     let index = Expr::Index { index: index.as_str().into(), values };
     match (decides, negative) {
         (true, false) => Some(index),
@@ -58,7 +58,7 @@ fn by_index(path: &FieldPath, test: &Test, snapshot: &Snapshot, view: &View<'_>)
 }
 
 /// Returns the only index form of a value. A number has several.
-fn written(literal: &Literal) -> Option<SmolStr> {
+fn index_form(literal: &Literal) -> Option<SmolStr> {
     match literal {
         Literal::Bool(value) => Some(value.to_smolstr()),
         Literal::Text(text) => Some(text.clone()),
@@ -67,6 +67,6 @@ fn written(literal: &Literal) -> Option<SmolStr> {
 }
 
 /// Returns whether a text can only be a string: not a number, `true` or `false`.
-fn is_nothing_else(literal: &Literal) -> bool {
+fn is_text_only(literal: &Literal) -> bool {
     matches!(literal, Literal::Text(text) if serde_json::from_str::<IgnoredAny>(text).is_err())
 }

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::answer::Group;
 use super::view::{Start, View};
-use super::worker::size;
 use informer_hub_query::{Direction, Output, SortKey, Values};
 use informer_hub_types::{FieldPath, StoredObject};
 
@@ -89,7 +88,7 @@ impl Order<'_, '_> {
     }
 
     /// Returns whether a hit is after the start position.
-    pub(super) fn is_behind(&self, hit: &Hit, sort: &[SortKey], start: &Start) -> bool {
+    pub(super) fn is_after(&self, hit: &Hit, sort: &[SortKey], start: &Start) -> bool {
         let order = self.by_columns(&hit.sort, sort).then_with(|| self.place(hit).cmp(&start.rank));
         match &start.key {
             Some(key) => order.then_with(|| hit.stored.key().cmp(key)).is_gt(),
@@ -183,4 +182,18 @@ pub(super) fn groups(groups: HashMap<Value, u64>, output: &Output, limit: Option
 pub(super) fn unmatched(paths: &[FieldPath], seen: &[bool], read: u64) -> Vec<FieldPath> {
     let is_seen = |at: usize| read == 0 || seen.get(at).copied().unwrap_or(false);
     paths.iter().enumerate().filter(|(at, _)| !is_seen(*at)).map(|(_, path)| path.clone()).collect()
+}
+
+/// Estimates the bytes of values.
+pub(super) fn size(values: &[serde_json::Value]) -> usize {
+    use serde_json::Value;
+    let one = |value: &Value| match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(elements) => size(elements),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| name.len() + 32 + size(std::slice::from_ref(value))).sum()
+        }
+    };
+    values.iter().map(|value| size_of::<Value>() + one(value)).sum()
 }

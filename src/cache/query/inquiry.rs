@@ -1,18 +1,16 @@
 //! A running query: shared by worker threads and the waiting caller.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
-
-use parking_lot::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::answer::Answer;
+use super::builder::Query;
 use super::condition::asks_owners;
-use super::gather::{Found, Gathered};
+use super::error::QueryError;
 use super::job::Job;
-use super::pieces::{Cursor, Piece};
+use super::owners::OWNER_INDEX;
+use super::progress::{CANCELLED, DEADLINE, Progress};
 use super::token::Position;
-use super::{Bounds, Query, QueryError};
 use crate::cache::snapshot::Snapshot;
 
 /// A potentially long query on one snapshot. Threads call [`Self::work`], then one of them calls [`Self::finish`].
@@ -76,8 +74,8 @@ impl Inquiry {
     }
 
     /// Ends the work soon, or keeps it from starting, because of the deadline. Returns the error for the caller.
-    pub fn time_is_up(&self) -> QueryError {
-        self.progress.stop(TIME_IS_UP);
+    pub fn expire_query(&self) -> QueryError {
+        self.progress.stop(DEADLINE);
         let (within, examined) = (self.query.bounds.within, self.examined());
         let candidates = self.job().map_or(0, |job| job.candidates() as u64).max(examined);
         QueryError::Deadline { within, examined, candidates }
@@ -87,7 +85,7 @@ impl Inquiry {
     #[must_use]
     pub fn lacks_owners(&self) -> bool {
         // A condition beyond the depth limit is rejected first.
-        self.snapshot.index_fn(super::OWNER_INDEX).is_none()
+        self.snapshot.index_fn(OWNER_INDEX).is_none()
             && self.job().is_ok()
             && asks_owners(&self.query.question.condition)
     }
@@ -118,87 +116,6 @@ impl Inquiry {
 impl std::fmt::Debug for Inquiry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inquiry").field("query", &self.query).finish_non_exhaustive()
-    }
-}
-
-const GOES_ON: u8 = 0;
-const ENOUGH: u8 = 1;
-const CANCELLED: u8 = 2;
-const TIME_IS_UP: u8 = 3;
-
-/// Progress of a query.
-#[derive(Default)]
-pub(super) struct Progress {
-    cursor: Mutex<Cursor>,
-    gathered: Mutex<Gathered>,
-    end: AtomicU8,
-    failed: AtomicBool,
-    failure: Mutex<Option<QueryError>>,
-    examined: AtomicU64,
-}
-
-impl Progress {
-    /// Returns the next piece from `find`.
-    pub(super) fn next(&self, find: impl FnOnce(&mut Cursor) -> Option<Piece>) -> Option<Piece> {
-        find(&mut self.cursor.lock())
-    }
-
-    /// Returns whether the work has ended.
-    pub(super) fn is_over(&self) -> bool {
-        self.end.load(Relaxed) != GOES_ON || self.failed.load(Relaxed)
-    }
-
-    /// Adds the result of a piece; `take` returns whether there are enough hits.
-    pub(super) fn take(
-        &self,
-        number: usize,
-        found: Found,
-        take: impl FnOnce(&mut Gathered, usize, Found) -> bool,
-        bounds: Bounds,
-    ) {
-        self.examined.fetch_add(found.tally.examined, Relaxed);
-        let mut gathered = self.gathered.lock();
-        let enough = take(&mut gathered, number, found);
-        let over = [
-            ("objects or values", bounds.items, gathered.items),
-            ("bytes of values", bounds.bytes, gathered.tally.bytes),
-        ];
-        if let Some((what, limit, _)) = over.into_iter().find(|(_, limit, found)| found > limit) {
-            self.failure.lock().get_or_insert(QueryError::TooMuch { what, limit });
-            self.failed.store(true, Relaxed);
-            *gathered = Gathered::default();
-        }
-        if enough {
-            self.stop(ENOUGH);
-        }
-    }
-
-    /// Ends the work; the first reason counts.
-    fn stop(&self, end: u8) {
-        let _ = self.end.compare_exchange(GOES_ON, end, Relaxed, Relaxed);
-    }
-
-    /// Returns the error that ended the work early, if any.
-    ///
-    /// # Errors
-    /// The error.
-    pub(super) fn ended(&self, within: Duration, candidates: usize) -> Result<(), QueryError> {
-        if let Some(failure) = self.failure.lock().clone() {
-            return Err(failure);
-        }
-        match self.end.load(Relaxed) {
-            CANCELLED => Err(QueryError::Cancelled),
-            TIME_IS_UP => {
-                let (examined, candidates) = (self.examined.load(Relaxed), candidates as u64);
-                Err(QueryError::Deadline { within, examined, candidates: candidates.max(examined) })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Takes all results.
-    pub(super) fn gathered(&self) -> Gathered {
-        std::mem::take(&mut self.gathered.lock())
     }
 }
 

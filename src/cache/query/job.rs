@@ -6,31 +6,30 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::answer::{Answer, Row};
-use super::condition::{Condition, HeadOf};
+use super::builder::Query;
+use super::condition::Condition;
+use super::error::QueryError;
 use super::fields::with_indices;
 use super::gather::{Hit, Order, groups, unmatched};
-use super::inquiry::Progress;
+use super::head::HeadOf;
 use super::memo::LabelMemo;
 use super::pieces::Pieces;
-use super::plan::{Looks, Plan, Planner, Way};
+use super::plan::{AccessPath, Looks, Plan, Planner, SHORT};
+use super::progress::Progress;
 use super::token::Position;
 use super::view::{Start, View};
-use super::worker::Worker;
-use super::{Query, QueryError};
 use crate::cache::snapshot::Snapshot;
 use informer_hub_query::{Columns, Matcher, Output, SortKey, Values};
 use informer_hub_types::{Object, StoredObject};
 
-/// Number of candidates up to which a query runs on the caller's thread: well under 1 ms.
-pub(super) const SHORT: usize = 1_000;
-/// The same if bodies must be decompressed.
+/// The same as [`SHORT`] if bodies must be decompressed.
 const SHORT_READ: usize = 50;
 /// Maximum number of objects in a piece: under 1 ms if heads decide. Finding a piece only scans keys.
 const PIECE: usize = 8_192;
 /// The same if bodies must be decompressed: a few ms.
 const READ_PIECE: usize = 512;
 /// Number of objects between checks for cancellation.
-pub(super) const LOOK_UP: u64 = 64;
+pub(super) const CANCEL_CHECK_INTERVAL: u64 = 64;
 
 /// A prepared query.
 pub(super) struct Job<'s> {
@@ -38,7 +37,7 @@ pub(super) struct Job<'s> {
     pub(super) query: &'s Query,
     pub(super) condition: Condition<'s>,
     pub(super) view: View<'s>,
-    way: Way,
+    way: AccessPath,
     /// `None` if every candidate matches.
     pub(super) matcher: Option<Matcher>,
     pub(super) sort: Option<Columns>,
@@ -99,12 +98,12 @@ impl<'s> Job<'s> {
             keep,
         };
         if let Some(position) = position {
-            job.begin_behind(position)?;
+            job.start_after(position)?;
         }
         Ok(job)
     }
 
-    fn begin_behind(&mut self, position: &Position) -> Result<(), QueryError> {
+    fn start_after(&mut self, position: &Position) -> Result<(), QueryError> {
         let rank = self.view.rank_of(&position.cluster);
         let there = self.view.is_named(rank, &position.cluster);
         self.start = Some(Start { rank, key: there.then(|| position.key.clone()) });
@@ -123,7 +122,7 @@ impl<'s> Job<'s> {
 
     /// Returns the informer with the newest state of an object.
     fn find(&self, rank: usize, position: &Position) -> Option<usize> {
-        self.view.speakers().filter(|(_, member)| member.rank == rank).map(|(at, _)| at).find(|at| {
+        self.view.answering().filter(|(_, member)| member.rank == rank).map(|(at, _)| at).find(|at| {
             let stored = self.view.members[*at].partition.get(&position.key);
             stored.is_some_and(|stored| !self.view.is_superseded(*at, stored))
         })
@@ -141,7 +140,7 @@ impl<'s> Job<'s> {
 
     /// Returns whether owners are tested without an index of them.
     fn reads_owners(&self) -> bool {
-        self.condition.asks_owners && self.snapshot.index_fn(super::OWNER_INDEX).is_none()
+        self.condition.asks_owners && self.snapshot.index_fn(super::owners::OWNER_INDEX).is_none()
     }
 
     /// Returns whether bodies of matches are read.
@@ -176,7 +175,7 @@ impl<'s> Job<'s> {
         Order { directions, view: &self.view }
     }
 
-    fn pieces(&self) -> Pieces<'_, 's> {
+    pub(super) fn pieces(&self) -> Pieces<'_, 's> {
         let start = self.start.as_ref().filter(|_| self.sort.is_none());
         let (access, needs) = (&self.way.access, &self.condition.needs);
         Pieces { snapshot: self.snapshot, view: &self.view, access, start, size: self.piece(), needs }
@@ -186,33 +185,8 @@ impl<'s> Job<'s> {
         HeadOf { snapshot: self.snapshot, member: &self.view.members[member], stored, memo }
     }
 
-    /// Processes pieces until none is left or the query is ended.
-    pub(super) fn work(&self, progress: &Progress) {
-        let (pieces, order) = (self.pieces(), self.order());
-        let overlaps = self.any_overlap();
-        let mut bounds = self.query.bounds;
-        if self.keep.is_some_and(|keep| keep - 1 <= bounds.items) {
-            // At most the limit is retained.
-            bounds.items = usize::MAX;
-        }
-        let mut worker = Worker::new(self, &order, progress);
-        while !progress.is_over() {
-            let Some(piece) = progress.next(|cursor| pieces.next(cursor)) else { break };
-            let found = worker.examine(&pieces, &piece);
-            progress.take(
-                piece.number,
-                found,
-                |gathered, number, found| {
-                    gathered.take(number, found, &order, self.keep);
-                    self.keep.is_some_and(|keep| !overlaps && order.directions.is_empty() && gathered.has_enough(keep))
-                },
-                bounds,
-            );
-        }
-    }
-
     /// Returns whether keys of one cluster may be out of order.
-    fn any_overlap(&self) -> bool {
+    pub(super) fn any_overlap(&self) -> bool {
         self.view.members.windows(2).any(|pair| pair[0].rank == pair[1].rank)
     }
 
@@ -280,7 +254,7 @@ impl<'s> Job<'s> {
         };
         let memo = RefCell::new(LabelMemo::new());
         for (number, hit) in hits.into_iter().enumerate() {
-            if (number as u64).is_multiple_of(LOOK_UP) {
+            if (number as u64).is_multiple_of(CANCEL_CHECK_INTERVAL) {
                 progress.ended(self.query.bounds.within, self.candidates())?;
             }
             let object = handle(&hit);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::QueryError;
+use super::error::QueryError;
 use super::view::has_newer;
 use crate::cache::posting::PartitionId;
 use crate::cache::snapshot::{Partition, Snapshot};

@@ -30,19 +30,19 @@ impl LabelMemo {
 
     /// Returns whether a selector matches a set of labels.
     pub(super) fn matches(&mut self, selector: &LabelSelector, labels: &Labels) -> bool {
-        let look = || selector.matches(|key| labels.get(key));
-        let (address, of) = (labels.address(), std::ptr::from_ref(selector) as usize);
+        let evaluate = || selector.matches(|key| labels.get(key));
+        let (address, selector_address) = (labels.address(), std::ptr::from_ref(selector) as usize);
         if address == 0 {
-            return look();
+            return evaluate();
         }
         if self.entries.is_empty() {
             self.entries.resize(ENTRIES, Entry::default());
         }
         // Allocations are at least 16 bytes apart, often by a power of two.
-        let hash = ((address >> 4) ^ (of >> 3)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54;
+        let hash = ((address >> 4) ^ (selector_address >> 3)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54;
         let entry = &mut self.entries[hash & (ENTRIES - 1)];
-        if (entry.labels, entry.selector) != (address, of) {
-            *entry = Entry { labels: address, selector: of, matches: look() };
+        if (entry.labels, entry.selector) != (address, selector_address) {
+            *entry = Entry { labels: address, selector: selector_address, matches: evaluate() };
         }
         entry.matches
     }
@@ -62,9 +62,9 @@ mod tests {
         for _ in 0..2 {
             for labels in sets.iter().chain([&Labels::default()]) {
                 for selector in &selectors {
-                    let told = selector.matches(|key| labels.get(key));
-                    assert_eq!(memo.matches(selector, labels), told, "{selector} {labels:?}");
-                    assert_eq!(memo.matches(selector, &labels.clone()), told, "{selector} {labels:?}, again");
+                    let expected = selector.matches(|key| labels.get(key));
+                    assert_eq!(memo.matches(selector, labels), expected, "{selector} {labels:?}");
+                    assert_eq!(memo.matches(selector, &labels.clone()), expected, "{selector} {labels:?}, again");
                 }
             }
         }

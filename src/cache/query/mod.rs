@@ -1,287 +1,37 @@
 //! Query engine over the objects of one resource.
 //!
-//! A [`Query`] is a [`Question`] plus clusters, informers and limits. `view` selects informers, `plan` selects access
-//! paths, and `condition` evaluates object heads. `inquiry` runs a `job`, whose `pieces` are processed by any number of
-//! `worker`s. `gather` collects matches, and `answer` is the result. `token` and `pinned` continue an answer on the
-//! same snapshot.
+//! A [`Query`] is a [`Question`](informer_hub_query::Question) plus clusters, informers and limits. `view` selects
+//! informers, `plan` selects access paths, `condition` and `head` evaluate object heads. `inquiry` runs a `job`: any
+//! number of `worker`s process its `pieces` and share their `progress`. `gather` collects matches, and `answer` is the
+//! result. `token` and `pinned` continue an answer on the same snapshot.
 
 mod answer;
+mod builder;
 mod condition;
+mod coverage;
 mod error;
 mod fields;
 mod gather;
-mod held;
+mod head;
 mod inquiry;
 mod job;
 mod lookup;
 mod memo;
 mod owners;
 mod pieces;
+mod pinned;
 mod plan;
+mod progress;
 mod token;
 mod view;
 mod worker;
 
-use std::num::NonZeroUsize;
-use std::time::Duration;
-
-use smol_str::SmolStr;
-
-use informer_hub_query::{Column, Direction, Expr, Output, Question, TextTest};
-use informer_hub_types::{ClusterSelector, FieldPath, LabelSelector, Scope, Uid};
-
-pub use answer::{Answer, Coverage, Group, Row};
+pub use answer::{Answer, Group, Row};
+pub use builder::{Bounds, Query};
+pub use coverage::Coverage;
 pub use error::QueryError;
-pub use held::Held;
 pub use inquiry::Inquiry;
-pub use owners::{Broken, Chain, OwnerRef, owner_chain, owner_index};
+pub use owners::{Broken, Chain, OWNER_INDEX, OwnerRef, owner_chain, owner_index};
+pub use pinned::Held;
 pub use plan::{Looks, Plan, Step};
 pub use token::{Fingerprint, Position, TokenKey};
-
-/// Name of the index that answers [`Expr::OwnedBy`]: the UIDs of an object's owners. Its function is [`owner_index`].
-pub const OWNER_INDEX: &str = "owner-uid";
-
-/// Limits of one answer. The defaults suit interactive callers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bounds {
-    /// Time limit, including the wait for other scans. Default 10 s. Only a cache enforces it: a query on a snapshot
-    /// takes as long as it takes.
-    pub within: Duration,
-    /// Maximum number of objects, rows, groups or values. More are an error, unless the query has a limit. Default 2
-    /// million.
-    pub items: usize,
-    /// Approximate maximum bytes of values read from objects (rows, groups, sort keys). Default 64 MiB.
-    pub bytes: usize,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self { within: Duration::from_secs(10), items: 2_000_000, bytes: 64 << 20 }
-    }
-}
-
-/// A query for one resource: clusters, objects, and output.
-///
-/// Conditions are combined with "and". The cheapest access path is used: a key or an index value is looked up, a
-/// namespace or a name prefix is a range. Otherwise every object is examined: its head first, and its body only if the
-/// head does not decide. [`Self::explain`] returns the plan.
-///
-/// # Examples
-///
-/// ```
-/// use informer_hub::Query;
-/// use informer_hub::query::Expr;
-///
-/// let query = Query::by_index("by-node", "n1").in_namespace("shop").limit(50.try_into().unwrap());
-/// let all_but = Query::matching(Expr::Not(Box::new(Expr::Labels("app=web".parse().unwrap())))).count();
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct Query {
-    pub(super) question: Question,
-    pub(super) clusters: ClusterSelector,
-    pub(super) scope: Option<Scope>,
-    pub(super) bounds: Bounds,
-    pub(super) explain: bool,
-    /// Number of objects in a piece of a scan, to test many small pieces.
-    pub(super) piece: Option<NonZeroUsize>,
-}
-
-impl From<Question> for Query {
-    fn from(question: Question) -> Self {
-        Self { question, ..Self::default() }
-    }
-}
-
-impl Query {
-    /// Returns a query for all objects.
-    #[must_use]
-    pub fn list() -> Self {
-        Self::default()
-    }
-
-    /// Returns a query for objects that match a condition.
-    #[must_use]
-    pub fn matching(condition: Expr) -> Self {
-        Self::from(Question::new(condition))
-    }
-
-    /// Returns a query for a namespace (empty for a cluster-scoped object) and name, in each cluster.
-    #[must_use]
-    pub fn get(namespace: &str, name: &str) -> Self {
-        let is = |text: &str| TextTest::In(vec![text.into()]);
-        Self::matching(Expr::And(vec![Expr::Namespace(is(namespace)), Expr::Name(is(name))]))
-    }
-
-    /// Returns a query for objects with `value` in the index `index`, declared or computed.
-    #[must_use]
-    pub fn by_index(index: &str, value: &str) -> Self {
-        Self::matching(Expr::Index { index: index.into(), values: vec![value.into()] })
-    }
-
-    /// Returns a query for the objects of one namespace.
-    #[must_use]
-    pub fn by_namespace(namespace: &str) -> Self {
-        Self::default().in_namespace(namespace)
-    }
-
-    /// Returns a query for objects with matching labels.
-    #[must_use]
-    pub fn by_labels(labels: LabelSelector) -> Self {
-        Self::default().with_labels(labels)
-    }
-
-    /// Returns a query for the objects owned by the object of this UID. Reads every body, unless there is an index
-    /// [`OWNER_INDEX`]; a cache builds it on first use.
-    #[must_use]
-    pub fn children_of(owner: &Uid) -> Self {
-        Self::matching(Expr::OwnedBy(owner.clone()))
-    }
-
-    /// Adds a condition.
-    #[must_use]
-    pub fn and(mut self, condition: Expr) -> Self {
-        self.question.condition = match self.question.condition {
-            Expr::All => condition,
-            Expr::And(mut all) => {
-                all.push(condition);
-                Expr::And(all)
-            }
-            other => Expr::And(vec![other, condition]),
-        };
-        self
-    }
-
-    /// Restricts the query to a namespace.
-    #[must_use]
-    pub fn in_namespace(self, namespace: &str) -> Self {
-        self.and(Expr::Namespace(TextTest::In(vec![namespace.into()])))
-    }
-
-    /// Restricts the query to matching labels.
-    #[must_use]
-    pub fn with_labels(self, labels: LabelSelector) -> Self {
-        self.and(Expr::Labels(labels))
-    }
-
-    /// Restricts the query to informers of exactly this scope.
-    #[must_use]
-    pub fn of_informers(mut self, scope: Scope) -> Self {
-        self.scope = Some(scope);
-        self
-    }
-
-    /// Selects all clusters, which is the default.
-    #[must_use]
-    pub fn across_clusters(self) -> Self {
-        self.in_clusters(ClusterSelector::All)
-    }
-
-    /// Selects clusters.
-    #[must_use]
-    pub fn in_clusters(mut self, clusters: ClusterSelector) -> Self {
-        self.clusters = clusters;
-        self
-    }
-
-    /// Adds an ascending sort path. Reads each body, unless the path is in the head.
-    #[must_use]
-    pub fn sort_by(self, path: FieldPath) -> Self {
-        self.order_by(Column::Path(path), Direction::Ascending)
-    }
-
-    /// Adds a sort column.
-    #[must_use]
-    pub fn order_by(mut self, column: Column, direction: Direction) -> Self {
-        self.question.order.push((column, direction));
-        self
-    }
-
-    /// Limits the number of results; [`Answer::next`] continues.
-    #[must_use]
-    pub fn limit(mut self, limit: NonZeroUsize) -> Self {
-        self.question.limit = Some(limit);
-        self
-    }
-
-    /// Continues an earlier answer to the same question, on the snapshot of that answer.
-    #[must_use]
-    pub fn continue_at(mut self, token: impl Into<SmolStr>) -> Self {
-        self.question.continue_token = Some(token.into());
-        self
-    }
-
-    /// Returns columns instead of whole objects: [`Answer::rows`].
-    #[must_use]
-    pub fn select(self, paths: impl IntoIterator<Item = FieldPath>) -> Self {
-        self.output(Output::Columns(paths.into_iter().map(Column::Path).collect()))
-    }
-
-    /// Returns the number of objects: [`Answer::count`].
-    #[must_use]
-    pub fn count(self) -> Self {
-        self.output(Output::Count)
-    }
-
-    /// Returns the number of objects per value: [`Answer::groups`].
-    #[must_use]
-    pub fn count_by(self, column: Column) -> Self {
-        self.output(Output::CountBy(column))
-    }
-
-    /// Returns the distinct values: [`Answer::groups`].
-    #[must_use]
-    pub fn distinct(self, column: Column) -> Self {
-        self.output(Output::Distinct(column))
-    }
-
-    /// Sets the output.
-    #[must_use]
-    pub fn output(mut self, output: Output) -> Self {
-        self.question.output = output;
-        self
-    }
-
-    /// Sets the limits.
-    #[must_use]
-    pub fn within(mut self, bounds: Bounds) -> Self {
-        self.bounds = bounds;
-        self
-    }
-
-    /// Plans only: the answer has the [`Plan`] and the clusters, but no results.
-    #[must_use]
-    pub fn explain(mut self) -> Self {
-        self.explain = true;
-        self
-    }
-
-    /// Sets the number of objects per piece.
-    #[cfg(test)]
-    pub(crate) fn in_pieces(mut self, objects: usize) -> Self {
-        self.piece = NonZeroUsize::new(objects);
-        self
-    }
-
-    /// Returns the question, without clusters and limits.
-    #[must_use]
-    pub fn question(&self) -> &Question {
-        &self.question
-    }
-
-    /// Returns the limits.
-    #[must_use]
-    pub fn bounds(&self) -> Bounds {
-        self.bounds
-    }
-
-    /// Returns whether the query may scan every object, because no condition selects some by key or index.
-    /// [`super::Snapshot::is_long`] also considers the snapshot.
-    #[must_use]
-    pub fn is_scan(&self) -> bool {
-        let conditions = match &self.question.condition {
-            Expr::And(all) => all.as_slice(),
-            one => std::slice::from_ref(one),
-        };
-        !conditions.iter().any(|one| matches!(one, Expr::Index { .. } | Expr::Name(TextTest::In(_))))
-    }
-}

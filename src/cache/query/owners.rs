@@ -4,10 +4,14 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
-use crate::cache::indexers::{IndexError, IndexFn};
+use crate::cache::index_errors::IndexError;
+use crate::cache::indexers::IndexFn;
 use crate::cache::snapshot::Snapshot;
 use informer_hub_query::Extractor;
 use informer_hub_types::{DecodeError, FieldPath, Object, ObjectKey, SharedStr, StoredObject, Uid};
+
+/// Name of the index of owner UIDs, which answers `OwnedBy` conditions. Its function is [`owner_index`].
+pub const OWNER_INDEX: &str = "owner-uid";
 
 /// Maximum length of a chain; Kubernetes' own have three or four links.
 const MAX_LINKS: usize = 32;

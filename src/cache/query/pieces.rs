@@ -54,9 +54,9 @@ pub(super) struct Pieces<'j, 's> {
 }
 
 /// Number of objects that are prefetched together.
-const AHEAD: usize = 32;
+const PREFETCH: usize = 32;
 
-type Called<'p> = SmallVec<[&'p Arc<StoredObject>; AHEAD]>;
+type Prefetched<'p> = SmallVec<[&'p Arc<StoredObject>; PREFETCH]>;
 type Objects<'p> = Box<dyn Iterator<Item = &'p Arc<StoredObject>> + 'p>;
 
 impl Pieces<'_, '_> {
@@ -65,7 +65,7 @@ impl Pieces<'_, '_> {
         loop {
             let member = self.view.members.get(cursor.member)?;
             let is_before = self.start.is_some_and(|start| member.rank < start.rank);
-            let span = if is_before || !member.speaks || member.partition.is_empty() {
+            let span = if is_before || !member.can_answer || member.partition.is_empty() {
                 None
             } else {
                 self.span(cursor, member.partition, member.rank)
@@ -130,22 +130,23 @@ impl Pieces<'_, '_> {
     /// Calls `look` with each object of a piece, by key, until it returns `false`. Returns the number of objects
     /// excluded by their label filters.
     pub(super) fn each(&self, piece: &Piece, mut look: impl FnMut(&Arc<StoredObject>) -> bool) -> u64 {
-        let passed = Cell::new(0);
+        let excluded = Cell::new(0);
         let member = &self.view.members[piece.member];
         match (&piece.span, self.access) {
             // Long scans are dominated by memory latency. Prefetch a group of objects with independent loads before
             // examining the first.
             (Span::Keys(lower, upper), _) => {
                 let runs = member.partition.objects.runs(lower.as_ref(), upper.as_ref());
-                let mut objects = runs.flat_map(|run| run.that_may(self.needs, || passed.set(passed.get() + 1)));
-                let mut called: Called<'_> = SmallVec::new();
+                let mut objects =
+                    runs.flat_map(|run| run.that_may_match(self.needs, || excluded.set(excluded.get() + 1)));
+                let mut prefetched: Prefetched<'_> = SmallVec::new();
                 loop {
-                    called.clear();
-                    called.extend(objects.by_ref().take(AHEAD));
-                    let heads = called.iter().fold(0, |heads, object| heads ^ object.labels().address());
+                    prefetched.clear();
+                    prefetched.extend(objects.by_ref().take(PREFETCH));
+                    let heads = prefetched.iter().fold(0, |heads, object| heads ^ object.labels().address());
                     black_box(heads);
-                    if called.is_empty() || !called.iter().all(|object| look(object)) {
-                        return passed.get();
+                    if prefetched.is_empty() || !prefetched.iter().all(|object| look(object)) {
+                        return excluded.get();
                     }
                 }
             }
@@ -156,7 +157,7 @@ impl Pieces<'_, '_> {
             }
             (Span::Lookups, _) => {}
         }
-        passed.get()
+        excluded.get()
     }
 
     fn look_up<'p>(&'p self, member: usize, lookups: &'p [Lookup]) -> Objects<'p> {

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use smol_str::{SmolStr, ToSmolStr};
 
-use super::OWNER_INDEX;
-use super::job::SHORT;
+use super::owners::OWNER_INDEX;
 use super::view::View;
 use crate::cache::snapshot::{Partition, Snapshot};
 use informer_hub_query::{Expr, Literal, Test, TextTest};
@@ -38,7 +37,7 @@ pub(super) enum Access {
 
 /// An access path with its cost, in scanned objects.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct AccessPath {
     pub(super) access: Access,
     cost: usize,
     /// Approximate number of objects on it.
@@ -48,13 +47,16 @@ pub(super) struct Way {
 }
 
 /// Cost of a lookup relative to the next object of a scan: a path down a tree.
-const LOOKUP: usize = 20;
+const LOOKUP_COST: usize = 20;
+
+/// Number of candidates up to which a query runs on the caller's thread: well under 1 ms.
+pub(super) const SHORT: usize = 1_000;
 
 /// Number of keys above which they are not looked up one by one.
 const MAX_KEYS: usize = 4_096;
 
 /// Number of objects up to which a range is counted exactly. A larger one is assumed to be half of all objects.
-const COUNTED: usize = 2_048;
+const MAX_COUNTED: usize = 2_048;
 
 /// Plans access paths in one snapshot, for the selected informers.
 pub(super) struct Planner<'p, 's> {
@@ -64,18 +66,19 @@ pub(super) struct Planner<'p, 's> {
 
 impl Planner<'_, '_> {
     /// Returns the cheapest access path.
-    pub(super) fn best(&self, condition: &Expr) -> Way {
+    pub(super) fn best(&self, condition: &Expr) -> AccessPath {
         let way = self.way(condition);
         // A short path is not compared: computing the cost of a scan visits every informer.
         if let Some(way) = way.as_ref().filter(|way| way.candidates <= SHORT) {
             return way.clone();
         }
         let all = self.view.len();
-        let scan = Way { access: Access::Scan, cost: all, candidates: all, exact: matches!(condition, Expr::All) };
+        let scan =
+            AccessPath { access: Access::Scan, cost: all, candidates: all, exact: matches!(condition, Expr::All) };
         way.filter(|way| way.cost < scan.cost).unwrap_or(scan)
     }
 
-    fn way(&self, expr: &Expr) -> Option<Way> {
+    fn way(&self, expr: &Expr) -> Option<AccessPath> {
         match expr {
             Expr::And(_) => self.all_of(expr),
             Expr::Or(any) => any.iter().map(|one| self.way(one)).collect::<Option<Vec<_>>>().map(union),
@@ -95,12 +98,12 @@ impl Planner<'_, '_> {
     }
 
     /// Returns the cheapest path of the parts; namespace and name are combined.
-    fn all_of(&self, expr: &Expr) -> Option<Way> {
+    fn all_of(&self, expr: &Expr) -> Option<AccessPath> {
         let mut parts = Vec::new();
         flatten(expr, &mut parts);
         let (mut namespace, mut name) = (None, None);
         let mut ways = Vec::new();
-        let mut others = 0;
+        let mut other_parts = 0;
         for part in &parts {
             let key_part = match part {
                 Expr::Namespace(test) => Some((KeyPart::Namespace, Cow::Borrowed(test))),
@@ -112,28 +115,28 @@ impl Planner<'_, '_> {
                 Some((KeyPart::Namespace, test)) if namespace.is_none() => namespace = Some(test),
                 Some((KeyPart::Name, test)) if name.is_none() => name = Some(test),
                 _ => {
-                    others += 1;
+                    other_parts += 1;
                     ways.extend(self.way(part));
                 }
             }
         }
         let by_key = self.by_key(namespace.as_deref(), name.as_deref());
-        let whole = |way: Way, exact: bool| Way { exact: way.exact && exact, ..way };
-        let by_key = by_key.map(|way| whole(way, others == 0));
+        let whole = |way: AccessPath, exact: bool| AccessPath { exact: way.exact && exact, ..way };
+        let by_key = by_key.map(|way| whole(way, other_parts == 0));
         let rest = ways.into_iter().map(|way| whole(way, parts.len() == 1));
         by_key.into_iter().chain(rest).min_by_key(|way| way.cost)
     }
 
-    fn by_values(&self, index: &str, values: impl Iterator<Item = SmolStr>) -> Way {
+    fn by_values(&self, index: &str, values: impl Iterator<Item = SmolStr>) -> AccessPath {
         let mut candidates = 0;
         let lookups = values
             .inspect(|value| candidates += self.snapshot.indices.count(index, value))
             .map(|value| Lookup::Value(index.into(), value))
             .collect();
-        Way { access: Access::Lookups(lookups), cost: candidates * LOOKUP, candidates, exact: true }
+        AccessPath { access: Access::Lookups(lookups), cost: candidates * LOOKUP_COST, candidates, exact: true }
     }
 
-    fn by_key(&self, namespace: Option<&TextTest>, name: Option<&TextTest>) -> Option<Way> {
+    fn by_key(&self, namespace: Option<&TextTest>, name: Option<&TextTest>) -> Option<AccessPath> {
         let cluster_scoped = [SmolStr::default()];
         let (namespaces, name) = match (namespace, name) {
             (Some(TextTest::Prefix(prefix)), _) if prefix.is_empty() => return None,
@@ -150,9 +153,9 @@ impl Planner<'_, '_> {
                 let keys = namespaces.iter().flat_map(|namespace| names.iter().map(move |name| (namespace, name)));
                 let lookups: Vec<_> =
                     keys.map(|(namespace, name)| Lookup::Key(ObjectKey::new(namespace, name))).collect();
-                let cost = lookups.len() * LOOKUP * self.view.members.len();
+                let cost = lookups.len() * LOOKUP_COST * self.view.members.len();
                 let candidates = lookups.len() * self.view.members.len();
-                Some(Way { access: Access::Lookups(lookups), cost, candidates, exact: false })
+                Some(AccessPath { access: Access::Lookups(lookups), cost, candidates, exact: false })
             }
             Some(TextTest::In(_)) | None if namespaces.iter().any(SmolStr::is_empty) => None,
             Some(TextTest::In(_)) | None => {
@@ -170,25 +173,25 @@ impl Planner<'_, '_> {
         }
     }
 
-    fn by_ranges(&self, mut ranges: Vec<ObjectKey>, exact: bool) -> Way {
+    fn by_ranges(&self, mut ranges: Vec<ObjectKey>, exact: bool) -> AccessPath {
         ranges.sort_unstable();
         ranges.dedup_by(|longer, shorter| longer.as_str().starts_with(shorter.as_str()));
         let mut counted = 0;
-        for (_, member) in self.view.speakers() {
+        for (_, member) in self.view.answering() {
             for range in &ranges {
-                counted += member.partition.beginning_with(range).take(COUNTED - counted).count();
+                counted += member.partition.beginning_with(range).take(MAX_COUNTED - counted).count();
             }
-            if counted == COUNTED {
-                counted = (self.view.len() / 2).max(COUNTED);
+            if counted == MAX_COUNTED {
+                counted = (self.view.len() / 2).max(MAX_COUNTED);
                 break;
             }
         }
-        Way { access: Access::Ranges(ranges), cost: counted, candidates: counted, exact }
+        AccessPath { access: Access::Ranges(ranges), cost: counted, candidates: counted, exact }
     }
 }
 
 /// Combines access paths.
-fn union(ways: Vec<Way>) -> Way {
+fn union(ways: Vec<AccessPath>) -> AccessPath {
     let (cost, candidates) = (ways.iter().map(|way| way.cost).sum(), ways.iter().map(|way| way.candidates).sum());
     let exact = ways.iter().all(|way| way.exact);
     let only_ranges = !ways.is_empty() && ways.iter().all(|way| matches!(way.access, Access::Ranges(_)));
@@ -212,7 +215,7 @@ fn union(ways: Vec<Way>) -> Way {
     } else {
         Access::Lookups(lookups)
     };
-    Way { access, cost, candidates, exact }
+    AccessPath { access, cost, candidates, exact }
 }
 
 fn flatten<'q>(expr: &'q Expr, parts: &mut Vec<&'q Expr>) {
@@ -295,10 +298,10 @@ pub enum Looks {
 }
 
 /// Number of steps in the text form of a plan.
-const SHOWN: usize = 8;
+const MAX_SHOWN_STEPS: usize = 8;
 
 impl Plan {
-    pub(super) fn new(way: &Way, looks: Looks, reads: bool) -> Self {
+    pub(super) fn new(way: &AccessPath, looks: Looks, reads: bool) -> Self {
         let steps = match &way.access {
             Access::Scan => vec![Step::Scan],
             Access::Ranges(ranges) => ranges.iter().cloned().map(Step::Range).collect(),
@@ -338,11 +341,11 @@ impl fmt::Display for Step {
 impl fmt::Display for Plan {
     /// One line, e.g. `index by-node = "n1": about 31 objects; matched on heads`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, step) in self.steps.iter().take(SHOWN).enumerate() {
+        for (number, step) in self.steps.iter().take(MAX_SHOWN_STEPS).enumerate() {
             write!(f, "{}{step}", if number > 0 { ", " } else { "" })?;
         }
-        if self.steps.len() > SHOWN {
-            write!(f, " and {} more", self.steps.len() - SHOWN)?;
+        if self.steps.len() > MAX_SHOWN_STEPS {
+            write!(f, " and {} more", self.steps.len() - MAX_SHOWN_STEPS)?;
         }
         if self.steps.is_empty() {
             f.write_str("nothing")?;

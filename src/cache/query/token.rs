@@ -8,7 +8,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
 
-use super::{Query, QueryError};
+use super::builder::Query;
+use super::error::QueryError;
 use informer_hub_types::{Gvr, ObjectKey};
 
 /// Position of an answer's last object.

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use super::builder::Query;
 use super::condition::{Condition, Known};
-use super::{Coverage, Query};
+use super::coverage::Coverage;
 use crate::cache::posting::PartitionId;
 use crate::cache::snapshot::{Partition, Snapshot};
 use informer_hub_types::{ClusterSelector, Freshness, MemoryStep, ObjectKey, Origin, StoredObject};
@@ -15,11 +16,11 @@ pub(super) struct Member<'s> {
     /// Rank of its cluster by name among the selected ones.
     pub(super) rank: usize,
     /// Whether it has every index in the query. Otherwise it cannot answer.
-    pub(super) speaks: bool,
+    pub(super) can_answer: bool,
 }
 
 /// A selected cluster.
-struct Asked {
+struct SelectedCluster {
     /// Its informers, as a range of [`View::members`].
     members: Range<usize>,
     coverage: Coverage,
@@ -28,7 +29,7 @@ struct Asked {
 /// The selected informers, by cluster.
 pub(super) struct View<'s> {
     pub(super) members: Vec<Member<'s>>,
-    clusters: Vec<Asked>,
+    clusters: Vec<SelectedCluster>,
     /// Clusters that have not answered yet.
     expected: Vec<Coverage>,
 }
@@ -43,20 +44,20 @@ impl<'s> View<'s> {
                 names.sort_unstable();
                 names.dedup();
                 for name in names {
-                    view.ask(snapshot, query, condition, snapshot.partitions_of(name));
+                    view.select_cluster(snapshot, query, condition, snapshot.partitions_of(name));
                 }
             }
             ClusterSelector::All | ClusterSelector::Labels(_) => {
                 for (_, ids) in snapshot.clusters() {
-                    view.ask(snapshot, query, condition, ids);
+                    view.select_cluster(snapshot, query, condition, ids);
                 }
             }
         }
         for (cluster, labels) in snapshot.expected() {
-            let asked = query.clusters.matches(cluster, labels)
+            let selected = query.clusters.matches(cluster, labels)
                 && !condition.rules_out(&Known { cluster, labels, namespace: None })
                 && !view.is_named(view.rank_of(cluster.as_str()), cluster.as_str());
-            if asked {
+            if selected {
                 let (cluster, freshness, memory) = (cluster.clone(), Freshness::Missing, MemoryStep::Full);
                 view.expected.push(Coverage { cluster, freshness, memory });
             }
@@ -64,7 +65,13 @@ impl<'s> View<'s> {
         view
     }
 
-    fn ask(&mut self, snapshot: &'s Snapshot, query: &Query, condition: &Condition<'_>, ids: &[PartitionId]) {
+    fn select_cluster(
+        &mut self,
+        snapshot: &'s Snapshot,
+        query: &Query,
+        condition: &Condition<'_>,
+        ids: &[PartitionId],
+    ) {
         let (begin, rank) = (self.members.len(), self.clusters.len());
         let (mut freshness, mut memory) = (None::<Freshness>, MemoryStep::Full);
         let mut cluster = None;
@@ -78,38 +85,38 @@ impl<'s> View<'s> {
             if !is_in_reach(condition, origin) {
                 continue;
             }
-            let speaks = condition.indexes().all(|index| snapshot.has_index(partition, index));
-            let trust = if speaks { partition.freshness() } else { Freshness::Missing };
+            let can_answer = condition.indexes().all(|index| snapshot.has_index(partition, index));
+            let trust = if can_answer { partition.freshness() } else { Freshness::Missing };
             freshness = Some(freshness.map_or(trust, |known| stalest(known, trust)));
             memory = memory.max(partition.memory());
-            self.members.push(Member { id: *id, partition, rank, speaks });
+            self.members.push(Member { id: *id, partition, rank, can_answer });
         }
         if let Some(cluster) = cluster {
             // If no informer of the cluster covers the query, its state is unknown.
             let freshness = freshness.unwrap_or(Freshness::Missing);
             let coverage = Coverage { cluster: cluster.clone(), freshness, memory };
-            self.clusters.push(Asked { members: begin..self.members.len(), coverage });
+            self.clusters.push(SelectedCluster { members: begin..self.members.len(), coverage });
         }
     }
 
     /// Returns the informers that can answer, by cluster, with their positions.
-    pub(super) fn speakers(&self) -> impl Iterator<Item = (usize, &Member<'s>)> + Clone {
-        self.members.iter().enumerate().filter(|(_, member)| member.speaks)
+    pub(super) fn answering(&self) -> impl Iterator<Item = (usize, &Member<'s>)> + Clone {
+        self.members.iter().enumerate().filter(|(_, member)| member.can_answer)
     }
 
     /// Returns the number of objects of these informers.
     pub(super) fn len(&self) -> usize {
-        self.speakers().map(|(_, member)| member.partition.len()).sum()
+        self.answering().map(|(_, member)| member.partition.len()).sum()
     }
 
     /// Returns the rank of a cluster, or the rank it would have.
     pub(super) fn rank_of(&self, cluster: &str) -> usize {
-        self.clusters.partition_point(|asked| asked.coverage.cluster.as_str() < cluster)
+        self.clusters.partition_point(|selected| selected.coverage.cluster.as_str() < cluster)
     }
 
     /// Returns whether the cluster of this rank has this name.
     pub(super) fn is_named(&self, rank: usize, cluster: &str) -> bool {
-        self.clusters.get(rank).is_some_and(|asked| asked.coverage.cluster.as_str() == cluster)
+        self.clusters.get(rank).is_some_and(|selected| selected.coverage.cluster.as_str() == cluster)
     }
 
     /// Returns whether an overlapping informer of the cluster has a newer state of the object. Of equally new states,
@@ -119,14 +126,14 @@ impl<'s> View<'s> {
         let members = self.clusters[self.members[at].rank].members.clone();
         members.len() > 1
             && members.filter(|other| *other != at).any(|other| {
-                let them = &self.members[other];
-                them.speaks && has_newer(them.partition, stored, other < at)
+                let other_member = &self.members[other];
+                other_member.can_answer && has_newer(other_member.partition, stored, other < at)
             })
     }
 
     /// Returns the coverage of each cluster, by name.
     pub(super) fn coverage(&self) -> Vec<Coverage> {
-        let mut coverage: Vec<_> = self.clusters.iter().map(|asked| asked.coverage.clone()).collect();
+        let mut coverage: Vec<_> = self.clusters.iter().map(|selected| selected.coverage.clone()).collect();
         if !self.expected.is_empty() {
             coverage.extend(self.expected.iter().cloned());
             coverage.sort_by(|a, b| a.cluster.cmp(&b.cluster));

@@ -3,14 +3,41 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::condition::HeadOf;
-use super::gather::{Found, Hit, Order, truncate};
-use super::inquiry::Progress;
-use super::job::{Job, LOOK_UP, read};
+use super::gather::{Found, Hit, Order, size, truncate};
+use super::head::HeadOf;
+use super::job::{CANCEL_CHECK_INTERVAL, Job, read};
 use super::memo::LabelMemo;
 use super::pieces::{Piece, Pieces};
+use super::progress::Progress;
 use informer_hub_query::{Extractor, Output, SortKey, Values};
 use informer_hub_types::StoredObject;
+
+impl Job<'_> {
+    /// Processes pieces until none is left or the query is ended.
+    pub(super) fn work(&self, progress: &Progress) {
+        let (pieces, order) = (self.pieces(), self.order());
+        let overlaps = self.any_overlap();
+        let mut bounds = self.query.bounds;
+        if self.keep.is_some_and(|keep| keep - 1 <= bounds.items) {
+            // At most the limit is retained.
+            bounds.items = usize::MAX;
+        }
+        let mut worker = Worker::new(self, &order, progress);
+        while !progress.is_over() {
+            let Some(piece) = progress.next(|cursor| pieces.next(cursor)) else { break };
+            let found = worker.examine(&pieces, &piece);
+            progress.take(
+                piece.number,
+                found,
+                |gathered, number, found| {
+                    gathered.take(number, found, &order, self.keep);
+                    self.keep.is_some_and(|keep| !overlaps && order.directions.is_empty() && gathered.has_enough(keep))
+                },
+                bounds,
+            );
+        }
+    }
+}
 
 /// A worker thread's state for one query.
 pub(super) struct Worker<'j, 's> {
@@ -47,7 +74,7 @@ impl<'j, 's> Worker<'j, 's> {
                 }
                 self.order.directions.is_empty() && found.hits.len() == keep
             });
-            !enough && (!found.tally.examined.is_multiple_of(LOOK_UP) || !self.progress.is_over())
+            !enough && (!found.tally.examined.is_multiple_of(CANCEL_CHECK_INTERVAL) || !self.progress.is_over())
         });
         found.tally.examined += passed;
         found.tally.seen.clone_from(&self.seen);
@@ -59,12 +86,12 @@ impl<'j, 's> Worker<'j, 's> {
         let job = self.job;
         let memo = &self.memo;
         let head = HeadOf { snapshot: job.snapshot, member: &job.view.members[member], stored, memo };
-        let told = job.matcher.as_ref().map_or(Some(true), |matcher| matcher.on_head(&head));
-        if told == Some(false) || job.view.is_superseded(member, stored) {
+        let decided = job.matcher.as_ref().map_or(Some(true), |matcher| matcher.on_head(&head));
+        if decided == Some(false) || job.view.is_superseded(member, stored) {
             return Ok(());
         }
         let mut body = None;
-        let matches = match (told, &job.matcher) {
+        let matches = match (decided, &job.matcher) {
             (None, Some(matcher)) => {
                 found.tally.read += 1;
                 let bytes = body.insert(stored.json().map_err(|_| Unreadable)?);
@@ -119,7 +146,7 @@ impl<'j, 's> Worker<'j, 's> {
         };
         let mut hit = Hit { member, stored: Arc::clone(stored), sort, row: None };
         if let (Some(start), Some(sort)) = (&job.start, &job.sorted_start)
-            && !self.order.is_behind(&hit, sort, start)
+            && !self.order.is_after(&hit, sort, start)
         {
             return Ok(());
         }
@@ -156,18 +183,4 @@ fn note_paths(watched: &mut Option<Extractor>, seen: &mut [bool], bytes: &[u8]) 
     if !seen.contains(&false) {
         *watched = None;
     }
-}
-
-/// Estimates the bytes of values.
-pub(super) fn size(values: &[serde_json::Value]) -> usize {
-    use serde_json::Value;
-    let one = |value: &Value| match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => text.len(),
-        Value::Array(elements) => size(elements),
-        Value::Object(fields) => {
-            fields.iter().map(|(name, value)| name.len() + 32 + size(std::slice::from_ref(value))).sum()
-        }
-    };
-    values.iter().map(|value| size_of::<Value>() + one(value)).sum()
 }

@@ -96,7 +96,7 @@ fn arb_step() -> impl Strategy<Value = Step> {
 }
 
 /// Reference model of a build request.
-struct Demand {
+struct Request {
     id: BuildId,
     /// Names that have not been removed.
     names: BTreeSet<&'static str>,
@@ -108,7 +108,7 @@ struct Fixture {
     store: Store,
     open: BTreeMap<usize, PartitionId>,
     version: u64,
-    line: VecDeque<Demand>,
+    queue: VecDeque<Request>,
     complete: BTreeSet<&'static str>,
     work: Option<Arc<IndexBuild>>,
     calls: Vec<Calls>,
@@ -116,8 +116,8 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        let (open, line, complete, calls) = (BTreeMap::new(), VecDeque::new(), BTreeSet::new(), Vec::new());
-        Self { store: Store::new(pods()), open, version: 0, line, complete, work: None, calls }
+        let (open, queue, complete, calls) = (BTreeMap::new(), VecDeque::new(), BTreeSet::new(), Vec::new());
+        Self { store: Store::new(pods()), open, version: 0, queue, complete, work: None, calls }
     }
 
     fn step(&mut self, step: Step) {
@@ -151,16 +151,16 @@ impl Fixture {
             }
             Step::Resume => self.resume(),
             Step::GiveUp => {
-                if self.line.front().is_some_and(|demand| demand.begun) {
+                if self.queue.front().is_some_and(|request| request.begun) {
                     self.store.give_up_build();
-                    self.line.pop_front();
+                    self.queue.pop_front();
                     self.work = None;
                 }
             }
             Step::Remove(at) => self.remove(INDICES[at]),
             Step::Recover => {
                 self.store = Store::recover(Arc::clone(self.store.published()));
-                self.line.clear();
+                self.queue.clear();
                 // A thread that is still working finds the build cancelled.
                 assert!(self.work.take().is_none_or(|work| !work.work_once()));
             }
@@ -183,22 +183,22 @@ impl Fixture {
             (*name, function(name, &calls))
         };
         let planned = self.store.plan_indexers(names.iter().map(function).collect());
-        let coming = self.line.iter().flat_map(|demand| &demand.names);
+        let coming = self.queue.iter().flat_map(|request| &request.names);
         let taken: BTreeSet<_> = coming.chain(&self.complete).copied().collect();
         let taken: Vec<_> = names.intersection(&taken).copied().collect();
         match planned {
             Err(conflict) => assert_eq!(conflict.names, taken),
             Ok(id) => {
                 assert!(taken.is_empty());
-                self.line.push_back(Demand { id, names, removed: BTreeSet::new(), begun: false });
+                self.queue.push_back(Request { id, names, removed: BTreeSet::new(), begun: false });
             }
         }
     }
 
     fn begin(&mut self) {
         let begun = self.store.begin_build();
-        let due = self.line.front_mut().filter(|demand| !demand.begun);
-        assert_eq!(begun.as_ref().map(|(id, _)| *id), due.as_ref().map(|demand| demand.id));
+        let due = self.queue.front_mut().filter(|request| !request.begun);
+        assert_eq!(begun.as_ref().map(|(id, _)| *id), due.as_ref().map(|request| request.id));
         if let Some(due) = due {
             due.begun = true;
             self.work = begun.map(|(_, work)| work);
@@ -211,14 +211,14 @@ impl Fixture {
         }
         self.work = None;
         match self.store.resume_build() {
-            None => assert!(self.line.front().is_none_or(|demand| !demand.begun)),
+            None => assert!(self.queue.front().is_none_or(|request| !request.begun)),
             Some(BuildStep::Work(work)) => self.work = Some(work),
             Some(BuildStep::Done(result)) => {
-                let demand = self.line.pop_front().unwrap();
-                self.complete.extend(demand.names);
+                let request = self.queue.pop_front().unwrap();
+                self.complete.extend(request.names);
                 match result {
-                    Ok(()) => assert!(demand.removed.is_empty()),
-                    Err(AddIndexersError::Removed { names, .. }) => assert!(names.iter().eq(&demand.removed)),
+                    Ok(()) => assert!(request.removed.is_empty()),
+                    Err(AddIndexersError::Removed { names, .. }) => assert!(names.iter().eq(&request.removed)),
                     Err(other) => panic!("{other}"),
                 }
             }
@@ -227,11 +227,11 @@ impl Fixture {
 
     fn remove(&mut self, name: &'static str) {
         let known = self.store.remove_indexer(name);
-        let coming = self.line.iter_mut().find(|demand| demand.names.contains(name));
+        let coming = self.queue.iter_mut().find(|request| request.names.contains(name));
         assert_eq!(known, self.complete.remove(name) || coming.is_some());
-        if let Some(demand) = coming {
-            demand.names.remove(name);
-            demand.removed.insert(name);
+        if let Some(request) = coming {
+            request.names.remove(name);
+            request.removed.insert(name);
         }
     }
 
@@ -262,7 +262,7 @@ proptest! {
             fixture.check();
         }
         // All queued builds complete.
-        while !fixture.line.is_empty() {
+        while !fixture.queue.is_empty() {
             for step in [Step::Begin, Step::Work(usize::MAX), Step::Resume] {
                 fixture.step(step);
             }

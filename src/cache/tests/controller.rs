@@ -11,12 +11,12 @@ fn push(controller: &mut Controller, script: &str) {
 
 /// Processes one batch. Returns its effects and the result.
 fn next(controller: &mut Controller, max: usize, answer: Answer) -> (Vec<String>, &'static str) {
-    let mut told = Vec::new();
+    let mut effects = Vec::new();
     let progress = controller.process_next(max, &mut |outbox| {
-        told.extend(lines(&outbox.applied));
+        effects.extend(lines(&outbox.applied));
         answer.give()
     });
-    (told, name(&progress))
+    (effects, name(&progress))
 }
 
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ fn name(progress: &Progress) -> &'static str {
     }
 }
 
-fn told(lines: &[&str], became: &'static str) -> (Vec<String>, &'static str) {
+fn outcome(lines: &[&str], became: &'static str) -> (Vec<String>, &'static str) {
     (lines.iter().map(ToString::to_string).collect(), became)
 }
 
@@ -72,10 +72,10 @@ fn controller_batch_is_limited_and_ends_with_a_list() {
     // TestRealFIFO_PopMultipleDeltaInBatch: batch size, and the boundary of the initial list.
     let controller = &mut Informer::new().controller;
     push(controller, "[ *a@1 *b@2 ]2 +c@3");
-    assert_eq!(next(controller, 1, Answer::Fine), told(&["+a@1"], "processed"));
-    assert_eq!(next(controller, 9, Answer::Fine), told(&["+b@2", "synced"], "processed"));
-    assert_eq!(next(controller, 9, Answer::Fine), told(&["+c@3"], "processed"));
-    assert_eq!(next(controller, 9, Answer::Fine), told(&[], "idle"));
+    assert_eq!(next(controller, 1, Answer::Fine), outcome(&["+a@1"], "processed"));
+    assert_eq!(next(controller, 9, Answer::Fine), outcome(&["+b@2", "synced"], "processed"));
+    assert_eq!(next(controller, 9, Answer::Fine), outcome(&["+c@3"], "processed"));
+    assert_eq!(next(controller, 9, Answer::Fine), outcome(&[], "idle"));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn store_has_every_change_of_a_relist_when_the_change_is_notified() {
         informer.apply(before);
         let (id, published) = (informer.id, std::sync::Arc::clone(informer.controller.store().published()));
         push(&mut informer.controller, script);
-        let mut told = Vec::new();
+        let mut effects = Vec::new();
         let end = informer.controller.process_all(&mut |outbox| {
             let snapshot = published.load();
             let stored = |object: &StoredObject| snapshot.partition(id).unwrap().get(object.key()).cloned();
@@ -156,10 +156,10 @@ fn store_has_every_change_of_a_relist_when_the_change_is_notified() {
                     other => panic!("{script}: {other:?}"),
                 }
             }
-            told.extend(lines(&outbox.applied));
+            effects.extend(lines(&outbox.applied));
             Ok(())
         });
-        assert_eq!((name(&end), sorted(told)), ("idle", expected.iter().map(ToString::to_string).collect()));
+        assert_eq!((name(&end), sorted(effects)), ("idle", expected.iter().map(ToString::to_string).collect()));
     }
 }
 
@@ -172,7 +172,7 @@ fn only_effects_on_the_store_are_notified() {
         let informer = &mut Informer::new();
         informer.apply("+b@5");
         push(&mut informer.controller, batch);
-        assert_eq!(next(&mut informer.controller, 9, Answer::Fine), told(expected, "processed"), "{batch}");
+        assert_eq!(next(&mut informer.controller, 9, Answer::Fine), outcome(expected, "processed"), "{batch}");
         assert_eq!(informer.controller.dropped(), 0);
     }
 }
@@ -185,13 +185,13 @@ fn controller_has_synced_only_after_deletions_of_the_first_list() {
     informer.turn_to(informer.id);
     let controller = &mut informer.controller;
     push(controller, "[ *foo@5 ]8");
-    assert_eq!(next(controller, 1, Answer::Fine), told(&["+foo@5", "+bar@6", "+baz@7"], "processed"), "once more");
+    assert_eq!(next(controller, 1, Answer::Fine), outcome(&["+foo@5", "+bar@6", "+baz@7"], "processed"), "once more");
     assert!(!controller.has_synced());
-    assert_eq!(next(controller, 1, Answer::Fine), told(&[], "processed"), "it repeats foo");
+    assert_eq!(next(controller, 1, Answer::Fine), outcome(&[], "processed"), "it repeats foo");
     assert!(!controller.has_synced());
-    assert_eq!(next(controller, 1, Answer::Again), told(&["†bar@6", "†baz@7", "synced"], "requeued"));
+    assert_eq!(next(controller, 1, Answer::Again), outcome(&["†bar@6", "†baz@7", "synced"], "requeued"));
     assert!(!controller.has_synced());
-    assert_eq!(next(controller, 1, Answer::Fine), told(&["†bar@6", "†baz@7", "synced"], "processed"));
+    assert_eq!(next(controller, 1, Answer::Fine), outcome(&["†bar@6", "†baz@7", "synced"], "processed"));
     assert!(controller.has_synced());
 }
 
@@ -204,7 +204,7 @@ fn controller_has_synced_only_after_processing_the_first_list() {
     assert!(!controller.has_synced());
     assert_eq!(next(controller, 1, Answer::Again).1, "requeued");
     assert!(!controller.has_synced(), "it has not been processed");
-    assert_eq!(next(controller, 1, Answer::Fine), told(&["synced"], "processed"));
+    assert_eq!(next(controller, 1, Answer::Fine), outcome(&["synced"], "processed"));
     assert!(controller.has_synced());
     push(controller, "[ ]2");
     assert_eq!(next(controller, 9, Answer::Again).1, "requeued");
@@ -215,7 +215,7 @@ fn controller_has_synced_only_after_processing_the_first_list() {
 fn dropped_first_list_counts_as_synced() {
     let controller = &mut Informer::new().controller;
     push(controller, "[ ]1");
-    assert_eq!(next(controller, 9, Answer::Never), told(&["synced"], "dropped"));
+    assert_eq!(next(controller, 9, Answer::Never), outcome(&["synced"], "dropped"));
     assert!(controller.has_synced());
 }
 
@@ -224,13 +224,13 @@ fn requeued_batch_is_in_the_store_and_is_processed_first() {
     // ErrRequeue (until 1.33) put the deltas at the end and applied them twice.
     let informer = &mut Informer::new();
     push(&mut informer.controller, "+a@1 +b@2");
-    assert_eq!(next(&mut informer.controller, 1, Answer::Again), told(&["+a@1"], "requeued"));
+    assert_eq!(next(&mut informer.controller, 1, Answer::Again), outcome(&["+a@1"], "requeued"));
     assert_eq!(informer.contents(), "a@1");
     push(&mut informer.controller, "~a@3");
-    assert_eq!(next(&mut informer.controller, 9, Answer::Again), told(&["+a@1"], "requeued"));
+    assert_eq!(next(&mut informer.controller, 9, Answer::Again), outcome(&["+a@1"], "requeued"));
     assert_eq!((informer.contents().as_str(), informer.controller.fifo().len()), ("a@1", 2));
-    assert_eq!(next(&mut informer.controller, 9, Answer::Fine), told(&["+a@1"], "processed"));
-    assert_eq!(next(&mut informer.controller, 9, Answer::Fine), told(&["+b@2", "a@1>3"], "processed"));
+    assert_eq!(next(&mut informer.controller, 9, Answer::Fine), outcome(&["+a@1"], "processed"));
+    assert_eq!(next(&mut informer.controller, 9, Answer::Fine), outcome(&["+b@2", "a@1>3"], "processed"));
     assert_eq!(informer.controller.dropped(), 0);
 }
 
@@ -239,8 +239,8 @@ fn failed_batch_is_dropped_counted_and_in_the_store() {
     // C6: processLoop ignores every error except that the queue is closed.
     let informer = &mut Informer::new();
     push(&mut informer.controller, "+a@1");
-    assert_eq!(next(&mut informer.controller, 9, Answer::Never), told(&["+a@1"], "dropped"));
-    assert_eq!(next(&mut informer.controller, 9, Answer::Fine), told(&[], "idle"));
+    assert_eq!(next(&mut informer.controller, 9, Answer::Never), outcome(&["+a@1"], "dropped"));
+    assert_eq!(next(&mut informer.controller, 9, Answer::Fine), outcome(&[], "idle"));
     assert_eq!((informer.contents().as_str(), informer.controller.dropped()), ("a@1", 1));
 }
 
@@ -249,14 +249,14 @@ fn process_all_continues_after_a_drop_and_stops_at_a_requeue() {
     let controller = &mut Informer::new().controller;
     push(controller, "[ *a@1 ]1 [ *a@1 *b@2 ]2 +c@3");
     let mut answers = [Answer::Never, Answer::Again, Answer::Fine, Answer::Fine].into_iter();
-    let mut heard: Vec<u64> = Vec::new();
+    let mut processed: Vec<u64> = Vec::new();
     let mut process = |outbox: &Outbox| {
-        heard.push(outbox.number);
+        processed.push(outbox.number);
         answers.next().unwrap().give()
     };
     assert_eq!(name(&controller.process_all(&mut process)), "requeued");
     assert_eq!(name(&controller.process_all(&mut process)), "idle");
-    assert_eq!(heard, [1, 2, 2, 3]);
+    assert_eq!(processed, [1, 2, 2, 3]);
     assert_eq!(controller.dropped(), 1);
 }
 
@@ -278,7 +278,7 @@ fn closed_controller_processes_a_requeued_batch() {
     push(controller, "+a@1");
     assert_eq!(next(controller, 9, Answer::Again).1, "requeued");
     controller.close();
-    assert_eq!(next(controller, 9, Answer::Fine), told(&["+a@1"], "processed"));
+    assert_eq!(next(controller, 9, Answer::Fine), outcome(&["+a@1"], "processed"));
     assert_eq!(next(controller, 9, Answer::Fine).1, "closed");
 }
 
@@ -287,7 +287,7 @@ fn closed_partition_leaves_the_queue_unchanged() {
     let informer = &mut Informer::new();
     push(&mut informer.controller, "+a@1");
     informer.controller.store_mut().close(informer.id);
-    assert_eq!(next(&mut informer.controller, 9, Answer::Fine), told(&[], "abandoned"));
+    assert_eq!(next(&mut informer.controller, 9, Answer::Fine), outcome(&[], "abandoned"));
     assert_eq!((informer.controller.fifo().len(), informer.controller.partition().is_none()), (1, true));
 }
 
@@ -300,8 +300,8 @@ fn new_controller_processes_the_last_batch_of_its_predecessor() {
     let controller = &mut informer.controller;
     assert_eq!(controller.id(), informer.id);
     push(controller, "+b@2");
-    assert_eq!(next(controller, 9, Answer::Fine), told(&["+a@1", "synced"], "processed"));
-    assert_eq!(next(controller, 9, Answer::Fine), told(&["+b@2"], "processed"));
+    assert_eq!(next(controller, 9, Answer::Fine), outcome(&["+a@1", "synced"], "processed"));
+    assert_eq!(next(controller, 9, Answer::Fine), outcome(&["+b@2"], "processed"));
     assert!(controller.has_synced(), "its own queue started with a watch event");
 }
 
@@ -312,9 +312,9 @@ fn new_controller_syncs_with_its_own_list() {
     informer.turn_to(informer.id);
     let controller = &mut informer.controller;
     push(controller, "[ *a@1 ]2");
-    assert_eq!(next(controller, 9, Answer::Fine), told(&["+a@1", "synced"], "processed"), "once more");
+    assert_eq!(next(controller, 9, Answer::Fine), outcome(&["+a@1", "synced"], "processed"), "once more");
     assert!(!controller.has_synced());
-    assert_eq!(next(controller, 9, Answer::Fine), told(&[], "processed"), "nothing changed");
+    assert_eq!(next(controller, 9, Answer::Fine), outcome(&[], "processed"), "nothing changed");
     assert!(controller.has_synced());
 }
 
@@ -333,15 +333,15 @@ fn panic_in_process_propagates_and_the_batch_is_processed_again() {
     }
     push(&mut informer.controller, "+b@2");
     let controller = &mut informer.controller;
-    assert_eq!(next(controller, 9, Answer::Fine), told(&["+a@1", "synced"], "processed"));
+    assert_eq!(next(controller, 9, Answer::Fine), outcome(&["+a@1", "synced"], "processed"));
     assert!(controller.has_synced());
-    assert_eq!(next(controller, 9, Answer::Fine), told(&["+b@2"], "processed"));
-    assert_eq!((next(controller, 9, Answer::Fine), controller.dropped()), (told(&[], "idle"), 0));
+    assert_eq!(next(controller, 9, Answer::Fine), outcome(&["+b@2"], "processed"));
+    assert_eq!((next(controller, 9, Answer::Fine), controller.dropped()), (outcome(&[], "idle"), 0));
 }
 
 #[test]
 fn empty_controller_is_idle() {
     let controller = &mut Informer::with_limit(0).controller;
-    assert_eq!(next(controller, 9, Answer::Fine), told(&[], "idle"));
+    assert_eq!(next(controller, 9, Answer::Fine), outcome(&[], "idle"));
     assert!(!controller.has_synced() && !DeltaFifo::new(0).has_synced());
 }

@@ -146,9 +146,9 @@ impl Naive {
                 }
                 let again = self.line.iter().position(|place| matches!(place, Place::Key(other, _) if *other == key));
                 if let Some(Place::Key(_, later)) = again.map(|at| self.line.remove(at)) {
-                    let said = later.iter().filter(|event| event.delta.kind != DeltaKind::Sync).cloned();
+                    let effective = later.iter().filter(|event| event.delta.kind != DeltaKind::Sync).cloned();
                     let before = events.len();
-                    events.extend(said);
+                    events.extend(effective);
                     self.silent += (before + later.len() - events.len()) as u64;
                 }
                 Place::Key(key, events)
@@ -267,9 +267,9 @@ impl Pair {
                 assert!(!deltas.is_empty() && deltas.iter().all(|delta| delta.object.key() == key));
                 self.taken += deltas.len() as u64;
                 let all = without_repeated_deletions(events);
-                let told = |delta: &Delta| format!("{:?} {} {}", delta.kind, delta.object.uid(), version(delta));
+                let text = |delta: &Delta| format!("{:?} {} {}", delta.kind, delta.object.uid(), version(delta));
                 if self.limit == usize::MAX {
-                    assert!(deltas.iter().map(told).eq(all.iter().map(|delta| told(delta))), "{deltas:?}\n{all:?}");
+                    assert!(deltas.iter().map(text).eq(all.iter().map(|delta| text(delta))), "{deltas:?}\n{all:?}");
                 } else {
                     let part: Vec<_> = deltas.iter().map(version).collect();
                     let whole: Vec<_> = events.iter().map(|event| version(&event.delta)).collect();

@@ -485,19 +485,19 @@ proptest! {
             fixture.step(Step::Open(informer));
         }
         let probe = object_with("", "probe", "u", 1, &[("v", "p")], &[]);
-        let mut held: Option<(IndexReader, Answers)> = None;
+        let mut older: Option<(IndexReader, Answers)> = None;
         for (at, step) in steps.into_iter().enumerate() {
             fixture.step(step);
             fixture.check_calls();
             fixture.check(at);
-            if let Some((reader, then)) = held.as_ref().filter(|_| at % 7 == 6) {
+            if let Some((reader, then)) = older.as_ref().filter(|_| at % 7 == 6) {
                 prop_assert_eq!(&ask(reader, &probe), then, "an old snapshot does not change");
             }
             if at % 7 == 0 {
                 let published = Arc::new(ArcSwap::new(fixture.store.published().load_full()));
                 let reader = IndexReader::new(published, ClusterSelector::All);
                 let answers = ask(&reader, &probe);
-                held = Some((reader, answers));
+                older = Some((reader, answers));
             }
             for calls in fixture.calls.values() {
                 calls.store(0, Relaxed);

@@ -89,12 +89,12 @@ fn readers_do_not_wait_for_a_slow_write() {
         answers.send((version, indexer.list().len(), indexer.get_indexers().len())).unwrap();
     });
     let (seen, shared) = (Arc::new(OnceLock::new()), Mutex::new((asks, answered)));
-    let told = Arc::clone(&seen);
+    let slot = Arc::clone(&seen);
     // Runs while the writer holds the store, and blocks it until the reader has its answer.
     let meanwhile = IndexFn::new(move |_| {
         let (asks, answered) = &*shared.lock();
         asks.send(()).unwrap();
-        let _ = told.set(answered.recv_timeout(Duration::from_secs(5)));
+        let _ = slot.set(answered.recv_timeout(Duration::from_secs(5)));
         Ok(Vec::new())
     });
     indexer.add_indexers(Indexers::new().with("meanwhile", meanwhile)).unwrap();

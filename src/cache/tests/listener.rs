@@ -1,6 +1,6 @@
 //! Tests of a listener queue: notifications, and merging for a slow subscriber.
 
-use crate::cache::testing::{Informer, delta, object_with, told};
+use crate::cache::testing::{Informer, delta, notification_lines, object_with};
 use crate::cache::{InitialObjects, ListenerOptions, ListenerQueue, ObjectFilter};
 use informer_hub_types::{Change, DeltaKind};
 
@@ -43,9 +43,9 @@ impl Pair {
     }
 
     fn take(&mut self) -> Vec<String> {
-        let told = told(&self.queue.take(usize::MAX));
+        let lines = notification_lines(&self.queue.take(usize::MAX));
         assert!(self.queue.is_empty());
-        told
+        lines
     }
 }
 
@@ -82,16 +82,16 @@ fn late_subscriber_gets_initial_objects_then_synced_then_changes() {
     let mut pair = Pair::join("[ *a@1 *b@2 *c@3 ]3", ListenerOptions::default(), NEVER);
     pair.apply("~a@4 -b@5 +d@6");
     assert!(!pair.queue.is_empty());
-    assert_eq!(told(&pair.queue.take(2)), ["!a@1", "!b@2"]);
-    assert_eq!(told(&pair.queue.take(2)), ["!c@3", "synced"]);
-    assert_eq!(told(&pair.queue.take(2)), ["a@1>4", "-b@5"]);
+    assert_eq!(notification_lines(&pair.queue.take(2)), ["!a@1", "!b@2"]);
+    assert_eq!(notification_lines(&pair.queue.take(2)), ["!c@3", "synced"]);
+    assert_eq!(notification_lines(&pair.queue.take(2)), ["a@1>4", "-b@5"]);
     assert_eq!(pair.take(), ["+d@6"]);
 }
 
 #[test]
 fn replay_that_fills_a_batch_ends_with_it() {
     let mut pair = Pair::join("+a@1 +b@2", ListenerOptions::default(), NEVER);
-    assert_eq!(told(&pair.queue.take(2)), ["!a@1", "!b@2"]);
+    assert_eq!(notification_lines(&pair.queue.take(2)), ["!a@1", "!b@2"]);
     assert!(pair.queue.is_empty(), "not synced yet, so nothing waits");
     assert!(pair.queue.take(0).is_empty());
     pair.apply("[ *a@1 *c@3 ]3");
@@ -140,7 +140,7 @@ fn batch_that_is_offered_twice_is_queued_once() {
     assert_eq!(pair.take(), ["!a@1", "!b@2", "!c@3"]);
     let mut late = ListenerQueue::new(ListenerOptions::default(), &pair.informer.partition(), NEVER);
     late.offer(third.number, &third.applied, false);
-    assert_eq!(told(&late.take(9)), ["!a@1", "!b@2", "!c@3"], "changes in the snapshot are not repeated");
+    assert_eq!(notification_lines(&late.take(9)), ["!a@1", "!b@2", "!c@3"], "changes in the snapshot are not repeated");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn merged_initial_objects_stay_before_synced() {
 #[test]
 fn change_during_a_replay_is_delivered_after_it() {
     let mut pair = Pair::join("[ *a@1 *b@1 ]1", ListenerOptions::default(), 0);
-    assert_eq!(told(&pair.queue.take(1)), ["!a@1"]);
+    assert_eq!(notification_lines(&pair.queue.take(1)), ["!a@1"]);
     pair.apply_each("~a@2 ~b@3 -b@4 +b:v@5 ~b:v@6");
     assert_eq!(pair.take(), ["!b@1", "synced", "a@1>2", "-b@4", "+b@6"]);
 }
@@ -269,9 +269,9 @@ fn replay_delivers_only_filtered_objects() {
     let web = |name, app| Change::Delta(delta(DeltaKind::Added, object_with("ns", name, "u", 1, &[("app", app)], &[])));
     informer.apply_changes(vec![web("a", "web"), web("b", "db"), web("c", "web"), web("d", "db")]);
     let mut queue = ListenerQueue::new(filtered("app=web"), &informer.partition(), NEVER);
-    assert_eq!(told(&queue.take(1)), ["!a@1"]);
-    assert_eq!(told(&queue.take(1)), ["!c@1"]);
-    assert_eq!(told(&queue.take(1)), [""; 0]);
+    assert_eq!(notification_lines(&queue.take(1)), ["!a@1"]);
+    assert_eq!(notification_lines(&queue.take(1)), ["!c@1"]);
+    assert_eq!(notification_lines(&queue.take(1)), [""; 0]);
     assert!(queue.is_empty());
     let elsewhere = ObjectFilter { namespace: Some("other".into()), ..ObjectFilter::default() };
     let options = ListenerOptions { filter: elsewhere, ..ListenerOptions::default() };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::world::{Consumer, NAMES};
-use crate::cache::testing::{Informer, object_with, properties, told};
+use crate::cache::testing::{Informer, notification_lines, object_with, properties};
 use crate::cache::{Applied, InitialObjects, ListenerOptions, ListenerQueue, ObjectFilter};
 use informer_hub_types::{Change, Delta, DeltaKind, LabelSelector, Notification, ResourceVersion, StoredObject};
 
@@ -46,7 +46,7 @@ fn apply(store: &mut BTreeMap<&'static str, Arc<StoredObject>>, at: usize, op: u
 type Objects = BTreeMap<&'static str, Arc<StoredObject>>;
 
 /// Returns the expected state of a subscriber: the matching objects.
-fn wanted(store: &Objects, labels: &LabelSelector) -> BTreeMap<String, (String, u64)> {
+fn matching(store: &Objects, labels: &LabelSelector) -> BTreeMap<String, (String, u64)> {
     store.values().filter(|object| passes(labels, object)).map(|object| identity(object)).collect()
 }
 
@@ -59,7 +59,7 @@ fn identity(object: &StoredObject) -> (String, (String, u64)) {
     (object.key().name().to_owned(), (object.uid().to_string(), version))
 }
 
-/// Returns the expected notification for an effect, in the notation of [`told`].
+/// Returns the expected notification for an effect, in the notation of [`notified`].
 fn rule(applied: &Applied, labels: &LabelSelector, resync: bool, initial: bool, skips: bool) -> Option<String> {
     let text = |object: &StoredObject| format!("{}@{}", object.key().name(), object.resource_version());
     let added = |new: &StoredObject| format!("{}{}", if initial { '!' } else { '+' }, text(new));
@@ -148,15 +148,15 @@ fn informer_with(store: &mut Objects, names: &[usize], synced: bool) -> Informer
 struct Listeners {
     merging: ListenerQueue,
     patient: ListenerQueue,
-    told: Vec<Notification>,
-    told_patiently: Vec<Notification>,
+    notified: Vec<Notification>,
+    notified_patiently: Vec<Notification>,
 }
 
 impl Listeners {
     fn take(&mut self, max: usize) {
         let taken = self.merging.take(max);
         assert!(taken.len() <= max);
-        self.told.extend(taken);
+        self.notified.extend(taken);
     }
 }
 
@@ -181,8 +181,8 @@ proptest! {
         let mut listeners = Listeners {
             merging: ListenerQueue::new(options.clone(), &partition, merge_above),
             patient: ListenerQueue::new(options, &partition, usize::MAX),
-            told: Vec::new(),
-            told_patiently: Vec::new(),
+            notified: Vec::new(),
+            notified_patiently: Vec::new(),
         };
         let mut rules: Vec<String> = Vec::new();
         if !skips {
@@ -212,26 +212,26 @@ proptest! {
             batch.clear();
             prop_assert!(listeners.merging.len() <= merge_above + 2 * NAMES.len() + 1);
             listeners.take(step.take);
-            listeners.told_patiently.extend(listeners.patient.take(usize::MAX));
+            listeners.notified_patiently.extend(listeners.patient.take(usize::MAX));
         }
-        listeners.told_patiently.extend(listeners.patient.take(usize::MAX));
+        listeners.notified_patiently.extend(listeners.patient.take(usize::MAX));
         listeners.take(usize::MAX);
         prop_assert!(listeners.merging.is_empty() && listeners.patient.is_empty());
-        let Listeners { merging, patient, told: less, told_patiently: all } = listeners;
-        prop_assert_eq!(told(&all), rules, "without merging, notifications follow the rules");
+        let Listeners { merging, patient, notified: less, notified_patiently: all } = listeners;
+        prop_assert_eq!(notification_lines(&all), rules, "without merging, notifications follow the rules");
         prop_assert_eq!((less.len() as u64 + merging.merged(), patient.merged()), (all.len() as u64, 0));
         let whole = states(&all);
         for (name, part) in states(&less) {
             prop_assert!(is_subsequence(&part, &whole[&name]), "{name}: {part:?} of {:?}", whole[&name]);
         }
         let (mut consumer, mut attentive) = (Consumer { skips, ..Consumer::default() }, Consumer { skips, ..Consumer::default() });
-        consumer.hear_all(&less);
-        attentive.hear_all(&all);
+        consumer.consume_all(&less);
+        attentive.consume_all(&all);
         prop_assert_eq!((consumer.synced, attentive.synced), (usize::from(synced), usize::from(synced)));
         if !skips {
             // The last batch may not have been offered.
             if steps.last().is_some_and(|step| !step.more) {
-                prop_assert_eq!(&attentive.known, &wanted(&store, &labels));
+                prop_assert_eq!(&attentive.known, &matching(&store, &labels));
             }
             prop_assert_eq!(&consumer.known, &attentive.known);
         }

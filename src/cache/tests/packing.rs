@@ -43,15 +43,15 @@ impl Rig {
         let id = self.store.published().load().partitions().next().unwrap().0;
         let objects: Vec<_> = (0..count).map(|i| object(shape, i)).collect();
         for chunk in objects.chunks(100) {
-            let mut young = Young::new(usize::MAX);
+            let mut uncompressed = Young::new(usize::MAX);
             let batch = chunk.iter().map(|object| {
-                young.add(Arc::clone(object));
+                uncompressed.add(Arc::clone(object));
                 let delta = Delta { kind: DeltaKind::Added, object: Arc::clone(object) };
                 Popped::Deltas(object.key().clone(), [delta].into_iter().collect())
             });
             self.store.apply(id, batch.collect());
-            let aged = young.take_all();
-            let round = self.packing.round(aged, &young, &self.store.published().load());
+            let aged = uncompressed.take_all();
+            let round = self.packing.round(aged, &uncompressed, &self.store.published().load());
             self.packing.finished(Some(round.run()));
         }
         self.texts.extend(objects.into_iter().map(|object| (Arc::clone(&object), object.json_text().unwrap())));
@@ -126,7 +126,7 @@ fn sweep_frees_dead_bytes_and_memory_stays_bounded() {
     // Each round replaces two thirds, so that live bodies are scattered over many chunks.
     for version in 2..40_u64 {
         let id = rig.store.published().load().partitions().next().unwrap().0;
-        let mut young = Young::new(usize::MAX);
+        let mut uncompressed = Young::new(usize::MAX);
         let mut batch = Vec::new();
         for (at, (object, text)) in rig.texts.iter_mut().enumerate() {
             if !(at as u64 + version).is_multiple_of(3) {
@@ -139,7 +139,7 @@ fn sweep_frees_dead_bytes_and_memory_stays_bounded() {
                     json: text.clone().into_bytes(),
                 });
                 *object = Arc::new(next);
-                young.add(Arc::clone(object));
+                uncompressed.add(Arc::clone(object));
                 let delta = Delta { kind: DeltaKind::Updated, object: Arc::clone(object) };
                 batch.push(Popped::Deltas(object.key().clone(), [delta].into_iter().collect()));
             }
@@ -147,8 +147,8 @@ fn sweep_frees_dead_bytes_and_memory_stays_bounded() {
         rig.store.apply(id, batch);
         // The outbox references the replaced objects until the next batch.
         rig.store.apply(id, Vec::new());
-        let aged = young.take_all();
-        let round = rig.packing.round(aged, &young, &rig.store.published().load());
+        let aged = uncompressed.take_all();
+        let round = rig.packing.round(aged, &uncompressed, &rig.store.published().load());
         rig.packing.finished(Some(round.run()));
         rig.sweep();
         let bytes = rig.packing.totals().bytes();
@@ -161,12 +161,12 @@ fn sweep_is_not_repeated_for_referenced_objects() {
     let mut rig = Rig::new();
     rig.add('a', 12_000);
     // One object in a hundred is referenced, and with them nearly all chunks.
-    let held: Vec<_> = rig.texts.drain(..).step_by(100).collect();
+    let references: Vec<_> = rig.texts.drain(..).step_by(100).collect();
     rig.store.close(rig.store.published().load().partitions().next().unwrap().0);
     let bytes = rig.packing.totals().bytes();
     assert!(rig.packing.totals().live() * 10 < bytes, "{:?}", rig.packing.totals());
     assert!(rig.sweep() < 4, "the sweep ends");
     assert_eq!(rig.sweep(), 0, "no new sweep while the objects are referenced");
-    drop(held);
+    drop(references);
     assert_eq!(rig.packing.totals().bytes(), 0);
 }

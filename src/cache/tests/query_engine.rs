@@ -58,8 +58,8 @@ fn deadline_error_reports_the_progress() {
         while inquiry.examined() == 0 {
             thread::yield_now();
         }
-        let told = inquiry.time_is_up();
-        assert!(matches!(told, QueryError::Deadline { candidates: 10_000, .. }), "{told}");
+        let error = inquiry.expire_query();
+        assert!(matches!(error, QueryError::Deadline { candidates: 10_000, .. }), "{error}");
         // The first reason wins.
         inquiry.cancel();
         worker.join().unwrap();

@@ -86,8 +86,8 @@ fn owner_chain_ends_at_the_root() {
 fn broken_owner_chain_has_a_reason() {
     let (owners, broken) = chain("web-2");
     assert_eq!(owners, ["ReplicaSet/web-b"]);
-    let told = broken.unwrap().to_string();
-    assert_eq!(told, r#"apps/v1beta1 Deployment "web" was replaced by an object with UID d1"#);
+    let message = broken.unwrap().to_string();
+    assert_eq!(message, r#"apps/v1beta1 Deployment "web" was replaced by an object with UID d1"#);
     let (_, broken) = chain("odd");
     assert_eq!(broken.unwrap().to_string(), r#"cannot look up x.io/v1 Widget "w": the hub has no cache of that kind"#);
     let (_, broken) = chain("late");

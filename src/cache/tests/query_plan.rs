@@ -152,8 +152,8 @@ fn plan_tells_whether_matches_are_decompressed() {
 #[test]
 fn unknown_index_error_suggests_the_nearest_name() {
     let error = fleet().published().load().answer(&Query::by_index("by-nod", "n1")).unwrap_err();
-    let told = r#"no index "by-nod" is declared for pods; did you mean "by-node"? declared: by-node, by-zone"#;
-    assert_eq!(error.to_string(), told);
+    let message = r#"no index "by-nod" is declared for pods; did you mean "by-node"? declared: by-node, by-zone"#;
+    assert_eq!(error.to_string(), message);
     let nested = Query::matching(Expr::Not(Box::new(index("by-rack", &[]))));
     assert!(matches!(fleet().published().load().answer(&nested), Err(QueryError::UnknownIndex { .. })));
 }

@@ -181,11 +181,11 @@ impl Head for Decoded {
     }
 }
 
-fn names_index(expr: &Expr, wanted: &str) -> bool {
+fn names_index(expr: &Expr, expected_lines: &str) -> bool {
     match expr {
-        Expr::And(exprs) | Expr::Or(exprs) => exprs.iter().any(|expr| names_index(expr, wanted)),
-        Expr::Not(expr) => names_index(expr, wanted),
-        Expr::Index { index, .. } => index == wanted,
+        Expr::And(exprs) | Expr::Or(exprs) => exprs.iter().any(|expr| names_index(expr, expected_lines)),
+        Expr::Not(expr) => names_index(expr, expected_lines),
+        Expr::Index { index, .. } => index == expected_lines,
         _ => false,
     }
 }
@@ -354,9 +354,9 @@ proptest! {
         let all = expected(&snapshot, &question);
         let of_objects = matches!(question.output, Output::Objects | Output::Columns(_));
         let limit = question.limit.map_or(usize::MAX, NonZeroUsize::get);
-        let wanted = if question.output == Output::Count { all.clone() } else { all.iter().take(limit).cloned().collect() };
+        let expected_lines = if question.output == Output::Count { all.clone() } else { all.iter().take(limit).cloned().collect() };
         let answer = if threads { by_threads(&snapshot, &query) } else { snapshot.answer(&query) }.unwrap();
-        prop_assert_eq!(lines(&answer), wanted);
+        prop_assert_eq!(lines(&answer), expected_lines);
         prop_assert_eq!(answer.more, question.output != Output::Count && all.len() > limit);
         prop_assert_eq!(answer.end().is_some(), answer.more && of_objects);
         // All pages together are the complete answer.

@@ -15,17 +15,20 @@ use informer_hub_types::{
 };
 
 /// Returns the notifications of a script and the visible objects after it.
-fn then(informer: &mut Informer, script: &str) -> (Vec<String>, String) {
+fn apply(informer: &mut Informer, script: &str) -> (Vec<String>, String) {
     (lines(&informer.apply(script).applied), informer.contents())
 }
 
-fn seen(applied: &[&str], contents: &str) -> (Vec<String>, String) {
+fn expected(applied: &[&str], contents: &str) -> (Vec<String>, String) {
     (applied.iter().map(ToString::to_string).collect(), contents.to_owned())
 }
 
 fn listed() -> Informer {
     let mut informer = Informer::new();
-    assert_eq!(then(&mut informer, "[ *a@1 *b@1 *c@1 ]1"), seen(&["+a@1", "+b@1", "+c@1", "synced"], "a@1 b@1 c@1"));
+    assert_eq!(
+        apply(&mut informer, "[ *a@1 *b@1 *c@1 ]1"),
+        expected(&["+a@1", "+b@1", "+c@1", "synced"], "a@1 b@1 c@1")
+    );
     informer
 }
 
@@ -33,8 +36,8 @@ fn listed() -> Informer {
 fn relist_is_published_in_one_step_before_its_notifications() {
     let mut informer = listed();
     let published = Arc::clone(informer.controller.store().published());
-    assert_eq!(then(&mut informer, "[ *a@2"), seen(&[], "a@1 b@1 c@1"));
-    assert_eq!(then(&mut informer, "*b@1 *d@3"), seen(&[], "a@1 b@1 c@1"));
+    assert_eq!(apply(&mut informer, "[ *a@2"), expected(&[], "a@1 b@1 c@1"));
+    assert_eq!(apply(&mut informer, "*b@1 *d@3"), expected(&[], "a@1 b@1 c@1"));
     for step in ["*e@4", "]5"] {
         informer.controller.push(change(step));
     }
@@ -46,22 +49,22 @@ fn relist_is_published_in_one_step_before_its_notifications() {
         Ok(())
     });
     let all: Vec<String> = ["a", "b", "d", "e"].map(str::to_owned).into();
-    let told: Vec<String> = ["a@1>2", "+d@3", "+e@4", "†c@1"].map(str::to_owned).into();
-    assert_eq!(seen_by_handler, [(told, all)], "the store is complete at the first notification");
+    let notified: Vec<String> = ["a@1>2", "+d@3", "+e@4", "†c@1"].map(str::to_owned).into();
+    assert_eq!(seen_by_handler, [(notified, all)], "the store is complete at the first notification");
     assert_eq!(informer.contents(), "a@2 b@1 d@3 e@4");
 }
 
 #[test]
 fn interrupted_relist_is_invisible_until_the_next_one_completes_it() {
     let mut informer = listed();
-    assert_eq!(then(&mut informer, "[ *a@2 *d@3"), seen(&[], "a@1 b@1 c@1"));
-    assert_eq!(then(&mut informer, "[ *a@4"), seen(&[], "a@1 b@1 c@1"));
+    assert_eq!(apply(&mut informer, "[ *a@2 *d@3"), expected(&[], "a@1 b@1 c@1"));
+    assert_eq!(apply(&mut informer, "[ *a@4"), expected(&[], "a@1 b@1 c@1"));
     let all = ["a@1>2", "+d@3", "a@2>4", "†b@1", "†c@1", "†d@3"];
-    assert_eq!(then(&mut informer, "]5"), seen(&all, "a@4"), "every listed state, in order");
+    assert_eq!(apply(&mut informer, "]5"), expected(&all, "a@4"), "every listed state, in order");
     assert_eq!(informer.partition().staged_bytes(), 0);
     assert_eq!(
-        then(&mut informer, "~a@6 +b@7"),
-        seen(&["a@4>6", "+b@7"], "a@6 b@7"),
+        apply(&mut informer, "~a@6 +b@7"),
+        expected(&["a@4>6", "+b@7"], "a@6 b@7"),
         "watch events are published at once"
     );
 }
@@ -69,68 +72,68 @@ fn interrupted_relist_is_invisible_until_the_next_one_completes_it() {
 #[test]
 fn first_list_is_published_in_parts() {
     let mut informer = Informer::new();
-    assert_eq!(then(&mut informer, "[ *a@1"), seen(&["+a@1"], "a@1"));
-    assert_eq!(then(&mut informer, "[ *a@2"), seen(&["a@1>2"], "a@2"), "also after an interrupted one");
-    assert_eq!(then(&mut informer, "]3"), seen(&["synced"], "a@2"));
+    assert_eq!(apply(&mut informer, "[ *a@1"), expected(&["+a@1"], "a@1"));
+    assert_eq!(apply(&mut informer, "[ *a@2"), expected(&["a@1>2"], "a@2"), "also after an interrupted one");
+    assert_eq!(apply(&mut informer, "]3"), expected(&["synced"], "a@2"));
 }
 
 #[test]
 fn events_queued_before_a_relist_are_published_in_order() {
     let mut informer = listed();
     // All deltas of `a` are popped before the rest of the list.
-    assert_eq!(then(&mut informer, "~a@2 [ *a@3"), seen(&["a@1>2"], "a@2 b@1 c@1"));
-    assert_eq!(then(&mut informer, "-b@4 ~c@5 -c@6 +c:v@7"), seen(&[], "a@2 b@1 c@1"));
-    let told = ["a@2>3", "-b@4", "c@1>5", "-c@6", "+c@7"];
-    assert_eq!(then(&mut informer, "*c:v@7 ]8"), seen(&told, "a@3 c@7"));
+    assert_eq!(apply(&mut informer, "~a@2 [ *a@3"), expected(&["a@1>2"], "a@2 b@1 c@1"));
+    assert_eq!(apply(&mut informer, "-b@4 ~c@5 -c@6 +c:v@7"), expected(&[], "a@2 b@1 c@1"));
+    let notified = ["a@2>3", "-b@4", "c@1>5", "-c@6", "+c@7"];
+    assert_eq!(apply(&mut informer, "*c:v@7 ]8"), expected(&notified, "a@3 c@7"));
 }
 
 #[test]
 fn resync_during_a_relist_repeats_visible_objects() {
     let mut informer = listed();
-    assert_eq!(then(&mut informer, "[ *a@2 *d@2"), seen(&[], "a@1 b@1 c@1"));
-    assert_eq!(then(&mut informer, "=a@1 =b@1 =d@2"), seen(&["=a@1", "=b@1"], "a@1 b@1 c@1"));
-    assert_eq!(then(&mut informer, "*b@1 *c@1 ]3"), seen(&["a@1>2", "+d@2"], "a@2 b@1 c@1 d@2"));
+    assert_eq!(apply(&mut informer, "[ *a@2 *d@2"), expected(&[], "a@1 b@1 c@1"));
+    assert_eq!(apply(&mut informer, "=a@1 =b@1 =d@2"), expected(&["=a@1", "=b@1"], "a@1 b@1 c@1"));
+    assert_eq!(apply(&mut informer, "*b@1 *c@1 ]3"), expected(&["a@1>2", "+d@2"], "a@2 b@1 c@1 d@2"));
 }
 
 #[test]
 fn recovered_store_continues_a_staged_relist() {
     let mut informer = listed();
-    assert_eq!(then(&mut informer, "[ *a@2"), seen(&[], "a@1 b@1 c@1"));
+    assert_eq!(apply(&mut informer, "[ *a@2"), expected(&[], "a@1 b@1 c@1"));
     let store = informer.controller.store_mut();
     *store = Store::recover(Arc::clone(store.published()));
     let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
     assert_eq!(id, informer.id);
-    assert_eq!(then(&mut informer, "*b@1 *c@1 ]3"), seen(&["a@1>2"], "a@2 b@1 c@1"));
+    assert_eq!(apply(&mut informer, "*b@1 *c@1 ]3"), expected(&["a@1>2"], "a@2 b@1 c@1"));
 }
 
 #[test]
 fn staged_relist_does_not_delay_other_partitions() {
     let mut informer = listed();
-    assert_eq!(then(&mut informer, "[ *a@2"), seen(&[], "a@1 b@1 c@1"));
+    assert_eq!(apply(&mut informer, "[ *a@2"), expected(&[], "a@1 b@1 c@1"));
     let first = informer.id;
     let other = informer.controller.store_mut().open(origin("d"), InformerHealth::new(), Vec::new());
     informer.turn_to(other);
-    assert_eq!(then(&mut informer, "[ *x@1 ]1 ~x@2"), seen(&["+x@1", "x@1>2", "synced"], "x@2"));
+    assert_eq!(apply(&mut informer, "[ *x@1 ]1 ~x@2"), expected(&["+x@1", "x@1>2", "synced"], "x@2"));
     informer.turn_to(first);
     let _ = informer.controller.process_all(&mut |_| Ok(()));
-    assert_eq!(then(&mut informer, "[ *a@2 *b@1 *c@1 ]3"), seen(&["a@1>2"], "a@2 b@1 c@1"), "with a new queue");
+    assert_eq!(apply(&mut informer, "[ *a@2 *b@1 *c@1 ]3"), expected(&["a@1>2"], "a@2 b@1 c@1"), "with a new queue");
 }
 
 #[test]
 fn relist_under_memory_pressure_is_published_in_parts() {
     let mut informer = listed();
-    assert_eq!(then(&mut informer, "[ *a@2"), seen(&[], "a@1 b@1 c@1"));
+    assert_eq!(apply(&mut informer, "[ *a@2"), expected(&[], "a@1 b@1 c@1"));
     let health = Arc::clone(informer.partition().health());
     health.memory.set_step(MemoryStep::Packed, None);
     assert_eq!(
         informer.controller.store_mut().apply(informer.id, Vec::new()).map(|it| lines(&it.applied)),
         Some(vec!["a@1>2".into()])
     );
-    assert_eq!(then(&mut informer, "*d@3"), seen(&["+d@3"], "a@2 b@1 c@1 d@3"));
+    assert_eq!(apply(&mut informer, "*d@3"), expected(&["+d@3"], "a@2 b@1 c@1 d@3"));
     health.memory.set_step(MemoryStep::Full, None);
-    assert_eq!(then(&mut informer, "*e@3"), seen(&["+e@3"], "a@2 b@1 c@1 d@3 e@3"), "until the end of the list");
-    assert_eq!(then(&mut informer, "]4"), seen(&["†b@1", "†c@1"], "a@2 d@3 e@3"));
-    assert_eq!(then(&mut informer, "[ *a@5"), seen(&[], "a@2 d@3 e@3"), "the next one is published in one step");
+    assert_eq!(apply(&mut informer, "*e@3"), expected(&["+e@3"], "a@2 b@1 c@1 d@3 e@3"), "until the end of the list");
+    assert_eq!(apply(&mut informer, "]4"), expected(&["†b@1", "†c@1"], "a@2 d@3 e@3"));
+    assert_eq!(apply(&mut informer, "[ *a@5"), expected(&[], "a@2 d@3 e@3"), "the next one is published in one step");
 }
 
 #[test]
@@ -154,8 +157,8 @@ fn relist_above_the_limit_is_published_in_parts() {
     assert_eq!(applied(&mut informer, vec![large("b", 2)]), ["a@1>2", "b@1>2"]);
     assert_eq!(informer.partition().staged_bytes(), 0);
     assert_eq!(informer.partition().resume_version(), None, "half a list: no watch can resume here");
-    assert_eq!(then(&mut informer, "*d@3"), seen(&["+d@3"], "a@2 b@2 c@1 d@3"));
-    assert_eq!(then(&mut informer, "]4"), seen(&["†c@1"], "a@2 b@2 d@3"));
+    assert_eq!(apply(&mut informer, "*d@3"), expected(&["+d@3"], "a@2 b@2 c@1 d@3"));
+    assert_eq!(apply(&mut informer, "]4"), expected(&["†c@1"], "a@2 b@2 d@3"));
 }
 
 #[test]
@@ -274,7 +277,7 @@ proptest! {
                 });
                 let now = contents(&published.load(), informer.id);
                 prop_assert!(now == before || now == world, "{now:?} is neither {before:?} nor {world:?}");
-                consumer.hear_all(&queue.take(usize::MAX));
+                consumer.consume_all(&queue.take(usize::MAX));
                 let known: World = consumer.known.iter()
                     .map(|(name, (uid, version))| (name[1..].parse().unwrap(), (uid[1..].parse().unwrap(), *version)))
                     .collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::cache::testing::{change, object_with, origin, pods, told};
+use crate::cache::testing::{change, notification_lines, object_with, origin, pods};
 use crate::cache::{DeltaFifo, Gathering, ListenerOptions, ListenerQueue, PartitionId, SavedPartition, Store};
 use informer_hub_types::{InformerHealth, ResourceVersion};
 
@@ -40,7 +40,7 @@ fn apply(store: &mut Store, id: PartitionId, script: &str) {
 fn queue(store: &Store, id: PartitionId, reader: &str) -> Vec<String> {
     let snapshot = store.published().load_full();
     let partition = snapshot.partition(id).unwrap();
-    told(&ListenerQueue::of_reader(Some(reader), ListenerOptions::default(), partition, 64).take(99))
+    notification_lines(&ListenerQueue::for_reader(Some(reader), ListenerOptions::default(), partition, 64).take(99))
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn reader_unknown_on_disk_continues_from_its_journal() {
     // Another reader has received a successor already.
     let earlier = Arc::new(object_with("ns", "b", "u", 1, &[], &[]));
     let later = Arc::new(object_with("ns", "b", "v", 9, &[], &[]));
-    restored.note_told("stranger", earlier);
-    restored.note_told("known", Arc::clone(&later));
-    assert!(store.revive(id, &later));
+    restored.note_delivered("stranger", earlier);
+    restored.note_delivered("known", Arc::clone(&later));
+    assert!(store.add_delivered(id, &later));
     assert_eq!(restored.readers().len(), 1);
     assert_eq!(restored.awaited(), ["known", "stranger"].map(str::to_owned).into());
     apply(&mut store, id, "-b:v@10");

@@ -33,8 +33,8 @@ fn schedule_resyncs_each_listener_at_its_own_period() {
         schedule.join(id, period, start);
     }
     assert_eq!(schedule.tick_period(), Some(secs(1)));
-    let told: Vec<_> = (1..=6).map(|at| tick(&mut schedule, start, at)).collect();
-    assert_eq!(told, [vec![4], vec![2, 4], vec![3, 4], vec![2, 4], vec![4], vec![2, 3, 4]]);
+    let resynced: Vec<_> = (1..=6).map(|at| tick(&mut schedule, start, at)).collect();
+    assert_eq!(resynced, [vec![4], vec![2, 4], vec![3, 4], vec![2, 4], vec![4], vec![2, 3, 4]]);
 }
 
 #[test]
@@ -147,8 +147,8 @@ fn listener_gets_one_resync_for_times_missed_in_a_stall() {
     schedule.join(6, Some(secs(6)), start);
     assert_eq!(tick(&mut schedule, start, 20), [1, 6]);
     assert_eq!(tick(&mut schedule, start, 21), [1]);
-    let told: Vec<_> = (22..=25).map(|at| tick(&mut schedule, start, at)).collect();
-    assert_eq!(told, [vec![1], vec![1], vec![1, 6], vec![1]], "its times are multiples of its period");
+    let resynced: Vec<_> = (22..=25).map(|at| tick(&mut schedule, start, at)).collect();
+    assert_eq!(resynced, [vec![1], vec![1], vec![1, 6], vec![1]], "its times are multiples of its period");
 }
 
 #[test]
@@ -178,19 +178,19 @@ fn arb_step() -> impl Strategy<Value = Step> {
 
 /// Reference model of a listener, with all of its times.
 #[derive(Debug)]
-struct Naive {
+struct Model {
     joined: u32,
     /// In half seconds; at least two.
     period: u32,
     /// Time of the last resync, in half seconds.
-    told: Option<u32>,
+    resynced: Option<u32>,
 }
 
-impl Naive {
+impl Model {
     /// Returns whether one of its times is after the last resync and not in the future.
     fn is_due(&self, now: u32) -> bool {
         let mut times = (1..).map(|k| self.joined + k * self.period).take_while(|time| *time <= now);
-        times.any(|time| self.told.is_none_or(|told| told < time))
+        times.any(|time| self.resynced.is_none_or(|resynced| resynced < time))
     }
 }
 
@@ -203,32 +203,32 @@ proptest! {
     ) {
         const HALF: Duration = Duration::from_millis(500);
         let start = clock::now();
-        let (mut now, mut naive, mut last) = (0_u32, BTreeMap::<u8, Naive>::new(), Vec::new());
+        let (mut now, mut model, mut last) = (0_u32, BTreeMap::<u8, Model>::new(), Vec::new());
         let mut schedule = ResyncSchedule::new();
         for step in steps {
             match step {
                 Step::Join(id, period) => {
                     schedule.join(id, Some(HALF * period), start + HALF * now);
-                    naive.remove(&id);
+                    model.remove(&id);
                     last.retain(|due| *due != id);
                     if period > 0 {
-                        naive.insert(id, Naive { joined: now, period: period.max(2), told: None });
+                        model.insert(id, Model { joined: now, period: period.max(2), resynced: None });
                     }
                 }
                 Step::Leave(id) => {
                     schedule.leave(&id);
-                    naive.remove(&id);
+                    model.remove(&id);
                     last.retain(|due| *due != id);
                 }
                 Step::Tick { after, under_way } => {
                     now += after;
                     let due: Vec<u8> =
-                        naive.iter().filter(|(_, listener)| listener.is_due(now)).map(|(id, _)| *id).collect();
+                        model.iter().filter(|(_, listener)| listener.is_due(now)).map(|(id, _)| *id).collect();
                     let repeats = !under_way && !due.is_empty();
                     prop_assert_eq!(schedule.tick(start + HALF * now, under_way), repeats);
                     if repeats {
                         for id in &due {
-                            naive.get_mut(id).expect("it is due").told = Some(now);
+                            model.get_mut(id).expect("it is due").resynced = Some(now);
                         }
                         last = due;
                     }
@@ -236,7 +236,7 @@ proptest! {
             }
             let due: Vec<_> = (0..4).filter(|id| schedule.is_due(id)).collect();
             prop_assert_eq!(&due, &last);
-            let shortest = naive.values().map(|listener| HALF * listener.period).min();
+            let shortest = model.values().map(|listener| HALF * listener.period).min();
             prop_assert_eq!(schedule.tick_period(), shortest);
         }
     }

@@ -120,13 +120,13 @@ proptest! {
         for cluster in 0..CLUSTERS.len() {
             fixture.step(Step::Open(cluster));
         }
-        let mut held: Option<(Arc<Snapshot>, Postings)> = None;
+        let mut older: Option<(Arc<Snapshot>, Postings)> = None;
         for step in steps {
             fixture.step(step);
             let snapshot = fixture.store.published().load_full();
             let postings = indexed(&snapshot);
             prop_assert_eq!(&postings, &walked(&snapshot));
-            if let Some((older, then)) = held.replace((snapshot, postings)) {
+            if let Some((older, then)) = older.replace((snapshot, postings)) {
                 prop_assert_eq!(indexed(&older), then, "an old snapshot does not change");
             }
         }

@@ -15,13 +15,13 @@ use informer_hub_types::{LabelNeeds, ObjectKey, SharedStr, StoredObject};
 #[derive(Clone, Debug)]
 enum Step {
     Put(usize),
-    Take(usize),
+    Remove(usize),
     /// Inserts many in order, as a list does.
     List(usize, usize),
     /// Removes many in order.
     Sweep(usize, usize),
     /// Keeps a clone, whose contents must not change.
-    Keep,
+    Clone,
 }
 
 /// Returns keys with common prefixes, some longer than eight bytes, some in other namespaces.
@@ -45,10 +45,10 @@ fn object(number: usize, version: u64) -> Arc<StoredObject> {
 fn arb_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..2_000_usize).prop_map(Step::Put),
-        4 => (0..2_000_usize).prop_map(Step::Take),
+        4 => (0..2_000_usize).prop_map(Step::Remove),
         2 => (0..2_000_usize, 0..300_usize).prop_map(|(from, len)| Step::List(from, len)),
         2 => (0..2_000_usize, 0..300_usize).prop_map(|(from, len)| Step::Sweep(from, len)),
-        1 => Just(Step::Keep),
+        1 => Just(Step::Clone),
     ]
 }
 
@@ -86,7 +86,7 @@ fn check(objects: &Objects, model: &Model) {
     let needs = LabelNeeds::of(&"app=app-3".parse().unwrap());
     let may: BTreeSet<_> = objects
         .runs(Bound::Unbounded, Bound::Unbounded)
-        .flat_map(|run| run.that_may(&needs, || ()))
+        .flat_map(|run| run.that_may_match(&needs, || ()))
         .map(Arc::as_ptr)
         .collect();
     let matching = model.values().filter(|object| object.labels().get("app") == Some("app-3"));
@@ -96,9 +96,9 @@ fn check(objects: &Objects, model: &Model) {
 
 /// Asserts that exactly the differing keys are reported, once and in order.
 fn check_changes(before: &Objects, then: &Model, after: &Objects, now: &Model) {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     before.changes(after, |change| {
-        told.push(match change {
+        reported.push(match change {
             Change::Added(new) => (new.key().clone(), None, Some(Arc::as_ptr(new))),
             Change::Removed(old) => (old.key().clone(), Some(Arc::as_ptr(old)), None),
             Change::Exchanged(old, new) => (old.key().clone(), Some(Arc::as_ptr(old)), Some(Arc::as_ptr(new))),
@@ -107,7 +107,7 @@ fn check_changes(before: &Objects, then: &Model, after: &Objects, now: &Model) {
     let keys: BTreeSet<_> = then.keys().chain(now.keys()).collect();
     let both = keys.into_iter().map(|key| (key.clone(), then.get(key).map(Arc::as_ptr), now.get(key).map(Arc::as_ptr)));
     let differing: Vec<_> = both.filter(|(_, old, new)| old != new).collect();
-    assert_eq!(told, differing);
+    assert_eq!(reported, differing);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn changes_skip_shared_nodes() {
         objects.insert(object(number, 2));
         objects.remove(&key(number + 3));
     }
-    let looked = before.looked_at(&objects);
+    let looked = before.compared_entries(&objects);
     assert!(!before.is_same(&objects) && looked < 300, "{looked} entries for six changes");
 }
 
@@ -142,13 +142,13 @@ proptest! {
             match step {
                 Step::Put(number) => put(number),
                 Step::List(from, len) => (from..from + len).for_each(put),
-                Step::Take(number) => {
+                Step::Remove(number) => {
                     assert_eq!(pointer(objects.remove(&key(number)).as_ref()), pointer(model.remove(&key(number)).as_ref()));
                 }
                 Step::Sweep(from, len) => (from..from + len).for_each(|number| {
                     assert_eq!(pointer(objects.remove(&key(number)).as_ref()), pointer(model.remove(&key(number)).as_ref()));
                 }),
-                Step::Keep => kept.push((objects.clone(), model.clone())),
+                Step::Clone => kept.push((objects.clone(), model.clone())),
             }
         }
         check(&objects, &model);

@@ -13,9 +13,9 @@ const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Creates or updates an object, or (with `true`) deletes it.
-    Happen(usize, bool),
+    Change(usize, bool),
     /// Sends this many further events of the watch, then the progress.
-    Tell(usize),
+    Deliver(usize),
     Bookmark,
     /// Lists this many objects; if there are fewer, the list completes.
     List(usize),
@@ -26,8 +26,8 @@ enum Step {
 
 fn arb_step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => (0..NAMES.len(), prop::bool::weighted(0.3)).prop_map(|(name, goes)| Step::Happen(name, goes)),
-        6 => (1..4_usize).prop_map(Step::Tell),
+        8 => (0..NAMES.len(), prop::bool::weighted(0.3)).prop_map(|(name, goes)| Step::Change(name, goes)),
+        6 => (1..4_usize).prop_map(Step::Deliver),
         1 => Just(Step::Bookmark),
         1 => (0..2 * NAMES.len()).prop_map(Step::List),
         6 => (1..3_usize).prop_map(Step::Apply),
@@ -51,23 +51,23 @@ impl Event {
 #[derive(Default)]
 struct World {
     /// UID and version of each existing object.
-    truth: BTreeMap<&'static str, (u64, u64)>,
+    current: BTreeMap<&'static str, (u64, u64)>,
     history: Vec<Event>,
     version: u64,
 }
 
 impl World {
-    fn happen(&mut self, name: &'static str, goes: bool) {
-        let (kind, uid) = match self.truth.get(name) {
+    fn change(&mut self, name: &'static str, goes: bool) {
+        let (kind, uid) = match self.current.get(name) {
             None if goes => return,
             None => (DeltaKind::Added, self.version + 1),
             Some((uid, _)) => (if goes { DeltaKind::Deleted } else { DeltaKind::Updated }, *uid),
         };
         self.version += 1;
         if goes {
-            self.truth.remove(name);
+            self.current.remove(name);
         } else {
-            self.truth.insert(name, (uid, self.version));
+            self.current.insert(name, (uid, self.version));
         }
         self.history.push(Event { version: self.version, kind, name, uid });
     }
@@ -108,8 +108,8 @@ fn check(world: &World, store: &Store, id: PartitionId) {
     let mut fifo = DeltaFifo::new(usize::MAX);
     world.history.iter().filter(|event| event.version > from).for_each(|event| fifo.push(event.change()));
     next.apply(id, fifo.pop(usize::MAX));
-    let truth = world.truth.iter().map(|(name, (_, version))| ((*name).to_owned(), *version)).collect();
-    assert_eq!(contents(&next, id), truth, "from {from} of {}", world.version);
+    let current = world.current.iter().map(|(name, (_, version))| ((*name).to_owned(), *version)).collect();
+    assert_eq!(contents(&next, id), current, "from {from} of {}", world.version);
 }
 
 fn run(steps: Vec<Step>, limit: usize) -> u64 {
@@ -117,46 +117,46 @@ fn run(steps: Vec<Step>, limit: usize) -> u64 {
     let mut store = Store::new(pods());
     let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
     let mut fifo = DeltaFifo::new(limit);
-    let (mut told, mut resumed) = (0, 0);
+    let (mut delivered, mut resumed) = (0, 0);
     for step in steps {
         match step {
-            Step::Happen(name, goes) => world.happen(NAMES[name], goes),
-            Step::Tell(count) => {
-                let events = world.history.iter().filter(|event| event.version > told).take(count);
+            Step::Change(name, goes) => world.change(NAMES[name], goes),
+            Step::Deliver(count) => {
+                let events = world.history.iter().filter(|event| event.version > delivered).take(count);
                 for event in events.collect::<Vec<_>>() {
-                    told = event.version;
+                    delivered = event.version;
                     fifo.push(event.change());
                 }
-                fifo.push(Change::Progress(version(told)));
+                fifo.push(Change::Progress(version(delivered)));
             }
             Step::Bookmark => {
-                if world.history.iter().all(|event| event.version <= told) {
+                if world.history.iter().all(|event| event.version <= delivered) {
                     world.version += 1;
-                    told = world.version;
-                    fifo.push(Change::Progress(version(told)));
+                    delivered = world.version;
+                    fifo.push(Change::Progress(version(delivered)));
                 }
             }
             Step::List(count) => {
                 fifo.push(Change::ReplaceBegin);
-                for (name, (uid, at)) in world.truth.iter().take(count) {
+                for (name, (uid, at)) in world.current.iter().take(count) {
                     fifo.push(Change::Delta(delta(DeltaKind::Replaced, object("ns", name, &format!("u{uid}"), *at))));
                 }
-                if count > world.truth.len() {
-                    told = world.version;
-                    fifo.push(Change::ReplaceEnd(version(told)));
+                if count > world.current.len() {
+                    delivered = world.version;
+                    fifo.push(Change::ReplaceEnd(version(delivered)));
                 } else {
                     // The list failed. Another list follows before the watch continues.
                     fifo.push(Change::ReplaceBegin);
-                    let keys = world.truth.keys().map(|name| ObjectKey::new("ns", name)).collect::<Vec<_>>();
-                    for ((name, (uid, at)), key) in world.truth.iter().zip(keys) {
+                    let keys = world.current.keys().map(|name| ObjectKey::new("ns", name)).collect::<Vec<_>>();
+                    for ((name, (uid, at)), key) in world.current.iter().zip(keys) {
                         assert_eq!(key.name(), *name);
                         fifo.push(Change::Delta(delta(
                             DeltaKind::Replaced,
                             object("ns", name, &format!("u{uid}"), *at),
                         )));
                     }
-                    told = world.version;
-                    fifo.push(Change::ReplaceEnd(version(told)));
+                    delivered = world.version;
+                    fifo.push(Change::ReplaceEnd(version(delivered)));
                 }
             }
             Step::Apply(max) => {

@@ -182,46 +182,46 @@ fn identity(object: &Object) -> (String, u64) {
 }
 
 impl Consumer {
-    pub(super) fn hear_all(&mut self, notifications: &[Notification]) {
+    pub(super) fn consume_all(&mut self, notifications: &[Notification]) {
         for notification in notifications {
-            self.hear(notification);
+            self.consume(notification);
         }
     }
 
-    fn hear(&mut self, notification: &Notification) {
-        let told = format!("{notification:?}");
+    fn consume(&mut self, notification: &Notification) {
+        let text = format!("{notification:?}");
         match notification {
             Notification::Synced(_) => self.synced += 1,
             Notification::Added { object, initial } => {
-                assert!(!initial || self.synced == 0, "initial after synced: {told}");
-                assert!(!initial || !self.skips, "initial object despite skipping: {told}");
+                assert!(!initial || self.synced == 0, "initial after synced: {text}");
+                assert!(!initial || !self.skips, "initial object despite skipping: {text}");
                 let known = self.known.insert(object.name().to_owned(), identity(object));
-                assert!(known.is_none(), "added though known as {known:?}: {told}");
-                self.advance(object, true, &told);
+                assert!(known.is_none(), "added though known as {known:?}: {text}");
+                self.advance(object, true, &text);
             }
             Notification::Updated { old, new, resync } => {
-                assert_eq!(old.uid(), new.uid(), "an update changes no identity: {told}");
+                assert_eq!(old.uid(), new.uid(), "an update changes no identity: {text}");
                 let known = self.known.insert(new.name().to_owned(), identity(new));
                 let expected = if self.skips && known.is_none() { None } else { Some(identity(old)) };
-                assert_eq!(known, expected, "updated from an unknown state: {told}");
-                assert_eq!(*resync, old.resource_version() == new.resource_version(), "{told}");
-                self.advance(new, !resync && known.is_some(), &told);
+                assert_eq!(known, expected, "updated from an unknown state: {text}");
+                assert_eq!(*resync, old.resource_version() == new.resource_version(), "{text}");
+                self.advance(new, !resync && known.is_some(), &text);
             }
             Notification::Deleted { object, .. } => {
                 let known = self.known.remove(object.name());
-                assert!(known.is_some() || self.skips, "deleted though unknown: {told}");
+                assert!(known.is_some() || self.skips, "deleted though unknown: {text}");
                 let (uid, version) = identity(object);
-                assert!(known.is_none_or(|known| known.0 == uid && known.1 <= version), "another one: {told}");
-                self.advance(object, false, &told);
+                assert!(known.is_none_or(|known| known.0 == uid && known.1 <= version), "another one: {text}");
+                self.advance(object, false, &text);
             }
         }
     }
 
     /// Asserts that versions of an object never decrease; with `news`, that they increase.
-    fn advance(&mut self, object: &Object, news: bool, told: &str) {
+    fn advance(&mut self, object: &Object, news: bool, text: &str) {
         let (uid, version) = identity(object);
         let newest = self.newest.insert(uid, version);
-        let goes_on = newest.is_none_or(|newest| if news { newest < version } else { newest <= version });
-        assert!(goes_on, "{told} after {newest:?}");
+        let continues = newest.is_none_or(|newest| if news { newest < version } else { newest <= version });
+        assert!(continues, "{text} after {newest:?}");
     }
 }

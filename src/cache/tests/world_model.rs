@@ -14,12 +14,12 @@ use informer_hub_types::{Change, Delta, DeltaKind, InformerHealth};
 
 /// Delivery of a batch.
 #[derive(Clone, Copy, Debug)]
-enum Told {
-    Yes,
+enum Delivery {
+    Once,
     /// Delivered, but the processor dies before it records that; the batch is delivered again.
     Twice,
     /// Not delivered yet.
-    Later,
+    Deferred,
 }
 
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ enum Step {
     Lose,
     Push(usize),
     Resync,
-    Process(usize, Told),
+    Process(usize, Delivery),
     Take(usize, usize),
     Join(bool, bool),
     Recover,
@@ -60,8 +60,8 @@ fn arb_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Lose),
         8 => (1..8_usize).prop_map(Step::Push),
         2 => Just(Step::Resync),
-        6 => (1..5_usize, prop_oneof![4 => Just(Told::Yes), 1 => Just(Told::Twice), 1 => Just(Told::Later)])
-            .prop_map(|(max, told)| Step::Process(max, told)),
+        6 => (1..5_usize, prop_oneof![4 => Just(Delivery::Once), 1 => Just(Delivery::Twice), 1 => Just(Delivery::Deferred)])
+            .prop_map(|(max, delivery)| Step::Process(max, delivery)),
         6 => (0..4_usize, 0..6_usize).prop_map(|(l, n)| Step::Take(l, n)),
         1 => (any::<bool>(), any::<bool>()).prop_map(|(f, s)| Step::Join(f, s)),
         1 => Just(Step::Recover),
@@ -123,7 +123,7 @@ impl Hub {
             Step::Lose => self.reader.lose(),
             Step::Push(count) => self.push(count),
             Step::Resync => self.resync(),
-            Step::Process(max, told) => self.process(max, told),
+            Step::Process(max, delivery) => self.process(max, delivery),
             Step::Take(listener, max) => self.take(listener, max),
             Step::Join(filtered, skips) if self.listeners.len() < 4 => self.join(filtered, skips),
             Step::Join(..) => {}
@@ -155,17 +155,17 @@ impl Hub {
         }
     }
 
-    fn process(&mut self, max: usize, told: Told) {
+    fn process(&mut self, max: usize, delivery: Delivery) {
         // Repeats the previous batch, as after a processor died between delivering and recording.
         let last = self.last.take();
         offer(&mut self.listeners, last.as_ref());
         let Self { informer, listeners, last, .. } = self;
         let progress = informer.controller.process_next(max, &mut |outbox| {
-            if !matches!(told, Told::Later) {
+            if !matches!(delivery, Delivery::Deferred) {
                 offer(listeners, Some(outbox));
             }
             *last = Some(outbox.clone());
-            if matches!(told, Told::Yes) { Ok(()) } else { Err(ProcessError::Requeue) }
+            if matches!(delivery, Delivery::Once) { Ok(()) } else { Err(ProcessError::Requeue) }
         });
         assert!(
             matches!(progress, Progress::Processed | Progress::Requeued | Progress::Idle | Progress::Closed),
@@ -180,7 +180,7 @@ impl Hub {
         let listener = &mut self.listeners[at];
         let taken = listener.queue.take(max);
         assert!(taken.len() <= max);
-        listener.consumer.hear_all(&taken);
+        listener.consumer.consume_all(&taken);
         let bound = self.merge_above + 2 * NAMES.len() + 1;
         assert!(listener.queue.len() <= bound, "{} wait", listener.queue.len());
     }
@@ -190,15 +190,15 @@ impl Hub {
         self.push(usize::MAX);
         self.informer.controller.close();
         while !self.informer.controller.fifo().is_drained() {
-            self.process(3, Told::Yes);
+            self.process(3, Delivery::Once);
         }
-        self.process(3, Told::Yes);
+        self.process(3, Delivery::Once);
         let fifo = self.informer.controller.fifo();
         assert_eq!((fifo.bytes(), fifo.len(), fifo.is_full(), fifo.refused()), (0, 0, false, 0));
         assert!(self.informer.controller.has_synced());
         let ended = self.informer.controller.process_all(&mut |_| Ok(()));
         assert!(matches!(ended, Progress::Closed), "{ended:?}");
-        let truth = |filtered: bool| -> BTreeMap<String, (String, u64)> {
+        let expected = |filtered: bool| -> BTreeMap<String, (String, u64)> {
             let objects = self.world.objects.iter().filter(|(_, state)| !filtered || state.app == "web");
             objects.map(|(name, state)| ((*name).to_owned(), (state.uid.clone(), state.version))).collect()
         };
@@ -210,17 +210,17 @@ impl Hub {
                 (object.key().name().to_owned(), (object.uid().to_string(), version))
             })
             .collect();
-        assert_eq!(stored, truth(false), "the store equals the world");
+        assert_eq!(stored, expected(false), "the store equals the world");
         for listener in &mut self.listeners {
             while !listener.queue.is_empty() {
-                listener.consumer.hear_all(&listener.queue.take(2));
+                listener.consumer.consume_all(&listener.queue.take(2));
             }
             assert_eq!(listener.consumer.synced, 1);
-            let truth = truth(listener.filtered);
+            let expected = expected(listener.filtered);
             if listener.consumer.skips {
-                assert!(listener.consumer.known.iter().all(|(name, state)| truth.get(name) == Some(state)));
+                assert!(listener.consumer.known.iter().all(|(name, state)| expected.get(name) == Some(state)));
             } else {
-                assert_eq!(listener.consumer.known, truth, "a consumer knows the contents of the store");
+                assert_eq!(listener.consumer.known, expected, "a consumer knows the contents of the store");
             }
         }
     }

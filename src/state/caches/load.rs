@@ -69,12 +69,12 @@ enum Op {
 
 struct Loader<'l> {
     /// Whether a partition is claimed.
-    wants: &'l dyn Fn(&ApiResource, &PartitionHeader) -> bool,
+    claims: &'l dyn Fn(&ApiResource, &PartitionHeader) -> bool,
     reader: ObjectReader,
     kind: Option<(ApiResource, View)>,
     partitions: BTreeMap<u64, ReadPartition>,
     /// Whether objects of a partition are decoded.
-    wanted: HashMap<u64, bool>,
+    claimed: HashMap<u64, bool>,
     damage: Vec<String>,
     files: FilesRead,
     /// Whether files are synced after reading.
@@ -90,10 +90,10 @@ pub(super) fn read(
     disk: &dyn Disk,
     dir: &Path,
     totals: &Arc<PackedTotals>,
-    wants: &dyn Fn(&ApiResource, &PartitionHeader) -> bool,
+    claims: &dyn Fn(&ApiResource, &PartitionHeader) -> bool,
     syncs: bool,
 ) -> io::Result<Option<Read>> {
-    read_beside(disk, dir, (totals, &Dictionaries::default()), wants, syncs)
+    read_beside(disk, dir, (totals, &Dictionaries::default()), claims, syncs)
 }
 
 /// Reads the files of a resource that is partly in memory. Dictionaries in `known` are shared, not restored again.
@@ -104,7 +104,7 @@ pub(super) fn read_beside(
     disk: &dyn Disk,
     dir: &Path,
     (totals, known): (&Arc<PackedTotals>, &Dictionaries),
-    wants: &dyn Fn(&ApiResource, &PartitionHeader) -> bool,
+    claims: &dyn Fn(&ApiResource, &PartitionHeader) -> bool,
     syncs: bool,
 ) -> io::Result<Option<Read>> {
     if syncs {
@@ -116,7 +116,7 @@ pub(super) fn read_beside(
     snapshots.sort_unstable_by(|a, b| b.cmp(a));
     let mut damage = Vec::new();
     for number in snapshots {
-        let mut loader = Loader::new(ObjectReader::new(Arc::clone(totals), known)?, wants, syncs);
+        let mut loader = Loader::new(ObjectReader::new(Arc::clone(totals), known)?, claims, syncs);
         let complete = loader.snapshot(disk, dir, number)?;
         if loader.kind.is_none() {
             damage.push(format!("cannot read {}", FileName::Snapshot(number)));
@@ -141,13 +141,13 @@ pub(super) fn read_beside(
 }
 
 impl<'l> Loader<'l> {
-    fn new(reader: ObjectReader, wants: &'l dyn Fn(&ApiResource, &PartitionHeader) -> bool, syncs: bool) -> Self {
+    fn new(reader: ObjectReader, claims: &'l dyn Fn(&ApiResource, &PartitionHeader) -> bool, syncs: bool) -> Self {
         Self {
-            wants,
+            claims,
             reader,
             kind: None,
             partitions: BTreeMap::new(),
-            wanted: HashMap::new(),
+            claimed: HashMap::new(),
             damage: Vec::new(),
             files: FilesRead::default(),
             syncs,
@@ -225,18 +225,18 @@ impl<'l> Loader<'l> {
             }
             Record::Partition(number, header) => {
                 let (resource, _) = self.kind.as_ref()?;
-                self.wanted.insert(number, (self.wants)(resource, &header));
+                self.claimed.insert(number, (self.claims)(resource, &header));
                 ops.push(Op::Partition(number, header));
             }
             Record::Objects { partition, heads_len, heads, bodies } => {
                 // Without its header the partition is unknown.
-                let wanted = *self.wanted.get(&partition)?;
+                let claimed = *self.claimed.get(&partition)?;
                 let (before, len) = (ops.len(), payload.len());
-                if wanted {
+                if claimed {
                     self.reader.objects((heads_len, heads, bodies), |object| ops.push(Op::Put(partition, object)))?;
                 }
                 self.files.objects += (ops.len() - before) as u64;
-                if wanted {
+                if claimed {
                     self.files.object_bytes += len as u64;
                 } else {
                     self.files.unwanted_bytes += len as u64;

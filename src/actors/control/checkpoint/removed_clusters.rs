@@ -81,7 +81,7 @@ impl CheckpointStore {
     /// Returns the caches whose files have a partition of the cluster that is not open.
     fn removed_of(&self, cluster: &ClusterName) -> Vec<(Gvr, View)> {
         let files = self.files.lock();
-        files.iter().filter(|(_, files)| files.has_away(cluster)).map(|(cache, _)| cache.clone()).collect()
+        files.iter().filter(|(_, files)| files.has_closed(cluster)).map(|(cache, _)| cache.clone()).collect()
     }
 
     /// Drops the unsaved partitions whose time is up and returns their origins.
@@ -192,7 +192,7 @@ fn save_one(store: &CheckpointStore, cache: &(Gvr, View), partition: &Partition)
     let mut files = store.files.lock();
     let Some(files) = files.get_mut(cache) else { return false };
     // An empty partition that has not synced has no file.
-    files.put_away(partition) || partition.is_empty() && !partition.has_synced()
+    files.keep_closed_partition(partition) || partition.is_empty() && !partition.has_synced()
 }
 
 /// Restores the requested partitions of a re-added cluster before its informers open them. Returns those that were
@@ -261,7 +261,7 @@ fn read_back(caches: &CacheDirectory, store: &CheckpointStore, cache: &(Gvr, Vie
     let mut objects = 0;
     if files.is_claimed(&claim) {
         let totals = caches.totals(files.of().0, &cache.1);
-        let Returning { partitions, plain, damage } = files.bring_back(&totals, &claim).unwrap_or_else(|error| {
+        let Returning { partitions, plain, damage } = files.read_closed(&totals, &claim).unwrap_or_else(|error| {
             tracing::error!(resource = %cache.0, %error, "cannot read the saved objects of a re-added cluster; they are listed again");
             Returning::default()
         });
@@ -273,7 +273,7 @@ fn read_back(caches: &CacheDirectory, store: &CheckpointStore, cache: &(Gvr, Vie
             let Some((id, partition)) = caches.restore_partition(&cache.1, saved, &plain) else { continue };
             objects += partition.len();
             store.note_number(cache, None, id);
-            files.came_back(stored, &partition);
+            files.mark_reopened(stored, &partition);
         }
     }
     store.files.lock().insert(cache.clone(), files);

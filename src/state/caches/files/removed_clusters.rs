@@ -14,7 +14,7 @@ use informer_hub_types::{ApiResource, ClusterName, PackedTotals, Scope, StoredOb
 /// Saved partitions of re-added clusters.
 #[derive(Debug, Default)]
 pub struct Returning {
-    /// The partitions, each with the argument for [`CacheFiles::came_back`].
+    /// The partitions, each with the argument for [`CacheFiles::mark_reopened`].
     pub partitions: Vec<(Stored, SavedPartition)>,
     /// Objects of these partitions with plain bodies.
     pub plain: Vec<Arc<StoredObject>>,
@@ -31,7 +31,7 @@ pub struct Stored {
 
 impl CacheFiles {
     /// Keeps an up-to-date saved partition on disk although its cache closes it. Returns whether it was up to date.
-    pub fn put_away(&mut self, partition: &Partition) -> bool {
+    pub fn keep_closed_partition(&mut self, partition: &Partition) -> bool {
         let key = key_of(partition);
         let kept = self.has(partition).then(|| self.kept.remove(&key)).flatten();
         let Some(kept) = kept else { return false };
@@ -42,12 +42,12 @@ impl CacheFiles {
 
     /// Returns whether a closed partition of the cluster is on disk.
     #[must_use]
-    pub fn has_away(&self, cluster: &ClusterName) -> bool {
-        self.away().any(|name| name == cluster)
+    pub fn has_closed(&self, cluster: &ClusterName) -> bool {
+        self.closed_clusters().any(|name| name == cluster)
     }
 
     /// Returns the clusters with closed partitions on disk.
-    pub fn away(&self) -> impl Iterator<Item = &ClusterName> {
+    pub fn closed_clusters(&self) -> impl Iterator<Item = &ClusterName> {
         self.unwanted.keys().map(|(cluster, _)| cluster)
     }
 
@@ -57,13 +57,13 @@ impl CacheFiles {
         self.unwanted.values().any(|(_, header)| claim(&self.resource, header).is_some())
     }
 
-    /// Reads the claimed closed partitions. They stay closed until [`Self::came_back`].
+    /// Reads the claimed closed partitions. They stay closed until [`Self::mark_reopened`].
     ///
     /// Costs reading all files of the resource, and memory for the claimed partitions.
     ///
     /// # Errors
     /// If the disk fails.
-    pub fn bring_back(
+    pub fn read_closed(
         &mut self,
         totals: &Arc<PackedTotals>,
         claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>,
@@ -94,7 +94,7 @@ impl CacheFiles {
     }
 
     /// Marks a read partition as open. From now on its changes are written.
-    pub fn came_back(&mut self, stored: Stored, partition: &Partition) {
+    pub fn mark_reopened(&mut self, stored: Stored, partition: &Partition) {
         let key = key_of(partition);
         if self.unwanted.remove(&key).is_some() {
             self.sizes.unwanted_bytes = self.sizes.unwanted_bytes.saturating_sub(self.estimated_bytes(partition));

@@ -213,7 +213,7 @@ impl CrashModel {
         let then = state(partition, readers.clone());
         self.attempted.push((cluster, then.clone()));
         self.files.checkpoint(&snapshot, &[Commit { id, readers }], 1_000, true).unwrap();
-        assert_eq!(self.files.put_away(partition), !partition.is_empty());
+        assert_eq!(self.files.keep_closed_partition(partition), !partition.is_empty());
         if partition.is_empty() {
             return;
         }
@@ -224,15 +224,15 @@ impl CrashModel {
             self.change();
             self.checkpoint();
         }
-        let mut back = self.files.bring_back(&self.totals, &|_, _| Some(claim())).unwrap();
+        let mut back = self.files.read_closed(&self.totals, &|_, _| Some(claim())).unwrap();
         let (stored, saved) = back.partitions.pop().unwrap();
         assert!(back.partitions.is_empty() && saved.origin.cluster.as_str() == cluster);
         let id = self.store.restore(saved).unwrap();
         let snapshot = self.store.published().load_full();
         let partition = snapshot.partition(id).unwrap();
         assert_eq!(state(partition, partition.restored().unwrap().readers()), then);
-        self.files.came_back(stored, partition);
-        assert!(!self.files.has_away(&partition.origin().cluster));
+        self.files.mark_reopened(stored, partition);
+        assert!(!self.files.has_closed(&partition.origin().cluster));
         self.store.go_on(id, 1);
         self.ids.insert(cluster, id);
     }
@@ -374,7 +374,7 @@ fn closed_partitions_are_kept_for_a_week_in_the_same_space() {
     let (b, c) = (model.ids["b"], model.ids["c"]);
     for id in [b, c] {
         let partition = snapshot.partition(id).unwrap();
-        assert!(model.files.put_away(partition) && !model.files.put_away(partition), "once");
+        assert!(model.files.keep_closed_partition(partition) && !model.files.keep_closed_partition(partition), "once");
         model.store.close(id);
     }
     let now = model.store.published().load_full();
@@ -386,8 +386,8 @@ fn closed_partitions_are_kept_for_a_week_in_the_same_space() {
         let report = inspect(&model.disk, Path::new(ROOT), true).unwrap().pop().unwrap();
         assert_eq!((report.partitions.len(), report.damage.len(), report.leftovers.len()), (left, 0, 0), "{report:?}");
     }
-    assert_eq!(model.files.away().count(), 0);
-    assert!(model.files.bring_back(&model.totals, &|_, _| Some(claim())).unwrap().partitions.is_empty());
+    assert_eq!(model.files.closed_clusters().count(), 0);
+    assert!(model.files.read_closed(&model.totals, &|_, _| Some(claim())).unwrap().partitions.is_empty());
 }
 
 #[test]

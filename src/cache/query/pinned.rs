@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::QueryError;
+use super::error::QueryError;
 use crate::cache::snapshot::Snapshot;
 use informer_hub_types::clock::Instant;
 

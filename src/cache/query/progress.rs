@@ -1,0 +1,92 @@
+//! Progress of a running query, shared by its threads.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::builder::Bounds;
+use super::error::QueryError;
+use super::gather::{Found, Gathered};
+use super::pieces::{Cursor, Piece};
+
+const RUNNING: u8 = 0;
+const LIMIT_REACHED: u8 = 1;
+pub(super) const CANCELLED: u8 = 2;
+pub(super) const DEADLINE: u8 = 3;
+
+/// Progress of a query.
+#[derive(Default)]
+pub(super) struct Progress {
+    cursor: Mutex<Cursor>,
+    gathered: Mutex<Gathered>,
+    end: AtomicU8,
+    failed: AtomicBool,
+    failure: Mutex<Option<QueryError>>,
+    pub(super) examined: AtomicU64,
+}
+
+impl Progress {
+    /// Returns the next piece from `find`.
+    pub(super) fn next(&self, find: impl FnOnce(&mut Cursor) -> Option<Piece>) -> Option<Piece> {
+        find(&mut self.cursor.lock())
+    }
+
+    /// Returns whether the work has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.end.load(Relaxed) != RUNNING || self.failed.load(Relaxed)
+    }
+
+    /// Adds the result of a piece; `take` returns whether there are enough hits.
+    pub(super) fn take(
+        &self,
+        number: usize,
+        found: Found,
+        take: impl FnOnce(&mut Gathered, usize, Found) -> bool,
+        bounds: Bounds,
+    ) {
+        self.examined.fetch_add(found.tally.examined, Relaxed);
+        let mut gathered = self.gathered.lock();
+        let enough = take(&mut gathered, number, found);
+        let over = [
+            ("objects or values", bounds.items, gathered.items),
+            ("bytes of values", bounds.bytes, gathered.tally.bytes),
+        ];
+        if let Some((what, limit, _)) = over.into_iter().find(|(_, limit, found)| found > limit) {
+            self.failure.lock().get_or_insert(QueryError::TooMuch { what, limit });
+            self.failed.store(true, Relaxed);
+            *gathered = Gathered::default();
+        }
+        if enough {
+            self.stop(LIMIT_REACHED);
+        }
+    }
+
+    /// Ends the work; the first reason counts.
+    pub(super) fn stop(&self, end: u8) {
+        let _ = self.end.compare_exchange(RUNNING, end, Relaxed, Relaxed);
+    }
+
+    /// Returns the error that ended the work early, if any.
+    ///
+    /// # Errors
+    /// The error.
+    pub(super) fn ended(&self, within: Duration, candidates: usize) -> Result<(), QueryError> {
+        if let Some(failure) = self.failure.lock().clone() {
+            return Err(failure);
+        }
+        match self.end.load(Relaxed) {
+            CANCELLED => Err(QueryError::Cancelled),
+            DEADLINE => {
+                let (examined, candidates) = (self.examined.load(Relaxed), candidates as u64);
+                Err(QueryError::Deadline { within, examined, candidates: candidates.max(examined) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes all results.
+    pub(super) fn gathered(&self) -> Gathered {
+        std::mem::take(&mut self.gathered.lock())
+    }
+}

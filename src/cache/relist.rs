@@ -1,0 +1,149 @@
+//! Staging of relists in partitions and stores; the rules are in `stage`.
+
+use std::sync::Arc;
+
+use super::applied::Applied;
+use super::posting::PartitionId;
+use super::snapshot::Partition;
+use super::stage::{Batch, Relist, Stage};
+use super::store::Store;
+use informer_hub_types::{MemoryStep, ObjectKey, StoredObject};
+
+impl Partition {
+    /// Returns the bytes of staged changes.
+    #[must_use]
+    pub fn staged_bytes(&self) -> usize {
+        match &self.relist {
+            Relist::Staged(stage) => stage.bytes,
+            Relist::None | Relist::InParts => 0,
+        }
+    }
+
+    /// Returns all objects including staged changes, by key.
+    #[cfg(test)]
+    pub(crate) fn newest_objects(&self) -> Vec<Arc<StoredObject>> {
+        let mut all: std::collections::BTreeMap<_, _> =
+            self.iter().map(|it| (it.key().clone(), Arc::clone(it))).collect();
+        if let Relist::Staged(stage) = &self.relist {
+            for (key, object) in &stage.objects {
+                match object {
+                    Some(object) => _ = all.insert(key.clone(), Arc::clone(object)),
+                    None => _ = all.remove(key),
+                }
+            }
+        }
+        all.into_values().collect()
+    }
+
+    /// Returns whether changes are staged until a list is complete.
+    pub(super) fn is_staging(&self) -> bool {
+        matches!(self.relist, Relist::Staged(_))
+    }
+
+    /// Returns whether a list may be published in one step: the visible state is complete, and a bounded stage suffices
+    /// to update it.
+    fn may_stage(&self) -> bool {
+        self.synced
+            && !self.bare
+            && self.memory() == MemoryStep::Full
+            && self.outdated.is_none()
+            && self.converted_from.is_none()
+    }
+
+    /// Starts staging when a list delivers its first object.
+    pub(super) fn begin_relist(&mut self) {
+        if matches!(self.relist, Relist::None) && self.synced {
+            self.relist = if self.may_stage() { Relist::Staged(Stage::default()) } else { Relist::InParts };
+        }
+    }
+
+    /// Returns the object at a key, including staged changes.
+    pub(super) fn newest(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
+        match &self.relist {
+            Relist::Staged(stage) => stage.objects.get(key).map_or_else(|| self.get(key), Option::as_ref),
+            Relist::None | Relist::InParts => self.get(key),
+        }
+    }
+
+    /// Returns the stage if a new state of `key` belongs there. With `is_same`, the state is the visible one in another
+    /// form. It is staged only if the key is staged already.
+    pub(super) fn stage_of(&mut self, key: &ObjectKey, is_same: bool) -> Option<&mut Stage> {
+        match &mut self.relist {
+            Relist::Staged(stage) if !is_same || stage.objects.contains_key(key) => Some(stage),
+            _ => None,
+        }
+    }
+
+    /// Records an effect, for listeners now or when the stage is published.
+    pub(super) fn note(&mut self, batch: &mut Batch, applied: Applied, is_same: bool) {
+        batch.newcomers.extend(applied.newcomer().cloned());
+        match applied.key().and_then(|key| self.stage_of(key, is_same)) {
+            Some(stage) => stage.applied.push_back(applied),
+            None => batch.applied.push(applied),
+        }
+    }
+}
+
+impl Store {
+    /// Publishes the stage with this batch if it exceeds the limit or staging is no longer allowed. The rest of the
+    /// list follows in parts.
+    pub(super) fn check_stage(&mut self, id: PartitionId, partition: &mut Partition, batch: &mut Batch) {
+        let may_stage = partition.may_stage();
+        if let Relist::Staged(stage) = &mut partition.relist
+            && (!may_stage || stage.is_full())
+        {
+            self.publish_stage(id, partition, batch);
+            partition.relist = Relist::InParts;
+        }
+    }
+
+    /// Applies the stage to the partition and its indices.
+    pub(super) fn publish_stage(&mut self, id: PartitionId, partition: &mut Partition, batch: &mut Batch) {
+        let Relist::Staged(stage) = std::mem::take(&mut partition.relist) else { return };
+        for (key, new) in &stage.objects {
+            match (partition.get(key).cloned(), new) {
+                (Some(old), Some(new)) => self.exchange(id, partition, &old, new, false),
+                (None, Some(new)) => self.insert(id, partition, new),
+                (Some(old), None) => self.remove(id, partition, &old),
+                (None, None) => {}
+            }
+        }
+        batch.applied.extend(stage.applied);
+        batch.visible_change = true;
+    }
+
+    pub(super) fn insert(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
+        if let Some(stage) = partition.stage_of(object.key(), false) {
+            return stage.write(object.key(), Some(object));
+        }
+        partition.put(object);
+        self.next.indices.insert(id, object);
+        self.builds.put(id, object);
+    }
+
+    pub(super) fn remove(&mut self, id: PartitionId, partition: &mut Partition, object: &Arc<StoredObject>) {
+        if let Some(stage) = partition.stage_of(object.key(), false) {
+            return stage.write(object.key(), None);
+        }
+        partition.discard(object.key());
+        self.next.indices.remove(id, object);
+        self.builds.discard(id, object.key());
+    }
+
+    /// Replaces an object. With `is_same`, the new one is the same state in another form.
+    pub(super) fn exchange(
+        &mut self,
+        id: PartitionId,
+        partition: &mut Partition,
+        old: &StoredObject,
+        new: &Arc<StoredObject>,
+        is_same: bool,
+    ) {
+        if let Some(stage) = partition.stage_of(new.key(), is_same) {
+            return stage.write(new.key(), Some(new));
+        }
+        self.next.indices.update(id, old, new);
+        self.builds.put(id, new);
+        partition.put(new);
+    }
+}

@@ -1,0 +1,144 @@
+//! State of a partition at its restore, from which known readers continue.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::applied::Applied;
+use super::objects::{Change, Objects};
+use informer_hub_types::StoredObject;
+
+/// State of a partition at its restore, kept until all readers that acknowledged it have reconnected.
+pub struct Restored {
+    waiting: Mutex<Waiting>,
+}
+
+struct Waiting {
+    /// Whether its first list was complete.
+    synced: bool,
+    /// Whether no informer has opened it yet.
+    is_fresh: bool,
+    readers: BTreeSet<String>,
+    objects: Option<Objects>,
+    /// Objects delivered to a reader in states that are not on disk, by reader.
+    delivered: BTreeMap<String, Vec<Arc<StoredObject>>>,
+}
+
+impl Waiting {
+    /// Removes a reader that has reconnected. Returns whether it has received the end of the first list, and the
+    /// objects that it has received.
+    fn take(&mut self, name: &str) -> Option<(bool, Objects)> {
+        let delivered = self.delivered.remove(name);
+        if !self.readers.remove(name) {
+            // It has received these objects only.
+            let mut state = Objects::default();
+            for object in delivered? {
+                state.insert(object);
+            }
+            return Some((false, state));
+        }
+        let objects = if self.readers.is_empty() { self.objects.take() } else { self.objects.clone() };
+        let mut state = objects?;
+        for object in delivered.unwrap_or_default() {
+            // A state with a body is preferred to a newer one of the same object without.
+            let is_worth_less = |stored: &Arc<StoredObject>| stored.uid() == object.uid() && !object.is_kept();
+            if !state.get(object.key()).is_some_and(is_worth_less) {
+                state.insert(object);
+            }
+        }
+        Some((self.synced, state))
+    }
+}
+
+impl Restored {
+    /// Creates the state of a restored partition that no informer has opened yet.
+    pub(super) fn new(synced: bool, readers: BTreeSet<String>, objects: Option<Objects>) -> Self {
+        let waiting = Waiting { synced, is_fresh: true, readers, objects, delivered: BTreeMap::new() };
+        Self { waiting: Mutex::new(waiting) }
+    }
+
+    /// Marks it as not opened by an informer.
+    pub(super) fn set_fresh(&self) {
+        self.waiting.lock().is_fresh = true;
+    }
+
+    /// Marks it as opened by an informer. Returns whether this is the first one.
+    pub(super) fn open(&self) -> bool {
+        std::mem::take(&mut self.waiting.lock().is_fresh)
+    }
+
+    /// Returns whether these are the unmodified objects of the restore.
+    pub(super) fn has_objects(&self, objects: &Objects) -> bool {
+        self.waiting.lock().objects.as_ref().is_none_or(|restored| restored.is_same(objects))
+    }
+
+    /// Returns the readers that acknowledged all of it and have not reconnected.
+    #[must_use]
+    pub fn readers(&self) -> BTreeSet<String> {
+        self.waiting.lock().readers.clone()
+    }
+
+    /// Returns whether this reader acknowledged all of it and has not reconnected.
+    #[must_use]
+    pub fn has_reader(&self, name: &str) -> bool {
+        self.waiting.lock().readers.contains(name)
+    }
+
+    /// Returns the readers that received some of it and have not reconnected.
+    #[must_use]
+    pub fn awaited(&self) -> BTreeSet<String> {
+        let waiting = self.waiting.lock();
+        waiting.readers.iter().chain(waiting.delivered.keys()).cloned().collect()
+    }
+
+    /// Records an object delivered to a reader in a state that is not on disk. If the readers of the partition are
+    /// unknown, any delivered object is recorded. Later calls override earlier ones.
+    pub fn note_delivered(&self, reader: &str, object: Arc<StoredObject>) {
+        self.waiting.lock().delivered.entry(reader.to_owned()).or_default().push(object);
+    }
+
+    /// Stops waiting for readers. A reader that reconnects later starts without history.
+    pub fn give_up(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.readers.clear();
+        waiting.delivered.clear();
+        waiting.objects = None;
+    }
+
+    /// Returns whether no informer has opened it yet.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        self.waiting.lock().is_fresh
+    }
+
+    /// Removes a reader that has reconnected. Returns whether it has received the end of the first list, and the
+    /// changes since the state that it has received. `None` if it has received nothing, or has reconnected before.
+    pub(super) fn reconnect(&self, name: &str, now: &Objects) -> Option<(bool, Vec<Applied>)> {
+        let (synced, state) = self.waiting.lock().take(name)?;
+        let mut since = Vec::new();
+        state.changes(now, |change| match change {
+            Change::Added(new) => since.push(Applied::Added(Arc::clone(new))),
+            Change::Removed(old) => since.push(gone(old)),
+            Change::Exchanged(old, new) if old.uid() != new.uid() => {
+                since.extend([gone(old), Applied::Added(Arc::clone(new))]);
+            }
+            Change::Exchanged(old, new) if old.resource_version() != new.resource_version() => {
+                since.push(Applied::Updated { old: Arc::clone(old), new: Arc::clone(new) });
+            }
+            Change::Exchanged(..) => {}
+        });
+        Some((synced, since))
+    }
+}
+
+fn gone(old: &Arc<StoredObject>) -> Applied {
+    Applied::Deleted { stored: Arc::clone(old), last: Arc::clone(old), tombstone: true }
+}
+
+impl fmt::Debug for Restored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Restored").field("readers", &self.readers()).finish_non_exhaustive()
+    }
+}
