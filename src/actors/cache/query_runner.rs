@@ -149,13 +149,8 @@ impl QueryRunner {
             })
         });
         let work = join_all(work.collect::<Vec<_>>());
-<<<<<<< HEAD:src/actors/cache/query_runner.rs
         // Threads that have not started by the deadline are not waited for.
-        let ended = timeout_at(deadline, work).await.map_err(|_| inquiry.time_is_up())?;
-=======
-        // Threads that have not begun by then, because all are busy elsewhere, are not waited for.
         let ended = timeout_at(deadline, work).await.map_err(|_| inquiry.expire_query())?;
->>>>>>> h4:src/actors/cache/questions.rs
         ended.into_iter().try_for_each(|end| end.map_err(|error| failure(&error)))?;
         let finish = self.io.spawn_blocking(move || {
             let answer = inquiry.finish();

@@ -283,10 +283,10 @@ mod tests {
         tokio::time::advance(std::time::Duration::from_secs(2)).await;
         inbox.sample_latency(clock::now());
         let lease = inbox.take_over();
-        assert_eq!(notification_lines(&inbox.next(turn, 2).unwrap()), ["synced", "+a@1"]);
+        assert_eq!(notification_lines(&inbox.next(lease, 2).unwrap()), ["synced", "+a@1"]);
         inbox.done(lease);
         assert_eq!(lag.state().count(), 0, "the last notification is still pending");
-        assert_eq!(notification_lines(&inbox.next(turn, 2).unwrap()), ["+b@2"]);
+        assert_eq!(notification_lines(&inbox.next(lease, 2).unwrap()), ["+b@2"]);
         assert_eq!(lag.state().count(), 0, "not acknowledged yet");
         tokio::time::advance(std::time::Duration::from_secs(1)).await;
         inbox.done(lease);
@@ -313,7 +313,7 @@ mod tests {
         assert!(!inbox.has_joined(reopened));
         inbox.join(reopened, queue(&informer));
         assert_eq!(
-            notification_lines(&inbox.next(turn, 9).unwrap()),
+            notification_lines(&inbox.next(lease, 9).unwrap()),
             ["!a@1", "synced"],
             "of a partition that began anew"
         );

@@ -113,7 +113,7 @@ impl<'h> Run<'h> {
             assert!(batch.is_none(), "its lease is revoked");
             return;
         }
-        let batch = notification_lines(&batch.expect("it is its turn"));
+        let batch = notification_lines(&batch.expect("the owner gets a batch"));
         if let Some(unfinished) = self.unfinished.take() {
             assert_eq!(batch, unfinished, "the successor starts with the unacknowledged batch");
         }
