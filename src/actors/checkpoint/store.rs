@@ -139,7 +139,7 @@ impl CheckpointStore {
             ((resource.gvr.clone(), view.clone()), files)
         };
         let files: BTreeMap<_, _> = files.into_iter().map(key).collect();
-        let removed = Mutex::new(files.values().flat_map(CacheFiles::away).cloned().collect());
+        let removed = Mutex::new(files.values().flat_map(CacheFiles::closed_clusters).cloned().collect());
         let files = Mutex::new(files);
         let (status, caught_up) = (Mutex::new(status), AtomicBool::new(false));
         let (delivered, lock, waiting, unsaved) = Default::default();
