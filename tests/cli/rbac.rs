@@ -90,7 +90,7 @@ async fn a_name_that_nobody_knows_is_asked_for_or_refused() {
     let place = Place::with(&widgets);
     let done = place.run(&["rbac", "-c", "hub.toml"]).await;
     assert_eq!(done.code, 1, "{done:?}");
-    assert!(done.err.contains("resources.nothings: nothings is not one that Kubernetes brings"), "{}", done.err);
+    assert!(done.err.contains("resources.nothings: nothings is not built into Kubernetes"), "{}", done.err);
     let done = place.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
     assert!(done.code == 1 && done.err.contains("no resource \"nothings\""), "{done:?}");
     let place = place.file("hub.toml", &widgets.replace("nothings", "po"));

@@ -295,7 +295,10 @@ async fn commands_that_ask_a_hub_read_its_own_table_alone_and_find_the_file() {
     assert!(code == 2 && err.contains("did you mean \"hub\""), "{err}");
     write("listen = \"192.0.2.1:7080\"\nauth = { allow_unauthenticated = true }");
     let (code, _, err) = ask(&["status"]);
-    assert!(code == 1 && err.contains("192.0.2.1:7080, which is no address of this machine; give --url URL"), "{err}");
+    assert!(
+        code == 1 && err.contains("192.0.2.1:7080, which is not an address of this machine; give --url URL"),
+        "{err}"
+    );
     write("listen = \"127.0.0.1:1\"");
     let (code, _, err) = ask(&["status"]);
     assert!(
