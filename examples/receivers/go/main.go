@@ -39,7 +39,7 @@ type event struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// keysOf parses secrets in the format of the hub: whsec_ and base64, or plain text; several are separated by white space.
+// keysOf parses secrets in the format of the hub: whsec_ and base64, or plain text. White space separates several.
 func keysOf(secret string) ([][]byte, error) {
 	var keys [][]byte
 	for _, one := range strings.Fields(secret) {

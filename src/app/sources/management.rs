@@ -118,7 +118,8 @@ fn secret() -> ApiResource {
     ApiResource { gvr: Gvr::new("", "v1", "secrets"), kind: "Secret".into(), namespaced: true }
 }
 
-/// Decodes the objects of a source into its clusters. `objects` holds the JSON objects of each [`WatchedResource`], in order.
+/// Decodes the objects of a source into its clusters. `objects` holds the JSON objects of each [`WatchedResource`], in
+/// order.
 pub(crate) fn read<J: AsRef<[u8]>>(source: &ClusterSourceConfig, mut objects: Vec<Vec<J>>) -> SourceReport {
     let second = if objects.len() > 1 { objects.remove(1) } else { Vec::new() };
     let first = objects.into_iter().next().unwrap_or_default();

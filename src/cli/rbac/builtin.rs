@@ -1,6 +1,7 @@
 //! Names of resources in RBAC rules, determined without asking a cluster.
 
-use informer_hub_types::{ResourceRef, built_in};
+use informer_hub_config::ResourceConfig;
+use informer_hub_types::{Groups, ResourceRef, Selected, built_in};
 
 /// Resource as RBAC rules name it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +24,14 @@ pub(super) fn named(written: &ResourceRef, has_namespaces: bool) -> Option<Named
     }
     let (group, plural) = (written.group.as_ref()?.to_string(), written.resource.to_string());
     Some(NamedResource { group, plural, namespaced: has_namespaces, is_unchecked: true })
+}
+
+/// Whether the rights for a resource are unknown without asking a cluster.
+pub(super) fn needs_discovery(resource: &ResourceConfig) -> bool {
+    match &resource.resource {
+        Selected::One(written) => named(written, !resource.namespaces.is_empty()).is_none(),
+        Selected::Matching(pattern) => !matches!(pattern.groups, Groups::One(_)),
+    }
 }
 
 #[cfg(test)]

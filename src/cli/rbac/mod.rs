@@ -272,14 +272,6 @@ impl Args {
     }
 }
 
-/// Whether the rights for a resource are unknown without asking a cluster.
-fn needs_discovery(resource: &ResourceConfig) -> bool {
-    match &resource.resource {
-        Selected::One(written) => named(written, !resource.namespaces.is_empty()).is_none(),
-        Selected::Matching(pattern) => !matches!(pattern.groups, Groups::One(_)),
-    }
-}
-
 /// Adds the resources that discovery watches for added and removed resources.
 fn add_discovery_resources(grants: &mut Grants) {
     for watched in [discovery::definitions(), discovery::services()] {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::bail;
 
+use super::builtin::needs_discovery;
 use super::grants::Account;
-use super::needs_discovery;
 use crate::cli::quote::shell;
 use informer_hub_config::{ClusterAccess, ResourceConfig};
 use informer_hub_source::{self as source, Identity};
