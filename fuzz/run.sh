@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Feeds every target with noise, one after the other, and prints what that came to. Fails where a target did.
+# Runs every fuzz target in turn and prints a table of results. Fails if a target fails.
 #
 # FUZZ_RUNS     inputs per target (200,000)
-# FUZZ_SECONDS  seconds per target at most (no bound)
-# FUZZ_TARGETS  which ones (all)
+# FUZZ_SECONDS  maximum seconds per target (0: no limit)
+# FUZZ_TARGETS  targets to run (all)
 #
-# Coverage guides it, which stable Rust can do where nothing but the coverage is asked for. What it finds goes to
-# fuzz/found (inputs that reach something new) and fuzz/artifacts (inputs that fail), neither of which is committed.
+# Coverage-guided; stable Rust can build coverage instrumentation alone, without a sanitizer. Inputs that reach new code
+# go to fuzz/found, failing inputs to fuzz/artifacts. Neither folder is committed.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -18,7 +18,7 @@ triple=$(rustc -vV | sed -n 's/^host: //p')
 flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
 flags+=" -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target} RUST_BACKTRACE=${RUST_BACKTRACE:-0}
-# With a triple the flags are not those of build scripts and macros.
+# With --target, cargo does not apply RUSTFLAGS to build scripts and proc macros.
 RUSTFLAGS="$flags" cargo build --release --locked --target "$triple" --bins
 
 figure() { sed -n "s/^stat::$2: *//p" "$1" | tail -1; }

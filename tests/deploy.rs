@@ -1,6 +1,6 @@
-//! What `deploy/` says twice it says alike, and what needs no tool of others to be checked. The rest is in `tests/real/deploy`.
+//! Consistency tests of `deploy/` that need no external tools. Tests with helm and an apiserver: `tests/real/deploy`.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,14 +18,14 @@ fn read(below: &str) -> String {
     fs::read_to_string(path(below)).unwrap_or_else(|error| panic!("{below}: {error}"))
 }
 
-/// The value behind a key at the beginning of a line.
+/// Returns the value after `key` on the first line that begins with it.
 fn value<'a>(text: &'a str, key: &str) -> &'a str {
     let rest = text.lines().find_map(|line| line.trim_start().strip_prefix(key));
     rest.unwrap_or_else(|| panic!("no {key:?}")).trim().trim_matches('"')
 }
 
 #[test]
-fn everything_is_of_the_crates_version() {
+fn versions_in_deploy_match_the_crate() {
     let version = env!("CARGO_PKG_VERSION");
     let chart = read("deploy/helm/informer-hub/Chart.yaml");
     assert_eq!(value(&chart, "version:"), version);
@@ -42,7 +42,7 @@ fn everything_is_of_the_crates_version() {
 }
 
 #[test]
-fn the_operators_rules_are_the_rules() {
+fn prometheus_rule_object_has_the_rules_of_the_rules_file() {
     let file = "deploy/monitoring/prometheusrule.yaml";
     let rules: Value = serde_saphyr::from_str(&read("deploy/monitoring/informer-hub.rules.yaml")).unwrap();
     let object: Value = serde_saphyr::from_str(&read(file)).unwrap();
@@ -52,14 +52,14 @@ fn the_operators_rules_are_the_rules() {
     );
 }
 
-/// The hub's own schema as it is that of `config` in the chart's values: what the chart decides is not there, and what it
-/// adds need not be.
+/// Returns the hub's schema as the chart's values need it for `config`: without keys that the chart sets itself, and
+/// without requirements that the chart's defaults meet.
 fn schema_of_config() -> Value {
     let mut schema: Value = serde_json::from_str(&read("config/schema.json")).unwrap();
     let top = schema.as_object_mut().unwrap();
     top.remove("$schema");
     top.remove("required");
-    // Without any the chart has the cluster that it is in.
+    // Without configured clusters, the chart adds the cluster that it runs in.
     top.remove("anyOf");
     for table in ["clusters", "resources"] {
         schema["properties"][table].as_object_mut().unwrap().remove("minProperties");
@@ -71,9 +71,9 @@ fn schema_of_config() -> Value {
     schema
 }
 
-/// `make chart-schema` has it write the file.
+/// Compares the two schemas. `make chart-schema` sets the variable that makes it write the file.
 #[test]
-fn the_chart_knows_the_configuration_as_the_hub_does() {
+fn chart_schema_matches_the_configuration_schema() {
     let file = "deploy/helm/informer-hub/values.schema.json";
     let mut schema: Value = serde_json::from_str(&read(file)).unwrap();
     if std::env::var_os("UPDATE_CHART_SCHEMA").is_some() {
@@ -81,44 +81,47 @@ fn the_chart_knows_the_configuration_as_the_hub_does() {
         fs::write(path(file), serde_json::to_string_pretty(&schema).unwrap() + "\n").unwrap();
     }
     assert!(schema["properties"]["config"] == schema_of_config(), "{file} is out of date; run: make chart-schema");
-    // Go's expressions have none, and helm would refuse every value.
+    // Go's regular expressions have no look-around, so helm would refuse every value.
     let text = schema.to_string();
-    assert!(!["(?=", "(?!", "(?<"].iter().any(|look| text.contains(look)), "an expression that looks around");
+    assert!(!["(?=", "(?!", "(?<"].iter().any(|look| text.contains(look)), "the schema has a look-around expression");
 }
 
 #[test]
-fn the_chart_replaces_the_pod_for_no_key_that_a_running_hub_takes_up() {
+fn chart_checksum_leaves_out_exactly_the_keys_applied_at_runtime() {
     let changing = read("docs/changing.md");
-    let row = changing.lines().find(|line| line.contains("takes effect at once")).expect("it names them");
+    let row = changing
+        .lines()
+        .find(|line| line.contains("takes effect at once"))
+        .expect("the row of keys applied at runtime");
     let named: BTreeSet<_> = row.split('`').filter_map(|word| word.strip_prefix("hub.")).collect();
     let template = read("deploy/helm/informer-hub/templates/statefulset.yaml");
-    let checksum = template.lines().find(|line| line.contains("checksum/hub:")).expect("it has a checksum");
-    let (_, left_out) = checksum.split_once(".hub ").expect("of hub");
+    let checksum = template.lines().find(|line| line.contains("checksum/hub:")).expect("a checksum annotation");
+    let (_, left_out) = checksum.split_once(".hub ").expect("a checksum of the hub table");
     let left_out: BTreeSet<_> = left_out.split('"').skip(1).step_by(2).collect();
     assert_eq!(left_out, named);
 }
 
 #[test]
-fn the_chart_documents_and_limits_each_of_its_values() {
+fn chart_schema_covers_each_value_and_accepts_the_defaults() {
     let schema: Value = serde_json::from_str(&read("deploy/helm/informer-hub/values.schema.json")).unwrap();
     let values: Value = serde_saphyr::from_str(&read("deploy/helm/informer-hub/values.yaml")).unwrap();
     let known = schema["properties"].as_object().unwrap();
-    let lacking: Vec<_> = values.as_object().unwrap().keys().filter(|key| !known.contains_key(*key)).collect();
-    assert!(lacking.is_empty(), "values.schema.json lacks {lacking:?}");
-    let gone: Vec<_> = known.keys().filter(|key| *key != "global" && values.get(key).is_none()).collect();
-    assert!(gone.is_empty(), "values.yaml lacks {gone:?}");
+    let missing: Vec<_> = values.as_object().unwrap().keys().filter(|key| !known.contains_key(*key)).collect();
+    assert!(missing.is_empty(), "values.schema.json lacks {missing:?}");
+    let undocumented: Vec<_> = known.keys().filter(|key| *key != "global" && values.get(key).is_none()).collect();
+    assert!(undocumented.is_empty(), "values.yaml lacks {undocumented:?}");
     assert_eq!(schema["additionalProperties"], json!(false));
     let validator = jsonschema::validator_for(&schema).unwrap();
     let wrong: Vec<_> = validator.iter_errors(&values).map(|error| error.to_string()).collect();
-    assert!(wrong.is_empty(), "the defaults are none: {wrong:?}");
+    assert!(wrong.is_empty(), "invalid defaults: {wrong:?}");
 }
 
 #[test]
-fn the_chart_knows_each_resource_that_the_command_knows() {
+fn chart_resource_list_matches_the_built_in_resources() {
     let source = read("crates/types/src/built_in.rs");
     let (_, list) = source.split_once("const BUILT_IN").unwrap();
     let (list, _) = list.split_once("];").unwrap();
-    // Texts alone, of which those with several words or with `=` name resources.
+    // Only string literals; those with several words or with `=` name resources.
     let texts = list.split('"').skip(1).step_by(2).filter(|text| text.contains([' ', '=']));
     let plurals: BTreeSet<_> = texts
         .flat_map(str::split_whitespace)
@@ -131,7 +134,7 @@ fn the_chart_knows_each_resource_that_the_command_knows() {
     assert!(plurals.len() > 50 && plurals == known, "{:?}", plurals.symmetric_difference(&known));
 }
 
-/// A table of a document, below the line that begins so: its rows as cells.
+/// Returns the rows of a document's table whose header line begins with `head`, as cells.
 fn table(text: &str, head: &str) -> Vec<Vec<String>> {
     let lines =
         text.lines().skip_while(|line| !line.starts_with(head)).skip(2).take_while(|line| line.starts_with('|'));
@@ -139,7 +142,7 @@ fn table(text: &str, head: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn sizes_in_the_documents_follow_from_what_was_measured() {
+fn documented_sizes_follow_from_the_measured_costs() {
     const MIB: u64 = 1 << 20;
     for text in ["docs/install.md", "deploy/helm/informer-hub/README.md"] {
         let rows = table(&read(text), "| clusters |");
@@ -147,8 +150,8 @@ fn sizes_in_the_documents_follow_from_what_was_measured() {
         for row in rows {
             let number = |at: usize| row[at].parse::<u64>().unwrap_or_else(|error| panic!("{text}: {row:?}: {error}"));
             let (clusters, resources, objects) = (number(0), number(1), number(2));
-            // 60 MiB for the program, an informer's 66 KiB, an object's 1,152 bytes; a quarter on top of it, and the
-            // limit of the container is what nine tenths of it are enough for.
+            // 60 MiB for the program, 66 KiB an informer, 1,152 bytes an object, plus a quarter. The hub's memory limit is
+            // nine tenths of the container's limit.
             let resident = 60 * MIB + clusters * resources * 66 * 1024 + objects * 1_152;
             let needed = resident / 4 * 5 / 9 * 10;
             let given: ByteSize = row[3].parse().unwrap();
@@ -157,7 +160,7 @@ fn sizes_in_the_documents_follow_from_what_was_measured() {
     }
 }
 
-/// The instructions of the Containerfile, each on one line.
+/// Returns the instructions of the Containerfile, one line each.
 fn instructions() -> Vec<String> {
     let text = read("deploy/Containerfile").replace("\\\n", " ");
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
@@ -165,10 +168,10 @@ fn instructions() -> Vec<String> {
 }
 
 #[test]
-fn what_the_image_is_built_from_is_let_through() {
+fn container_ignore_files_admit_exactly_the_copied_paths() {
     let ignored = read(".containerignore");
-    assert_eq!(ignored, read("deploy/Containerfile.dockerignore"), "docker reads the one, podman the other");
-    let let_through: Vec<_> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
+    assert_eq!(ignored, read("deploy/Containerfile.dockerignore"), "docker and podman read different files");
+    let admitted: Vec<_> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
     let mut copied = Vec::new();
     for instruction in instructions() {
         let Some(arguments) = instruction.strip_prefix("COPY ").filter(|rest| !rest.contains("--from=")) else {
@@ -178,7 +181,7 @@ fn what_the_image_is_built_from_is_let_through() {
         copied.extend(words[..words.len() - 1].iter().map(|word| (*word).to_owned()));
     }
     copied.sort();
-    assert_eq!(copied, let_through, "it copies what is let through, all of it and nothing else");
+    assert_eq!(copied, admitted, "the image copies exactly the admitted paths");
     assert!(copied.iter().all(|file| path(file).exists()), "{copied:?}");
 }
 
@@ -195,17 +198,17 @@ fn copy_all(from: &Path, to: &Path) {
 }
 
 #[test]
-fn image_build_finds_a_whole_package_in_what_it_copies() {
+fn image_build_copies_a_complete_package() {
     let stage = instructions();
-    let script = stage.iter().find(|it| it.contains("cargo build")).expect("a step builds");
-    let script = &script[script.find("sed ").expect("it drops the tests from the manifest")..];
-    let (script, _) = script.split_once(" && install").expect("it installs what it built");
+    let script = stage.iter().find(|it| it.contains("cargo build")).expect("a step runs cargo build");
+    let script = &script[script.find("sed ").expect("the step drops the tests from the manifest")..];
+    let (script, _) = script.split_once(" && install").expect("the step installs the binary");
     assert!(script.ends_with("cargo build --profile dist --locked"), "{script}");
     let folder = tempfile::tempdir().unwrap();
     for file in ["Cargo.toml", "Cargo.lock", "crates", "src"] {
         copy_all(&path(file), &folder.path().join(file));
     }
-    // With what this machine has fetched: other platforms' crates it need not have.
+    // Offline: crates of other platforms may not have been fetched.
     let asked = "\"$CARGO\" tree --offline --locked >/dev/null && \"$CARGO\" metadata --no-deps --format-version 1";
     let script = script.replace("cargo build --profile dist --locked", asked);
     let output =
@@ -219,14 +222,14 @@ fn image_build_finds_a_whole_package_in_what_it_copies() {
 }
 
 #[test]
-fn the_image_is_built_with_a_rust_that_is_new_enough() {
+fn image_rust_version_meets_the_minimum() {
     let image = read("deploy/Containerfile");
     let tag = value(&image, "ARG RUST_IMAGE=rust:").split('-').next().unwrap().to_owned();
     let numbers = |text: &str| text.split('.').map(|it| it.parse::<u32>().unwrap()).collect::<Vec<_>>();
     assert!(numbers(&tag) >= numbers(env!("CARGO_PKG_RUST_VERSION")), "{tag}");
 }
 
-/// The unit, and around it what it starts.
+/// Writes the systemd unit to a temporary folder, with a program that exists.
 fn unit() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("informer-hub.service");
@@ -238,30 +241,30 @@ fn unit() -> (tempfile::TempDir, PathBuf) {
 fn systemd_analyze(arguments: &[&str]) -> Option<(bool, String)> {
     let (_folder, file) = unit();
     let Ok(output) = Command::new("systemd-analyze").args(arguments).arg(&file).output() else {
-        println!("systemd-analyze is not installed: the unit is not checked");
+        println!("skipped: systemd-analyze is not installed");
         return None;
     };
-    let said = [output.stdout, output.stderr].concat();
-    Some((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+    let messages = [output.stdout, output.stderr].concat();
+    Some((output.status.success(), String::from_utf8_lossy(&messages).into_owned()))
 }
 
 #[test]
-fn systemd_finds_nothing_to_say_about_the_unit() {
-    if let Some((content, said)) = systemd_analyze(&["verify", "--man=no"]) {
-        assert!(content && said.is_empty(), "{said}");
+fn systemd_unit_passes_systemd_analyze_verify() {
+    if let Some((passed, messages)) = systemd_analyze(&["verify", "--man=no"]) {
+        assert!(passed && messages.is_empty(), "{messages}");
     }
 }
 
 #[test]
-fn the_unit_is_exposed_to_little() {
-    // In tenths. Services that nobody has hardened have 96.
-    if let Some((content, said)) = systemd_analyze(&["security", "--offline=true", "--threshold=12"]) {
-        assert!(content, "{said}");
+fn systemd_unit_exposure_is_below_the_threshold() {
+    // The exposure level in tenths. An unhardened service has 96.
+    if let Some((passed, messages)) = systemd_analyze(&["security", "--offline=true", "--threshold=12"]) {
+        assert!(passed, "{messages}");
     }
 }
 
 #[test]
-fn the_unit_calls_the_program_as_it_wants_to_be_called() {
+fn systemd_unit_uses_valid_arguments_exit_codes_and_variables() {
     let unit = read("deploy/systemd/informer-hub.service");
     let call: Vec<_> = value(&unit, "ExecStart=").split(' ').skip(1).map(str::to_owned).collect();
     let folder = tempfile::tempdir().unwrap();
@@ -270,8 +273,15 @@ fn the_unit_calls_the_program_as_it_wants_to_be_called() {
     let call = call.iter().map(|word| word.replace("/etc/informer-hub/hub.toml", &file.display().to_string()));
     let output = Command::new(env!("CARGO_BIN_EXE_informer-hub")).args(call).output().unwrap();
     let code = output.status.code().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("colour"), "it read the file: {output:?}");
-    assert_eq!(value(&unit, "RestartPreventExitStatus="), code.to_string(), "another try would say the same");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("colour"),
+        "the program did not read the file: {output:?}"
+    );
+    assert_eq!(
+        value(&unit, "RestartPreventExitStatus="),
+        code.to_string(),
+        "systemd must not restart on a configuration error"
+    );
     let variables: Vec<_> = unit.lines().filter_map(|line| line.strip_prefix("Environment=")).collect();
     let mut command = Command::new(env!("CARGO_BIN_EXE_informer-hub"));
     fs::write(&file, "[clusters.a]\nin_cluster = true\n[resources.pods]\n").unwrap();
@@ -281,10 +291,13 @@ fn the_unit_calls_the_program_as_it_wants_to_be_called() {
     let output = command.args(["config", "show", "-c"]).arg(&file).envs(given).output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     for variable in &variables {
-        assert!(shown.contains(variable.split_once('=').unwrap().0), "{variable} is not one of the hub's: {shown}");
+        assert!(
+            shown.contains(variable.split_once('=').unwrap().0),
+            "{variable} is not a configuration variable: {shown}"
+        );
     }
     let limit: ByteSize =
         variables.iter().find_map(|it| it.strip_prefix("INFORMER_HUB_HUB__MEMORY_LIMIT=")).unwrap().parse().unwrap();
     let allowed: u64 = value(&unit, "MemoryMax=").strip_suffix('M').unwrap().parse().unwrap();
-    assert!(limit.0 <= allowed * (1 << 20) / 10 * 9, "systemd's M are MiB");
+    assert!(limit.0 <= allowed * (1 << 20) / 10 * 9, "the hub's limit exceeds nine tenths of MemoryMax");
 }

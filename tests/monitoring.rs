@@ -1,4 +1,4 @@
-//! What `deploy/monitoring` and `docs/metrics.md` say of metrics is so: they name only metrics that exist, and all of them.
+//! Consistency tests of `deploy/monitoring` and `docs/metrics.md` with the metrics catalogue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(&file).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The metric that a name in a query means, histograms by their parts.
+/// Returns the metric of a series name. A histogram's series are its parts (`_bucket`, `_sum`, `_count`).
 fn metric(name: &str) -> Option<&'static Metric> {
     CATALOGUE.iter().find(|metric| match metric.kind {
         Kind::Histogram => ["_bucket", "_sum", "_count"].iter().any(|part| name == format!("{}{part}", metric.name)),
@@ -20,7 +20,7 @@ fn metric(name: &str) -> Option<&'static Metric> {
     })
 }
 
-/// Words of a text that look like names of metrics, each with the labels that its selector names.
+/// Returns the words of a text that look like metric names, each with the labels in its selector.
 fn named(text: &str) -> Vec<(String, Vec<String>)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = Vec::new();
@@ -40,9 +40,9 @@ fn named(text: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// What a query says of metrics that is not so.
+/// Returns the unknown metrics and labels of a query.
 fn mistakes(query: &str) -> Vec<String> {
-    let of_scrape = ["job", "instance", "le"];
+    let scrape_labels = ["job", "instance", "le"];
     let mut wrong = Vec::new();
     for (name, labels) in named(query) {
         let Some(metric) = metric(&name) else {
@@ -50,7 +50,7 @@ fn mistakes(query: &str) -> Vec<String> {
             continue;
         };
         for label in labels.iter().map(String::as_str) {
-            if !metric.labels.contains(&label) && !of_scrape.contains(&label) {
+            if !metric.labels.contains(&label) && !scrape_labels.contains(&label) {
                 wrong.push(format!("{name} has no label {label}: {query}"));
             }
         }
@@ -58,24 +58,24 @@ fn mistakes(query: &str) -> Vec<String> {
     wrong
 }
 
-/// The lines of rules after `- alert:`, by its name.
+/// Returns the text of each alert rule, by alert name.
 fn alerts() -> BTreeMap<String, String> {
     let rules = read("deploy/monitoring/informer-hub.rules.yaml");
     let parts = rules.split("- alert: ").skip(1).map(|part| part.split_once('\n').expect("an alert has more lines"));
     parts.map(|(name, rest)| (name.trim().to_owned(), rest.to_owned())).collect()
 }
 
-/// Every query of the dashboard, by its panel or variable.
+/// Returns every query of the dashboard with its panel or variable.
 fn queries() -> Vec<(String, String)> {
-    let board: Value = serde_json::from_str(&read("deploy/monitoring/dashboard.json")).expect("it is JSON");
+    let board: Value = serde_json::from_str(&read("deploy/monitoring/dashboard.json")).expect("the dashboard is JSON");
     let mut found = Vec::new();
-    for panel in board["panels"].as_array().expect("it has panels") {
+    for panel in board["panels"].as_array().expect("the dashboard has panels") {
         let title = panel["title"].as_str().expect("a panel has a title");
         for target in panel["targets"].as_array().into_iter().flatten() {
             found.push((title.to_owned(), target["expr"].as_str().expect("a target has a query").to_owned()));
         }
     }
-    for variable in board["templating"]["list"].as_array().expect("it has variables") {
+    for variable in board["templating"]["list"].as_array().expect("the dashboard has variables") {
         if let Some(query) = variable["query"]["query"].as_str() {
             found.push((variable["name"].to_string(), query.to_owned()));
         }
@@ -84,23 +84,23 @@ fn queries() -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_wrong_name_or_label_in_a_query_is_found() {
+fn query_check_finds_wrong_names_and_labels() {
     assert!(mistakes(r#"sum(rate(informer_hub_events_total{cluster="a",job=~"b"}[5m]))"#).is_empty());
     assert!(mistakes(r#"informer_hub_told_lag_seconds_bucket{subscription="a",le="1"}"#).is_empty());
     assert_eq!(mistakes("informer_hub_event_total + process_cpu").len(), 2);
     assert_eq!(mistakes(r#"informer_hub_events_total{sink!~"a"}"#).len(), 1);
-    assert_eq!(mistakes("informer_hub_told_lag_seconds").len(), 1, "a histogram has only parts");
+    assert_eq!(mistakes("informer_hub_told_lag_seconds").len(), 1, "a histogram has no series of its own name");
 }
 
 #[test]
-fn alerts_name_only_metrics_and_labels_that_exist() {
+fn alerts_use_only_existing_metrics_and_labels() {
     let wrong: Vec<_> = alerts().values().flat_map(|rule| mistakes(rule)).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(alerts().values().all(|rule| !named(rule).is_empty()));
 }
 
 #[test]
-fn the_dashboard_names_only_metrics_and_labels_that_exist() {
+fn dashboard_uses_only_existing_metrics_and_labels() {
     let queries = queries();
     assert!(queries.len() > 30, "{} queries", queries.len());
     let wrong: Vec<_> = queries
@@ -108,26 +108,26 @@ fn the_dashboard_names_only_metrics_and_labels_that_exist() {
         .flat_map(|(panel, query)| mistakes(query).into_iter().map(move |wrong| format!("{panel}: {wrong}")))
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let blind: Vec<_> = queries.iter().filter(|(_, query)| named(query).is_empty()).collect();
-    assert!(blind.is_empty(), "{blind:?}");
+    let without_metric: Vec<_> = queries.iter().filter(|(_, query)| named(query).is_empty()).collect();
+    assert!(without_metric.is_empty(), "{without_metric:?}");
 }
 
 #[test]
-fn the_dashboards_panels_do_not_overlap_and_have_numbers_of_their_own() {
-    let board: Value = serde_json::from_str(&read("deploy/monitoring/dashboard.json")).expect("it is JSON");
-    let (mut numbers, mut taken) = (BTreeSet::new(), BTreeSet::new());
-    for panel in board["panels"].as_array().expect("it has panels") {
+fn dashboard_panels_have_unique_ids_and_do_not_overlap() {
+    let board: Value = serde_json::from_str(&read("deploy/monitoring/dashboard.json")).expect("the dashboard is JSON");
+    let (mut numbers, mut occupied) = (BTreeSet::new(), BTreeSet::new());
+    for panel in board["panels"].as_array().expect("the dashboard has panels") {
         assert!(numbers.insert(panel["id"].as_u64()), "{}", panel["id"]);
         let at = |key: &str| panel["gridPos"][key].as_u64().expect("a panel has a place");
         assert!(at("x") + at("w") <= 24, "{}", panel["title"]);
         for (x, y) in (at("x")..at("x") + at("w")).flat_map(|x| (at("y")..at("y") + at("h")).map(move |y| (x, y))) {
-            assert!(taken.insert((x, y)), "{} lies on another panel", panel["title"]);
+            assert!(occupied.insert((x, y)), "{} overlaps another panel", panel["title"]);
         }
     }
 }
 
 #[test]
-fn each_metric_is_documented_as_it_is_defined() {
+fn metrics_page_documents_each_metric_as_defined() {
     let docs = read("docs/metrics.md");
     for metric in CATALOGUE {
         let labels = metric.labels.join(", ");
@@ -143,7 +143,7 @@ fn each_metric_is_documented_as_it_is_defined() {
 }
 
 #[test]
-fn each_alert_is_documented_and_tested_and_says_where() {
+fn each_alert_has_a_section_a_runbook_link_and_tests() {
     let (docs, tests) = (read("docs/metrics.md"), read("deploy/monitoring/informer-hub.rules.test.yaml"));
     let alerts = alerts();
     for (name, rule) in &alerts {
@@ -158,9 +158,9 @@ fn each_alert_is_documented_and_tested_and_says_where() {
     let operations = read("docs/operations.md");
     for name in alerts.keys() {
         let link = format!("[{name}](metrics.md#{})", name.to_lowercase());
-        assert!(operations.contains(&link), "docs/operations.md does not say what to do first of {name}: {link}");
+        assert!(operations.contains(&link), "docs/operations.md has no first step for {name}: {link}");
     }
     let gone = docs.lines().filter_map(|line| line.strip_prefix("### ")).filter(|name| name.starts_with("InformerHub"));
     let gone: Vec<_> = gone.filter(|name| !alerts.contains_key(*name)).collect();
-    assert!(gone.is_empty(), "docs/metrics.md has alerts that are none: {gone:?}");
+    assert!(gone.is_empty(), "docs/metrics.md documents unknown alerts: {gone:?}");
 }

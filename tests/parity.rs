@@ -1,21 +1,22 @@
-//! Checks `docs/client-go-parity.md` and `docs/bad-input.md`. Every one of client-go's tests has an answer. Every test
-//! that a table names exists, is compiled and is not ignored. A test whose comment names a test of client-go is in that
-//! test's row.
+//! Tests of `docs/client-go-parity.md` and `docs/bad-input.md`.
+//!
+//! Each client-go test has one row. Each test that a table cites exists, is compiled and is not ignored. A test whose
+//! comment names a client-go test is cited in that test's row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Tests of client-go's `tools/cache`, v0.37.0.
+/// Number of tests in client-go's `tools/cache`, v0.37.0.
 const CLIENT_GO_TESTS: usize = 187;
 
-/// What an answer without a test has to begin with: why there is none.
+/// Valid beginnings of an answer that cites no test.
 const EXCUSES: [&str; 2] = ["cannot apply", "not offered"];
 
-/// The section whose rows are packages instead of tests.
+/// Section whose rows are packages instead of tests.
 const PACKAGES: &str = "What else controllers use";
 
-/// A line of a table below a heading.
+/// A table row and the headings above it.
 #[derive(Debug, PartialEq)]
 struct Row<'d> {
     line: usize,
@@ -24,7 +25,7 @@ struct Row<'d> {
     cells: Vec<&'d str>,
 }
 
-/// All rows of all tables, without their heads.
+/// Returns all rows of all tables, without header rows.
 fn rows(document: &str) -> Vec<Row<'_>> {
     let (mut found, mut headings) = (Vec::new(), ["", ""]);
     let mut lines = document.lines().enumerate().peekable();
@@ -49,8 +50,8 @@ fn cells(line: &str) -> Option<Vec<&str>> {
     Some(inner.split('|').map(str::trim).collect())
 }
 
-/// The tests that a cell names, as file and function: `` `src/a.rs::name` ``.
-fn named(cell: &str) -> Vec<(&str, &str)> {
+/// Returns the tests that a cell cites, as file and function: `` `src/a.rs::name` ``.
+fn cited_tests(cell: &str) -> Vec<(&str, &str)> {
     cell.split('`')
         .skip(1)
         .step_by(2)
@@ -63,7 +64,7 @@ fn is_file(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension == "rs")
 }
 
-/// Whether `source` has a test of that name: a function with a test attribute above it.
+/// Verifies that `source` has a test of that name: a function with a test attribute above it, not ignored.
 fn has_test(source: &str, name: &str) -> Result<(), String> {
     let lines: Vec<_> = source.lines().map(str::trim_start).collect();
     let is_it = |line: &&str| {
@@ -73,7 +74,7 @@ fn has_test(source: &str, name: &str) -> Result<(), String> {
     let Some(at) = lines.iter().position(is_it) else { return Err(format!("no function {name}")) };
     let above: Vec<_> = above(&lines, at).collect();
     if !above.iter().any(|line| is_test_attribute(line)) {
-        Err(format!("{name} is no test"))
+        Err(format!("{name} is not a test"))
     } else if above.iter().any(|line| line.starts_with("#[ignore")) {
         Err(format!("{name} is ignored"))
     } else {
@@ -81,7 +82,7 @@ fn has_test(source: &str, name: &str) -> Result<(), String> {
     }
 }
 
-/// The attributes and comments right above a line.
+/// Returns the attributes and comments directly above a line.
 fn above<'s>(lines: &[&'s str], at: usize) -> impl Iterator<Item = &'s str> {
     lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("//")).copied()
 }
@@ -90,8 +91,8 @@ fn is_test_attribute(line: &str) -> bool {
     ["#[test]", "#[tokio::test", "#[actix::test", "#[actix_rt::test"].iter().any(|test| line.starts_with(test))
 }
 
-/// Whether a file of `tests` is compiled: it is a target of its own, or its target's root declares it. That each file of
-/// `src` is, `tests/layering.rs` checks.
+/// Returns whether a file of `tests` is compiled: it is a target itself, or its target's root declares it. For `src`,
+/// `tests/layering` verifies this.
 fn is_compiled(file: &str, read: &impl Fn(&str) -> Option<String>) -> bool {
     let Some((target, module)) = file.strip_prefix("tests/").and_then(|rest| rest.rsplit_once('/')) else {
         return true;
@@ -105,7 +106,7 @@ fn is_compiled(file: &str, read: &impl Fn(&str) -> Option<String>) -> bool {
             .any(declares)
 }
 
-/// The tests of client-go that the comments of each test name, directly above it or at the start of its body.
+/// Returns each test with the client-go tests named in its comments, above it or at the start of its body.
 fn claims(source: &str) -> Vec<(&str, BTreeSet<&str>)> {
     let lines: Vec<_> = source.lines().map(str::trim_start).collect();
     let mut found = Vec::new();
@@ -127,11 +128,11 @@ fn claims(source: &str) -> Vec<(&str, BTreeSet<&str>)> {
     found
 }
 
-/// The tests whose comments name a test of client-go whose rows do not name them.
+/// Returns the tests whose comments name a client-go test that does not cite them in its row.
 fn uncited(document: &str, sources: &BTreeMap<String, String>) -> Vec<String> {
     let mut cited: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
     for row in rows(document).iter().filter(|row| row.cells.len() == 3) {
-        cited.entry(row.cells[0]).or_default().extend(named(row.cells[2]));
+        cited.entry(row.cells[0]).or_default().extend(cited_tests(row.cells[2]));
     }
     let mut problems = Vec::new();
     for (file, source) in sources {
@@ -144,7 +145,7 @@ fn uncited(document: &str, sources: &BTreeMap<String, String>) -> Vec<String> {
     problems
 }
 
-/// What is wrong with the tests that a row names. `read` gives a file's text.
+/// Returns the problems of the tests that a row cites. `read` returns a file's text.
 fn missing_tests(row: &Row<'_>, cell: &str, read: &impl Fn(&str) -> Option<String>) -> Vec<String> {
     let check = |(file, name): (&str, &str)| {
         let source = read(file).ok_or_else(|| format!("no file {file}"))?;
@@ -153,11 +154,11 @@ fn missing_tests(row: &Row<'_>, cell: &str, read: &impl Fn(&str) -> Option<Strin
         }
         has_test(&source, name).map_err(|problem| format!("{file}: {problem}"))
     };
-    let problems = named(cell).into_iter().filter_map(|test| check(test).err());
+    let problems = cited_tests(cell).into_iter().filter_map(|test| check(test).err());
     problems.map(|problem| format!("line {}: {problem}", row.line)).collect()
 }
 
-/// Everything that is wrong with a table of client-go's tests.
+/// Returns the problems of the parity tables.
 fn parity_problems(document: &str, tests: usize, read: &impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut problems = Vec::new();
     let mut by_place: BTreeMap<[&str; 2], BTreeSet<&str>> = BTreeMap::new();
@@ -169,29 +170,29 @@ fn parity_problems(document: &str, tests: usize, read: &impl Fn(&str) -> Option<
             continue;
         };
         if row.headings[0] != PACKAGES && !name.starts_with("Test") {
-            wrong(format!("{name:?} is no name of a Go test"));
+            wrong(format!("{name:?} is not the name of a Go test"));
         }
         if pins.is_empty() || ours.is_empty() {
             wrong(format!("{name} has no answer"));
         }
         if row.headings[0] != PACKAGES
-            && named(ours).is_empty()
+            && cited_tests(ours).is_empty()
             && !EXCUSES.iter().any(|excuse| ours.starts_with(excuse))
         {
-            wrong(format!("{name} names no test, and does not begin with {}", EXCUSES.join(" or ")));
+            wrong(format!("{name} cites no test and does not begin with {}", EXCUSES.join(" or ")));
         }
         if !by_place.entry(row.headings).or_default().insert(name) {
-            wrong(format!("{name} is there twice"));
+            wrong(format!("{name} is listed twice"));
         }
         if row.headings[0] == "The informers"
             && let Some(before) = informers.insert(name, row.line)
         {
-            wrong(format!("{name} is in line {before} already"));
+            wrong(format!("{name} is already in line {before}"));
         }
         problems.extend(missing_tests(&row, ours, read));
     }
     if informers.len() != tests {
-        problems.push(format!("{} of client-go's {tests} tests are there", informers.len()));
+        problems.push(format!("{} of client-go's {tests} tests are listed", informers.len()));
     }
     for (headings, names) in by_place {
         if !headings[1].ends_with(&format!(" ({})", names.len())) {
@@ -201,20 +202,20 @@ fn parity_problems(document: &str, tests: usize, read: &impl Fn(&str) -> Option<
     problems
 }
 
-/// Everything that is wrong with the table of bad input.
+/// Returns the problems of the bad-input tables.
 fn bad_input_problems(document: &str, read: &impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut problems = Vec::new();
     let mut inputs = BTreeSet::new();
     for row in rows(document) {
         if row.cells.len() != 4 || row.cells.iter().any(|cell| cell.is_empty()) {
-            problems.push(format!("line {}: not four cells with something in them", row.line));
+            problems.push(format!("line {}: not four non-empty cells", row.line));
             continue;
         }
         if !inputs.insert(row.cells[0]) {
-            problems.push(format!("line {}: {} is there twice", row.line, row.cells[0]));
+            problems.push(format!("line {}: {} is listed twice", row.line, row.cells[0]));
         }
-        if named(row.cells[3]).is_empty() {
-            problems.push(format!("line {}: it names no test", row.line));
+        if cited_tests(row.cells[3]).is_empty() {
+            problems.push(format!("line {}: no test is cited", row.line));
         }
         problems.extend(missing_tests(&row, row.cells[3], read));
     }
@@ -229,15 +230,15 @@ fn read(path: &str) -> Option<String> {
 }
 
 #[test]
-fn every_test_of_client_go_is_answered_for() {
-    let document = read("docs/client-go-parity.md").expect("the table is there");
+fn every_client_go_test_has_a_row() {
+    let document = read("docs/client-go-parity.md").expect("the document exists");
     let problems = parity_problems(&document, CLIENT_GO_TESTS, &read);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]
 fn row_of_a_client_go_test_names_each_test_whose_comment_names_it() {
-    let document = read("docs/client-go-parity.md").expect("the table is there");
+    let document = read("docs/client-go-parity.md").expect("the document exists");
     let mut sources = BTreeMap::new();
     for folder in ["src", "crates", "tests/hub"] {
         collect(Path::new(env!("CARGO_MANIFEST_DIR")), Path::new(folder), &mut sources);
@@ -247,9 +248,9 @@ fn row_of_a_client_go_test_names_each_test_whose_comment_names_it() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// The Rust files below a folder, by their paths from `root`.
+/// Collects the Rust files below a folder, by their paths from `root`.
 fn collect(root: &Path, folder: &Path, into: &mut BTreeMap<String, String>) {
-    for entry in fs::read_dir(root.join(folder)).expect("the folder is there") {
+    for entry in fs::read_dir(root.join(folder)).expect("the folder exists") {
         let entry = entry.expect("the folder can be read");
         let path = folder.join(entry.file_name());
         if entry.path().is_dir() {
@@ -263,12 +264,12 @@ fn collect(root: &Path, folder: &Path, into: &mut BTreeMap<String, String>) {
 
 #[test]
 fn every_bad_input_has_a_test() {
-    let document = read("docs/bad-input.md").expect("the table is there");
+    let document = read("docs/bad-input.md").expect("the document exists");
     let problems = bad_input_problems(&document, &read);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-// === the check itself ===
+// === tests of the check ===
 
 const SOURCE: &str = "
     #[test]
@@ -306,15 +307,15 @@ fn table(rows: &[&str]) -> String {
     format!("{head}{}\n", rows.join("\n"))
 }
 
-/// The first problem of a table of two tests, of which `rows` should be.
+/// Returns the first problem of a table that should have two tests.
 fn first_problem(rows: &[&str]) -> Option<String> {
     parity_problems(&table(rows), 2, &a_source).into_iter().next()
 }
 
 #[test]
-fn a_table_that_is_right_has_no_problems() {
+fn valid_table_has_no_problems() {
     let good = ["| TestA | it | `src/a.rs::plain`, and so on |", "| TestB | that | not offered: why |"];
-    // Three cells were expected of the line above the first heading too.
+    // The line above the first heading is a row too, and has too few cells.
     assert_eq!(first_problem(&good), Some("line 3: 2 cells instead of three".to_owned()));
     let document = table(&good).replace("| not | a row |\n", "");
     assert_eq!(parity_problems(&document, 2, &a_source), [""; 0]);
@@ -324,7 +325,7 @@ fn a_table_that_is_right_has_no_problems() {
 }
 
 #[test]
-fn each_mistake_is_found() {
+fn table_check_finds_each_mistake() {
     let good = "| TestA | it | `src/a.rs::plain` |";
     for (bad, problem) in [
         ("| TestB | that | |", "line 12: TestB has no answer"),
@@ -332,31 +333,31 @@ fn each_mistake_is_found() {
         ("| TestB | that |", "line 12: 2 cells instead of three"),
         (
             "| TestB | that | one day |",
-            "line 12: TestB names no test, and does not begin with cannot apply or not offered",
+            "line 12: TestB cites no test and does not begin with cannot apply or not offered",
         ),
         (
             "| TestB | that | `plain` |",
-            "line 12: TestB names no test, and does not begin with cannot apply or not offered",
+            "line 12: TestB cites no test and does not begin with cannot apply or not offered",
         ),
         (
             "| TestB | that | src/a.rs::plain |",
-            "line 12: TestB names no test, and does not begin with cannot apply or not offered",
+            "line 12: TestB cites no test and does not begin with cannot apply or not offered",
         ),
         ("| TestB | that | `src/b.rs::plain` |", "line 12: no file src/b.rs"),
         ("| TestB | that | `src/a.rs::plai` |", "line 12: src/a.rs: no function plai"),
         ("| TestB | that | not offered, `src/a.rs::lain` |", "line 12: src/a.rs: no function lain"),
-        ("| TestB | that | `src/a.rs::plain`, `src/a.rs::helper` |", "line 12: src/a.rs: helper is no test"),
-        ("| TestB | that | `src/a.rs::built` |", "line 12: src/a.rs: built is no test"),
-        ("| TestB | that | `src/a.rs::apart` |", "line 12: src/a.rs: apart is no test"),
+        ("| TestB | that | `src/a.rs::plain`, `src/a.rs::helper` |", "line 12: src/a.rs: helper is not a test"),
+        ("| TestB | that | `src/a.rs::built` |", "line 12: src/a.rs: built is not a test"),
+        ("| TestB | that | `src/a.rs::apart` |", "line 12: src/a.rs: apart is not a test"),
         ("| TestB | that | `src/a.rs::sleeps` |", "line 12: src/a.rs: sleeps is ignored"),
         ("| TestB | that | `tests/hub/lost.rs::plain` |", "line 12: no `mod` declares tests/hub/lost.rs"),
-        ("| B | that | `src/a.rs::plain` |", "line 12: \"B\" is no name of a Go test"),
-        ("| TestA | that | `src/a.rs::plain` |", "line 12: TestA is there twice"),
-        ("", "1 of client-go's 2 tests are there"),
-        ("## The informers\n### b (1)\n| TestA | x | `src/a.rs::plain` |", "line 14: TestA is in line 11 already"),
+        ("| B | that | `src/a.rs::plain` |", "line 12: \"B\" is not the name of a Go test"),
+        ("| TestA | that | `src/a.rs::plain` |", "line 12: TestA is listed twice"),
+        ("", "1 of client-go's 2 tests are listed"),
+        ("## The informers\n### b (1)\n| TestA | x | `src/a.rs::plain` |", "line 14: TestA is already in line 11"),
         (
             "| TestB | that | `src/a.rs::plain` |\n| TestC | x | `src/a.rs::plain` |",
-            "3 of client-go's 2 tests are there",
+            "3 of client-go's 2 tests are listed",
         ),
     ] {
         let document = table(&[good, bad]).replace("| not | a row |\n", "\n");
@@ -404,7 +405,7 @@ fn test_that_names_a_client_go_test_and_is_not_in_its_row_is_found() {
 }
 
 #[test]
-fn a_heading_says_how_many_tests_are_below_it() {
+fn heading_count_must_match_its_rows() {
     let document =
         table(&["| TestA | it | `src/a.rs::plain` |", "| TestB | x | `src/a.rs::waits`, `src/a.rs::drawn` |"]);
     let document = document.replace("| not | a row |\n", "");
@@ -414,16 +415,16 @@ fn a_heading_says_how_many_tests_are_below_it() {
 }
 
 #[test]
-fn a_table_of_bad_input_is_checked_alike() {
+fn bad_input_table_check_finds_each_mistake() {
     let problems = |rows: &str| {
         let document = format!("| input | what happens | where it shows | test |\n|---|---|---|---|\n{rows}");
         bad_input_problems(&document, &a_source)
     };
     assert_eq!(problems("| a | b | c | `src/a.rs::plain` |"), [""; 0]);
     assert_eq!(problems(""), ["no table"]);
-    assert_eq!(problems("| a | b | | `src/a.rs::plain` |")[0], "line 3: not four cells with something in them");
-    assert_eq!(problems("| a | b | c | plain |"), ["line 3: it names no test"]);
+    assert_eq!(problems("| a | b | | `src/a.rs::plain` |")[0], "line 3: not four non-empty cells");
+    assert_eq!(problems("| a | b | c | plain |"), ["line 3: no test is cited"]);
     assert_eq!(problems("| a | b | c | `src/a.rs::other` |"), ["line 3: src/a.rs: no function other"]);
     let twice = "| a | b | c | `src/a.rs::plain` |\n| a | b | c | `src/a.rs::plain` |";
-    assert_eq!(problems(twice), ["line 4: a is there twice"]);
+    assert_eq!(problems(twice), ["line 4: a is listed twice"]);
 }

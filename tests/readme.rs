@@ -1,4 +1,4 @@
-//! README.md: its configurations load, and it stays short.
+//! Tests of README.md: its configurations load, and its length is bounded.
 
 use std::fs;
 use std::path::Path;
@@ -7,10 +7,10 @@ use informer_hub_config::{Config, TransportConfig};
 use informer_hub_sink::Filter;
 
 fn readme() -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).expect("README.md is there")
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).expect("README.md exists")
 }
 
-/// The fenced blocks of one language, in their order.
+/// Returns the fenced blocks of one language, in order.
 fn blocks(text: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap_or_default().to_owned()).collect()
@@ -30,25 +30,29 @@ fn load(text: &str) -> Config {
 }
 
 #[test]
-fn readme_configuration_loads_as_it_stands() {
+fn readme_configuration_loads_unchanged() {
     let blocks = blocks(&readme(), "toml");
     assert_eq!(blocks.len(), 2, "the README shows a file, and a sink to add to it");
     let config = load(&blocks[0]);
     assert_eq!((config.clusters.len(), config.resources.len(), config.sinks.len()), (1, 2, 0));
-    assert_eq!(config.hub.listen, "127.0.0.1:7080".parse().expect("an address"), "the address that it curls");
+    assert_eq!(
+        config.hub.listen,
+        "127.0.0.1:7080".parse().expect("an address"),
+        "README.md calls curl with this address"
+    );
 }
 
 #[test]
-fn readme_sink_can_be_added_to_its_configuration() {
+fn readme_sink_loads_when_appended_to_its_configuration() {
     let config = load(&blocks(&readme(), "toml").concat());
     let sink = &config.sinks[0];
     let TransportConfig::Webhook(webhook) = &sink.transport else { panic!("another type") };
     assert!(webhook.signing_secret.is_some());
-    Filter::compile(sink.filter.as_deref().expect("it shows a filter")).expect("a filter that compiles");
+    Filter::compile(sink.filter.as_deref().expect("the sink has a filter")).expect("a filter that compiles");
 }
 
 #[test]
-fn defaults_of_a_webhook_are_those_that_documents_name() {
+fn webhook_defaults_match_the_documented_values() {
     let config = load(&blocks(&readme(), "toml").concat());
     let sink = &config.sinks[0];
     let TransportConfig::Webhook(webhook) = &sink.transport else { panic!("another type") };
@@ -58,9 +62,9 @@ fn defaults_of_a_webhook_are_those_that_documents_name() {
     assert_eq!((webhook.timeout.as_secs(), config.hub.shutdown_deadline.as_secs()), (10, 20));
 }
 
-/// Its Rust is compiled as a documentation test, its links and command lines are followed by `tests/docs`.
+/// README.md's Rust code is a documentation test; `tests/docs` verifies its links and commands.
 #[test]
-fn readme_can_be_read_in_one_sitting() {
+fn readme_has_at_most_150_lines() {
     let lines = readme().lines().count();
     assert!(lines <= 150, "README.md has {lines} lines; move details to docs/");
 }

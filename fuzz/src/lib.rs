@@ -1,4 +1,4 @@
-//! What is fed with noise. The functions themselves are the test's (`tests/fuzz`), which replays the corpus.
+//! Entry points of the fuzz targets. The target functions are in `tests/fuzz/targets`, shared with the replay test.
 
 #[path = "../../tests/fuzz/targets/mod.rs"]
 mod targets;
@@ -6,7 +6,7 @@ mod targets;
 macro_rules! export {
     ($($target:ident)*) => {
         $(
-            /// The target of this name.
+            /// Runs the target of the same name on one input.
             pub fn $target(data: &[u8]) {
                 targets::$target::run(data);
             }

@@ -1,4 +1,4 @@
-//! Blocks of TOML are configurations, blocks of JSON are JSON.
+//! Tests of fenced blocks: TOML blocks are valid configurations, JSON blocks are valid JSON.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use informer_hub_config::ConfigErrors;
 
 use crate::pages::{Block, all};
 
-/// What a page cannot bring along: files, folders and variables of who reads it.
-const OF_THE_READERS: [&str; 3] = ["there is no such file", "there is no directory", "is not set"];
+/// Mistakes that depend on the reader's machine: missing files, folders and variables.
+const ENVIRONMENT_MISTAKES: [&str; 3] = ["there is no such file", "there is no directory", "is not set"];
 
-/// What a block of TOML is part of. ```` ```toml sink ```` has keys of a webhook, everything else tables.
+/// Completes a TOML block to a whole file. A ```` ```toml sink ```` block has keys of a webhook sink, others have tables.
 fn whole(block: &Block) -> String {
     let mut text = block.text.clone();
     if block.is("sink") {
@@ -34,16 +34,16 @@ fn read(text: &str) -> Result<Config, ConfigErrors> {
     Config::from_file_with_env(&file, [("HOME".to_owned(), folder.path().to_string_lossy().into_owned())])
 }
 
-/// What is wrong with it wherever it is read.
+/// Returns the mistakes that do not depend on the reader's machine.
 fn mistakes(text: &str) -> Vec<String> {
     let Err(errors) = read(text) else { return Vec::new() };
-    let of_the_readers = |problem: &str| OF_THE_READERS.iter().any(|words| problem.contains(words));
-    let mistakes = errors.mistakes().iter().filter(|mistake| !of_the_readers(&mistake.problem));
+    let is_environment = |problem: &str| ENVIRONMENT_MISTAKES.iter().any(|words| problem.contains(words));
+    let mistakes = errors.mistakes().iter().filter(|mistake| !is_environment(&mistake.problem));
     mistakes.map(|mistake| format!("{}: {}", mistake.key, mistake.problem)).collect()
 }
 
 #[test]
-fn every_configuration_is_one() {
+fn toml_blocks_are_valid_configurations() {
     let (mut wrong, mut count) = (Vec::new(), 0);
     for page in all() {
         for block in page.blocks().iter().filter(|block| block.language() == "toml") {
@@ -57,7 +57,7 @@ fn every_configuration_is_one() {
 }
 
 #[test]
-fn a_configuration_with_a_mistake_is_found() {
+fn toml_check_finds_a_mistake() {
     let block = |info: &str, text: &str| Block { info: info.to_owned(), text: text.to_owned(), line: 1 };
     assert_eq!(mistakes(&whole(&block("toml", "[hub.tls]\ncert_file = \"gone\"\nkey_file = \"gone\"\n"))), [""; 0]);
     let found = mistakes(&whole(&block("toml", "[hub]\nlisten = \"here\"\n")));
@@ -67,12 +67,12 @@ fn a_configuration_with_a_mistake_is_found() {
 }
 
 #[test]
-fn every_block_of_json_is_json() {
+fn json_blocks_are_valid_json() {
     let (mut wrong, mut count) = (Vec::new(), 0);
     for page in all() {
         for block in page.blocks().iter().filter(|block| block.language() == "json") {
             count += 1;
-            // Members without the braces around them are shown too.
+            // A block may show members without the surrounding braces.
             let text = if block.text.trim_start().starts_with('"') {
                 format!("{{{}}}", block.text)
             } else {
@@ -87,9 +87,9 @@ fn every_block_of_json_is_json() {
     assert!(count > 3, "{count} blocks");
 }
 
-/// Languages of blocks, so that one that is misspelt does not go unlooked at.
+/// Rejects unknown block languages, since a misspelt one would skip its checks.
 #[test]
-fn every_block_says_what_it_is() {
+fn fenced_blocks_have_a_known_language() {
     const KNOWN: [&str; 15] = [
         "bash",
         "console",
@@ -115,5 +115,5 @@ fn every_block_says_what_it_is() {
             }
         }
     }
-    assert!(unknown.is_empty(), "{unknown:?}; there is {}", KNOWN.join(", "));
+    assert!(unknown.is_empty(), "{unknown:?}; known languages: {}", KNOWN.join(", "));
 }

@@ -1,4 +1,4 @@
-//! Every command line of the documents is one that the program takes.
+//! Tests of command lines in the documents: the program's parser accepts each of them.
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -8,19 +8,19 @@ use crate::pages::{Page, all};
 
 const NAME: &str = "informer-hub";
 
-/// Languages of blocks in which commands are.
+/// Languages of blocks that contain commands.
 const SHELLS: [&str; 4] = ["bash", "console", "sh", "text"];
 
-/// What ends a command, or begins another, in a shell.
-const BETWEEN: [&str; 6] = ["|", "||", "&&", ";", "&", ">"];
+/// Shell operators that end a command.
+const OPERATORS: [&str; 6] = ["|", "||", "&&", ";", "&", ">"];
 
-/// The hub's commands in a line of a shell, as words. A line that no shell can read has none.
+/// Returns the hub's commands in a shell line, as words. An unparsable line has none.
 fn commands(line: &str) -> Vec<Vec<String>> {
-    // A substitution stands for a word.
+    // A command substitution counts as a word.
     let line = line.replace("$ ", "").replace("$(", "(");
     let Some(words) = shlex::split(&line) else { return Vec::new() };
     let starts = |word: &String| word == NAME || word.ends_with(&format!("/{NAME}"));
-    let parts = words.split(|word| BETWEEN.contains(&word.as_str()));
+    let parts = words.split(|word| OPERATORS.contains(&word.as_str()));
     let command = |part: &[String]| {
         let start = part.iter().position(starts)?;
         let is_first =
@@ -31,13 +31,13 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     parts.filter_map(command).collect()
 }
 
-/// What the program would say against a command. One that is only named may lack its arguments.
-fn refused(words: &[String], named: bool) -> Option<String> {
-    // What the page leaves out, nobody can check: `dead-letters …`. Of `bash|zsh|fish` one is as good as the others.
+/// Returns the parser's error for a command. A command `inline` in a sentence may lack its arguments.
+fn refused(words: &[String], inline: bool) -> Option<String> {
+    // An ellipsis ends the checked part (`dead-letters …`). Of alternatives (`bash|zsh|fish`) the first is checked.
     let words = words.iter().take_while(|word| *word != "…").map(|word| word.split('|').next().unwrap_or_default());
     let left_out = |error: &clap::Error| match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => true,
-        ErrorKind::MissingRequiredArgument => named,
+        ErrorKind::MissingRequiredArgument => inline,
         _ => false,
     };
     match Cli::try_parse_from(words) {
@@ -47,43 +47,43 @@ fn refused(words: &[String], named: bool) -> Option<String> {
     }
 }
 
-/// A line with the program's name in it.
+/// A shell line or inline code span that may contain commands.
 struct Line {
     text: String,
     number: usize,
-    /// Whether it stands within a sentence.
-    named: bool,
+    /// Whether the line is a code span within a sentence.
+    inline: bool,
 }
 
-/// Lines of shells, with their numbers: those of blocks, and spans that begin with the program's name.
+/// Returns the shell lines of a page: lines of blocks, and code spans that begin with the program's name.
 fn lines(page: &Page) -> Vec<Line> {
     let mut found = Vec::new();
     for block in page.blocks().iter().filter(|block| SHELLS.contains(&block.language())) {
-        // Lines that go on with a backslash are one.
+        // A trailing backslash joins lines.
         let text = block.text.replace("\\\n", " ");
         let line =
-            |(at, line): (usize, &str)| Line { text: line.to_owned(), number: block.line + 1 + at, named: false };
+            |(at, line): (usize, &str)| Line { text: line.to_owned(), number: block.line + 1 + at, inline: false };
         found.extend(text.lines().enumerate().map(line));
     }
-    // One word alone names the program.
+    // The name alone is not a command.
     let spans = page.spans().into_iter().filter(|(span, _)| span.starts_with(&format!("{NAME} ")));
-    found.extend(spans.map(|(text, number)| Line { text, number, named: true }));
+    found.extend(spans.map(|(text, number)| Line { text, number, inline: true }));
     found
 }
 
-/// A line of a synopsis: the command, and behind it what it does.
+/// Removes the description from a synopsis line.
 fn without_remark(line: &str) -> &str {
     line.split_once("  ").filter(|_| line.starts_with(NAME)).map_or(line, |(command, _)| command)
 }
 
 #[test]
-fn every_command_is_one_that_the_program_takes() {
+fn documented_commands_are_accepted_by_the_parser() {
     let (mut wrong, mut count) = (Vec::new(), 0);
     for page in all() {
-        for Line { text, number, named } in lines(&page) {
+        for Line { text, number, inline } in lines(&page) {
             for command in commands(without_remark(&text)) {
                 count += 1;
-                if let Some(error) = refused(&command, named) {
+                if let Some(error) = refused(&command, inline) {
                     wrong.push(format!("{}:{number}: {}\n{error}", page.path, command.join(" ")));
                 }
             }
@@ -94,7 +94,7 @@ fn every_command_is_one_that_the_program_takes() {
 }
 
 #[test]
-fn commands_are_found_in_lines_of_a_shell() {
+fn command_search_finds_commands_in_shell_lines() {
     let found = |line: &str| commands(line).into_iter().map(|words| words.join(" ")).collect::<Vec<_>>();
     assert_eq!(
         found("informer-hub rbac -c a --cluster b | kubectl apply -f -"),
@@ -107,7 +107,7 @@ fn commands_are_found_in_lines_of_a_shell() {
 }
 
 #[test]
-fn a_command_that_is_none_is_refused() {
+fn command_check_refuses_invalid_commands() {
     let refused = |line: &str| refused(&commands(line)[0], false);
     assert_eq!(refused("informer-hub run -c hub.toml"), None);
     assert_eq!(refused("informer-hub dead-letters …"), None);

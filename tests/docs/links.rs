@@ -1,10 +1,10 @@
-//! Links lead somewhere, and every page is in the book.
+//! Tests of links: each target exists, and the book lists every page once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::pages::{Page, all, read, root};
 
-/// What is wrong with the links of these pages. `exists` says whether there is such a file or folder.
+/// Returns the broken links of these pages. `exists` returns whether a file or folder exists.
 fn broken(pages: &[Page], exists: impl Fn(&str) -> bool) -> Vec<String> {
     let anchors: BTreeMap<_, _> = pages.iter().map(|page| (page.path.as_str(), page.anchors())).collect();
     let mut wrong = Vec::new();
@@ -16,13 +16,13 @@ fn broken(pages: &[Page], exists: impl Fn(&str) -> bool) -> Vec<String> {
                 let uri = link.target.parse::<http::Uri>();
                 let web = uri.as_ref().is_ok_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")));
                 if !web || link.target.contains(' ') {
-                    report("not an address of the web");
+                    report("not an HTTP URL");
                 }
                 continue;
             }
             let (file, anchor) = link.target.split_once('#').unwrap_or((&link.target, ""));
             let Some(path) = (if file.is_empty() { Some(page.path.clone()) } else { resolve(&page.path, file) }) else {
-                report("leads out of the repository");
+                report("leads outside the repository");
                 continue;
             };
             match anchors.get(path.as_str()) {
@@ -37,7 +37,7 @@ fn broken(pages: &[Page], exists: impl Fn(&str) -> bool) -> Vec<String> {
     wrong
 }
 
-/// A relative link from a page, as a path from the root.
+/// Resolves a relative link of a page to a path from the root.
 fn resolve(page: &str, link: &str) -> Option<String> {
     let mut steps: Vec<_> = page.split('/').collect();
     steps.pop();
@@ -52,13 +52,13 @@ fn resolve(page: &str, link: &str) -> Option<String> {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn links_resolve() {
     let wrong = broken(&all(), |path| root().join(path).exists());
     assert!(wrong.is_empty(), "{} links:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
-fn a_link_that_leads_nowhere_is_found() {
+fn link_check_finds_broken_links() {
     let text = "# One\n[a](b.md) [b](../README.md#one) [c](#two) [d](gone.md) [e](../../x) [f](ftp://x.org/a) \
                 [g](a.rs#L1) ![h](gone.svg) [i](https://x.org/a?b#c)\n";
     let page = |path: &str, text: &str| Page { path: path.to_owned(), text: text.to_owned() };
@@ -70,24 +70,24 @@ fn a_link_that_leads_nowhere_is_found() {
         [
             "docs/a.md:2: #two: there is no such heading",
             "docs/a.md:2: gone.md: there is no such file",
-            "docs/a.md:2: ../../x: leads out of the repository",
-            "docs/a.md:2: ftp://x.org/a: not an address of the web",
+            "docs/a.md:2: ../../x: leads outside the repository",
+            "docs/a.md:2: ftp://x.org/a: not an HTTP URL",
             "docs/a.md:2: a.rs#L1: only headings of documents can be linked to",
             "docs/a.md:2: gone.svg: there is no such file",
         ]
     );
 }
 
-/// Documents that are none of the book: its own list, and what only those need who change the program.
-const APART: [&str; 1] = ["docs/SUMMARY.md"];
+/// Documents in docs/ that are not pages of the book.
+const NOT_IN_BOOK: [&str; 1] = ["docs/SUMMARY.md"];
 
 #[test]
-fn every_page_is_in_the_book_once() {
+fn book_lists_every_page_once() {
     let summary = Page { path: "docs/SUMMARY.md".to_owned(), text: without_comments(&read("docs/SUMMARY.md")) };
     let listed: Vec<_> = summary.links().iter().filter_map(|link| resolve(&summary.path, &link.target)).collect();
     let once: BTreeSet<_> = listed.iter().cloned().collect();
     assert_eq!(once.len(), listed.len(), "a page is in docs/SUMMARY.md twice");
-    let in_docs = |page: &Page| page.path.starts_with("docs/") && !APART.contains(&page.path.as_str());
+    let in_docs = |page: &Page| page.path.starts_with("docs/") && !NOT_IN_BOOK.contains(&page.path.as_str());
     let pages: BTreeSet<_> = all().into_iter().filter(in_docs).map(|page| page.path).collect();
     let missing: Vec<_> = pages.difference(&once).collect();
     assert!(missing.is_empty(), "docs/SUMMARY.md lacks {missing:?}");

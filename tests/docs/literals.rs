@@ -1,4 +1,4 @@
-//! The texts in the sources: literals, with `…` where something is filled in, and what errors say.
+//! Extracts texts from the Rust sources: string literals, error messages and logged warnings, with `…` for arguments.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn gather(folder: &Path, found: &mut Vec<Source>) {
     }
 }
 
-/// The literals of a source, as a reader sees them, with `…` for each `{…}`.
+/// Returns the string literals of a source, unescaped, with `…` for each `{…}`.
 pub(crate) fn literals(text: &str) -> Vec<String> {
     let (mut found, mut rest) = (Vec::new(), text);
     while let Some(at) = rest.find(['"', '/', '\'', 'r']) {
@@ -41,20 +41,20 @@ pub(crate) fn literals(text: &str) -> Vec<String> {
             here.find('\n').map_or("", |end| &here[end..])
         } else if let Some(quote) = here.strip_prefix('"') {
             let (literal, after) = quoted(quote);
-            found.push(filled_in(&literal));
+            found.push(with_gaps(&literal));
             after
         } else if !word_before && (here.starts_with("r\"") || here.starts_with("r#")) {
             let marks = here[1..].chars().take_while(|c| *c == '#').count();
             let end = format!("\"{}", "#".repeat(marks));
             match here[1 + marks..].strip_prefix('"').and_then(|inner| inner.split_once(&end)) {
                 Some((literal, after)) => {
-                    found.push(filled_in(literal));
+                    found.push(with_gaps(literal));
                     after
                 }
                 None => &here[1..],
             }
         } else if let Some(escape) = here.strip_prefix("'\\") {
-            // A character: '\'' or '"' must not begin or end a text.
+            // A character literal: '\'' or '"' must not begin or end a string.
             escape.find('\'').map_or("", |end| &escape[end.max(1) + 1..])
         } else if let Some(after) = here.strip_prefix("'\"'") {
             after
@@ -65,7 +65,7 @@ pub(crate) fn literals(text: &str) -> Vec<String> {
     found
 }
 
-/// Up to the closing quote, escapes undone, and what comes behind it.
+/// Splits a text after an opening quote into the unescaped literal and the rest.
 fn quoted(text: &str) -> (String, &str) {
     let mut literal = String::new();
     let mut characters = text.char_indices();
@@ -74,7 +74,7 @@ fn quoted(text: &str) -> (String, &str) {
             '"' => return (literal, &text[at + 1..]),
             '\\' => match characters.next().map(|(_, escaped)| escaped) {
                 Some('n') => literal.push('\n'),
-                // A literal goes on after the blanks of the next line.
+                // A line continuation skips the next line's leading blanks.
                 Some('\n') => {
                     let at = characters.offset();
                     let blanks = text[at..].len() - text[at..].trim_start().len();
@@ -89,7 +89,7 @@ fn quoted(text: &str) -> (String, &str) {
     (literal, "")
 }
 
-fn filled_in(literal: &str) -> String {
+fn with_gaps(literal: &str) -> String {
     let (mut text, mut depth) = (String::new(), 0);
     let mut characters = literal.chars().peekable();
     while let Some(c) = characters.next() {
@@ -98,7 +98,7 @@ fn filled_in(literal: &str) -> String {
                 characters.next();
                 text.push(c);
             }
-            // Not of a format: `{ env = "NAME" }`.
+            // Literal braces: `{ env = "NAME" }`.
             '{' if depth == 0 && characters.peek().is_some_and(|next| next.is_whitespace()) => text.push(c),
             '}' if depth == 0 => text.push(c),
             '{' => {
@@ -115,7 +115,7 @@ fn filled_in(literal: &str) -> String {
     text
 }
 
-/// What the public errors of a source say, each once.
+/// Returns the messages of a source's public error types.
 pub(crate) fn errors(source: &Source) -> Vec<String> {
     let mut found = Vec::new();
     for (at, mark) in source.text.match_indices("#[error(") {
@@ -142,18 +142,18 @@ pub(crate) fn errors(source: &Source) -> Vec<String> {
     found
 }
 
-/// What a source has logged as warnings and errors.
+/// Returns the messages that a source logs as warnings and errors.
 pub(crate) fn warnings(source: &Source) -> Vec<String> {
     let code = source.text.split("#[cfg(test)]").next().unwrap_or_default();
     let calls = ["warn!(", "error!("].into_iter().flat_map(|call| code.match_indices(call));
-    // Fields come first, and their values are no sentences.
-    let sentence = |(at, call): (usize, &str)| {
+    // Fields come before the message, and their values have no spaces.
+    let message = |(at, call): (usize, &str)| {
         literals(arguments(&code[at + call.len()..])).into_iter().find(|literal| literal.contains(' '))
     };
-    calls.filter_map(sentence).collect()
+    calls.filter_map(message).collect()
 }
 
-/// Up to the parenthesis that closes what was opened before.
+/// Returns the text up to the closing parenthesis of a call.
 fn arguments(text: &str) -> &str {
     let (mut depth, mut rest) = (1, text);
     while let Some(at) = rest.find(['(', ')', '"']) {
@@ -175,7 +175,7 @@ fn arguments(text: &str) -> &str {
 }
 
 #[test]
-fn literals_are_read_as_the_compiler_reads_them() {
+fn literals_are_unescaped_as_by_the_compiler() {
     let text = r##"let a = "one {b:?} two {{c}} \"d\""; // "no"
         let e = 'r'; let f = '"'; let g = '\''; let h: &'static str = r#"a "raw" {x}"#; format!("on \
             one {}{}", "line"); i = "{ j }";"##;
@@ -183,7 +183,7 @@ fn literals_are_read_as_the_compiler_reads_them() {
 }
 
 #[test]
-fn warnings_are_the_sentences_of_their_calls() {
+fn warnings_are_the_messages_of_log_calls() {
     let text = "fn f() {\n    warn!(a = b(\"x)\"), %c, \"it failed, {d}\", d = \"e f\");\n    error!(\n        \"one\"\n    );\n    \
                 error!(\"two (3) four\");\n}\n#[cfg(test)]\nwarn!(\"five six\");";
     let source = Source { path: String::new(), text: text.to_owned() };
@@ -191,7 +191,7 @@ fn warnings_are_the_sentences_of_their_calls() {
 }
 
 #[test]
-fn errors_are_those_of_public_types() {
+fn errors_are_the_messages_of_public_types() {
     let text = "#[derive(thiserror::Error)]\n#[error(\"alone {0}\")]\npub struct A(u8);\n\npub enum B {\n    /// One.\n    \
                 #[error(\"first\")]\n    One,\n    #[error(transparent)]\n    Two(C),\n    #[error(\n        \"third {x}\"\n    \
                 )]\n    Three,\n}\nenum C {\n    #[error(\"hidden\")]\n    D,\n}\n";

@@ -1,4 +1,4 @@
-//! What README.md, docs/ and the documents beside them say can be followed: links, configurations, commands, messages.
+//! Tests of the documents: README.md, docs/ and others. Links, configurations, commands and messages must be valid.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod blocks;

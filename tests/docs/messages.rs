@@ -1,4 +1,4 @@
-//! docs/troubleshooting.md has what the program says, and nothing that it does not say.
+//! Tests of docs/troubleshooting.md: it lists every error, warning and state of the program, word for word, and no others.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ fn page() -> Page {
     Page::of("docs/troubleshooting.md")
 }
 
-/// The messages of the page: what stands in backticks in the first cells of its tables.
+/// Returns the messages of the page: code spans in the first cells of its tables.
 fn messages() -> Vec<(String, usize)> {
     let messages = page().first_cells();
     assert!(messages.len() > 150, "{} messages", messages.len());
     messages
 }
 
-/// What only tests, simulations and the demo say.
+/// Returns whether a source belongs to tests, simulations or the demo.
 fn is_of_tests(source: &Source) -> bool {
     let path = source.path.as_str();
     ["crates/sim/", "crates/testing/", "src/cli/demo/"].iter().any(|folder| path.starts_with(folder))
@@ -26,23 +26,23 @@ fn is_of_tests(source: &Source) -> bool {
 }
 
 #[test]
-fn every_message_of_the_page_is_one_of_the_program() {
+fn troubleshooting_lists_only_messages_of_the_program() {
     let sources = sources();
-    let said: BTreeSet<_> =
+    let texts: BTreeSet<_> =
         sources.iter().filter(|source| !is_of_tests(source)).flat_map(|source| literals(&source.text)).collect();
-    let said: Vec<_> = said.iter().map(|literal| literal.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-    let unknown = |(message, _): &(String, usize)| !said.iter().any(|literal| literal.contains(message.as_str()));
+    let texts: Vec<_> = texts.iter().map(|literal| literal.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let unknown = |(message, _): &(String, usize)| !texts.iter().any(|literal| literal.contains(message.as_str()));
     let unknown: Vec<_> = messages().into_iter().filter(unknown).collect();
-    assert!(unknown.is_empty(), "nothing in src says {unknown:#?}");
+    assert!(unknown.is_empty(), "no source contains {unknown:#?}");
 }
 
 #[test]
-fn every_public_error_is_on_the_page() {
+fn troubleshooting_lists_every_public_error() {
     let known: BTreeSet<_> = messages().into_iter().map(|(message, _)| message).collect();
     let mut missing = BTreeSet::new();
     let mut count = 0;
     for source in sources().iter().filter(|source| !is_of_tests(source)) {
-        // One that only repeats what is in it has no words of its own.
+        // A message of arguments alone has no words.
         for message in errors(source).into_iter().filter(|message| message.chars().any(char::is_alphabetic)) {
             count += 1;
             if !known.contains(&message) {
@@ -55,14 +55,14 @@ fn every_public_error_is_on_the_page() {
 }
 
 #[test]
-fn every_warning_of_the_log_is_on_the_page() {
+fn troubleshooting_lists_every_logged_warning() {
     let known: Vec<_> = messages().into_iter().map(|(message, _)| message).collect();
     let mut missing = BTreeSet::new();
     let mut count = 0;
     for source in sources().iter().filter(|source| !is_of_tests(source)) {
         for message in warnings(source) {
             count += 1;
-            // What is filled in at an end may be more of the sentence.
+            // An argument at either end may contain more of the sentence.
             let bare = message.trim_matches(['…', ' ', ':', ';']);
             if !known.iter().any(|known| known == &message || known.contains(bare)) {
                 missing.insert(format!("{}: {message}", source.path));
@@ -73,7 +73,7 @@ fn every_warning_of_the_log_is_on_the_page() {
     assert!(missing.is_empty(), "docs/troubleshooting.md lacks {missing:#?}");
 }
 
-/// Whether a text has the parts of a message between its gaps, in their order.
+/// Returns whether a text contains a message's parts between its gaps, in order.
 fn fits(message: &str, text: &str) -> bool {
     let mut rest = text;
     message.split('…').all(|part| match rest.find(part) {
@@ -86,12 +86,12 @@ fn fits(message: &str, text: &str) -> bool {
 }
 
 #[test]
-fn every_mistake_of_a_configuration_is_on_the_page() {
+fn troubleshooting_lists_every_configuration_mistake() {
     let messages = messages();
     let mistakes = read("crates/config/src/golden_mistakes.txt");
     let mistakes: Vec<_> = mistakes.lines().filter(|line| line.contains(": ")).collect();
     assert!(mistakes.len() > 30, "{} mistakes", mistakes.len());
-    // A message of next to no words would fit everything.
+    // A very short message would match every line.
     let long = |message: &str| message.chars().filter(|c| c.is_alphabetic()).count() > 8;
     let is_known = |line: &str| messages.iter().any(|(message, _)| long(message) && fits(message, line));
     let missing: Vec<_> = mistakes.into_iter().filter(|line| !is_known(line)).collect();
@@ -99,7 +99,7 @@ fn every_mistake_of_a_configuration_is_on_the_page() {
 }
 
 #[test]
-fn every_state_is_on_the_page() {
+fn troubleshooting_lists_every_state() {
     let known: BTreeSet<_> = messages().into_iter().map(|(message, _)| message).collect();
     let http = Page::of("docs/http.md");
     for row in ["clusters[].state", "informers[].state"] {
@@ -111,16 +111,16 @@ fn every_state_is_on_the_page() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_apart() {
+fn message_match_requires_all_parts() {
     assert!(fits("… is out of range: from … to …", "hub.toml:4: a: 2MiB is out of range: from 64MiB to 64TiB"));
     assert!(!fits("… is out of range: to …", "2MiB is out of range: from 64MiB to 64TiB"));
 }
 
-/// Words that were used for the cause of a log line. The field's name is `error`, of which searches and alerts are made.
+/// Field names that must not be used for the cause of a log line. The name is `error`, so that searches find it.
 const OTHER_NAMES: [&str; 6] = ["why", "problem", "cause", "mistake", "err", "damage"];
 
 #[test]
-fn the_cause_of_a_log_line_is_in_its_field_error() {
+fn log_lines_have_their_cause_in_the_field_error() {
     let mut wrong = Vec::new();
     let mut count = 0;
     for source in sources().iter().filter(|source| !is_of_tests(source)) {

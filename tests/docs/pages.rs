@@ -1,4 +1,4 @@
-//! The documents, and what they are made of.
+//! Markdown documents of the repository and their parts: links, blocks, code spans, headings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +15,7 @@ pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// A document, by its path from the root.
+/// A document and its path from the root.
 pub(crate) struct Page {
     pub(crate) path: String,
     pub(crate) text: String,
@@ -29,14 +29,14 @@ pub(crate) struct Link {
 
 /// A fenced block.
 pub(crate) struct Block {
-    /// What stands behind the fence.
+    /// Info string after the fence.
     pub(crate) info: String,
     pub(crate) text: String,
     pub(crate) line: usize,
 }
 
 impl Block {
-    /// The first word behind the fence.
+    /// Returns the first word of the info string.
     pub(crate) fn language(&self) -> &str {
         self.info.split([',', ' ']).next().unwrap_or_default()
     }
@@ -46,7 +46,7 @@ impl Block {
     }
 }
 
-/// README.md and its neighbours, everything in docs/, and what there is of documents in deploy/.
+/// Returns all documents: those in the root and in docs/, and all below deploy/.
 pub(crate) fn all() -> Vec<Page> {
     let mut paths: Vec<_> = files(root(), false).chain(files(&root().join("docs"), false)).collect();
     paths.extend(files(&root().join("deploy"), true));
@@ -61,7 +61,7 @@ pub(crate) fn all() -> Vec<Page> {
     pages
 }
 
-/// The Markdown files of a folder, and perhaps of those in it.
+/// Lists the Markdown files of a folder, and of its subfolders if `deep`.
 fn files(folder: &Path, deep: bool) -> Box<dyn Iterator<Item = PathBuf>> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     Box::new(entries.flat_map(move |path| -> Box<dyn Iterator<Item = PathBuf>> {
@@ -117,7 +117,7 @@ impl Page {
         found
     }
 
-    /// Texts in backticks, with their lines.
+    /// Returns the code spans with their lines.
     pub(crate) fn spans(&self) -> Vec<(String, usize)> {
         let span = |(event, range): (Event<'_>, std::ops::Range<usize>)| match event {
             Event::Code(text) => Some((text.into_string(), self.line_at(range.start))),
@@ -126,7 +126,7 @@ impl Page {
         parser(&self.text).filter_map(span).collect()
     }
 
-    /// Of each row of a table the texts in backticks of its first cell.
+    /// Returns the code spans in the first cell of each table row.
     pub(crate) fn first_cells(&self) -> Vec<(String, usize)> {
         let (mut found, mut cell) = (Vec::new(), usize::MAX);
         for (event, range) in parser(&self.text) {
@@ -141,7 +141,7 @@ impl Page {
         found
     }
 
-    /// The anchors of headings, as GitHub and mdBook make them.
+    /// Returns the anchors of headings, as GitHub and mdBook generate them.
     pub(crate) fn anchors(&self) -> BTreeSet<String> {
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         let (mut found, mut heading) = (BTreeSet::new(), None::<String>);
@@ -165,7 +165,7 @@ impl Page {
         found
     }
 
-    /// The title.
+    /// Returns the text of the first level-1 heading.
     pub(crate) fn title(&self) -> Option<String> {
         let mut inside = false;
         for (event, _) in parser(&self.text) {
@@ -189,7 +189,7 @@ fn anchor(heading: &str) -> String {
 }
 
 #[test]
-fn anchors_are_those_that_a_browser_finds() {
+fn anchors_match_those_of_github_and_mdbook() {
     let text = "# A `b.c`, and d\n\n## Twice\n\n## Twice\n\n```sh\n# none\n```\n";
     let page = Page { path: "a.md".to_owned(), text: text.to_owned() };
     assert_eq!(page.anchors(), ["a-bc-and-d", "twice", "twice-1"].map(str::to_owned).into());

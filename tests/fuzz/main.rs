@@ -1,4 +1,4 @@
-//! The corpus of `fuzz/`, replayed, and then some of it changed at random: what `make fuzz` has found stays found.
+//! Regression test of the fuzz targets: replays the corpus of `fuzz/` and random mutations of it.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod replay;

@@ -1,4 +1,4 @@
-//! A test for each target.
+//! One replay test per fuzz target.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -10,49 +10,49 @@ use rand::{Rng, SeedableRng};
 
 use super::targets;
 
-/// So that a change cannot grow an input without end.
-const LONGEST: usize = 8 << 10;
+/// Maximum size of a mutated input, in bytes.
+const MAX_INPUT: usize = 8 << 10;
 
-/// Seed of the changes: `INFORMER_HUB_SEED`, or 1, so that each run tries the same inputs.
+/// Seed of the mutations: `INFORMER_HUB_SEED`, or 1, so that each run tries the same inputs.
 fn seed() -> u64 {
     let seed = std::env::var("INFORMER_HUB_SEED").ok();
     seed.map_or(1, |seed| seed.parse().expect("INFORMER_HUB_SEED is a number"))
 }
 
-/// Replays a target's corpus, and so many changed inputs; says which one it was that failed.
-fn replay(target: &str, run: fn(&[u8]), changed: u64) {
+/// Replays a target's corpus and `mutations` mutated inputs. A failure prints the input.
+fn replay(target: &str, run: fn(&[u8]), mutations: u64) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
     let mut files: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let corpus: Vec<_> = files.iter().map(|file| fs::read(file).unwrap()).collect();
-    assert!(corpus.len() > 4, "{target} has hardly any corpus");
+    assert!(corpus.len() > 4, "{target}: the corpus has too few files");
     for (file, input) in files.iter().zip(&corpus) {
         attempt(run, input, || format!("{}", file.display()));
     }
     let seed = seed();
     let mut rng = StdRng::seed_from_u64(seed);
-    for number in 0..changed {
+    for number in 0..mutations {
         let mut input = corpus.choose(&mut rng).unwrap().clone();
         for _ in 0..rng.random_range(1..5) {
-            change(&mut input, &corpus, &mut rng);
+            mutate(&mut input, &corpus, &mut rng);
         }
-        input.truncate(LONGEST);
+        input.truncate(MAX_INPUT);
         attempt(run, &input, || {
             let text = String::from_utf8_lossy(&input);
-            format!("INFORMER_HUB_SEED={seed}, changed input {number}: {}", text.escape_debug())
+            format!("INFORMER_HUB_SEED={seed}, mutated input {number}: {}", text.escape_debug())
         });
     }
 }
 
-fn attempt(run: fn(&[u8]), input: &[u8], what: impl Fn() -> String) {
+fn attempt(run: fn(&[u8]), input: &[u8], describe: impl Fn() -> String) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(input))) {
-        eprintln!("this is what failed: {}", what());
+        eprintln!("failing input: {}", describe());
         resume_unwind(panic);
     }
 }
 
-/// Changes a place, cuts out a part, or puts in one of another input.
-fn change(input: &mut Vec<u8>, corpus: &[Vec<u8>], rng: &mut StdRng) {
+/// Mutates an input: changes or inserts a byte, removes or repeats a part, or splices in a part of another input.
+fn mutate(input: &mut Vec<u8>, corpus: &[Vec<u8>], rng: &mut StdRng) {
     let at = rng.random_range(0..=input.len());
     let end = rng.random_range(at..=input.len().min(at + 40));
     match rng.random_range(0..6) {
@@ -74,16 +74,16 @@ fn change(input: &mut Vec<u8>, corpus: &[Vec<u8>], rng: &mut StdRng) {
 }
 
 macro_rules! targets {
-    ($($test:ident: $target:ident, $changed:literal;)*) => {
+    ($($test:ident: $target:ident, $mutations:literal;)*) => {
         $(
             #[test]
             fn $test() {
-                replay(stringify!($target), targets::$target::run, $changed);
+                replay(stringify!($target), targets::$target::run, $mutations);
             }
         )*
 
         #[test]
-        fn every_target_is_replayed_and_has_its_program() {
+        fn every_target_has_a_replay_test_and_a_fuzz_program() {
             let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/Cargo.toml")).unwrap();
             let programs = manifest.lines().filter(|line| line.starts_with("path = \"fuzz_targets/")).count();
             let targets = [$(stringify!($target)),*];
@@ -96,15 +96,15 @@ macro_rules! targets {
 }
 
 targets! {
-    watch_lines_in_pieces_are_what_they_are_as_a_whole: watch_lines, 2000;
-    pages_of_a_list_in_pieces_are_what_they_are_as_a_whole: list_pages, 2000;
-    a_journal_of_whatever_bytes_takes_records_and_has_them: journal, 1000;
-    caches_of_whatever_bytes_are_written_again_and_read: caches, 300;
-    what_sources_find_is_a_cluster_or_a_problem_and_never_a_command: clusters, 1000;
-    a_configuration_is_taken_or_its_mistakes_are_named: config, 500;
-    a_filter_is_refused_or_soon_over: filter, 150;
-    whatever_a_receiver_answers_loses_no_event: webhook, 500;
-    a_template_is_refused_or_keeps_its_bounds: template, 500;
-    what_a_sink_has_written_comes_back: records, 1000;
-    what_people_write_means_the_same_when_it_is_written_again: texts, 2000;
+    watch_stream_in_pieces_decodes_as_the_whole: watch_lines, 2000;
+    list_page_in_pieces_decodes_as_the_whole: list_pages, 2000;
+    journal_over_arbitrary_files_stores_and_returns_records: journal, 1000;
+    cache_from_arbitrary_files_survives_a_rewrite: caches, 300;
+    cluster_source_input_yields_clusters_or_problems_never_commands: clusters, 1000;
+    configuration_is_accepted_or_its_mistakes_are_named: config, 500;
+    filter_is_rejected_or_ends_within_its_budget: filter, 150;
+    arbitrary_receiver_response_loses_no_event: webhook, 500;
+    template_is_rejected_or_stays_within_its_bounds: template, 500;
+    sink_records_round_trip: records, 1000;
+    user_input_formats_round_trip: texts, 2000;
 }

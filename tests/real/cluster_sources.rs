@@ -1,4 +1,4 @@
-//! A cluster that comes from a Secret of another one: made, changed and deleted there, with what real apiservers make of it.
+//! Tests of cluster sources: clusters that Secrets of a real management cluster define, change and remove.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::bed::{RealCluster, comes_true, create_namespace, create_pods, truth};
-use crate::fleet::{PATIENCE, pods};
+use crate::bed::{RealCluster, becomes_true, create_namespace, create_pods, ground_truth};
+use crate::fixture::{WAIT_DEADLINE, pods};
 
-/// A cluster as Argo CD keeps it, reached as this user.
+/// Returns a cluster Secret in Argo CD's format, with the token of `user`.
 fn argocd(cluster: &RealCluster, user: &str) -> Value {
     let ca = STANDARD.encode(std::fs::read(cluster.ca()).unwrap());
     let config = json!({ "bearerToken": cluster.token(user), "tlsClientConfig": { "insecure": false, "caData": ca } });
@@ -27,7 +27,7 @@ fn argocd(cluster: &RealCluster, user: &str) -> Value {
     })
 }
 
-/// The same as Cluster API keeps it.
+/// Returns a cluster Secret in Cluster API's format.
 fn cluster_api(cluster: &RealCluster) -> Value {
     let ca = STANDARD.encode(std::fs::read(cluster.ca()).unwrap());
     let kubeconfig = json!({
@@ -48,9 +48,9 @@ async fn apply(secrets: &Api<Secret>, secret: &Value) {
     secrets.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(secret)).await.unwrap();
 }
 
-async fn until(hub: &Hub, what: &str, is: impl AsyncFn() -> bool) {
-    let came = comes_true(PATIENCE, async || is().await).await;
-    assert!(came, "never came: {what}\n{}", serde_json::to_string_pretty(&hub.report().await.unwrap()).unwrap());
+async fn until(hub: &Hub, what: &str, check: impl AsyncFn() -> bool) {
+    let in_time = becomes_true(WAIT_DEADLINE, async || check().await).await;
+    assert!(in_time, "not in time: {what}\n{}", serde_json::to_string_pretty(&hub.report().await.unwrap()).unwrap());
 }
 
 async fn cached(hub: &Hub) -> usize {
@@ -62,7 +62,7 @@ async fn names(hub: &Hub) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_comes_changes_and_goes_with_its_secret() {
+async fn cluster_is_added_updated_and_removed_with_its_secret() {
     let [management, spoke] = RealCluster::start_all(["management", "spoke"]).await;
     let (client, spoke_client) = (management.client().await, spoke.client().await);
     create_namespace(&client, "argocd").await;
@@ -75,7 +75,7 @@ async fn a_cluster_comes_changes_and_goes_with_its_secret() {
         management.kubeconfig().display().to_string()
     );
     let hub = Hub::start(Config::from_toml(&text).unwrap()).await.unwrap();
-    hub.wait_for_cache_sync(PATIENCE).await.unwrap();
+    hub.wait_for_cache_sync(WAIT_DEADLINE).await.unwrap();
     assert!(names(&hub).await.is_empty());
     let secrets: Api<Secret> = Api::namespaced(client, "argocd");
     apply(&secrets, &argocd(&spoke, "admin")).await;
@@ -86,19 +86,19 @@ async fn a_cluster_comes_changes_and_goes_with_its_secret() {
     assert!(report.cluster_sources.iter().all(|source| source.state == ClusterSourceState::Current));
     let lists = async || hub.report().await.unwrap().hub.clusters[0].informers[0].lists;
     let listed = lists().await;
-    // Another user's token: open watches go on.
+    // Another user's token: open watches continue.
     apply(&secrets, &argocd(&spoke, "limited")).await;
     create_pods(&spoke_client, "shop", "more", 2).await;
-    until(&hub, "pods of after the change", async || cached(&hub).await == 7).await;
+    until(&hub, "pods created after the token change", async || cached(&hub).await == 7).await;
     assert_eq!(lists().await, listed);
-    // The same cluster once more, as another tool has it.
+    // The same cluster again, in another format.
     apply(&secrets, &cluster_api(&spoke)).await;
     until(&hub, "both", async || names(&hub).await == ["blue", "spoke"]).await;
     until(&hub, "the pods of both", async || cached(&hub).await == 14).await;
-    assert_eq!(truth(&spoke_client, &pods().gvr).await.len(), 7);
+    assert_eq!(ground_truth(&spoke_client, &pods().gvr).await.len(), 7);
     secrets.delete("spoke", &DeleteParams::default()).await.unwrap();
-    until(&hub, "it is gone", async || names(&hub).await == ["blue"]).await;
-    until(&hub, "its pods too", async || cached(&hub).await == 7).await;
+    until(&hub, "the cluster is removed", async || names(&hub).await == ["blue"]).await;
+    until(&hub, "its pods are removed", async || cached(&hub).await == 7).await;
     let ended = hub.shutdown(Duration::from_secs(20)).await;
     assert_eq!(ended.actors_left, 0);
 }

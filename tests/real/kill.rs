@@ -1,7 +1,7 @@
-//! The program itself, killed again and again at any moment while two real clusters change and a receiver is moody.
+//! Crash test: the hub process is killed repeatedly at random moments while two real clusters change.
 //!
-//! It is the program of the profile that the test has: with `--release`, as `make test-nightly` has it, the one that is
-//! shipped.
+//! The webhook receiver fails some requests. The hub binary has the profile of the test: `make test-nightly` uses
+//! `--release`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -24,75 +24,76 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 
 use crate::bed::{
-    Churn, RealCluster, comes_true, create_namespace, create_pods, create_widgets, install_widgets, seed, truth,
+    Churn, RealCluster, becomes_true, create_namespace, create_pods, create_widgets, ground_truth, install_widgets,
+    seed,
 };
-use crate::fleet::{PATIENCE, origin, pods, widgets};
+use crate::fixture::{WAIT_DEADLINE, origin, pods, widgets};
 
-/// Kills, unless `KILLS` says otherwise.
+/// Default number of kills; the variable `KILLS` overrides it.
 const KILLS: u64 = 10;
 
-/// Fails one request in ten: half of these after it has taken them in.
+/// Receiver that fails one request in ten, half of these after it has recorded the events.
 #[derive(Clone)]
-struct Moody {
+struct FlakyReceiver {
     replica: Arc<Mutex<Replica>>,
-    lives: Arc<Mutex<HashMap<Uid, Life>>>,
+    received: Arc<Mutex<HashMap<Uid, ReceivedEvents>>>,
     requests: Arc<AtomicU64>,
 }
 
-/// What the receiver has been told of one object, from its creation to its end.
+/// Events received for one object.
 #[derive(Debug, Default)]
-struct Life {
-    /// Whether it was told that it is there.
-    lived: bool,
-    /// Ids of the events that told of its end.
-    ends: BTreeSet<String>,
+struct ReceivedEvents {
+    /// Whether an addition or update was received.
+    seen: bool,
+    /// Ids of the received deletion events.
+    deletions: BTreeSet<String>,
 }
 
-impl Life {
-    fn note(&mut self, told: &Told) {
-        match &told.what {
-            What::Deleted { .. } => drop(self.ends.insert(told.id.clone().unwrap())),
-            _ => self.lived = true,
+impl ReceivedEvents {
+    fn note(&mut self, event: &Told) {
+        match &event.what {
+            What::Deleted { .. } => drop(self.deletions.insert(event.id.clone().unwrap())),
+            _ => self.seen = true,
         }
     }
 }
 
-impl Moody {
+impl FlakyReceiver {
     async fn start() -> (Self, String) {
         let replica = Arc::new(Mutex::new(Replica::at_least_once()));
-        let moody = Self { replica, lives: Arc::default(), requests: Arc::default() };
+        let receiver = Self { replica, received: Arc::default(), requests: Arc::default() };
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}/events", listener.local_addr().unwrap());
-        let router = Router::new().route("/events", post(receive)).with_state(moody.clone());
+        let router = Router::new().route("/events", post(receive)).with_state(receiver.clone());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        (moody, url)
+        (receiver, url)
     }
 
-    /// How many of these objects the receiver has been told of. Of each of them it must have been told the end, by one
-    /// event; that may have come several times. Of others it must have been told nothing.
-    fn ended_once(&self, gone: &[Uid]) -> usize {
-        let lives = self.lives.lock();
-        let told: Vec<_> = gone.iter().filter_map(|uid| Some((uid, lives.get(uid)?))).collect();
-        let wrong: Vec<_> = told.iter().filter(|(_, life)| !life.lived || life.ends.len() != 1).collect();
+    /// Returns how many of these deleted objects the receiver knew, and verifies that each of these has exactly one deletion
+    /// event. The event may have been delivered several times. An object without earlier events must have no deletion event.
+    fn verify_deletions(&self, deleted: &[Uid]) -> usize {
+        let received = self.received.lock();
+        let known: Vec<_> = deleted.iter().filter_map(|uid| Some((uid, received.get(uid)?))).collect();
+        let wrong: Vec<_> = known.iter().filter(|(_, events)| !events.seen || events.deletions.len() != 1).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
-        told.len()
+        known.len()
     }
 }
 
-async fn receive(State(moody): State<Moody>, body: Bytes) -> StatusCode {
-    let mood = moody.requests.fetch_add(1, Relaxed) % 20;
-    if mood == 7 {
+async fn receive(State(receiver): State<FlakyReceiver>, body: Bytes) -> StatusCode {
+    let turn = receiver.requests.fetch_add(1, Relaxed) % 20;
+    if turn == 7 {
         return StatusCode::INTERNAL_SERVER_ERROR;
     }
     let events: Vec<Value> = serde_json::from_slice(&body).unwrap();
-    let (mut replica, mut lives) = (moody.replica.lock(), moody.lives.lock());
-    for told in events.iter().map(|event| Told::from_event(event).unwrap()) {
-        replica.tell(&told);
-        if let What::Added { object, .. } | What::Updated { object, .. } | What::Deleted { object, .. } = &told.what {
-            lives.entry(object.uid.clone()).or_default().note(&told);
+    let (mut replica, mut received) = (receiver.replica.lock(), receiver.received.lock());
+    for event in events.iter().map(|event| Told::from_event(event).unwrap()) {
+        replica.tell(&event);
+        if let What::Added { object, .. } | What::Updated { object, .. } | What::Deleted { object, .. } = &event.what {
+            received.entry(object.uid.clone()).or_default().note(&event);
         }
     }
-    if mood == 17 { StatusCode::BAD_GATEWAY } else { StatusCode::NO_CONTENT }
+    if turn == 17 { StatusCode::BAD_GATEWAY } else { StatusCode::NO_CONTENT }
 }
 
 fn config(clusters: &[RealCluster], url: &str, state: &Path) -> String {
@@ -103,7 +104,7 @@ fn config(clusters: &[RealCluster], url: &str, state: &Path) -> String {
     let state = state.display().to_string();
     format!(
         "[hub]\nlisten = \"127.0.0.1:0\"\nstate_dir = {state:?}\ncheckpoint = \"200ms\"\n{}[resources.pods]\n\
-         [resources.\"widgets.bed.example.com\"]\n[sinks.moody]\ntype = \"webhook\"\nurl = \"{url}\"\n\
+         [resources.\"widgets.bed.example.com\"]\n[sinks.flaky]\ntype = \"webhook\"\nurl = \"{url}\"\n\
          initial = \"replay\"\nbatch = {{ max_wait = \"20ms\" }}\nretry = {{ first = \"20ms\", max = \"1s\" }}\n",
         tables.collect::<String>()
     )
@@ -122,7 +123,7 @@ fn start(file: &Path) -> Child {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hub_that_is_killed_again_and_again_loses_nothing() {
+async fn hub_killed_repeatedly_loses_no_change() {
     let kills = std::env::var("KILLS").map_or(KILLS, |text| text.parse().unwrap());
     let clusters = RealCluster::start_all(["east", "west"]).await;
     let clients = [clusters[0].client().await, clusters[1].client().await];
@@ -134,7 +135,7 @@ async fn a_hub_that_is_killed_again_and_again_loses_nothing() {
     }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("hub.toml");
-    let (moody, url) = Moody::start().await;
+    let (receiver, url) = FlakyReceiver::start().await;
     std::fs::write(&file, config(&clusters, &url, &folder.path().join("state"))).unwrap();
 
     let seed = seed();
@@ -144,11 +145,11 @@ async fn a_hub_that_is_killed_again_and_again_loses_nothing() {
     for _ in 0..kills {
         let mut hub = start(&file);
         let [east, west] = &mut churns;
-        let (more, life) = (rng.random_range(10..60), Duration::from_millis(rng.random_range(100..2500)));
-        tokio::join!(east.run(&clients[0], more), west.run(&clients[1], more), tokio::time::sleep(life));
+        let (changes, lifetime) = (rng.random_range(10..60), Duration::from_millis(rng.random_range(100..2500)));
+        tokio::join!(east.run(&clients[0], changes), west.run(&clients[1], changes), tokio::time::sleep(lifetime));
         hub.kill().unwrap();
         hub.wait().unwrap();
-        // What happens while nobody looks.
+        // Changes while the hub is down.
         for (churn, client) in [(east, &clients[0]), (west, &clients[1])] {
             churn.take_deleted();
             churn.run(client, 10).await;
@@ -158,19 +159,27 @@ async fn a_hub_that_is_killed_again_and_again_loses_nothing() {
     let mut hub = start(&file);
     for (cluster, client) in clusters.iter().zip(&clients) {
         for resource in [pods(), widgets()] {
-            agrees(&moody, cluster.name(), &truth(client, &resource.gvr).await, &resource).await;
+            wait_until_equal(&receiver, cluster.name(), &ground_truth(client, &resource.gvr).await, &resource).await;
         }
     }
     hub.kill().unwrap();
     hub.wait().unwrap();
-    assert_eq!(moody.replica.lock().violations(), &[] as &[String], "seed {seed}");
-    let ended = moody.ended_once(&unseen);
-    println!("{kills} kills, {} deletions while nobody looked, {ended} of objects that had been told of", unseen.len());
-    assert!(ended > 0, "no deletion was of an object that had been told of: seed {seed}");
+    assert_eq!(receiver.replica.lock().violations(), &[] as &[String], "seed {seed}");
+    let known = receiver.verify_deletions(&unseen);
+    println!(
+        "{kills} kills, {} deletions while the hub was down, {known} of objects known to the receiver",
+        unseen.len()
+    );
+    assert!(known > 0, "no deleted object was known to the receiver: seed {seed}");
 }
 
-async fn agrees(moody: &Moody, cluster: &str, truth: &crate::bed::Truth, resource: &ApiResource) {
-    let differences = || Oracle::diff(truth, &moody.replica.lock().seen_of(&origin(cluster, resource)));
-    let agrees = comes_true(PATIENCE, async || differences().is_empty()).await;
+async fn wait_until_equal(
+    receiver: &FlakyReceiver,
+    cluster: &str,
+    truth: &crate::bed::GroundTruth,
+    resource: &ApiResource,
+) {
+    let differences = || Oracle::diff(truth, &receiver.replica.lock().seen_of(&origin(cluster, resource)));
+    let agrees = becomes_true(WAIT_DEADLINE, async || differences().is_empty()).await;
     assert!(agrees, "the receiver's {} of {cluster}: {:?}", resource.gvr, differences());
 }

@@ -1,26 +1,28 @@
-//! The suite against real apiservers: each test starts clusters of its own on loopback (`tests/testbed`).
+//! Test suite against real apiservers. Each test starts its own clusters on loopback (`tests/testbed`).
 //!
-//! Run by `cargo test --features real-tests --test real`. It needs Go, and builds the test bed when that is out of date.
+//! Run it with `cargo test --features real-tests --test real`. It needs Go, and builds the test bed when out of date.
 //!
 //! # Layout
-//! - [`bed`]: clusters, the objects in them, random changes, and what is true by a fresh list.
-//! - [`proxy`]: a TCP proxy between a client and an apiserver that misbehaves when told to.
-//! - [`fleet`], [`receiver`]: a hub over such clusters, a subscriber and a webhook's receiver that judge what they are told.
-//! - `hub`: tests of the hub; `cluster_sources`: of clusters, `comings`: of resources that come, change and go.
-//! - `oracle`: the hub and client-go through the same faults, and what each told of every object.
-//! - `newcomer`: the way of a new user, command by command, with what it costs the apiservers.
-//! - `nats`: a sink and a real `nats-server`, which `tests/testbed/nats/build.sh` builds.
-//! - `promtool`: metrics, alert rules and their tests, before Prometheus' own checker, which
-//!   `tests/testbed/promtool/build.sh` builds.
-//! - `deploy`: chart, overlays and image, before helm, kustomize, BuildKit's rules and an apiserver, with the rights that
-//!   they give; `tests/testbed/{helm,kustomize,containerfile,operator}/build.sh` build and fetch what that takes.
-//! - `controllers`: tests of the examples that are controllers, which are compiled into this.
-//! - `testbed`: tests of the above, without which no other result here would mean anything.
+//! - [`bed`]: clusters, their objects, random changes, and the ground truth by a fresh list.
+//! - [`proxy`]: a fault-injecting TCP proxy between a client and an apiserver.
+//! - [`fixture`], [`receiver`]: a hub over such clusters, with a subscriber and a webhook receiver that check notifications.
+//! - `hub`: tests of the hub.
+//! - `cluster_sources`: clusters that Secrets of a management cluster define.
+//! - `resource_lifecycle`: custom resources that are defined, changed, deleted and redefined.
+//! - `kill`: the hub process, killed repeatedly.
+//! - `rbac`: the rights that `informer-hub rbac` prints.
+//! - `oracle`: the hub and client-go under the same faults, with their notifications compared.
+//! - `new_user`: the documented first steps of a new user, and their cost for the apiservers.
+//! - `nats`: the NATS sink with a real `nats-server`, which `tests/testbed/nats/build.sh` builds.
+//! - `promtool`: metrics, alert rules and rule tests, checked by `promtool`, which `tests/testbed/promtool/build.sh` builds.
+//! - `deploy`: chart, overlays and image, checked with helm, kustomize, BuildKit's linter and an apiserver, and their
+//!   rights. `tests/testbed/{helm,kustomize,containerfile,operator}/build.sh` build or fetch the tools.
+//! - `controllers`: tests of the example controllers, which are compiled into this suite.
+//! - `testbed`: tests of the test bed itself.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 mod bed;
 mod cluster_sources;
-mod comings;
 mod controllers;
 mod deploy;
 #[path = "../../examples/deployment_controller/main.rs"]
@@ -30,16 +32,17 @@ mod deploy;
     reason = "an example is a program: main is not used, and each has its own common"
 )]
 mod deployment_controller;
-mod fleet;
+mod fixture;
 mod hub;
 mod kill;
 mod nats;
-mod newcomer;
+mod new_user;
 mod oracle;
 mod promtool;
 mod proxy;
 mod rbac;
 mod receiver;
+mod resource_lifecycle;
 #[path = "../../examples/sample_controller/main.rs"]
 #[allow(
     dead_code,

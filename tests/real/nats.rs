@@ -1,4 +1,4 @@
-//! The sink to NATS JetStream, and a real `nats-server`.
+//! Tests of the NATS JetStream sink with a real `nats-server`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use tokio::net::TcpStream;
 
 use crate::bed::built;
 
-/// Long enough for a busy machine.
-const LONG: Duration = Duration::from_secs(60);
+/// Deadline of any wait, with room for a busy machine.
+const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A server with a store of its own. Dropping it kills it.
+/// NATS server with its own store. Dropping it kills it.
 struct Server {
     folder: tempfile::TempDir,
     addr: SocketAddr,
@@ -32,19 +32,19 @@ struct Server {
 impl Server {
     async fn start(token: Option<&'static str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // A port that was free a moment ago; it stays the same over restarts.
+        // A port that was free a moment ago. Restarts use it again.
         let addr = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let child = run(folder.path(), addr, token);
         let server = Self { folder, addr, token, child };
-        server.answers().await;
+        server.wait_until_listening().await;
         server
     }
 
-    /// Kills it, as a machine would that loses power, and starts it on what is left.
-    async fn kill_and_start(&mut self) {
+    /// Kills the server with SIGKILL and restarts it on its store.
+    async fn kill_and_restart(&mut self) {
         self.stop();
         self.child = run(self.folder.path(), self.addr, self.token);
-        self.answers().await;
+        self.wait_until_listening().await;
     }
 
     fn stop(&mut self) {
@@ -52,13 +52,13 @@ impl Server {
         let _ = self.child.wait();
     }
 
-    async fn answers(&self) {
+    async fn wait_until_listening(&self) {
         let until = async {
             while TcpStream::connect(self.addr).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(LONG, until).await.expect("the server answers");
+        tokio::time::timeout(DEADLINE, until).await.expect("the server accepts connections");
     }
 
     async fn client(&self) -> Context {
@@ -95,7 +95,7 @@ fn run(folder: &Path, addr: SocketAddr, token: Option<&str>) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// The server's binary, built when it is out of date.
+/// Returns the server's binary, built if out of date.
 fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| built("tests/testbed/nats/build.sh"))
@@ -129,7 +129,7 @@ async fn make_stream(client: &Context, name: &str, subject: &str) {
     client.create_stream(config).await.unwrap();
 }
 
-/// Subjects and payloads of what a stream holds, in order.
+/// Returns the subjects and payloads of a stream's messages, in order.
 async fn stored(client: &Context, stream: &str) -> Vec<(String, String)> {
     let mut stream = client.get_stream(stream).await.unwrap();
     let last = stream.info().await.unwrap().state.last_sequence;
@@ -149,35 +149,35 @@ fn error(outcome: Outcome) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_acknowledged_is_stored_once_and_survives_the_server() {
+async fn acknowledged_events_are_stored_once_and_survive_a_server_crash() {
     let mut server = Server::start(None).await;
     make_stream(&server.client().await, "K8S", "k8s.>").await;
     let transport = server.transport(None, Some("K8S"));
     let first = batch(&[("a", 1), ("b.c", 1), ("a", 2), ("a", 3)]);
     assert_eq!(transport.attempt(Arc::clone(&first)).await, Outcome::Accepted);
-    // The same again, as after an acknowledgement that was lost.
+    // Repeated, as after a lost acknowledgement.
     assert_eq!(transport.attempt(Arc::clone(&first)).await, Outcome::Accepted);
     let found = stored(&server.client().await, "K8S").await;
-    let wanted: Vec<_> = first.iter().map(|event| event.json().to_owned()).collect();
-    assert_eq!(found.iter().map(|(_, payload)| payload.clone()).collect::<Vec<_>>(), wanted);
+    let expected: Vec<_> = first.iter().map(|event| event.json().to_owned()).collect();
+    assert_eq!(found.iter().map(|(_, payload)| payload.clone()).collect::<Vec<_>>(), expected);
     assert_eq!(found[1].0, "k8s.prod-eu.pods.shop.b%2Ec");
-    server.kill_and_start().await;
-    // The connection is gone; an attempt or two may say so.
+    server.kill_and_restart().await;
+    // The first attempts may fail on the broken connection.
     let second = batch(&[("a", 4)]);
     let until = async { while transport.attempt(Arc::clone(&second)).await != Outcome::Accepted {} };
-    tokio::time::timeout(LONG, until).await.expect("the transport comes back");
+    tokio::time::timeout(DEADLINE, until).await.expect("the transport reconnects");
     let found = stored(&server.client().await, "K8S").await;
-    assert_eq!(found.len(), 5, "what was acknowledged before is still there, and nothing twice: {found:?}");
+    assert_eq!(found.len(), 5, "acknowledged messages are kept, without duplicates: {found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_stream_nothing_is_acknowledged_and_the_error_says_what_is_missing() {
+async fn missing_stream_fails_delivery_and_the_error_names_the_remedy() {
     let server = Server::start(None).await;
     let events = batch(&[("a", 1)]);
     let transport = server.transport(None, None);
     let missing = error(transport.attempt(Arc::clone(&events)).await);
     assert!(missing.contains("no stream listens to k8s.prod-eu.pods.shop.a; create one"), "{missing}");
-    // One that is not the one that was asked for.
+    // A stream other than the configured one.
     make_stream(&server.client().await, "OTHER", "k8s.>").await;
     let wrong = error(server.transport(None, Some("K8S")).attempt(Arc::clone(&events)).await);
     assert!(wrong.contains("expected stream does not match"), "{wrong}");
@@ -185,7 +185,7 @@ async fn without_a_stream_nothing_is_acknowledged_and_the_error_says_what_is_mis
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_wants_to_know_who_comes_is_told() {
+async fn credentials_are_sent_and_wrong_ones_fail_delivery() {
     let server = Server::start(Some("hunter2")).await;
     make_stream(&server.client().await, "K8S", "k8s.>").await;
     let events = batch(&[("a", 1)]);

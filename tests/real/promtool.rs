@@ -1,5 +1,4 @@
-//! What `deploy/monitoring` has, and what a hub shows, before Prometheus' own checker, which
-//! `tests/testbed/promtool/build.sh` builds.
+//! Checks of a hub's metrics and of the alert rules with `promtool`, which `tests/testbed/promtool/build.sh` builds.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
@@ -13,16 +12,16 @@ use tokio::runtime::Handle;
 
 use crate::bed::built;
 
-/// Long enough for a busy machine.
-const LONG: Duration = Duration::from_secs(60);
+/// Deadline of any wait, with room for a busy machine.
+const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The checker's binary, built when it is out of date.
+/// Returns promtool's binary, built if out of date.
 fn promtool() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| built("tests/testbed/promtool/build.sh"))
 }
 
-/// Runs it where the rules are, and gives whether it was content, and what it said.
+/// Runs promtool in the folder of the rules. Returns whether it succeeded, and its output.
 fn check(arguments: &[&str], input: &str) -> (bool, String) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/monitoring");
     let mut command = Command::new(promtool());
@@ -30,11 +29,11 @@ fn check(arguments: &[&str], input: &str) -> (bool, String) {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    let messages = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&messages).into_owned())
 }
 
-/// A hub with everything that has metrics. Dropping it kills it.
+/// Hub process with every feature that has metrics. Dropping it kills it.
 struct Hub {
     child: Child,
     url: String,
@@ -60,7 +59,7 @@ impl Hub {
         Self { child, url: format!("http://{address}/metrics"), _folder: folder }
     }
 
-    /// Its metrics, once they have what `expected` says.
+    /// Waits until the metrics contain `expected` and returns them.
     async fn metrics(&self, expected: &str) -> String {
         let waiting = async {
             loop {
@@ -73,7 +72,7 @@ impl Hub {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(LONG, waiting).await.expect("the metrics have it")
+        tokio::time::timeout(DEADLINE, waiting).await.expect("the metrics contain the expected line")
     }
 }
 
@@ -85,26 +84,26 @@ impl Drop for Hub {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn promtool_finds_nothing_to_say_about_the_metrics() {
+async fn metrics_pass_promtool_without_messages() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let world = WorldConfig { pods: 30, small: true, ..WorldConfig::default() };
     let sim = SimCluster::start(SimConfig { world, ..SimConfig::default() }, &Handle::current()).unwrap();
     let hub = Hub::start(&sim.url());
     let metrics = hub.metrics("informer_hub_sink_delivered_events_total{sink=\"log\"} 30").await;
-    let (content, said) = check(&["check", "metrics"], &metrics);
-    assert!(content && said.trim().is_empty(), "{said}\n{metrics}");
-    let (content, said) = check(&["check", "metrics"], "# TYPE informer_hub_wrong counter\ninformer_hub_wrong 1\n");
-    assert!(!content || !said.trim().is_empty(), "it does check");
+    let (passed, messages) = check(&["check", "metrics"], &metrics);
+    assert!(passed && messages.trim().is_empty(), "{messages}\n{metrics}");
+    let (passed, messages) = check(&["check", "metrics"], "# TYPE informer_hub_wrong counter\ninformer_hub_wrong 1\n");
+    assert!(!passed || !messages.trim().is_empty(), "promtool accepts an invalid metric name");
 }
 
 #[test]
-fn promtool_accepts_the_rules() {
-    let (content, said) = check(&["check", "rules", "--lint-fatal", "informer-hub.rules.yaml"], "");
-    assert!(content, "{said}");
+fn alert_rules_pass_promtool() {
+    let (passed, messages) = check(&["check", "rules", "--lint-fatal", "informer-hub.rules.yaml"], "");
+    assert!(passed, "{messages}");
 }
 
 #[test]
-fn every_alert_fires_when_it_has_to_and_not_otherwise() {
-    let (content, said) = check(&["test", "rules", "informer-hub.rules.test.yaml"], "");
-    assert!(content, "{said}");
+fn alert_rule_tests_pass() {
+    let (passed, messages) = check(&["test", "rules", "informer-hub.rules.test.yaml"], "");
+    assert!(passed, "{messages}");
 }

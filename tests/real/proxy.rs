@@ -1,6 +1,6 @@
-//! A TCP proxy in front of one server, which passes, dawdles, stalls, resets or refuses as it is told.
+//! Fault-injecting TCP proxy in front of one server: it passes, slows down, stalls, resets or refuses connections.
 //!
-//! It works below TLS: a client sees the server's own certificate, which is valid for 127.0.0.1 whatever the port.
+//! It works below TLS: a client sees the server's own certificate, which is valid for 127.0.0.1 on any port.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,27 +13,27 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// How long the proxy may take to do as it is told.
+/// Deadline for the proxy to apply an order.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What a slow proxy carries at once in one direction of one connection, and how often: 50 kB a second.
-const MORSEL: usize = 512;
-const MORSEL_EVERY: Duration = Duration::from_millis(10);
+/// Chunk size and interval of a slow proxy, per direction of a connection: 50 kB a second.
+const CHUNK: usize = 512;
+const CHUNK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What the proxy does from now on.
+/// Behaviour of the proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
-    /// Nothing bad: accept and carry.
+    /// Accept and forward.
     Pass,
-    /// Accept and carry, in small pieces and slowly: a thin line, or a reader that cannot keep up.
+    /// Accept and forward slowly in small pieces, like a slow link or a slow reader.
     Slow,
-    /// Accept, keep every connection open and carry nothing: a network that swallows packets.
+    /// Accept and keep connections open, but forward nothing, like a network that drops packets.
     Stall,
-    /// Reset what is open and refuse what comes: a server that is down.
+    /// Reset open connections and refuse new ones, like a server that is down.
     Refuse,
 }
 
-/// The proxy. Dropping it closes everything.
+/// The proxy. Dropping it closes all connections.
 #[derive(Debug)]
 pub(crate) struct FaultProxy {
     address: SocketAddr,
@@ -47,39 +47,39 @@ enum Order {
     Reset(oneshot::Sender<usize>),
 }
 
-/// What every connection looks at.
+/// State shared with every connection.
 #[derive(Clone, Copy, Debug)]
 struct Control {
     stalled: bool,
     slow: bool,
-    /// A connection ends when this moves on.
+    /// Connections end when this changes.
     epoch: u64,
 }
 
 impl FaultProxy {
-    /// Starts a proxy to `url`, e.g. `https://127.0.0.1:23456`, that passes everything.
+    /// Starts a proxy to `url`, e.g. `https://127.0.0.1:23456`, with [`Fault::Pass`].
     pub(crate) async fn start(url: &str) -> Self {
         let upstream = url.rsplit('/').next().and_then(|host| host.parse().ok());
         let upstream = upstream.unwrap_or_else(|| panic!("{url:?} does not end in an address and a port"));
-        let listener = listen_somewhere().await;
+        let listener = listen_on_free_port().await;
         let address = listener.local_addr().expect("a bound socket has an address");
         let (orders, received) = mpsc::channel(8);
         let server = tokio::spawn(Server::new(address, upstream).run(listener, received));
         Self { address, orders, server }
     }
 
-    /// Where clients connect to.
+    /// Returns the address that clients connect to.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Behaves so from now on; returns when it does.
+    /// Sets the behaviour, and returns once it is in effect.
     pub(crate) async fn set(&self, fault: Fault) {
         let (done, doing) = oneshot::channel();
         self.order(Order::Set(fault, done), doing).await;
     }
 
-    /// Resets (RST, not FIN) every open connection and returns how many there were. New ones are treated as before.
+    /// Resets (RST, not FIN) every open connection and returns their number. New connections are handled as before.
     pub(crate) async fn reset_all(&self) -> usize {
         let (done, doing) = oneshot::channel();
         self.order(Order::Reset(done), doing).await
@@ -87,7 +87,7 @@ impl FaultProxy {
 
     async fn order<T>(&self, order: Order, doing: oneshot::Receiver<T>) -> T {
         self.orders.send(order).await.expect("the proxy runs until it is dropped");
-        let done = tokio::time::timeout(DEADLINE, doing).await.expect("the proxy obeys in time");
+        let done = tokio::time::timeout(DEADLINE, doing).await.expect("the proxy applies an order in time");
         done.expect("the proxy runs until it is dropped")
     }
 }
@@ -126,7 +126,7 @@ impl Server {
                 },
                 accepted = accept(listener.as_ref()) => {
                     if let Ok((client, _)) = accepted {
-                        self.begin(client);
+                        self.forward(client);
                     }
                 }
                 Some(_) = self.connections.join_next() => {}
@@ -134,11 +134,11 @@ impl Server {
         }
     }
 
-    /// Carries a connection from now on: a reset that comes before its task has run is meant for it too.
-    fn begin(&mut self, client: TcpStream) {
+    /// Starts to forward a connection. A reset that arrives before its task first runs applies to it too.
+    fn forward(&mut self, client: TcpStream) {
         let (upstream, mut control) = (self.upstream, self.control.subscribe());
         let epoch = control.borrow().epoch;
-        // What ends badly in any way ends with a reset on both sides; an orderly end undoes this.
+        // Any abnormal end resets both sides; an orderly end clears this.
         let _ = client.set_zero_linger();
         self.connections.spawn(async move {
             let carried = carry(client, upstream, control.clone());
@@ -165,7 +165,7 @@ impl Server {
     }
 
     async fn reset(&mut self) -> usize {
-        // Those that ended by themselves do not count.
+        // Finished connections do not count.
         while self.connections.try_join_next().is_some() {}
         let count = self.connections.len();
         self.control.send_modify(|control| control.epoch += 1);
@@ -174,7 +174,7 @@ impl Server {
     }
 }
 
-/// The next connection; never, while there is no listener.
+/// Accepts the next connection. Pending forever while there is no listener.
 async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
     match listener {
         Some(listener) => listener.accept().await,
@@ -182,7 +182,7 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, Socket
     }
 }
 
-/// Carries one connection until an end closes it. Dropped before that, it resets both sides.
+/// Forwards one connection until either side closes it. Dropped before that, it resets both sides.
 async fn carry(mut client: TcpStream, upstream: SocketAddr, control: watch::Receiver<Control>) {
     let Ok(mut server) = TcpStream::connect(upstream).await else { return };
     let _ = server.set_zero_linger();
@@ -192,27 +192,27 @@ async fn carry(mut client: TcpStream, upstream: SocketAddr, control: watch::Rece
     let both =
         tokio::try_join!(pump(client_read, server_write, control.clone()), pump(server_read, client_write, control));
     if both.is_ok() {
-        #[expect(deprecated, reason = "unset, it never blocks")]
+        #[expect(deprecated, reason = "without linger it never blocks")]
         let _ = (client.set_linger(None), server.set_linger(None));
     }
 }
 
-/// Copies one direction to its end, pausing while stalled and between pieces while slow.
+/// Copies one direction to its end. Pauses while stalled, and between chunks while slow.
 async fn pump(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, mut control: watch::Receiver<Control>) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let slow = control.wait_for(|now| !now.stalled).await.map_err(io::Error::other)?.slow;
-        let room = if slow { MORSEL } else { buffer.len() };
+        let room = if slow { CHUNK } else { buffer.len() };
         tokio::select! {
             biased;
-            // Looks again at whether it is stalled.
+            // Re-evaluates the state.
             _ = control.changed() => {}
             read = from.read(&mut buffer[..room]) => match read? {
                 0 => return to.shutdown().await,
                 count => {
                     to.write_all(&buffer[..count]).await?;
                     if slow {
-                        tokio::time::sleep(MORSEL_EVERY).await;
+                        tokio::time::sleep(CHUNK_INTERVAL).await;
                     }
                 }
             },
@@ -220,9 +220,11 @@ async fn pump(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, mut control: watch:
     }
 }
 
-/// Listens below the range that the kernel gives to outgoing connections: a port out of that range could be taken while
-/// the proxy refuses, even by a client that tries to reach the proxy (it would connect to itself).
-async fn listen_somewhere() -> TcpListener {
+/// Listens below the kernel's range of ephemeral ports.
+///
+/// While the proxy refuses, an outgoing connection could take a port from that range. Even a client of the proxy could,
+/// and would then connect to itself.
+async fn listen_on_free_port() -> TcpListener {
     for _ in 0..200 {
         let port = informer_hub_types::rng::rng().random_range(20_000..32_000);
         if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await {

@@ -1,4 +1,4 @@
-//! What `rbac` prints is enough for the hub, and nothing less is; what `check` says of it agrees.
+//! Tests of `informer-hub rbac` and `check`: the printed rights are sufficient and minimal, and `check` agrees.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -16,10 +16,10 @@ use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::bed::{RealCluster, comes_true, create_namespace, create_pods};
-use crate::fleet::PATIENCE;
+use crate::bed::{RealCluster, becomes_true, create_namespace, create_pods};
+use crate::fixture::WAIT_DEADLINE;
 
-/// One resource in a namespace, one of the cluster, one in all namespaces.
+/// A resource in one namespace, a cluster-scoped one, and one in all namespaces.
 const RESOURCES: &str = "[resources.po]\nnamespaces = [\"shop\"]\n[resources.nodes]\n[resources.deploy]\n";
 
 fn command(folder: &Path, arguments: &[&str]) -> Output {
@@ -27,32 +27,32 @@ fn command(folder: &Path, arguments: &[&str]) -> Output {
     command.args(arguments).current_dir(folder).env("HOME", folder).output().unwrap()
 }
 
-/// What `check` found, and its exit code.
+/// Runs `check` and returns its exit code and report.
 fn check(folder: &Path) -> (i32, Value) {
     let done = command(folder, &["check", "-c", "hub.toml", "-o", "json"]);
     let report = serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"));
     (done.status.code().unwrap(), report)
 }
 
-/// The objects that `rbac` prints, as an apiserver would read them.
+/// Returns the objects that `rbac` prints.
 fn printed(folder: &Path) -> Vec<Value> {
     let done = command(folder, &["rbac", "-c", "hub.toml"]);
     assert!(done.status.success(), "{done:?}");
     let text = String::from_utf8(done.stdout).unwrap();
-    let asked = command(folder, &["rbac", "-c", "hub.toml", "--discover"]);
+    let discovered = command(folder, &["rbac", "-c", "hub.toml", "--discover"]);
     let kinds = |text: &str| text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
-    // With whatever rights the credentials have: discovery is everybody's.
-    assert_eq!(kinds(&String::from_utf8_lossy(&asked.stdout)), kinds(&text), "{asked:?}");
+    // Discovery needs no granted rights.
+    assert_eq!(kinds(&String::from_utf8_lossy(&discovered.stdout)), kinds(&text), "{discovered:?}");
     text.split("---\n").skip(1).map(|document| serde_saphyr::from_str(document).unwrap()).collect()
 }
 
-/// Applies an object as kubectl would.
+/// Applies an object server-side, like `kubectl apply --server-side`.
 pub(crate) async fn apply(client: &Client, object: &Value) {
     let applied = patch(client, object, &PatchParams::apply("test").force()).await;
-    applied.unwrap_or_else(|error| panic!("{object} is not taken: {error}"));
+    applied.unwrap_or_else(|error| panic!("cannot apply {object}: {error}"));
 }
 
-/// Applies an object of whatever kind.
+/// Applies an object of any kind.
 pub(crate) async fn patch(client: &Client, object: &Value, how: &PatchParams) -> kube::Result<DynamicObject> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let (group, version) = text("/apiVersion").unwrap().rsplit_once('/').unwrap_or(("", "v1"));
@@ -65,7 +65,7 @@ pub(crate) async fn patch(client: &Client, object: &Value, how: &PatchParams) ->
     api.patch(text("/metadata/name").unwrap(), how, &Patch::Apply(object)).await
 }
 
-/// A token of the account `informer-hub` in the namespace of that name.
+/// Requests a token of the service account `informer-hub` in the namespace of that name.
 pub(crate) async fn token(client: &Client) -> String {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "informer-hub");
     let spec = TokenRequestSpec { expiration_seconds: Some(3_600), ..TokenRequestSpec::default() };
@@ -74,26 +74,26 @@ pub(crate) async fn token(client: &Client) -> String {
     answer.status.unwrap().token.unwrap()
 }
 
-/// Runs a hub with `hub.toml` of a folder until each of its three informers is as wanted.
-pub(crate) async fn hub_until(folder: &Path, what: &str, is: impl Fn(&InformerStatus) -> bool) {
+/// Runs a hub with a folder's `hub.toml` until `check` accepts each of its three informers.
+pub(crate) async fn run_hub_until(folder: &Path, what: &str, check: impl Fn(&InformerStatus) -> bool) {
     let config = Config::from_file(folder.join("hub.toml")).unwrap();
-    // A server that streams lets lists pass by `watch` alone, for as long as it streams.
+    // A streaming list needs only the verb `watch`, so it is disabled.
     let reflector = ReflectorOptions { streaming_list: false, ..ReflectorOptions::default() };
     let hub = Hub::start_with(config, Tuning { reflector, ..Tuning::default() }).await.unwrap();
     let informers = async || {
         let report = hub.report().await.unwrap();
         report.hub.clusters.into_iter().flat_map(|cluster| cluster.informers).collect::<Vec<_>>()
     };
-    let as_wanted = comes_true(PATIENCE, async || {
+    let in_time = becomes_true(WAIT_DEADLINE, async || {
         let all = informers().await;
-        all.len() == 3 && all.iter().all(&is)
+        all.len() == 3 && all.iter().all(&check)
     });
-    assert!(as_wanted.await, "not in time: {what}: {:#?}", informers().await);
+    assert!(in_time.await, "not in time: {what}: {:#?}", informers().await);
     hub.shutdown(Duration::from_secs(20)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_printed_rights_are_enough_and_each_of_them_is_needed() {
+async fn printed_rights_are_sufficient_and_each_is_necessary() {
     let cluster = RealCluster::start("bed").await;
     let admin = cluster.client().await;
     for namespace in ["shop", "informer-hub"] {
@@ -107,14 +107,14 @@ async fn the_printed_rights_are_enough_and_each_of_them_is_needed() {
     std::fs::write(folder.path().join("hub.toml"), toml).unwrap();
     std::fs::write(folder.path().join("token"), cluster.token("limited")).unwrap();
     let (code, report) = check(folder.path());
-    assert_eq!(code, 2, "somebody without any rights: {report:#}");
+    assert_eq!(code, 2, "a user without rights: {report:#}");
 
     let objects = printed(folder.path());
     for object in &objects {
         apply(&admin, object).await;
     }
     std::fs::write(folder.path().join("token"), token(&admin).await).unwrap();
-    let well = comes_true(PATIENCE, async || check(folder.path()).0 == 0).await;
+    let well = becomes_true(WAIT_DEADLINE, async || check(folder.path()).0 == 0).await;
     let (_, report) = check(folder.path());
     assert!(well, "{report:#}");
     let of = |name: &str| {
@@ -124,7 +124,7 @@ async fn the_printed_rights_are_enough_and_each_of_them_is_needed() {
     assert_eq!((of("po")["scopes"][0]["objects"].as_u64(), of("po")["streaming"].as_bool()), (Some(12), Some(true)));
     assert_eq!(report["clusters"][0]["credentials"][0]["kind"], "token-file", "{report:#}");
     assert!(report["clusters"][0]["credentials"][0]["expires"].is_string(), "{report:#}");
-    hub_until(folder.path(), "all watch", |it| it.state == Phase::Watching && it.synced).await;
+    run_hub_until(folder.path(), "all watch", |informer| informer.state == Phase::Watching && informer.synced).await;
 
     let mut tried = 0;
     for (object, rule, verb) in single_rights(&objects) {
@@ -134,23 +134,26 @@ async fn the_printed_rights_are_enough_and_each_of_them_is_needed() {
             less["rules"].as_array_mut().unwrap().remove(rule);
         }
         apply(&admin, &less).await;
-        let taken = &objects[object]["rules"][rule]["resources"][0];
-        let seen = comes_true(PATIENCE, async || check(folder.path()).0 == 2).await;
-        assert!(seen, "check takes no notice that {verb} of {taken} is gone");
-        let is_it =
-            |it: &InformerStatus| taken.as_str().is_some_and(|plural| it.resource.split('.').next() == Some(plural));
-        hub_until(folder.path(), &format!("{taken} without {verb}"), |it| {
-            if is_it(it) { it.state == Phase::Forbidden } else { it.state == Phase::Watching }
+        let resource = &objects[object]["rules"][rule]["resources"][0];
+        let seen = becomes_true(WAIT_DEADLINE, async || check(folder.path()).0 == 2).await;
+        assert!(seen, "check does not report missing {verb} of {resource}");
+        let is_affected =
+            |it: &InformerStatus| resource.as_str().is_some_and(|plural| it.resource.split('.').next() == Some(plural));
+        run_hub_until(folder.path(), &format!("{resource} without {verb}"), |informer| {
+            if is_affected(informer) { informer.state == Phase::Forbidden } else { informer.state == Phase::Watching }
         })
         .await;
         apply(&admin, &objects[object]).await;
-        assert!(comes_true(PATIENCE, async || check(folder.path()).0 == 0).await, "{verb} of {taken} is given back");
+        assert!(
+            becomes_true(WAIT_DEADLINE, async || check(folder.path()).0 == 0).await,
+            "{verb} of {resource} is restored"
+        );
         tried += 1;
     }
     assert_eq!(tried, 6, "two verbs of three resources");
 }
 
-/// Every verb of every rule of every role.
+/// Returns every verb of every rule of every role, as indices and verb.
 fn single_rights(objects: &[Value]) -> Vec<(usize, usize, Value)> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! A webhook's receiver that keeps a replica of what it is sent.
+//! Webhook receiver that keeps a replica of the received state.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Receiver {
         Self { address, replica, server }
     }
 
-    /// A sink that sends everything here, also what was there before.
+    /// Returns a sink that sends all events here, with existing objects replayed.
     pub(crate) fn sink(&self, name: &str) -> SinkConfig {
         let webhook = WebhookConfig { url: self.url(), ..WebhookConfig::default() };
         SinkConfig {
@@ -49,12 +49,12 @@ impl Receiver {
         }
     }
 
-    /// Where it is.
+    /// Returns the receiver's URL.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/events", self.address)
     }
 
-    /// What was built from what came.
+    /// Returns the replica built from the received events.
     pub(crate) fn replica(&self) -> &Mutex<Replica> {
         &self.replica
     }
@@ -66,15 +66,15 @@ impl Drop for Receiver {
     }
 }
 
-/// Takes a batch in, in its order. What is no batch is refused, and shows as undelivered.
+/// Applies a batch in order. Refuses an invalid one, which then shows as undelivered.
 async fn receive(State(replica): State<Arc<Mutex<Replica>>>, body: Bytes) -> StatusCode {
     let Ok(events) = serde_json::from_slice::<Vec<Value>>(&body) else { return StatusCode::BAD_REQUEST };
-    let Ok(told) = events.iter().map(Told::from_event).collect::<Result<Vec<_>, _>>() else {
+    let Ok(received) = events.iter().map(Told::from_event).collect::<Result<Vec<_>, _>>() else {
         return StatusCode::BAD_REQUEST;
     };
     let mut replica = replica.lock();
-    for told in &told {
-        replica.tell(told);
+    for event in &received {
+        replica.tell(event);
     }
     StatusCode::NO_CONTENT
 }

@@ -1,4 +1,4 @@
-//! Tests of the test bed itself: that clusters, faults and the truth are what the other tests take them for.
+//! Tests of the test bed itself: clusters, faults, churn and ground truth behave as the other tests assume.
 
 use std::net::TcpStream as BlockingStream;
 use std::pin::pin;
@@ -12,24 +12,26 @@ use serde_json::json;
 
 use crate::bed::{
     Churn, RealCluster, Verbs, create_namespace, create_pod, create_pods, create_widget, create_widgets, delete_now,
-    grant_limited, install_widgets, merge, pods, revoke_limited, seed, truth, watch_error, widget_gvr, widgets,
+    grant_limited, ground_truth, install_widgets, merge, pods, revoke_limited, seed, watch_error, widget_gvr, widgets,
 };
 use crate::proxy::{Fault, FaultProxy};
 
-/// For one answer of an apiserver that is up.
-const SOON: Duration = Duration::from_secs(20);
+/// Deadline for one response of a running apiserver.
+const RESPONSE_DEADLINE: Duration = Duration::from_secs(20);
 
 fn pod_gvr() -> Gvr {
     Gvr::new("", "v1", "pods")
 }
 
-/// Waits for `future`, but not for ever.
-async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, future).await.unwrap_or_else(|_| panic!("not within {SOON:?}: {what}"))
+/// Waits for `future` up to the deadline.
+async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(RESPONSE_DEADLINE, future)
+        .await
+        .unwrap_or_else(|_| panic!("not within {RESPONSE_DEADLINE:?}: {what}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn testbed_two_clusters_hold_objects_of_their_own() {
+async fn testbed_clusters_have_separate_objects() {
     let began = clock::now();
     let clusters = RealCluster::start_all(["east", "west"]).await;
     println!("two clusters: {:?}", began.elapsed());
@@ -45,8 +47,8 @@ async fn testbed_two_clusters_hold_objects_of_their_own() {
     for cluster in &clusters {
         let client = cluster.client().await;
         let namespace = format!("shop-{}", cluster.name());
-        let pods = truth(&client, &pod_gvr()).await;
-        let widgets = truth(&client, &widget_gvr()).await;
+        let pods = ground_truth(&client, &pod_gvr()).await;
+        let widgets = ground_truth(&client, &widget_gvr()).await;
         assert_eq!((pods.len(), widgets.len()), (20, 5), "{}", cluster.name());
         assert!(pods.keys().chain(widgets.keys()).all(|key| key.namespace() == Some(&namespace)));
         assert!(pods.contains_key(&ObjectKey::new(&namespace, "web-19")));
@@ -57,48 +59,51 @@ async fn testbed_two_clusters_hold_objects_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn testbed_a_killed_cluster_comes_back_at_its_address_with_its_objects_and_expires_old_watches() {
+async fn testbed_restarted_cluster_keeps_address_and_objects_and_expires_old_watches() {
     let mut cluster = RealCluster::start("phoenix").await;
     let client = cluster.client().await;
     let first = create_pod(&client, "default", "old-0").await.resource_version().unwrap();
     create_pods(&client, "default", "web", 10).await;
     merge(&pods(&client, "default"), "web-3", json!({"metadata": {"labels": {"app": "changed"}}})).await;
     delete_now(&pods(&client, "default"), "web-4").await;
-    let before = truth(&client, &pod_gvr()).await;
+    let before = ground_truth(&client, &pod_gvr()).await;
     assert_eq!(before.len(), 10);
 
     let revision = cluster.compact().await;
     assert!(revision > first.parse().unwrap(), "nothing to compact");
     cluster.kill();
-    assert!(BlockingStream::connect(cluster.url().trim_start_matches("https://")).is_err(), "a killed cluster serves");
+    assert!(
+        BlockingStream::connect(cluster.url().trim_start_matches("https://")).is_err(),
+        "a killed cluster accepts connections"
+    );
     let began = clock::now();
     cluster.restart().await;
     println!("restart: {:?}", began.elapsed());
 
     let client = cluster.client().await;
-    assert_eq!(truth(&client, &pod_gvr()).await, before);
+    assert_eq!(ground_truth(&client, &pod_gvr()).await, before);
     assert_eq!(watch_error(&client, &first).await, 410);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn testbed_compaction_alone_expires_watches_of_what_is_not_cached() {
+async fn testbed_compaction_expires_watches_without_watch_cache() {
     let mut cluster = RealCluster::start_with("uncached", &["--watch-cache-sizes=pods#0"]).await;
     let client = cluster.client().await;
     let first = create_pod(&client, "default", "old-0").await.resource_version().unwrap();
     create_pod(&client, "default", "new-0").await;
     let api = pods(&client, "default");
     let mut events = pin!(api.watch(&WatchParams::default(), &first).await.unwrap());
-    let event = soon("the new pod on the watch", events.next()).await;
+    let event = in_time("the new pod on the watch", events.next()).await;
     assert!(matches!(&event, Some(Ok(WatchEvent::Added(pod))) if pod.name_any() == "new-0"), "{event:?}");
 
-    // The revision compacted to stays readable, so a watch that lacks only that one would not expire.
+    // The compacted revision stays readable, so a watch that lacks only that one would not expire.
     create_pod(&client, "default", "new-1").await;
     cluster.compact().await;
     assert_eq!(watch_error(&client, &first).await, 410);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn testbed_the_limited_user_may_do_what_rbac_grants_and_nothing_else() {
+async fn testbed_limited_user_has_only_granted_rights() {
     let cluster = RealCluster::start("locked").await;
     let client = cluster.client().await;
     let limited = cluster.limited_client().await;
@@ -116,7 +121,7 @@ async fn testbed_the_limited_user_may_do_what_rbac_grants_and_nothing_else() {
 
     grant_limited(&client, &limited, Verbs::ListAndWatch).await;
     let version = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
-    crate::bed::eventually("limited may watch pods", SOON, async || {
+    crate::bed::eventually("limited may watch pods", RESPONSE_DEADLINE, async || {
         api.watch(&WatchParams::default(), &version).await.is_ok()
     })
     .await;
@@ -126,7 +131,7 @@ async fn testbed_the_limited_user_may_do_what_rbac_grants_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn testbed_churn_keeps_account_of_what_is_true() {
+async fn testbed_churn_records_the_ground_truth() {
     let cluster = RealCluster::start("busy").await;
     let client = cluster.client().await;
     create_namespace(&client, "churn").await;
@@ -136,65 +141,68 @@ async fn testbed_churn_keeps_account_of_what_is_true() {
     let began = clock::now();
     churn.run(&client, 300).await;
     println!("300 changes: {:?}", began.elapsed());
-    assert_eq!(&truth(&client, &pod_gvr()).await, churn.pods());
-    assert_eq!(&truth(&client, &widget_gvr()).await, churn.widgets());
+    assert_eq!(&ground_truth(&client, &pod_gvr()).await, churn.pods());
+    assert_eq!(&ground_truth(&client, &widget_gvr()).await, churn.widgets());
 
     let began = clock::now();
     create_pods(&client, "default", "bulk", 2_000).await;
     println!("2,000 pods: {:?}", began.elapsed());
     let began = clock::now();
-    let pods = truth(&client, &pod_gvr()).await;
-    println!("truth of {} pods: {:?}", pods.len(), began.elapsed());
+    let pods = ground_truth(&client, &pod_gvr()).await;
+    println!("list of {} pods: {:?}", pods.len(), began.elapsed());
     assert_eq!(pods.len(), 2_000 + churn.pods().len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn testbed_the_proxy_passes_stalls_resets_and_refuses() {
+async fn testbed_proxy_passes_stalls_resets_and_refuses() {
     let cluster = RealCluster::start("behind").await;
     let client = cluster.client().await;
     let proxy = FaultProxy::start(cluster.url()).await;
     let through = cluster.client_via(&proxy).await;
-    let version = truth(&through, &pod_gvr()).await;
+    let version = ground_truth(&through, &pod_gvr()).await;
     assert!(version.is_empty());
 
     let api = pods(&through, "default");
     let listed = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
     let mut events = pin!(api.watch(&WatchParams::default(), &listed).await.unwrap());
     create_pod(&client, "default", "seen-0").await;
-    assert!(matches!(soon("a passed event", events.next()).await, Some(Ok(WatchEvent::Added(_)))));
+    assert!(matches!(in_time("a passed event", events.next()).await, Some(Ok(WatchEvent::Added(_)))));
 
     proxy.set(Fault::Stall).await;
     create_pod(&client, "default", "late-0").await;
     let direct = pods(&client, "default");
-    let mut beside = pin!(direct.watch(&WatchParams::default(), &listed).await.unwrap());
+    let mut direct_events = pin!(direct.watch(&WatchParams::default(), &listed).await.unwrap());
     for _ in 0..2 {
-        soon("the event beside the proxy", beside.next()).await.unwrap().unwrap();
+        in_time("the event on the direct watch", direct_events.next()).await.unwrap().unwrap();
     }
-    // The event is on its way since before the one beside arrived; what does not come can only be waited for.
+    // The event was sent before its copy arrived on the direct watch. Its absence can only be shown by waiting.
     let stalled = tokio::time::timeout(Duration::from_millis(200), events.next()).await;
-    assert!(stalled.is_err(), "a stalled event came");
+    assert!(stalled.is_err(), "an event arrived while stalled");
     proxy.set(Fault::Pass).await;
-    assert!(matches!(soon("the event after the stall", events.next()).await, Some(Ok(WatchEvent::Added(_)))));
+    assert!(matches!(in_time("the event after the stall", events.next()).await, Some(Ok(WatchEvent::Added(_)))));
 
     assert!(proxy.reset_all().await > 0);
-    assert!(!matches!(soon("the end of the watch", events.next()).await, Some(Ok(_))), "a reset watch went on");
-    assert_eq!(truth(&through, &pod_gvr()).await.len(), 2, "a reset proxy takes new connections");
+    assert!(
+        !matches!(in_time("the end of the watch", events.next()).await, Some(Ok(_))),
+        "a watch continued after a reset"
+    );
+    assert_eq!(ground_truth(&through, &pod_gvr()).await.len(), 2, "a reset proxy takes new connections");
 
     proxy.set(Fault::Refuse).await;
     assert!(BlockingStream::connect(proxy.address()).is_err());
-    assert!(soon("a refused list", api.list(&ListParams::default())).await.is_err());
+    assert!(in_time("a refused list", api.list(&ListParams::default())).await.is_err());
     proxy.set(Fault::Pass).await;
-    assert_eq!(truth(&through, &pod_gvr()).await.len(), 2);
+    assert_eq!(ground_truth(&through, &pod_gvr()).await.len(), 2);
 }
 
 #[tokio::test]
-async fn testbed_the_proxy_resets_a_connection_that_it_has_only_just_accepted() {
+async fn testbed_proxy_resets_a_just_accepted_connection() {
     let upstream = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = FaultProxy::start(&format!("https://{}", upstream.local_addr().unwrap())).await;
     let mut clients = Vec::new();
     for _ in 0..50 {
         clients.push(BlockingStream::connect(proxy.address()).unwrap());
-        // Now the proxy finds a connection and an order at once, and takes them in either order.
+        // Now the proxy has a connection and an order pending, and handles them in either order.
         tokio::task::yield_now().await;
         proxy.reset_all().await;
     }

@@ -1,4 +1,4 @@
-//! A hub as an operator runs it, with one simulated cluster, which tells a receiver of what there is.
+//! A hub process with one simulated cluster and a signing webhook sink.
 
 use std::process::{Child, Command, Stdio};
 
@@ -21,7 +21,7 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// With a sink that signs.
+    /// Starts a hub whose sink signs requests with `secret`.
     pub(crate) fn start(receiver: &str, secret: &str) -> Self {
         let world = WorldConfig { seed: SEED, pods: 60, small: true, ..WorldConfig::default() };
         let cluster = SimCluster::start(SimConfig { world, ..SimConfig::default() }, &Handle::current()).unwrap();
@@ -40,17 +40,17 @@ impl Hub {
         Self { child: command.spawn().unwrap(), url: format!("http://{port}"), cluster, _folder: folder }
     }
 
-    /// The subjects of what there is.
+    /// Returns the event subjects of all pods of the cluster.
     pub(crate) fn subjects(&self) -> Vec<String> {
-        let truth = self.cluster.truth(&World::pods());
-        assert!(!truth.is_empty());
-        truth.keys().map(|key| format!("/v1/pods/{}", key.as_str())).collect()
+        let pods = self.cluster.truth(&World::pods());
+        assert!(!pods.is_empty());
+        pods.keys().map(|key| format!("/v1/pods/{}", key.as_str())).collect()
     }
 
-    /// Waits until the sink has had so many events acknowledged, without a failure.
+    /// Waits until the sink has delivered `count` events without a retry.
     pub(crate) async fn has_delivered(&self, count: usize) {
         let client = client();
-        until("the hub's own count", async || {
+        until("the hub's delivered count", async || {
             let status = client.get(format!("{}/v1/status", self.url)).send().await.ok()?.text().await.ok()?;
             let status: Value = serde_json::from_str(&status).ok()?;
             let sink = &status["sinks"][0];

@@ -1,4 +1,4 @@
-//! Requests as the hub makes them, and as others might.
+//! Signed webhook requests, as the hub sends them or altered.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(crate) fn client() -> reqwest::Client {
     reqwest::Client::builder().tls_certs_only([]).timeout(Duration::from_secs(60)).build().unwrap()
 }
 
-/// Makes requests to one receiver.
+/// Builder of requests to one receiver.
 pub(crate) struct Sender {
     client: reqwest::Client,
     url: String,
@@ -29,7 +29,7 @@ fn now() -> i64 {
     jiff::Timestamp::now().as_second()
 }
 
-/// A CloudEvent whose id and object have this name.
+/// Returns a CloudEvent whose id and object have this name.
 pub(crate) fn event(name: &str) -> String {
     json!({
         "specversion": "1.0", "id": name, "source": "/clusters/c9", "type": "io.informer-hub.resource.deleted.v1",
@@ -47,7 +47,7 @@ impl Sender {
         self.signed_at(0, secret, body)
     }
 
-    /// Signed so many seconds from now.
+    /// Signs a request with a timestamp `offset` seconds from now.
     pub(crate) fn signed_at(&self, offset: i64, secret: &str, body: &str) -> Request {
         let (id, timestamp) = ("msg_1", now() + offset);
         let signature = SigningKeys::parse(secret).unwrap().sign(id, timestamp, body.as_bytes());
@@ -77,12 +77,12 @@ impl Request {
         self
     }
 
-    /// With the present time, and the signature that it had.
-    pub(crate) fn of_now(self) -> Self {
+    /// Replaces the timestamp by the current time and keeps the signature.
+    pub(crate) fn with_current_time(self) -> Self {
         self.with_header("webhook-timestamp", &now().to_string())
     }
 
-    /// What the receiver answers.
+    /// Sends the request and returns the status code.
     pub(crate) async fn send(self) -> u16 {
         let request = self.client.post(self.url).headers(self.headers).body(self.body);
         request.send().await.unwrap().status().as_u16()

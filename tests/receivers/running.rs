@@ -1,4 +1,4 @@
-//! A receiver that runs, and what it has told so far.
+//! A running example receiver and the lines that it has printed.
 
 use std::process::Child;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use crate::rust;
 use crate::wait::until;
 
-/// A receiver. Dropping it ends it.
+/// A running receiver. Dropping it stops it.
 pub(crate) struct Running {
     pub(crate) url: String,
     lines: Arc<Mutex<Vec<String>>>,
@@ -30,13 +30,13 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// The one that is compiled into this.
+    /// Starts the Rust receiver in this process.
     pub(crate) async fn rust(secret: &str) -> Self {
         let lines = Arc::<Mutex<Vec<String>>>::default();
-        let told = Arc::clone(&lines);
+        let printed = Arc::clone(&lines);
         let handle = move |event: &Value| {
             let text = |key: &str| event[key].as_str().unwrap_or_default();
-            told.lock().push(format!("{} {} {}", text("type"), text("source"), text("subject")));
+            printed.lock().push(format!("{} {} {}", text("type"), text("source"), text("subject")));
             Ok(())
         };
         let receiver = rust::Receiver::new(secret, Box::new(handle)).unwrap();
@@ -46,13 +46,13 @@ impl Running {
         Self { url, lines, child: None, task }
     }
 
-    /// What it has told.
+    /// Returns the lines printed so far.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.lines.lock().clone()
     }
 
-    /// Waits until it has told so much.
-    pub(crate) async fn has_told(&self, count: usize, what: &str) {
+    /// Waits until `count` lines have been printed.
+    pub(crate) async fn has_printed(&self, count: usize, what: &str) {
         until(what, async || (self.lines.lock().len() >= count).then_some(())).await;
     }
 }
@@ -70,11 +70,14 @@ mod programs {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/receivers").join(language)
     }
 
-    /// A tool that must be there: a test that is left out in silence would hold nobody to anything.
-    fn tool(name: &str, wanted: &str) -> Command {
+    /// Returns a command for an installed tool.
+    ///
+    /// # Panics
+    /// If the tool is missing: a silently skipped test would hide regressions.
+    fn tool(name: &str, requirement: &str) -> Command {
         let version = if name == "go" { "version" } else { "--version" };
-        let there = Command::new(name).arg(version).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        assert!(there.is_ok_and(|status| status.success()), "{name} is not installed; this test needs {wanted}");
+        let status = Command::new(name).arg(version).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        assert!(status.is_ok_and(|status| status.success()), "{name} is not installed; this test needs {requirement}");
         Command::new(name)
     }
 
@@ -94,24 +97,24 @@ mod programs {
                 go.args(["build", "-trimpath", "-buildvcs=false", "-o"]).arg(&binary).arg(".").status().unwrap();
             assert!(status.success(), "the receiver in Go does not build");
             let running = Self::program(Command::new(&binary), secret).await;
-            // A program that runs needs its file no more.
+            // A running program no longer needs its file.
             drop(built);
             running
         }
 
-        /// A program that says first where it listens.
+        /// Starts a program whose first line is its listen address.
         async fn program(mut command: Command, secret: &str) -> Self {
             command.arg("127.0.0.1:0").env("WEBHOOK_SECRET", secret).stdin(Stdio::null()).stdout(Stdio::piped());
             let mut child = command.spawn().unwrap();
             let lines = Arc::<Mutex<Vec<String>>>::default();
-            let (told, stdout) = (Arc::clone(&lines), child.stdout.take().unwrap());
-            // Ends with the program.
+            let (printed, stdout) = (Arc::clone(&lines), child.stdout.take().unwrap());
+            // The thread ends with the program.
             std::thread::spawn(move || {
-                BufReader::new(stdout).lines().map_while(Result::ok).for_each(|line| told.lock().push(line));
+                BufReader::new(stdout).lines().map_while(Result::ok).for_each(|line| printed.lock().push(line));
             });
             let task = tokio::spawn(pending());
             let mut running = Self { url: String::new(), lines, child: Some(child), task };
-            running.has_told(1, "where it listens").await;
+            running.has_printed(1, "the listen address").await;
             let first = running.lines.lock().remove(0);
             let url = first.strip_prefix("listening on ").unwrap_or_else(|| panic!("{first}"));
             url.clone_into(&mut running.url);

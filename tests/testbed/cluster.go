@@ -26,10 +26,10 @@ func startEtcd(ctx context.Context, set settings, ports ports) (*etcdHandle, err
 	cfg.Name = "testbed"
 	cfg.Dir = filepath.Join(set.dir, "etcd")
 	cfg.LogLevel = "error"
-	// A killed process keeps what it wrote in the page cache; only a machine that loses power would lose it.
+	// A killed process keeps its writes in the page cache. Only a power loss would lose them.
 	cfg.UnsafeNoFsync = true
 	cfg.QuotaBackendBytes = 8 << 30
-	// A cluster of one needs no listener for peers, only an address that never changes.
+	// A single-node cluster needs no peer listener, only a constant peer address.
 	peer := url.URL{Scheme: "http", Host: "127.0.0.1:2380"}
 	client := url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", ports.Etcd)}
 	cfg.ListenPeerUrls = nil
@@ -37,7 +37,7 @@ func startEtcd(ctx context.Context, set settings, ports ports) (*etcdHandle, err
 	cfg.ListenClientUrls = []url.URL{client}
 	cfg.AdvertiseClientUrls = []url.URL{client}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	// There is nobody to hold an election against.
+	// No other node takes part in elections, so they can be short.
 	cfg.TickMs, cfg.ElectionMs = 50, 500
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
@@ -53,7 +53,7 @@ func startEtcd(ctx context.Context, set settings, ports ports) (*etcdHandle, err
 	}
 }
 
-// compact drops every revision before the current one and returns that one.
+// compact drops every revision before the current one and returns the current revision.
 func (e *etcdHandle) compact() (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -82,11 +82,11 @@ func serveAPI(set settings, ports ports, files files) error {
 		"--authorization-mode=RBAC",
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--disable-admission-plugins=ServiceAccount",
-		// Tests judge the hub, not how fairly the apiserver queues it.
+		// Priority and fairness would delay requests of the tests.
 		"--enable-priority-and-fairness=false",
 		"--max-requests-inflight=2000",
 		"--max-mutating-requests-inflight=1000",
-		// Compaction happens when a test asks for it.
+		// Compaction only on request of a test.
 		"--etcd-compaction-interval=0",
 		"--etcd-count-metric-poll-period=0",
 		"--etcd-db-metric-poll-interval=0",
@@ -99,7 +99,7 @@ func serveAPI(set settings, ports ports, files files) error {
 	return cmd.Execute()
 }
 
-// awaitReady returns once the apiserver says so and has made the namespace that everyone expects.
+// awaitReady returns once the apiserver is ready and the namespace "default" exists.
 func awaitReady(ctx context.Context, ports ports, files files, died <-chan error) error {
 	pem, err := os.ReadFile(files.ca)
 	if err != nil {

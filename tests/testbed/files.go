@@ -29,14 +29,14 @@ type ports struct {
 
 func (p ports) url() string { return fmt.Sprintf("https://127.0.0.1:%d", p.API) }
 
-// files are the paths of what clients and the apiserver need, and the tokens.
+// files are the paths of credentials and kubeconfigs, and the tokens.
 type files struct {
 	ca, cert, key, serviceAccountKey, tokensCSV string
 	kubeconfig, limitedKubeconfig               string
 	tokens                                      map[string]string
 }
 
-// choosePorts takes the ports of the command line, then those of the last start, then free ones.
+// choosePorts returns the ports of the command line, else those of the last start, else free ones.
 func choosePorts(set settings) (ports, error) {
 	path := filepath.Join(set.dir, "ports.json")
 	var kept ports
@@ -69,8 +69,8 @@ func choosePorts(set settings) (ports, error) {
 	return kept, os.WriteFile(path, text, 0o600)
 }
 
-// freePort looks below the range that the kernel gives to outgoing connections. A port out of that range could be
-// taken while a cluster is down, even by a client that tries to reach that very cluster (it would connect to itself).
+// freePort returns a port below the kernel's range of ephemeral ports. While a cluster is down, an outgoing connection
+// could take a port from that range. Even a client of that cluster could, and would then connect to itself.
 func freePort() (int, error) {
 	for range 200 {
 		port := 20000 + mathrand.IntN(12000)
@@ -82,7 +82,7 @@ func freePort() (int, error) {
 	return 0, errors.New("no free port between 20000 and 32000")
 }
 
-// prepareFiles makes what is missing. What is there stays, so that tokens and the CA survive a restart.
+// prepareFiles creates missing files and keeps existing ones, so that tokens and the CA survive a restart.
 func prepareFiles(set settings, ports ports) (files, error) {
 	in := func(name string) string { return filepath.Join(set.dir, name) }
 	f := files{
@@ -113,7 +113,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// makeCertificates signs a serving certificate with a CA whose key is then forgotten.
+// makeCertificates signs a serving certificate with a CA whose key is not kept.
 func makeCertificates(f files) error {
 	if exists(f.ca) && exists(f.cert) && exists(f.key) {
 		return nil
@@ -179,7 +179,7 @@ func writePEM(path, kind string, der []byte) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }
 
-// makeTokens gives the admin everything, and the user `limited` nothing but what RBAC objects will grant.
+// makeTokens creates tokens for `admin`, with all rights, and `limited`, with only the rights that RBAC objects grant.
 func makeTokens(path, csv string) (map[string]string, error) {
 	tokens := map[string]string{}
 	if text, err := os.ReadFile(path); err == nil {
@@ -200,8 +200,8 @@ func makeTokens(path, csv string) (map[string]string, error) {
 	return tokens, errors.Join(os.WriteFile(csv, []byte(lines), 0o600), os.WriteFile(path, text, 0o600))
 }
 
-// writeKubeconfig writes one context, named after the cluster: a program that takes every context of a file must not
-// see the same cluster twice, so each user has a file of its own.
+// writeKubeconfig writes a kubeconfig with one context, named after the cluster. Each user has a separate file, since a
+// program that reads every context of a file must not see the same cluster twice.
 func writeKubeconfig(path, name, user string, ports ports, f files) error {
 	named := func(key string, value any) []map[string]any {
 		return []map[string]any{{"name": name, key: value}}

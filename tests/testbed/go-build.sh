@@ -1,5 +1,7 @@
-# Sourced by the build scripts here, which set `here` (their folder, with go.mod in it), `root` (the repository's) and
-# `what` (what they build). Leaves in `out` the directory for binaries.
+# Functions for the build scripts in tests/testbed, which source this file.
+#
+# They must set `here` (their folder, with go.mod), `root` (the repository) and `what` (the name of the tool in messages).
+# Sets `out`, the directory for binaries.
 
 target=${CARGO_TARGET_DIR:-$root/target}
 mkdir -p "$target/testbed"
@@ -10,8 +12,8 @@ if ! command -v go >/dev/null 2>&1; then
     exit 1
 fi
 
-# go_build NAME PACKAGE SOURCE…: builds a package into $out/NAME, unless neither go.mod, nor go.sum, nor a source, nor
-# these scripts, nor the Go version changed since; prints its path.
+# go_build NAME PACKAGE SOURCE…: builds a package into $out/NAME and prints the path. Skips the build if go.mod, go.sum,
+# the sources, the scripts and the Go version are unchanged.
 go_build() {
     name=$1 package=$2
     shift 2
@@ -20,7 +22,7 @@ go_build() {
     if [ ! -x "$out/$name" ] || [ "$(cat "$out/$name.stamp" 2>/dev/null)" != "$stamp" ]; then
         echo "build.sh: building $what (the first time takes minutes)" >&2
         rm -f "$out/$name.stamp"
-        # Built beside and moved, so that one that runs from the old binary is not disturbed.
+        # Built under another name and moved, so that running processes keep the old binary.
         nice go build -trimpath -buildvcs=false -o "$out/$name.new.$$" "$package"
         mv "$out/$name.new.$$" "$out/$name"
         echo "$stamp" >"$out/$name.stamp"

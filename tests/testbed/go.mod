@@ -154,7 +154,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-// The module zip of k8s.io/kubernetes leaves its staging tree out; the same code is published as modules of their own.
+// The module zip of k8s.io/kubernetes omits its staging tree, whose code is published as separate modules.
 replace (
 	k8s.io/api => k8s.io/api v0.37.2
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.37.2

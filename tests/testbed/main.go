@@ -1,13 +1,13 @@
-// Command testbed is one real Kubernetes control plane in one process: an embedded etcd and a kube-apiserver, both on
-// loopback. The tests under tests/real start one process per cluster, since the apiserver has process-wide state.
+// Command testbed runs a real Kubernetes control plane in one process: an embedded etcd and a kube-apiserver, both on
+// loopback. The tests in tests/real start one process per cluster, since the apiserver has process-wide state.
 //
-// Everything that must outlive the process lies in --dir (ports, certificates, tokens, etcd's data), so that a process
-// that was killed and started again on the same directory is the same cluster on the same address.
+// Persistent state (ports, certificates, tokens, etcd's data) is in --dir. A process restarted on the same directory is
+// the same cluster at the same address.
 //
-// Once the cluster serves, one JSON line goes to stdout. After that stdin takes commands, one a line, each answered by
-// one JSON line; when stdin ends, the process ends: a test run that dies leaves no cluster behind.
+// Once the cluster serves requests, the process prints one JSON line. Then it reads commands from stdin, one per line, and
+// answers each with one JSON line. It exits at the end of stdin, so an aborted test run leaves no cluster behind.
 //
-// `testbed watch` is the other thing it does: client-go's own informers, which write down what they tell (watch.go).
+// `testbed watch` runs client-go's informers and prints their notifications (watch.go).
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settings is what the command line says.
+// settings are the command line options.
 type settings struct {
 	dir      string
 	name     string
@@ -36,7 +36,7 @@ type settings struct {
 	extra    []string
 }
 
-// ready is the line on stdout that says the cluster serves.
+// ready is the JSON line printed once the cluster serves requests.
 type ready struct {
 	Name              string            `json:"name"`
 	URL               string            `json:"url"`
@@ -63,7 +63,7 @@ func main() {
 		os.Exit(1)
 	}
 	if err := run(set); err != nil {
-		// Both to the caller and into the log, where the lines that led to it are.
+		// To the caller, and to the log after the lines that led to the error.
 		fmt.Fprintln(stderr, "testbed:", err)
 		fmt.Fprintln(os.Stderr, "testbed:", err)
 		os.Exit(1)
@@ -72,11 +72,11 @@ func main() {
 
 func parse() settings {
 	var set settings
-	flag.StringVar(&set.dir, "dir", "", "directory of the cluster's state (required; made if missing)")
-	flag.StringVar(&set.name, "name", "testbed", "cluster name: the kubeconfig's context")
-	flag.IntVar(&set.port, "port", 0, "port of the apiserver (0: the one of the last start on this directory, or a free one)")
+	flag.StringVar(&set.dir, "dir", "", "directory of the cluster's state (required; created if missing)")
+	flag.StringVar(&set.name, "name", "testbed", "cluster name, used as the kubeconfig's context")
+	flag.IntVar(&set.port, "port", 0, "port of the apiserver (0: that of the last start on this directory, or a free one)")
 	flag.IntVar(&set.etcdPort, "etcd-port", 0, "port of etcd (0: as for --port)")
-	flag.DurationVar(&set.deadline, "deadline", 80*time.Second, "how long the start may take")
+	flag.DurationVar(&set.deadline, "deadline", 80*time.Second, "deadline of the start")
 	flag.BoolVar(&set.stay, "stay", false, "keep running when stdin ends")
 	flag.BoolVar(&set.remove, "remove", false, "remove the directory when stdin ends")
 	flag.Usage = func() {
@@ -102,8 +102,7 @@ func parse() settings {
 	return set
 }
 
-// moveStderr sends file descriptor 2 to the log, so that klog, zap and a panic's trace all land there, and returns
-// what stderr was.
+// moveStderr redirects file descriptor 2 to the log, for klog, zap and panic traces, and returns the original stderr.
 func moveStderr(path string) (*os.File, error) {
 	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -128,7 +127,7 @@ func run(set settings) error {
 	if err != nil {
 		return err
 	}
-	// From here on an end of stdin ends the process, also in the middle of the start.
+	// From here on, the end of stdin ends the process, also during the start.
 	lines := readLines(set)
 
 	ctx, cancel := context.WithTimeout(context.Background(), set.deadline)
@@ -162,7 +161,7 @@ func run(set settings) error {
 	}
 }
 
-// readLines hands on the lines of stdin and ends the process at its end, unless told to stay.
+// readLines returns the lines of stdin. At its end it exits the process, unless --stay is set.
 func readLines(set settings) <-chan string {
 	lines := make(chan string)
 	go func() {
@@ -176,7 +175,7 @@ func readLines(set settings) <-chan string {
 			return
 		}
 		if set.remove {
-			// As far as it goes: etcd still writes.
+			// Best effort, since etcd may still write.
 			_ = os.RemoveAll(set.dir)
 		}
 		os.Exit(0)
@@ -184,7 +183,7 @@ func readLines(set settings) <-chan string {
 	return lines
 }
 
-// command carries out one line of stdin.
+// command executes one command line.
 func command(etcd *etcdHandle, line string) any {
 	switch line {
 	case "compact":
@@ -194,11 +193,11 @@ func command(etcd *etcdHandle, line string) any {
 		}
 		return map[string]int64{"compacted": revision}
 	default:
-		return map[string]string{"error": fmt.Sprintf("no command %q; there is: compact", line)}
+		return map[string]string{"error": fmt.Sprintf("unknown command %q; known: compact", line)}
 	}
 }
 
-// say writes one JSON line to stdout. Nobody left to read it means that the caller is gone.
+// say writes one JSON line to stdout. It exits the process if the caller has closed the pipe.
 func say(value any) {
 	if err := json.NewEncoder(os.Stdout).Encode(value); err != nil {
 		os.Exit(1)

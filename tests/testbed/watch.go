@@ -27,9 +27,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// told is one line of `testbed watch`: what a handler was called with (one of the start, or a late one), that a handler
-// has had its first list, or a request that was answered (or not: status 0).
-type told struct {
+// record is one output line of `testbed watch`: a handler call (of a first or late handler), the end of a handler's first
+// list, or a request with its status (0 if it failed).
+type record struct {
 	Resource   string `json:"resource"`
 	Late       bool   `json:"late,omitempty"`
 	Event      string `json:"event"`
@@ -45,31 +45,30 @@ type told struct {
 	Status     int    `json:"status,omitempty"`
 }
 
-// teller writes lines, in the order in which it is told.
-type teller struct {
+// printer writes lines as JSON, in the order of calls.
+type printer struct {
 	lock  sync.Mutex
 	lines *json.Encoder
 }
 
-func (t *teller) tell(line told) {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	// Nobody left to read means that the caller is gone.
-	if err := t.lines.Encode(line); err != nil {
+func (p *printer) print(event record) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	// The caller has closed the pipe.
+	if err := p.lines.Encode(event); err != nil {
 		os.Exit(1)
 	}
 }
 
-// runWatch runs client-go's informers as a program would that uses them with nothing changed: one typed, one dynamic,
-// one of metadata only, each of one namespace. The line `join` on stdin gives each of them a second handler. It ends
-// when stdin does.
+// runWatch runs client-go's informers with default settings, over one namespace: a typed, a dynamic and a metadata-only
+// one. The command `join` on stdin adds a second handler to each. It returns at the end of stdin.
 func runWatch(args []string) error {
 	flags := flag.NewFlagSet("watch", flag.ExitOnError)
-	kubeconfig := flags.String("kubeconfig", "", "how to reach the cluster (required)")
-	namespace := flags.String("namespace", "", "the namespace to watch; empty: all")
-	log := flags.String("log", os.DevNull, "where client-go logs to")
-	resync := flags.Duration("resync", 0, "how often the handlers of the start want every object repeated; 0: never")
-	streaming := flags.Bool("streaming", true, "whether to ask for streaming lists")
+	kubeconfig := flags.String("kubeconfig", "", "kubeconfig of the cluster (required)")
+	namespace := flags.String("namespace", "", "namespace to watch; empty: all")
+	log := flags.String("log", os.DevNull, "file for client-go's log")
+	resync := flags.Duration("resync", 0, "resync period of the first handlers; 0: never")
+	streaming := flags.Bool("streaming", true, "whether to request streaming lists")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -78,7 +77,7 @@ func runWatch(args []string) error {
 		return err
 	}
 	defer stderr.Close()
-	// In this binary client-go's gates are those of the apiserver.
+	// In this binary, client-go's feature gates are those of the apiserver.
 	gate := fmt.Sprintf("WatchListClient=%t", *streaming)
 	if err := utilfeature.DefaultMutableFeatureGate.Set(gate); err != nil {
 		return err
@@ -87,8 +86,8 @@ func runWatch(args []string) error {
 	if err != nil {
 		return err
 	}
-	out := &teller{lines: json.NewEncoder(os.Stdout)}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &witness{next, out} })
+	out := &printer{lines: json.NewEncoder(os.Stdout)}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &recorder{next, out} })
 	informers, err := startInformers(config, *namespace, *resync, out)
 	if err != nil {
 		return err
@@ -96,7 +95,7 @@ func runWatch(args []string) error {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		if line := strings.TrimSpace(lines.Text()); line != "join" {
-			return fmt.Errorf("no command %q; there is: join", line)
+			return fmt.Errorf("unknown command %q; known: join", line)
 		}
 		for resource, informer := range informers {
 			if err := listen(informer, resource, 0, true, out); err != nil {
@@ -108,7 +107,7 @@ func runWatch(args []string) error {
 }
 
 func startInformers(
-	config *rest.Config, namespace string, resync time.Duration, out *teller,
+	config *rest.Config, namespace string, resync time.Duration, out *printer,
 ) (map[string]cache.SharedIndexInformer, error) {
 	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -143,9 +142,9 @@ func startInformers(
 	return all, nil
 }
 
-// listen adds a handler, and tells when it has had the objects that were there before it.
+// listen adds a handler and reports when its initial list is complete.
 func listen(
-	informer cache.SharedIndexInformer, resource string, resync time.Duration, late bool, out *teller,
+	informer cache.SharedIndexInformer, resource string, resync time.Duration, late bool, out *printer,
 ) error {
 	handle, err := informer.AddEventHandlerWithResyncPeriod(handler(resource, late, out), resync)
 	if err != nil {
@@ -153,22 +152,22 @@ func listen(
 	}
 	go func() {
 		cache.WaitForCacheSync(wait.NeverStop, handle.HasSynced)
-		out.tell(told{Resource: resource, Late: late, Event: "synced"})
+		out.print(record{Resource: resource, Late: late, Event: "synced"})
 	}()
 	return nil
 }
 
-func handler(resource string, late bool, out *teller) cache.ResourceEventHandler {
+func handler(resource string, late bool, out *printer) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, initial bool) {
 			line := about(resource, "added", object)
 			line.Initial, line.Late = initial, late
-			out.tell(line)
+			out.print(line)
 		},
 		UpdateFunc: func(old, object any) {
 			line, before := about(resource, "updated", object), about(resource, "", old)
 			line.OldUID, line.OldVersion, line.Late = before.UID, before.Version, late
-			out.tell(line)
+			out.print(line)
 		},
 		DeleteFunc: func(object any) {
 			unseen, tombstone := object.(cache.DeletedFinalStateUnknown)
@@ -180,13 +179,13 @@ func handler(resource string, late bool, out *teller) cache.ResourceEventHandler
 			if tombstone && line.Name == "" {
 				line.Namespace, line.Name, _ = cache.SplitMetaNamespaceKey(unseen.Key)
 			}
-			out.tell(line)
+			out.print(line)
 		},
 	}
 }
 
-func about(resource, event string, object any) told {
-	line := told{Resource: resource, Event: event}
+func about(resource, event string, object any) record {
+	line := record{Resource: resource, Event: event}
 	if head, err := meta.Accessor(object); err == nil {
 		line.Namespace, line.Name = head.GetNamespace(), head.GetName()
 		line.UID, line.Version = string(head.GetUID()), head.GetResourceVersion()
@@ -194,15 +193,15 @@ func about(resource, event string, object any) told {
 	return line
 }
 
-// witness tells of each request of an informer.
-type witness struct {
+// recorder reports each request of an informer.
+type recorder struct {
 	next http.RoundTripper
-	out  *teller
+	out  *printer
 }
 
-func (w *witness) RoundTrip(request *http.Request) (*http.Response, error) {
+func (w *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	query := request.URL.Query()
-	line := told{Resource: path.Base(strings.TrimSuffix(request.URL.Path, "/")), Event: "request", Verb: "list"}
+	line := record{Resource: path.Base(strings.TrimSuffix(request.URL.Path, "/")), Event: "request", Verb: "list"}
 	if query.Get("watch") == "true" || query.Get("watch") == "1" {
 		line.Verb = "watch"
 	}
@@ -214,6 +213,6 @@ func (w *witness) RoundTrip(request *http.Request) (*http.Response, error) {
 	if response != nil {
 		line.Status = response.StatusCode
 	}
-	w.out.tell(line)
+	w.out.print(line)
 	return response, err
 }

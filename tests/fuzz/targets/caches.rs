@@ -1,7 +1,7 @@
-//! The files of a cache: snapshots and what has changed since, with records that count, damage, and right checksums.
+//! Fuzz target: the files of a saved cache (snapshots and deltas), with valid checksums and damage.
 //!
-//! The bytes are instructions of what each file has. What is loaded then can be read object by object, is written again,
-//! and is the same after the next start.
+//! The input bytes are instructions that build each file. The loaded cache must be readable object by object. Written
+//! again, it must load as the same state at the next start.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::input::Input;
 
 const ROOT: &str = "/state/caches";
 const DIR: &str = "/state/caches/core/v1/pods";
-/// Names, and what their checksums are made from: kind, number, part.
+/// File names with their checksum salts: kind, number, part.
 const FILES: [(&str, [u64; 3]); 6] = [
     ("snapshot-1", [1, 1, 0]),
     ("deltas-1-0", [2, 1, 0]),
@@ -27,34 +27,34 @@ const FILES: [(&str, [u64; 3]); 6] = [
     ("deltas-1-18446744073709551615", [2, 1, u64::MAX]),
 ];
 
-/// Objects of a cluster by key: their heads, and bodies where those can be read.
+/// Objects by cluster and key: head, and body if it is readable.
 type State = BTreeMap<String, BTreeMap<String, (String, Option<String>)>>;
 
 pub(crate) fn run(data: &[u8]) {
     let mut input = Input(data);
-    let disk = written(&mut input);
-    let _ = inspect(&disk, Path::new(ROOT), true).expect("the disk is well");
+    let disk = build_files(&mut input);
+    let _ = inspect(&disk, Path::new(ROOT), true).expect("the simulated disk has no faults");
     let mut loaded = load_all(&disk);
     let Some(cache) = loaded.caches.pop() else {
         assert!(loaded.lost.len() <= 1);
         return;
     };
-    go_on(&disk, cache);
+    rewrite_and_compare(&disk, cache);
 }
 
-/// Writes what was loaded, twice, and looks whether it comes back.
-fn go_on(disk: &SimDisk, mut cache: LoadedCache) {
+/// Writes the loaded cache twice and verifies that a restart loads the same state.
+fn rewrite_and_compare(disk: &SimDisk, mut cache: LoadedCache) {
     let snapshot = cache.store.published().load_full();
     let state = state(&snapshot);
     let commits: Vec<_> = snapshot.partitions().map(|(id, _)| commit(id)).collect();
     for now in [1_000, 1 << 40] {
-        cache.files.checkpoint(&snapshot, &commits, now, true).expect("the disk is well");
+        cache.files.checkpoint(&snapshot, &commits, now, true).expect("the simulated disk has no faults");
     }
     drop(cache);
     disk.kill();
     let mut again = load_all(disk);
     let Some(again) = again.caches.pop() else {
-        assert!(state.is_empty(), "nothing is left of {state:?}");
+        assert!(state.is_empty(), "no state left of {state:?}");
         return;
     };
     let state_again = self::state(&again.store.published().load_full());
@@ -71,7 +71,7 @@ fn load_all(disk: &SimDisk) -> Loaded {
         let claim = Claim { labels: ClusterLabels::new(), indexes: vec!["i".into()], settings: 1, any_version: false };
         (header.cluster.as_str() != "unwanted").then_some(claim)
     };
-    load(&disk, Path::new(ROOT), &claim).expect("the disk is well")
+    load(&disk, Path::new(ROOT), &claim).expect("the simulated disk has no faults")
 }
 
 fn state(snapshot: &Snapshot) -> State {
@@ -82,7 +82,7 @@ fn state(snapshot: &Snapshot) -> State {
         for object in partition.iter() {
             assert_eq!(partition.get(object.key()).map(Arc::as_ptr), Some(Arc::as_ptr(object)));
             for entry in object.index_values() {
-                // Damage may have said of an index what is not declared.
+                // A damaged file may name an undeclared index.
                 let _ = snapshot.by_index(&entry.index, &entry.value).count();
             }
             let labels: Vec<_> = object.labels().iter().collect();
@@ -94,8 +94,8 @@ fn state(snapshot: &Snapshot) -> State {
     state
 }
 
-/// The files as the input has them.
-fn written(input: &mut Input<'_>) -> SimDisk {
+/// Builds the files that the input describes, on a simulated disk.
+fn build_files(input: &mut Input<'_>) -> SimDisk {
     let mut files = [const { Vec::new() }; FILES.len()];
     let mut at = 0;
     begin(&mut files[0], salt(FILES[0].1));
@@ -111,21 +111,22 @@ fn written(input: &mut Input<'_>) -> SimDisk {
         }
     }
     let disk = SimDisk::new(1);
-    disk.create_dir_all(Path::new(DIR)).expect("the disk is well");
+    disk.create_dir_all(Path::new(DIR)).expect("the simulated disk has no faults");
     for ((name, _), bytes) in FILES.iter().zip(&files).filter(|(_, bytes)| !bytes.is_empty()) {
-        let mut file = disk.open(&Path::new(DIR).join(name), Open::CreateNew).expect("the disk is well");
-        file.append(bytes).and_then(|()| file.sync()).expect("the disk is well");
+        let mut file =
+            disk.open(&Path::new(DIR).join(name), Open::CreateNew).expect("the simulated disk has no faults");
+        file.append(bytes).and_then(|()| file.sync()).expect("the simulated disk has no faults");
     }
     disk
 }
 
-/// As `src/state/caches/file_name.rs` has it: a change there shows in the test that counts what the corpus loads.
+/// Copy of the salt in `src/state/caches/names.rs`. A change there shows in the test that counts what the corpus loads.
 fn salt([kind, number, part]: [u64; 3]) -> u32 {
     let mixed = (kind << 60 ^ number << 20 ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as u32
 }
 
-/// The record that a file begins with: of which resource it is.
+/// Writes the first record of a file, which names its resource.
 fn begin(file: &mut Vec<u8>, salt: u32) {
     let mut payload = vec![1];
     for text in ["", "v1", "pods", "Pod"] {
@@ -197,7 +198,7 @@ fn partition(input: &mut Input<'_>, out: &mut Vec<u8>) {
     block(b"reader", out);
 }
 
-/// A record of objects: heads that are right but for what the input says, bodies as it says.
+/// Writes a record of objects, with valid heads except for the defects that the input asks for.
 fn objects(input: &mut Input<'_>, out: &mut Vec<u8>) {
     let (mut heads, mut bodies) = (Vec::new(), Vec::new());
     let partition = input.number();
@@ -208,7 +209,7 @@ fn objects(input: &mut Input<'_>, out: &mut Vec<u8>) {
         }
     }
     let len = if input.pick(16) == 1 { input.number() } else { heads.len() as u64 };
-    let heads = zstd::bulk::compress(&heads, 1).expect("memory enough");
+    let heads = zstd::bulk::compress(&heads, 1).expect("enough memory");
     number(partition, out);
     number(len, out);
     block(&heads, out);
@@ -228,12 +229,12 @@ fn object(input: &mut Input<'_>, heads: &mut Vec<u8>, bodies: &mut Vec<u8>) {
         }
         block(&pairs, heads);
     }
-    // As it came, or packed: how long it was and whether it is folded, and a frame of zstd without its first four bytes.
+    // Plain, or packed: original length and a "folded" bit, then a zstd frame without its first four bytes.
     let (form, body) = (input.number(), input.chunk());
     number(form, heads);
     let mut packed = Vec::new();
     if form > 1 && input.pick(8) != 0 {
-        let frame = zstd::bulk::compress(body, 1).expect("memory enough");
+        let frame = zstd::bulk::compress(body, 1).expect("enough memory");
         let len = if input.pick(8) == 1 { input.number() } else { body.len() as u64 * 2 + u64::from(input.byte() & 1) };
         number(len, &mut packed);
         block(&frame[4..], &mut packed);

@@ -1,5 +1,6 @@
-//! Objects and files of sources of clusters: each makes a cluster or a problem, and what is made of somebody else's data
-//! neither runs a command nor reads a file here.
+//! Fuzz target: Secrets, ClusterProfiles and kubeconfig files of cluster sources.
+//!
+//! Each input yields a cluster or a problem. A cluster made from foreign data must not run commands or read local files.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -18,13 +19,13 @@ const SOURCES: &str = "[cluster_sources.argo]\ntype = \"secrets\"\nformat = \"ar
     [cluster_sources.profiles]\ntype = \"cluster-profiles\"\nserver = \"https://m\"\nsecrets = true\n\
     [cluster_sources.profiles.providers.gke]\ncommand = \"gke\"\ntake_args = true\ntake_env = true\n[resources.pods]\n";
 
-static CONFIG: LazyLock<Config> = LazyLock::new(|| Config::from_toml(SOURCES).expect("it is right"));
+static CONFIG: LazyLock<Config> = LazyLock::new(|| Config::from_toml(SOURCES).expect("a valid configuration"));
 
-/// The first byte says what the rest is.
+/// Runs one input. The first byte selects the kind of source.
 pub(crate) fn run(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else { return };
     let text = String::from_utf8_lossy(rest);
-    let [argo, capi, files, profiles] = &CONFIG.sources[..] else { panic!("four were written") };
+    let [argo, capi, files, profiles] = &CONFIG.sources[..] else { panic!("four sources are configured") };
     match kind % 6 {
         0 => argocd(argo, rest),
         1 => argocd(argo, secret(&json!({ "server": "https://x", "config": text })).to_string().as_bytes()),
@@ -33,23 +34,23 @@ pub(crate) fn run(data: &[u8]) {
             object["type"] = json!("cluster.x-k8s.io/secret");
             let said = report_from_cluster_api(capi, [object.to_string()]);
             assert_eq!(said.clusters.len() + said.problems.len(), 1);
-            look_at(&said, None);
+            verify(&said, None);
         }
-        3 => look_at(&report_from_cluster_api(capi, [rest]), None),
+        3 => verify(&of_cluster_api(capi, [rest]), None),
         4 => drop(report_from_file(files, Contexts::All, Path::new("/x/y.yaml"), &text)),
         _ => {
             let ClusterSourceKind::ClusterProfiles { providers, take_properties, .. } = &profiles.kind else { return };
             let said = report_from_profiles(profiles, providers, take_properties, [rest], [rest]);
-            look_at(&said, Some("gke"));
+            verify(&said, Some("gke"));
         }
     }
 }
 
 fn argocd(source: &ClusterSourceConfig, object: &[u8]) {
-    let management = source.kind.management().expect("it has one");
+    let management = source.kind.management().expect("a Secret source has a management cluster");
     let said = report_from_argocd(source, management, [object]);
     assert_eq!(said.clusters.len() + said.problems.len(), 1);
-    look_at(&said, None);
+    verify(&said, None);
 }
 
 fn secret(data: &Value) -> Value {
@@ -61,13 +62,13 @@ fn secret(data: &Value) -> Value {
     json!({ "metadata": { "name": "a-kubeconfig", "namespace": "n", "labels": labels }, "data": data })
 }
 
-/// What is made has an address, and nothing in it that only the operator may say.
-fn look_at(said: &SourceReport, command: Option<&str>) {
+/// Verifies that each cluster has an address, and nothing that only the operator may set.
+fn verify(said: &Said, command: Option<&str>) {
     assert!(said.problems.iter().all(|problem| !problem.problem.trim().is_empty()));
     for found in &said.clusters {
         let ClusterAccess::Inline(inline) = &found.cluster.access else { continue };
         assert!(!format!("{inline:?}").contains("current-context"));
-        let read: Value = serde_json::from_str(inline.expose()).expect("it is JSON");
+        let read: Value = serde_json::from_str(inline.expose()).expect("a kubeconfig is JSON here");
         let (user, cluster) = (&read["users"][0]["user"], &read["clusters"][0]["cluster"]);
         let exec = user["exec"]["command"].as_str();
         assert!(exec.is_none() || exec == command, "{exec:?}");

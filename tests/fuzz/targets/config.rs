@@ -1,4 +1,4 @@
-//! A configuration: refused with mistakes that name something, or taken, and then by everybody who reads it.
+//! Fuzz target: a configuration file. It is refused with located mistakes, or accepted by the parser and the service.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -8,17 +8,17 @@ use informer_hub::app;
 use informer_hub_config::{Config, ConfigErrors, SinkConfig};
 use informer_hub_types::clock;
 
-/// Where the service reads it from, as a file of this process.
+/// Temporary file from which the service loads the configuration.
 static FILE: LazyLock<PathBuf> =
-    LazyLock::new(|| std::env::temp_dir().join(format!("informer-hub-noise-{}.toml", std::process::id())));
+    LazyLock::new(|| std::env::temp_dir().join(format!("informer-hub-fuzz-{}.toml", std::process::id())));
 
 pub(crate) fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let config = match Config::from_toml(text) {
         Ok(config) => config,
-        Err(errors) => return look_at(&errors),
+        Err(errors) => return verify_mistakes(&errors),
     };
-    config.sinks.iter().for_each(waits);
+    config.sinks.iter().for_each(verify_waits);
     for wait in [config.hub.shutdown_deadline, config.hub.checkpoint] {
         assert!(clock::now().checked_add(wait).is_some());
     }
@@ -27,24 +27,24 @@ pub(crate) fn run(data: &[u8]) {
     std::fs::remove_file(&*FILE).expect("it was just written");
     match loaded {
         Ok(loaded) => assert_eq!(loaded.sinks.len(), config.sinks.len()),
-        Err(errors) => look_at(&errors),
+        Err(errors) => verify_mistakes(&errors),
     }
 }
 
-fn look_at(errors: &ConfigErrors) {
+fn verify_mistakes(errors: &ConfigErrors) {
     assert!(!errors.mistakes().is_empty());
     for mistake in errors.mistakes() {
-        assert!(!mistake.problem.trim().is_empty(), "{mistake:?} does not say what is wrong");
+        assert!(!mistake.problem.trim().is_empty(), "{mistake:?} has no problem text");
         let is_named = !mistake.key.is_empty() || mistake.line.is_some() || mistake.variable.is_some();
-        assert!(is_named, "{mistake:?} does not say where");
+        assert!(is_named, "{mistake:?} has no location");
         assert!(mistake.line.is_none_or(|line| line > 0) && mistake.column.is_none_or(|column| column > 0));
     }
     let shown = errors.to_string();
     assert!(shown.lines().count() > errors.mistakes().len());
 }
 
-/// Every wait of a sink can be waited for.
-fn waits(sink: &SinkConfig) {
+/// Verifies that each of a sink's durations can be added to the current time.
+fn verify_waits(sink: &SinkConfig) {
     let retry = &sink.retry;
     assert!(retry.first <= retry.max, "{retry:?}");
     for wait in [retry.first, retry.max, retry.give_up_after, retry.refused_for, sink.batch.max_wait] {

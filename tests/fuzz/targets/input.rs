@@ -1,6 +1,6 @@
-//! Noise read as instructions: whatever the bytes are, they mean something, so that a mutation hardly ever means nothing.
+//! Fuzz input read as instructions. Every byte sequence is valid, so that few mutations are wasted.
 
-/// Numbers at which something may give way.
+/// Boundary values of sequence numbers and lengths.
 const EDGES: [u64; 16] = [
     0,
     1,
@@ -20,7 +20,7 @@ const EDGES: [u64; 16] = [
     u64::MAX,
 ];
 
-/// Bytes that are read from the front; what is not there is zero.
+/// Bytes consumed from the front. Past the end it returns zeros.
 pub(crate) struct Input<'i>(pub(crate) &'i [u8]);
 
 impl<'i> Input<'i> {
@@ -34,12 +34,12 @@ impl<'i> Input<'i> {
         *first
     }
 
-    /// One of `count`.
+    /// Returns a number below `count`.
     pub(crate) fn pick(&mut self, count: usize) -> usize {
         usize::from(self.byte()) % count
     }
 
-    /// A small number, or one at the edge of something.
+    /// Returns a small number, a boundary value or any 64-bit number.
     pub(crate) fn number(&mut self) -> u64 {
         match self.byte() {
             small @ ..0xe0 => u64::from(small),
@@ -52,7 +52,7 @@ impl<'i> Input<'i> {
         }
     }
 
-    /// Bytes with their length before them; 255 stands for all that is left.
+    /// Returns length-prefixed bytes. Length 255 takes the rest of the input.
     pub(crate) fn chunk(&mut self) -> &'i [u8] {
         let len = match self.byte() {
             255 => self.0.len(),
@@ -64,7 +64,7 @@ impl<'i> Input<'i> {
     }
 }
 
-/// Bytes as they may arrive: all at once, or in pieces of sizes that the seed decides about.
+/// Splits bytes into pieces whose sizes depend on the seed. Seed 0 returns a single piece.
 pub(crate) fn pieces(bytes: &[u8], seed: u8) -> Vec<&[u8]> {
     if seed == 0 {
         return vec![bytes];

@@ -1,7 +1,7 @@
-//! A journal's directory: segments, cursor, leftovers, with records that count, damage, and checksums that are right.
+//! Fuzz target: a journal directory with segments, a cursor and leftover files, with valid checksums and damage.
 //!
-//! The bytes are instructions of what each file has. What is opened then must read what it says it has, take records, and
-//! have them after the next start.
+//! The input bytes are instructions that build each file. An opened journal must return the records that it counts,
+//! accept new ones, and return them after the next start.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ const FILES: [&str; 9] = [
     "04611686018427387900-0000000007.log",
 ];
 const CURSOR_SALT: u32 = 0x63_75_72_73;
-/// Room for whatever an input makes of it.
+/// Limits that no input reaches by its own files alone.
 const PARAMS: JournalParams = JournalParams { limit_bytes: 1 << 20, segment_bytes: 8 << 10 };
 
-/// An object's number and what is said of it.
+/// Record of the test: an object number and a payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Told(u8, Vec<u8>);
+struct TestRecord(u8, Vec<u8>);
 
-impl Record for Told {
+impl Record for TestRecord {
     type Error = &'static str;
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -44,9 +44,9 @@ impl Record for Told {
 
     fn decode(bytes: &[u8]) -> Result<Self, Self::Error> {
         match bytes.split_first() {
-            Some((0xff, _)) => Err("an object that there is not"),
+            Some((0xff, _)) => Err("an unknown object"),
             Some((object, rest)) => Ok(Self(*object, rest.to_vec())),
-            None => Err("nothing"),
+            None => Err("an empty record"),
         }
     }
 
@@ -65,8 +65,8 @@ impl Record for Told {
 
 pub(crate) fn run(data: &[u8]) {
     let mut input = Input(data);
-    let disk = written(&mut input);
-    let looked = inspect(&disk, Path::new(DIR));
+    let disk = build_files(&mut input);
+    let inspected = inspect(&disk, Path::new(DIR));
     let (mut journal, seen, undecodable) = match open(&disk) {
         Ok(opened) => opened,
         Err(JournalError::Newer { version, .. }) => {
@@ -75,74 +75,78 @@ pub(crate) fn run(data: &[u8]) {
         }
         Err(error) => panic!("{error}: {:?}", std::error::Error::source(&error)),
     };
-    let looked = looked.expect("what can be opened can be looked at");
-    // Who only looks does not know what a record is.
-    let found = (looked.pending - undecodable, looked.lost + undecodable);
-    assert_eq!(found, (journal.pending(), journal.lost()), "looked at and opened");
-    let pending: Vec<_> = seen.into_iter().filter(|(.., acked)| !acked).map(|(seq, told, _)| (seq, told)).collect();
+    let inspected = inspected.expect("a directory that opens can be inspected");
+    // `inspect` cannot decode records, so it counts undecodable ones as pending.
+    let found = (inspected.pending - undecodable, inspected.lost + undecodable);
+    assert_eq!(found, (journal.pending(), journal.lost()), "inspected and opened");
+    let pending: Vec<_> = seen.into_iter().filter(|(.., acked)| !acked).map(|(seq, record, _)| (seq, record)).collect();
     assert_eq!(all(&mut journal), pending, "seen and read");
     assert_eq!(journal.pending(), pending.len() as u64);
-    go_on(&disk, journal, pending, input.byte());
+    exercise(&disk, journal, pending, input.byte());
 }
 
-/// Does what a journal is there for, as the input says, and looks whether it has been done.
-fn go_on(disk: &SimDisk, mut journal: Journal<Told>, mut pending: Vec<(Seq, Told)>, how: u8) {
-    if how & 1 != 0 && !pending.is_empty() {
+/// Acknowledges, merges, appends and reopens as the input says, and verifies the records after each step.
+fn exercise(disk: &SimDisk, mut journal: Journal<TestRecord>, mut pending: Vec<(Seq, TestRecord)>, steps: u8) {
+    if steps & 1 != 0 && !pending.is_empty() {
         let first = pending.remove(0).0;
         assert_eq!(journal.ack([first, first]), 1, "{first} was pending");
     }
-    if how & 2 != 0 {
-        journal.merge_pending(0..journal.next_seq()).expect("the disk is well");
+    if steps & 2 != 0 {
+        journal.merge_pending(0..journal.next_seq()).expect("the simulated disk has no faults");
         pending = all(&mut journal);
     }
-    let new: Vec<_> = (0..3).map(|i| Told(i, vec![9; 40])).collect();
+    let new: Vec<_> = (0..3).map(|i| TestRecord(i, vec![9; 40])).collect();
     match journal.append(&new) {
         Ok(seqs) => pending.extend(seqs.zip(new)),
-        // Damage has made the numbers run out.
+        // The damage made the sequence numbers run out.
         Err(AppendError::Disk(error)) => assert!(journal.next_seq() > (1 << 62) - 4, "{error}"),
         Err(AppendError::Full { .. } | AppendError::TooLarge { .. } | AppendError::Retained) => {
             assert!(journal.bytes() > PARAMS.limit_bytes / 2);
         }
     }
     assert_eq!(all(&mut journal), pending, "appended and read");
-    journal.sync().expect("the disk is well");
-    journal.sync().expect("the disk is well");
+    journal.sync().expect("the simulated disk has no faults");
+    journal.sync().expect("the simulated disk has no faults");
     let next = journal.next_seq();
     drop(journal);
-    if how & 4 == 0 {
+    if steps & 4 == 0 {
         disk.kill();
     } else {
         disk.crash();
     }
     let (mut journal, ..) = open(disk).expect("it could be opened before");
     assert_eq!(all(&mut journal), pending, "after the next start");
-    assert_eq!((journal.lost(), journal.next_seq()), (0, next), "damage is told once, and numbers go on");
+    assert_eq!(
+        (journal.lost(), journal.next_seq()),
+        (0, next),
+        "damage is reported once, and sequence numbers continue"
+    );
 }
 
-type Seen = Vec<(Seq, Told, bool)>;
+type Seen = Vec<(Seq, TestRecord, bool)>;
 
-fn open(disk: &SimDisk) -> Result<(Journal<Told>, Seen, u64), JournalError> {
+fn open(disk: &SimDisk) -> Result<(Journal<TestRecord>, Seen, u64), JournalError> {
     let mut seen = Vec::new();
-    let mut visit = |seq, told: &Told, acked| seen.push((seq, told.clone(), acked));
+    let mut visit = |seq, record: &TestRecord, acked| seen.push((seq, record.clone(), acked));
     let (journal, recovery) = Journal::open(Arc::new(disk.clone()), Path::new(DIR), PARAMS, &mut visit)?;
     assert_eq!((recovery.pending, recovery.lost), (journal.pending(), journal.lost()));
     Ok((journal, seen, recovery.undecodable))
 }
 
-fn all(journal: &mut Journal<Told>) -> Vec<(Seq, Told)> {
+fn all(journal: &mut Journal<TestRecord>) -> Vec<(Seq, TestRecord)> {
     let (mut from, mut all) = (0, Vec::new());
     loop {
-        // In strides, so that reading on is tried too.
-        let batch = journal.read(from, 3, 200).expect("the disk is well");
-        assert!(batch.damaged.is_empty(), "{:?} were whole when it was opened", batch.damaged);
+        // In small batches, so that continuing a read is tested too.
+        let batch = journal.read(from, 3, 200).expect("the simulated disk has no faults");
+        assert!(batch.damaged.is_empty(), "{:?} were intact when it was opened", batch.damaged);
         let Some((last, _)) = batch.records.last() else { return all };
         from = last + 1;
         all.extend(batch.records);
     }
 }
 
-/// The files as the input has them.
-fn written(input: &mut Input<'_>) -> SimDisk {
+/// Builds the files that the input describes, on a simulated disk.
+fn build_files(input: &mut Input<'_>) -> SimDisk {
     let mut files = [const { Vec::new() }; FILES.len()];
     let mut at = 0;
     while !input.is_empty() && files.iter().map(Vec::len).sum::<usize>() < 200_000 {
@@ -153,15 +157,16 @@ fn written(input: &mut Input<'_>) -> SimDisk {
         }
     }
     let disk = SimDisk::new(1);
-    disk.create_dir_all(Path::new(DIR)).expect("the disk is well");
+    disk.create_dir_all(Path::new(DIR)).expect("the simulated disk has no faults");
     for (name, bytes) in FILES.into_iter().zip(&files).filter(|(_, bytes)| !bytes.is_empty()) {
-        let mut file = disk.open(&Path::new(DIR).join(name), Open::CreateNew).expect("the disk is well");
-        file.append(bytes).and_then(|()| file.sync()).expect("the disk is well");
-        decode_segment(bytes, salt(name), |_, record| drop(Told::decode(record)));
+        let mut file =
+            disk.open(&Path::new(DIR).join(name), Open::CreateNew).expect("the simulated disk has no faults");
+        file.append(bytes).and_then(|()| file.sync()).expect("the simulated disk has no faults");
+        decode_segment(bytes, salt(name), |_, record| drop(TestRecord::decode(record)));
         let _ = decode_cursor(bytes);
     }
     for dir in ["/", "/state", DIR] {
-        disk.sync_dir(Path::new(dir)).expect("the disk is well");
+        disk.sync_dir(Path::new(dir)).expect("the simulated disk has no faults");
     }
     disk
 }
@@ -175,14 +180,14 @@ fn change(file: &mut Vec<u8>, name: &str, instruction: usize, input: &mut Input<
     match instruction {
         2 => file.extend_from_slice(input.chunk()),
         3 => put(input.chunk()),
-        // Records, from a number on.
+        // Records with consecutive sequence numbers.
         4 | 5 => {
             let (first, count) = (input.number(), 1 + input.pick(4) as u64);
             for seq in (0..count).map(|i| first.wrapping_add(i)) {
                 put(&[&seq.to_le_bytes(), input.chunk()].concat());
             }
         }
-        // The header of a segment, or what a cursor says.
+        // A cursor's content, or a segment header.
         6 if name == "cursor" => {
             let mut payload = vec![1];
             for _ in 0..=input.pick(6) {

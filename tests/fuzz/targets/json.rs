@@ -1,4 +1,4 @@
-//! JSON read the slow way, to compare with.
+//! Reference JSON reader on serde_json, to compare the decoder with.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use informer_hub_types::Segment;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// JSON in which no object has a key twice: of such a one readers may rightly say different things.
+/// JSON without duplicate keys. Readers may legitimately differ on duplicates.
 struct Distinct;
 
 impl<'de> Deserialize<'de> for Distinct {
@@ -20,7 +20,7 @@ impl<'de> Visitor<'de> for Distinct {
     type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON without a key that is there twice")
+        f.write_str("JSON without duplicate keys")
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
@@ -57,16 +57,16 @@ impl<'de> Visitor<'de> for Distinct {
         while let Some(key) = members.next_key::<String>()? {
             members.next_value::<Self>()?;
             if !known.insert(key) {
-                return Err(A::Error::custom("a key is there twice"));
+                return Err(A::Error::custom("duplicate key"));
             }
         }
         Ok(self)
     }
 }
 
-/// What serde_json reads, where that is the one thing that can be read: no key twice, and none that is spelt in a way in
-/// which nobody spells the keys that matter.
-pub(crate) fn plainly(bytes: &[u8]) -> Option<Value> {
+/// Parses JSON with serde_json if only one reading is possible: no duplicate keys, and no escapes that could spell a
+/// known key in another way.
+pub(crate) fn unambiguous(bytes: &[u8]) -> Option<Value> {
     if bytes.windows(2).any(|two| matches!(two, br"\u" | br"\/")) {
         return None;
     }
@@ -74,12 +74,12 @@ pub(crate) fn plainly(bytes: &[u8]) -> Option<Value> {
     serde_json::from_slice(bytes).ok()
 }
 
-/// Whether bytes are JSON, however deep; what is in its texts is not looked at.
+/// Returns whether the bytes are JSON of any depth. String contents are not validated.
 pub(crate) fn is_json(bytes: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }
 
-/// Removes what a path leads to.
+/// Removes the values that a path selects.
 pub(crate) fn remove(value: &mut Value, path: &[Segment]) {
     match (path, value) {
         ([Segment::Field(name)], Value::Object(map)) => drop(map.remove(name.as_str())),

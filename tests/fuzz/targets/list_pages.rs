@@ -1,6 +1,6 @@
-//! A page of a list, in pieces: its items and its end.
+//! Fuzz target: one page of a list, split into pieces.
 //!
-//! Two bytes say how: the decoder's profile and the limit of an item, and how the bytes arrive. The rest is the page.
+//! The first byte selects the decoder profile and the item size limit, the second the piece sizes. The rest is the page.
 
 use informer_hub_codec::{ListSplitter, ListStep, MAX_OBJECT_BYTES};
 use serde_json::Value;
@@ -13,19 +13,19 @@ pub(crate) fn run(data: &[u8]) {
     let mut input = Input(data);
     let (control, seed) = (input.byte(), input.byte());
     let small = control & 0x40 != 0;
-    let sent = if small { None } else { json::plainly(input.0) };
+    let sent = if small { None } else { json::unambiguous(input.0) };
     let whole = read(control, &[input.0], sent.as_ref());
     let split = read(control, &pieces(input.0, seed), None);
-    // Of an item that is too large more is known where it came as a whole.
+    // An item over the limit reports more if it arrived in one piece.
     if !small {
-        assert_eq!(whole, split, "what comes out depends on how it came in");
+        assert_eq!(whole, split, "the result depends on how the bytes were split");
     }
 }
 
-/// What came of the page, item by item, up to its end or an error.
+/// Decodes a page and describes each item, up to the end or an error.
 fn read(control: u8, pieces: &[&[u8]], sent: Option<&Value>) -> Vec<String> {
     let limit = if control & 0x40 == 0 { MAX_OBJECT_BYTES } else { 60 };
-    let (mut profile, mut splitter, mut told) = (Profile::new(control), ListSplitter::new(limit), Vec::new());
+    let (mut profile, mut splitter, mut decoded) = (Profile::new(control), ListSplitter::new(limit), Vec::new());
     for at in 0..=pieces.len() {
         let ends = at == pieces.len();
         if let Some(piece) = pieces.get(at) {
@@ -36,26 +36,26 @@ fn read(control: u8, pieces: &[&[u8]], sent: Option<&Value>) -> Vec<String> {
             match step {
                 Ok(ListStep::NeedMore) => break,
                 Ok(ListStep::Object(object)) => {
-                    let item = sent.and_then(|sent| sent["items"].get(told.len()));
+                    let item = sent.and_then(|sent| sent["items"].get(decoded.len()));
                     profile.check(&object, item);
-                    told.push(format!("{object:?} {:?} {:?}", object.labels(), object.json()));
+                    decoded.push(format!("{object:?} {:?} {:?}", object.labels(), object.json()));
                 }
-                Ok(ListStep::Skipped(skipped)) => told.push(format!("{skipped:?}")),
+                Ok(ListStep::Skipped(skipped)) => decoded.push(format!("{skipped:?}")),
                 Ok(ListStep::End { version, continue_token, remaining }) => {
                     if let Some(sent) = sent {
-                        assert_eq!(sent["items"].as_array().map_or(0, Vec::len), told.len());
+                        assert_eq!(sent["items"].as_array().map_or(0, Vec::len), decoded.len());
                         let version_sent = sent["metadata"]["resourceVersion"].as_str().unwrap_or_default();
                         assert_eq!(version.to_string(), version_sent);
                     }
-                    told.push(format!("end {version:?} {continue_token:?} {remaining:?}"));
+                    decoded.push(format!("end {version:?} {continue_token:?} {remaining:?}"));
                 }
                 Err(error) => {
-                    told.push(format!("{:?}", error.class));
-                    return told;
+                    decoded.push(format!("{:?}", error.class));
+                    return decoded;
                 }
             }
             assert!(splitter.buffered() <= 4 << 20);
         }
     }
-    told
+    decoded
 }

@@ -1,7 +1,6 @@
-//! What is fed with noise: one function a target, which panics where something does not hold.
+//! Fuzz targets: one `run(&[u8])` function each, which panics if a property does not hold.
 //!
-//! Two crates have these files: the test beside them, which replays the corpus, and `fuzz`, which looks for more. They use
-//! what everybody may use of the hub.
+//! Two crates include these files: the replay test in this folder and the fuzz programs in `fuzz/`.
 
 pub(crate) mod caches;
 pub(crate) mod clusters;

@@ -1,4 +1,4 @@
-//! What a decoder made of bytes, looked at from all sides: as it lies, packed, and beside what serde_json reads.
+//! Checks of decoded objects: plain, packed, and compared with serde_json's reading. Also sample notifications.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,13 +10,13 @@ use informer_hub_types::{
 };
 use serde_json::{Value, json};
 
-use super::json as slow;
+use super::json as reference;
 
-/// A way to decode.
+/// Decoder configuration under test.
 pub(crate) struct Profile {
     pub(crate) decoder: Decoder,
     projection: &'static Projection,
-    /// Whether bodies are packed and read back too, which costs more than all the rest.
+    /// Whether bodies are also packed and read back. This costs more than all other checks.
     packs: bool,
 }
 
@@ -43,7 +43,7 @@ static DICTIONARIES: LazyLock<[Arc<Dictionary>; 2]> = LazyLock::new(|| {
             r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"web-{i}","uid":"{uid:08x}"}},"spec":{{"nodeName":"n{node}"}}}}"#
         )
     };
-    [Dictionary::none(), Dictionary::train((0..300).map(sample)).expect("samples enough")].map(Arc::new)
+    [Dictionary::none(), Dictionary::train((0..300).map(sample)).expect("enough samples")].map(Arc::new)
 });
 
 pub(crate) fn pods() -> ApiResource {
@@ -58,10 +58,10 @@ impl Profile {
         Self { decoder, projection, packs: control & 0x80 != 0 }
     }
 
-    /// Looks at an object that `sent` was decoded from, where that can be said.
+    /// Verifies a decoded object, against the JSON `sent` if that has a single reading.
     pub(crate) fn check(&self, object: &Arc<StoredObject>, sent: Option<&Value>) {
         let body = object.json().expect("a new object has its body");
-        assert!(slow::is_json(&body) && std::str::from_utf8(&body).is_ok(), "the body is not JSON");
+        assert!(reference::is_json(&body) && std::str::from_utf8(&body).is_ok(), "the body is not JSON");
         if let Some(sent) = sent {
             self.compare(object, &body, sent);
         }
@@ -71,8 +71,7 @@ impl Profile {
     }
 
     fn compare(&self, object: &StoredObject, body: &[u8], sent: &Value) {
-        let mut found: Value =
-            serde_json::from_slice(body).expect("what was sent can be read, and what is left cannot");
+        let mut found: Value = serde_json::from_slice(body).expect("the projected body is not JSON");
         let metadata = |name: &str| sent["metadata"][name].as_str().unwrap_or_default();
         assert_eq!(object.key().name(), metadata("name"));
         assert_eq!(object.key().namespace().unwrap_or_default(), metadata("namespace"));
@@ -91,13 +90,13 @@ impl Profile {
         match self.projection {
             Projection::Drop(paths) => {
                 for path in paths {
-                    slow::remove(&mut left, path.segments());
+                    reference::remove(&mut left, path.segments());
                 }
-                assert_eq!(found, left, "what is dropped");
+                assert_eq!(found, left, "dropped paths");
             }
             Projection::Keep(paths) => {
                 for path in paths {
-                    assert_eq!(path.select(&found), path.select(&left), "{path} is kept");
+                    assert_eq!(path.select(&found), path.select(&left), "kept path {path}");
                 }
             }
         }
@@ -106,7 +105,7 @@ impl Profile {
     fn compare_labels(&self, object: &StoredObject, sent: &Value) {
         let sent = sent["metadata"]["labels"].as_object();
         let texts = sent.into_iter().flatten().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
-        // A key with that in it is none.
+        // A key that contains `=` is not a label key.
         let texts = texts.filter(|(key, _)| !key.contains('='));
         let (mut expected, mut labels): (Vec<_>, Vec<_>) = (texts.collect(), object.labels().iter().collect());
         expected.sort_unstable();
@@ -119,7 +118,7 @@ fn compare_indexes(object: &StoredObject, sent: &Value) {
     for (name, path) in &PATHS.indexes {
         let selected = path.select(sent);
         if selected.iter().any(|value| value.is_f64()) {
-            // A fraction is indexed as it is written.
+            // A fraction is indexed as its source text.
             continue;
         }
         let text = |value: &Value| match value {
@@ -133,14 +132,14 @@ fn compare_indexes(object: &StoredObject, sent: &Value) {
     }
 }
 
-/// Packs a body with one dictionary and then the other, and reads it back each time.
+/// Packs a body with each dictionary and verifies that it unpacks to the same bytes.
 fn pack(object: &Arc<StoredObject>, body: &[u8]) {
     let totals = Arc::<PackedTotals>::default();
     for dictionary in &*DICTIONARIES {
         let mut packer = Packer::new(dictionary, &totals);
         packer.add(object);
         let _ = packer.finish();
-        assert_eq!(&*object.json().expect("what was packed comes back"), body);
+        assert_eq!(&*object.json().expect("a packed body unpacks"), body);
     }
 }
 
@@ -173,7 +172,7 @@ fn pod(version: u32, phase: &str) -> Object {
     }))
 }
 
-/// One of each kind that concerns an object.
+/// Returns one notification of each kind that carries an object.
 pub(crate) fn notifications() -> Vec<Notification> {
     vec![
         Notification::Added { object: pod(1, "Pending"), initial: false },

@@ -1,4 +1,4 @@
-//! What a sink's journals have: events and dead letters, which come back as they were written.
+//! Fuzz target: records of a sink's journals (events, dead letters) and dead letter filters. They round-trip.
 
 use informer_hub_sink::{DeadLetter, Event, LetterFilter, Preset, Shape};
 
@@ -21,7 +21,7 @@ fn event(bytes: &[u8]) {
     let Ok(mut event) = Event::decode(bytes, Some(7)) else { return };
     let mut again = Vec::new();
     event.encode(&mut again);
-    let read = Event::decode(&again, Some(7)).expect("what was written is read");
+    let read = Event::decode(&again, Some(7)).expect("an encoded record decodes");
     assert_eq!((read.id(), read.cluster(), read.subject()), (event.id(), event.cluster(), event.subject()));
     assert_eq!((read.uid(), read.version(), read.json()), (event.uid(), event.version(), event.json()));
     event.set_sequence(u64::MAX);
@@ -40,7 +40,7 @@ fn letter(bytes: &[u8]) {
     let Ok(letter) = DeadLetter::decode(bytes) else { return };
     let mut again = Vec::new();
     letter.encode(&mut again);
-    let read = DeadLetter::decode(&again).expect("what was written is read");
+    let read = DeadLetter::decode(&again).expect("an encoded record decodes");
     assert_eq!((read.attempts, &read.error, read.at), (letter.attempts, &letter.error, letter.at));
     assert_eq!(serde_json::to_value(letter.summary(1)).ok(), serde_json::to_value(read.summary(1)).ok());
     assert!(LetterFilter::default().fits(&letter));

@@ -1,6 +1,6 @@
-//! A sink's template: refused with a line, or a message within its bounds.
+//! Fuzz target: a sink's template. It is refused with a line, or renders messages within their bounds.
 //!
-//! The first byte says of which media type messages are.
+//! The first byte selects the media type of messages.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use super::objects::notifications;
 
 static EVENTS: LazyLock<Vec<Event>> = LazyLock::new(|| {
     let event = |notification| Event::new(&notification, jiff::Timestamp::UNIX_EPOCH, &EventOptions::default());
-    notifications().into_iter().map(event).collect::<Result<_, _>>().expect("events of whole objects")
+    notifications().into_iter().map(event).collect::<Result<_, _>>().expect("valid objects become events")
 });
 
 pub(crate) fn run(data: &[u8]) {

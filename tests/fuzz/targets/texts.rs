@@ -1,6 +1,6 @@
-//! What people write: selectors, paths, questions, resources, sizes, subjects. What is taken and written again is the same.
+//! Fuzz target: texts that users write (selectors, paths, queries, resources, sizes, subjects). Accepted texts round-trip.
 //!
-//! The first byte says what the rest is.
+//! The first byte selects the type of the text.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -20,15 +20,15 @@ pub(crate) fn run(data: &[u8]) {
     let which = input.byte();
     let Ok(text) = std::str::from_utf8(input.0) else { return };
     match which % 10 {
-        0 => again::<LabelSelector>(text),
-        1 => again::<FieldPath>(text),
-        2 => again::<Question>(text),
+        0 => round_trips::<LabelSelector>(text),
+        1 => round_trips::<FieldPath>(text),
+        2 => round_trips::<Question>(text),
         3 => question(text),
-        4 => said::<ResourceRef>(text),
-        5 => said::<HumanDuration>(text),
-        6 => said::<ByteSize>(text),
-        7 => said::<SubjectPattern>(text),
-        8 => said::<ClusterName>(text),
+        4 => parses::<ResourceRef>(text),
+        5 => parses::<HumanDuration>(text),
+        6 => parses::<ByteSize>(text),
+        7 => parses::<SubjectPattern>(text),
+        8 => parses::<ClusterName>(text),
         _ => {
             let _ = text.parse::<ObjectKey>();
             token(text);
@@ -36,19 +36,19 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// Refused in words, or taken.
-fn said<T: FromStr<Err: Display>>(text: &str) {
+/// Verifies that a text parses or is rejected with a message.
+fn parses<T: FromStr<Err: Display>>(text: &str) {
     if let Err(error) = text.parse::<T>() {
         assert!(!error.to_string().is_empty());
     }
 }
 
-/// Refused in words, or taken and written so that it means the same.
-fn again<T: FromStr<Err: Display> + Display + PartialEq + Debug>(text: &str) {
+/// Verifies that a text is rejected with a message, or parses, and that its `Display` form parses to the same value.
+fn round_trips<T: FromStr<Err: Display> + Display + PartialEq + Debug>(text: &str) {
     match text.parse::<T>() {
         Ok(value) => {
             let shown = value.to_string();
-            let read = shown.parse::<T>().unwrap_or_else(|error| panic!("{shown:?} is not read again: {error}"));
+            let read = shown.parse::<T>().unwrap_or_else(|error| panic!("{shown:?} does not parse: {error}"));
             assert_eq!(read, value, "{shown:?}");
         }
         Err(error) => assert!(!error.to_string().is_empty()),
@@ -60,17 +60,17 @@ fn question(text: &str) {
     let shown = expr.to_string();
     assert_eq!(shown.parse::<Expr>().ok().as_ref(), Some(&expr), "{shown:?}");
     let Ok(matcher) = Matcher::new(&expr) else { return };
-    let object = notifications().swap_remove(0).object().expect("it is of an object").clone();
-    let head = Known(&object);
-    let body = object.json().expect("it is there");
-    let on_body = matcher.on_body(&head, &body).expect("it is JSON");
+    let object = notifications().swap_remove(0).object().expect("the notification carries an object").clone();
+    let head = HeadOnly(&object);
+    let body = object.json().expect("the object has its body");
+    let on_body = matcher.on_body(&head, &body).expect("the body is JSON");
     assert!(matcher.on_head(&head).is_none_or(|on_head| on_head == on_body), "{shown:?}");
 }
 
-/// What is known of an object without its body.
-struct Known<'o>(&'o Object);
+/// Head fields of an object, without its body.
+struct HeadOnly<'o>(&'o Object);
 
-impl Head for Known<'_> {
+impl Head for HeadOnly<'_> {
     fn cluster(&self) -> &ClusterName {
         &self.0.origin().cluster
     }
@@ -102,6 +102,6 @@ impl Head for Known<'_> {
 }
 
 fn token(text: &str) {
-    let of = Fingerprint::new(&Query::list(), &pods().gvr);
-    assert!(TokenKey::new([7; 32]).verify(text, of).is_err(), "a token that nobody signed");
+    let fingerprint = Fingerprint::new(&Query::list(), &pods().gvr);
+    assert!(TokenKey::new([7; 32]).verify(text, fingerprint).is_err(), "an unsigned token");
 }

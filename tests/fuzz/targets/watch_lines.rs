@@ -1,6 +1,6 @@
-//! A watch's bytes, in pieces: lines, events, objects.
+//! Fuzz target: the bytes of a watch stream, split into pieces.
 //!
-//! Two bytes say how: the decoder's profile and the limit of a line, and how the bytes arrive. The rest is the stream.
+//! The first byte selects the decoder profile and the line size limit, the second the piece sizes. The rest is the stream.
 
 use informer_hub_codec::{Line, LineSplitter, MAX_OBJECT_BYTES};
 use informer_hub_reflector::{SourceError, WatchItem};
@@ -14,35 +14,35 @@ pub(crate) fn run(data: &[u8]) {
     let (control, seed) = (input.byte(), input.byte());
     let whole = read(control, &[input.0]);
     let split = read(control, &pieces(input.0, seed));
-    assert_eq!(whole, split, "what comes out depends on how it came in");
+    assert_eq!(whole, split, "the result depends on how the bytes were split");
 }
 
-/// What came of each line, up to an error.
+/// Decodes a stream and describes each line, up to an error.
 fn read(control: u8, pieces: &[&[u8]]) -> Vec<String> {
     let limit = if control & 0x40 == 0 { MAX_OBJECT_BYTES } else { 100 };
-    let (mut profile, mut splitter, mut told) = (Profile::new(control), LineSplitter::new(limit), Vec::new());
+    let (mut profile, mut splitter, mut decoded) = (Profile::new(control), LineSplitter::new(limit), Vec::new());
     for piece in pieces {
         let fed = splitter.feed(piece, |line| {
-            told.push(line_of(&mut profile, &line)?);
+            decoded.push(line_of(&mut profile, &line)?);
             Ok(())
         });
         if let Err(error) = fed {
-            told.push(format!("{:?}", error.class));
-            return told;
+            decoded.push(format!("{:?}", error.class));
+            return decoded;
         }
     }
-    told.push(format!("{} of {:?}", splitter.is_inside(), splitter.rest()));
-    told
+    decoded.push(format!("{} of {:?}", splitter.is_inside(), splitter.rest()));
+    decoded
 }
 
 fn line_of(profile: &mut Profile, line: &Line<'_>) -> Result<String, SourceError> {
     let item = match line {
         Line::Whole(line) => {
-            // What is known of it halfway is of use where it turns out to be too long.
+            // `skip_event` must accept any prefix of a line, as for a line that exceeds the limit.
             let _ = profile.decoder.skip_event(&line[..line.len() / 2], "half".to_owned());
             let item = profile.decoder.decode_event(line)?;
-            assert!(json::is_json(line), "taken for JSON, which it is not");
-            let sent = json::plainly(line);
+            assert!(json::is_json(line), "an event was decoded from a line that is not JSON");
+            let sent = json::unambiguous(line);
             if let WatchItem::Added(object) | WatchItem::Modified(object) = &item {
                 profile.check(object, sent.as_ref().map(|sent| &sent["object"]));
             }

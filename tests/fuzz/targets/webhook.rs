@@ -1,6 +1,6 @@
-//! A receiver's answer, as bytes on a connection, and what a sink makes of it.
+//! Fuzz target: a webhook receiver's response, as bytes on a connection, and the sink's reaction.
 //!
-//! The first byte says in which pieces it arrives.
+//! The first byte selects the piece sizes. The rest is the response.
 
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
@@ -23,12 +23,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::input::{Input, pieces};
 use super::objects::notifications;
 
-/// Its path and query are as good as a password.
+/// Receiver URL. Its path and query are secrets and must not appear in errors.
 const URL: &str = "http://receiver.example.com/hooks/T0K3N?key=K3Y";
 
 thread_local! {
     static RUNTIME: tokio::runtime::Runtime =
-        tokio::runtime::Builder::new_current_thread().build().expect("a runtime without anything");
+        tokio::runtime::Builder::new_current_thread().build().expect("a runtime without drivers");
 }
 
 pub(crate) fn run(data: &[u8]) {
@@ -42,7 +42,7 @@ pub(crate) fn run(data: &[u8]) {
     deliver(&outcome);
 }
 
-/// What an answer comes to; `None` where it is none.
+/// Returns the outcome of a response, or `None` if the bytes are not an HTTP response.
 async fn outcome(bytes: &[u8], seed: u8) -> Option<Outcome> {
     let (ours, mut theirs) = tokio::io::duplex(64 << 10);
     let (mut sender, connection) = http1::handshake::<_, Empty<Bytes>>(TokioIo::new(ours)).await.ok()?;
@@ -60,7 +60,7 @@ async fn outcome(bytes: &[u8], seed: u8) -> Option<Outcome> {
     let exchange = async {
         let request = http::Request::post("/").header("host", "receiver").body(Empty::new()).ok()?;
         let answer = sender.send_request(request).await.ok()?;
-        let url = WebhookUrl::parse(URL).expect("an address");
+        let url = WebhookUrl::parse(URL).expect("a valid URL");
         Some(outcome_of(answer.map(reqwest::Body::wrap), &url).await)
     };
     let run = async {
@@ -74,7 +74,7 @@ async fn outcome(bytes: &[u8], seed: u8) -> Option<Outcome> {
     }
 }
 
-/// A sink that always gets this answer: every event is delivered, given up, or still there.
+/// Runs a sink that always gets this outcome, and verifies that each event is delivered, dead-lettered or pending.
 fn deliver(outcome: &Outcome) {
     let mut now = clock::now();
     let mut machine = Machine::new(params(), None, StdRng::seed_from_u64(1));
@@ -91,7 +91,7 @@ fn deliver(outcome: &Outcome) {
                 machine.attempted(lane, Ok(outcome.clone()), now);
             }
             Some(Action::Answer(())) => {}
-            Some(Action::Work(_)) => panic!("there is nothing to work on"),
+            Some(Action::Work(_)) => panic!("no background work was started"),
             None => match machine.wake_at(now) {
                 Some(at) => {
                     assert!(at > now && at <= now + Duration::from_secs(24 * 3600 + 1), "when to wake");
@@ -101,14 +101,14 @@ fn deliver(outcome: &Outcome) {
             },
         }
         letters += machine.take_letters().len() as u64;
-        assert_eq!(delivered + letters + machine.undelivered(), count, "delivered, given up, or there");
+        assert_eq!(delivered + letters + machine.left(), count, "delivered, dead-lettered or pending");
     }
     assert!(*outcome != Outcome::Accepted || delivered == count);
 }
 
 fn params() -> MachineParams {
     MachineParams {
-        name: "noise".into(),
+        name: "fuzz".into(),
         selection: Arc::new(Selection::default()),
         options: EventOptions::default(),
         batch: BatchParams::default(),

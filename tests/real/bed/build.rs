@@ -1,22 +1,22 @@
-//! Finds the binaries that tests need and scripts build, and has them built when their sources changed.
+//! Builds the Go binaries that tests need, by the scripts in `tests/testbed`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// The test bed's binary.
+/// Returns the test bed's binary.
 pub(crate) fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| built("tests/testbed/build.sh"))
 }
 
-/// The binary that a script builds, which is quick unless there is something to build. Callers keep it, and ask once a run.
+/// Runs a build script and returns the path that it prints. Quick if the binary is up to date; callers cache the path.
 ///
 /// # Panics
-/// When the build fails; what it wrote is on stderr above.
+/// If the build fails. Its output is on stderr.
 pub(crate) fn built(script: &str) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
-    // Cargo gives integration tests `<target>/tmp`; the binary goes beside it.
+    // Cargo gives integration tests `<target>/tmp`; binaries go to `<target>/testbed`.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a directory of cargo's has a parent");
     let output = Command::new(&script)
         .env("CARGO_TARGET_DIR", target)

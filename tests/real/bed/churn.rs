@@ -1,4 +1,4 @@
-//! Random changes that can be repeated: the same seed does the same things in the same order.
+//! Random changes to objects, reproducible by seed.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
 
+use super::ground_truth::GroundTruth;
 use super::objects::{create_pod, create_widget, delete_now, merge, pods, widgets};
-use super::truth::Truth;
 
 /// Returns `CHURN_SEED` or `INFORMER_HUB_SEED` if one is set, otherwise a random seed, and prints it.
 pub(crate) fn seed() -> u64 {
@@ -22,17 +22,17 @@ pub(crate) fn seed() -> u64 {
     seed
 }
 
-/// Random changes to pods and widgets of one namespace, which nobody else may change meanwhile. Several, each with its
-/// own namespace, may run at once.
+/// Random changes to the pods and widgets of one namespace, which nothing else may change meanwhile. Several may run at
+/// once, each with its own namespace.
 ///
-/// It keeps account of what the server acknowledged; [`Self::pods`] and [`Self::widgets`] are what must be true after.
+/// It records what the server acknowledged: [`Self::pods`] and [`Self::widgets`] are the expected state.
 #[derive(Debug)]
 pub(crate) struct Churn {
     random: StdRng,
     namespace: String,
-    made: usize,
-    pods: Truth,
-    widgets: Truth,
+    created: usize,
+    pods: GroundTruth,
+    widgets: GroundTruth,
     deleted: Vec<Uid>,
 }
 
@@ -43,46 +43,46 @@ enum Kind {
 }
 
 impl Churn {
-    /// Starts with an empty namespace that exists; the widgets' CRD must be installed.
+    /// Creates a churn for an existing, empty namespace. The widgets' CRD must be installed.
     pub(crate) fn new(seed: u64, namespace: &str) -> Self {
         Self {
             random: StdRng::seed_from_u64(seed),
             namespace: namespace.to_owned(),
-            made: 0,
+            created: 0,
             pods: BTreeMap::new(),
             widgets: BTreeMap::new(),
             deleted: Vec::new(),
         }
     }
 
-    /// What it has deleted since this was last asked for.
+    /// Returns the UIDs of the objects deleted since the last call.
     pub(crate) fn take_deleted(&mut self) -> Vec<Uid> {
         std::mem::take(&mut self.deleted)
     }
 
-    /// The pods that there are now.
-    pub(crate) fn pods(&self) -> &Truth {
+    /// Returns the expected pods.
+    pub(crate) fn pods(&self) -> &GroundTruth {
         &self.pods
     }
 
-    /// The widgets that there are now.
-    pub(crate) fn widgets(&self) -> &Truth {
+    /// Returns the expected widgets.
+    pub(crate) fn widgets(&self) -> &GroundTruth {
         &self.widgets
     }
 
-    /// Makes `count` changes, one after the other, each acknowledged before the next.
+    /// Makes `count` changes in sequence, each acknowledged before the next.
     pub(crate) async fn run(&mut self, client: &Client, count: usize) {
         for _ in 0..count {
             self.step(client).await;
         }
     }
 
-    /// Of ten changes about five are updates, three creations, one a deletion and one a deletion with a new object of
-    /// the same name right behind it, which a watcher must not take for an update.
+    /// Makes one change. Of ten, about five are updates, three creations, one a deletion and one a re-creation under the
+    /// same name, which a watcher must not report as an update.
     async fn step(&mut self, client: &Client) {
         let kind = if self.random.random_bool(0.5) { Kind::Pod } else { Kind::Widget };
-        let dice = self.random.random_range(0..10);
-        match (self.any(kind), dice) {
+        let roll = self.random.random_range(0..10);
+        match (self.random_name(kind), roll) {
             (Some(name), 0..5) => self.update(client, kind, &name).await,
             (Some(name), 5) => self.delete(client, kind, &name).await,
             (Some(name), 6) => {
@@ -90,17 +90,17 @@ impl Churn {
                 self.create(client, kind, &name).await;
             }
             _ => {
-                let name = format!("churn-{}", self.made);
-                self.made += 1;
+                let name = format!("churn-{}", self.created);
+                self.created += 1;
                 self.create(client, kind, &name).await;
             }
         }
     }
 
-    fn any(&mut self, kind: Kind) -> Option<String> {
-        let count = self.of(kind).len();
+    fn random_name(&mut self, kind: Kind) -> Option<String> {
+        let count = self.expected(kind).len();
         let at = (count > 0).then(|| self.random.random_range(0..count))?;
-        self.of(kind).keys().nth(at).map(|key| key.name().to_owned())
+        self.expected(kind).keys().nth(at).map(|key| key.name().to_owned())
     }
 
     async fn create(&mut self, client: &Client, kind: Kind, name: &str) {
@@ -137,7 +137,7 @@ impl Churn {
             Kind::Widget => delete_now(&widgets(client, &self.namespace), name).await,
         }
         let key = ObjectKey::new(&self.namespace, name);
-        let gone = self.of(kind).remove(&key);
+        let gone = self.expected(kind).remove(&key);
         self.deleted.extend(gone.map(|(uid, _)| uid));
     }
 
@@ -145,10 +145,10 @@ impl Churn {
         let key = ObjectKey::new(&self.namespace, &object.name_any());
         let uid = Uid::new(&object.uid().unwrap_or_default());
         let version = ResourceVersion::new(&object.resource_version().unwrap_or_default());
-        self.of(kind).insert(key, (uid, version));
+        self.expected(kind).insert(key, (uid, version));
     }
 
-    fn of(&mut self, kind: Kind) -> &mut Truth {
+    fn expected(&mut self, kind: Kind) -> &mut GroundTruth {
         match kind {
             Kind::Pod => &mut self.pods,
             Kind::Widget => &mut self.widgets,

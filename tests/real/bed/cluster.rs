@@ -1,4 +1,4 @@
-//! A real cluster: etcd and a kube-apiserver on loopback, in a directory of their own.
+//! Real cluster: etcd and a kube-apiserver on loopback, in a temporary directory.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,23 +12,23 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::process::{Process, Ready};
 use crate::proxy::FaultProxy;
 
-/// How many clusters may run at once over all tests of the suite: each takes 300 MB and keeps a core busy at its start.
+/// Maximum number of clusters that run at once in the suite. Each takes 300 MB, and one core while it starts.
 const AT_ONCE: usize = 3;
 
 static SLOTS: Semaphore = Semaphore::const_new(AT_ONCE);
 
-/// How long a test waits for the others to give up their clusters.
+/// How long a test waits for cluster slots that other tests occupy.
 const SLOT_DEADLINE: Duration = Duration::from_secs(900);
 
 /// A real cluster. Dropping it kills its process and removes its directory.
 ///
-/// It keeps its URL, CA, tokens and objects over [`Self::kill`] and [`Self::restart`].
+/// URL, CA, tokens and objects persist over [`Self::kill`] and [`Self::restart`].
 #[derive(Debug)]
 pub(crate) struct RealCluster {
     name: String,
     flags: Vec<String>,
     ready: Ready,
-    // Order of drops: the process ends before its directory goes and its slot is free again.
+    // Drop order: the process ends before its directory is removed and its slot is released.
     process: Option<Process>,
     dir: TempDir,
     _slot: SemaphorePermit<'static>,
@@ -40,19 +40,19 @@ impl RealCluster {
         Self::start_with(name, &[]).await
     }
 
-    /// Starts one cluster with flags for its kube-apiserver.
+    /// Starts one cluster with additional kube-apiserver flags.
     pub(crate) async fn start_with(name: &str, flags: &[&str]) -> Self {
         let slot = slots(1).await;
         Self::start_in(name, flags.iter().map(|&flag| flag.to_owned()).collect(), slot).await
     }
 
-    /// Starts several clusters at once. A test that needs several takes them here, and all of them:
-    /// two tests that each held one and waited for another would wait for ever.
+    /// Starts several clusters at once. A test must start all its clusters in one call: two tests that each hold one slot
+    /// and wait for another would deadlock.
     pub(crate) async fn start_all<const N: usize>(names: [&str; N]) -> [Self; N] {
         Self::start_all_with(names.map(|name| (name, Vec::new()))).await
     }
 
-    /// The same, each with flags for its kube-apiserver.
+    /// Starts several clusters at once, each with additional kube-apiserver flags.
     pub(crate) async fn start_all_with<const N: usize>(clusters: [(&str, Vec<String>); N]) -> [Self; N] {
         const { assert!(N <= AT_ONCE, "more clusters than may run at once") };
         let mut slots = slots(N).await;
@@ -71,37 +71,37 @@ impl RealCluster {
         Self { name: name.to_owned(), flags, ready, process: Some(process), dir, _slot: slot }
     }
 
-    /// The name it was started with: the context of its kubeconfig.
+    /// Returns the cluster's name, which is also the context of its kubeconfig.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its apiserver is, e.g. `https://127.0.0.1:23456`.
+    /// Returns the apiserver's URL, e.g. `https://127.0.0.1:23456`.
     pub(crate) fn url(&self) -> &str {
         &self.ready.url
     }
 
-    /// The CA of its serving certificate, as PEM.
+    /// Returns the path of the serving certificate's CA, a PEM file.
     pub(crate) fn ca(&self) -> &Path {
         &self.ready.ca
     }
 
-    /// A kubeconfig with one context: this cluster, as admin.
+    /// Returns the path of a kubeconfig with one context: this cluster, as admin.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.ready.kubeconfig
     }
 
-    /// As [`Self::kubeconfig`], but for the user `limited`, who may do what RBAC objects grant and nothing else.
+    /// Returns the path of a kubeconfig for the user `limited`, whose only rights are those that RBAC objects grant.
     pub(crate) fn limited_kubeconfig(&self) -> &Path {
         &self.ready.limited_kubeconfig
     }
 
-    /// As [`Self::kubeconfig`], but the way leads through `proxy`.
+    /// Writes an admin kubeconfig that connects through `proxy`, and returns its path.
     pub(crate) fn kubeconfig_via(&self, proxy: &FaultProxy) -> PathBuf {
         self.via(proxy, self.kubeconfig())
     }
 
-    /// As [`Self::limited_kubeconfig`], but the way leads through `proxy`.
+    /// Writes a kubeconfig for `limited` that connects through `proxy`, and returns its path.
     pub(crate) fn limited_kubeconfig_via(&self, proxy: &FaultProxy) -> PathBuf {
         self.via(proxy, self.limited_kubeconfig())
     }
@@ -114,39 +114,39 @@ impl RealCluster {
         path
     }
 
-    /// The bearer token of `admin` or `limited`.
+    /// Returns the bearer token of `admin` or `limited`.
     pub(crate) fn token(&self, user: &str) -> &str {
         self.ready.tokens.get(user).unwrap_or_else(|| panic!("no user {user:?}; there are \"admin\" and \"limited\""))
     }
 
-    /// A new client with its own connections, as admin.
+    /// Returns a new admin client with its own connections.
     pub(crate) async fn client(&self) -> Client {
         client(self.kubeconfig()).await
     }
 
-    /// A new client for the user `limited`.
+    /// Returns a new client for the user `limited`.
     pub(crate) async fn limited_client(&self) -> Client {
         client(self.limited_kubeconfig()).await
     }
 
-    /// A new admin client whose connections go through `proxy`.
+    /// Returns a new admin client that connects through `proxy`.
     pub(crate) async fn client_via(&self, proxy: &FaultProxy) -> Client {
         client(&self.kubeconfig_via(proxy)).await
     }
 
-    /// Kills the process with SIGKILL. Connections break; until [`Self::restart`] new ones are refused.
+    /// Kills the process with SIGKILL. Connections break, and new ones are refused until [`Self::restart`].
     pub(crate) fn kill(&mut self) {
         self.process = None;
     }
 
-    /// Stops the process where it stands, or lets it go on: a machine that sleeps. Who connects meanwhile waits.
-    pub(crate) fn freeze(&self, still: bool) {
-        let process = self.process.as_ref().expect("only what runs is frozen");
-        if still { process.freeze() } else { process.thaw() }
+    /// Suspends the process (SIGSTOP) or resumes it, as if its machine slept. Clients that connect meanwhile wait.
+    pub(crate) fn freeze(&self, frozen: bool) {
+        let process = self.process.as_ref().expect("only a running cluster can be frozen");
+        if frozen { process.freeze() } else { process.thaw() }
     }
 
-    /// Starts it again (killing it first where it still runs): same address, CA, tokens and objects. The apiserver's
-    /// memory of past events is gone, so that every watch from before answers 410.
+    /// Restarts the process, killing it first if it still runs. Address, CA, tokens and objects stay the same. The
+    /// apiserver's watch cache is empty, so a watch from an older version is answered with 410.
     pub(crate) async fn restart(&mut self) {
         self.kill();
         let (process, ready) = Process::start(&self.name, self.dir.path(), &self.flags).await;
@@ -154,8 +154,10 @@ impl RealCluster {
         self.process = Some(process);
     }
 
-    /// Compacts etcd to its current revision, which stays readable, and returns it. Watches that the apiserver serves from its watch cache
-    /// do not notice before a [`Self::restart`]; `--watch-cache-sizes=pods#0` has pods served from etcd.
+    /// Compacts etcd to its current revision, which stays readable, and returns it.
+    ///
+    /// Watches served from the watch cache are not affected before a [`Self::restart`]. With `--watch-cache-sizes=pods#0`,
+    /// pods are served from etcd.
     pub(crate) async fn compact(&mut self) -> u64 {
         #[derive(Deserialize)]
         struct Answer {
@@ -178,7 +180,7 @@ async fn client(kubeconfig: &Path) -> Client {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("the test bed wrote a valid kubeconfig");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     let mut config = config.expect("its CA and token are readable");
-    // A client that tries again by itself would hide the very answers that tests are about, and wait a second for each.
+    // A client that retries would hide the responses under test, and wait a second for each.
     config.default_retry = false;
     Client::try_from(config).expect("a client of plain parts")
 }

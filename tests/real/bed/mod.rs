@@ -1,34 +1,34 @@
-//! Real clusters to test against.
+//! Test bed: real clusters, objects in them, random changes and ground truth.
 
 mod build;
 mod churn;
 mod cluster;
+mod ground_truth;
 mod objects;
 mod process;
-mod truth;
 
 use std::time::Duration;
 
 pub(crate) use build::{binary, built};
 pub(crate) use churn::{Churn, seed};
 pub(crate) use cluster::RealCluster;
+pub(crate) use ground_truth::{GroundTruth, ground_truth, watch_error};
 pub(crate) use objects::{
     Verbs, create_namespace, create_pod, create_pods, create_widget, create_widgets, delete_now, grant_limited,
     install_widgets, merge, pods, revoke_limited, uninstall_widgets, widget_gvr, widgets,
 };
 pub(crate) use process::signal;
-pub(crate) use truth::{Truth, truth, watch_error};
 
-/// Asks `check` until it says yes. For what a server does in its own time and does not announce.
+/// Polls `check` until it returns true. For server-side effects that are asynchronous and not announced.
 ///
 /// # Panics
-/// When the deadline passes first; the message names `what`.
+/// If the deadline passes first; the message contains `what`.
 pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, deadline: Duration, check: impl FnMut() -> F) {
-    assert!(comes_true(deadline, check).await, "not within {deadline:?}: {what}");
+    assert!(becomes_true(deadline, check).await, "not within {deadline:?}: {what}");
 }
 
-/// As [`eventually`], but whether `check` said yes in time is the answer, for a caller that knows more to say.
-pub(crate) async fn comes_true<F: Future<Output = bool>>(deadline: Duration, mut check: impl FnMut() -> F) -> bool {
+/// Polls `check` every 20 ms and returns whether it became true before the deadline.
+pub(crate) async fn becomes_true<F: Future<Output = bool>>(deadline: Duration, mut check: impl FnMut() -> F) -> bool {
     let asking = async {
         let mut pace = tokio::time::interval(Duration::from_millis(20));
         loop {

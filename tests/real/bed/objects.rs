@@ -1,7 +1,7 @@
-//! Objects to watch: pods, and widgets (a custom resource); and what the user `limited` may see of them.
+//! Test objects: pods and widgets (a custom resource), and the rights of the user `limited`.
 //!
-//! No controller, scheduler or kubelet runs. So pods come with a node, and are deleted without grace; a namespace that
-//! is deleted stays in Terminating for ever.
+//! No controller, scheduler or kubelet runs. Therefore pods are created with a node and deleted without grace period,
+//! and a deleted namespace stays in Terminating.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::eventually;
 
-/// Requests in flight when many objects are made: beyond this the server only queues.
+/// Concurrent requests of a bulk creation. With more, the server only queues.
 const IN_FLIGHT: usize = 16;
 
 /// How long the apiserver may take to act on a new CRD or role.
@@ -27,63 +27,63 @@ const SETTLE: Duration = Duration::from_secs(30);
 
 const WIDGET_GROUP: &str = "bed.example.com";
 
-/// What `limited` is granted.
+/// Rights granted to `limited`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verbs {
     /// `get` and `list`, so that a list succeeds and a watch does not.
     List,
-    /// `get`, `list` and `watch`: all that an informer needs.
+    /// `get`, `list` and `watch`, which suffice for an informer.
     ListAndWatch,
-    /// The same, of widgets and config maps too.
+    /// `get`, `list` and `watch` of pods, widgets and config maps.
     ListAndWatchMore,
 }
 
-/// Pods of one namespace.
+/// Returns the API of pods in one namespace.
 pub(crate) fn pods(client: &Client, namespace: &str) -> Api<Pod> {
     Api::namespaced(client.clone(), namespace)
 }
 
-/// Widgets of one namespace.
+/// Returns the API of widgets in one namespace.
 pub(crate) fn widgets(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &widget_resource())
 }
 
-/// The custom resource that [`install_widgets`] installs.
+/// Returns the custom resource that [`install_widgets`] installs.
 pub(crate) fn widget_gvr() -> Gvr {
     Gvr::new(WIDGET_GROUP, "v1", "widgets")
 }
 
-/// Makes a namespace; one that exists is left alone.
+/// Creates a namespace unless it exists.
 pub(crate) async fn create_namespace(client: &Client, name: &str) {
     let api = Api::<Namespace>::all(client.clone());
-    made_or_there(&api, &parsed(json!({"metadata": {"name": name}}))).await;
+    create_if_missing(&api, &from_json(json!({"metadata": {"name": name}}))).await;
 }
 
-/// Makes one pod and returns it as the server stored it.
+/// Creates one pod and returns it as stored.
 pub(crate) async fn create_pod(client: &Client, namespace: &str, name: &str) -> Pod {
-    made(&pods(client, namespace), &pod(name)).await
+    create(&pods(client, namespace), &pod(name)).await
 }
 
-/// Makes `count` pods named `<prefix>-<number>`, many at a time.
+/// Creates `count` pods named `<prefix>-<number>`, concurrently.
 pub(crate) async fn create_pods(client: &Client, namespace: &str, prefix: &str, count: usize) {
     let api = pods(client, namespace);
     let all = (0..count).map(|i| pod(&format!("{prefix}-{i}")));
-    stream::iter(all).for_each_concurrent(IN_FLIGHT, async |pod| drop(made(&api, &pod).await)).await;
+    stream::iter(all).for_each_concurrent(IN_FLIGHT, async |pod| drop(create(&api, &pod).await)).await;
 }
 
-/// Makes one widget and returns it as the server stored it.
+/// Creates one widget and returns it as stored.
 pub(crate) async fn create_widget(client: &Client, namespace: &str, name: &str) -> DynamicObject {
-    made(&widgets(client, namespace), &widget(name)).await
+    create(&widgets(client, namespace), &widget(name)).await
 }
 
-/// Makes `count` widgets named `<prefix>-<number>`, many at a time.
+/// Creates `count` widgets named `<prefix>-<number>`, concurrently.
 pub(crate) async fn create_widgets(client: &Client, namespace: &str, prefix: &str, count: usize) {
     let api = widgets(client, namespace);
     let all = (0..count).map(|i| widget(&format!("{prefix}-{i}")));
-    stream::iter(all).for_each_concurrent(IN_FLIGHT, async |widget| drop(made(&api, &widget).await)).await;
+    stream::iter(all).for_each_concurrent(IN_FLIGHT, async |widget| drop(create(&api, &widget).await)).await;
 }
 
-/// Applies a JSON merge patch and returns the object after it.
+/// Applies a JSON merge patch and returns the patched object.
 pub(crate) async fn merge<K>(api: &Api<K>, name: &str, patch: Value) -> K
 where
     K: Clone + DeserializeOwned + Debug,
@@ -92,7 +92,7 @@ where
     patched.unwrap_or_else(|error| panic!("patch of {name}: {error}"))
 }
 
-/// Deletes at once: nobody here would carry out a graceful deletion.
+/// Deletes without grace period, since no kubelet would complete a graceful deletion.
 pub(crate) async fn delete_now<K>(api: &Api<K>, name: &str)
 where
     K: Clone + DeserializeOwned + Debug,
@@ -101,11 +101,11 @@ where
     assert!(deleted.is_ok(), "delete of {name}: {deleted:?}");
 }
 
-/// Installs the widgets' CRD and returns once discovery shows it and its objects can be listed and made. In between,
-/// the apiserver answers 404 and then 429 while it sets the resource's storage up. So it does after a restart: where the
-/// CRD is there already, this only waits for its end.
+/// Installs the widgets' CRD unless it exists, and returns once widgets are in discovery and can be listed and created.
+///
+/// Until then, also after a restart, the apiserver answers 404 and then 429 while it sets up the storage.
 pub(crate) async fn install_widgets(client: &Client) {
-    made_or_there(&Api::<CustomResourceDefinition>::all(client.clone()), &widget_definition()).await;
+    create_if_missing(&Api::<CustomResourceDefinition>::all(client.clone()), &widget_definition()).await;
     let api = widgets(client, "default");
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     eventually("discovery shows the widgets", SETTLE, async || {
@@ -117,7 +117,7 @@ pub(crate) async fn install_widgets(client: &Client) {
     .await;
 }
 
-/// Removes the widgets' CRD and with it all widgets, and returns once it could be installed again.
+/// Removes the widgets' CRD with all widgets, and returns once it can be installed again.
 pub(crate) async fn uninstall_widgets(client: &Client) {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     let name = format!("widgets.{WIDGET_GROUP}");
@@ -126,7 +126,7 @@ pub(crate) async fn uninstall_widgets(client: &Client) {
     eventually("the widgets are gone", SETTLE, async || matches!(api.get_opt(&name).await, Ok(None))).await;
 }
 
-/// Lets the user `limited` read pods in all namespaces, and returns once the apiserver acts on it.
+/// Grants `limited` rights in all namespaces, and returns once they are effective.
 pub(crate) async fn grant_limited(client: &Client, limited: &Client, verbs: Verbs) {
     let resources = match verbs {
         Verbs::List | Verbs::ListAndWatch => json!(["pods"]),
@@ -154,7 +154,7 @@ pub(crate) async fn grant_limited(client: &Client, limited: &Client, verbs: Verb
     eventually("limited may list pods", SETTLE, async || may_list_pods(limited).await).await;
 }
 
-/// Takes back what [`grant_limited`] gave, and returns once the apiserver acts on it.
+/// Revokes the rights from [`grant_limited`], and returns once that is effective.
 pub(crate) async fn revoke_limited(client: &Client, limited: &Client) {
     delete_now(&Api::<ClusterRoleBinding>::all(client.clone()), "limited").await;
     eventually("limited may no longer list pods", SETTLE, async || !may_list_pods(limited).await).await;
@@ -168,14 +168,14 @@ async fn may_list_pods(limited: &Client) -> bool {
     }
 }
 
-async fn made<K>(api: &Api<K>, object: &K) -> K
+async fn create<K>(api: &Api<K>, object: &K) -> K
 where
     K: Clone + DeserializeOwned + Serialize + Debug,
 {
     api.create(&PostParams::default(), object).await.unwrap_or_else(|error| panic!("create of {object:?}: {error}"))
 }
 
-async fn made_or_there<K>(api: &Api<K>, object: &K)
+async fn create_if_missing<K>(api: &Api<K>, object: &K)
 where
     K: Clone + DeserializeOwned + Serialize + Debug,
 {
@@ -195,10 +195,10 @@ where
     assert!(applied.is_ok(), "apply of {name}: {applied:?}");
 }
 
-/// A pod as a deployment would make it, small but with what people index by: labels, a node, an image.
+/// Builds a small pod with typical index fields: labels, a node and an image.
 fn pod(name: &str) -> Pod {
     let number: usize = name.rsplit('-').next().and_then(|tail| tail.parse().ok()).unwrap_or(0);
-    parsed(json!({
+    from_json(json!({
         "metadata": {
             "name": name,
             "labels": {"app": format!("app-{}", number % 10), "tier": if number.is_multiple_of(3) { "front" } else { "back" }},
@@ -232,7 +232,7 @@ fn widget_resource() -> ApiResource {
 }
 
 fn widget_definition() -> CustomResourceDefinition {
-    parsed(json!({
+    from_json(json!({
         "metadata": {"name": format!("widgets.{WIDGET_GROUP}")},
         "spec": {
             "group": WIDGET_GROUP,
@@ -248,6 +248,6 @@ fn widget_definition() -> CustomResourceDefinition {
     }))
 }
 
-fn parsed<K: DeserializeOwned>(object: Value) -> K {
+fn from_json<K: DeserializeOwned>(object: Value) -> K {
     serde_json::from_value(object).expect("the literals of this file fit their types")
 }

@@ -1,4 +1,4 @@
-//! One run of the test bed's binary: its ready line, its commands, its end.
+//! Process of the test bed's binary: start, commands, end.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,14 +12,14 @@ use tokio::sync::mpsc;
 
 use super::build;
 
-/// How long a start may take: longer than the binary gives itself, so that it can say what went wrong.
-/// Measured: 3 s on two cores.
+/// Deadline of a start. Longer than the binary's own deadline, so that its error arrives first. Measured: 3 s on two
+/// cores.
 const START_DEADLINE: Duration = Duration::from_secs(90);
 
-/// How long a command may take.
+/// Deadline of a command.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(30);
 
-/// What the binary says once it serves.
+/// JSON line that the binary prints once the cluster serves.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Ready {
     pub(super) url: String,
@@ -29,7 +29,7 @@ pub(super) struct Ready {
     pub(super) tokens: std::collections::BTreeMap<String, String>,
 }
 
-/// Sends a signal to a child that has not been waited for, so that its number cannot be another's.
+/// Sends a signal to a child that has not been waited for, so that its PID cannot have been reused.
 pub(crate) fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill").args([format!("-{name}"), child.id().to_string()]).status();
     assert!(sent.is_ok_and(|status| status.success()), "SIG{name} could not be sent to the test bed");
@@ -45,15 +45,15 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts the binary on `dir` and waits until the cluster serves.
+    /// Starts the binary on `dir` and waits until the cluster serves requests.
     ///
     /// # Panics
-    /// When it ends or lets the deadline pass; the message has the end of its log.
+    /// If the binary exits or misses the deadline; the message contains the end of its log.
     pub(super) async fn start(name: &str, dir: &Path, flags: &[String]) -> (Self, Ready) {
         let mut child = Command::new(build::binary())
             .arg("--dir")
             .arg(dir)
-            // The directory is a temporary one; should this process be killed, there is nobody else to remove it.
+            // If this process is killed, the binary must remove the temporary directory.
             .args(["--name", name, "--remove", "--"])
             .args(flags)
             .stdin(Stdio::piped())
@@ -77,7 +77,7 @@ impl Process {
 
     /// Sends one command and returns its answer.
     pub(super) async fn command<T: DeserializeOwned>(&mut self, command: &str) -> T {
-        writeln!(self.stdin, "{command}").unwrap_or_else(|error| panic!("{command:?} not taken: {error}"));
+        writeln!(self.stdin, "{command}").unwrap_or_else(|error| panic!("cannot send {command:?}: {error}"));
         self.answer(command, COMMAND_DEADLINE).await
     }
 
@@ -91,19 +91,19 @@ impl Process {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{to}: answered {line}: {error}"))
     }
 
-    /// Stops the process where it stands (SIGSTOP); its sockets stay as they are.
+    /// Suspends the process (SIGSTOP). Its sockets stay open.
     pub(super) fn freeze(&self) {
         signal(&self.child, "STOP");
     }
 
-    /// Lets it go on. Its clock has jumped by the time that it stood still.
+    /// Resumes the process. Its clock has jumped by the suspended time.
     pub(super) fn thaw(&self) {
         signal(&self.child, "CONT");
     }
 
-    /// Kills the process the hard way and waits for its end.
+    /// Kills the process with SIGKILL and waits for its end.
     pub(super) fn kill(&mut self) {
-        // Fails only when the process has ended, which is what is wanted.
+        // Fails only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The chart: what helm says of it, what its values become, and which values it refuses.
+//! Tests of the helm chart: lint, rendered configuration, refused values.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Mounted, NAMESPACE, helm, objects, of_kind, one, overlay, template, template_of, text, values_files};
 
 #[test]
-fn helm_finds_nothing_to_say_about_the_chart() {
+fn chart_passes_helm_lint() {
     for file in values_files() {
         let mut arguments = vec!["lint", "--strict", "informer-hub"];
         arguments.extend(file.iter().flat_map(|file| ["--values", file.as_str()]));
@@ -19,7 +19,7 @@ fn helm_finds_nothing_to_say_about_the_chart() {
 }
 
 #[test]
-fn the_hub_reads_what_the_chart_writes() {
+fn rendered_configuration_is_valid_for_the_hub() {
     for file in values_files() {
         let objects = template_of(file.as_deref());
         let config = Mounted::of(&objects).config().unwrap_or_else(|errors| panic!("{file:?}: {errors}"));
@@ -31,29 +31,32 @@ fn the_hub_reads_what_the_chart_writes() {
             container["ports"][0]["containerPort"].as_u64(),
             "{file:?}"
         );
-        assert!(!config.hub.listen.ip().is_loopback(), "{file:?}: the kubelet does not reach it");
+        assert!(!config.hub.listen.ip().is_loopback(), "{file:?}: the kubelet cannot reach a loopback address");
         assert!(config.hub.state_dir.is_some_and(|dir| dir.ends_with("lib/state")), "{file:?}");
         let grace = pod["terminationGracePeriodSeconds"].as_u64().unwrap();
         assert!(Duration::from_secs(grace) > config.hub.shutdown_deadline, "{file:?}: killed before its deadline");
-        let is_inside = config.clusters.iter().any(|cluster| matches!(cluster.access, ClusterAccess::InCluster));
-        assert_eq!(pod["automountServiceAccountToken"], is_inside, "{file:?}");
-        let limit = config.hub.memory_limit.expect("it has a limit");
+        let uses_account = config.clusters.iter().any(|cluster| matches!(cluster.access, ClusterAccess::InCluster));
+        assert_eq!(pod["automountServiceAccountToken"], uses_account, "{file:?}");
+        let limit = config.hub.memory_limit.expect("a memory limit is configured");
         let allowed = container["resources"]["limits"]["memory"].as_str().unwrap();
         assert!(limit * 10 <= bytes(allowed) * 9, "{file:?}: {limit} of {allowed}");
     }
 }
 
-/// The blocks of a document in a language.
+/// Returns a document's blocks of one language.
 fn blocks(text: &str, language: &str) -> Vec<String> {
     let parts = text.split("```").skip(1).step_by(2);
     parts.filter_map(|part| part.strip_prefix(language)?.strip_prefix('\n')).map(str::to_owned).collect()
 }
 
 #[test]
-fn values_in_the_documents_are_good_ones() {
+fn documented_values_render_a_valid_configuration() {
     let readme = blocks(include_str!("../../../deploy/helm/informer-hub/README.md"), "yaml");
     let application = blocks(include_str!("../../../docs/install.md"), "yaml");
-    let application = application.iter().find(|it| it.contains("kind: Application")).expect("it shows one for Argo CD");
+    let application = application
+        .iter()
+        .find(|it| it.contains("kind: Application"))
+        .expect("docs/install.md has an Argo CD Application");
     let application: Value = serde_saphyr::from_str(application).unwrap();
     let source = &application["spec"]["source"];
     assert!(super::path(source["path"].as_str().unwrap()).join("Chart.yaml").exists());
@@ -66,7 +69,10 @@ fn values_in_the_documents_are_good_ones() {
         Mounted::of(&rendered).config().unwrap_or_else(|errors| panic!("{values}: {errors}"));
     }
     assert_eq!(readme.len(), 1, "one example");
-    assert!(source["helm"]["valuesObject"]["auth"]["existingSecret"].is_string(), "random tokens never settle there");
+    assert!(
+        source["helm"]["valuesObject"]["auth"]["existingSecret"].is_string(),
+        "with Argo CD, random tokens would change at each sync"
+    );
 }
 
 fn bytes(quantity: &str) -> u64 {
@@ -75,22 +81,22 @@ fn bytes(quantity: &str) -> u64 {
 }
 
 #[test]
-fn overlays_have_a_configuration_that_the_hub_reads() {
+fn overlay_configuration_is_valid_for_the_hub() {
     for name in super::OVERLAYS {
         let objects = overlay(name);
         let config = Mounted::of(&objects).config().unwrap_or_else(|errors| panic!("{name}: {errors}"));
         let pod = &one(&objects, "StatefulSet")["spec"]["template"]["spec"];
         let container = &pod["containers"][0];
         assert_eq!(Some(u64::from(config.hub.listen.port())), container["ports"][0]["containerPort"].as_u64());
-        let limit = config.hub.memory_limit.expect("it has a limit");
+        let limit = config.hub.memory_limit.expect("a memory limit is configured");
         assert!(limit * 10 <= bytes(container["resources"]["limits"]["memory"].as_str().unwrap()) * 9, "{name}");
         assert!(pod["terminationGracePeriodSeconds"].as_u64() > Some(config.hub.shutdown_deadline.as_secs()));
     }
 }
 
-/// What the same values give without the chart's help.
+/// Verifies that values reach the hub unchanged.
 #[test]
-fn values_arrive_as_they_were_written() {
+fn values_reach_the_configuration_unchanged() {
     let objects = template_of(Some("informer-hub/ci/production-values.yaml"));
     let config = Mounted::of(&objects).config().unwrap();
     let names: Vec<_> = config.clusters.iter().map(|cluster| cluster.name.as_str()).collect();
@@ -105,7 +111,7 @@ fn values_arrive_as_they_were_written() {
 }
 
 #[test]
-fn bad_values_are_refused_in_words_that_help() {
+fn invalid_values_are_refused_with_a_helpful_message() {
     let cases: &[(&[&str], &str)] = &[
         (&["replicas=2"], "additional properties 'replicas' not allowed"),
         (&["port=80"], "/port"),
@@ -119,26 +125,26 @@ fn bad_values_are_refused_in_words_that_help() {
         (&["persistence.accessModes={ReadWriteMany}"], "/persistence/accessModes"),
         (&["memoryLimit=lots"], "/memoryLimit"),
         (&["podDisruptionBudget.maxUnavailable=2"], "/podDisruptionBudget/maxUnavailable"),
-        (&["resources.limits.memory=50Mi"], "give it 128Mi"),
-        (&["resources.limits.memory=1000m"], "has a unit that the chart does not know"),
+        (&["resources.limits.memory=50Mi"], "set at least 128Mi"),
+        (&["resources.limits.memory=1000m"], "has an unknown unit"),
         (&["inCluster.enabled=false"], "there is no cluster to watch"),
-        (&["config.clusters.in-cluster.in_cluster=true"], "inCluster is called so too"),
+        (&["config.clusters.in-cluster.in_cluster=true"], "has the same name as inCluster.name"),
         (&["config.resources.widgets.resync=1m"], "write it with its group, as plural.group"),
         (&["configToml=x", "config.resources.pods.resync=1m"], "not from configToml and config.resources"),
         (
             &["existingConfig.secret=x", "existingConfig.configMap=y"],
             "existingConfig.configMap and existingConfig.secret",
         ),
-        (&["auth.allowUnauthenticated=true", "auth.existingSecret=x"], "leave one of them out"),
+        (&["auth.allowUnauthenticated=true", "auth.existingSecret=x"], "remove one of them"),
     ];
     for (settings, words) in cases {
         let arguments: Vec<_> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
-        let said = template("hub", NAMESPACE, &arguments).expect_err(&format!("{settings:?} is accepted"));
-        assert!(said.contains(words), "{settings:?}: not {words:?} but\n{said}");
+        let message = template("hub", NAMESPACE, &arguments).expect_err(&format!("{settings:?} is accepted"));
+        assert!(message.contains(words), "{settings:?}: not {words:?} but\n{message}");
     }
 }
 
-/// The pod's annotations with some settings.
+/// Returns the pod's annotations with some settings.
 fn annotations(settings: &[&str]) -> Value {
     let arguments: Vec<_> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
     let objects = objects(&template("hub", NAMESPACE, &arguments).unwrap());
@@ -146,22 +152,22 @@ fn annotations(settings: &[&str]) -> Value {
 }
 
 #[test]
-fn only_what_is_read_at_the_start_alone_replaces_the_pod() {
+fn pod_is_replaced_only_for_keys_read_at_startup() {
     let before = annotations(&[]);
-    for taken_up in [
+    for applied_at_runtime in [
         "config.resources.nodes.metadata_only=true",
         "config.hub.shutdown_deadline=9s",
         "config.hub.memory_limit=90MiB",
     ] {
-        assert_eq!(annotations(&[taken_up]), before, "{taken_up}");
+        assert_eq!(annotations(&[applied_at_runtime]), before, "{applied_at_runtime}");
     }
-    for at_the_start in ["config.hub.checkpoint=9s", "auth.metricsOpen=true", "tls.secretName=a"] {
-        assert_ne!(annotations(&[at_the_start]), before, "{at_the_start}");
+    for read_at_startup in ["config.hub.checkpoint=9s", "auth.metricsOpen=true", "tls.secretName=a"] {
+        assert_ne!(annotations(&[read_at_startup]), before, "{read_at_startup}");
     }
 }
 
 #[test]
-fn a_configuration_of_ones_own_is_not_touched() {
+fn existing_configuration_is_mounted_unchanged() {
     let objects = objects(
         &template("hub", NAMESPACE, &["--set", "existingConfig.secret=mine,existingConfig.key=a.toml"]).unwrap(),
     );
@@ -177,7 +183,7 @@ fn a_configuration_of_ones_own_is_not_touched() {
 }
 
 #[test]
-fn rules_and_dashboard_are_those_of_the_monitoring_folder() {
+fn rendered_rules_and_dashboard_match_deploy_monitoring() {
     let objects = template_of(Some("informer-hub/ci/everything-values.yaml"));
     let rules: Value =
         serde_saphyr::from_str(include_str!("../../../deploy/monitoring/informer-hub.rules.yaml")).unwrap();

@@ -1,4 +1,4 @@
-//! What chart and overlays render, before a real apiserver.
+//! Tests of rendered charts and overlays with a real apiserver.
 
 use std::path::Path;
 
@@ -10,22 +10,22 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, OVERLAYS, helm, objects, of_kind, one, overlay, template, template_of, values_files};
-use crate::bed::{RealCluster, built, comes_true, create_namespace, create_pods};
-use crate::fleet::PATIENCE;
-use crate::rbac::{apply, hub_until, patch, token};
+use crate::bed::{RealCluster, becomes_true, built, create_namespace, create_pods};
+use crate::fixture::WAIT_DEADLINE;
+use crate::rbac::{apply, patch, run_hub_until, token};
 
-/// Asks whether an apiserver would take an object, with every field of it. It keeps nothing.
-async fn taken(client: &Client, object: &Value) -> Result<(), String> {
+/// Applies an object as a dry run with strict field validation.
+async fn dry_run(client: &Client, object: &Value) -> Result<(), String> {
     let how = PatchParams {
         dry_run: true,
         field_validation: Some(ValidationDirective::Strict),
         ..PatchParams::apply("test").force()
     };
-    let taken = patch(client, object, &how).await;
-    taken.map(drop).map_err(|error| format!("{}: {error}", object["metadata"]["name"]))
+    let applied = patch(client, object, &how).await;
+    applied.map(drop).map_err(|error| format!("{}: {error}", object["metadata"]["name"]))
 }
 
-/// The operator's own definitions of what the chart has for it.
+/// Installs the Prometheus operator's CRDs for the kinds that the chart renders.
 async fn install_definitions(client: &Client) {
     let folder = built("tests/testbed/operator/build.sh");
     for kind in ["servicemonitors", "prometheusrules"] {
@@ -36,7 +36,7 @@ async fn install_definitions(client: &Client) {
     }
 }
 
-/// The pod that a StatefulSet would make, with a disk where its claim would be.
+/// Returns the pod that a StatefulSet would create, with an emptyDir in place of its claim.
 fn pod(objects: &[Value], namespace: &str) -> Value {
     let template = &one(objects, "StatefulSet")["spec"]["template"];
     let mut pod =
@@ -51,7 +51,7 @@ fn pod(objects: &[Value], namespace: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_apiserver_takes_everything_that_is_rendered() {
+async fn rendered_objects_pass_strict_validation_of_an_apiserver() {
     let cluster = RealCluster::start("bed").await;
     let client = cluster.client().await;
     install_definitions(&client).await;
@@ -66,28 +66,29 @@ async fn an_apiserver_takes_everything_that_is_rendered() {
     let mut wrong = Vec::new();
     for (from, objects) in rendered.chain(overlays) {
         for object in &objects {
-            let known = async || taken(&client, object).await.is_ok();
-            // What has just been defined is not served at once.
-            let error = if object["apiVersion"] == "monitoring.coreos.com/v1" && comes_true(PATIENCE, known).await {
-                continue;
-            } else {
-                taken(&client, object).await.err()
-            };
+            let served = async || dry_run(&client, object).await.is_ok();
+            // A new CRD is not served at once.
+            let error =
+                if object["apiVersion"] == "monitoring.coreos.com/v1" && becomes_true(WAIT_DEADLINE, served).await {
+                    continue;
+                } else {
+                    dry_run(&client, object).await.err()
+                };
             wrong.extend(error.map(|error| format!("{from}: {error}")));
         }
         let mut pod = pod(&objects, "restricted");
-        wrong.extend(taken(&client, &pod).await.err().map(|error| format!("{from}, its pod: {error}")));
+        wrong.extend(dry_run(&client, &pod).await.err().map(|error| format!("{from}, pod: {error}")));
         pod["spec"]["containers"][0]["securityContext"] = json!({});
-        let error = taken(&client, &pod).await.expect_err("the namespace is restricted");
+        let error = dry_run(&client, &pod).await.expect_err("the restricted namespace refuses the pod");
         assert!(error.contains("PodSecurity"), "{error}");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let mut typed = of_kind(&template_of(None), "Service")[0].clone();
     typed["spec"]["selectr"] = json!({});
-    assert!(taken(&client, &typed).await.is_err(), "it does look at fields");
+    assert!(dry_run(&client, &typed).await.is_err(), "the dry run accepts an unknown field");
 }
 
-/// A copy of the chart for an apiserver that was built without its version, which charts are compared with.
+/// Copies the chart without `kubeVersion`, since the test bed's apiserver is built without a version.
 fn chart_for_any_version() -> tempfile::TempDir {
     fn copy(from: &Path, to: &Path) {
         std::fs::create_dir(to).unwrap();
@@ -111,7 +112,7 @@ fn chart_for_any_version() -> tempfile::TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn helm_installs_upgrades_and_takes_away() {
+async fn helm_installs_upgrades_and_uninstalls_the_chart() {
     let cluster = RealCluster::start("bed").await;
     let client = cluster.client().await;
     create_namespace(&client, NAMESPACE).await;
@@ -133,21 +134,21 @@ async fn helm_installs_upgrades_and_takes_away() {
     assert_eq!(made.keys().collect::<Vec<_>>(), ["read-token", "token"]);
     assert!(made.values().all(|token| token.0.len() >= 32) && made["token"] != made["read-token"]);
     helm(&["upgrade", "hub", &chart, "--set", "config.resources.nodes.metadata_only=true"]).await;
-    assert_eq!(tokens().await, made, "an upgrade keeps them");
+    assert_eq!(tokens().await, made, "an upgrade keeps the tokens");
     let toml = maps.get("hub-informer-hub").await.unwrap().data.unwrap()["hub.toml"].clone();
     assert!(toml.contains("[resources.nodes]"), "{toml}");
     helm(&["uninstall", "hub"]).await;
     let gone = async || secrets.get_opt("hub-informer-hub-auth").await.is_ok_and(|it| it.is_none());
-    assert!(comes_true(PATIENCE, gone).await, "its secret is still there");
+    assert!(becomes_true(WAIT_DEADLINE, gone).await, "the secret was not removed");
     let roles: Api<ClusterRole> = Api::all(client);
     assert!(roles.get_opt("hub-informer-hub").await.unwrap().is_none());
 }
 
-/// What the hub below watches.
+/// Values with three resources to watch.
 const VALUES: &str = "config:\n  resources:\n    po: {namespaces: [shop]}\n    nodes: {}\n    deploy: {}\n";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_charts_account_may_read_what_its_configuration_wants() {
+async fn chart_account_may_read_the_configured_resources() {
     let cluster = RealCluster::start("bed").await;
     let client = cluster.client().await;
     for namespace in ["shop", "informer-hub"] {
@@ -167,18 +168,18 @@ async fn the_charts_account_may_read_what_its_configuration_wants() {
     }
     std::fs::write(folder.path().join("token"), token(&client).await).unwrap();
     std::fs::write(folder.path().join("hub.toml"), from_outside(&chart, &cluster)).unwrap();
-    hub_until(folder.path(), "all watch", |it| it.state == Phase::Watching && it.synced).await;
+    run_hub_until(folder.path(), "all watch", |informer| informer.state == Phase::Watching && informer.synced).await;
 }
 
-/// The chart's configuration, but for the way to the cluster, which a pod finds by itself, and for what only a pod has.
+/// Returns the chart's configuration for a hub outside the cluster: with an explicit server, and without `[hub]`.
 fn from_outside(chart: &[Value], cluster: &RealCluster) -> String {
     let toml = of_kind(chart, "ConfigMap").into_iter().find_map(|map| map["data"]["hub.toml"].as_str()).unwrap();
     let mut toml: toml_edit::DocumentMut = toml.parse().unwrap();
     toml.remove("hub");
-    let way = |ca: &Path| {
+    let access = |ca: &Path| {
         format!("server = \"{}\"\nca_file = \"{}\"\ntoken = {{ file = \"token\" }}\n", cluster.url(), ca.display())
     };
     toml["clusters"]["in-cluster"] =
-        toml_edit::Item::Table(way(cluster.ca()).parse::<toml_edit::DocumentMut>().unwrap().as_table().clone());
+        toml_edit::Item::Table(access(cluster.ca()).parse::<toml_edit::DocumentMut>().unwrap().as_table().clone());
     toml.to_string()
 }

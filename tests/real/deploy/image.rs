@@ -1,4 +1,4 @@
-//! The Containerfile, before the rules of those who build images.
+//! Tests of the Containerfile with BuildKit's lint rules.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::{path, text};
 use crate::bed::built;
 
-/// Whether the checker is content with a file, and what it says.
+/// Runs the linter. Returns whether the file passes, and the messages.
 fn check(file: &Path) -> (bool, String) {
     static BINARY: OnceLock<std::path::PathBuf> = OnceLock::new();
     let output =
@@ -16,15 +16,18 @@ fn check(file: &Path) -> (bool, String) {
 }
 
 #[test]
-fn the_containerfile_breaks_no_rule() {
-    let (content, said) = check(&path("deploy/Containerfile"));
-    assert!(content && said.is_empty(), "{said}");
+fn containerfile_passes_the_linter() {
+    let (passed, messages) = check(&path("deploy/Containerfile"));
+    assert!(passed && messages.is_empty(), "{messages}");
 }
 
 #[test]
-fn a_bad_containerfile_is_told() {
+fn linter_reports_a_bad_containerfile() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "FROM scratch AS a\nENV API_TOKEN=1\nCMD run it\n").unwrap();
-    let (content, said) = check(file.path());
-    assert!(!content && said.contains("SecretsUsedInArgOrEnv") && said.contains("JSONArgsRecommended"), "{said}");
+    let (passed, messages) = check(file.path());
+    assert!(
+        !passed && messages.contains("SecretsUsedInArgOrEnv") && messages.contains("JSONArgsRecommended"),
+        "{messages}"
+    );
 }

@@ -1,4 +1,4 @@
-//! What `deploy/` has, before the real helm, kustomize and checker of Containerfiles, and before a real apiserver.
+//! Tests of `deploy/` with real helm, kustomize, BuildKit's linter and an apiserver.
 
 mod chart;
 mod cluster;
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::bed::built;
 
-/// Where what is rendered is said to be installed.
+/// Namespace of rendered releases.
 const NAMESPACE: &str = "tools";
 
 fn path(below: &str) -> PathBuf {
@@ -28,7 +28,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs helm, without whatever the machine's own is told.
+/// Runs helm, isolated from the machine's helm and kubectl configuration.
 fn helm(arguments: &[&str]) -> Output {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     let home = tempfile::tempdir().unwrap();
@@ -37,13 +37,13 @@ fn helm(arguments: &[&str]) -> Output {
     command.args(arguments).current_dir(path("deploy/helm")).output().unwrap()
 }
 
-/// The chart with these values, as helm would install it.
+/// Renders the chart with `helm template`.
 fn template(release: &str, namespace: &str, arguments: &[&str]) -> Result<String, String> {
     let output = helm(&[&["template", release, "informer-hub", "--namespace", namespace], arguments].concat());
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
-/// The objects of a text with several documents, as an apiserver would read them.
+/// Parses the objects of a multi-document YAML text.
 fn objects(yaml: &str) -> Vec<Value> {
     let documents = yaml.split("\n---\n").filter(|text| text.lines().any(|line| !line.starts_with(['#', '-'])));
     documents
@@ -52,7 +52,7 @@ fn objects(yaml: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The chart's own values files, by name; `None` are its defaults.
+/// Returns the chart's values files in `ci/`, and `None` for its defaults.
 fn values_files() -> Vec<Option<String>> {
     let folder = path("deploy/helm/informer-hub/ci");
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -70,7 +70,7 @@ fn template_of(file: Option<&str>) -> Vec<Value> {
 
 const OVERLAYS: [&str; 2] = ["in-cluster", "production"];
 
-/// What `kubectl apply -k` would apply.
+/// Renders a kustomize overlay.
 fn overlay(name: &str) -> Vec<Value> {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     let mut command = Command::new(BINARY.get_or_init(|| built("tests/testbed/kustomize/build.sh")));
@@ -93,7 +93,7 @@ fn list(value: &Value) -> Vec<Value> {
     value.as_array().cloned().unwrap_or_default()
 }
 
-/// What the hub of some objects reads: its file and its variables, in a folder that has every file that they name.
+/// Configuration file and environment of the hub in some objects, in a folder with every file that they name.
 struct Mounted {
     folder: tempfile::TempDir,
     environment: Vec<(String, String)>,
@@ -108,7 +108,8 @@ impl Mounted {
         };
         fs::create_dir(folder.path().join("lib")).unwrap();
         let maps = of_kind(objects, "ConfigMap");
-        let toml = here(maps.iter().find_map(|map| map["data"]["hub.toml"].as_str()).expect("it has a configuration"));
+        let toml =
+            here(maps.iter().find_map(|map| map["data"]["hub.toml"].as_str()).expect("the ConfigMap has hub.toml"));
         let container = &one(objects, "StatefulSet")["spec"]["template"]["spec"]["containers"][0];
         let variable = |it: &Value| {
             let value = here(it["value"].as_str().unwrap_or("from-a-secret"));
@@ -128,7 +129,7 @@ impl Mounted {
         Config::from_file_with_env(self.folder.path().join("hub.toml"), self.environment.clone())
     }
 
-    /// What `informer-hub rbac` prints for a cluster of it.
+    /// Returns the objects that `informer-hub rbac` prints for a cluster.
     fn rbac(&self, cluster: &str) -> Vec<Value> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_informer-hub"));
         command.args(["rbac", "-c", "hub.toml", "--cluster", cluster]).current_dir(self.folder.path());
@@ -138,10 +139,10 @@ impl Mounted {
     }
 }
 
-/// One right: in which namespace (`*`: all of them), group, resource, verb.
+/// One right: namespace (`*` for all), group, resource, verb.
 type Right = [String; 4];
 
-/// What roles allow, without what they allow everywhere and in a namespace again.
+/// Returns the rights that roles grant, without those of a namespace that are also granted everywhere.
 fn rights(objects: &[Value]) -> BTreeSet<Right> {
     let mut all = BTreeSet::new();
     for role in objects.iter().filter(|it| it["kind"] == "Role" || it["kind"] == "ClusterRole") {

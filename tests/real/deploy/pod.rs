@@ -1,5 +1,7 @@
-//! The hub with the chart's own arguments, configuration, tokens and account, in a place like its pod: files where the
-//! chart has them mounted, everything else read-only. By a namespace of mounts, which not every machine lets people make.
+//! Test of the hub with the chart's arguments, configuration, tokens and account, in an environment like its pod.
+//!
+//! A mount namespace has the files where the chart mounts them, and everything else read-only. The test is skipped on
+//! machines that do not permit such namespaces.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -11,11 +13,11 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
 use super::{list, objects, of_kind, one, template};
-use crate::bed::{RealCluster, comes_true, create_namespace, create_pods, signal};
-use crate::fleet::PATIENCE;
+use crate::bed::{RealCluster, becomes_true, create_namespace, create_pods, signal};
+use crate::fixture::WAIT_DEADLINE;
 use crate::rbac::{apply, token};
 
-/// Puts what is below `$0` where a pod has it, and becomes the program in the arguments.
+/// Shell script that mounts the files below `$0` as in the pod and executes its arguments.
 const SCRIPT: &str = r#"
 set -eu
 for place in /etc /var/lib /run; do
@@ -34,7 +36,7 @@ exec "$@"
 
 const UNSHARE: [&str; 3] = ["--user", "--map-root-user", "--mount"];
 
-/// The hub of a pod. Dropping it kills it.
+/// Hub process in the pod-like environment. Dropping it kills it.
 struct Pod(Child);
 
 impl Drop for Pod {
@@ -49,7 +51,7 @@ fn write(file: &Path, content: &[u8]) {
     fs::write(file, content).unwrap();
 }
 
-/// The secrets and the configuration of some objects, as files below `etc`.
+/// Writes the secrets and configuration of some objects as files below `etc`, and returns the read token.
 fn mount(objects: &[Value], etc: &Path) -> String {
     let map = of_kind(objects, "ConfigMap").into_iter().find(|map| map["data"]["hub.toml"].is_string()).unwrap();
     write(&etc.join("config/hub.toml"), map["data"]["hub.toml"].as_str().unwrap().as_bytes());
@@ -60,12 +62,12 @@ fn mount(objects: &[Value], etc: &Path) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_hub_comes_up_in_its_pod_reads_its_cluster_and_ends_in_order() {
+async fn hub_runs_in_a_pod_like_environment_and_shuts_down_cleanly() {
     let mut attempt = Command::new("unshare");
     attempt.args(UNSHARE).args(["mount", "-t", "tmpfs", "tmpfs", "/run"]);
     let allowed = attempt.stderr(Stdio::null()).status();
     if !allowed.is_ok_and(|status| status.success()) {
-        println!("no namespaces of mounts may be made here: the hub is not run as in its pod");
+        println!("skipped: this machine does not permit mount namespaces");
         return;
     }
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -97,13 +99,13 @@ async fn the_hub_comes_up_in_its_pod_reads_its_cluster_and_ends_in_order() {
     command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1").env("KUBERNETES_SERVICE_PORT", apiserver);
     let log = fs::File::create(folder.path().join("log")).unwrap();
     let mut pod = Pod(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
-    let said = || fs::read_to_string(folder.path().join("log")).unwrap();
+    let log_text = || fs::read_to_string(folder.path().join("log")).unwrap();
 
     let probe = spec["containers"][0]["readinessProbe"]["httpGet"]["path"].as_str().unwrap();
     let url = format!("http://127.0.0.1:{port}");
     let probed = async || reqwest::get(format!("{url}{probe}")).await.is_ok_and(|answer| answer.status() == 200);
-    assert!(comes_true(PATIENCE, probed).await, "it does not become ready:\n{}", said());
-    assert_eq!(reqwest::get(format!("{url}/metrics")).await.unwrap().status(), 401, "probes alone are everybody's");
+    assert!(becomes_true(WAIT_DEADLINE, probed).await, "the hub does not become ready:\n{}", log_text());
+    assert_eq!(reqwest::get(format!("{url}/metrics")).await.unwrap().status(), 401, "only probes need no token");
     let status = reqwest::Client::new().get(format!("{url}/v1/status")).bearer_auth(read_token);
     let status: Value = serde_json::from_str(&status.send().await.unwrap().text().await.unwrap()).unwrap();
     let informer = &status["clusters"][0]["informers"][0];
@@ -118,6 +120,6 @@ async fn the_hub_comes_up_in_its_pod_reads_its_cluster_and_ends_in_order() {
             ended = pod.0.try_wait().unwrap();
         }
     };
-    let in_time = tokio::time::timeout(PATIENCE, waiting).await;
-    assert!(in_time.is_ok() && ended.is_some_and(|status| status.success()), "{ended:?}:\n{}", said());
+    let in_time = tokio::time::timeout(WAIT_DEADLINE, waiting).await;
+    assert!(in_time.is_ok() && ended.is_some_and(|status| status.success()), "{ended:?}:\n{}", log_text());
 }

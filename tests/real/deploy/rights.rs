@@ -1,4 +1,4 @@
-//! The rights that chart and overlays give are those that `informer-hub rbac` works out.
+//! Tests that chart and overlays grant the rights that `informer-hub rbac` prints.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Mounted, NAMESPACE, OVERLAYS, list, objects, overlay, path, rights, template, template_of, values_files};
 
-/// What the hub needs in the clusters that it reaches by its service account.
+/// Returns the roles that the hub needs in the clusters that it reaches by its service account.
 fn needed(mounted: &Mounted) -> Vec<Value> {
     let config = mounted.config().unwrap_or_else(|errors| panic!("{errors}"));
     let inside = config.clusters.iter().filter(|cluster| matches!(cluster.access, ClusterAccess::InCluster));
@@ -16,18 +16,18 @@ fn needed(mounted: &Mounted) -> Vec<Value> {
 }
 
 #[test]
-fn the_chart_gives_the_rights_that_the_command_prints() {
+fn chart_grants_the_rights_that_the_command_prints() {
     for file in values_files() {
         let objects = template_of(file.as_deref());
         let mut given = rights(&objects);
-        // Which is asked for beside what the configuration needs.
+        // Granted by `rbac.extraRules` of a values file, not needed by the configuration.
         given.retain(|[_, group, ..]| group != "example.com");
         assert_eq!(given, rights(&needed(&Mounted::of(&objects))), "{file:?}");
     }
 }
 
 #[test]
-fn overlays_give_the_rights_that_the_command_prints() {
+fn overlays_grant_the_rights_that_the_command_prints() {
     for name in OVERLAYS {
         let objects = overlay(name);
         let given = rights(&objects);
@@ -37,7 +37,7 @@ fn overlays_give_the_rights_that_the_command_prints() {
 }
 
 #[test]
-fn the_chart_knows_resources_by_all_names_that_the_command_knows_them_by() {
+fn chart_and_command_resolve_the_same_resource_names() {
     let file = std::fs::read_to_string(path("deploy/helm/informer-hub/files/resources.yaml")).unwrap();
     let known: Value = serde_saphyr::from_str(&file).unwrap();
     let mut names = Vec::new();
@@ -52,7 +52,7 @@ fn the_chart_knows_resources_by_all_names_that_the_command_knows_them_by() {
     assert!(names.len() > 50, "{}", names.len());
     let folder = tempfile::tempdir().unwrap();
     for turn in 0.. {
-        // Of those that go by the same name in two groups one is meant.
+        // One name per resource in each turn. A name that two groups share means one of them.
         let turn: BTreeSet<_> = names.iter().filter_map(|names| names.get(turn)).collect();
         if turn.is_empty() {
             break;

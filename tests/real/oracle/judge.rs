@@ -1,68 +1,68 @@
-//! What an informer told of one object, held against what really happened to it, and against what the other one told.
+//! Verifies the notifications of each informer about one object against its history, and compares the two informers.
 
 use std::collections::BTreeMap;
 
-use super::account::{Fact, State, Told, What};
-use super::witness::{Gap, number};
+use super::history::{Change, ChangeKind, Notified, State};
+use super::read_recorder::{Gap, number};
 
-/// A way in which what the hub tells of an object may be another than what client-go tells of it. There is no other:
-/// whatever is not in this list fails the test. The list for people is `docs/client-go-differences.md`.
+/// Permitted difference between the hub's and client-go's notifications of an object. Any other difference fails the
+/// test. `docs/client-go-differences.md` describes them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Difference {
-    /// Both repeated unchanged objects because they were asked to, each by a clock of its own.
+    /// Both repeated unchanged objects for a resync, each at its own times.
     Resynced,
-    /// client-go told an unchanged object as updated when it listed again; the hub tells of changes only.
+    /// client-go notified an unchanged object as updated after a new list; the hub notifies changes only.
     Repeated,
-    /// An object was replaced by another of its name while client-go was not watching, which told it as updated; the
-    /// hub tells the deletion of one object and the addition of another.
+    /// An object was re-created under its name while client-go was not watching, which notified an update. The hub
+    /// notifies a deletion and an addition.
     Replaced,
-    /// The hub listed again and was not told a state that client-go was told: it was not watching just then.
+    /// The hub missed a state that client-go saw, since it was not watching then and listed again later.
     MissedByHub,
-    /// The same of client-go.
+    /// client-go missed a state that the hub saw, since it was not watching then and listed again later.
     MissedByClientGo,
-    /// The hub found a deletion out by a list (a tombstone) that client-go saw.
+    /// The hub learnt of a deletion from a list (a tombstone); client-go saw it.
     DeletionUnseenByHub,
-    /// The same of client-go.
+    /// client-go learnt of a deletion from a list (a tombstone); the hub saw it.
     DeletionUnseenByClientGo,
-    /// One of them missed the first states of an object, so that what it adds is to the other an update.
+    /// One of them missed the first states of an object, so its addition is an update for the other.
     SeenLater,
-    /// The hub notified of a change of one object after a later change of another. Order is judged per object; between
-    /// objects it is counted, and excluded from the judgement.
+    /// The hub notified of a change of one object after a later change of another. Order between objects is counted, but
+    /// only order per object is verified.
     ReorderedByHub,
-    /// The same of client-go, which does so after a list only.
+    /// client-go notified of a change of one object after a later change of another. It does so only after a list.
     ReorderedByClientGo,
-    /// Their first lists (or the moments at which a later handler joined) were not at the same moment: what one was
-    /// told as it happened was before the other's, or in it as initial.
+    /// The first lists (or the joins of later handlers) were at different times: a change that one saw live was initial for
+    /// the other, or before its start.
     BegunElsewhere,
 }
 
-/// Differences, and how often.
+/// Differences with their counts.
 pub(super) type Tally = BTreeMap<Difference, usize>;
 
-/// One informer's part in the judgement of one object.
+/// Notifications and conditions of one informer, for one object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Side<'a> {
-    pub(super) told: &'a [Told],
-    /// How many facts there were when its first list had been told.
+    pub(super) notified: &'a [Notified],
+    /// Number of changes at the end of the first list's notifications.
     pub(super) synced_at: usize,
-    /// What it need not have been told.
-    pub(super) excuse: Excuse<'a>,
-    /// How often it may have been told each object for being asked to.
+    /// Changes that it may have missed.
+    pub(super) allowance: Allowance<'a>,
+    /// Maximum number of repetitions caused by resyncs.
     pub(super) resyncs: usize,
 }
 
-/// Lists, which are the only excuse for most things.
+/// Lists of an informer, which permit missing notifications.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Excuse<'a> {
-    /// Of client-go: how many facts there were, or a few more, when each list was answered. It may have missed any fact
-    /// before one of them, or before its first list had been told.
+pub(super) enum Allowance<'a> {
+    /// For client-go: an upper bound of the number of changes at the response to each list. It may have missed any change
+    /// before one of these, or before the end of its first list.
     Lists(&'a [usize]),
-    /// Of the hub: what of this object its lists jumped over, by version, and how many they were. It may have missed
-    /// that, and a handler that joined `late` what was before.
+    /// For the hub: the versions of this object that lists skipped, and the number of lists. It may have missed those
+    /// versions. A handler that joined `late` may have missed everything before.
     Gaps { gaps: &'a [Gap], lists: usize, late: bool },
 }
 
-impl Excuse<'_> {
+impl Allowance<'_> {
     fn lists(&self) -> usize {
         match self {
             Self::Lists(lists) => lists.len(),
@@ -72,12 +72,12 @@ impl Excuse<'_> {
 }
 
 impl Side<'_> {
-    /// Whether it may not have seen as it happened what is at this place of the history.
-    fn may_miss(&self, history: &[Fact], at: usize) -> bool {
+    /// Returns whether the informer may have missed the change at an index of the history.
+    fn may_miss(&self, history: &[Change], at: usize) -> bool {
         let number = history[at].number;
-        match self.excuse {
-            Excuse::Lists(lists) => number < self.synced_at || lists.iter().any(|answered| *answered > number),
-            Excuse::Gaps { gaps, late, .. } => {
+        match self.allowance {
+            Allowance::Lists(lists) => number < self.synced_at || lists.iter().any(|answered| *answered > number),
+            Allowance::Gaps { gaps, late, .. } => {
                 let (first, last) = versions(history, at);
                 late && number < self.synced_at || gaps.iter().any(|gap| gap.after < last && first <= gap.upto)
             }
@@ -85,15 +85,14 @@ impl Side<'_> {
     }
 }
 
-/// The first and the last version that a fact can have. Where the apiserver did not tell, it is between those before
-/// and after it that are known.
-fn versions(history: &[Fact], at: usize) -> (u64, u64) {
-    let known = |fact: &Fact| match &fact.what {
-        What::Is(State { version, .. }) | What::Gone { version: Some(version), .. } => {
+/// Returns the first and last possible version of a change. An unknown version is between the known ones around it.
+fn versions(history: &[Change], at: usize) -> (u64, u64) {
+    let known = |change: &Change| match &change.kind {
+        ChangeKind::Present(State { version, .. }) | ChangeKind::Deleted { version: Some(version), .. } => {
             Some((number(version), number(version)))
         }
-        What::Dying { after, before, .. } => Some((number(after) + 1, number(before) - 1)),
-        What::Gone { version: None, .. } => None,
+        ChangeKind::MarkedForDeletion { after, before, .. } => Some((number(after) + 1, number(before) - 1)),
+        ChangeKind::Deleted { version: None, .. } => None,
     };
     known(&history[at]).unwrap_or_else(|| {
         let before = history[..at].iter().rev().find_map(known).map_or(0, |(_, last)| last);
@@ -102,65 +101,67 @@ fn versions(history: &[Fact], at: usize) -> (u64, u64) {
     })
 }
 
-/// Judges the order between objects of one kind, of which each side notified so many changes after a later change of
-/// another object. The hub promises none. client-go notifies in the order of the watch, and of a list in another one.
+/// Counts order differences between objects of one kind: notifications that follow a later change of another object.
+///
+/// The hub guarantees no order between objects. client-go notifies in the order of the watch, except for a list.
 ///
 /// # Errors
-/// client-go notified in another order than that of its watch: what is said of it is wrong.
+/// If client-go reordered without a second list, which contradicts the documentation.
 pub(super) fn judge_order(hub: usize, go: usize, go_lists: usize) -> Result<Tally, String> {
     if go > 0 && go_lists <= 1 {
-        return Err(format!("client-go notified {go} changes after later ones, without having listed again"));
+        return Err(format!("client-go notified {go} changes after later ones, without a second list"));
     }
     let counts = [(Difference::ReorderedByHub, hub), (Difference::ReorderedByClientGo, go)];
     Ok(counts.into_iter().filter(|(_, count)| *count > 0).collect())
 }
 
-/// How one fact was told.
+/// Kind of the notification of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum How {
+enum NotificationKind {
     Added {
         initial: bool,
     },
     Updated,
-    /// As an update of another object.
+    /// Notified as an update of another object.
     Replaced,
     Deleted,
     Tombstone,
 }
 
-/// What one side told, placed in what happened.
+/// Notifications of one side, matched with the history.
 #[derive(Debug, Default)]
 struct Placed<'a> {
-    /// By the fact's place in the object's history.
-    facts: BTreeMap<usize, (How, &'a Told)>,
-    /// How often a state was told again.
+    /// By index in the object's history.
+    changes: BTreeMap<usize, (NotificationKind, &'a Notified)>,
+    /// Number of repeated states.
     repeated: usize,
 }
 
-/// Judges what both told of one object, of which everything that ever happened is `history`; `started_at` facts had
-/// happened when they were started.
+/// Verifies and compares the notifications of both sides for one object.
+///
+/// `history` has all changes of the object. The informers started after `started_at` changes.
 ///
 /// # Errors
-/// What no informer may do, or what one did and the other did not that is not a [`Difference`].
-pub(super) fn judge(history: &[Fact], started_at: usize, hub: Side<'_>, go: Side<'_>) -> Result<Tally, String> {
-    let by_hub = place(history, hub.told).map_err(|problem| format!("the hub: {problem}"))?;
-    let by_go = place(history, go.told).map_err(|problem| format!("client-go: {problem}"))?;
-    if by_hub.repeated > hub.resyncs || by_hub.facts.values().any(|(how, _)| *how == How::Replaced) {
-        return Err("the hub told what it never tells: a repetition, or one object as another".into());
+/// If an informer violated its contract, or the two differ in a way that is not a [`Difference`].
+pub(super) fn judge(history: &[Change], started_at: usize, hub: Side<'_>, go: Side<'_>) -> Result<Tally, String> {
+    let by_hub = place(history, hub.notified).map_err(|problem| format!("the hub: {problem}"))?;
+    let by_go = place(history, go.notified).map_err(|problem| format!("client-go: {problem}"))?;
+    if by_hub.repeated > hub.resyncs || by_hub.changes.values().any(|(kind, _)| *kind == NotificationKind::Replaced) {
+        return Err("the hub repeated an object, or notified one object as another".into());
     }
-    excused(history, started_at, &by_hub, hub).map_err(|problem| format!("the hub: {problem}"))?;
-    excused(history, started_at, &by_go, go).map_err(|problem| format!("client-go: {problem}"))?;
+    verify_allowed(history, started_at, &by_hub, hub).map_err(|problem| format!("the hub: {problem}"))?;
+    verify_allowed(history, started_at, &by_go, go).map_err(|problem| format!("client-go: {problem}"))?;
     let mut tally = Tally::new();
-    let differently = by_go.repeated.abs_diff(by_hub.repeated);
-    if differently > 0 {
-        let why = if go.resyncs > 0 { Difference::Resynced } else { Difference::Repeated };
-        tally.insert(why, differently);
+    let repetition_difference = by_go.repeated.abs_diff(by_hub.repeated);
+    if repetition_difference > 0 {
+        let difference = if go.resyncs > 0 { Difference::Resynced } else { Difference::Repeated };
+        tally.insert(difference, repetition_difference);
     }
-    for (place, fact) in history.iter().enumerate() {
-        let (by_hub, by_go) = (by_hub.facts.get(&place), by_go.facts.get(&place));
-        let difference = match compare(&fact.what, by_hub, by_go)? {
-            Some(Difference::MissedByHub) if fact.number < hub.synced_at => Some(Difference::BegunElsewhere),
-            Some(Difference::MissedByClientGo) if fact.number < go.synced_at => Some(Difference::BegunElsewhere),
+    for (place, change) in history.iter().enumerate() {
+        let (by_hub, by_go) = (by_hub.changes.get(&place), by_go.changes.get(&place));
+        let difference = match compare(&change.kind, by_hub, by_go)? {
+            Some(Difference::MissedByHub) if change.number < hub.synced_at => Some(Difference::BegunElsewhere),
+            Some(Difference::MissedByClientGo) if change.number < go.synced_at => Some(Difference::BegunElsewhere),
             difference => difference,
         };
         if let Some(difference) = difference {
@@ -170,53 +171,58 @@ pub(super) fn judge(history: &[Fact], started_at: usize, hub: Side<'_>, go: Side
     Ok(tally)
 }
 
-/// Places what was told in what happened. What was told must be a subsequence of it, begin with an addition, hang
-/// together, and end with what is.
-fn place<'a>(history: &[Fact], told: &'a [Told]) -> Result<Placed<'a>, String> {
+/// Matches notifications with the history. They must be a subsequence of it, begin with an addition, be consistent with
+/// each other, and end with the final state.
+fn place<'a>(history: &[Change], notified: &'a [Notified]) -> Result<Placed<'a>, String> {
     let mut placed = Placed::default();
     let mut known: Option<State> = None;
     let mut after = 0;
-    for told in told {
-        let how = match (told, &known) {
-            (Told::Added { initial, .. }, None) => How::Added { initial: *initial },
-            (Told::Updated { old, new }, Some(last)) if old == last => {
+    for notified in notified {
+        let kind = match (notified, &known) {
+            (Notified::Added { initial, .. }, None) => NotificationKind::Added { initial: *initial },
+            (Notified::Updated { old, new }, Some(last)) if old == last => {
                 if new == old {
                     placed.repeated += 1;
                     continue;
                 }
-                if new.uid == old.uid { How::Updated } else { How::Replaced }
+                if new.uid == old.uid { NotificationKind::Updated } else { NotificationKind::Replaced }
             }
-            (Told::Deleted { last: gone, tombstone: false }, Some(last)) if gone.uid == last.uid => How::Deleted,
-            (Told::Deleted { last: gone, tombstone: true }, Some(last)) if gone == last => How::Tombstone,
-            _ => return Err(format!("{told:?} cannot follow {known:?}")),
+            (Notified::Deleted { last: gone, tombstone: false }, Some(last)) if gone.uid == last.uid => {
+                NotificationKind::Deleted
+            }
+            (Notified::Deleted { last: gone, tombstone: true }, Some(last)) if gone == last => {
+                NotificationKind::Tombstone
+            }
+            _ => return Err(format!("{notified:?} cannot follow {known:?}")),
         };
-        let is_it = |fact: &Fact| is_told(&fact.what, told, known.as_ref());
-        let Some(found) = history.iter().skip(after).position(is_it) else {
-            return Err(format!("{told:?} did not happen after {known:?}"));
+        let matches = |change: &Change| is_notified(&change.kind, notified, known.as_ref());
+        let Some(found) = history.iter().skip(after).position(matches) else {
+            return Err(format!("{notified:?} is not in the history after {known:?}"));
         };
-        placed.facts.insert(after + found, (how, told));
+        placed.changes.insert(after + found, (kind, notified));
         after += found + 1;
-        known = match told {
-            Told::Added { new, .. } | Told::Updated { new, .. } => Some(new.clone()),
-            Told::Deleted { .. } => None,
+        known = match notified {
+            Notified::Added { new, .. } | Notified::Updated { new, .. } => Some(new.clone()),
+            Notified::Deleted { .. } => None,
         };
     }
-    let truth = match history.last().map(|fact| &fact.what) {
-        Some(What::Is(state)) => Some(state),
-        Some(What::Dying { .. } | What::Gone { .. }) | None => None,
+    let truth = match history.last().map(|change| &change.kind) {
+        Some(ChangeKind::Present(state)) => Some(state),
+        Some(ChangeKind::MarkedForDeletion { .. } | ChangeKind::Deleted { .. }) | None => None,
     };
-    if known.as_ref() == truth { Ok(placed) } else { Err(format!("ends with {known:?} where {truth:?} is true")) }
+    if known.as_ref() == truth { Ok(placed) } else { Err(format!("ends with {known:?} instead of {truth:?}")) }
 }
 
-/// Whether it is this fact that was told.
-fn is_told(what: &What, told: &Told, known: Option<&State>) -> bool {
-    match (what, told) {
-        (What::Is(state), Told::Added { new, .. } | Told::Updated { new, .. }) => state == new,
-        (What::Dying { uid, after, before }, Told::Added { new, .. } | Told::Updated { new, .. }) => {
-            *uid == new.uid && new.version.newer_than(after) && before.newer_than(&new.version)
-        }
-        (What::Gone { uid, .. }, Told::Deleted { last, tombstone: true }) => *uid == last.uid,
-        (What::Gone { uid, version }, Told::Deleted { last, tombstone: false }) => {
+/// Returns whether a notification can be of this change.
+fn is_notified(change: &ChangeKind, notified: &Notified, known: Option<&State>) -> bool {
+    match (change, notified) {
+        (ChangeKind::Present(state), Notified::Added { new, .. } | Notified::Updated { new, .. }) => state == new,
+        (
+            ChangeKind::MarkedForDeletion { uid, after, before },
+            Notified::Added { new, .. } | Notified::Updated { new, .. },
+        ) => *uid == new.uid && new.version.newer_than(after) && before.newer_than(&new.version),
+        (ChangeKind::Deleted { uid, .. }, Notified::Deleted { last, tombstone: true }) => *uid == last.uid,
+        (ChangeKind::Deleted { uid, version }, Notified::Deleted { last, tombstone: false }) => {
             let right = match version {
                 Some(version) => *version == last.version,
                 None => known.is_none_or(|known| last.version.newer_than(&known.version)),
@@ -227,19 +233,19 @@ fn is_told(what: &What, told: &Told, known: Option<&State>) -> bool {
     }
 }
 
-/// Whether a side may have told what it told and kept quiet about what it did not tell, by what it went through.
-fn excused(history: &[Fact], started_at: usize, placed: &Placed<'_>, side: Side<'_>) -> Result<(), String> {
-    let lists = side.excuse.lists();
+/// Verifies that each tombstone and each missing notification is permitted by a list.
+fn verify_allowed(history: &[Change], started_at: usize, placed: &Placed<'_>, side: Side<'_>) -> Result<(), String> {
+    let lists = side.allowance.lists();
     if placed.repeated >= lists.max(1) + side.resyncs {
-        return Err(format!("repeats {} times after {lists} lists", placed.repeated));
+        return Err(format!("{} repetitions after {lists} lists", placed.repeated));
     }
-    for (at, fact) in history.iter().enumerate().filter(|(at, _)| !side.may_miss(history, *at)) {
-        match placed.facts.get(&at) {
-            Some((How::Tombstone | How::Replaced, told)) => {
-                return Err(format!("{told:?}, without having listed past it"));
+    for (at, change) in history.iter().enumerate().filter(|(at, _)| !side.may_miss(history, *at)) {
+        match placed.changes.get(&at) {
+            Some((NotificationKind::Tombstone | NotificationKind::Replaced, notified)) => {
+                return Err(format!("{notified:?}, without a list that skipped the change"));
             }
-            None if !matches!(fact.what, What::Gone { .. }) => {
-                return Err(format!("did not tell {:?}, without having listed past it", fact.what));
+            None if !matches!(change.kind, ChangeKind::Deleted { .. }) => {
+                return Err(format!("did not notify {:?}, without a list that skipped the change", change.kind));
             }
             _ => {}
         }
@@ -247,53 +253,66 @@ fn excused(history: &[Fact], started_at: usize, placed: &Placed<'_>, side: Side<
     initial_is_right(history, started_at, placed, side)
 }
 
-/// What was there at the start can only be known from the first list, and what happens later cannot be in it.
-fn initial_is_right(history: &[Fact], started_at: usize, placed: &Placed<'_>, side: Side<'_>) -> Result<(), String> {
-    let wrong = |(at, (how, told)): (&usize, &(How, &Told))| {
+/// Verifies the `initial` flags: objects from before the start are initial, changes after the first list are not.
+fn initial_is_right(history: &[Change], started_at: usize, placed: &Placed<'_>, side: Side<'_>) -> Result<(), String> {
+    let wrong = |(at, (kind, notified)): (&usize, &(NotificationKind, &Notified))| {
         let number = history[*at].number;
-        let wrong = match how {
-            How::Added { initial: true } => number >= side.synced_at,
-            How::Added { initial: false } => number < started_at,
+        let wrong = match kind {
+            NotificationKind::Added { initial: true } => number >= side.synced_at,
+            NotificationKind::Added { initial: false } => number < started_at,
             _ => false,
         };
-        wrong.then(|| format!("{told:?} is initial or not, and should be the other"))
+        wrong.then(|| format!("{notified:?} has the wrong initial flag"))
     };
-    placed.facts.iter().find_map(wrong).map_or(Ok(()), Err)
+    placed.changes.iter().find_map(wrong).map_or(Ok(()), Err)
 }
 
-/// What is different in how one fact was told.
-fn compare(what: &What, hub: Option<&(How, &Told)>, go: Option<&(How, &Told)>) -> Result<Option<Difference>, String> {
-    let is = !matches!(what, What::Gone { .. });
-    let (by_hub, by_go) = (hub.map(|(how, _)| *how), go.map(|(how, _)| *how));
-    if let (Some((_, mine)), Some((how, its))) = (hub, go)
-        && (*how == How::Deleted || is)
-        && !matches!(hub, Some((How::Tombstone, _)))
-        && state_told(mine) != state_told(its)
+/// Compares the notifications of one change.
+fn compare(
+    change: &ChangeKind,
+    hub: Option<&(NotificationKind, &Notified)>,
+    go: Option<&(NotificationKind, &Notified)>,
+) -> Result<Option<Difference>, String> {
+    let is = !matches!(change, ChangeKind::Deleted { .. });
+    let (by_hub, by_go) = (hub.map(|(kind, _)| *kind), go.map(|(kind, _)| *kind));
+    if let (Some((_, hub_notified)), Some((kind, go_notified))) = (hub, go)
+        && (*kind == NotificationKind::Deleted || is)
+        && !matches!(hub, Some((NotificationKind::Tombstone, _)))
+        && notified_state(hub_notified) != notified_state(go_notified)
     {
-        return Err(format!("{hub:?} and {go:?} are one and the same"));
+        return Err(format!("{hub:?} and {go:?} differ in the state of one change"));
     }
     Ok(match (by_hub, by_go) {
-        (_, Some(How::Replaced)) => Some(Difference::Replaced),
+        (_, Some(NotificationKind::Replaced)) => Some(Difference::Replaced),
         (None, Some(_)) if is => Some(Difference::MissedByHub),
         (Some(_), None) if is => Some(Difference::MissedByClientGo),
-        // The end of what one of them never knew, or of what client-go told as replaced.
+        // The deletion of an object that one side never saw, or that client-go notified as replaced.
         (None, _) | (_, None) => None,
-        (Some(How::Tombstone), Some(How::Deleted)) => Some(Difference::DeletionUnseenByHub),
-        (Some(How::Deleted), Some(How::Tombstone)) => Some(Difference::DeletionUnseenByClientGo),
-        (Some(How::Added { initial: mine }), Some(How::Added { initial })) if mine != initial => {
+        (Some(NotificationKind::Tombstone), Some(NotificationKind::Deleted)) => Some(Difference::DeletionUnseenByHub),
+        (Some(NotificationKind::Deleted), Some(NotificationKind::Tombstone)) => {
+            Some(Difference::DeletionUnseenByClientGo)
+        }
+        (Some(NotificationKind::Added { initial: hub_initial }), Some(NotificationKind::Added { initial }))
+            if hub_initial != initial =>
+        {
             Some(Difference::BegunElsewhere)
         }
-        (Some(How::Added { .. }), Some(How::Updated)) | (Some(How::Updated), Some(How::Added { .. })) => {
-            Some(Difference::SeenLater)
+        (Some(NotificationKind::Added { .. }), Some(NotificationKind::Updated))
+        | (Some(NotificationKind::Updated), Some(NotificationKind::Added { .. })) => Some(Difference::SeenLater),
+        (Some(hub_kind), Some(go_kind)) if std::mem::discriminant(&hub_kind) == std::mem::discriminant(&go_kind) => {
+            None
         }
-        (Some(mine), Some(its)) if std::mem::discriminant(&mine) == std::mem::discriminant(&its) => None,
-        (Some(mine), Some(its)) => return Err(format!("{what:?} is {mine:?} to the hub and {its:?} to client-go")),
+        (Some(hub_kind), Some(go_kind)) => {
+            return Err(format!("{change:?} is {hub_kind:?} to the hub and {go_kind:?} to client-go"));
+        }
     })
 }
 
-/// The state that a fact was told as.
-fn state_told(told: &Told) -> &State {
-    match told {
-        Told::Added { new: state, .. } | Told::Updated { new: state, .. } | Told::Deleted { last: state, .. } => state,
+/// Returns the state in a notification.
+fn notified_state(notified: &Notified) -> &State {
+    match notified {
+        Notified::Added { new: state, .. }
+        | Notified::Updated { new: state, .. }
+        | Notified::Deleted { last: state, .. } => state,
     }
 }

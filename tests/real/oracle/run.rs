@@ -1,4 +1,4 @@
-//! One schedule, from start to judgement.
+//! Runs one schedule: start, faults, convergence, judgement.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,72 +9,72 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use super::account::{Kind, Log, State, Subject};
-use super::author::Author;
 use super::clientgo::ClientGo;
+use super::history::{Kind, Log, State, Subject};
+use super::hub_side::HubUnderTest;
 use super::judge::Tally;
-use super::schedule::{Schedule, Step, Trouble};
-use super::subject::HubUnderTest;
-use super::verdict::Pair;
+use super::pair::HandlerPair;
+use super::schedule::{Disruption, Schedule, Step};
+use super::writer::Writer;
 use crate::bed::{
-    RealCluster, Verbs, comes_true, create_namespace, grant_limited, install_widgets, revoke_limited, truth,
+    RealCluster, Verbs, becomes_true, create_namespace, grant_limited, ground_truth, install_widgets, revoke_limited,
 };
 use crate::proxy::{Fault, FaultProxy};
 
-/// How long both may take to have what is true. Each waits up to a minute before it tries again, and may try in vain.
+/// Deadline for both to converge. Each waits up to a minute between attempts, and attempts may fail.
 const SETTLE: Duration = Duration::from_secs(240);
 
-/// Objects that a failure tells of.
+/// Number of objects shown in a failure.
 const SHOWN: usize = 4;
 
-/// A schedule under way.
+/// Running schedule.
 pub(super) struct Run<'a> {
     began: clock::Instant,
     cluster: &'a mut RealCluster,
     client: Client,
     limited: Client,
-    forgets: bool,
+    compaction_expires: bool,
     seed: u64,
     schedule: Schedule,
     namespace: String,
-    author: Author,
+    writer: Writer,
     started_at: usize,
     proxy: FaultProxy,
     hub: HubUnderTest,
     go: ClientGo,
 }
 
-/// What came of it.
+/// Result of a schedule.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) differences: Tally,
-    /// Lists of the hub and of client-go.
+    /// Number of lists by the hub and by client-go.
     pub(super) lists: BTreeMap<Kind, [usize; 2]>,
-    /// How long the hub and client-go took to have what is true, once all was well.
+    /// Time until the hub and client-go converged, after the last fault.
     pub(super) settled: [Duration; 2],
-    #[expect(dead_code, reason = "shown")]
-    facts: usize,
-    /// Notifications of the hub and of client-go.
-    #[expect(dead_code, reason = "shown")]
-    told: [usize; 2],
+    #[expect(dead_code, reason = "printed by Debug")]
+    changes: usize,
+    /// Number of notifications of the hub and of client-go.
+    #[expect(dead_code, reason = "printed by Debug")]
+    notified: [usize; 2],
 }
 
 impl<'a> Run<'a> {
-    /// Makes the first objects and starts both sides, into the trouble that the schedule begins with.
+    /// Creates the first objects and starts both sides under the schedule's first fault.
     pub(super) async fn start(
         cluster: &'a mut RealCluster,
         client: &Client,
         seed: u64,
         namespace: &str,
-        forgets: bool,
+        compaction_expires: bool,
     ) -> Self {
         let schedule = Schedule::of(seed);
         println!("oracle seed {seed}: {schedule:?}");
         create_namespace(client, namespace).await;
-        let mut author = Author::new(client.clone(), namespace, seed);
-        author.fill(6).await;
-        author.change(10).await;
-        let started_at = author.facts().now();
+        let mut writer = Writer::new(client.clone(), namespace, seed);
+        writer.fill(6).await;
+        writer.change(10).await;
+        let started_at = writer.changes().now();
         let proxy = FaultProxy::start(cluster.url()).await;
         let limited = cluster.limited_client().await;
         let kubeconfig = if schedule.limited() {
@@ -83,46 +83,60 @@ impl<'a> Run<'a> {
         } else {
             cluster.kubeconfig_via(&proxy)
         };
-        if let Some(fault) = fault(schedule.start.trouble) {
+        if let Some(fault) = fault(schedule.start.disruption) {
             proxy.set(fault).await;
         }
         let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{namespace}.log"));
-        let go = ClientGo::start(&kubeconfig, namespace, &schedule, &trace, author.facts());
-        let hub = HubUnderTest::start(&kubeconfig, namespace, schedule.resync, author.facts()).await;
+        let go = ClientGo::start(&kubeconfig, namespace, &schedule, &trace, writer.changes());
+        let hub = HubUnderTest::start(&kubeconfig, namespace, schedule.resync, writer.changes()).await;
         let (client, namespace) = (client.clone(), namespace.to_owned());
         let began = clock::now();
-        Self { began, cluster, client, limited, forgets, seed, schedule, namespace, author, started_at, proxy, hub, go }
+        Self {
+            began,
+            cluster,
+            client,
+            limited,
+            compaction_expires,
+            seed,
+            schedule,
+            namespace,
+            writer,
+            started_at,
+            proxy,
+            hub,
+            go,
+        }
     }
 
-    /// Runs the schedule and judges.
+    /// Runs the schedule and judges the notifications.
     pub(super) async fn go_through(mut self) -> Outcome {
         let start = self.schedule.start;
-        if start.trouble == Trouble::None {
+        if start.disruption == Disruption::None {
             let synced = |run: &Self| run.hub.logs()[0].is_synced() && run.go.logs()[0].is_synced();
-            self.until("the first lists are told", synced).await;
+            self.until("the first lists are notified", synced).await;
         } else {
-            self.suffer(start).await;
+            self.run_step(start).await;
         }
         for (at, step) in self.schedule.steps.clone().into_iter().enumerate() {
             if at == self.schedule.join_at {
                 self.go.join();
                 self.hub.join().await;
             }
-            self.suffer(step).await;
+            self.run_step(step).await;
         }
-        // Something that only who watches or lists again can know of.
-        self.author.fill(1).await;
+        // A change that only a working watch or a new list can show.
+        self.writer.fill(1).await;
         let settled = self.settle().await;
         let outcome = Outcome { settled, ..self.judge().await };
         self.hub.end().await;
         outcome
     }
 
-    /// One step of the schedule, and its mending.
-    async fn suffer(&mut self, step: Step) {
-        match step.trouble {
-            Trouble::None => self.author.change(step.changes).await,
-            Trouble::Reset { times } => {
+    /// Runs one step of the schedule and repairs its fault.
+    async fn run_step(&mut self, step: Step) {
+        match step.disruption {
+            Disruption::None => self.writer.change(step.changes).await,
+            Disruption::Reset { times } => {
                 let (proxy, pause) = (&self.proxy, step.lasts / times);
                 let resets = async {
                     for _ in 0..times {
@@ -130,60 +144,60 @@ impl<'a> Run<'a> {
                         proxy.reset_all().await;
                     }
                 };
-                tokio::join!(resets, change(&mut self.author, step));
+                tokio::join!(resets, change(&mut self.writer, step));
             }
-            Trouble::Slow | Trouble::Stall { .. } | Trouble::Refuse => self.change_under(step).await,
-            Trouble::Expire => self.expire(step).await,
-            Trouble::Restart => {
-                change(&mut self.author, step).await;
+            Disruption::Slow | Disruption::Stall { .. } | Disruption::Refuse => self.change_under(step).await,
+            Disruption::Expire => self.expire(step).await,
+            Disruption::Restart => {
+                change(&mut self.writer, step).await;
                 self.restart().await;
             }
-            Trouble::Freeze => {
-                change(&mut self.author, step).await;
+            Disruption::Freeze => {
+                change(&mut self.writer, step).await;
                 self.cluster.freeze(true);
                 sleep(step.lasts).await;
                 self.cluster.freeze(false);
             }
-            Trouble::Forbid => {
+            Disruption::Forbid => {
                 revoke_limited(&self.client, &self.limited).await;
                 self.proxy.reset_all().await;
-                tokio::join!(sleep(step.lasts), change(&mut self.author, step));
+                tokio::join!(sleep(step.lasts), change(&mut self.writer, step));
                 grant_limited(&self.client, &self.limited, Verbs::ListAndWatchMore).await;
             }
-            Trouble::Uninstall => {
-                change(&mut self.author, step).await;
-                self.author.reinstall().await;
+            Disruption::Uninstall => {
+                change(&mut self.writer, step).await;
+                self.writer.reinstall().await;
             }
-            Trouble::Sleep { reset } => {
+            Disruption::Sleep { reset } => {
                 self.go.freeze(true);
-                tokio::join!(sleep(step.lasts), change(&mut self.author, step));
+                tokio::join!(sleep(step.lasts), change(&mut self.writer, step));
                 if reset {
                     self.proxy.reset_all().await;
                 }
                 self.go.freeze(false);
             }
         }
-        self.author.change(step.then).await;
+        self.writer.change(step.then).await;
     }
 
     async fn change_under(&mut self, step: Step) {
-        if let Some(fault) = fault(step.trouble) {
+        if let Some(fault) = fault(step.disruption) {
             self.proxy.set(fault).await;
         }
-        if step.trouble == (Trouble::Stall { reset: true }) {
+        if step.disruption == (Disruption::Stall { reset: true }) {
             self.proxy.reset_all().await;
         }
-        tokio::join!(sleep(step.lasts), change(&mut self.author, step));
+        tokio::join!(sleep(step.lasts), change(&mut self.writer, step));
         self.proxy.set(Fault::Pass).await;
     }
 
-    /// The revision that is compacted to stays readable, so there is one more change before.
+    /// Compacts while the proxy refuses. The compacted revision stays readable, so one more change precedes the compaction.
     async fn expire(&mut self, step: Step) {
         self.proxy.set(Fault::Refuse).await;
-        change(&mut self.author, step).await;
-        self.author.fill(1).await;
+        change(&mut self.writer, step).await;
+        self.writer.fill(1).await;
         self.cluster.compact().await;
-        if !self.forgets {
+        if !self.compaction_expires {
             self.restart().await;
         }
         self.proxy.set(Fault::Pass).await;
@@ -194,10 +208,10 @@ impl<'a> Run<'a> {
         install_widgets(&self.client).await;
     }
 
-    /// Waits until both have what is true; gives how long each took.
+    /// Waits until both have converged, and returns how long each took.
     async fn settle(&self) -> [Duration; 2] {
-        let (expected, began) = (self.author.truth(), clock::now());
-        assert_eq!(self.listed().await, expected, "the author is wrong about what there is");
+        let (expected, began) = (self.writer.current_state(), clock::now());
+        assert_eq!(self.listed().await, expected, "the recorded history differs from a fresh list");
         let took = Mutex::new([None; 2]);
         let agree = |run: &Self| {
             let mut took = took.lock();
@@ -208,8 +222,8 @@ impl<'a> Run<'a> {
             }
             took.iter().all(Option::is_some)
         };
-        self.until("both have what is true", agree).await;
-        assert_eq!(self.hub.cached().await, expected, "seed {}: the cache is wrong", self.seed);
+        self.until("both converge", agree).await;
+        assert_eq!(self.hub.cached().await, expected, "seed {}: the cache differs from the recorded state", self.seed);
         took.into_inner().map(Option::unwrap_or_default)
     }
 
@@ -217,9 +231,9 @@ impl<'a> Run<'a> {
         self.hub.logs().iter().chain(self.go.logs())
     }
 
-    async fn until(&self, what: &str, is: impl Fn(&Self) -> bool) {
-        if !comes_true(SETTLE, async || is(self)).await {
-            let expected = self.author.truth();
+    async fn until(&self, what: &str, check: impl Fn(&Self) -> bool) {
+        if !becomes_true(SETTLE, async || check(self)).await {
+            let expected = self.writer.current_state();
             let wrong = |log: &Log| {
                 let known = log.known();
                 let all: BTreeSet<_> = known.keys().chain(expected.keys()).collect();
@@ -232,7 +246,7 @@ impl<'a> Run<'a> {
             }
             let report = self.hub.report_text().await;
             panic!(
-                "oracle seed {}: not within {SETTLE:?}: {what}\n{:?}\nwrong of the hub, its late subscriber, client-go, \
+                "oracle seed {}: not within {SETTLE:?}: {what}\n{:?}\ndifferences of the hub, its late subscriber, client-go, \
                  its late handler: {wrong:?}\n{report}",
                 self.seed, self.schedule
             );
@@ -240,15 +254,15 @@ impl<'a> Run<'a> {
     }
 
     fn show_requests(&self, kind: Kind) {
-        println!("oracle seed {}: what the hub asked for of {kind:?}:", self.seed);
-        self.hub.reading(kind).requests().iter().for_each(|line| println!("  {line}"));
+        println!("oracle seed {}: requests of the hub for {kind:?}:", self.seed);
+        self.hub.reads(kind).requests().iter().for_each(|line| println!("  {line}"));
     }
 
-    /// A fresh list of everything in the schedule's namespace.
+    /// Lists all objects in the schedule's namespace.
     async fn listed(&self) -> BTreeMap<Subject, State> {
         let mut listed = BTreeMap::new();
         for kind in Kind::ALL {
-            let all = truth(&self.client, &kind.resource().gvr).await;
+            let all = ground_truth(&self.client, &kind.resource().gvr).await;
             let here = |(key, _): &(ObjectKey, (Uid, ResourceVersion))| key.namespace() == Some(&self.namespace);
             let all = all.into_iter().filter(here);
             listed.extend(all.map(|(key, (uid, version))| ((kind, key.name().to_owned()), State { uid, version })));
@@ -257,13 +271,13 @@ impl<'a> Run<'a> {
     }
 
     async fn judge(&self) -> Outcome {
-        let history = self.author.history();
+        let history = self.writer.history();
         let mut outcome = Outcome {
             differences: Tally::new(),
             lists: BTreeMap::new(),
             settled: Default::default(),
-            facts: self.author.facts().now(),
-            told: [self.hub.logs()[0].len(), self.go.logs()[0].len()],
+            changes: self.writer.changes().now(),
+            notified: [self.hub.logs()[0].len(), self.go.logs()[0].len()],
         };
         let mut problems = self.hub.violations();
         let resyncs = self.schedule.resync.map_or(0, |period| ticks(self.began.elapsed(), period));
@@ -271,14 +285,14 @@ impl<'a> Run<'a> {
             let informer = self.hub.informer(kind).await;
             assert_eq!((informer.restarts, informer.skipped), (0, 0), "seed {}: {informer:?}", self.seed);
             let merged: u64 = informer.listeners.iter().map(|listener| listener.merged).sum();
-            assert_eq!(merged, 0, "seed {}: the hub merged, of which nothing can be judged", self.seed);
-            let (reading, go_lists) = (self.hub.reading(kind), self.go.logs()[0].lists(kind));
-            outcome.lists.insert(kind, [reading.lists(), go_lists.len()]);
+            assert_eq!(merged, 0, "seed {}: the hub merged notifications, so they cannot be compared", self.seed);
+            let (reads, go_lists) = (self.hub.reads(kind), self.go.logs()[0].lists(kind));
+            outcome.lists.insert(kind, [reads.lists(), go_lists.len()]);
             let found = problems.len();
-            // Of what was there when the later handlers joined nothing is known.
+            // For later handlers, no change counts as before the start.
             for (late, started_at, resyncs) in [(false, self.started_at, resyncs), (true, 0, 0)] {
                 let [hub, go] = [self.hub.logs(), self.go.logs()].map(|logs| &logs[usize::from(late)]);
-                let pair = Pair { hub, go, late, reading: &reading, go_lists: &go_lists, started_at, resyncs };
+                let pair = HandlerPair { hub, go, late, reads: &reads, go_lists: &go_lists, started_at, resyncs };
                 problems.extend(pair.judge(kind, &history, &mut outcome.differences));
             }
             if problems.len() > found {
@@ -287,32 +301,29 @@ impl<'a> Run<'a> {
         }
         if !problems.is_empty() {
             let (count, shown) = (problems.len(), problems[..problems.len().min(SHOWN)].join("\n\n"));
-            panic!(
-                "oracle seed {}: {count} problems, after {:?}, the first of them:\n{shown}",
-                self.seed, self.schedule
-            );
+            panic!("oracle seed {}: {count} problems with {:?}, the first:\n{shown}", self.seed, self.schedule);
         }
         outcome
     }
 }
 
-/// How often a clock can have ticked, and one for the road.
+/// Returns the maximum number of ticks in a time, plus one.
 fn ticks(elapsed: Duration, period: Duration) -> usize {
     usize::try_from(elapsed.as_millis() / period.as_millis()).unwrap_or(usize::MAX - 2) + 1
 }
 
-/// The changes of a step.
-async fn change(author: &mut Author, step: Step) {
-    author.change(step.changes).await;
-    author.bulk(step.bulk).await;
+/// Makes the changes of a step.
+async fn change(writer: &mut Writer, step: Step) {
+    writer.change(step.changes).await;
+    writer.bulk(step.bulk).await;
 }
 
-/// What the proxy does in a trouble that is the line's.
-fn fault(trouble: Trouble) -> Option<Fault> {
-    match trouble {
-        Trouble::Slow => Some(Fault::Slow),
-        Trouble::Stall { .. } => Some(Fault::Stall),
-        Trouble::Refuse => Some(Fault::Refuse),
+/// Returns the proxy fault of a network disruption.
+fn fault(disruption: Disruption) -> Option<Fault> {
+    match disruption {
+        Disruption::Slow => Some(Fault::Slow),
+        Disruption::Stall { .. } => Some(Fault::Stall),
+        Disruption::Refuse => Some(Fault::Refuse),
         _ => None,
     }
 }

@@ -1,95 +1,95 @@
-//! What goes wrong, and when: the same seed makes the same schedule.
+//! Schedules of faults. The same seed makes the same schedule.
 
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// What goes wrong for a while, or at once.
+/// Fault, temporary or instantaneous.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Trouble {
-    /// Nothing.
+pub(super) enum Disruption {
+    /// No fault.
     None,
     /// Every connection is reset, this many times.
     Reset { times: u32 },
-    /// The line is thin.
+    /// The connection is slow.
     Slow,
-    /// The line swallows everything; what is open stays open, or is reset first.
+    /// The network drops all packets. Open connections stay open, or are reset first.
     Stall { reset: bool },
-    /// Nothing listens.
+    /// Connections are refused.
     Refuse,
-    /// Nothing listens, and by the time that something does the versions from before are compacted away.
+    /// Connections are refused, and meanwhile older versions are compacted away.
     Expire,
-    /// The apiserver is killed and started again.
+    /// The apiserver is killed and restarted.
     Restart,
-    /// The apiserver's machine sleeps.
+    /// The apiserver is suspended.
     Freeze,
-    /// Both may no longer read anything, and find out as their connections are reset.
+    /// The rights of both are revoked, and connections are reset.
     Forbid,
-    /// The custom resource is removed, with its objects, and installed again.
+    /// The custom resource is removed with its objects, and reinstalled.
     Uninstall,
-    /// client-go's machine sleeps: its clock jumps, and what it would have read waits or is lost.
+    /// client-go is suspended: its clock jumps, and pending data waits or is lost.
     Sleep { reset: bool },
 }
 
-impl Trouble {
-    /// Whether client-go waits before it goes on, each time longer, for as long as two minutes.
-    fn makes_wait(self) -> bool {
+impl Disruption {
+    /// Returns whether client-go backs off after it, for up to two minutes.
+    fn causes_backoff(self) -> bool {
         matches!(self, Self::Refuse | Self::Expire | Self::Restart | Self::Forbid | Self::Uninstall)
     }
 }
 
-/// One trouble, and what changes meanwhile.
+/// One fault and the changes during and after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    pub(super) trouble: Trouble,
+    pub(super) disruption: Disruption,
     pub(super) lasts: Duration,
     pub(super) changes: usize,
-    /// Objects that are made, changed and half of them deleted again, many at once, meanwhile.
+    /// Number of objects that are concurrently created and updated during the fault. Half of them are deleted.
     pub(super) bulk: usize,
-    /// Changes after it, before the next.
+    /// Changes after the fault, before the next.
     pub(super) then: usize,
 }
 
-/// Everything that goes wrong in one run.
+/// All faults of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
-    /// What the informers find when they start.
+    /// Fault at the start of the informers.
     pub(super) start: Step,
     pub(super) steps: Vec<Step>,
-    /// The step at whose beginning a second handler joins.
+    /// Step at whose beginning a second handler joins.
     pub(super) join_at: usize,
-    /// Whether client-go asks for streaming lists, as it does by default.
+    /// Whether client-go requests streaming lists, as by default.
     pub(super) streaming: bool,
-    /// How often the handlers of the start want every object repeated.
+    /// Resync period of the first handlers.
     pub(super) resync: Option<Duration>,
 }
 
 impl Schedule {
-    /// Whether somebody watches whose rights can be taken away.
+    /// Returns whether the informers must use the user `limited`, whose rights can be revoked.
     pub(super) fn limited(&self) -> bool {
-        self.steps.iter().any(|step| step.trouble == Trouble::Forbid)
+        self.steps.iter().any(|step| step.disruption == Disruption::Forbid)
     }
 }
 
-/// The period of resyncs, where there are any.
+/// Period of resyncs, if enabled.
 const RESYNC: Duration = Duration::from_secs(2);
 
-/// Troubles of a schedule.
+/// Number of faults in a schedule.
 const STEPS: usize = 6;
 
-/// Steps that make client-go wait: more would have each run take minutes for nothing.
-const WAITS: usize = 3;
+/// Maximum number of faults after which client-go backs off. More would only prolong the run by minutes.
+const MAX_BACKOFFS: usize = 3;
 
 impl Schedule {
-    /// The schedule of a seed.
+    /// Returns the schedule of a seed.
     pub(super) fn of(seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let start = match random.random_range(0..6) {
-            0 => Trouble::Slow,
-            1 => Trouble::Stall { reset: false },
-            2 => Trouble::Refuse,
-            _ => Trouble::None,
+            0 => Disruption::Slow,
+            1 => Disruption::Stall { reset: false },
+            2 => Disruption::Refuse,
+            _ => Disruption::None,
         };
         let mut schedule = Self {
             start: step(&mut random, start),
@@ -98,39 +98,39 @@ impl Schedule {
             streaming: random.random_bool(0.75),
             resync: random.random_bool(0.2).then_some(RESYNC),
         };
-        let mut waits = usize::from(start.makes_wait());
+        let mut backoffs = usize::from(start.causes_backoff());
         while schedule.steps.len() < STEPS {
-            let trouble = trouble(&mut random);
-            waits += usize::from(trouble.makes_wait());
-            if !trouble.makes_wait() || waits <= WAITS {
-                schedule.steps.push(step(&mut random, trouble));
+            let disruption = disruption(&mut random);
+            backoffs += usize::from(disruption.causes_backoff());
+            if !disruption.causes_backoff() || backoffs <= MAX_BACKOFFS {
+                schedule.steps.push(step(&mut random, disruption));
             }
         }
         schedule
     }
 }
 
-fn trouble(random: &mut StdRng) -> Trouble {
+fn disruption(random: &mut StdRng) -> Disruption {
     match random.random_range(0..41) {
-        0..10 => Trouble::Reset { times: random.random_range(1..4) },
-        10..14 => Trouble::Slow,
-        14..20 => Trouble::Stall { reset: random.random_bool(0.5) },
-        20..26 => Trouble::Refuse,
-        26..32 => Trouble::Expire,
-        32..34 => Trouble::Restart,
-        34..36 => Trouble::Freeze,
-        36 => Trouble::Forbid,
-        37 => Trouble::Uninstall,
-        _ => Trouble::Sleep { reset: random.random_bool(0.5) },
+        0..10 => Disruption::Reset { times: random.random_range(1..4) },
+        10..14 => Disruption::Slow,
+        14..20 => Disruption::Stall { reset: random.random_bool(0.5) },
+        20..26 => Disruption::Refuse,
+        26..32 => Disruption::Expire,
+        32..34 => Disruption::Restart,
+        34..36 => Disruption::Freeze,
+        36 => Disruption::Forbid,
+        37 => Disruption::Uninstall,
+        _ => Disruption::Sleep { reset: random.random_bool(0.5) },
     }
 }
 
-fn step(random: &mut StdRng, trouble: Trouble) -> Step {
-    // Now and then longer than a TLS handshake is waited for.
-    let long = matches!(trouble, Trouble::Stall { .. }) && random.random_bool(0.15);
+fn step(random: &mut StdRng, disruption: Disruption) -> Step {
+    // Sometimes longer than the timeout of a TLS handshake.
+    let long = matches!(disruption, Disruption::Stall { .. }) && random.random_bool(0.15);
     let millis = if long { 11_000 } else { random.random_range(300..2_000) };
     Step {
-        trouble,
+        disruption,
         lasts: Duration::from_millis(millis),
         changes: random.random_range(3..25),
         bulk: if random.random_bool(0.12) { random.random_range(40..120) } else { 0 },

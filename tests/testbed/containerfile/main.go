@@ -1,5 +1,5 @@
-// containerfile checks a Containerfile by BuildKit's own rules, as `docker build --check` does, without an engine: it reads
-// no image and runs nothing. It prints what is wrong and ends with 1, or with 2 where it cannot be asked.
+// Command containerfile checks a Containerfile with BuildKit's lint rules, like `docker build --check` but without a
+// daemon. It reads no image and runs nothing. It exits with 1 if it prints problems, and with 2 if it cannot check.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	ocispecs "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// anyImage says of every base image that it is there, and empty.
+// anyImage resolves every base image as existing and empty.
 type anyImage struct{}
 
 func (anyImage) ResolveImageConfig(_ context.Context, ref string, _ sourceresolver.Opt) (string, digest.Digest, []byte, error) {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds helm into ${CARGO_TARGET_DIR:-target}/testbed/helm and prints that path. Does nothing when neither go.mod nor the
-# Go version changed. The first build takes minutes.
+# Builds helm into ${CARGO_TARGET_DIR:-target}/testbed/helm and prints that path. Skips the build if neither go.mod nor
+# the Go version changed. The first build takes minutes.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

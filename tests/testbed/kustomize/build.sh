@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds kustomize into ${CARGO_TARGET_DIR:-target}/testbed/kustomize and prints that path. Does nothing when neither go.mod
-# nor the Go version changed. The first build takes half a minute.
+# Builds kustomize into ${CARGO_TARGET_DIR:-target}/testbed/kustomize and prints that path. Skips the build if neither
+# go.mod nor the Go version changed. The first build takes half a minute.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

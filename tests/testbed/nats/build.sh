@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds nats-server into ${CARGO_TARGET_DIR:-target}/testbed/nats-server and prints that path. Does nothing when
+# Builds nats-server into ${CARGO_TARGET_DIR:-target}/testbed/nats-server and prints that path. Skips the build if
 # neither go.mod nor the Go version changed. The first build takes half a minute.
 set -eu
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fetches the Prometheus operator's module and prints the folder with its CustomResourceDefinitions. Builds nothing.
+# Downloads the Prometheus operator's module and prints the folder with its CustomResourceDefinitions.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// measureIndex fills an Indexer with small pods and asks it: by an index with one match, and by label over all.
+// measureIndex fills an Indexer with small pods and times index lookups with one match, and label scans over all.
 func measureIndex(count int) error {
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{
 		"by-uid": func(object any) ([]string, error) { return []string{string(object.(*corev1.Pod).UID)}, nil },

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// newConfig takes an address or a kubeconfig's path.
+// newConfig returns a client configuration for a URL or a kubeconfig's path.
 func newConfig(url string) (*rest.Config, error) {
 	switch {
 	case strings.HasPrefix(url, "https:"):
@@ -32,7 +32,7 @@ func newConfig(url string) (*rest.Config, error) {
 	return config, err
 }
 
-// newInformer makes the shared informer of pods, with the hub's two indices where its objects have the fields.
+// newInformer creates a shared informer of pods, with the hub's two indices if its objects have the fields.
 func newInformer(kind, url string) (cache.SharedIndexInformer, func(), error) {
 	config, err := newConfig(url)
 	if err != nil {
@@ -47,7 +47,7 @@ func newInformer(kind, url string) (cache.SharedIndexInformer, func(), error) {
 			config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 		}
 		if kind == "json" {
-			// Unasked it would prefer protobuf.
+			// The default prefers protobuf.
 			config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
 		}
 		client, err := kubernetes.NewForConfig(config)

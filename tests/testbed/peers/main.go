@@ -1,8 +1,8 @@
-// Command peers is client-go beside the hub: the same objects from the same server, measured the same way.
+// Command peers is client-go's side of the benchmarks: the same objects from the same server, measured like the hub.
 //
-// `peers informer KIND URL` runs one shared informer and obeys the bench over stdin, one line a command, one JSON line
-// an answer (see session.go). `peers index COUNT` measures an Indexer by itself. `peers encode IN OUT` turns pods from
-// JSON lines into Kubernetes protobuf for the replay server, each with its length before it.
+// `peers informer KIND URL` runs one shared informer. It reads commands from stdin, one per line, and answers each with
+// one JSON line (see session.go). `peers index COUNT` measures an Indexer alone. `peers encode IN OUT` converts pods from
+// JSON lines to length-prefixed Kubernetes protobuf for the replay server.
 package main
 
 import (
@@ -41,7 +41,7 @@ func run(args []string) error {
 	return fmt.Errorf("usage: peers informer json|protobuf|dynamic|metadata URL | peers index COUNT | peers encode IN OUT")
 }
 
-// encode writes each pod as it stands in a list: without its type, and without the envelope of a single object.
+// encode writes each pod as in a list: without its type, and without the envelope of a single object.
 func encode(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -84,7 +84,7 @@ func encode(from, to string) error {
 	return os.Rename(to+".new", to)
 }
 
-// say writes one JSON line. Nobody left to read it means that the bench is gone.
+// say writes one JSON line. It exits the process if the bench has closed the pipe.
 func say(value any) {
 	if err := json.NewEncoder(os.Stdout).Encode(value); err != nil {
 		os.Exit(1)

@@ -15,20 +15,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// noSend is what the annotation of an object from the list says; what is above it is a send time in microseconds.
+// noSend is the annotation value of listed objects. Larger values are send times in microseconds.
 const noSend = 1_000_000_000_000_000
 
-// told is what the informer's one handler has been told.
-type told struct {
+// received counts the notifications of the informer's handler.
+type received struct {
 	count, version atomic.Int64
 	timed          atomic.Bool
 	mutex          sync.Mutex
 	latencies      []time.Duration
 }
 
-func (t *told) add() { t.count.Add(1) }
+func (t *received) add() { t.count.Add(1) }
 
-func (t *told) update(version, sent string) {
+func (t *received) update(version, sent string) {
 	if number, err := strconv.ParseInt(version, 10, 64); err == nil && number > t.version.Load() {
 		t.version.Store(number)
 	}
@@ -43,8 +43,8 @@ func (t *told) update(version, sent string) {
 	t.count.Add(1)
 }
 
-// quantile gives microseconds.
-func (t *told) quantile(part float64) float64 {
+// quantile returns a quantile of the latencies in microseconds.
+func (t *received) quantile(part float64) float64 {
 	if len(t.latencies) == 0 {
 		return 0
 	}
@@ -54,16 +54,16 @@ func (t *told) quantile(part float64) float64 {
 func until(done func() bool) error {
 	for end := time.Now().Add(10 * time.Minute); !done(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			return fmt.Errorf("it never came true")
+			return fmt.Errorf("condition not reached within 10 minutes")
 		}
 	}
 	return nil
 }
 
-// serveSession answers `sync COUNT`, `flood VERSION` and `pace VERSION`. The last two say that they are ready before the
-// bench has the server send events up to that version.
+// serveSession handles `sync COUNT`, `flood VERSION` and `pace VERSION`. The last two print a ready line, upon which the
+// bench makes the server send events up to that version.
 func serveSession(kind, url string) error {
-	seen := &told{}
+	seen := &received{}
 	informer, start, err := newInformer(kind, url)
 	if err != nil {
 		return err
@@ -71,13 +71,13 @@ func serveSession(kind, url string) error {
 	if _, err := informer.AddEventHandler(handlers(seen)); err != nil {
 		return err
 	}
-	// As for everybody: what starting takes is not counted.
+	// As for every contestant, the cost of starting is not counted.
 	time.Sleep(time.Second)
 	say(map[string]any{"phase": "idle"})
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		words := strings.Fields(lines.Text())
 		if len(words) != 2 {
-			return fmt.Errorf("no command: %q", lines.Text())
+			return fmt.Errorf("unknown command: %q", lines.Text())
 		}
 		number, err := strconv.ParseInt(words[1], 10, 64)
 		if err != nil {
@@ -89,7 +89,7 @@ func serveSession(kind, url string) error {
 		case "flood", "pace":
 			err = doEvents(seen, words[0] == "pace", number)
 		default:
-			err = fmt.Errorf("no command: %q", words[0])
+			err = fmt.Errorf("unknown command: %q", words[0])
 		}
 		if err != nil {
 			return err
@@ -98,7 +98,7 @@ func serveSession(kind, url string) error {
 	return nil
 }
 
-func doSync(seen *told, start func(), count int64) error {
+func doSync(seen *received, start func(), count int64) error {
 	before, cpu, began := memory("VmRSS:"), usage(), time.Now()
 	start()
 	if err := until(func() bool { return seen.count.Load() >= count }); err != nil {
@@ -113,7 +113,7 @@ func doSync(seen *told, start func(), count int64) error {
 	return nil
 }
 
-func doEvents(seen *told, timed bool, version int64) error {
+func doEvents(seen *received, timed bool, version int64) error {
 	seen.timed.Store(timed)
 	seen.latencies = nil
 	before, cpu, began := seen.count.Load(), usage(), time.Now()
@@ -132,7 +132,7 @@ func doEvents(seen *told, timed bool, version int64) error {
 	return nil
 }
 
-func handlers(seen *told) cache.ResourceEventHandlerFuncs {
+func handlers(seen *received) cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { seen.add() },
 		UpdateFunc: func(_, new any) {
@@ -152,7 +152,7 @@ func handlers(seen *told) cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// usage is the user and system time of this process.
+// usage returns the user and system time of this process.
 func usage() time.Duration {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
@@ -161,7 +161,7 @@ func usage() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// memory is one size from this process's status, in bytes.
+// memory returns one size from this process's status, in bytes.
 func memory(field string) int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

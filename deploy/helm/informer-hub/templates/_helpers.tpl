@@ -5,7 +5,7 @@
 {{- define "informer-hub.fullname" -}}
 {{- $name := include "informer-hub.name" . -}}
 {{- $both := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
-{{- /* A StatefulSet's pods carry their controller's revision, its name and a hash, in a label. */ -}}
+{{- /* At most 52 characters, since pods have a label with this name and a revision hash. */ -}}
 {{- .Values.fullnameOverride | default $both | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
 
@@ -37,7 +37,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{- /* The secret with tokens; empty where there are none. */ -}}
+{{- /* Name of the secret with tokens; empty without authentication. */ -}}
 {{- define "informer-hub.authSecret" -}}
 {{- if not .Values.auth.allowUnauthenticated -}}
 {{- .Values.auth.existingSecret | default (printf "%s-auth" (include "informer-hub.fullname" .)) -}}
@@ -48,7 +48,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- empty .Values.tls.secretName | ternary "HTTP" "HTTPS" -}}
 {{- end -}}
 
-{{- /* hub.memory_limit; empty: none. */ -}}
+{{- /* Value of hub.memory_limit; empty if unlimited. */ -}}
 {{- define "informer-hub.memoryLimit" -}}
 {{- if eq .Values.memoryLimit "none" -}}
 {{- else if ne .Values.memoryLimit "auto" -}}
@@ -59,22 +59,22 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $number := trimSuffix $unit $quantity -}}
 {{- $kibs := dict "" 0.0009765625 "k" 0.9765625 "M" 976.5625 "G" 976562.5 "Ki" 1.0 "Mi" 1024.0 "Gi" 1048576.0 "Ti" 1073741824.0 -}}
 {{- if not (hasKey $kibs $unit) -}}
-{{- fail (printf "resources.limits.memory: %s has a unit that the chart does not know; write it with Mi or Gi, or set memoryLimit" $quantity) -}}
+{{- fail (printf "resources.limits.memory: %s has an unknown unit; use Mi or Gi, or set memoryLimit" $quantity) -}}
 {{- end -}}
 {{- $limit := mulf (float64 $number) (get $kibs $unit) 0.9 | floor | int64 -}}
 {{- if lt $limit 65536 -}}
-{{- fail (printf "resources.limits.memory: nine tenths of %s are less than the 64MiB that the hub needs; give it 128Mi, or set memoryLimit to none" $quantity) -}}
+{{- fail (printf "resources.limits.memory: nine tenths of %s are less than the required 64MiB; set at least 128Mi, or set memoryLimit to none" $quantity) -}}
 {{- end -}}
 {{ $limit }}KiB
 {{- end -}}
 {{- end -}}
 
-{{- /* Whether the configuration is a text of its own, which the chart does not look into. */ -}}
+{{- /* Non-empty if the configuration is given as a text or an object, which the chart does not read. */ -}}
 {{- define "informer-hub.ownConfig" -}}
 {{- if or .Values.configToml .Values.existingConfig.configMap .Values.existingConfig.secret -}}true{{- end -}}
 {{- end -}}
 
-{{- /* The objects that the configuration comes from, one at most. */ -}}
+{{- /* Refuses contradictory values. */ -}}
 {{- define "informer-hub.check" -}}
 {{- $sources := list -}}
 {{- if .Values.configToml }}{{ $sources = append $sources "configToml" }}{{ end -}}
@@ -84,9 +84,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if $keys }}{{ $sources = append $sources (printf "config.%s" $table) }}{{ end -}}
 {{- end -}}
 {{- if and (include "informer-hub.ownConfig" .) (gt (len $sources) 1) -}}
-{{- fail (printf "the configuration comes from one place, not from %s: leave all but one empty" (join " and " $sources)) -}}
+{{- fail (printf "the configuration must come from one source, not from %s: leave all but one empty" (join " and " $sources)) -}}
 {{- end -}}
 {{- if and .Values.auth.allowUnauthenticated .Values.auth.existingSecret -}}
-{{- fail "auth.existingSecret is of no use with auth.allowUnauthenticated: leave one of them out" -}}
+{{- fail "auth.existingSecret has no effect with auth.allowUnauthenticated: remove one of them" -}}
 {{- end -}}
 {{- end -}}

@@ -1,5 +1,5 @@
-{{- /* What the hub has to list and watch in the cluster that it runs in, as YAML: `everywhere` and, by namespace,
-`namespaces`, each with plurals by group. As `informer-hub rbac` works it out. */ -}}
+{{- /* Resources that the hub lists and watches in its own cluster, as YAML: `everywhere`, and by namespace in
+`namespaces`, each with plurals by group. Same result as `informer-hub rbac`. */ -}}
 {{- define "informer-hub.rights" -}}
 {{- $everywhere := dict -}}
 {{- $namespaces := dict -}}
@@ -16,7 +16,7 @@
 {{- end -}}
 {{- if $watched -}}
 {{- $resource := include "informer-hub.resource" (dict "key" $key "entry" $entry "known" $known.resources) | fromYaml -}}
-{{- /* To hear of custom resources that come and go. */ -}}
+{{- /* To detect when custom resources are added or removed. */ -}}
 {{- if $resource.custom -}}
 {{- $_ := set $everywhere "apiextensions.k8s.io" (append (get $everywhere "apiextensions.k8s.io" | default list) "customresourcedefinitions" | uniq) -}}
 {{- $_ := set $everywhere "apiregistration.k8s.io" (append (get $everywhere "apiregistration.k8s.io" | default list) "apiservices" | uniq) -}}
@@ -34,7 +34,7 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- /* What is allowed everywhere is not allowed again in a namespace. */ -}}
+{{- /* Omits rights in a namespace that are granted everywhere. */ -}}
 {{- $left := dict -}}
 {{- range $place, $groups := $namespaces -}}
 {{- $there := dict -}}
@@ -50,7 +50,7 @@
 {{- dict "everywhere" $everywhere "namespaces" $left | toYaml -}}
 {{- end -}}
 
-{{- /* Whether an entry is for a cluster. */ -}}
+{{- /* Non-empty if a resource entry selects a cluster. */ -}}
 {{- define "informer-hub.selects" -}}
 {{- $clusters := .entry.clusters -}}
 {{- if not $clusters -}}true
@@ -64,7 +64,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Group, plural and whether it is namespaced, of what is written as plural[.version].group. */ -}}
+{{- /* Group, plural and scope of a resource written as plural[.version].group. */ -}}
 {{- define "informer-hub.resource" -}}
 {{- $written := .entry.resource | default .key -}}
 {{- $parts := splitList "." $written -}}
@@ -87,12 +87,12 @@
 {{- $found := $plural | default $short -}}
 {{- if and (not $found) $hasGroup -}}
 {{- if contains "*" $group -}}
-{{- fail (printf "config.resources.%s: which groups %s means only a cluster can say; give rights by informer-hub rbac --discover and the configuration as a text" .key $written) -}}
+{{- fail (printf "config.resources.%s: the pattern %s needs discovery; apply the output of informer-hub rbac --discover and give the configuration as a text" .key $written) -}}
 {{- end -}}
 {{- $found = dict "group" $group "plural" $word "namespaced" (not (empty .entry.namespaces)) "custom" true -}}
 {{- end -}}
 {{- if not $found -}}
-{{- fail (printf "config.resources.%s: %s is not one that Kubernetes brings; write it with its group, as plural.group" .key $written) -}}
+{{- fail (printf "config.resources.%s: %s is not a built-in resource; write it with its group, as plural.group" .key $written) -}}
 {{- end -}}
 {{- toYaml $found -}}
 {{- end -}}

@@ -1,8 +1,8 @@
-// Command evaluate has Prometheus' own engine evaluate queries over texts that were scraped.
+// Command evaluate evaluates PromQL queries over scraped metrics, with Prometheus' own engine.
 //
-// One JSON document on stdin: `scrapes`, each with `at` (seconds since the epoch), `labels` (what a scraper adds) and `text`
-// (of /metrics), in order of time; and `queries`. Each is evaluated at the time of the last scrape. One JSON line a query goes
-// to stdout: what is wrong with it, or how many values it has, and which series each of its selectors finds.
+// It reads one JSON document from stdin: `queries`, and `scrapes` in order of time. Each scrape has `at` (seconds since
+// the epoch), `labels` (added by the scraper) and `text` (of /metrics). Queries are evaluated at the time of the last
+// scrape. For each it prints one JSON line: the error or the number of values, and the series that each selector matches.
 package main
 
 import (
@@ -27,12 +27,12 @@ type scrape struct {
 	Text   string            `json:"text"`
 }
 
-type order struct {
+type request struct {
 	Scrapes []scrape `json:"scrapes"`
 	Queries []string `json:"queries"`
 }
 
-// selected is a selector of a query: the name of its metric, the labels that it names, and how many series it finds.
+// selected is a selector of a query: its metric, its labels, and the number of matching series.
 type selected struct {
 	Metric string   `json:"metric"`
 	Labels []string `json:"labels"`
@@ -54,11 +54,11 @@ func main() {
 }
 
 func run(in io.Reader, out io.Writer) error {
-	var order order
-	if err := json.NewDecoder(in).Decode(&order); err != nil {
+	var request request
+	if err := json.NewDecoder(in).Decode(&request); err != nil {
 		return err
 	}
-	if len(order.Scrapes) == 0 {
+	if len(request.Scrapes) == 0 {
 		return errors.New("there is no scrape")
 	}
 	dir, err := os.MkdirTemp("", "evaluate-")
@@ -71,15 +71,15 @@ func run(in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer db.Close()
-	for number, scrape := range order.Scrapes {
-		if err := take(db, scrape); err != nil {
+	for number, scrape := range request.Scrapes {
+		if err := ingest(db, scrape); err != nil {
 			return fmt.Errorf("scrape %d: %w", number, err)
 		}
 	}
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})
-	at := moment(order.Scrapes[len(order.Scrapes)-1].At)
+	at := moment(request.Scrapes[len(request.Scrapes)-1].At)
 	lines := json.NewEncoder(out)
-	for _, query := range order.Queries {
+	for _, query := range request.Queries {
 		if err := lines.Encode(evaluate(engine, db, query, at)); err != nil {
 			return err
 		}
@@ -89,8 +89,8 @@ func run(in io.Reader, out io.Writer) error {
 
 func moment(seconds float64) time.Time { return time.UnixMilli(int64(seconds * 1000)) }
 
-// take appends every value of a scrape, as a scraper would that honours no labels of the text.
-func take(db *tsdb.DB, scrape scrape) error {
+// ingest appends every value of a scrape, like a scraper with honor_labels: false.
+func ingest(db *tsdb.DB, scrape scrape) error {
 	appender := db.Appender(context.Background())
 	text := textparse.NewPromParser([]byte(scrape.Text), labels.NewSymbolTable(), false)
 	for {
@@ -151,7 +151,7 @@ func evaluate(engine *promql.Engine, db *tsdb.DB, query string, at time.Time) an
 	return answer
 }
 
-// count is how many values a query has at a time.
+// count returns the number of values of a query at a time.
 func count(engine *promql.Engine, db *tsdb.DB, text string, at time.Time) (int, error) {
 	query, err := engine.NewInstantQuery(context.Background(), db, promql.NewPrometheusQueryOpts(false, 0), text, at)
 	if err != nil {

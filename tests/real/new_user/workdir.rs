@@ -1,4 +1,4 @@
-//! A user's folder, the program's commands run in it, and the hub.
+//! A user's folder, in which the program's commands and the hub run.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,23 +12,23 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::bed::{comes_true, signal};
-use crate::fleet::PATIENCE;
+use crate::bed::{becomes_true, signal};
+use crate::fixture::WAIT_DEADLINE;
 
-/// The folder. It is the user's home too.
-pub(super) struct Desk {
+/// The folder, which is also the user's home, and the hub's URL.
+pub(super) struct Workdir {
     folder: TempDir,
     url: String,
 }
 
-impl Desk {
-    /// An empty one, and a port for the hub, as good as free.
+impl Workdir {
+    /// Creates an empty folder and picks a free port for the hub.
     pub(super) fn new() -> Self {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         Self { folder: tempfile::tempdir().unwrap(), url: format!("http://{port}") }
     }
 
-    /// Where the hub is to listen.
+    /// Returns the address for the hub to listen on.
     pub(super) fn listen(&self) -> &str {
         self.url.trim_start_matches("http://")
     }
@@ -37,7 +37,7 @@ impl Desk {
         self.folder.path().join(name)
     }
 
-    /// Puts a file in the place of what was there, whole, as `mv` does.
+    /// Writes a file atomically, by a rename.
     pub(super) fn write(&self, name: &str, text: &str) {
         let file = self.path(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -63,38 +63,38 @@ impl Desk {
         command
     }
 
-    /// Runs a command of the program to its end.
+    /// Runs a command of the program to completion.
     pub(super) fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 
-    /// Runs a line of a shell in the folder, and gives what it prints.
+    /// Runs a shell line in the folder and returns its output.
     pub(super) fn shell(&self, line: &str) -> String {
         let done = Command::new("sh").args(["-c", line]).current_dir(self.folder.path()).output().unwrap();
         assert!(done.status.success(), "{line}: {done:?}");
         String::from_utf8(done.stdout).unwrap()
     }
 
-    /// Runs one that is to go well, and gives what it prints.
+    /// Runs a command that must succeed, and returns its output.
     pub(super) fn printed(&self, arguments: &[&str]) -> String {
         let done = self.run(arguments);
         assert!(done.status.success(), "{arguments:?}: {done:?}");
         String::from_utf8(done.stdout).unwrap()
     }
 
-    /// The same, as JSON.
+    /// Runs a command with `-o json` and parses its output.
     pub(super) fn json(&self, arguments: &[&str]) -> Value {
         let printed = self.printed(&[arguments, &["-o", "json"]].concat());
         serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {printed}"))
     }
 
-    /// Waits until what a command prints is as wanted.
-    pub(super) async fn shows(&self, arguments: &[&str], is: impl Fn(&str) -> bool) {
+    /// Runs a command repeatedly until `check` accepts its output.
+    pub(super) async fn shows(&self, arguments: &[&str], check: impl Fn(&str) -> bool) {
         let shown = || String::from_utf8_lossy(&self.run(arguments).stdout).into_owned();
-        assert!(comes_true(PATIENCE, async || is(&shown())).await, "{arguments:?} shows:\n{}", shown());
+        assert!(becomes_true(WAIT_DEADLINE, async || check(&shown())).await, "{arguments:?} shows:\n{}", shown());
     }
 
-    /// Starts the hub with `hub.toml`, its log in JSON.
+    /// Starts the hub with `hub.toml` and a JSON log.
     pub(super) fn hub(&self) -> Running {
         let mut command = self.command(&["run", "-c", "hub.toml", "--log-format", "json"]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -102,34 +102,34 @@ impl Desk {
         Running::new(child, stderr)
     }
 
-    /// Starts a command that goes on printing, into a pipe.
+    /// Starts a long-running command with its output in a pipe.
     pub(super) fn watching(&self, arguments: &[&str]) -> Running {
         let mut child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
         Running::new(child, stdout)
     }
 
-    /// What the hub answers, with its code.
+    /// Sends a GET to the hub and returns status code and body; code 0 if it cannot be reached.
     pub(super) async fn get(&self, path: &str) -> (u16, String) {
-        let client = reqwest::Client::builder().tls_certs_only([]).timeout(PATIENCE).build().unwrap();
+        let client = reqwest::Client::builder().tls_certs_only([]).timeout(WAIT_DEADLINE).build().unwrap();
         let Ok(answer) = client.get(format!("{}{path}", self.url)).send().await else { return (0, String::new()) };
         (answer.status().as_u16(), answer.text().await.unwrap_or_default())
     }
 
     /// Waits until the hub is ready.
     pub(super) async fn ready(&self, hub: &Running) {
-        let ready = comes_true(PATIENCE, async || self.get("/readyz").await.0 == 200).await;
+        let ready = becomes_true(WAIT_DEADLINE, async || self.get("/readyz").await.0 == 200).await;
         assert!(ready, "not ready: {}\n{}", self.get("/readyz").await.1, hub.lines().join("\n"));
     }
 
-    /// A value of the hub's metrics.
+    /// Returns the value of a series in the hub's metrics.
     pub(super) async fn metric(&self, series: &str) -> Option<f64> {
         let (_, text) = self.get("/metrics").await;
         text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
     }
 }
 
-/// A process that goes on, and the lines that it has written. Dropping it kills it.
+/// Running process and the lines that it has printed. Dropping it kills it.
 pub(super) struct Running {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
@@ -141,7 +141,7 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("--- its lines ---\n{}", self.lines().join("\n"));
+            eprintln!("--- output of the process ---\n{}", self.lines().join("\n"));
         }
     }
 }
@@ -160,22 +160,23 @@ impl Running {
         self.lines.lock().clone()
     }
 
-    /// Lines with this in them.
-    pub(super) fn with(&self, text: &str) -> Vec<String> {
+    /// Returns the lines that contain `text`.
+    pub(super) fn lines_with(&self, text: &str) -> Vec<String> {
         self.lines().into_iter().filter(|line| line.contains(text)).collect()
     }
 
-    /// Waits for a line with all of these in it.
-    pub(super) async fn says(&self, texts: &[&str]) {
-        let said = || self.lines().iter().any(|line| texts.iter().all(|text| line.contains(text)));
-        assert!(comes_true(PATIENCE, async || said()).await, "never said {texts:?}");
+    /// Waits for a line that contains all of `texts`.
+    pub(super) async fn prints(&self, texts: &[&str]) {
+        let printed = || self.lines().iter().any(|line| texts.iter().all(|text| line.contains(text)));
+        assert!(becomes_true(WAIT_DEADLINE, async || printed()).await, "no line with {texts:?}");
     }
 
-    /// Ends it in good order; gives its exit code.
-    pub(super) async fn ended(&mut self) -> i32 {
+    /// Sends SIGTERM, waits for the end and returns the exit code.
+    pub(super) async fn terminate(&mut self) -> i32 {
         signal(&self.child, "TERM");
-        let ended = comes_true(PATIENCE, || std::future::ready(matches!(self.child.try_wait(), Ok(Some(_))))).await;
-        assert!(ended, "it does not end");
+        let ended =
+            becomes_true(WAIT_DEADLINE, || std::future::ready(matches!(self.child.try_wait(), Ok(Some(_))))).await;
+        assert!(ended, "the process does not end after SIGTERM");
         if let Some(reader) = self.reader.take() {
             reader.join().unwrap();
         }

@@ -1,4 +1,4 @@
-//! The witness, held to account: an excuse that it gives too freely hides a fault of the hub.
+//! Tests of the read recorder. A gap that is too large would hide a defect of the hub.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use informer_hub_reflector::{
 use informer_hub_types::{ObjectKey, ResourceVersion, StoredObject, Uid};
 use parking_lot::Mutex;
 
-use super::account::{Count, Kind};
-use super::witness::{Gap, Reading, Witness, Witnessed};
+use super::history::{ChangeCounter, Kind};
+use super::read_recorder::{Gap, ReadLog, ReadRecorder, Recorded};
 
 type Answer<T> = Vec<Result<T, SourceError>>;
 
-/// Gives each answer once.
+/// Source that returns each scripted answer once.
 #[derive(Debug, Default)]
 struct Scripted {
     list: Mutex<Answer<ListChunk>>,
@@ -36,19 +36,19 @@ impl ListerWatcher for Scripted {
     }
 }
 
-/// A source whose every answer is read to its end, and its witness.
+/// Recorded source with scripted answers, each read to its end.
 struct Bench {
     script: Arc<Scripted>,
-    witness: Witness,
-    source: Witnessed<(Kind, Arc<dyn ListerWatcher>)>,
+    recorder: ReadRecorder,
+    source: Recorded<(Kind, Arc<dyn ListerWatcher>)>,
 }
 
 impl Bench {
     fn new() -> Self {
-        let (script, witness) = (Arc::new(Scripted::default()), Witness::new(Count::default()));
+        let (script, recorder) = (Arc::new(Scripted::default()), ReadRecorder::new(ChangeCounter::default()));
         let inner: Arc<dyn ListerWatcher> = Arc::clone(&script) as _;
-        let source = Witnessed::new((Kind::Pods, inner), witness.clone());
-        Self { script, witness, source }
+        let source = Recorded::new((Kind::Pods, inner), recorder.clone());
+        Self { script, recorder, source }
     }
 
     async fn list(&self, answer: Answer<ListChunk>) {
@@ -64,8 +64,8 @@ impl Bench {
         self.source.watch(request).await.unwrap().collect::<Vec<_>>().await;
     }
 
-    fn reading(&self) -> Reading {
-        self.witness.reading(Kind::Pods)
+    fn reads(&self) -> ReadLog {
+        self.recorder.reads(Kind::Pods)
     }
 }
 
@@ -86,7 +86,7 @@ fn end(at: u64, continue_token: Option<&str>) -> ListChunk {
 }
 
 fn broken<T>() -> Result<T, SourceError> {
-    Err(SourceError { class: ErrorClass::Transient, message: "the line broke".to_owned() })
+    Err(SourceError { class: ErrorClass::Transient, message: "the connection broke".to_owned() })
 }
 
 fn gap(after: u64, upto: u64) -> Gap {
@@ -94,29 +94,29 @@ fn gap(after: u64, upto: u64) -> Gap {
 }
 
 #[tokio::test]
-async fn oracle_the_witness_sees_a_list_jump_from_the_last_event_to_its_own_version() {
+async fn oracle_list_gap_reaches_from_the_last_event_to_the_list_version() {
     let bench = Bench::new();
     bench.watch(true, vec![Ok(vec![WatchItem::Added(object("a", 5)), bookmark(10, true)])]).await;
-    assert_eq!(bench.reading().gaps("b"), [gap(0, 10)]);
+    assert_eq!(bench.reads().gaps("b"), [gap(0, 10)]);
     bench.watch(false, vec![Ok(vec![WatchItem::Modified(object("a", 12)), bookmark(15, false)]), broken()]).await;
-    assert_eq!(bench.reading().gaps("b"), [gap(0, 10)], "events leave no gap");
+    assert_eq!(bench.reads().gaps("b"), [gap(0, 10)], "events leave no gap");
     bench.list(vec![Ok(ListChunk::Items(vec![object("a", 12)])), Ok(end(30, None))]).await;
-    assert_eq!(bench.reading().gaps("b"), [gap(0, 10), gap(15, 30)]);
+    assert_eq!(bench.reads().gaps("b"), [gap(0, 10), gap(15, 30)]);
     bench.watch(false, vec![Ok(vec![WatchItem::Deleted(object("b", 31))])]).await;
     bench.list(vec![Ok(end(33, None))]).await;
-    assert_eq!(bench.reading().gaps("b"), [gap(0, 10), gap(15, 30), gap(31, 33)]);
-    assert_eq!(bench.reading().lists(), 3);
+    assert_eq!(bench.reads().gaps("b"), [gap(0, 10), gap(15, 30), gap(31, 33)]);
+    assert_eq!(bench.reads().lists(), 3);
 }
 
 #[tokio::test]
-async fn oracle_the_witness_excuses_of_a_list_that_broke_off_only_the_objects_that_it_brought() {
+async fn oracle_interrupted_list_leaves_gaps_only_for_returned_objects() {
     let bench = Bench::new();
     bench.list(vec![Ok(end(10, None))]).await;
     bench.list(vec![Ok(ListChunk::Items(vec![object("a", 20)])), broken()]).await;
     bench.list(vec![Ok(ListChunk::Items(vec![object("a", 22)])), Ok(end(30, Some("more")))]).await;
     bench.watch(true, vec![Ok(vec![WatchItem::Added(object("a", 25)), bookmark(26, false)]), broken()]).await;
-    assert_eq!(bench.reading().gaps("a"), [gap(0, 10), gap(10, 20), gap(10, 22), gap(10, 25)]);
-    assert_eq!(bench.reading().gaps("b"), [gap(0, 10)]);
-    assert_eq!(bench.reading().lists(), 1);
-    assert_eq!(bench.reading().requests().len(), 4 + 3 + 1, "{:?}", bench.reading().requests());
+    assert_eq!(bench.reads().gaps("a"), [gap(0, 10), gap(10, 20), gap(10, 22), gap(10, 25)]);
+    assert_eq!(bench.reads().gaps("b"), [gap(0, 10)]);
+    assert_eq!(bench.reads().lists(), 1);
+    assert_eq!(bench.reads().requests().len(), 4 + 3 + 1, "{:?}", bench.reads().requests());
 }

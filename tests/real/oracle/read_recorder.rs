@@ -1,8 +1,7 @@
-//! What the hub asks an apiserver for and what that brings: seen where its source hands over to its reflector, as
-//! client-go's is where its requests leave it.
+//! Records the hub's requests to an apiserver and their results, between its source and its reflector.
 //!
-//! A list takes the hub from the version up to which it was brought every event to the version of the list. What
-//! happened between the two, and nothing else, it need not have been brought: that is a [`Gap`].
+//! A list moves the hub from the last version that it has read to the version of the list. Only changes between the two
+//! may be missing from its notifications. This range is a [`Gap`].
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -18,39 +17,39 @@ use informer_hub_reflector::{
 use informer_hub_types::{ApiResource, ResourceRef, ResourceVersion, Scope, clock};
 use parking_lot::Mutex;
 
-use super::account::{Count, Kind};
+use super::history::{ChangeCounter, Kind};
 
-/// Versions that a list jumped over: those above `after`, up to `upto`.
+/// Versions that a list skipped: above `after`, up to `upto`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Gap {
     pub(super) after: u64,
     pub(super) upto: u64,
 }
 
-/// What one informer was brought.
+/// Recorded reads of one informer.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Reading {
-    /// Up to where it was brought everything that happened, by event or by list.
+pub(super) struct ReadLog {
+    /// Version up to which events and lists are complete.
     upto: u64,
     gaps: Vec<Gap>,
-    /// The same of single objects: of a list that broke off no more is known than the objects that it brought.
+    /// Gaps of single objects: an interrupted list only covers the objects that it returned.
     of_objects: BTreeMap<String, Vec<Gap>>,
     lists: usize,
     requests: Vec<String>,
 }
 
-impl Reading {
-    /// What it jumped over of the object of a name.
+impl ReadLog {
+    /// Returns the gaps of an object by name.
     pub(super) fn gaps(&self, name: &str) -> Vec<Gap> {
         self.gaps.iter().chain(self.of_objects.get(name).into_iter().flatten()).copied().collect()
     }
 
-    /// Lists that came to their end.
+    /// Returns the number of completed lists.
     pub(super) fn lists(&self) -> usize {
         self.lists
     }
 
-    /// Every request and how it ended, for people.
+    /// Returns a readable log of all requests and their results.
     pub(super) fn requests(&self) -> &[String] {
         &self.requests
     }
@@ -71,58 +70,58 @@ impl Reading {
     }
 }
 
-/// A real apiserver's versions are numbers.
+/// Returns a version as a number. A real apiserver's versions are numbers.
 pub(super) fn number(version: &ResourceVersion) -> u64 {
     version.as_number().unwrap_or_else(|| panic!("the apiserver gave {version} for a version"))
 }
 
-/// Sees what passes between the hub's reflectors and their sources. Clones see the same.
+/// Recorder between the hub's reflectors and their sources. Clones share the records.
 #[derive(Clone)]
-pub(super) struct Witness {
-    facts: Count,
+pub(super) struct ReadRecorder {
+    changes: ChangeCounter,
     began: clock::Instant,
-    readings: Arc<Mutex<BTreeMap<Kind, Reading>>>,
+    readings: Arc<Mutex<BTreeMap<Kind, ReadLog>>>,
 }
 
-impl Witness {
-    pub(super) fn new(facts: Count) -> Self {
-        Self { facts, began: clock::now(), readings: Arc::default() }
+impl ReadRecorder {
+    pub(super) fn new(changes: ChangeCounter) -> Self {
+        Self { changes, began: clock::now(), readings: Arc::default() }
     }
 
-    /// What the informer of a kind was brought.
-    pub(super) fn reading(&self, kind: Kind) -> Reading {
+    /// ChangeKind the informer of a kind was brought.
+    pub(super) fn reads(&self, kind: Kind) -> ReadLog {
         self.readings.lock().get(&kind).cloned().unwrap_or_default()
     }
 
-    fn with(&self, kind: Kind, see: impl FnOnce(&mut Reading)) {
+    fn with(&self, kind: Kind, see: impl FnOnce(&mut ReadLog)) {
         see(self.readings.lock().entry(kind).or_default());
     }
 
     fn note(&self, kind: Kind, what: &dyn fmt::Display) {
-        let (elapsed, facts) = (self.began.elapsed(), self.facts.now());
-        self.with(kind, |reading| {
-            let upto = reading.upto;
-            reading.requests.push(format!("{elapsed:?}, {facts} facts, read to {upto}: {what}"));
+        let (elapsed, changes) = (self.began.elapsed(), self.changes.now());
+        self.with(kind, |reads| {
+            let upto = reads.upto;
+            reads.requests.push(format!("{elapsed:?}, {changes} changes, read to {upto}: {what}"));
         });
     }
 
     fn see_chunk(&self, kind: Kind, chunk: &Result<ListChunk, SourceError>) {
         match chunk {
-            Ok(ListChunk::Items(objects)) => self.with(kind, |reading| {
+            Ok(ListChunk::Items(objects)) => self.with(kind, |reads| {
                 for object in objects {
-                    reading.listed_object(object.key().name(), object.resource_version());
+                    reads.listed_object(object.key().name(), object.resource_version());
                 }
             }),
             Ok(ListChunk::End { version, continue_token: None, .. }) => {
                 self.note(kind, &format_args!("listed at {version}"));
-                self.with(kind, |reading| reading.listed(version));
+                self.with(kind, |reads| reads.listed(version));
             }
             Ok(ListChunk::End { .. } | ListChunk::Skipped(_)) => {}
             Err(error) => self.note(kind, &format_args!("the list ends: {error}")),
         }
     }
 
-    /// `listing`: whether the initial events of a streaming list are still coming.
+    /// Records a watch batch. `listing` is true while the initial events of a streaming list are incomplete.
     fn see_batch(&self, kind: Kind, batch: &Result<WatchBatch, SourceError>, listing: &mut bool) {
         let items = match batch {
             Ok(batch) => &batch.items,
@@ -133,16 +132,16 @@ impl Witness {
                 WatchItem::Bookmark { version, initial_events_end: true } if *listing => {
                     *listing = false;
                     self.note(kind, &format_args!("streamed to {version}"));
-                    self.with(kind, |reading| reading.listed(version));
+                    self.with(kind, |reads| reads.listed(version));
                 }
-                WatchItem::Bookmark { version, .. } if !*listing => self.with(kind, |reading| reading.event(version)),
+                WatchItem::Bookmark { version, .. } if !*listing => self.with(kind, |reads| reads.event(version)),
                 WatchItem::Added(object) | WatchItem::Modified(object) | WatchItem::Deleted(object) => {
                     let version = object.resource_version();
-                    self.with(kind, |reading| {
+                    self.with(kind, |reads| {
                         if *listing {
-                            reading.listed_object(object.key().name(), version);
+                            reads.listed_object(object.key().name(), version);
                         } else {
-                            reading.event(version);
+                            reads.event(version);
                         }
                     });
                 }
@@ -152,32 +151,32 @@ impl Witness {
     }
 }
 
-/// Something of the hub's, with a witness beside it.
-pub(super) struct Witnessed<T> {
+/// A component of the hub, wrapped by a recorder.
+pub(super) struct Recorded<T> {
     inner: T,
-    witness: Witness,
+    recorder: ReadRecorder,
 }
 
-impl<T> Witnessed<T> {
-    pub(super) fn new(inner: T, witness: Witness) -> Self {
-        Self { inner, witness }
+impl<T> Recorded<T> {
+    pub(super) fn new(inner: T, recorder: ReadRecorder) -> Self {
+        Self { inner, recorder }
     }
 }
 
-impl<T: Debug> Debug for Witnessed<T> {
+impl<T: Debug> Debug for Recorded<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }
 }
 
-impl<C: Connector> Connector for Witnessed<C> {
+impl<C: Connector> Connector for Recorded<C> {
     fn connect(&self) -> BoxFuture<'static, Result<Arc<dyn Connection>, SourceError>> {
-        let (connecting, witness) = (self.inner.connect(), self.witness.clone());
-        async move { Ok(Arc::new(Witnessed::new(connecting.await?, witness)) as Arc<dyn Connection>) }.boxed()
+        let (connecting, recorder) = (self.inner.connect(), self.recorder.clone());
+        async move { Ok(Arc::new(Recorded::new(connecting.await?, recorder)) as Arc<dyn Connection>) }.boxed()
     }
 }
 
-impl Connection for Witnessed<Arc<dyn Connection>> {
+impl Connection for Recorded<Arc<dyn Connection>> {
     fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>> {
         self.inner.server()
     }
@@ -197,22 +196,22 @@ impl Connection for Witnessed<Arc<dyn Connection>> {
         options: &InformerOptions,
     ) -> Arc<dyn ListerWatcher> {
         let source = self.inner.lister_watcher(resource, scope, options);
-        // Definitions and the like the hub watches for itself.
+        // Resources that the hub watches internally, such as definitions, are not recorded.
         let Some(kind) = Kind::of(&resource.gvr.resource) else { return source };
-        Arc::new(Witnessed::new((kind, source), self.witness.clone()))
+        Arc::new(Recorded::new((kind, source), self.recorder.clone()))
     }
 }
 
-impl ListerWatcher for Witnessed<(Kind, Arc<dyn ListerWatcher>)> {
+impl ListerWatcher for Recorded<(Kind, Arc<dyn ListerWatcher>)> {
     fn list(&self, request: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>> {
-        let (kind, witness) = (self.inner.0, self.witness.clone());
-        witness.note(kind, &format_args!("list {:?}", request.version));
+        let (kind, recorder) = (self.inner.0, self.recorder.clone());
+        recorder.note(kind, &format_args!("list {:?}", request.version));
         let answer = self.inner.1.list(request);
         async move {
             match answer.await {
-                Ok(stream) => Ok(stream.inspect(move |chunk| witness.see_chunk(kind, chunk)).boxed()),
+                Ok(stream) => Ok(stream.inspect(move |chunk| recorder.see_chunk(kind, chunk)).boxed()),
                 Err(error) => {
-                    witness.note(kind, &format_args!("no list: {error}"));
+                    recorder.note(kind, &format_args!("no list: {error}"));
                     Err(error)
                 }
             }
@@ -221,18 +220,18 @@ impl ListerWatcher for Witnessed<(Kind, Arc<dyn ListerWatcher>)> {
     }
 
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>> {
-        let (kind, witness) = (self.inner.0, self.witness.clone());
+        let (kind, recorder) = (self.inner.0, self.recorder.clone());
         let mut listing = request.initial_events;
-        witness.note(kind, &format_args!("{} {:?}", if listing { "stream" } else { "watch" }, request.version));
+        recorder.note(kind, &format_args!("{} {:?}", if listing { "stream" } else { "watch" }, request.version));
         let answer = self.inner.1.watch(request);
         async move {
             match answer.await {
                 Ok(stream) => {
-                    witness.note(kind, &"the watch opens");
-                    Ok(stream.inspect(move |batch| witness.see_batch(kind, batch, &mut listing)).boxed())
+                    recorder.note(kind, &"the watch opens");
+                    Ok(stream.inspect(move |batch| recorder.see_batch(kind, batch, &mut listing)).boxed())
                 }
                 Err(error) => {
-                    witness.note(kind, &format_args!("no watch: {error}"));
+                    recorder.note(kind, &format_args!("no watch: {error}"));
                     Err(error)
                 }
             }

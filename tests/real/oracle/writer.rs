@@ -1,4 +1,4 @@
-//! The only one who changes the objects of a schedule, and so the one who knows what really happened to them.
+//! Writer of all changes in a schedule. It records the acknowledged changes as ground truth.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,83 +14,83 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
-use super::account::{Count, Fact, Kind, State, Subject, What};
+use super::history::{Change, ChangeCounter, ChangeKind, Kind, State, Subject};
 use crate::bed::{install_widgets, uninstall_widgets};
 
-/// How long one write may take.
+/// Deadline of one write.
 const WRITE: Duration = Duration::from_secs(30);
 
-/// Requests in flight when there are many: beyond this the server only queues.
+/// Concurrent requests of a bulk change. With more, the server only queues.
 const IN_FLIGHT: usize = 16;
 
-/// Objects of a burst, and the changes of each.
+/// Number of objects in a burst, and changes of each.
 const BURST: (usize, u32) = (8, 3);
 
-/// Makes changes, straight at the apiserver, and notes the answers. The same seed makes the same changes.
-pub(super) struct Author {
+/// Makes changes directly at the apiserver and records the responses. The same seed makes the same changes.
+pub(super) struct Writer {
     client: Client,
     namespace: String,
     random: StdRng,
-    made: usize,
-    facts: Count,
-    history: Mutex<BTreeMap<Subject, Vec<Fact>>>,
+    created: usize,
+    changes: ChangeCounter,
+    history: Mutex<BTreeMap<Subject, Vec<Change>>>,
 }
 
-impl Author {
-    /// Starts with a namespace that exists and is empty.
+impl Writer {
+    /// Creates a writer for an existing, empty namespace.
     pub(super) fn new(client: Client, namespace: &str, seed: u64) -> Self {
         let random = StdRng::seed_from_u64(seed);
         Self {
             client,
             namespace: namespace.to_owned(),
             random,
-            made: 0,
-            facts: Count::default(),
+            created: 0,
+            changes: ChangeCounter::default(),
             history: Mutex::default(),
         }
     }
 
-    /// Counts the facts.
-    pub(super) fn facts(&self) -> Count {
-        self.facts.clone()
+    /// Returns the shared counter of changes.
+    pub(super) fn changes(&self) -> ChangeCounter {
+        self.changes.clone()
     }
 
-    /// Everything that happened, by object, in its order.
-    pub(super) fn history(&self) -> BTreeMap<Subject, Vec<Fact>> {
+    /// Returns all changes by object, in order.
+    pub(super) fn history(&self) -> BTreeMap<Subject, Vec<Change>> {
         self.history.lock().clone()
     }
 
-    /// What there is now.
-    pub(super) fn truth(&self) -> BTreeMap<Subject, State> {
+    /// Returns the current state of all objects.
+    pub(super) fn current_state(&self) -> BTreeMap<Subject, State> {
         let history = self.history.lock();
-        history.iter().filter_map(|(subject, facts)| Some((subject.clone(), is(facts)?))).collect()
+        history.iter().filter_map(|(subject, changes)| Some((subject.clone(), state_after(changes)?))).collect()
     }
 
-    fn is(&self, subject: &Subject) -> Option<State> {
-        is(self.history.lock().get(subject)?)
+    fn current(&self, subject: &Subject) -> Option<State> {
+        state_after(self.history.lock().get(subject)?)
     }
 
-    /// Makes objects of every kind.
+    /// Creates `each` objects of every kind.
     pub(super) async fn fill(&mut self, each: usize) {
         for _ in 0..each {
             for kind in Kind::ALL {
-                let fresh = self.fresh(kind);
-                self.create(&fresh).await;
+                let subject = self.new_subject(kind);
+                self.create(&subject).await;
             }
         }
     }
 
-    /// Makes `count` changes at random.
+    /// Makes `count` random changes.
     pub(super) async fn change(&mut self, count: usize) {
         for _ in 0..count {
             self.step().await;
         }
     }
 
-    /// Makes `count` objects of one kind, changes each, and deletes every other one: many at a time.
+    /// Concurrently creates `count` objects of one kind, updates each, and deletes every other one.
     pub(super) async fn bulk(&mut self, count: usize) {
         let kind = Kind::ALL[self.random.random_range(0..Kind::ALL.len())];
-        let fresh: Vec<_> = (0..count).map(|_| self.fresh(kind)).collect();
+        let subjects: Vec<_> = (0..count).map(|_| self.new_subject(kind)).collect();
         let life = async |(at, subject): (usize, Subject)| {
             self.create(&subject).await;
             self.update(&subject, 0).await;
@@ -98,38 +98,38 @@ impl Author {
                 self.delete(&subject).await;
             }
         };
-        stream::iter(fresh.into_iter().enumerate()).for_each_concurrent(IN_FLIGHT, life).await;
+        stream::iter(subjects.into_iter().enumerate()).for_each_concurrent(IN_FLIGHT, life).await;
     }
 
-    /// Has the custom resource removed and installed again, which deletes its objects.
+    /// Removes and reinstalls the custom resource, which deletes its objects.
     pub(super) async fn reinstall(&self) {
-        let there = self.truth().into_iter().filter(|((kind, _), _)| *kind == Kind::Widgets);
-        let gone: Vec<_> = there.map(|(subject, last)| (subject, last.uid, self.facts.next())).collect();
+        let existing = self.current_state().into_iter().filter(|((kind, _), _)| *kind == Kind::Widgets);
+        let deleted: Vec<_> = existing.map(|(subject, last)| (subject, last.uid, self.changes.next())).collect();
         uninstall_widgets(&self.client).await;
-        for (subject, uid, number) in gone {
-            self.note(&subject, number, What::Gone { uid, version: None });
+        for (subject, uid, number) in deleted {
+            self.note(&subject, number, ChangeKind::Deleted { uid, version: None });
         }
         install_widgets(&self.client).await;
     }
 
-    /// Of twenty changes eight are updates, three creations, two deletions; the others are what informers get wrong:
-    /// another object under the same name, one that is there for a moment, many changes at once.
+    /// Makes one random step. Of twenty, eight are updates, three creations and two deletions. The others are error-prone
+    /// for informers: re-creation under the same name, short-lived objects, and bursts.
     async fn step(&mut self) {
         let kind = Kind::ALL[self.random.random_range(0..Kind::ALL.len())];
-        let dice = self.random.random_range(0..20);
-        let there: Vec<_> = self.truth().into_keys().filter(|(of, _)| *of == kind).collect();
-        let any = there.choose(&mut self.random).cloned();
-        match (any, dice) {
-            (Some(any), 0..8) => self.update(&any, dice).await,
+        let roll = self.random.random_range(0..20);
+        let existing: Vec<_> = self.current_state().into_keys().filter(|(of, _)| *of == kind).collect();
+        let any = existing.choose(&mut self.random).cloned();
+        match (any, roll) {
+            (Some(any), 0..8) => self.update(&any, roll).await,
             (Some(any), 8..10) => self.delete(&any).await,
             (Some(any), 10..13) => self.recreate(&any).await,
             (Some(any), 13) => {
                 self.recreate(&any).await;
-                self.update(&any, dice).await;
+                self.update(&any, roll).await;
                 self.recreate(&any).await;
             }
             (Some(_), 14..16) => {
-                let some: Vec<_> = there.choose_multiple(&mut self.random, BURST.0).collect();
+                let some: Vec<_> = existing.choose_multiple(&mut self.random, BURST.0).collect();
                 join_all(some.into_iter().map(async |subject| {
                     for mark in 100..100 + BURST.1 {
                         self.update(subject, mark).await;
@@ -138,20 +138,20 @@ impl Author {
                 .await;
             }
             (_, 16) => {
-                let fresh = self.fresh(kind);
-                self.create(&fresh).await;
-                self.delete(&fresh).await;
+                let subject = self.new_subject(kind);
+                self.create(&subject).await;
+                self.delete(&subject).await;
             }
             _ => {
-                let fresh = self.fresh(kind);
-                self.create(&fresh).await;
+                let subject = self.new_subject(kind);
+                self.create(&subject).await;
             }
         }
     }
 
-    fn fresh(&mut self, kind: Kind) -> Subject {
-        self.made += 1;
-        (kind, format!("o-{}", self.made))
+    fn new_subject(&mut self, kind: Kind) -> Subject {
+        self.created += 1;
+        (kind, format!("o-{}", self.created))
     }
 
     async fn recreate(&self, subject: &Subject) {
@@ -164,34 +164,34 @@ impl Author {
         let mut object = DynamicObject::new(name, &resource(*kind));
         object.data = body(*kind);
         let (api, params) = (self.api(*kind), PostParams::default());
-        let number = self.facts.next();
-        let made = within("create", subject, api.create(&params, &object)).await;
-        self.note(subject, number, What::Is(state(&made)));
+        let number = self.changes.next();
+        let created = within("create", subject, api.create(&params, &object)).await;
+        self.note(subject, number, ChangeKind::Present(state(&created)));
     }
 
     async fn update(&self, subject: &Subject, mark: u32) {
-        let number = self.facts.next();
+        let number = self.changes.next();
         let patch = json!({"metadata": {"annotations": {"mark": format!("{mark}-{number}")}}});
         let (api, params, patch) = (self.api(subject.0), PatchParams::default(), Patch::Merge(patch));
         let now = within("patch", subject, api.patch(&subject.1, &params, &patch)).await;
-        self.note(subject, number, What::Is(state(&now)));
+        self.note(subject, number, ChangeKind::Present(state(&now)));
     }
 
     async fn delete(&self, subject: &Subject) {
-        let last = self.is(subject).expect("only what is there is deleted");
+        let last = self.current(subject).expect("only existing objects are deleted");
         let (api, params) = (self.api(subject.0), DeleteParams::default().grace_period(0));
-        let (dying, number) = (self.facts.next(), self.facts.next());
-        let gone = within("delete", subject, api.delete(&subject.1, &params)).await.left();
-        let version = gone.as_ref().map(|object| state(object).version).filter(|version| *version != last.version);
+        let (mark, number) = (self.changes.next(), self.changes.next());
+        let deleted = within("delete", subject, api.delete(&subject.1, &params)).await.left();
+        let version = deleted.as_ref().map(|object| state(object).version).filter(|version| *version != last.version);
         let uid = last.uid;
         if let (Kind::Pods, Some(before)) = (subject.0, version.clone()) {
-            self.note(subject, dying, What::Dying { uid: uid.clone(), after: last.version, before });
+            self.note(subject, mark, ChangeKind::MarkedForDeletion { uid: uid.clone(), after: last.version, before });
         }
-        self.note(subject, number, What::Gone { uid, version });
+        self.note(subject, number, ChangeKind::Deleted { uid, version });
     }
 
-    fn note(&self, subject: &Subject, number: usize, what: What) {
-        self.history.lock().entry(subject.clone()).or_default().push(Fact { number, what });
+    fn note(&self, subject: &Subject, number: usize, kind: ChangeKind) {
+        self.history.lock().entry(subject.clone()).or_default().push(Change { number, kind });
     }
 
     fn api(&self, kind: Kind) -> Api<DynamicObject> {
@@ -199,15 +199,15 @@ impl Author {
     }
 }
 
-/// What there is after all this.
-fn is(facts: &[Fact]) -> Option<State> {
-    match &facts.last()?.what {
-        What::Is(state) => Some(state.clone()),
-        What::Dying { .. } | What::Gone { .. } => None,
+/// Returns the state after these changes, or `None` if the object is deleted or being deleted.
+fn state_after(changes: &[Change]) -> Option<State> {
+    match &changes.last()?.kind {
+        ChangeKind::Present(state) => Some(state.clone()),
+        ChangeKind::MarkedForDeletion { .. } | ChangeKind::Deleted { .. } => None,
     }
 }
 
-/// Waits for a write, which must succeed: of one whose outcome is not known nothing could be judged.
+/// Waits for a write, which must succeed: with an unknown outcome, the history would be unknown.
 async fn within<T>(what: &str, subject: &Subject, write: impl Future<Output = kube::Result<T>>) -> T {
     let answer = tokio::time::timeout(WRITE, write).await;
     let answer = answer.unwrap_or_else(|_| panic!("{what} of {subject:?}: no answer within {WRITE:?}"));

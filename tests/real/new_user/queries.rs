@@ -1,5 +1,6 @@
-//! The queries of the dashboard and of the alerts, over what a hub on a real apiserver shows, by Prometheus' own engine
-//! (`tests/testbed/promtool/evaluate`).
+//! Test of the dashboard's and alerts' queries over the metrics of a hub on a real apiserver.
+//!
+//! Prometheus' own engine evaluates them (`tests/testbed/promtool/evaluate`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,15 +12,15 @@ use informer_hub_telemetry::metrics::{CATALOGUE, Kind, Metric};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::desk::Desk;
+use super::workdir::Workdir;
 use crate::bed::{
-    RealCluster, built, comes_true, create_namespace, create_pod, create_pods, create_widgets, delete_now,
+    RealCluster, becomes_true, built, create_namespace, create_pod, create_pods, create_widgets, delete_now,
     install_widgets, pods,
 };
-use crate::fleet::PATIENCE;
+use crate::fixture::WAIT_DEADLINE;
 use crate::receiver::Receiver;
 
-/// What a query came to.
+/// Result of a query.
 #[derive(Debug, Deserialize)]
 struct Answer {
     query: String,
@@ -40,32 +41,35 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// What Grafana puts in place of variables when all is chosen.
-fn chosen(query: &str) -> String {
+/// Replaces Grafana's variables as if "All" were selected.
+fn with_all_selected(query: &str) -> String {
     ["$job", "$instance", "$cluster"].iter().fold(query.to_owned(), |query, variable| query.replace(variable, ".*"))
 }
 
-/// The dashboard's queries, by panel or variable.
-fn of_dashboard() -> Vec<(String, String)> {
+/// Returns the dashboard's queries, by panel or variable.
+fn dashboard_queries() -> Vec<(String, String)> {
     let board: Value = serde_json::from_str(&read("deploy/monitoring/dashboard.json")).unwrap();
     let mut queries = Vec::new();
     for panel in board["panels"].as_array().unwrap() {
         for target in panel["targets"].as_array().into_iter().flatten() {
-            queries.push((panel["title"].as_str().unwrap().to_owned(), chosen(target["expr"].as_str().unwrap())));
+            queries.push((
+                panel["title"].as_str().unwrap().to_owned(),
+                with_all_selected(target["expr"].as_str().unwrap()),
+            ));
         }
     }
     for variable in board["templating"]["list"].as_array().unwrap() {
         // `label_values(selector, label)` is Grafana's; the selector is a query.
         let inner = variable["query"]["query"].as_str().and_then(|text| text.strip_prefix("label_values("));
         if let Some((selector, _)) = inner.and_then(|inner| inner.rsplit_once(',')) {
-            queries.push((format!("variable {}", variable["name"]), chosen(selector)));
+            queries.push((format!("variable {}", variable["name"]), with_all_selected(selector)));
         }
     }
     queries
 }
 
-/// The alerts' expressions, by their names.
-fn of_alerts() -> Vec<(String, String)> {
+/// Returns the alerts' expressions, by alert name.
+fn alert_queries() -> Vec<(String, String)> {
     let rules: Value = serde_saphyr::from_str(&read("deploy/monitoring/informer-hub.rules.yaml")).unwrap();
     let groups = rules["groups"].as_array().unwrap().iter();
     let rules = groups.flat_map(|group| group["rules"].as_array().unwrap());
@@ -73,7 +77,7 @@ fn of_alerts() -> Vec<(String, String)> {
     rules.map(|rule| (text(rule, "alert"), text(rule, "expr"))).collect()
 }
 
-/// Has queries evaluated over scrapes that are a minute apart.
+/// Evaluates queries over scrapes that are a minute apart.
 fn evaluate(scrapes: &[String], queries: &[String]) -> Vec<Answer> {
     let begin = jiff::Timestamp::now().as_second() - 60 * i64::try_from(scrapes.len()).unwrap();
     let labels = json!({ "job": "informer-hub", "instance": "hub:7080" });
@@ -81,8 +85,8 @@ fn evaluate(scrapes: &[String], queries: &[String]) -> Vec<Answer> {
     let scrapes: Vec<_> = scrapes.iter().enumerate().map(scrape).collect();
     let mut command = Command::new(built("tests/testbed/promtool/evaluate.sh"));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let order = json!({ "scrapes": scrapes, "queries": queries }).to_string();
-    child.stdin.take().unwrap().write_all(order.as_bytes()).unwrap();
+    let request = json!({ "scrapes": scrapes, "queries": queries }).to_string();
+    child.stdin.take().unwrap().write_all(request.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let answers = String::from_utf8(output.stdout).unwrap();
@@ -94,7 +98,7 @@ fn metric(name: &str) -> Option<&'static Metric> {
     CATALOGUE.iter().find(|of| if of.kind == Kind::Histogram { is_part(of) } else { name == of.name })
 }
 
-/// What is wrong with a query, by what it came to.
+/// Returns the mistakes of a query, by its result.
 fn mistakes(answer: &Answer) -> Vec<String> {
     let mut wrong = Vec::new();
     if !answer.error.is_empty() {
@@ -105,40 +109,40 @@ fn mistakes(answer: &Answer) -> Vec<String> {
             wrong.push(format!("there is no metric {name}"));
             continue;
         };
-        let of_scrape = ["job", "instance", "le"];
+        let scrape_labels = ["job", "instance", "le"];
         let strange =
-            labels.iter().find(|label| !metric.labels.contains(&&***label) && !of_scrape.contains(&&***label));
+            labels.iter().find(|label| !metric.labels.contains(&&***label) && !scrape_labels.contains(&&***label));
         if let Some(label) = strange {
             wrong.push(format!("{name} has no label {label}"));
         }
-        // A selector with a value of a label may find nothing where all is well.
-        let is_whole = labels.iter().all(|label| of_scrape.contains(&&**label) || label == "cluster");
-        // Only a port with TLS has a certificate, and the desk speaks plain HTTP.
+        // A selector of a label value may legitimately match nothing.
+        let is_general = labels.iter().all(|label| scrape_labels.contains(&&**label) || label == "cluster");
+        // Only a TLS port has a certificate, and this hub serves plain HTTP.
         let is_of_tls = name.starts_with("informer_hub_port_certificate_");
-        if *series == 0 && is_whole && !is_of_tls {
-            wrong.push(format!("{name} is not shown"));
+        if *series == 0 && is_general && !is_of_tls {
+            wrong.push(format!("{name} has no series"));
         }
     }
     wrong
 }
 
-/// A hub with everything that has metrics, and what it showed, twice.
-async fn scraped() -> Vec<String> {
+/// Runs a hub with every feature that has metrics, and returns two scrapes.
+async fn scrape_hub() -> Vec<String> {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let (cluster, desk, receiver) = (RealCluster::start("metrics").await, Desk::new(), Receiver::start().await);
+    let (cluster, workdir, receiver) = (RealCluster::start("metrics").await, Workdir::new(), Receiver::start().await);
     let client = cluster.client().await;
     install_widgets(&client).await;
     create_namespace(&client, "shop").await;
     create_pods(&client, "shop", "web", 10).await;
     create_widgets(&client, "shop", "part", 2).await;
     let text = fs::read_to_string(cluster.kubeconfig()).unwrap();
-    desk.write("kubeconfig", &text);
-    desk.write("edge/spoke.yaml", &text);
+    workdir.write("kubeconfig", &text);
+    workdir.write("edge/spoke.yaml", &text);
     let certificate = rcgen::generate_simple_self_signed(["hub".to_owned()]).unwrap();
-    desk.write("client.pem", &certificate.cert.pem());
-    desk.write("client.key", &certificate.signing_key.serialize_pem());
+    workdir.write("client.pem", &certificate.cert.pem());
+    workdir.write("client.key", &certificate.signing_key.serialize_pem());
     let sink = format!("type = \"webhook\"\nurl = \"{}\"\ninitial = \"replay\"\n", receiver.url());
-    desk.write(
+    workdir.write(
         "hub.toml",
         &format!(
             "[hub]\nlisten = \"{}\"\nstate_dir = \"state\"\ncheckpoint = \"200ms\"\nmemory_limit = \"1GiB\"\n\
@@ -148,35 +152,35 @@ async fn scraped() -> Vec<String> {
              [sinks.idle]\ntype = \"nats\"\nurl = \"tls://127.0.0.1:1\"\nsubject = \"a\"\nclient_cert_file = \"client.pem\"\n\
              client_key_file = \"client.key\"\nmatch = {{ resources = [\"ours\"] }}\n\
              [resources.ours]\nresource = \"*.bed.example.com\"\n[sinks.audit]\n{sink}batch = {{ max_wait = \"20ms\" }}\n",
-            desk.listen()
+            workdir.listen()
         ),
     );
-    let mut hub = desk.hub();
-    desk.ready(&hub).await;
-    // Two clusters that are one.
-    let told = async |events: f64| {
-        let delivered = "informer_hub_sink_delivered_events_total{sink=\"audit\"}";
-        let told = comes_true(PATIENCE, async || desk.metric(delivered).await.is_some_and(|it| it >= events));
-        assert!(told.await, "{}", desk.get("/metrics").await.1);
+    let mut hub = workdir.hub();
+    workdir.ready(&hub).await;
+    // Two of the configured clusters are the same apiserver.
+    let delivered = async |events: f64| {
+        let series = "informer_hub_sink_delivered_events_total{sink=\"audit\"}";
+        let reached = becomes_true(WAIT_DEADLINE, async || workdir.metric(series).await.is_some_and(|it| it >= events));
+        assert!(reached.await, "{}", workdir.get("/metrics").await.1);
     };
-    told(24.0).await;
-    let mut scrapes = vec![desk.get("/metrics").await.1];
+    delivered(24.0).await;
+    let mut scrapes = vec![workdir.get("/metrics").await.1];
     for at in 0..5 {
         create_pod(&client, "shop", &format!("late-{at}")).await;
     }
     delete_now(&pods(&client, "shop"), "web-1").await;
-    told(36.0).await;
+    delivered(36.0).await;
     let lag = "informer_hub_told_lag_seconds_count";
-    assert!(comes_true(PATIENCE, async || desk.get("/metrics").await.1.contains(lag)).await);
-    scrapes.push(desk.get("/metrics").await.1);
-    assert_eq!(hub.ended().await, 0);
+    assert!(becomes_true(WAIT_DEADLINE, async || workdir.get("/metrics").await.1.contains(lag)).await);
+    scrapes.push(workdir.get("/metrics").await.1);
+    assert_eq!(hub.terminate().await, 0);
     scrapes
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn each_query_of_dashboard_and_alerts_reads_what_the_hub_shows() {
-    let scrapes = scraped().await;
-    let (board, alerts) = (of_dashboard(), of_alerts());
+async fn dashboard_and_alert_queries_match_the_hubs_metrics() {
+    let scrapes = scrape_hub().await;
+    let (board, alerts) = (dashboard_queries(), alert_queries());
     assert!(board.len() > 50 && alerts.len() > 25, "{} and {}", board.len(), alerts.len());
     let queries: Vec<_> = board.iter().chain(&alerts).map(|(_, query)| query.clone()).collect();
     let answers = evaluate(&scrapes, &queries);
@@ -186,16 +190,16 @@ async fn each_query_of_dashboard_and_alerts_reads_what_the_hub_shows() {
         wrong.extend(mistakes(answer).into_iter().map(|what| format!("{name}: {what}: {}", answer.query)));
     }
     for ((name, query), answer) in board.iter().zip(&answers) {
-        // What compares with 0 at its end shows nothing where there is nothing.
+        // A query that ends with `> 0` is empty if there is nothing to show.
         if answer.values == 0 && !query.ends_with("> 0") {
             wrong.push(format!("{name} has no value: {query}"));
         }
     }
     let fires: Vec<_> = alerts.iter().zip(&answers[board.len()..]).filter(|(_, answer)| answer.values > 0).collect();
     let fires: Vec<_> = fires.into_iter().map(|((name, _), _)| name.as_str()).collect();
-    assert_eq!(fires, ["InformerHubClusterUnreachable"], "the cluster that is not there, and nothing else");
+    assert_eq!(fires, ["InformerHubClusterUnreachable"], "only the unreachable cluster's alert fires");
     assert!(wrong.is_empty(), "{}\n\n{}", wrong.join("\n"), scrapes[1]);
-    // It does look.
+    // Self-test: invalid queries are found.
     let strange = ["informer_hub_events_total{sink=\"a\"}", "informer_hub_event_total", "sum(informer_hub_ready"];
     let strange = evaluate(&scrapes, &strange.map(str::to_owned));
     assert!(strange.iter().all(|answer| !mistakes(answer).is_empty()), "{strange:#?}");

@@ -1,4 +1,4 @@
-//! A custom resource of a real apiserver comes, changes its version and its storage, goes, and comes back otherwise.
+//! Lifecycle of a custom resource: defined, migrated to another version, deleted, and redefined with another scope.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::bed::{RealCluster, comes_true, create_namespace, merge};
-use crate::fleet::{PATIENCE, cluster};
+use crate::bed::{RealCluster, becomes_true, create_namespace, merge};
+use crate::fixture::{WAIT_DEADLINE, cluster};
 
-const GROUP: &str = "comings.example.com";
-const GEARS: &str = "gears.comings.example.com";
+const GROUP: &str = "lifecycle.example.com";
+const GEARS: &str = "gears.lifecycle.example.com";
 
-/// The goal on a quiet cluster; told, and held with room for a machine that does other things.
-const PROMPT: Duration = Duration::from_secs(2);
+/// Target time for picking up a new definition on an idle machine. The test allows five times as much.
+const PICKUP_TARGET: Duration = Duration::from_secs(2);
 
-/// What a subscriber was told since it was last asked: `+`, `~`, `-`, the version, the name.
+/// Notifications since the last check, as `+` (added), `~` (updated) or `-` (deleted), version and name.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<String>>>);
+struct Notified(Arc<Mutex<Vec<String>>>);
 
-impl Told {
+impl Notified {
     fn note(&self, notification: &Notification) {
         let mark = match notification {
             Notification::Added { .. } => '+',
@@ -40,14 +40,14 @@ impl Told {
         self.0.lock().push(format!("{mark}{version}/{name}"));
     }
 
-    /// Waits until exactly these have been told, in whichever order, and forgets them.
-    async fn are<const N: usize>(&self, expected: [&str; N]) {
+    /// Waits until exactly these notifications have arrived, in any order, and clears them.
+    async fn expect<const N: usize>(&self, expected: [&str; N]) {
         let expected: BTreeSet<_> = expected.map(str::to_owned).into();
         let now = || self.0.lock().iter().cloned().collect::<BTreeSet<_>>();
         let began = clock::now();
-        assert!(comes_true(PATIENCE, async || now() == expected).await, "{:?}, not {expected:?}", self.0.lock());
+        assert!(becomes_true(WAIT_DEADLINE, async || now() == expected).await, "{:?}, not {expected:?}", self.0.lock());
         println!("{expected:?} after {:?}", began.elapsed());
-        assert_eq!(self.0.lock().drain(..).count(), N, "told twice");
+        assert_eq!(self.0.lock().drain(..).count(), N, "notified twice");
     }
 }
 
@@ -76,14 +76,14 @@ fn gears(client: &Client, version: &str, namespace: Option<&str>) -> Api<Dynamic
     }
 }
 
-/// Makes a gear, once the apiserver has set the resource's storage up.
-async fn make(api: &Api<DynamicObject>, version: &str, name: &str) {
+/// Creates a gear, retrying until the apiserver has set up the resource's storage.
+async fn create_gear(api: &Api<DynamicObject>, version: &str, name: &str) {
     let object: DynamicObject = serde_json::from_value(json!({
         "apiVersion": format!("{GROUP}/{version}"), "kind": "Gear", "metadata": { "name": name }, "spec": { "teeth": 9 },
     }))
     .unwrap();
-    let made = comes_true(PATIENCE, async || api.create(&PostParams::default(), &object).await.is_ok()).await;
-    assert!(made, "{name} cannot be made");
+    let created = becomes_true(WAIT_DEADLINE, async || api.create(&PostParams::default(), &object).await.is_ok()).await;
+    assert!(created, "{name} cannot be created");
 }
 
 async fn gear_informer(hub: &Hub) -> Option<InformerStatus> {
@@ -94,10 +94,10 @@ async fn gear_informer(hub: &Hub) -> Option<InformerStatus> {
 
 async fn shows(hub: &Hub, what: &str, is: impl Fn(&InformerStatus) -> bool) {
     let check = async || gear_informer(hub).await.is_some_and(|informer| is(&informer));
-    assert!(comes_true(PATIENCE, check).await, "never {what}: {:?}", gear_informer(hub).await);
+    assert!(becomes_true(WAIT_DEADLINE, check).await, "never {what}: {:?}", gear_informer(hub).await);
 }
 
-/// What following a cluster's offers costs, for docs/resources.md.
+/// Prints the response sizes of discovery requests, for docs/resources.md.
 async fn print_sizes(client: &Client) {
     let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -113,66 +113,69 @@ async fn print_sizes(client: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_custom_resource_comes_moves_goes_and_comes_back_with_another_scope() {
-    let real = RealCluster::start("comings").await;
+async fn custom_resource_is_defined_migrated_deleted_and_redefined() {
+    let real = RealCluster::start("lifecycle").await;
     let client = real.client().await;
     create_namespace(&client, "shop").await;
     let config = Config {
-        clusters: vec![cluster("comings", real.kubeconfig())],
+        clusters: vec![cluster("lifecycle", real.kubeconfig())],
         resources: vec![ResourceConfig::new(GEARS, GEARS.parse().unwrap())],
         ..Config::default()
     };
     let hub = Hub::start(config).await.unwrap();
-    let told = Told::default();
-    let log = told.clone();
+    let notified = Notified::default();
+    let log = notified.clone();
     let subscriber = Subscriber::<Dynamic>::from_fn(move |notification: &Notification| log.note(notification));
     hub.registry().send(Subscribe::to_configured(GEARS, ClusterSelector::All, subscriber)).await.unwrap();
-    shows(&hub, "absent", |it| it.state == Phase::Absent).await;
-    let watched = comes_true(PATIENCE, async || {
+    shows(&hub, "absent", |informer| informer.state == Phase::Absent).await;
+    let watched = becomes_true(WAIT_DEADLINE, async || {
         let report = hub.report().await.unwrap();
-        report.hub.clusters[0].discovery.as_ref().is_some_and(|it| it.state == SurveyState::Watching)
+        report.hub.clusters[0].discovery.as_ref().is_some_and(|informer| informer.state == SurveyState::Watching)
     });
     assert!(watched.await, "definitions are not watched");
 
-    // It comes.
+    // The resource is defined.
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     definitions.create(&PostParams::default(), &definition("Namespaced", &[version("v1beta1", true)])).await.unwrap();
     let began = clock::now();
-    shows(&hub, "watched", |it| it.state == Phase::Watching).await;
+    shows(&hub, "watched", |informer| informer.state == Phase::Watching).await;
     println!("a definition was picked up after {:?}", began.elapsed());
-    assert!(began.elapsed() < PROMPT * 5, "{:?}", began.elapsed());
+    assert!(began.elapsed() < PICKUP_TARGET * 5, "{:?}", began.elapsed());
     for name in ["a", "b"] {
-        make(&gears(&client, "v1beta1", Some("shop")), "v1beta1", name).await;
+        create_gear(&gears(&client, "v1beta1", Some("shop")), "v1beta1", name).await;
     }
-    told.are(["+v1beta1/a", "+v1beta1/b"]).await;
+    notified.expect(["+v1beta1/a", "+v1beta1/b"]).await;
 
     print_sizes(&client).await;
 
-    // Another version is preferred and stored; then the storage alone changes back.
+    // Another version becomes preferred and stored; then only the storage version changes back.
     merge(&definitions, GEARS, json!({ "spec": { "versions": [version("v1beta1", false), version("v1", true)] } }))
         .await;
-    told.are(["~v1/a", "~v1/b"]).await;
-    shows(&hub, "watched in v1", |it| it.state == Phase::Watching && it.last_error.is_none()).await;
+    notified.expect(["~v1/a", "~v1/b"]).await;
+    shows(&hub, "watched in v1", |informer| informer.state == Phase::Watching && informer.last_error.is_none()).await;
     merge(&definitions, GEARS, json!({ "spec": { "versions": [version("v1beta1", true), version("v1", false)] } }))
         .await;
-    make(&gears(&client, "v1", Some("shop")), "v1", "c").await;
-    told.are(["+v1/c"]).await;
+    create_gear(&gears(&client, "v1", Some("shop")), "v1", "c").await;
+    notified.expect(["+v1/c"]).await;
 
-    // It goes, and is asked for no more.
+    // The definition is deleted, and nothing is requested any more.
     definitions.delete(GEARS, &DeleteParams::default()).await.unwrap();
-    told.are(["-v1/a", "-v1/b", "-v1/c"]).await;
-    shows(&hub, "absent and empty", |it| {
-        let why = it.last_error.as_deref().unwrap_or_default();
-        it.state == Phase::Absent && it.objects == 0 && why.contains("its definition was deleted")
+    notified.expect(["-v1/a", "-v1/b", "-v1/c"]).await;
+    shows(&hub, "absent and empty", |informer| {
+        let error = informer.last_error.as_deref().unwrap_or_default();
+        informer.state == Phase::Absent && informer.objects == 0 && error.contains("its definition was deleted")
     })
     .await;
 
-    // It comes back otherwise.
-    assert!(comes_true(PATIENCE, async || matches!(definitions.get_opt(GEARS).await, Ok(None))).await);
+    // It is redefined with cluster scope.
+    assert!(becomes_true(WAIT_DEADLINE, async || matches!(definitions.get_opt(GEARS).await, Ok(None))).await);
     definitions.create(&PostParams::default(), &definition("Cluster", &[version("v1", true)])).await.unwrap();
-    make(&gears(&client, "v1", None), "v1", "d").await;
-    told.are(["+v1/d"]).await;
-    shows(&hub, "watched as a whole", |it| it.state == Phase::Watching && it.objects == 1 && it.skipped == 0).await;
+    create_gear(&gears(&client, "v1", None), "v1", "d").await;
+    notified.expect(["+v1/d"]).await;
+    shows(&hub, "watched as a whole", |informer| {
+        informer.state == Phase::Watching && informer.objects == 1 && informer.skipped == 0
+    })
+    .await;
     let report = hub.shutdown(Duration::from_secs(20)).await;
     assert_eq!(report.actors_left, 0);
 }

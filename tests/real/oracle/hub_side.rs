@@ -1,4 +1,4 @@
-//! The hub under test, which watches what client-go watches, by the same way.
+//! The hub under test. It watches the same resources as client-go, through the same proxy.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,33 +16,38 @@ use informer_hub_source::{Access, KubeConnector};
 use informer_hub_types::{ClusterName, ClusterSelector, Dynamic, Notification, Object};
 use parking_lot::Mutex;
 
-use super::account::{Count, Kind, Log, State, Subject, Told};
-use super::witness::{Reading, Witness, Witnessed};
-use crate::fleet::resource;
+use super::history::{ChangeCounter, Kind, Log, Notified, State, Subject};
+use super::read_recorder::{ReadLog, ReadRecorder, Recorded};
+use crate::fixture::resource;
 
-/// A hub over one namespace of one cluster.
+/// Hub over one namespace of one cluster.
 pub(super) struct HubUnderTest {
     hub: Hub,
     logs: [Log; 2],
-    witness: Witness,
+    recorder: ReadRecorder,
     replicas: [Arc<Mutex<Replica>>; 2],
 }
 
 impl HubUnderTest {
-    /// Starts the hub, and a subscriber of each kind that notes what it is told, `resync`s included.
-    pub(super) async fn start(kubeconfig: &Path, namespace: &str, resync: Option<Duration>, facts: Count) -> Self {
+    /// Starts the hub, and a recording subscriber of each kind with this resync period.
+    pub(super) async fn start(
+        kubeconfig: &Path,
+        namespace: &str,
+        resync: Option<Duration>,
+        changes: ChangeCounter,
+    ) -> Self {
         let config = Config {
             hub: HubConfig::default(),
-            // Added below, with a witness.
+            // Added below, with a recording connector.
             clusters: Vec::new(),
             sources: Vec::new(),
             resources: Kind::ALL.iter().map(|kind| informer(*kind, namespace)).collect(),
             sinks: Vec::new(),
         };
         let hub = Hub::start(config).await.unwrap();
-        let logs = [Log::new(facts.clone()), Log::new(facts.clone())];
-        let this = Self { hub, logs, witness: Witness::new(facts), replicas: Default::default() };
-        // First, so that they miss nothing but what the lists do.
+        let logs = [Log::new(changes.clone()), Log::new(changes.clone())];
+        let this = Self { hub, logs, recorder: ReadRecorder::new(changes), replicas: Default::default() };
+        // Subscribed before the cluster is added, so that the subscribers miss only what lists skip.
         this.subscribe(0, resync).await;
         this.add_cluster(kubeconfig).await;
         this
@@ -55,14 +60,14 @@ impl HubUnderTest {
             StallPolicy::default(),
             &self.hub.system().env().io,
         );
-        let connector = Arc::new(Witnessed::new(connector, self.witness.clone()));
+        let connector = Arc::new(Recorded::new(connector, self.recorder.clone()));
         let add = AddCluster { name: ClusterName::new("real").unwrap(), labels: BTreeMap::new(), connector };
         self.hub.registry().send(add).await.unwrap().unwrap();
     }
 
-    /// What the informer of a kind was brought.
-    pub(super) fn reading(&self, kind: Kind) -> Reading {
-        self.witness.reading(kind)
+    /// Returns the recorded reads of a kind's informer.
+    pub(super) fn reads(&self, kind: Kind) -> ReadLog {
+        self.recorder.reads(kind)
     }
 
     /// Adds a second subscriber of each kind.
@@ -86,17 +91,17 @@ impl HubUnderTest {
         }
     }
 
-    /// What its subscribers were told: those of the start, and those that joined.
+    /// Returns the notifications of the first subscribers, and of those that joined later.
     pub(super) fn logs(&self) -> &[Log; 2] {
         &self.logs
     }
 
-    /// What was told that no hub should tell, by the judge of the simulated clusters.
+    /// Returns the contract violations that the simulation's replica found.
     pub(super) fn violations(&self) -> Vec<String> {
         self.replicas.iter().flat_map(|replica| replica.lock().violations().to_vec()).collect()
     }
 
-    /// What the hub's caches answer.
+    /// Returns the cached state of all objects.
     pub(super) async fn cached(&self) -> BTreeMap<Subject, State> {
         let mut cached = BTreeMap::new();
         for kind in Kind::ALL {
@@ -107,20 +112,20 @@ impl HubUnderTest {
         cached
     }
 
-    /// What the hub says of its informer of a kind.
+    /// Returns the status of a kind's informer.
     pub(super) async fn informer(&self, kind: Kind) -> InformerStatus {
         let report = self.hub.report().await.unwrap();
         let name = kind.resource().gvr.to_string();
         let informers = report.hub.clusters.into_iter().flat_map(|cluster| cluster.informers);
-        informers.into_iter().find(|informer| informer.resource == name).expect("every kind has its informer")
+        informers.into_iter().find(|informer| informer.resource == name).expect("each kind has an informer")
     }
 
-    /// What the hub says of itself.
+    /// Returns the hub's report as text.
     pub(super) async fn report_text(&self) -> String {
         serde_json::to_string_pretty(&self.hub.report().await.unwrap()).unwrap()
     }
 
-    /// Ends the hub; no actor may be left.
+    /// Shuts the hub down and verifies that no actor is left.
     pub(super) async fn end(self) {
         let report = self.hub.shutdown(Duration::from_secs(20)).await;
         assert_eq!(report.actors_left, 0);
@@ -136,14 +141,14 @@ fn informer(kind: Kind, namespace: &str) -> ResourceConfig {
 }
 
 fn take(kind: Kind, notification: &Notification, log: &Log) {
-    let told = match notification {
+    let notified = match notification {
         Notification::Synced(_) => return log.synced(kind),
-        Notification::Added { object, initial } => Told::Added { new: state(object), initial: *initial },
-        Notification::Updated { old, new, .. } => Told::Updated { old: state(old), new: state(new) },
-        Notification::Deleted { object, tombstone } => Told::Deleted { last: state(object), tombstone: *tombstone },
+        Notification::Added { object, initial } => Notified::Added { new: state(object), initial: *initial },
+        Notification::Updated { old, new, .. } => Notified::Updated { old: state(old), new: state(new) },
+        Notification::Deleted { object, tombstone } => Notified::Deleted { last: state(object), tombstone: *tombstone },
     };
-    let object = notification.object().expect("only what has synced is without an object");
-    log.tell((kind, object.name().to_owned()), told);
+    let object = notification.object().expect("only Synced has no object");
+    log.record((kind, object.name().to_owned()), notified);
 }
 
 fn state(object: &Object) -> State {

@@ -1,4 +1,4 @@
-//! What is true by a fresh, consistent list: what a cache must agree with in the end.
+//! Ground truth: the objects of a fresh, consistent list, with which caches must agree in the end.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -10,18 +10,19 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt};
 
-/// How long an apiserver may take to end a watch that it cannot serve.
+/// Deadline for the apiserver to end a watch that it cannot serve.
 const WATCH_ERROR: Duration = Duration::from_secs(20);
 
-/// Every object of a resource, by key: which one it is, and at which version.
-pub(crate) type Truth = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
+/// UID and version of every object of a resource, by key.
+pub(crate) type GroundTruth = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
 
-/// Lists all objects of a resource over all namespaces, straight from etcd (no `resourceVersion` is given), so that
-/// everything that was acknowledged before the call is in the answer.
+/// Lists all objects of a resource in all namespaces.
+///
+/// The list is read from etcd (no `resourceVersion` is given), so it includes every change acknowledged before the call.
 ///
 /// # Panics
-/// When the apiserver does not answer with a list.
-pub(crate) async fn truth(client: &Client, gvr: &Gvr) -> Truth {
+/// If the apiserver does not answer with a list.
+pub(crate) async fn ground_truth(client: &Client, gvr: &Gvr) -> GroundTruth {
     let resource = api_resource(gvr);
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let list = api.list_metadata(&ListParams::default()).await.unwrap_or_else(|error| panic!("list of {gvr}: {error}"));
@@ -33,10 +34,10 @@ pub(crate) async fn truth(client: &Client, gvr: &Gvr) -> Truth {
     list.items.into_iter().map(entry).collect()
 }
 
-/// The HTTP code of the error that a watch of pods from `version` ends with, whether it comes as a status or as an event.
+/// Watches pods from `version` and returns the HTTP code of the error that ends the watch, be it a status or an event.
 ///
 /// # Panics
-/// When the watch ends in another way, or does not end.
+/// If the watch ends in another way, or does not end.
 pub(crate) async fn watch_error(client: &Client, version: &str) -> u16 {
     let api: Api<Pod> = Api::all(client.clone());
     let mut events = match api.watch(&WatchParams::default(), version).await {
@@ -56,7 +57,7 @@ pub(crate) async fn watch_error(client: &Client, version: &str) -> u16 {
     tokio::time::timeout(WATCH_ERROR, ended).await.unwrap_or_else(|_| panic!("watch from {version} goes on"))
 }
 
-/// The resource as kube wants it; its kind is not used where objects are only read.
+/// Converts a resource to kube's type. The kind stays empty, since reads do not use it.
 fn api_resource(gvr: &Gvr) -> ApiResource {
     ApiResource {
         group: gvr.group.to_string(),

@@ -1,4 +1,4 @@
-//! A hub over real clusters, with a consumer that believes nothing but what it is told.
+//! Test fixture: a hub over real clusters, with a subscriber that keeps a replica from its notifications alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,10 +14,10 @@ use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Dynamic, Fre
 use kube::Client;
 use parking_lot::Mutex;
 
-use crate::bed::{Truth, comes_true, truth, widget_gvr};
+use crate::bed::{GroundTruth, becomes_true, ground_truth, widget_gvr};
 
-/// How long anything may take before the test fails. Generous: two cores may run three clusters and another test.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// Deadline of any wait. Generous, since two cores may run three clusters and another test.
+pub(crate) const WAIT_DEADLINE: Duration = Duration::from_secs(90);
 
 pub(crate) fn pods() -> ApiResource {
     ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
@@ -27,22 +27,22 @@ pub(crate) fn widgets() -> ApiResource {
     ApiResource { gvr: widget_gvr(), kind: "Widget".into(), namespaced: true }
 }
 
-/// A hub that watches the pods and widgets of some clusters, and what a subscriber of both was told.
-pub(crate) struct Fleet {
+/// Hub that watches pods and widgets of some clusters, with a subscriber to both.
+pub(crate) struct HubFixture {
     pub(crate) hub: Hub,
-    told: Arc<Mutex<Seen>>,
+    state: Arc<Mutex<SubscriberState>>,
 }
 
-/// What a subscriber was told.
+/// State that the subscriber built from its notifications.
 #[derive(Default)]
-struct Seen {
+struct SubscriberState {
     replica: Replica,
-    /// The objects whose deletion was told as a tombstone, by origin.
+    /// Objects whose deletion was notified as a tombstone, by origin.
     tombstones: BTreeSet<(String, ObjectKey)>,
 }
 
-impl Fleet {
-    /// Starts a hub over clusters that it reaches by kubeconfigs.
+impl HubFixture {
+    /// Starts a hub over clusters given as kubeconfigs.
     pub(crate) async fn start<const N: usize>(clusters: [(&str, &Path); N], sinks: Vec<SinkConfig>) -> Self {
         let config = Config {
             hub: HubConfig::default(),
@@ -52,47 +52,47 @@ impl Fleet {
             sinks,
         };
         let hub = Hub::start(config).await.unwrap();
-        let told = Arc::new(Mutex::new(Seen::default()));
+        let state = Arc::new(Mutex::new(SubscriberState::default()));
         for resource in [pods(), widgets()] {
-            let told = Arc::clone(&told);
+            let state = Arc::clone(&state);
             let subscriber = Subscriber::<Dynamic>::from_fn(move |notification: &Notification| {
-                told.lock().take(&notification.into());
+                state.lock().apply(&notification.into());
             });
             let name = resource.gvr.resource.to_string();
             let subscribe = Subscribe::to_configured(&name, ClusterSelector::All, subscriber).named("replica");
             hub.registry().send(subscribe).await.unwrap();
         }
-        Self { hub, told }
+        Self { hub, state }
     }
 
     /// Waits until every informer has synced.
     pub(crate) async fn synced(&self) {
-        if let Err(error) = self.hub.wait_for_cache_sync(PATIENCE).await {
+        if let Err(error) = self.hub.wait_for_cache_sync(WAIT_DEADLINE).await {
             panic!("{error}\n{}", self.report_text().await);
         }
     }
 
-    /// Waits until every informer has synced or is in a state that waiting does not mend.
+    /// Waits until the hub is ready: every informer has synced, or cannot sync without a change in its cluster.
     pub(crate) async fn ready(&self) {
         let ready = async || self.report().await.hub.ready;
-        assert!(comes_true(PATIENCE, ready).await, "not ready\n{}", self.report_text().await);
+        assert!(becomes_true(WAIT_DEADLINE, ready).await, "not ready\n{}", self.report_text().await);
     }
 
-    /// What the cache answers of one cluster.
+    /// Queries the cache for one cluster's objects.
     pub(crate) async fn answer(&self, cluster: &str, resource: &ApiResource) -> Answer {
         let only = ClusterSelector::Names(vec![ClusterName::new(cluster).unwrap()]);
         self.hub.cache_of(resource.clone()).send(Query::list().in_clusters(only)).await.unwrap().unwrap()
     }
 
-    /// How far the answers of one cluster can be trusted.
+    /// Returns the freshness of one cluster's part in the cache.
     pub(crate) async fn freshness(&self, cluster: &str, resource: &ApiResource) -> Freshness {
         let coverage = self.answer(cluster, resource).await.coverage;
         let [part] = &coverage[..] else { panic!("one cluster was asked for: {coverage:?}") };
         part.freshness
     }
 
-    /// What the cache holds of one cluster.
-    pub(crate) async fn cached(&self, cluster: &str, resource: &ApiResource) -> Truth {
+    /// Returns the cached objects of one cluster.
+    pub(crate) async fn cached(&self, cluster: &str, resource: &ApiResource) -> GroundTruth {
         let answer = self.answer(cluster, resource).await;
         let entry = |object: &informer_hub_types::Object| {
             (object.key().clone(), (object.uid().clone(), object.resource_version().clone()))
@@ -100,44 +100,45 @@ impl Fleet {
         answer.items.iter().map(entry).collect()
     }
 
-    /// What the subscriber has of one cluster.
-    pub(crate) fn seen(&self, cluster: &str, resource: &ApiResource) -> Truth {
-        self.told.lock().replica.seen_of(&origin(cluster, resource))
+    /// Returns the subscriber's replica of one cluster.
+    pub(crate) fn seen(&self, cluster: &str, resource: &ApiResource) -> GroundTruth {
+        self.state.lock().replica.seen_of(&origin(cluster, resource))
     }
 
-    /// The objects of one cluster whose deletion the subscriber was told as a tombstone.
+    /// Returns the objects of one cluster whose deletion was notified as a tombstone.
     pub(crate) fn tombstones(&self, cluster: &str, resource: &ApiResource) -> BTreeSet<ObjectKey> {
         let origin = origin(cluster, resource);
-        let told = self.told.lock();
-        told.tombstones.iter().filter(|(of, _)| of.starts_with(&origin)).map(|(_, key)| key.clone()).collect()
+        let state = self.state.lock();
+        state.tombstones.iter().filter(|(of, _)| of.starts_with(&origin)).map(|(_, key)| key.clone()).collect()
     }
 
-    /// Waits until cache and subscriber agree with a fresh list of a cluster in which nothing changes any more, and
-    /// checks that the subscriber was never told what cannot have happened.
+    /// Waits until cache and subscriber agree with a fresh list, and verifies that no notification was inconsistent.
+    ///
+    /// The cluster's objects must not change any more.
     pub(crate) async fn converged(&self, cluster: &str, client: &Client, resource: &ApiResource) {
-        let truth = truth(client, &resource.gvr).await;
+        let truth = ground_truth(client, &resource.gvr).await;
         let differences = async || {
             let cached = Oracle::diff(&truth, &self.cached(cluster, resource).await);
             (cached, Oracle::diff(&truth, &self.seen(cluster, resource)))
         };
         let agree = async || {
-            let (cached, told) = differences().await;
-            cached.is_empty() && told.is_empty()
+            let (cached, notified) = differences().await;
+            cached.is_empty() && notified.is_empty()
         };
-        if !comes_true(PATIENCE, agree).await {
-            let (cached, told) = differences().await;
+        if !becomes_true(WAIT_DEADLINE, agree).await {
+            let (cached, notified) = differences().await;
             let report = self.report_text().await;
-            panic!("{cluster} {}: cache {cached:?}\nsubscriber {told:?}\n{report}", resource.gvr);
+            panic!("{cluster} {}: cache {cached:?}\nsubscriber {notified:?}\n{report}", resource.gvr);
         }
-        assert_eq!(self.told.lock().replica.violations(), &[] as &[String]);
+        assert_eq!(self.state.lock().replica.violations(), &[] as &[String]);
     }
 
-    /// What the hub says of itself.
+    /// Returns the hub's report.
     pub(crate) async fn report(&self) -> HubReport {
         self.hub.report().await.unwrap()
     }
 
-    /// What the hub says of one informer.
+    /// Returns the status of one informer.
     pub(crate) async fn informer(&self, cluster: &str, resource: &ApiResource) -> InformerStatus {
         let report = self.report().await;
         let cluster = report.hub.clusters.into_iter().find(|status| status.name.as_str() == cluster).unwrap();
@@ -145,19 +146,23 @@ impl Fleet {
         cluster.informers.into_iter().find(|informer| informer.resource == name).unwrap()
     }
 
-    /// Waits until an informer's status is as `is` wants it.
+    /// Waits until `check` accepts an informer's status.
     pub(crate) async fn until(
         &self,
         what: &str,
         cluster: &str,
         resource: &ApiResource,
-        is: impl Fn(&InformerStatus) -> bool,
+        check: impl Fn(&InformerStatus) -> bool,
     ) {
-        let check = async || is(&self.informer(cluster, resource).await);
-        assert!(comes_true(PATIENCE, check).await, "not within {PATIENCE:?}: {what}\n{}", self.report_text().await);
+        let holds = async || check(&self.informer(cluster, resource).await);
+        assert!(
+            becomes_true(WAIT_DEADLINE, holds).await,
+            "not within {WAIT_DEADLINE:?}: {what}\n{}",
+            self.report_text().await
+        );
     }
 
-    /// Ends the hub and checks that nothing was lost and no actor is left.
+    /// Shuts the hub down and verifies that no event is undelivered and no actor is left.
     pub(crate) async fn end(self) {
         let report = self.hub.shutdown(Duration::from_secs(20)).await;
         assert_eq!((report.actors_left, &report.undelivered[..]), (0, &[][..]));
@@ -168,21 +173,21 @@ impl Fleet {
     }
 }
 
-impl Seen {
-    fn take(&mut self, told: &Told) {
-        self.replica.tell(told);
-        if let What::Deleted { object, tombstone: true } = &told.what {
-            self.tombstones.insert((told.origin.clone(), object.key.clone()));
+impl SubscriberState {
+    fn apply(&mut self, event: &Told) {
+        self.replica.tell(event);
+        if let What::Deleted { object, tombstone: true } = &event.what {
+            self.tombstones.insert((event.origin.clone(), object.key.clone()));
         }
     }
 }
 
-/// The name, or the beginning of the name, of a replica's origin.
+/// Returns the name (or its prefix) of a replica's origin.
 pub(crate) fn origin(cluster: &str, resource: &ApiResource) -> String {
     format!("{cluster}/{}", resource.gvr.long())
 }
 
-/// A cluster as the configuration has it.
+/// Returns the configuration of a cluster.
 pub(crate) fn cluster(name: &str, kubeconfig: &Path) -> ClusterConfig {
     ClusterConfig {
         name: ClusterName::new(name).unwrap(),
@@ -192,7 +197,7 @@ pub(crate) fn cluster(name: &str, kubeconfig: &Path) -> ClusterConfig {
     }
 }
 
-/// Written as somebody would write it in the configuration, so that discovery has something to find out.
+/// Returns the configuration of a resource by its textual name, so that discovery has to resolve it.
 pub(crate) fn resource(resource: &ApiResource) -> ResourceConfig {
     ResourceConfig::new(resource.gvr.resource.to_string(), resource.gvr.to_string().parse().unwrap())
 }

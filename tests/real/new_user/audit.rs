@@ -1,4 +1,4 @@
-//! What an apiserver was asked, by its audit log: a line for each request, written before it is answered.
+//! Audit log of an apiserver: one line per request, written before the response.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,47 +6,47 @@ use std::fs;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Everything that is listed or watched, when it is received.
+/// Audit policy: every list and watch, when it is received.
 const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [ResponseStarted, ResponseComplete, Panic]\n\
                       rules:\n- level: Metadata\n  verbs: [list, watch]\n- level: None\n";
 
-/// The audit log of one cluster.
+/// Audit log of one cluster.
 pub(super) struct Audit(TempDir);
 
-/// A list or a watch.
+/// A list or watch request.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) user: String,
     pub(super) resource: String,
     pub(super) uri: String,
-    /// What the user was known by: of a token its id.
+    /// Id of the credential, if the user authenticated by a token.
     pub(super) credential: String,
-    /// Whether it brings all objects: a list, or a watch that begins with them.
+    /// Whether the response has all objects: a list, or a watch with initial events.
     pub(super) is_list: bool,
 }
 
 impl Audit {
-    /// One that is empty, for a cluster that is to be started.
+    /// Creates an empty audit log for a new cluster.
     pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("policy.yaml"), POLICY).unwrap();
         Self(folder)
     }
 
-    /// What the cluster's apiserver is to be started with.
+    /// Returns the kube-apiserver flags for this log.
     pub(super) fn flags(&self) -> Vec<String> {
         let at = |name: &str| self.0.path().join(name).display().to_string();
         vec![format!("--audit-policy-file={}", at("policy.yaml")), format!("--audit-log-path={}", at("log"))]
     }
 
-    /// All requests so far, in their order.
+    /// Returns all requests so far, in order.
     pub(super) fn requests(&self) -> Vec<Request> {
         let log = fs::read_to_string(self.0.path().join("log")).unwrap_or_default();
-        // The last line may be under way.
+        // The last line may be incomplete.
         log.lines().filter_map(|line| serde_json::from_str(line).ok()).map(|line: Value| request(&line)).collect()
     }
 
-    /// How often who has this in the name has had all objects of a resource sent.
+    /// Counts full lists by resource, of users whose name contains `user`.
     pub(super) fn lists(&self, user: &str) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for request in self.requests().into_iter().filter(|it| it.is_list && it.user.contains(user)) {

@@ -1,0 +1,16 @@
+//! End-to-end tests of the steps that README.md and docs/ describe, with the built program and real apiservers.
+//!
+//! Audit logs show what the steps cost the apiservers.
+//!
+//! # Layout
+//! - `workdir`: a user's folder, in which commands and the hub run.
+//! - `audit`: requests to an apiserver, by its audit log.
+//! - `walkthrough`: from a kubeconfig to a hub whose configuration, clusters and resources change.
+//! - `credentials`: rotation of a token file, a plugin's token and a client certificate.
+//! - `queries`: the queries of dashboard and alerts, evaluated over the hub's metrics.
+
+mod audit;
+mod credentials;
+mod queries;
+mod walkthrough;
+mod workdir;
