@@ -90,7 +90,7 @@ async fn unknown_resource_needs_discovery_or_is_refused() {
     let dir = Workdir::with(&widgets);
     let outcome = dir.run(&["rbac", "-c", "hub.toml"]).await;
     assert_eq!(outcome.code, 1, "{outcome:?}");
-    assert!(done.err.contains("resources.nothings: nothings is not built into Kubernetes"), "{}", done.err);
+    assert!(outcome.err.contains("resources.nothings: nothings is not built into Kubernetes"), "{}", outcome.err);
     let outcome = dir.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
     assert!(outcome.code == 1 && outcome.err.contains("no resource \"nothings\""), "{outcome:?}");
     let dir = dir.file("hub.toml", &widgets.replace("nothings", "po"));

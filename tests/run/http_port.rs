@@ -293,16 +293,11 @@ async fn commands_read_only_the_hub_table_of_the_configuration() {
     let (code, _, err) = query(&["status"]);
     assert!(code == 2 && err.contains("did you mean \"hub\""), "{err}");
     write("listen = \"192.0.2.1:7080\"\nauth = { allow_unauthenticated = true }");
-<<<<<<< HEAD:tests/run/http_port.rs
     let (code, _, err) = query(&["status"]);
-    assert!(code == 1 && err.contains("192.0.2.1:7080, which is no address of this machine; give --url URL"), "{err}");
-=======
-    let (code, _, err) = ask(&["status"]);
     assert!(
         code == 1 && err.contains("192.0.2.1:7080, which is not an address of this machine; give --url URL"),
         "{err}"
     );
->>>>>>> h6:tests/run/port.rs
     write("listen = \"127.0.0.1:1\"");
     let (code, _, err) = query(&["status"]);
     assert!(

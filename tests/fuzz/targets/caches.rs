@@ -120,7 +120,7 @@ fn build_files(input: &mut Input<'_>) -> SimDisk {
     disk
 }
 
-/// Copy of the salt in `src/state/caches/names.rs`. A change there shows in the test that counts what the corpus loads.
+/// Copy of the salt in `src/state/caches/file_name.rs`. A change there shows in the test that counts what the corpus loads.
 fn salt([kind, number, part]: [u64; 3]) -> u32 {
     let mixed = (kind << 60 ^ number << 20 ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as u32

@@ -33,10 +33,10 @@ pub(crate) fn run(data: &[u8]) {
             let mut object = secret(&json!({ "value": text }));
             object["type"] = json!("cluster.x-k8s.io/secret");
             let said = report_from_cluster_api(capi, [object.to_string()]);
-            assert_eq!(said.clusters.len() + said.problems.len(), 1);
+            assert_eq!(said.clusters.len() + report.problems.len(), 1);
             verify(&said, None);
         }
-        3 => verify(&of_cluster_api(capi, [rest]), None),
+        3 => verify(&report_from_cluster_api(capi, [rest]), None),
         4 => drop(report_from_file(files, Contexts::All, Path::new("/x/y.yaml"), &text)),
         _ => {
             let ClusterSourceKind::ClusterProfiles { providers, take_properties, .. } = &profiles.kind else { return };
@@ -49,7 +49,7 @@ pub(crate) fn run(data: &[u8]) {
 fn argocd(source: &ClusterSourceConfig, object: &[u8]) {
     let management = source.kind.management().expect("a Secret source has a management cluster");
     let said = report_from_argocd(source, management, [object]);
-    assert_eq!(said.clusters.len() + said.problems.len(), 1);
+    assert_eq!(said.clusters.len() + report.problems.len(), 1);
     verify(&said, None);
 }
 
@@ -63,9 +63,9 @@ fn secret(data: &Value) -> Value {
 }
 
 /// Verifies that each cluster has an address, and nothing that only the operator may set.
-fn verify(said: &Said, command: Option<&str>) {
-    assert!(said.problems.iter().all(|problem| !problem.problem.trim().is_empty()));
-    for found in &said.clusters {
+fn verify(report: &SourceReport, command: Option<&str>) {
+    assert!(report.problems.iter().all(|problem| !problem.problem.trim().is_empty()));
+    for found in &report.clusters {
         let ClusterAccess::Inline(inline) = &found.cluster.access else { continue };
         assert!(!format!("{inline:?}").contains("current-context"));
         let read: Value = serde_json::from_str(inline.expose()).expect("a kubeconfig is JSON here");

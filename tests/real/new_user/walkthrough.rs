@@ -281,7 +281,7 @@ async fn documented_steps_lead_to_a_hub_that_follows_changes_without_extra_lists
     assert_eq!(hub.terminate().await, 0);
     let errors = hub.lines_with("\"ERROR\"");
     let [refused, mistake] = &errors[..] else { panic!("expected one refused file with one mistake: {errors:?}") };
-    assert!(refused.contains("the configuration cannot be used"), "{refused}");
+    assert!(refused.contains("the configuration is not usable"), "{refused}");
     assert!(mistake.contains("resources.pods.lable_selector") && mistake.contains("did you mean"), "{mistake}");
     assert_eq!(walkthrough.receiver.replica().lock().violations(), &[] as &[String]);
 
