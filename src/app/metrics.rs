@@ -135,7 +135,7 @@ impl Lags {
         }
         for (subscription, state) in sums {
             let labels = out.labels(&[("subscription", &subscription)]);
-            out.histogram(Id::ToldLag, labels, "", state);
+            out.histogram(Id::NotificationLag, labels, "", state);
         }
     }
 }

@@ -184,7 +184,7 @@ impl DeltaFifo {
     }
 
     fn receive(&mut self, version: ResourceVersion) {
-        self.received = Some(version).filter(|version| !version.is_nowhere());
+        self.received = Some(version).filter(|version| !version.is_any());
     }
 
     fn enqueue(&mut self, kind: EntryKind) {

@@ -73,7 +73,7 @@ pub(super) fn format(disk: &dyn Disk, root: &Path) -> Result<Format, StateError>
 /// Checks a directory without FORMAT: it is new and empty, or not a state directory.
 fn no_format(disk: &dyn Disk, root: &Path) -> Result<Format, StateError> {
     let names = disk.list(root).map_err(failed(root, "list"))?;
-    let unfinished = format!("{FORMAT}{}", disk::UNFINISHED);
+    let unfinished = format!("{FORMAT}{}", disk::TEMP_SUFFIX);
     let ours = |name: &&String| **name == LOCK || **name == unfinished || IGNORED_NAMES.contains(&name.as_str());
     match names.iter().find(|name| !ours(name)) {
         Some(found) => Err(StateError::Foreign { root: root.to_owned(), found: found.clone() }),

@@ -132,7 +132,7 @@ pub fn make_dir(disk: &dyn Disk, dir: &Path, levels: usize) -> io::Result<()> {
 }
 
 /// Suffix of temporary files. Leftover ones may be removed.
-pub const UNFINISHED: &str = ".tmp";
+pub const TEMP_SUFFIX: &str = ".tmp";
 
 /// Replaces a file atomically and durably: writes a temporary file, syncs it, renames it, and syncs the directory.
 ///
@@ -146,7 +146,7 @@ pub fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
         ));
     };
     let mut unfinished = name.to_owned();
-    unfinished.push(UNFINISHED);
+    unfinished.push(TEMP_SUFFIX);
     let unfinished = dir.join(unfinished);
     let mut file = disk.open(&unfinished, Open::Append)?;
     let written = file.truncate(0).and_then(|()| file.append(bytes)).and_then(|()| file.sync());

@@ -23,7 +23,7 @@ struct RealFile(File);
 #[derive(Debug)]
 struct RealLock(File, Option<File>);
 
-/// Returns whether a path refers to an open file. If the system reports neither, returns `true`.
+/// Returns whether a path refers to an open file. If that cannot be determined, returns `true`.
 fn refers_to(path: &Path, file: &File) -> bool {
     let same = || -> io::Result<bool> {
         let (open, there) = (file.metadata()?, std::fs::metadata(path)?);

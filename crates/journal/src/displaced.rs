@@ -54,7 +54,7 @@ impl<R> Journal<R> {
             self.disk.sync_dir(above)?;
         }
         let names = self.disk.list(&self.dir)?;
-        let is_there = |name: String| names.contains(&name);
+        let exists = |name: String| names.contains(&name);
         self.unsynced.clear();
         if let Some(last) = self.segments.last_mut()
             && let Some(file) = &last.file
@@ -67,7 +67,7 @@ impl<R> Journal<R> {
         }
         let last = self.segments.len().saturating_sub(1);
         let keeps = |(at, segment): (usize, &super::segment::Segment)| {
-            at == last && segment.file.is_some() || is_there(segment.name.to_string())
+            at == last && segment.file.is_some() || exists(segment.name.to_string())
         };
         let kept: Vec<_> = self.segments.iter().enumerate().map(keeps).collect();
         let mut kept = kept.into_iter();
@@ -77,7 +77,7 @@ impl<R> Journal<R> {
         self.begin_segment()?;
         self.is_missing = false;
         // The new segment contains all readable records of the old one.
-        let old = self.segments.len().checked_sub(2).filter(|at| !is_there(self.segments[*at].name.to_string()));
+        let old = self.segments.len().checked_sub(2).filter(|at| !exists(self.segments[*at].name.to_string()));
         old.map(|at| self.segments.remove(at));
         self.count_lost();
         self.disk.sync_dir(&self.dir)?;

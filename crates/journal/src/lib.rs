@@ -24,7 +24,6 @@
 //! [`AppendError::Retained`]. It does so until its owner has saved the records of [`Journal::visit_retained`] elsewhere
 //! and called [`Journal::mark_saved`]. If nothing is acknowledged, [`Journal::append`] fails with
 //! [`AppendError::Full`]; the owner can call [`Journal::merge_pending`] and retry.
-//! owner may [`Journal::merge_pending`] and try again.
 
 use std::fmt::Display;
 use std::io;

@@ -16,7 +16,7 @@ use super::segment::{Header, Name, Segment, write_record};
 use super::write::{Journal, head};
 use super::{MAX_SEQ, Record, Seq};
 use informer_hub_disk::frame;
-use informer_hub_disk::{Disk, DiskFile, Open, UNFINISHED};
+use informer_hub_disk::{Disk, DiskFile, Open, TEMP_SUFFIX};
 
 /// Maximum bytes of segments merged together, unless one is longer. Bounds the extra disk space of a merge.
 const CHUNK: u64 = 256 << 20;
@@ -248,7 +248,7 @@ impl<'j> Chunk<'j> {
         plan: &Plan,
     ) -> io::Result<Segment> {
         let mut segment = Segment::new(dir, name);
-        let unfinished = dir.join(format!("{name}{UNFINISHED}"));
+        let unfinished = dir.join(format!("{name}{TEMP_SUFFIX}"));
         let mut file = disk.open(&unfinished, Open::Append)?;
         let written = file
             .truncate(0)

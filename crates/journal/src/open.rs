@@ -66,7 +66,7 @@ impl Scan {
     pub(super) fn of(disk: &dyn Disk, dir: &Path) -> Result<Self, JournalError> {
         let mut scan = Self { cursor: CursorState::read(disk, &dir.join(cursor::NAME))?, ..Self::default() };
         for text in disk.list(dir).map_err(failed(dir, "list"))? {
-            if text.ends_with(disk::UNFINISHED) {
+            if text.ends_with(disk::TEMP_SUFFIX) {
                 scan.leftovers.push(text);
             } else if let Ok(name) = text.parse::<Name>() {
                 let header = header(disk, &dir.join(&text), name)?;

@@ -203,7 +203,7 @@ impl Reflector {
     /// Continues from a saved state that is complete at `version`: watches from there, and lists only if the server cannot
     /// serve it. Does nothing if the version is empty or "0".
     pub fn resume_watch(&mut self, version: ResourceVersion, now: Instant) {
-        if version.is_nowhere() {
+        if version.is_any() {
             return;
         }
         self.last_version = Some(version);
@@ -225,7 +225,7 @@ impl Reflector {
     /// Returns the version up to which everything has been read; `None` during a list or if the version is unknown.
     #[must_use]
     pub fn complete_up_to(&self) -> Option<&ResourceVersion> {
-        self.last_version().filter(|version| !self.is_listing() && !version.is_nowhere())
+        self.last_version().filter(|version| !self.is_listing() && !version.is_any())
     }
 
     /// Returns the next step. Repeated calls without a report return the same step.
@@ -472,7 +472,7 @@ impl Reflector {
 
     fn watching(&mut self, now: Instant, initial: bool) -> Watching {
         let timeout = jittered(self.options.min_watch_timeout, &mut *self.random);
-        let ordered = !initial && self.last_version.as_ref().is_some_and(|version| !version.is_nowhere());
+        let ordered = !initial && self.last_version.as_ref().is_some_and(|version| !version.is_any());
         let stall = self.options.stall;
         let due = now + timeout + stall.watch_slack;
         let deadline = if initial { due.min(now + stall.initial_events) } else { due };

@@ -15,7 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::lines;
 #[cfg(feature = "otlp")]
 use crate::traces::{self, Traces};
-use informer_hub_types::SPANS;
+use informer_hub_types::SPAN_TARGET;
 
 /// Dependencies silenced by default. They log each attempt without the cluster's name; our own lines report it once,
 /// with the name.
@@ -93,7 +93,7 @@ fn subscriber_to<W: std::io::Write + 'static>(
     // Spans are for traces only. On log lines they would repeat the fields; JSON lines include their IDs.
     let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = vec![lines.with_filter(filter.and(events)).boxed()];
     if let Some(tracer) = tracer {
-        let ours = filter_fn(|data| data.is_span() && data.target() == SPANS);
+        let ours = filter_fn(|data| data.is_span() && data.target() == SPAN_TARGET);
         let layer = tracing_opentelemetry::layer().with_tracer(tracer);
         let layer = layer.with_location(false).with_threads(false).with_tracked_inactivity(false);
         layers.push(layer.with_filter(ours.with_max_level_hint(LevelFilter::INFO)).boxed());

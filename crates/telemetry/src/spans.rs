@@ -11,13 +11,13 @@ use tracing::Span;
 use tracing::field::{Empty, display};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use informer_hub_types::{SPANS, TraceLimiter, TraceParent, Traced};
+use informer_hub_types::{SPAN_TARGET, TraceLimiter, TraceParent, Traced};
 
 /// Starts the span of a list, paged or streaming, from its first request to its last object.
 #[must_use]
 pub fn list(cluster: &impl Display, resource: &impl Display, scope: &impl Display) -> Span {
     tracing::info_span!(
-        target: SPANS, parent: None, "list",
+        target: SPAN_TARGET, parent: None, "list",
         otel.kind = "client", %cluster, %resource, %scope,
         objects = Empty, pages = Empty, otel.status_code = Empty, otel.status_description = Empty,
     )
@@ -33,7 +33,7 @@ pub fn end_list(span: &Span, objects: u64, pages: u64, error: Option<&dyn Displa
 #[must_use]
 pub fn watch(cluster: &impl Display, resource: &impl Display, scope: &impl Display) -> Span {
     tracing::info_span!(
-        target: SPANS, parent: None, "watch",
+        target: SPAN_TARGET, parent: None, "watch",
         otel.kind = "client", %cluster, %resource, %scope,
         events = Empty, otel.status_code = Empty, otel.status_description = Empty,
     )
@@ -50,7 +50,7 @@ pub fn end_watch(span: &Span, events: u64, error: Option<&dyn Display>) {
 #[must_use]
 pub fn stage(name: &'static str, traced: Option<&Traced>) -> Span {
     traced.map_or_else(Span::none, |traced| {
-        tracing::info_span!(target: SPANS, parent: &traced.span, "stage", otel.name = name, otel.kind = "internal")
+        tracing::info_span!(target: SPAN_TARGET, parent: &traced.span, "stage", otel.name = name, otel.kind = "internal")
     })
 }
 
@@ -66,7 +66,7 @@ pub fn name_change(span: &Span, cluster: &impl Display, resource: &impl Display,
 #[must_use]
 pub fn delivery<I: Iterator<Item = TraceParent>>(sink: &str, events: u64, parents: impl FnOnce() -> I) -> Span {
     static ROOT_LIMIT: TraceLimiter = TraceLimiter::new();
-    if !tracing::span_enabled!(target: SPANS, tracing::Level::INFO) {
+    if !tracing::span_enabled!(target: SPAN_TARGET, tracing::Level::INFO) {
         return Span::none();
     }
     let mut parents = parents();
@@ -75,7 +75,7 @@ pub fn delivery<I: Iterator<Item = TraceParent>>(sink: &str, events: u64, parent
         return Span::none();
     }
     let span = tracing::info_span!(
-        target: SPANS, parent: None, "deliver",
+        target: SPAN_TARGET, parent: None, "deliver",
         otel.kind = "client", sink, events,
         http.response.status_code = Empty, otel.status_code = Empty, otel.status_description = Empty,
     );

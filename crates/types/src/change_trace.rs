@@ -16,7 +16,7 @@ use super::clock::{self, Instant};
 use super::{ObjectKey, ResourceVersion, StoredObject, TokenBucket};
 
 /// Target of the spans that are exported as traces. Spans with other targets are not exported.
-pub const SPANS: &str = "informer_hub::spans";
+pub const SPAN_TARGET: &str = "informer_hub::spans";
 
 /// A sampled change in progress.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl From<Instant> for Followed {
 impl Followed {
     /// Returns whether this sample takes precedence over another: a traced sample replaces one without a trace.
     #[must_use]
-    pub fn is_before(&self, other: Option<&Self>) -> bool {
+    pub fn takes_precedence_over(&self, other: Option<&Self>) -> bool {
         other.is_none_or(|other| other.traced.is_none() && self.traced.is_some())
     }
 }
@@ -57,11 +57,11 @@ impl Traced {
     #[must_use]
     pub fn begin(object: &StoredObject) -> Option<Self> {
         static SEEN: TraceLimiter = TraceLimiter::new();
-        if !(tracing::span_enabled!(target: SPANS, tracing::Level::INFO) && SEEN.take()) {
+        if !(tracing::span_enabled!(target: SPAN_TARGET, tracing::Level::INFO) && SEEN.take()) {
             return None;
         }
         let span = tracing::info_span!(
-            target: SPANS, parent: None, "change",
+            target: SPAN_TARGET, parent: None, "change",
             otel.kind = "consumer", cluster = Empty, resource = Empty, scope = Empty,
         );
         let (key, version) = (object.key().clone(), object.resource_version().clone());
@@ -212,7 +212,7 @@ mod tests {
         let version = ResourceVersion::new("1");
         let traced = Traced { span: Span::none(), key: ObjectKey::new("a", "b"), version };
         let traced = Followed { traced: Some(traced), ..plain.clone() };
-        assert!(plain.is_before(None) && traced.is_before(Some(&plain)));
-        assert!(!plain.is_before(Some(&plain)) && !traced.is_before(Some(&traced)));
+        assert!(plain.takes_precedence_over(None) && traced.takes_precedence_over(Some(&plain)));
+        assert!(!plain.takes_precedence_over(Some(&plain)) && !traced.takes_precedence_over(Some(&traced)));
     }
 }

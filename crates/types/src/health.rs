@@ -266,7 +266,7 @@ impl InformerHealth {
     /// Returns when the informer was last known to be up to date, in milliseconds since the epoch. This is the current
     /// time while its watch is open, and `None` before it ever was.
     #[must_use]
-    pub fn alive(&self) -> Option<i64> {
+    pub fn fresh_until(&self) -> Option<i64> {
         if self.phase() == Phase::Watching {
             return Some(clock::wall_millis());
         }

@@ -143,10 +143,10 @@ pub mod hostile {
     pub const TEXT: &str = "ok\u{1b}[2J\u{1b}[31mred\u{1b}[0m\u{9b}1A\u{1b}]0;title\u{7}\r\n2026 ERROR forged\n\u{85}\u{2028}a\u{202e}b\u{2066}\u{200b}\u{feff}\0\u{7f}\u{8}end";
 
     /// Asserts that shown text is harmless. `breaks` is the number of line breaks that the program itself writes.
-    #[track_caller]
     ///
+    /// # Panics
     /// If the text is not harmless.
-    /// If a person cannot.
+    #[track_caller]
     pub fn assert_harmless(way: &str, shown: &str, breaks: usize) {
         assert!(shown.contains("end"), "{way} shows the text: {shown:?}");
         let broken = shown.matches('\n').count();

@@ -37,7 +37,7 @@ impl ResourceVersion {
 
     /// Returns whether a watch from this version starts at any version that the apiserver chooses.
     #[must_use]
-    pub fn is_nowhere(&self) -> bool {
+    pub fn is_any(&self) -> bool {
         self.is_empty() || self.as_number() == Some(0)
     }
 

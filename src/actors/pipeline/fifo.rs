@@ -99,7 +99,9 @@ impl FifoActor {
         let others = self.followed.as_ref().map(|(_, followed, _)| followed);
         // Without a timestamp, the current time is used; the clock is read only if needed.
         let followed = followed.or_else(|| others.is_none().then(|| clock::now().into()));
-        if let Some(followed) = followed.filter(|followed| !self.fifo.is_empty() && followed.is_before(others)) {
+        if let Some(followed) =
+            followed.filter(|followed| !self.fifo.is_empty() && followed.takes_precedence_over(others))
+        {
             let span = spans::stage("fifo", followed.traced.as_ref());
             self.followed = Some((self.fifo.len(), followed, span));
         }

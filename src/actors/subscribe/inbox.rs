@@ -86,7 +86,7 @@ impl Inbox {
     pub(in crate::actors) fn sample_latency(&self, followed: impl Into<Followed>) {
         let (mut state, followed) = (self.state.lock(), followed.into());
         let others = state.followed.as_ref().map(|(_, followed, _)| followed);
-        let queue = state.queue.as_ref().filter(|queue| !queue.is_empty() && followed.is_before(others));
+        let queue = state.queue.as_ref().filter(|queue| !queue.is_empty() && followed.takes_precedence_over(others));
         if let Some(place) = queue.map(|queue| queue.places().1) {
             let span = spans::stage("listener", followed.traced.as_ref());
             state.followed = Some((place, followed, span));

@@ -13,7 +13,7 @@ use super::objects::Dictionaries;
 use super::plan::{Plan, Step, header_of, is_unchanged, key_of, make, write_objects, write_plan};
 use super::writer::FrameFile;
 use crate::cache::{Partition, PartitionId, Snapshot};
-use informer_hub_disk::{Disk, DiskFile, Open, UNFINISHED};
+use informer_hub_disk::{Disk, DiskFile, Open, TEMP_SUFFIX};
 use informer_hub_types::{ApiResource, Dictionary, View};
 
 mod removed_clusters;
@@ -368,7 +368,7 @@ impl CacheFiles {
         let carried = self.carried(&plan, now);
         let name = FileName::Snapshot(number);
         let path = self.dir.join(name.to_string());
-        let unfinished = self.dir.join(format!("{name}{UNFINISHED}"));
+        let unfinished = self.dir.join(format!("{name}{TEMP_SUFFIX}"));
         let mut dictionaries = Dictionaries::default();
         let with = self.dictionaries.last().cloned();
         let written = self.write_file(&unfinished, name, &mut dictionaries, with.as_ref(), &plan, &carried, now);

@@ -99,7 +99,7 @@ pub(super) fn header_of(partition: &Partition, readers: &BTreeSet<String>, now: 
         settings: partition.settings(),
         version: partition.resume_version().cloned(),
         synced: partition.has_synced(),
-        alive: partition.health().alive().unwrap_or(0),
+        alive: partition.health().fresh_until().unwrap_or(0),
         written: now,
         readers: readers.clone(),
     }

@@ -136,7 +136,7 @@ fn removed_segment_is_counted_as_lost() {
 
 #[test]
 fn lost_syncs_are_detected_by_acknowledgements_and_numbers_are_not_reused() {
-    let (mut lost, mut told) = (0, 0);
+    let (mut lost, mut reported) = (0, 0);
     for seed in seeds(0..300) {
         let disk = SimDisk::new(seed);
         let mut rng = StdRng::seed_from_u64(seed);
@@ -162,12 +162,12 @@ fn lost_syncs_are_detected_by_acknowledgements_and_numbers_are_not_reused() {
             assert_eq!(*read, change(u32::try_from(*seq).unwrap()), "seed {seed}");
         }
         let gone = accepted.keys().filter(|seq| !seen.iter().any(|(seen, ..)| seen == *seq)).count() as u64;
-        (lost, told) = (lost + gone, told + recovery.lost);
+        (lost, reported) = (lost + gone, reported + recovery.lost);
         let pending = journal.pending();
         let seqs = journal.append(&[change(1000), change(1001)]).unwrap();
         assert_eq!(journal.pending(), pending + 2, "seed {seed}: {seqs:?} was acknowledged before it was appended");
     }
-    assert!((lost > 0 && told > 0) || replayed().is_some(), "{lost} lost, {told} told of");
+    assert!((lost > 0 && reported > 0) || replayed().is_some(), "{lost} lost, {reported} reported");
 }
 
 proptest! {

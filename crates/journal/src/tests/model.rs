@@ -72,7 +72,7 @@ pub(super) fn canonical<'c>(changes: impl IntoIterator<Item = &'c Change>) -> Ve
 }
 
 #[derive(Debug, Clone)]
-struct Told {
+struct Appended {
     change: Change,
     seq: Seq,
     accepted: bool,
@@ -83,7 +83,7 @@ struct Told {
 #[derive(Debug, Clone, Default)]
 struct Object {
     base: Option<u32>,
-    told: Vec<Told>,
+    appended: Vec<Appended>,
     /// Changes of failed appends, which a crash may leave in the file.
     refused: Vec<Change>,
 }
@@ -202,7 +202,7 @@ impl World {
     fn change(&mut self, planned: &BTreeMap<u64, Option<u32>>) -> Change {
         let object = self.rng.random_range(0..7);
         let known = self.objects.get(&object);
-        let now = known.and_then(|known| known.told.last().map_or(known.base, |told| told.change.to));
+        let now = known.and_then(|known| known.appended.last().map_or(known.base, |appended| appended.change.to));
         let from = planned.get(&object).copied().unwrap_or(now);
         self.next_state += 1;
         let to = (from.is_none() || self.rng.random_bool(0.7)).then_some(self.next_state);
@@ -225,8 +225,8 @@ impl World {
                 assert_eq!(seqs, next..next + batch.len() as u64);
                 assert!(self.highest_acked.is_none_or(|highest| highest < next), "a number was reused");
                 for (change, seq) in batch.into_iter().zip(seqs) {
-                    let told = Told { change: change.clone(), seq, accepted: false, acked: false };
-                    self.objects.entry(change.object).or_default().told.push(told);
+                    let appended = Appended { change: change.clone(), seq, accepted: false, acked: false };
+                    self.objects.entry(change.object).or_default().appended.push(appended);
                 }
                 let (bytes, limit) = (self.journal().bytes(), self.faults.limit);
                 // Bytes that cannot be truncated count as well.
@@ -253,7 +253,10 @@ impl World {
             if !self.journal().sealed {
                 self.objects.values_mut().for_each(|object| object.refused.clear());
             }
-            self.objects.values_mut().flat_map(|object| &mut object.told).for_each(|told| told.accepted = true);
+            self.objects
+                .values_mut()
+                .flat_map(|object| &mut object.appended)
+                .for_each(|appended| appended.accepted = true);
         }
         synced
     }
@@ -266,11 +269,13 @@ impl World {
             }
             let object = self.rng.random_range(0..7);
             let Some(object) = self.objects.get_mut(&object) else { continue };
-            let Some(told) = object.told.iter_mut().find(|told| !told.acked).filter(|told| told.accepted) else {
+            let Some(appended) =
+                object.appended.iter_mut().find(|appended| !appended.acked).filter(|appended| appended.accepted)
+            else {
                 continue;
             };
-            told.acked = true;
-            let seq = told.seq;
+            appended.acked = true;
+            let seq = appended.seq;
             self.highest_acked = self.highest_acked.max(Some(seq));
             assert_eq!(self.journal().ack([seq, seq]), 1, "record {seq} was not pending");
         }
@@ -362,14 +367,15 @@ impl World {
 impl Object {
     /// Compares, and adopts the pending records as the expected state where that may have changed.
     fn compare(&mut self, id: u64, read: Vec<(Seq, Change)>, when: Compare, synced: bool, given_up: bool) {
-        let unacked = self.told.iter().position(|told| !told.acked).unwrap_or(self.told.len());
+        let unacked = self.appended.iter().position(|appended| !appended.acked).unwrap_or(self.appended.len());
         if when == Compare::Now {
-            let expected: Vec<_> = self.told[unacked..].iter().map(|told| (told.seq, told.change.clone())).collect();
+            let expected: Vec<_> =
+                self.appended[unacked..].iter().map(|appended| (appended.seq, appended.change.clone())).collect();
             assert_eq!(read, expected, "object {id}");
             return;
         }
-        let accepted = self.told.iter().rposition(|told| told.accepted).map_or(0, |last| last + 1);
-        let all: Vec<&Change> = self.told.iter().map(|told| &told.change).chain(&self.refused).collect();
+        let accepted = self.appended.iter().rposition(|appended| appended.accepted).map_or(0, |last| last + 1);
+        let all: Vec<&Change> = self.appended.iter().map(|appended| &appended.change).chain(&self.refused).collect();
         let found = canonical(read.iter().map(|(_, change)| change));
         // Any unaccepted change may exist, unmerged.
         let mut rest: Vec<&Change> = Vec::new();
@@ -389,19 +395,19 @@ impl Object {
         assert!(when == Compare::Ended || from == unacked, "object {id}: acknowledged records returned");
         let last = all[..accepted].iter().chain(&rest).next_back().map_or(self.base, |change| change.to);
         let were: Vec<Change> = all[..accepted].iter().map(|change| (*change).clone()).collect();
-        let told = |(seq, change)| {
+        let appended = |(seq, change)| {
             let accepted = synced || when == Compare::Merged || were.contains(&change);
-            Told { change, seq, accepted, acked: false }
+            Appended { change, seq, accepted, acked: false }
         };
         if when == Compare::Merged && !given_up {
             self.base = read.first().map_or(last, |(_, change)| change.from);
-            self.told.clear();
+            self.appended.clear();
         } else {
             // These acknowledgements may not be on disk yet.
-            self.told.truncate(from);
-            self.told.iter_mut().for_each(|told| (told.acked, told.accepted) = (true, true));
+            self.appended.truncate(from);
+            self.appended.iter_mut().for_each(|appended| (appended.acked, appended.accepted) = (true, true));
         }
-        self.told.extend(read.into_iter().map(told));
+        self.appended.extend(read.into_iter().map(appended));
         if when == Compare::Ended {
             self.refused.clear();
         }

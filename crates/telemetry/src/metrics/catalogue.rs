@@ -195,7 +195,7 @@ catalogue! {
     ListenerLost: Counter "informer_hub_listener_lost_notifications_total" [cluster, subscription];
     /// Time from reading a change from its watch until a subscriber has processed it; sampled, one change at a time per
     /// informer and subscriber.
-    ToldLag: Histogram "informer_hub_told_lag_seconds" [subscription];
+    NotificationLag: Histogram "informer_hub_told_lag_seconds" [subscription];
     /// Notifications received by a sink.
     SinkReceived: Counter "informer_hub_sink_received_notifications_total" [sink];
     /// Notifications received by a sink that its selection excludes.

@@ -207,7 +207,7 @@ async fn drain_waits_for_queued_and_requeued_keys() {
     work.done();
     settle().await;
     for key in ["bar", "foo"] {
-        assert!(!drain.is_finished(), "client-go would be done while nobody works on {key}");
+        assert!(!drain.is_finished(), "client-go would end the drain while {key} has no worker");
         assert_eq!(finished(get(&queue).await), key);
         settle().await;
     }

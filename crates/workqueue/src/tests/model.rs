@@ -133,9 +133,9 @@ proptest! {
                 Step::AddRateLimited(key) => {
                     let delay = naive.delay(key);
                     naive.add_after(key, delay);
-                    let said = limiter.when(&key, now);
-                    prop_assert_eq!(said, ms(delay));
-                    queue.add_after(key, said, now);
+                    let returned = limiter.when(&key, now);
+                    prop_assert_eq!(returned, ms(delay));
+                    queue.add_after(key, returned, now);
                 }
                 Step::Forget(key) => {
                     naive.failures.remove(&key);
