@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::client::{Access, connect};
+use crate::client::{Access, connect};
 use jiff::SignedDuration;
 
-use super::super::testserver::{TEST_TIMEOUT, TestServer, json as answer};
 use super::*;
+use crate::testserver::{TEST_TIMEOUT, TestServer, json as answer};
 use informer_hub_types::Threads;
 
 const TOKEN: &str = r#"{"kind":"ExecCredential","status":{"token":"t0"}}"#;
@@ -217,7 +217,7 @@ async fn failed_renewal_keeps_a_valid_token_and_is_not_retried_at_once() {
     let (folder, server) = (tempfile::tempdir().unwrap(), TestServer::always(answer("{}")).await);
     let ask = async |client: &kube::Client| {
         let request = http::Request::get("/").body(kube::client::Body::empty()).unwrap();
-        client.send(request).await.map_err(|error| super::super::request::failure(&error))
+        client.send(request).await.map_err(|error| crate::request::failure(&error))
     };
     let runs = || std::fs::read_to_string(folder.path().join("runs")).unwrap().lines().count();
     for (lifetime, is_good) in [(50, true), (-1, false)] {
