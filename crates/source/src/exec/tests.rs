@@ -168,10 +168,10 @@ async fn plugin_output_without_a_credential_is_refused_without_quoting_it() {
         assert!(error.contains(part) && !error.contains("hunter2"), "{output}: {error}");
     }
     let yaml = "kind: ExecCredential\nstatus: {token: y0, clientCertificateData: C, clientKeyData: K}";
-    let given = run(&script(folder.path(), &format!("cat <<'END'\n{yaml}\nEND\n"))).await.unwrap();
+    let credentials = run(&script(folder.path(), &format!("cat <<'END'\n{yaml}\nEND\n"))).await.unwrap();
     let mut auth = AuthInfo { client_certificate: Some("/own".to_owned()), ..AuthInfo::default() };
-    given.set_certificate(&mut auth);
-    assert_eq!(given.header.as_ref().unwrap(), "Bearer y0");
+    credentials.set_certificate(&mut auth);
+    assert_eq!(credentials.header.as_ref().unwrap(), "Bearer y0");
     assert_eq!((auth.client_certificate, auth.client_certificate_data), (None, Some(STANDARD.encode("C"))));
 }
 
@@ -242,15 +242,15 @@ async fn failed_renewal_keeps_a_valid_token_and_is_not_retried_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn legacy_provider_that_would_run_a_command_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let told = folder.path().join("told");
+    let marker = folder.path().join("told");
     let text = format!(
         "clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:1'}}}}]\n\
          users: [{{name: u, user: {{auth-provider: {{name: gcp, config: {{cmd-path: touch, cmd-args: {}}}}}}}}}]\n\
          contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n",
-        told.display()
+        marker.display()
     );
     let access = Access::Inline { text: text.as_str().into(), origin: "a test".into() };
     let error = connect(access, true, None, &Threads::current()).await.err().unwrap().to_string();
     assert!(error.contains("auth-provider gcp runs a command"), "{error}");
-    assert!(!told.exists());
+    assert!(!marker.exists());
 }
