@@ -1,4 +1,4 @@
-//! What the journal takes: events appended and accepted a second, for each way to sync, on one thread and this disk.
+//! Throughput of the journal: appended events per second for each fsync setting, with one thread and a real disk.
 //!
 //! `cargo bench --bench journal` prints a table; `-- /some/dir` measures the disk of that directory.
 
@@ -12,9 +12,9 @@ use informer_hub_disk::RealDisk;
 use informer_hub_journal::{Journal, JournalParams, Record, Seq};
 use smallvec::{SmallVec, smallvec};
 
-/// How long each setting is measured.
-const FOR: Duration = Duration::from_secs(3);
-/// Events that come at once.
+/// Duration of each measurement.
+const DURATION: Duration = Duration::from_secs(3);
+/// Number of events in one append.
 const BATCH: usize = 64;
 const LIMIT: u64 = 2 << 30;
 const SEGMENT: u64 = 64 << 20;
@@ -41,7 +41,7 @@ impl Record for Event {
     }
 }
 
-/// When what was appended is synced.
+/// Time of the syncs.
 #[derive(Clone, Copy)]
 enum Sync {
     Each(usize),
@@ -76,10 +76,10 @@ fn now() -> Instant {
 
 fn open(dir: &Path) -> Journal<Event> {
     let params = JournalParams { limit_bytes: LIMIT, segment_bytes: SEGMENT };
-    Journal::open(Arc::new(RealDisk), dir, params, &mut |_, _, _| {}).expect("the journal opens").0
+    Journal::open(Arc::new(RealDisk), dir, params, &mut |_, _, _| {}).expect("the journal can be opened").0
 }
 
-/// Appends, syncs and acknowledges as a sink does that keeps up.
+/// Appends, syncs and acknowledges like a sink that keeps up.
 fn measure(name: &str, sync: Sync, size: usize, dir: &Path) {
     let mut journal = open(dir);
     journal.release(Seq::MAX);
@@ -87,7 +87,7 @@ fn measure(name: &str, sync: Sync, size: usize, dir: &Path) {
     let events: Vec<Event> = (0..at_once).map(|i| Event(vec![u8::try_from(i).unwrap_or(0); size])).collect();
     let (begun, mut synced, mut count) = (now(), now(), 0_u64);
     let (mut syncs, mut slowest, mut acked) = (0_u64, Duration::ZERO, 0);
-    while begun.elapsed() < FOR {
+    while begun.elapsed() < DURATION {
         let seqs = journal.append(&events).expect("there is room");
         count += seqs.end - seqs.start;
         let due = match sync {
@@ -107,7 +107,7 @@ fn measure(name: &str, sync: Sync, size: usize, dir: &Path) {
     }
     journal.sync().expect("the disk syncs");
     let seconds = begun.elapsed().as_secs_f64();
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    #[expect(clippy::cast_precision_loss, reason = "the printed figures are rounded")]
     let (events, megabytes) = (count as f64 / seconds, count as f64 * size as f64 / seconds / 1e6);
     println!(
         "{name:24} {size:>8} B {events:>10.0} {megabytes:>10.1} {syncs:>8} {:>9.1} ms",
@@ -117,7 +117,7 @@ fn measure(name: &str, sync: Sync, size: usize, dir: &Path) {
     fs::remove_dir_all(dir).expect("the directory can be removed");
 }
 
-/// A start and a delivery of what has piled up.
+/// Times the opening and reading of a journal with many pending events.
 fn replay(dir: &Path) {
     let events: Vec<Event> = (0..BATCH).map(|_| Event(vec![7; 1000])).collect();
     let mut journal = open(dir);
@@ -132,7 +132,7 @@ fn replay(dir: &Path) {
     let begun = now();
     let mut from = 0;
     loop {
-        let batch = journal.read(from, 512, 1 << 20).expect("it can be read").records;
+        let batch = journal.read(from, 512, 1 << 20).expect("the journal can be read").records;
         let Some((last, _)) = batch.last() else { break };
         from = last + 1;
         black_box(batch);

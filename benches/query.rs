@@ -1,6 +1,6 @@
-//! What questions cost: look-ups and scans over a million objects in one snapshot, on this machine.
+//! Cost of queries: look-ups and scans over a million objects in one snapshot.
 //!
-//! `cargo bench --bench query` prints a table; `-- 100000 10` asks for other numbers of objects and clusters.
+//! `cargo bench --bench query` prints a table; `-- 100000 10` sets the numbers of objects and clusters.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ mod messages;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Objects that share a node.
+/// Number of objects on each node.
 const PER_NODE: usize = 100;
-/// How often a look-up is timed.
+/// Number of timed look-ups.
 const LOOK_UPS: usize = 200_000;
-/// How often a scan is.
+/// Number of timed scans.
 const SCANS: usize = 9;
 
 fn main() {
@@ -45,24 +45,24 @@ fn main() {
 }
 
 fn path(text: &str) -> FieldPath {
-    text.parse().expect("a path")
+    text.parse().expect("the path is valid")
 }
 
 fn is(path_text: &str, text: &str) -> Expr {
     Expr::Field { path: path(path_text), test: Test::Is(Literal::Text(text.into())) }
 }
 
-/// The labels of one object in 300.
+/// Returns a label query that matches one object in 300.
 fn by_labels() -> Query {
-    Query::by_labels("app=app-7,tier!=gold".parse().expect("a selector"))
+    Query::by_labels("app=app-7,tier!=gold".parse().expect("the selector is valid"))
 }
 
 fn scans(snapshot: &Arc<Snapshot>, workers: usize) {
-    let first_50 = |query: Query| query.limit(50.try_into().expect("not zero"));
+    let first_50 = |query: Query| query.limit(50.try_into().expect("50 is not zero"));
     scan("labels, objects", snapshot, &by_labels(), workers);
     scan("labels, count", snapshot, &by_labels().count(), workers);
     scan("labels, count, one thread", snapshot, &by_labels().count(), 1);
-    let without = || Query::by_labels("tier!=gold".parse().expect("a selector"));
+    let without = || Query::by_labels("tier!=gold".parse().expect("the selector is valid"));
     scan("labels that must not be there, count", snapshot, &without().count(), workers);
     scan("labels, first 50", snapshot, &first_50(by_labels()), workers);
     let prefix = Query::matching(Expr::Name(informer_hub_query::TextTest::Prefix("web-99".into()))).count();
@@ -125,17 +125,17 @@ fn informer(cluster: usize) -> (Arc<Origin>, Arc<InformerHealth>) {
     let health = InformerHealth::new();
     health.set_phase(Phase::Watching);
     health.set_synced();
-    let cluster = ClusterName::new(format!("c{cluster:04}")).expect("a name");
+    let cluster = ClusterName::new(format!("c{cluster:04}")).expect("the name is valid");
     let cluster_labels = [("region".to_owned(), "eu".to_owned())].into();
     (Arc::new(Origin { cluster, cluster_labels, resource: pods(), scope: Scope::all() }), health)
 }
 
-/// A store as informers fill it, in batches, its objects compressed.
+/// Fills a store in batches, as informers do, and compresses its objects.
 fn fill(objects: usize, clusters: usize) -> Arc<Snapshot> {
     let mut store = Store::new(pods());
     let mut interner = Interner::default();
     let samples: Vec<_> = (0..500).map(|number| object(number * 7, 1, &mut interner).sample()).collect();
-    let dictionary = Arc::new(Dictionary::train(&samples).expect("they are alike"));
+    let dictionary = Arc::new(Dictionary::train(&samples).expect("the samples are similar"));
     let ids: Vec<_> = (0..clusters)
         .map(|cluster| {
             let (origin, health) = informer(cluster);
@@ -157,7 +157,7 @@ fn fill(objects: usize, clusters: usize) -> Arc<Snapshot> {
 }
 
 fn apply(store: &mut Store, id: PartitionId, fifo: &mut DeltaFifo, dictionary: &Arc<Dictionary>) {
-    let outbox = store.apply(id, fifo.pop(usize::MAX)).expect("it is open");
+    let outbox = store.apply(id, fifo.pop(usize::MAX)).expect("the partition is open");
     let added = outbox.applied.iter().filter_map(|applied| match applied {
         Applied::Added(object) => Some(object),
         _ => None,
@@ -173,15 +173,15 @@ fn look_ups(snapshot: &Arc<Snapshot>, objects: usize) {
     };
     let values: Vec<_> = (0..LOOK_UPS).map(|_| format!("ip-{}", next())).collect();
     time("by_index through a snapshot, one match", &values, |value| {
-        assert_eq!(snapshot.find_by_index("by-ip", value).expect("it is declared").len(), 1);
+        assert_eq!(snapshot.find_by_index("by-ip", value).expect("the index is declared").len(), 1);
     });
     time("answer by index, one match", &values[..LOOK_UPS / 10], |value| {
-        let answer = snapshot.answer(&Query::by_index("by-ip", value)).expect("it is declared");
+        let answer = snapshot.answer(&Query::by_index("by-ip", value)).expect("the index is declared");
         assert_eq!(answer.items.len(), 1);
     });
     let nodes: Vec<_> = (0..LOOK_UPS / 100).map(|_| format!("node-{}", next() / PER_NODE)).collect();
     time("by_index through a snapshot, 100 matches", &nodes, |value| {
-        black_box(snapshot.find_by_index("by-node", value).expect("it is declared"));
+        black_box(snapshot.find_by_index("by-node", value).expect("the index is declared"));
     });
     let keys: Vec<_> = (0..LOOK_UPS).map(|_| next()).map(|n| (format!("ns-{}", n % 50), format!("web-{n}"))).collect();
     let clusters: Vec<_> = snapshot.partitions().map(|(_, partition)| partition.origin().cluster.clone()).collect();
@@ -190,10 +190,10 @@ fn look_ups(snapshot: &Arc<Snapshot>, objects: usize) {
     });
 }
 
-/// Times each call.
-fn time<T>(what: &str, of: &[T], mut call: impl FnMut(&T)) {
-    of.iter().take(of.len() / 10).for_each(&mut call);
-    let mut took: Vec<_> = of
+/// Calls `call` for each input and prints the times.
+fn time<T>(name: &str, inputs: &[T], mut call: impl FnMut(&T)) {
+    inputs.iter().take(inputs.len() / 10).for_each(&mut call);
+    let mut took: Vec<_> = inputs
         .iter()
         .map(|one| {
             let begun = now();
@@ -201,19 +201,19 @@ fn time<T>(what: &str, of: &[T], mut call: impl FnMut(&T)) {
             begun.elapsed()
         })
         .collect();
-    row(what, &mut took, None, "");
+    row(name, &mut took, None, "");
 }
 
-/// One line of the table.
-fn row(what: &str, took: &mut [Duration], cpu: Option<Duration>, found: &str) {
+/// Prints one row of the table.
+fn row(name: &str, took: &mut [Duration], cpu: Option<Duration>, found: &str) {
     took.sort_unstable();
     let at = |share: usize| format!("{:.2?}", took[(took.len() * share / 1000).min(took.len() - 1)]);
     let cpu = cpu.map_or_else(String::new, |cpu| format!("{cpu:.2?}"));
-    println!("{what:44} {:>11} {:>11} {:>11} {cpu:>11}  {found}", at(500), at(990), at(1000));
+    println!("{name:44} {:>11} {:>11} {:>11} {cpu:>11}  {found}", at(500), at(990), at(1000));
 }
 
-/// Times a question that is worked off by threads, as the cache has it done.
-fn scan(what: &str, snapshot: &Arc<Snapshot>, query: &Query, workers: usize) {
+/// Times a scan on several threads, as the cache runs it.
+fn scan(name: &str, snapshot: &Arc<Snapshot>, query: &Query, workers: usize) {
     let (mut took, mut cpu): (Vec<Duration>, Vec<Duration>) = (Vec::new(), Vec::new());
     let mut result = String::new();
     for _ in 0..SCANS {
@@ -226,18 +226,20 @@ fn scan(what: &str, snapshot: &Arc<Snapshot>, query: &Query, workers: usize) {
                 on_cpu().saturating_sub(before)
             };
             let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-            cpu.push(workers.into_iter().map(|worker| worker.join().expect("it does not panic")).sum::<Duration>());
+            cpu.push(
+                workers.into_iter().map(|worker| worker.join().expect("the scan does not panic")).sum::<Duration>(),
+            );
         });
-        let answer = inquiry.finish().expect("it has an answer");
+        let answer = inquiry.finish().expect("the query is valid");
         took.push(begun.elapsed());
         let found = answer.count.unwrap_or((answer.items.len() + answer.groups.len()) as u64);
-        result = format!("{found} of {} looked at, {} read", answer.examined, answer.read);
+        result = format!("{found} of {} examined, {} read", answer.examined, answer.read);
     }
     cpu.sort_unstable();
-    row(what, &mut took, Some(cpu[SCANS / 2]), &result);
+    row(name, &mut took, Some(cpu[SCANS / 2]), &result);
 }
 
-/// How long this thread has run, whatever else the machine does; zero where that cannot be told.
+/// Returns the CPU time of this thread; zero if it is not available.
 fn on_cpu() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))

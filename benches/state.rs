@@ -1,5 +1,6 @@
-//! What it costs to keep a cache on disk and to have it back: `cargo bench --bench state`, pods of the simulated world,
-//! packed as a cache packs them. `STATE_PODS` sets how many.
+//! Cost of saving a cache to disk and restoring it, with compressed pods of the simulated world.
+//!
+//! `cargo bench --bench state` prints the figures; `STATE_PODS` (100,000) sets the number of pods.
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods, clippy::cast_precision_loss)]
 
 use std::collections::BTreeSet;
@@ -110,7 +111,7 @@ fn main() {
         assert_eq!(snapshot.len(), count);
         let by_node = snapshot.index_values("by-node").map(|(_, objects)| objects).sum::<usize>();
         black_box(by_node);
-        println!("loaded and ready to be asked: {took:?}, {:.2} µs an object", took.as_secs_f64() * 1e6 / count as f64);
+        println!("loaded: {took:?}, {:.2} µs an object", took.as_secs_f64() * 1e6 / count as f64);
     }
 
     let snapshot = store.published().load_full();
@@ -126,13 +127,13 @@ fn main() {
         println!(
             "checkpoint of {changed} changed of {count}: {took:?}, {} bytes{}, {:.1} µs each",
             wrote.bytes,
-            if wrote.anew { " (all anew)" } else { "" },
+            if wrote.anew { " (rewritten as a whole)" } else { "" },
             took.as_secs_f64() * 1e6 / changed.max(1) as f64
         );
     }
 }
 
-/// The same pod at a later version, plain, as a watch brings it.
+/// Returns the same pod at a later version, uncompressed, as from a watch.
 fn again(object: &Arc<StoredObject>, salt: usize) -> Arc<StoredObject> {
     let mut pod: serde_json::Value = object.typed().unwrap();
     pod["metadata"]["resourceVersion"] = format!("{}", 1_000_000_000 + salt).into();

@@ -1,4 +1,4 @@
-//! Prints what happens to the pods of all clusters.
+//! Prints all changes of the pods of all clusters.
 //!
 //! `cargo run --example watch -- ~/.kube/config` (or several, or `-c hub.toml`); Ctrl-C ends it.
 

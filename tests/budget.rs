@@ -1,7 +1,6 @@
-//! The memory limit, by what the kernel says of this process: it is lowered to half of what the hub takes while events
-//! flow, and kept.
+//! Test of the memory limit by resident memory: the limit is lowered to half of the usage under load, and kept.
 //!
-//! A process of its own, since it is the whole process that is looked at; no test harness, for the same reason.
+//! Runs as a separate process without a test harness, because it measures the whole process.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::sync::Arc;
@@ -23,55 +22,56 @@ mod common;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Pods of the large cluster, whose bodies do not compress, and of the small one.
+/// Pods of the large cluster, with incompressible bodies, and of the small one.
 const PODS: (u64, u64) = (20_000, 2_000);
 
-/// Events that arrive each second from the one and the other, longer than the test takes.
+/// Events per second of the large and the small cluster.
 const RATE: (u32, u32) = (400, 40);
 
-/// How long a limit may take to be kept: the allocator gives pages back over ten seconds.
+/// Time until a new limit must be kept. The allocator returns pages over ten seconds.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// For how long it is looked whether it stays kept.
+/// Time during which the limit must stay kept.
 const STAYS: Duration = Duration::from_secs(5);
 
-/// A limit that holds the program and the heads of the large cluster, and not its bodies; and what is well below it.
+/// Limit that fits the program and the heads of the large cluster, but not its bodies, in bytes.
 const TIGHT: u64 = 104 << 20;
+/// Memory usage well below [`TIGHT`], in bytes.
 const CLEAR: u64 = 80 << 20;
 
 fn main() {
     common::server::serve_if_asked();
     common::runtime().block_on(async {
-        a_limit_that_is_lowered_under_load_is_kept_and_the_rest_comes_back().await;
-        a_list_that_does_not_fit_passes_the_limit_at_no_moment().await;
+        limit_lowered_under_load_is_kept_and_bodies_come_back_later().await;
+        list_larger_than_the_limit_never_exceeds_it().await;
     });
 }
 
-async fn a_limit_that_is_lowered_under_load_is_kept_and_the_rest_comes_back() {
+async fn limit_lowered_under_load_is_kept_and_bodies_come_back_later() {
     let server = |pods, shape| Remote::start(&RemoteConfig { pods, shape, ..RemoteConfig::default() });
     let (mut large, mut small) = (server(PODS.0, Shape::Noise), server(PODS.1, Shape::Pods));
     let hub = idle_hub(&[large.url.clone(), small.url.clone()], None).await;
-    let (_listener, told) = watch_pods(&hub, &[]).await;
-    told.reaches(PODS.0 + PODS.1).await;
+    let (_listener, received) = watch_pods(&hub, &[]).await;
+    received.wait_for_count(PODS.0 + PODS.1).await;
     large.pace(RATE.0, u64::from(RATE.0) * 300);
     small.pace(RATE.1, u64::from(RATE.1) * 300);
-    // What is young is compressed, and what the list needed is given back.
+    // Waits until recent objects are compressed and the memory of the list is returned.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let before = process::rss();
-    assert_eq!((memory(&hub).await, informer(&hub, 0).await.memory), (None, None), "without a limit nothing is shown");
+    assert_eq!((memory(&hub).await, informer(&hub, 0).await.memory), (None, None), "no memory status without a limit");
 
     let limit = before / 2;
     let began = Instant::now();
     hub.set_memory_limit(Some(limit)).await.unwrap();
-    let told_before = told.count();
-    let (mut most, mut since) = (0, Instant::now());
+    let received_before = received.count();
+    let (mut peak, mut since) = (0, Instant::now());
     while since.elapsed() < STAYS {
         let now = process::rss();
         if now > limit {
             assert!(began.elapsed() < DEADLINE, "not within {DEADLINE:?}: {} MiB of {}", mib(now), mib(limit));
-            (most, since) = (0, Instant::now());
+            (peak, since) = (0, Instant::now());
         } else {
-            most = most.max(now);
+            peak = peak.max(now);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -80,7 +80,7 @@ async fn a_limit_that_is_lowered_under_load_is_kept_and_the_rest_comes_back() {
     println!(
         "{} MiB, halved: kept after {kept_after:.1?}, at most {} MiB of {} then",
         mib(before),
-        mib(most),
+        mib(peak),
         mib(limit)
     );
     println!("{shown:?}\n{:?}\n{:?}", one.memory, other.memory);
@@ -91,41 +91,41 @@ async fn a_limit_that_is_lowered_under_load_is_kept_and_the_rest_comes_back() {
     assert!(since.is_some() && reason.is_some() && used <= share, "{since:?} {reason:?} {used} {share}");
     let untouched = other.memory.unwrap();
     assert_eq!((untouched.step, untouched.since, other.objects), (MemoryStep::Full, None, PODS.1));
-    assert!(told.count() > told_before, "events go on arriving");
+    assert!(received.count() > received_before, "events keep arriving");
     assert_eq!(one.listeners[0].lost + other.listeners[0].lost, 0);
     assert!(bodies(&hub).await < PODS.0 + PODS.1);
 
     hub.set_memory_limit(Some(before * 2)).await.unwrap();
-    until("every body is back", async || bodies(&hub).await == PODS.0 + PODS.1).await;
+    until("all bodies are restored", async || bodies(&hub).await == PODS.0 + PODS.1).await;
     assert_eq!(memory(&hub).await.unwrap().short, 0);
     assert!(hub.set_memory_limit(Some(1 << 20)).await.is_err());
     end(hub).await;
 }
 
-async fn a_list_that_does_not_fit_passes_the_limit_at_no_moment() {
-    until("the memory of the first hub is given back", async || process::rss() < CLEAR).await;
+async fn list_larger_than_the_limit_never_exceeds_it() {
+    until("the memory of the first hub is returned", async || process::rss() < CLEAR).await;
     let server = Remote::start(&RemoteConfig { pods: PODS.0, shape: Shape::Noise, ..RemoteConfig::default() });
     let hub = idle_hub(std::slice::from_ref(&server.url), None).await;
     hub.set_memory_limit(Some(TIGHT)).await.unwrap();
-    let most = Arc::new(AtomicU64::new(0));
-    let scales = Arc::downgrade(&most);
-    let looker = std::thread::spawn(move || {
-        while let Some(most) = scales.upgrade() {
-            most.fetch_max(process::rss(), Relaxed);
-            drop(most);
+    let maximum = Arc::new(AtomicU64::new(0));
+    let maximum_seen = Arc::downgrade(&maximum);
+    let sampler = std::thread::spawn(move || {
+        while let Some(maximum) = maximum_seen.upgrade() {
+            maximum.fetch_max(process::rss(), Relaxed);
+            drop(maximum);
             std::thread::sleep(Duration::from_millis(2));
         }
     });
-    let (_listener, told) = watch_pods(&hub, &[]).await;
-    told.reaches(PODS.0).await;
+    let (_listener, received) = watch_pods(&hub, &[]).await;
+    received.wait_for_count(PODS.0).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let informer = informer(&hub, 0).await;
-    let peak = most.load(Relaxed);
+    let peak = maximum.load(Relaxed);
     println!("listed within {} MiB of {}: {:?}", mib(peak), mib(TIGHT), informer.memory);
     assert!(peak <= TIGHT, "{} MiB of {}", mib(peak), mib(TIGHT));
     assert_eq!((informer.memory.unwrap().step, informer.objects, informer.synced), (MemoryStep::Heads, PODS.0, true));
-    drop(most);
-    looker.join().unwrap();
+    drop(maximum);
+    sampler.join().unwrap();
     end(hub).await;
 }
 
@@ -133,12 +133,12 @@ async fn memory(hub: &Hub) -> Option<MemoryStatus> {
     hub.report().await.unwrap().hub.memory
 }
 
-/// The one informer of a cluster.
+/// Returns the only informer of a cluster.
 async fn informer(hub: &Hub, cluster: usize) -> InformerStatus {
     hub.report().await.unwrap().hub.clusters.swap_remove(cluster).informers.swap_remove(0)
 }
 
-/// Objects whose bodies are in the cache.
+/// Returns the number of objects whose bodies are cached.
 async fn bodies(hub: &Hub) -> u64 {
     let snapshot = hub.cache_of(api_resource::<Pod>()).snapshot().await.unwrap();
     let objects = snapshot.partitions().flat_map(|(_, partition)| partition.iter());

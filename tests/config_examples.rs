@@ -1,11 +1,11 @@
-//! Every file in `config/` is one that loads.
+//! Tests that the examples in `config/` and `docs/clusters.md` load.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use informer_hub_config::{Config, TransportConfig};
 
-/// A folder with a copy of each example, and around it the files that the examples refer to.
+/// Creates a folder with a copy of each example and the files that they reference.
 fn prepared() -> (tempfile::TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().expect("a folder can be made");
     fs::create_dir(folder.path().join(".kube")).expect("a folder can be made");
@@ -42,7 +42,7 @@ fn load(folder: &Path, file: &Path) -> Config {
         ("API_TOKEN".to_owned(), "0123456789abcdef".to_owned()),
     ];
     if file.ends_with("in-cluster.toml") {
-        // The mounted secret of the example is a path that this machine does not have.
+        // The mounted secret of the example does not exist on this machine.
         environment.push(("INFORMER_HUB_SINKS__CHAT_OPS__SIGNING_SECRET__FILE".to_owned(), "signing-key".to_owned()));
     }
     Config::from_file_with_env(file, environment).unwrap_or_else(|errors| panic!("{errors}"))
@@ -59,7 +59,7 @@ fn every_example_loads() {
 }
 
 #[test]
-fn the_defaults_that_the_reference_shows_are_the_defaults() {
+fn documented_defaults_are_the_defaults() {
     let (folder, _) = prepared();
     let file = folder.path().join("hub.toml");
     let shown = load(folder.path(), &file);
@@ -86,7 +86,7 @@ fn the_defaults_that_the_reference_shows_are_the_defaults() {
 }
 
 #[test]
-fn the_reference_reads_as_its_comments_say() {
+fn reference_file_loads_as_documented() {
     let (folder, _) = prepared();
     let config = load(folder.path(), &folder.path().join("hub.toml"));
     let names: Vec<_> = config.clusters.iter().map(|cluster| cluster.name.as_str()).collect();
@@ -100,7 +100,7 @@ fn the_reference_reads_as_its_comments_say() {
 }
 
 #[test]
-fn what_the_document_on_clusters_shows_loads() {
+fn examples_of_the_clusters_page_load() {
     let (folder, _) = prepared();
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/clusters.md")).expect("it is there");
     let blocks: Vec<_> = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();

@@ -1,11 +1,11 @@
-//! The built binary's `demo`: simulated clusters, a real hub, a receiver that checks, and the exit code.
+//! Tests of the `demo` command: its output and exit code.
 
 use std::process::Command;
 
 use serde_json::Value;
 
 #[test]
-fn the_demo_ends_with_equal_copies_and_says_so_in_json() {
+fn demo_ends_with_equal_copies_and_prints_json() {
     let mut demo = Command::new(env!("CARGO_BIN_EXE_informer-hub"));
     demo.args(["demo", "--duration", "2s", "--pods", "30", "--seed", "7", "-o", "json"]);
     let output = demo.output().unwrap();
@@ -13,7 +13,7 @@ fn the_demo_ends_with_equal_copies_and_says_so_in_json() {
     let problems = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{:?}\n{text}\n{problems}", output.status);
 
-    let summary: Value = serde_json::from_str(&text).expect("one JSON document, and nothing else");
+    let summary: Value = serde_json::from_str(&text).expect("exactly one JSON document");
     assert_eq!((&summary["ok"], &summary["seed"]), (&Value::from(true), &Value::from(7)));
     let clusters = summary["clusters"].as_array().unwrap();
     assert_eq!(clusters.len(), 3);
@@ -31,7 +31,7 @@ fn the_demo_ends_with_equal_copies_and_says_so_in_json() {
 }
 
 #[test]
-fn the_demo_tells_a_newcomer_what_it_does_in_lines_that_fit() {
+fn demo_prints_an_introduction_within_80_columns() {
     let mut demo = Command::new(env!("CARGO_BIN_EXE_informer-hub"));
     demo.args(["demo", "--duration", "2s", "--pods", "30", "--seed", "7"]);
     let output = demo.output().unwrap();

@@ -1,7 +1,6 @@
-//! The gate for memory: what a hub takes for each object may not grow, nor its peaks, nor what churn leaves behind.
+//! Memory gate: limits on the memory per object, on peaks, and on what churn leaves behind.
 //!
-//! Each measurement is a process of its own, since it is the whole process's heap that is looked at; no test harness, for
-//! the same reason.
+//! Each measurement runs as a separate process without a test harness, because it measures the whole process.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::cast_precision_loss)]
 
 use std::process::Command;
@@ -19,21 +18,20 @@ mod common;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// How many pods. Fewer would let what a hub takes anyway, and the uncompressed young ones, weigh in.
+/// Number of pods. With fewer, the fixed costs and the uncompressed recent objects would dominate.
 const PODS: u64 = 50_000;
 
-/// How many small objects.
+/// Number of small objects.
 const SMALL: u64 = 20_000;
 
-/// One figure: what it is, and the most that it may be.
+/// Name and limit of a figure.
 ///
-/// Bytes allocated are the program's alone, on every machine; but in which objects a dictionary is trained, and whether
-/// another one is, depends on how far compression is when they come. What is resident varies by some per cent with what
-/// the allocator has not given back yet; peaks depend on how far compression lags behind a list, and so on what else the
-/// machine does.
+/// Allocated bytes do not depend on the machine, except by the objects with which compression dictionaries are trained.
+/// Resident memory varies by a few percent with the pages that the allocator has not returned. Peaks depend on how far
+/// compression lags behind a list, and therefore on the load of the machine.
 type Limit = (&'static str, f64);
 
-/// What is measured, and its figures.
+/// Measurements with their figures.
 const GATES: [(&str, &[Limit]); 4] = [
     (
         "pods",
@@ -59,8 +57,7 @@ const GATES: [(&str, &[Limit]); 4] = [
     ),
 ];
 
-/// Measured: 800 to 900, as a second dictionary is trained during the list or not, which takes longer where the machine is
-/// busy.
+/// Measured: 800 to 900, depending on whether a second dictionary is trained during the list.
 const ALLOCATED: f64 = 970.0;
 
 /// Measured: 918 to 989.
@@ -69,14 +66,14 @@ const ANONYMOUS: f64 = 1_060.0;
 /// Measured in a debug build: 1,008 to 1,081, of which 90 are pages of the program's file.
 const RESIDENT: f64 = 1_160.0;
 
-/// Measured: 1.19 for the first list, 1.52 where a second dictionary was trained near its end; 1.08 for another list.
+/// Measured: 1.19 for the first list, 1.52 if a second dictionary was trained near its end; 1.08 for another list.
 const PEAK: f64 = 1.8;
 
-/// Of a list in which every pod changed, staged beside the state that readers see. Measured: 1.97 on a busy machine.
+/// Limit for a list in which every pod changed, staged next to the readable state. Measured: 1.97 on a busy machine.
 const PEAK_OF_ALL: f64 = 2.4;
 
-/// Measured: 0.086 to 0.13. What is left is not the objects' (dictionary, compressors, tables that keep their room), and
-/// does not grow with them: a leak of one in fifty of those that came and went would be over it.
+/// Measured: 0.086 to 0.13. The rest is independent of the number of objects: dictionary, compressors, table capacity. A
+/// leak of one in fifty removed objects would exceed the limit.
 const GONE: f64 = 0.2;
 
 fn main() {
@@ -97,7 +94,7 @@ fn main() {
             println!("{what}: {name}: {is:.2}, {verdict} its limit of {limit:.2}");
         }
     }
-    assert!(!over, "the hub takes more memory than it may");
+    assert!(!over, "the hub uses more memory than its limits allow");
 }
 
 fn figures(what: &str) -> Vec<f64> {
@@ -106,7 +103,7 @@ fn figures(what: &str) -> Vec<f64> {
         "events" => small(Shape::Events),
         "settings" => small(Shape::Settings),
         "churn" => churn::figures(number("BENCH_CHURN", 60_000)),
-        other => panic!("nothing called {other} is measured"),
+        other => panic!("unknown measurement {other}"),
     }
 }
 
@@ -128,20 +125,20 @@ fn pods(pods: u64) -> Vec<f64> {
     figures
 }
 
-/// An update of each pod.
+/// Updates each pod once.
 async fn change_each(run: &mut Run, pods: u64) -> Level {
     let last = run.server.flood(pods);
-    run.told.reaches_version(last).await;
+    run.notified.wait_for_version(last).await;
     settle().await;
     Level::now()
 }
 
-/// A list in place of a watch that has expired, before which so many pods have changed; what is resident at its peak too.
+/// Expires the watch after `changed` updates, which causes a relist. Returns the settled memory and the peak.
 async fn relist(run: &mut Run, changed: u64) -> (Level, u64) {
     process::forget_peak();
     run.server.expire();
     let last = run.server.flood(changed);
-    run.told.reaches_version(last).await;
+    run.notified.wait_for_version(last).await;
     settle().await;
     (Level::now(), process::peak_rss())
 }

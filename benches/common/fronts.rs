@@ -1,5 +1,5 @@
-//! Three clusters that can go bad, in a process of their own: fronts before a server, which pass on what it says until
-//! they are told to be dead, to drip, and to send garbage.
+//! Three faulty clusters in a separate process: proxies before a server that can be switched to hang, to drip, or to
+//! send garbage.
 
 use std::io::BufRead;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,51 +11,51 @@ use tokio::sync::watch;
 
 use super::process::Helper;
 
-/// Makes the binary the fronts.
+/// Argument that makes the binary run the proxies.
 pub const FLAG: &str = "--fronts";
 
-/// What a front does when it is bad.
+/// Fault of a proxy while faults are switched on.
 #[derive(Clone, Copy, Debug)]
-enum Ill {
-    /// It takes connections, and never answers.
+enum Fault {
+    /// Accepts connections and never answers.
     Dead,
-    /// It passes on a byte a second.
+    /// Forwards one byte a second.
     Drip,
-    /// It answers with bytes that mean nothing, as fast as they are taken.
+    /// Answers with random bytes, as fast as they are read.
     Garbage,
 }
 
-/// The fronts, seen from the bench.
+/// Handle of the proxies, for the bench.
 pub struct Fronts {
     process: Helper,
-    /// Where they listen: dead, dripping, garbled.
+    /// URLs of the proxies: dead, drip, garbage.
     pub urls: Vec<String>,
 }
 
 impl Fronts {
-    /// Three fronts before a server, each before a third of its pods. They are well.
+    /// Starts three proxies before a server, each for a third of its pods, with faults switched off.
     pub fn start(server: &str) -> Self {
         let mut process = Helper::start(&[FLAG], &[("FRONT_OF", server.to_owned())], None);
         let urls = (0..3).map(|i| format!("http://{}/shards/{i}/3", process.line())).collect();
         Self { process, urls }
     }
 
-    /// Has them all be bad, or well again. Ends every connection.
+    /// Switches all faults on or off. Ends every connection.
     pub fn set_bad(&mut self, bad: bool) {
         self.process.ask(if bad { "bad" } else { "well" });
     }
 }
 
-/// The fronts' process.
+/// Runs the process of the proxies.
 pub fn serve() {
     let server = std::env::var("FRONT_OF").unwrap();
     let server: SocketAddr = server.trim_start_matches("http://").parse().unwrap();
     let runtime = super::runtime();
     let bad = watch::Sender::new(false);
-    for ill in [Ill::Dead, Ill::Drip, Ill::Garbage] {
+    for fault in [Fault::Dead, Fault::Drip, Fault::Garbage] {
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap();
         println!("{}", listener.local_addr().unwrap());
-        runtime.spawn(accept(listener, server, ill, bad.subscribe()));
+        runtime.spawn(accept(listener, server, fault, bad.subscribe()));
     }
     for line in std::io::stdin().lock().lines() {
         bad.send_replace(line.unwrap() == "bad");
@@ -63,7 +63,7 @@ pub fn serve() {
     }
 }
 
-async fn accept(listener: TcpListener, server: SocketAddr, ill: Ill, bad: watch::Receiver<bool>) {
+async fn accept(listener: TcpListener, server: SocketAddr, fault: Fault, bad: watch::Receiver<bool>) {
     while let Ok((client, _)) = listener.accept().await {
         let mut bad = bad.clone();
         tokio::spawn(async move {
@@ -71,29 +71,29 @@ async fn accept(listener: TcpListener, server: SocketAddr, ill: Ill, bad: watch:
             let _ = client.set_nodelay(true);
             tokio::select! {
                 _ = bad.changed() => {}
-                _ = converse(client, server, is_bad.then_some(ill)) => {}
+                _ = converse(client, server, is_bad.then_some(fault)) => {}
             }
         });
     }
 }
 
-/// One connection. An error is its end.
-async fn converse(mut client: TcpStream, server: SocketAddr, ill: Option<Ill>) -> std::io::Result<()> {
-    match ill {
+/// Serves one connection. An error ends it.
+async fn converse(mut client: TcpStream, server: SocketAddr, fault: Option<Fault>) -> std::io::Result<()> {
+    match fault {
         None => drop(copy_bidirectional(&mut client, &mut TcpStream::connect(server).await?).await?),
-        Some(Ill::Dead) => while client.read(&mut [0; 1024]).await? > 0 {},
-        Some(Ill::Drip) => drip(client, TcpStream::connect(server).await?).await?,
-        Some(Ill::Garbage) => garbage(client).await?,
+        Some(Fault::Dead) => while client.read(&mut [0; 1024]).await? > 0 {},
+        Some(Fault::Drip) => drip(client, TcpStream::connect(server).await?).await?,
+        Some(Fault::Garbage) => garbage(client).await?,
     }
     Ok(())
 }
 
 async fn drip(client: TcpStream, server: TcpStream) -> std::io::Result<()> {
-    let ((mut asked, mut answers), (mut said, mut asks)) = (client.into_split(), server.into_split());
-    let forward = tokio::spawn(async move { tokio::io::copy(&mut asked, &mut asks).await });
+    let ((mut requests, mut to_client), (mut responses, mut to_server)) = (client.into_split(), server.into_split());
+    let forward = tokio::spawn(async move { tokio::io::copy(&mut requests, &mut to_server).await });
     let mut byte = [0];
-    while said.read(&mut byte).await? > 0 {
-        answers.write_all(&byte).await?;
+    while responses.read(&mut byte).await? > 0 {
+        to_client.write_all(&byte).await?;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     forward.abort();
@@ -105,7 +105,7 @@ async fn garbage(mut client: TcpStream) -> std::io::Result<()> {
         return Ok(());
     }
     client.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n").await?;
-    // Bytes of all values, lines of all lengths.
+    // Random bytes, with lines of all lengths.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut noise = vec![0; 32 * 1024];
     loop {

@@ -1,24 +1,24 @@
-//! What jemalloc says of this process's heap.
+//! Heap statistics of jemalloc for this process.
 
 use serde_json::Value;
 use tikv_jemalloc_ctl::{epoch, stats, stats_print};
 
-/// jemalloc's own sizes, in bytes.
+/// Statistics of jemalloc, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heap {
-    /// What the program asked for, each piece rounded up to its size class. Depends on the program alone.
+    /// Allocated bytes, rounded up to size classes. Depends on the program alone.
     pub allocated: u64,
-    /// Pages that hold at least one piece: `allocated` and the free room between the pieces.
+    /// Pages with at least one allocation: `allocated` and the free space between allocations.
     pub active: u64,
-    /// jemalloc's own bookkeeping.
+    /// Bookkeeping of jemalloc.
     pub metadata: u64,
-    /// `active`, `metadata`, and freed pages that were not given back yet.
+    /// `active`, `metadata`, and freed pages that were not returned to the system yet.
     pub resident: u64,
-    /// Address space given back to the system, which costs nothing.
+    /// Address space that was returned to the system.
     pub retained: u64,
 }
 
-/// The heap now.
+/// Reads the current statistics.
 pub fn now() -> Heap {
     epoch::advance().unwrap();
     Heap {
@@ -30,18 +30,18 @@ pub fn now() -> Heap {
     }
 }
 
-/// Live pieces and the room they have, of one size.
+/// Allocations of one size class.
 #[derive(Clone, Copy, Debug)]
 pub struct SizeClass {
-    /// Bytes of one piece.
+    /// Bytes of one allocation.
     pub size: u64,
-    /// Pieces that are in use.
+    /// Number of live allocations.
     pub live: u64,
-    /// Pieces that the pages of this size have room for.
+    /// Number of allocations that the pages of the class can hold.
     pub room: u64,
 }
 
-/// All sizes, smallest first, large ones too.
+/// Returns all size classes, smallest first, large ones included.
 pub fn size_classes() -> Vec<SizeClass> {
     epoch::advance().unwrap();
     let mut options = stats_print::Options::default();
@@ -69,7 +69,7 @@ pub fn size_classes() -> Vec<SizeClass> {
     small.chain(large).collect()
 }
 
-/// What jemalloc gives for a request of so many bytes.
+/// Returns the size class of an allocation of `bytes`.
 pub fn size_class(bytes: usize) -> u64 {
     let bytes = (bytes as u64).max(1);
     if bytes <= 8 {
@@ -78,7 +78,7 @@ pub fn size_class(bytes: usize) -> u64 {
     if bytes <= 128 {
         return bytes.next_multiple_of(16);
     }
-    // Four classes for each doubling.
+    // Four classes for each power of two.
     let step = 1 << ((bytes - 1).ilog2() - 2);
     bytes.next_multiple_of(step)
 }

@@ -1,4 +1,4 @@
-//! A hub over replay servers, watching pods with two indices and one listener.
+//! A hub that watches the pods of replay servers, with two indexes and one listener.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,53 +18,54 @@ use informer_hub_types::{ClusterName, Scope};
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 
-/// How long a phase may take.
-pub const PATIENCE: Duration = Duration::from_secs(240);
+/// Timeout of each phase.
+pub const TIMEOUT: Duration = Duration::from_secs(240);
 
-/// What the listener has been told.
+/// Counters of the notifications of the listener.
 #[derive(Clone, Default)]
-pub struct Told {
-    /// Notifications.
+pub struct Notified {
+    /// Number of notifications.
     pub count: Arc<AtomicU64>,
-    /// The newest version.
+    /// Newest version.
     pub version: Arc<AtomicU64>,
-    /// The version of the last event, and how many clusters have told of it.
+    /// Version of the last expected event.
     target: Arc<AtomicU64>,
+    /// Number of clusters whose last expected event has arrived.
     finished: Arc<AtomicU64>,
-    /// Whether latencies are measured.
+    /// Whether latencies are recorded.
     pub timed: Arc<AtomicBool>,
-    /// Times from sending to being told.
+    /// Times from the server's send to the notification.
     pub latencies: Arc<Mutex<Vec<Duration>>>,
 }
 
-impl Told {
-    /// Returns when there have been so many notifications.
-    pub async fn reaches(&self, count: u64) {
-        until("enough has been told", || self.count.load(Relaxed) >= count).await;
+impl Notified {
+    /// Waits until there have been `count` notifications.
+    pub async fn wait_for_count(&self, count: u64) {
+        wait_until("the number of notifications", || self.count.load(Relaxed) >= count).await;
     }
 
-    /// Returns when an event of this version has been told.
-    pub async fn reaches_version(&self, version: u64) {
-        until("the last event has been told", || self.version.load(Relaxed) >= version).await;
+    /// Waits for an event of this version.
+    pub async fn wait_for_version(&self, version: u64) {
+        wait_until("the last event", || self.version.load(Relaxed) >= version).await;
     }
 
-    /// Sets the version that the next events lead to in each cluster; to be called before they are sent.
+    /// Sets the version of the last of the next events in each cluster. To be called before they are sent.
     pub fn expect(&self, version: u64) {
         self.finished.store(0, Relaxed);
         self.target.store(version, Relaxed);
     }
 
-    /// Returns when so many clusters have told of that version.
-    pub async fn finishes(&self, clusters: u64) {
-        until("every cluster has told of its last event", || self.finished.load(Relaxed) >= clusters).await;
+    /// Waits until the last expected event of `clusters` clusters has arrived.
+    pub async fn wait_for_clusters(&self, clusters: u64) {
+        wait_until("the last event of every cluster", || self.finished.load(Relaxed) >= clusters).await;
     }
 
-    /// Notifications so far.
+    /// Returns the number of notifications so far.
     pub fn count(&self) -> u64 {
         self.count.load(Relaxed)
     }
 
-    /// An update arrived at `called`, to this version and with this send time.
+    /// Records an update that arrived at `called`, with its version and send time.
     pub fn update(&self, called: Instant, version: u64, sent: impl FnOnce() -> Option<String>) {
         self.version.fetch_max(version, Relaxed);
         if version == self.target.load(Relaxed) {
@@ -78,7 +79,7 @@ impl Told {
         }
     }
 
-    /// The latencies since last asked, sorted.
+    /// Returns the latencies since the last call, sorted.
     pub fn take_latencies(&self) -> Vec<Duration> {
         let mut all = std::mem::take(&mut *self.latencies.lock());
         all.sort_unstable();
@@ -86,8 +87,8 @@ impl Told {
     }
 }
 
-/// The one subscriber.
-pub struct Listener(pub Told);
+/// Subscriber that counts notifications.
+pub struct Listener(pub Notified);
 
 impl Actor for Listener {
     type Context = Context<Self>;
@@ -111,7 +112,7 @@ impl Handler<Notifications<Pod>> for Listener {
     }
 }
 
-/// The send time in an object's JSON, found as a text: decoding it all would be measured too.
+/// Returns the send time in the JSON of an object. Searches the text, because decoding would distort the measurement.
 fn sent(json: &[u8]) -> Option<String> {
     let key = format!("\"{SENT}\":\"");
     let at = memchr::memmem::find(json, key.as_bytes())? + key.len();
@@ -119,7 +120,7 @@ fn sent(json: &[u8]) -> Option<String> {
     Some(digits.map(|byte| char::from(*byte)).collect())
 }
 
-/// A hub over one cluster per URL, or per kubeconfig, that is asked for nothing yet.
+/// Starts a hub with one cluster for each URL or kubeconfig, without informers.
 pub async fn idle_hub(urls: &[String], ca_file: Option<&Path>) -> Hub {
     let access = |url: &String| {
         if url.starts_with("http") {
@@ -136,13 +137,13 @@ pub async fn idle_hub(urls: &[String], ca_file: Option<&Path>) -> Hub {
     };
     let clusters = urls.iter().enumerate().map(cluster).collect();
     let mut tuning = Tuning::default();
-    // The replay server has none.
+    // The replay server does not support streaming lists.
     tuning.reflector.streaming_list = !urls.iter().any(|url| url.starts_with("http"));
     Hub::start_with(Config { clusters, ..Config::default() }, tuning).await.unwrap()
 }
 
-/// Has a hub watch pods, with two indices and more, and one listener.
-pub async fn watch_pods(hub: &Hub, more: &[(&str, &str)]) -> (Addr<Listener>, Told) {
+/// Makes a hub watch pods with two indexes and `more`, and subscribes a listener.
+pub async fn watch_pods(hub: &Hub, more: &[(&str, &str)]) -> (Addr<Listener>, Notified) {
     let two = [("by-node", "spec.nodeName"), ("by-image", "spec.containers[*].image")];
     let indexes = two.iter().chain(more).map(|(name, path)| ((*name).into(), path.parse().unwrap()));
     let demand = InformerFor {
@@ -154,30 +155,30 @@ pub async fn watch_pods(hub: &Hub, more: &[(&str, &str)]) -> (Addr<Listener>, To
         watch_errors: None,
     };
     hub.registry().send(demand).await.unwrap();
-    let told = Told::default();
-    let listener = Listener(told.clone());
+    let notified = Notified::default();
+    let listener = Listener(notified.clone());
     let address = Listener::start_in_arbiter(hub.system().env().arbiter(), |_| listener);
     let subscribe = Subscribe::to::<Pod>(Clusters::all(), address.clone().recipient::<Notifications<Pod>>());
     hub.registry().send(subscribe).await.unwrap();
-    (address, told)
+    (address, notified)
 }
 
-/// Ends a hub; no actor may be left.
+/// Shuts a hub down and asserts that no actor is left.
 pub async fn end(hub: Hub) {
     let left = hub.shutdown(Duration::from_secs(5)).await.actors_left;
     assert_eq!(left, 0, "actors leaked");
 }
 
-/// Looks every 2 ms whether something has come true.
-pub async fn until(what: &str, done: impl Fn() -> bool) {
+/// Waits until `done` returns true, polling every 2 ms. Panics after [`TIMEOUT`].
+pub async fn wait_until(what: &str, done: impl Fn() -> bool) {
     let began = Instant::now();
     while !done() {
-        assert!(began.elapsed() < PATIENCE, "never came true: {what}");
+        assert!(began.elapsed() < TIMEOUT, "timed out waiting for {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
-/// The value below which so large a part of a sorted series lies.
+/// Returns the quantile `part` of a sorted series.
 pub fn quantile(sorted: &[Duration], part: f64) -> Duration {
     sorted.get(((sorted.len().max(1) - 1) as f64 * part) as usize).copied().unwrap_or_default()
 }

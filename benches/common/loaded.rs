@@ -1,4 +1,4 @@
-//! Hubs from a configuration's text: with clusters that share a server, sinks, and a state directory.
+//! Hubs started from a configuration text, with sinks and a state directory.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -15,9 +15,9 @@ use informer_hub_config::Config;
 use informer_hub_types::ClusterName;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::hub::{Listener, Told};
+use super::hub::{Listener, Notified};
 
-/// A configuration as text.
+/// Builder of a configuration text.
 #[derive(Clone, Debug, Default)]
 pub struct Text {
     hub: String,
@@ -25,7 +25,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// Pods with two indices, of no cluster yet.
+    /// Creates a configuration for pods with two indexes, without clusters.
     pub fn pods() -> Self {
         let rest = "[resources.pods.indexes]\nby-node = \"spec.nodeName\"\nby-image = \"spec.containers[*].image\"\n";
         Self { hub: String::new(), rest: rest.to_owned() }
@@ -37,30 +37,30 @@ impl Text {
         self
     }
 
-    /// Keeps its state in a directory, synced so.
+    /// Sets the state directory and `fsync`.
     pub fn state(mut self, directory: &Path, fsync: &str) -> Self {
         writeln!(self.hub, "state_dir = \"{}\"\nfsync = \"{fsync}\"", directory.display()).unwrap();
         self
     }
 
-    /// Adds a webhook whose events carry the object alone, with what else is said of it.
+    /// Adds a webhook without old objects, with the further keys `more`.
     pub fn webhook(mut self, name: &str, url: &str, more: &str) -> Self {
         let sink = format!("[sinks.{name}]\ntype = \"webhook\"\nurl = \"{url}\"\ninclude_old = false\n{more}\n");
         self.rest.push_str(&sink);
         self
     }
 
-    /// Starts the hub; with a subscriber that acknowledges from a journal, where there is one.
+    /// Starts the hub, with a durable subscription for `subscriber` if it is given.
     pub async fn start(&self, subscriber: Option<&Counted>) -> Hub {
         let text = format!("[hub]\nlisten = \"127.0.0.1:0\"\n{}{}", self.hub, self.rest);
         let config = Config::from_toml(&text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"));
         let mut tuning = Tuning::default();
-        // The replay server has none.
+        // The replay server does not support streaming lists.
         tuning.reflector.streaming_list = false;
         let mut builder = Hub::builder(config).tuning(tuning);
         if let Some(counted) = subscriber {
             let counted = counted.clone();
-            let address = Acknowledging::start_in_arbiter(&own_arbiter(), move |_| Acknowledging(counted));
+            let address = Subscriber::start_in_arbiter(&own_arbiter(), move |_| Subscriber(counted));
             let subscription = DurableSubscription::new("acknowledging", address.recipient()).without_old();
             builder = builder.subscribe_durably(subscription.skip_initial());
         }
@@ -68,12 +68,12 @@ impl Text {
     }
 }
 
-/// Ends a hub with sinks.
+/// Shuts down a hub with sinks.
 pub async fn finish(hub: Hub) {
     hub.shutdown(Duration::from_secs(5)).await;
 }
 
-/// A thread of this program's own for actors, which are there before the hub is.
+/// Starts an actix thread for actors that exist before the hub.
 fn own_arbiter() -> ArbiterHandle {
     let (started, starting) = mpsc::channel();
     std::thread::spawn(move || {
@@ -84,23 +84,23 @@ fn own_arbiter() -> ArbiterHandle {
     starting.recv().unwrap()
 }
 
-/// What a subscriber has acknowledged.
+/// Counters of acknowledged events.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
-    /// Events.
+    /// Number of events.
     pub events: Arc<AtomicU64>,
-    /// Their bytes as they would go over a wire.
+    /// Bytes of their JSON.
     pub bytes: Arc<AtomicU64>,
 }
 
-/// A transport that answers at once.
-struct Acknowledging(Counted);
+/// Durable subscriber that acknowledges at once.
+struct Subscriber(Counted);
 
-impl Actor for Acknowledging {
+impl Actor for Subscriber {
     type Context = Context<Self>;
 }
 
-impl Handler<Deliveries> for Acknowledging {
+impl Handler<Deliveries> for Subscriber {
     type Result = Result<(), Refusal>;
 
     fn handle(&mut self, Deliveries(events): Deliveries, _: &mut Self::Context) -> Self::Result {
@@ -111,13 +111,13 @@ impl Handler<Deliveries> for Acknowledging {
     }
 }
 
-/// Subscribes a listener to some clusters, on the next of the hub's threads.
-pub async fn listen(hub: &Hub, clusters: &[&str]) -> (Addr<Listener>, Told) {
+/// Subscribes a listener to some clusters, on the next thread of the hub.
+pub async fn listen(hub: &Hub, clusters: &[&str]) -> (Addr<Listener>, Notified) {
     let names = clusters.iter().map(|name| ClusterName::new(*name).unwrap()).collect();
-    let told = Told::default();
-    let listener = Listener(told.clone());
+    let notified = Notified::default();
+    let listener = Listener(notified.clone());
     let address = Listener::start_in_arbiter(hub.system().env().arbiter(), |_| listener);
     let recipient = address.clone().recipient::<Notifications<Pod>>();
     hub.registry().send(Subscribe::to::<Pod>(Clusters::Names(names), recipient)).await.unwrap();
-    (address, told)
+    (address, notified)
 }

@@ -1,4 +1,4 @@
-//! What a hub's memory is after it has synced with one replay server, and at its peak.
+//! Memory of a hub after it has synced with a replay server, and at the peak.
 
 use std::time::Duration;
 
@@ -6,87 +6,87 @@ use informer_hub::app::Hub;
 use informer_hub_sim::replay::Shape;
 
 use super::heap::{self, Heap};
-use super::hub::{Told, end, idle_hub, watch_pods};
+use super::hub::{Notified, end, idle_hub, watch_pods};
 use super::process;
 use super::server::{Remote, RemoteConfig};
 
-/// How often it is looked whether the memory still changes.
-const LOOK: Duration = Duration::from_millis(500);
-/// For how long it may not change any more: longer than a cache waits before it compresses what is young.
-const STEADY_LOOKS: usize = 10;
-/// How long it may take to become steady.
-const LOOKS: usize = 80;
+/// Interval between two samples of the memory.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
+/// Number of equal samples that count as settled. Longer than a cache waits before it compresses new objects.
+const STEADY_SAMPLES: usize = 10;
+/// Maximum number of samples.
+const MAX_SAMPLES: usize = 80;
 
-/// Before the list, after it, and between.
+/// Memory before, during and after the first list.
 #[derive(Clone, Copy, Debug)]
 pub struct Footprint {
-    /// Objects.
+    /// Number of objects.
     pub objects: u64,
-    /// The heap before and after.
+    /// Heap before and after.
     pub heap: (Heap, Heap),
-    /// What is resident before and after.
+    /// Resident bytes before and after.
     pub rss: (u64, u64),
-    /// What of that is anonymous, before and after.
+    /// Anonymous resident bytes before and after.
     pub anonymous: (u64, u64),
-    /// The most that was resident in between.
+    /// Peak of the resident bytes.
     pub peak: u64,
-    /// User and system time from before the list until every object was told of.
+    /// User and system time from the start of the list to the notification of the last object.
     pub sync_cpu: Duration,
 }
 
 impl Footprint {
-    /// Growth of one figure for each object, in bytes.
+    /// Returns the growth of a figure in bytes per object.
     pub fn per_object(&self, (before, after): (u64, u64)) -> f64 {
         (after as f64 - before as f64) / self.objects as f64
     }
 
-    /// Growth of what is allocated.
+    /// Returns the growth of the allocated bytes per object.
     pub fn allocated(&self) -> f64 {
         self.per_object((self.heap.0.allocated, self.heap.1.allocated))
     }
 
-    /// Growth of the pages that anything lies in.
+    /// Returns the growth of the active pages per object.
     pub fn active(&self) -> f64 {
         self.per_object((self.heap.0.active, self.heap.1.active))
     }
 
-    /// Growth of what is resident.
+    /// Returns the growth of the resident bytes per object.
     pub fn resident(&self) -> f64 {
         self.per_object(self.rss)
     }
 
-    /// Growth of what is resident and in no file.
+    /// Returns the growth of the anonymous resident bytes per object.
     pub fn anonymous(&self) -> f64 {
         self.per_object(self.anonymous)
     }
 
-    /// Growth up to the peak.
+    /// Returns the growth up to the peak per object.
     pub fn at_peak(&self) -> f64 {
         self.per_object((self.rss.0, self.peak))
     }
 
-    /// How far the peak is above what is settled.
+    /// Returns the ratio of the peak to the settled growth.
     pub fn peak_ratio(&self) -> f64 {
         self.at_peak() / self.resident()
     }
 }
 
-/// Has a hub sync with a replay server of so many pods; calls `look` at the end, while everything still runs.
+/// Syncs a hub with a replay server of `pods` pods, and calls `look` at the end while everything still runs.
 pub async fn measure<T>(pods: u64, shape: Shape, look: impl AsyncFnOnce(&Hub) -> T) -> (Footprint, T) {
     measure_on(pods, shape, async |run| look(&run.hub).await).await
 }
 
-/// What runs while it is looked at.
+/// Running parts of a measurement.
 pub struct Run {
     /// The hub.
     pub hub: Hub,
-    /// What it reads from.
+    /// The server that it reads from.
     pub server: Remote,
-    /// What its listener has been told.
-    pub told: Told,
+    /// Counters of its listener.
+    pub notified: Notified,
 }
 
-/// The same for who has more happen.
+/// Like [`measure`], with access to the server and the listener.
 pub async fn measure_on<T>(pods: u64, shape: Shape, look: impl AsyncFnOnce(&mut Run) -> T) -> (Footprint, T) {
     let server = Remote::start(&RemoteConfig { pods, shape, ..RemoteConfig::default() });
     let hub = idle_hub(std::slice::from_ref(&server.url), None).await;
@@ -94,8 +94,8 @@ pub async fn measure_on<T>(pods: u64, shape: Shape, look: impl AsyncFnOnce(&mut 
     process::forget_peak();
     let before = Level::now();
     let cpu = process::cpu();
-    let (_listener, told) = watch_pods(&hub, &[]).await;
-    told.reaches(pods).await;
+    let (_listener, notified) = watch_pods(&hub, &[]).await;
+    notified.wait_for_count(pods).await;
     let sync_cpu = process::cpu().checked_sub(cpu).unwrap();
     settle().await;
     let after = Level::now();
@@ -107,39 +107,39 @@ pub async fn measure_on<T>(pods: u64, shape: Shape, look: impl AsyncFnOnce(&mut 
         peak: process::peak_rss(),
         sync_cpu,
     };
-    let mut run = Run { hub, server, told };
+    let mut run = Run { hub, server, notified };
     let seen = look(&mut run).await;
     end(run.hub).await;
     (footprint, seen)
 }
 
-/// A moment.
+/// Memory at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Level {
-    /// The heap.
+    /// Heap.
     pub heap: Heap,
-    /// What is resident.
+    /// Resident bytes.
     pub rss: u64,
-    /// What of that is anonymous.
+    /// Anonymous resident bytes.
     pub anonymous: u64,
 }
 
 impl Level {
-    /// This one.
+    /// Reads the current values.
     pub fn now() -> Self {
         Self { heap: heap::now(), rss: process::rss(), anonymous: process::anonymous() }
     }
 }
 
-/// Returns when memory has not changed for a while.
+/// Waits until the memory has settled, at most [`MAX_SAMPLES`] samples.
 pub async fn settle() {
     let mut steady = (0, 0_u64);
-    for _ in 0..LOOKS {
-        tokio::time::sleep(LOOK).await;
+    for _ in 0..MAX_SAMPLES {
+        tokio::time::sleep(SAMPLE_INTERVAL).await;
         let now = heap::now().resident;
         let changed = now.abs_diff(steady.1) > now / 200;
         steady = if changed { (0, now) } else { (steady.0 + 1, steady.1) };
-        if steady.0 >= STEADY_LOOKS {
+        if steady.0 >= STEADY_SAMPLES {
             return;
         }
     }

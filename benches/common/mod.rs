@@ -1,4 +1,4 @@
-//! What the benches share: the replay server's process, a hub over it with one listener, and this process's figures.
+//! Shared code of the benches: the process of the replay server, hubs with listeners, and process figures.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::disallowed_methods, clippy::cast_precision_loss)]
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
@@ -14,13 +14,13 @@ pub mod server;
 pub mod table;
 pub mod tls;
 
-/// A number from the environment.
+/// Reads a number from the environment.
 pub fn number(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
-/// The bench's own runtime, with one worker: the hub has threads of its own.
+/// Creates the runtime of the bench, with one worker: the hub has its own threads.
 pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }

@@ -1,11 +1,13 @@
-//! What the kernel says of this process, and processes that help it.
+//! CPU and memory of processes, and helper processes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// The bench's own binary, started again as something else, so that its memory and CPU are not counted. It obeys over
-/// stdin: one line a command, one line an answer; the first line it says by itself. Dropping it kills it.
+/// A helper process: the binary of the bench started in another role, so that its memory and CPU are not counted.
+///
+/// It reads one command a line from stdin and answers with one line. It prints a first line on its own. Dropping it
+/// kills the process.
 pub struct Helper {
     child: Child,
     commands: ChildStdin,
@@ -13,7 +15,7 @@ pub struct Helper {
 }
 
 impl Helper {
-    /// Starts it with these arguments and variables, on these cores where the bench says which (as `taskset -c` does).
+    /// Starts a helper with arguments and variables, on `cores` (in the format of `taskset -c`) if they are given.
     pub fn start(args: &[&str], variables: &[(&str, String)], cores: Option<&str>) -> Self {
         let mut command = pinned(cores);
         command.args(args).envs(variables.iter().map(|(name, value)| (name, value)));
@@ -23,20 +25,20 @@ impl Helper {
         Self { child, commands, answers }
     }
 
-    /// The next line that it says.
+    /// Reads the next line of its output.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.answers.read_line(&mut line).unwrap();
         line.trim().to_owned()
     }
 
-    /// Its answer to a command.
+    /// Sends a command and returns the answer.
     pub fn ask(&mut self, command: &str) -> String {
         writeln!(self.commands, "{command}").unwrap();
         self.line()
     }
 
-    /// Its process.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -49,7 +51,7 @@ impl Drop for Helper {
     }
 }
 
-/// The bench's own binary on some cores, or on those that this process has.
+/// Returns a command for the binary of the bench on some cores, or on those of this process.
 pub fn pinned(cores: Option<&str>) -> Command {
     let binary = std::env::current_exe().unwrap();
     let Some(cores) = cores else { return Command::new(binary) };
@@ -58,17 +60,17 @@ pub fn pinned(cores: Option<&str>) -> Command {
     command
 }
 
-/// How busy the machine is, as the kernel's load averages say.
+/// Returns the load averages of the machine.
 pub fn load() -> String {
     std::fs::read_to_string("/proc/loadavg").map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
-/// User and system time of this process.
+/// Returns the user and system time of this process.
 pub fn cpu() -> Duration {
     cpu_at("/proc/self/stat")
 }
 
-/// The same of another one.
+/// Returns the user and system time of another process.
 pub fn cpu_of(process: u32) -> Duration {
     cpu_at(&format!("/proc/{process}/stat"))
 }
@@ -78,33 +80,33 @@ fn cpu_at(path: &str) -> Duration {
     let after_name = stat.rsplit_once(") ").unwrap().1;
     let fields: Vec<_> = after_name.split(' ').collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    // USER_HZ is 100 on every Linux that this runs on.
+    // USER_HZ is 100 on all supported platforms.
     Duration::from_millis(ticks * 10)
 }
 
-/// Bytes resident now.
+/// Returns the resident bytes.
 pub fn rss() -> u64 {
     status("VmRSS:")
 }
 
-/// Bytes resident now that are nobody else's: heap, stacks, and data that was written to. What is not among them are
-/// pages of the program's file, which the kernel has once for all who run it and takes back when it wants to.
+/// Returns the anonymous resident bytes: heap, stacks and written data. Pages of the program file are not included: the
+/// kernel shares them between processes and can drop them.
 pub fn anonymous() -> u64 {
     status("RssAnon:")
 }
 
-/// The most bytes that were ever resident, or since [`forget_peak`].
+/// Returns the peak of the resident bytes since the start or [`forget_peak`].
 pub fn peak_rss() -> u64 {
     status("VmHWM:")
 }
 
-/// Lets [`peak_rss`] start again from what is resident now.
+/// Resets [`peak_rss`] to the current value.
 pub fn forget_peak() {
-    // Without the right to (some sandboxes), the peak is the one since the start.
+    // Without permission (some sandboxes), the peak counts from the start.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// A size from this process's status, in bytes.
+/// Reads a size from the status of this process, in bytes.
 fn status(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(field)).unwrap();

@@ -1,4 +1,4 @@
-//! A webhook's receiver in a process of its own, which answers at once and notes when.
+//! Webhook receiver in a separate process, which answers at once and records latencies.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -13,45 +13,45 @@ use super::figures::micros;
 use super::hub::quantile;
 use super::process::Helper;
 
-/// Makes the binary the receiver.
+/// Argument that makes the binary run the receiver.
 pub const FLAG: &str = "--receiver";
 
-/// The receiver, seen from the bench.
+/// Handle of the receiver, for the bench.
 pub struct Receiver {
     process: Helper,
-    /// Where it listens.
+    /// URL of the receiver.
     pub url: String,
 }
 
-/// What has come in since it was last asked.
+/// Figures since the last call of [`Receiver::take`].
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// From an event's being sent by the server until it was acknowledged here, in microseconds.
+    /// Median time from the server's send to the acknowledgement, in microseconds.
     pub p50: f64,
-    /// The same.
+    /// 99th percentile of that time.
     pub p99: f64,
-    /// The same.
+    /// Maximum of that time.
     pub most: f64,
 }
 
 impl Receiver {
-    /// Starts it; returns when it listens.
+    /// Starts the receiver and waits until it listens.
     pub fn start(cores: Option<&str>) -> Self {
         let mut process = Helper::start(&[FLAG], &[], cores);
         let url = process.line();
         Self { process, url }
     }
 
-    /// Events since it started.
+    /// Returns the number of events since its start.
     pub fn count(&mut self) -> u64 {
         self.process.ask("count").parse().unwrap()
     }
 
-    /// What has come in, which it forgets.
+    /// Returns the figures and resets them.
     pub fn take(&mut self) -> Received {
         let taken: Value = serde_json::from_str(&self.process.ask("take")).unwrap();
         let number = |name: &str| taken[name].as_f64().unwrap();
@@ -73,7 +73,7 @@ struct Taken {
     latencies: Vec<Duration>,
 }
 
-/// The receiver's process. A thread a connection: nothing lies between a request and its answer.
+/// Runs the process of the receiver, with a thread for each connection, so that requests are answered without delay.
 pub fn serve() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     println!("http://{}/events", listener.local_addr().unwrap());
@@ -101,7 +101,7 @@ pub fn serve() {
     }
 }
 
-/// Requests of one connection, until it ends.
+/// Answers the requests of one connection until it ends.
 fn converse(stream: &TcpStream, taken: &Mutex<Taken>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut reader = BufReader::with_capacity(64 * 1024, stream);
@@ -127,8 +127,7 @@ fn converse(stream: &TcpStream, taken: &Mutex<Taken>) -> Option<()> {
     }
 }
 
-/// Counts the events of a body, and how long they took. Of an event that carries the state before it too, the newer
-/// one comes first.
+/// Counts the events of a body and records their latencies. In an event with an old object, the new one comes first.
 fn note(body: &[u8], taken: &Mutex<Taken>) {
     let key = format!("\"{SENT}\":\"");
     let begins: Vec<_> = memchr::memmem::find_iter(body, "\"specversion\"").collect();

@@ -1,6 +1,6 @@
-//! The replay server in a process of its own, so that its memory and CPU are not counted.
+//! Replay server in a separate process, so that its memory and CPU are not counted.
 //!
-//! That process is the bench's own binary, started again with [`FLAG`].
+//! The process is the binary of the bench, started with [`FLAG`].
 
 use std::io::BufRead;
 use std::path::PathBuf;
@@ -11,11 +11,10 @@ use super::process::Helper;
 use super::tls::{self, Wire};
 use super::{fronts, receiver};
 
-/// Makes the binary the server.
+/// Argument that makes the binary run the server.
 const FLAG: &str = "--replay-server";
 
-/// Serves and never returns, if this is the process of a server or of something else that is talked to. To be called
-/// first in `main`.
+/// Runs the helper that the arguments name and exits, if this is a helper process. To be called first in `main`.
 pub fn serve_if_asked() {
     let flags: [(&str, fn()); 3] = [(FLAG, serve), (fronts::FLAG, fronts::serve), (receiver::FLAG, receiver::serve)];
     if let Some((_, serve)) = flags.iter().find(|(flag, _)| std::env::args().any(|arg| arg == *flag)) {
@@ -42,16 +41,16 @@ fn serve() {
             ["version"] => {}
             ["expire"] => server.expire(),
             ["pace", rate, events] => server.pace(rate.parse().unwrap(), events.parse().unwrap()),
-            _ => panic!("no command of the replay server: {line}"),
+            _ => panic!("unknown command of the replay server: {line}"),
         }
         println!("{}", server.last_version());
     }
 }
 
-/// A shape from the environment; pods where it says nothing.
+/// Reads a shape from the environment; the default is pods.
 pub fn shape(name: &str) -> Shape {
     let text = std::env::var(name).unwrap_or_else(|_| "Pods".to_owned());
-    Shape::named(&text).unwrap_or_else(|| panic!("{name} is no shape: {text}; there are {:?}", Shape::ALL))
+    Shape::named(&text).unwrap_or_else(|| panic!("{name} is not a shape: {text}; there are {:?}", Shape::ALL))
 }
 
 fn ca_file() -> PathBuf {
@@ -62,32 +61,32 @@ fn ca_file_of(process: u32) -> PathBuf {
     std::env::temp_dir().join(format!("informer-hub-bench-ca-{process}.pem"))
 }
 
-/// What it serves.
+/// Configuration of the server.
 #[derive(Clone, Debug, Default)]
 pub struct RemoteConfig {
-    /// How many pods.
+    /// Number of pods.
     pub pods: u64,
-    /// What they look like.
+    /// Shape of the pods.
     pub shape: Shape,
-    /// The same in protobuf.
+    /// File with the same pods in protobuf.
     pub protobuf: Option<PathBuf>,
-    /// How it speaks.
+    /// Protocol.
     pub wire: Wire,
-    /// The cores that it may have; `None`: those of this process.
+    /// Cores of the process; `None` for those of this process.
     pub cores: Option<String>,
 }
 
-/// The server, seen from the bench.
+/// Handle of the server, for the bench.
 pub struct Remote {
     process: Helper,
-    /// Where it listens.
+    /// URL of the server.
     pub url: String,
-    /// Whom to trust for its certificate, if it has one.
+    /// CA of its certificate, if it has one.
     pub ca_file: Option<PathBuf>,
 }
 
 impl Remote {
-    /// Starts it; returns when it serves.
+    /// Starts the server and waits until it serves.
     pub fn start(config: &RemoteConfig) -> Self {
         let mut variables = vec![
             ("REPLAY_PODS", config.pods.to_string()),
@@ -105,27 +104,27 @@ impl Remote {
         self.process.ask(command).parse().unwrap()
     }
 
-    /// Where the parts of its pods are, each a cluster.
+    /// Returns the URLs of `count` equal parts of its pods, each a cluster.
     pub fn shards(&self, count: u64) -> Vec<String> {
         (0..count).map(|i| format!("{}/shards/{i}/{count}", self.url)).collect()
     }
 
-    /// The version that the last event so far led to.
+    /// Returns the version of the last event.
     pub fn last_version(&mut self) -> u64 {
         self.ask("version")
     }
 
-    /// Ends every watch in a way that makes its client list again.
+    /// Expires every watch, so that clients list again.
     pub fn expire(&mut self) {
         self.ask("expire");
     }
 
-    /// Has the server send `events` as fast as they are read; returns the version that the last one leads to.
+    /// Sends `events` as fast as they are read. Returns the version of the last one.
     pub fn flood(&mut self, events: u64) -> u64 {
         self.ask(&format!("flood {events}"))
     }
 
-    /// Has the server send `events`, `rate` a second; returns the version that the last one leads to.
+    /// Sends `events` at `rate` per second. Returns the version of the last one.
     pub fn pace(&mut self, rate: u32, events: u64) -> u64 {
         self.ask(&format!("pace {rate} {events}"))
     }

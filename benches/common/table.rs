@@ -1,8 +1,8 @@
-//! Tables of figures.
+//! Tables of figures with right-aligned numbers.
 
 use comfy_table::{CellAlignment, Table};
 
-/// An empty table whose first column is names and whose others are figures.
+/// Creates an empty table with names in the first column and figures in the others.
 pub fn figures<S: Into<String>>(preset: &str, header: impl IntoIterator<Item = S>) -> Table {
     let mut table = Table::new();
     table.load_preset(preset).set_header(header.into_iter().map(Into::into).collect::<Vec<String>>());

@@ -1,4 +1,4 @@
-//! TLS for the replay server: a certificate of its own authority, made anew for each run.
+//! TLS for the replay server, with a new CA and certificate for each run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
-/// How clients are spoken to.
+/// Protocol of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Wire {
-    /// Without TLS.
+    /// HTTP/1.1 without TLS.
     #[default]
     Plain,
-    /// With TLS, HTTP/1.1.
+    /// HTTP/1.1 over TLS.
     Http1,
-    /// With TLS, HTTP/2.
+    /// HTTP/2 over TLS.
     Http2,
 }
 
 impl Wire {
-    /// As the environment writes it.
+    /// Parses the name used in the environment.
     pub fn named(name: &str) -> Self {
         match name {
             "" | "plain" => Self::Plain,
             "http1" => Self::Http1,
             "http2" => Self::Http2,
-            other => panic!("no wire {other}; there are plain, http1, http2"),
+            other => panic!("unknown wire {other}; there are plain, http1, http2"),
         }
     }
 
-    /// The other way round.
+    /// Returns the name used in the environment.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -40,7 +40,7 @@ impl Wire {
     }
 }
 
-/// The server's side; writes the authority's certificate to `ca_file`, for clients to trust. `None` without TLS.
+/// Creates the TLS configuration of the server, and writes its CA to `ca_file`. Returns `None` without TLS.
 pub fn server(wire: Wire, ca_file: &Path) -> Option<Arc<ServerConfig>> {
     let protocols: &[&[u8]] = match wire {
         Wire::Plain => return None,

@@ -1,4 +1,4 @@
-//! A reader that keeps nothing and decodes nothing: what server, wire and machine take by themselves, in the same run.
+//! Reader that decodes and stores nothing: the baseline for the cost of server, network and machine.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -8,25 +8,25 @@ use informer_hub_sim::replay::SENT;
 use kube::Client;
 use memchr::memmem;
 
-use crate::common::hub::Told;
+use crate::common::hub::Notified;
 
 const VERSION: &str = "\"resourceVersion\":\"";
 
-/// Lists all pods, of which there are `count`, then watches them; tells of the list's end and of each event.
-pub(crate) async fn read(client: Client, count: u64, told: Told) {
+/// Lists all `count` pods, then watches them. Records the end of the list and each event.
+pub(crate) async fn read(client: Client, count: u64, notified: Notified) {
     let mut version = None;
     each_piece(get(&client, "/api/v1/pods").await, |piece| {
         version = version.or_else(|| digits_after(piece, VERSION));
     })
     .await;
-    told.count.store(count, Relaxed);
+    notified.count.store(count, Relaxed);
     let from = version.expect("a list begins with its version");
     let watch = format!("/api/v1/pods?watch=true&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds=3600");
     let mut line = Vec::new();
     each_piece(get(&client, &watch).await, |mut piece| {
         while let Some(end) = memchr::memchr(b'\n', piece) {
             line.extend_from_slice(&piece[..end]);
-            event(&line, &told);
+            event(&line, &notified);
             line.clear();
             piece = &piece[end + 1..];
         }
@@ -35,17 +35,17 @@ pub(crate) async fn read(client: Client, count: u64, told: Told) {
     .await;
 }
 
-/// Reads a streaming list, and tells of its end.
-pub(crate) async fn stream(client: Client, count: u64, told: Told) {
+/// Reads a streaming list and records its end.
+pub(crate) async fn stream(client: Client, count: u64, notified: Notified) {
     let uri = "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true\
                &timeoutSeconds=3600";
     let (mark, mut unseen) = (b"k8s.io/initial-events-end", Vec::new());
     each_piece(get(&client, uri).await, |piece| {
         unseen.extend_from_slice(piece);
         if memmem::find(&unseen, mark).is_some() {
-            told.count.store(count, Relaxed);
+            notified.count.store(count, Relaxed);
         }
-        // The mark may come in two pieces.
+        // The mark may be split between two pieces.
         unseen.drain(..unseen.len().saturating_sub(mark.len()));
     })
     .await;
@@ -64,11 +64,11 @@ async fn each_piece(mut body: kube::client::Body, mut take: impl FnMut(&[u8])) {
     }
 }
 
-fn event(line: &[u8], told: &Told) {
+fn event(line: &[u8], notified: &Notified) {
     let called = Instant::now();
     let sent = || digits_after(line, &format!("\"{SENT}\":\"")).map(|digits| digits.to_string());
     if let Some(version) = digits_after(line, VERSION) {
-        told.update(called, version, sent);
+        notified.update(called, version, sent);
     }
 }
 

@@ -1,8 +1,8 @@
-//! The peers' figures as an SVG: one panel a figure, one bar a client. Readable on light and on dark pages.
+//! SVG chart of the figures of all clients, with one panel for each figure. Readable on light and dark pages.
 
 use std::fmt::Write;
 
-use crate::peers::Reached;
+use crate::peers::ClientFigures;
 use crate::peers_table::{FIGURES, Figure, number};
 
 const WIDTH: f64 = 860.0;
@@ -11,7 +11,7 @@ const ROW: f64 = 22.0;
 const TITLE: f64 = 30.0;
 const GAP: f64 = 26.0;
 const NAME: f64 = 128.0;
-/// The longest bar; what follows it is its number.
+/// Length of the longest bar; its number follows it.
 const BAR: f64 = 170.0;
 
 const STYLE: &str = "text{font:12px system-ui,-apple-system,'Segoe UI',sans-serif;fill:#1f2328}\
@@ -20,8 +20,8 @@ const STYLE: &str = "text{font:12px system-ui,-apple-system,'Segoe UI',sans-seri
     @media(prefers-color-scheme:dark){text{fill:#e6edf3}.note{fill:#9198a1}.page{fill:#0d1117}\
     .hub{fill:#3fb98a}.peer{fill:#56606b}.axis{stroke:#3d444d}}";
 
-/// The hub is the first of `all`.
-pub(crate) fn draw(all: &[Reached]) -> String {
+/// Draws the chart. The hub has to be the first of `all`.
+pub(crate) fn draw(all: &[ClientFigures]) -> String {
     let panel_height = TITLE + ROW * all.len() as f64 + GAP;
     let height = panel_height * FIGURES.len().div_ceil(2) as f64 + 40.0;
     let mut out = format!(
@@ -34,7 +34,7 @@ pub(crate) fn draw(all: &[Reached]) -> String {
         let y = 24.0 + panel_height * (at / 2) as f64;
         panel(&mut out, figure, all, x, y);
     }
-    // Writing to a string cannot fail.
+    // Writing to a string does not fail.
     let _ = writeln!(
         out,
         "<text class=\"note\" x=\"24\" y=\"{}\">The same pods of 9.3 KB from the same server in one run, on one machine. \
@@ -44,7 +44,7 @@ pub(crate) fn draw(all: &[Reached]) -> String {
     out
 }
 
-fn panel(out: &mut String, figure: &Figure, all: &[Reached], x: f64, y: f64) {
+fn panel(out: &mut String, figure: &Figure, all: &[ClientFigures], x: f64, y: f64) {
     let most = all.iter().map(figure.of).fold(f64::MIN_POSITIVE, f64::max);
     let note = if figure.more_is_better { "more is better" } else { "less is better" };
     let _ = writeln!(

@@ -1,6 +1,8 @@
-//! One client in a process of its own, which obeys the bench over stdin: one line a command, one JSON line an answer.
+//! One compared client in its own process. It reads commands from stdin, one a line, and answers with one JSON line
+//! each.
 //!
-//! The commands are those of client-go's side (tests/testbed/peers): `sync COUNT`, `flood VERSION`, `pace VERSION`.
+//! The Go program for client-go (tests/testbed/peers) has the same commands: `sync COUNT`, `flood VERSION`, `pace
+//! VERSION`.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,21 +18,21 @@ use serde_json::{Value, json};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 
-use crate::common::hub::{Told, idle_hub, quantile, watch_pods};
+use crate::common::hub::{Notified, idle_hub, quantile, watch_pods};
 use crate::common::process;
 use crate::{bare, real};
 
-/// Runs one; ends when stdin does. `url` may be a kubeconfig's path.
+/// Runs a client until stdin ends. `url` may be the path of a kubeconfig.
 pub(crate) async fn run(kind: &str, url: &str, ca_file: Option<&Path>) {
     let hub = match kind {
         "hub" => Some(idle_hub(&[url.to_owned()], ca_file).await),
         "kube-rs" | "bare" | "bare-stream" => None,
-        other => panic!("no contestant {other}"),
+        other => panic!("unknown contestant {other}"),
     };
-    // As for everybody: what starting takes is not counted.
+    // The cost of the start is not measured, as for all clients.
     tokio::time::sleep(Duration::from_secs(1)).await;
     say(&json!({ "phase": "idle" }));
-    let mut told = Told::default();
+    let mut notified = Notified::default();
     let mut listener = None;
     while let Some(line) = command().await {
         let (name, number) = line.split_once(' ').unwrap();
@@ -40,47 +42,47 @@ pub(crate) async fn run(kind: &str, url: &str, ca_file: Option<&Path>) {
                 let (rss, cpu, began) = (process::rss(), process::cpu(), Instant::now());
                 if let Some(hub) = &hub {
                     let (address, by_hub) = watch_pods(hub, &[]).await;
-                    (listener, told) = (Some(address), by_hub);
+                    (listener, notified) = (Some(address), by_hub);
                 } else {
                     let client = Client::try_from(config(url, ca_file).await).unwrap();
                     match kind {
-                        "bare" => drop(tokio::spawn(bare::read(client, number, told.clone()))),
-                        "bare-stream" => drop(tokio::spawn(bare::stream(client, number, told.clone()))),
-                        _ => drop(tokio::spawn(reflect(client, told.clone()))),
+                        "bare" => drop(tokio::spawn(bare::read(client, number, notified.clone()))),
+                        "bare-stream" => drop(tokio::spawn(bare::stream(client, number, notified.clone()))),
+                        _ => drop(tokio::spawn(reflect(client, notified.clone()))),
                     }
                 }
-                told.reaches(number).await;
+                notified.wait_for_count(number).await;
                 let (wall, cpu) = (began.elapsed(), process::cpu().checked_sub(cpu).unwrap());
                 tokio::time::sleep(Duration::from_secs(6)).await;
-                // Of who keeps nothing there is nothing to say.
+                // The bare readers store nothing, so they have no memory figures.
                 let grown = |now: u64| (!kind.starts_with("bare")).then(|| now.saturating_sub(rss));
                 let (settled, peak) = (grown(process::rss()), grown(process::peak_rss()));
                 say(&json!({
                     "phase": "synced", "wall_us": micros(wall), "cpu_us": micros(cpu), "rss": settled, "peak": peak,
                 }));
             }
-            "flood" | "pace" => events(&told, name == "pace", number).await,
-            other => panic!("no command {other}"),
+            "flood" | "pace" => events(&notified, name == "pace", number).await,
+            other => panic!("unknown command {other}"),
         }
     }
     drop(listener);
 }
 
-/// The next line of stdin.
+/// Reads the next line of stdin.
 async fn command() -> Option<String> {
     tokio::task::spawn_blocking(|| std::io::stdin().lines().next()).await.unwrap().map(Result::unwrap)
 }
 
-async fn events(told: &Told, timed: bool, version: u64) {
-    told.timed.store(timed, Relaxed);
-    told.take_latencies();
-    let (before, cpu, began) = (told.count(), process::cpu(), Instant::now());
+async fn events(notified: &Notified, timed: bool, version: u64) {
+    notified.timed.store(timed, Relaxed);
+    notified.take_latencies();
+    let (before, cpu, began) = (notified.count(), process::cpu(), Instant::now());
     say(&json!({ "phase": "ready" }));
-    told.reaches_version(version).await;
+    notified.wait_for_version(version).await;
     let (wall, cpu) = (began.elapsed(), process::cpu().checked_sub(cpu).unwrap());
-    let all = told.take_latencies();
+    let all = notified.take_latencies();
     say(&json!({
-        "phase": "told", "wall_us": micros(wall), "cpu_us": micros(cpu), "told": told.count() - before,
+        "phase": "told", "wall_us": micros(wall), "cpu_us": micros(cpu), "told": notified.count() - before,
         "p50_us": micros(quantile(&all, 0.5)), "p99_us": micros(quantile(&all, 0.99)),
     }));
 }
@@ -98,8 +100,8 @@ async fn config(url: &str, ca_file: Option<&Path>) -> Config {
     config
 }
 
-/// kube-rs as its documentation shows it: a watcher that fills a reflector's store.
-async fn reflect(client: Client, told: Told) {
+/// Runs kube-rs as in its documentation: a watcher that fills the store of a reflector.
+async fn reflect(client: Client, notified: Notified) {
     let (_store, writer) = reflector::store::<Pod>();
     let events = reflector(writer, watcher(Api::<Pod>::all(client), watcher::Config::default()));
     let mut events = std::pin::pin!(events);
@@ -109,10 +111,10 @@ async fn reflect(client: Client, told: Told) {
         match event.unwrap() {
             Event::Init => listed = 0,
             Event::InitApply(_) => listed += 1,
-            Event::InitDone => told.count.store(listed, Relaxed),
+            Event::InitDone => notified.count.store(listed, Relaxed),
             Event::Apply(pod) => {
                 let version = pod.resource_version().unwrap().parse().unwrap();
-                told.update(called, version, || pod.annotations().get(informer_hub_sim::replay::SENT).cloned());
+                notified.update(called, version, || pod.annotations().get(informer_hub_sim::replay::SENT).cloned());
             }
             Event::Delete(_) => {}
         }

@@ -1,9 +1,9 @@
-//! What it costs to deliver by way of a journal.
+//! Cost of deliveries with a journal.
 //!
-//! *Sustained*: the hub's process has one core and all others the rest (`taskset`), the server floods, each pod changes
-//! once in a burst so that nothing merges, and the events of all bursts are acknowledged by who answers at once.
-//! *Latency*: from an event's being sent until the receiver, a process of its own, has acknowledged it. *State*: what the
-//! state directory does to the flood and the memory of a hub without sinks.
+//! - *Sustained*: the hub has one core and the other processes the rest (`taskset`). The server floods, and each pod
+//!   changes once in a burst so that nothing merges. The receiver acknowledges at once.
+//! - *Latency*: time from the server's send to the acknowledgement by a receiver in its own process.
+//! - *State*: cost of the state directory for the flood and the memory of a hub without sinks.
 //!
 //! `BENCH_PODS` (20,000) is also the size of a burst, `BENCH_BURSTS` (6), `BENCH_RATE` (1,000), `BENCH_SECONDS` (10).
 
@@ -14,7 +14,7 @@ use comfy_table::presets::ASCII_MARKDOWN;
 use informer_hub_sim::replay::Shape;
 use serde_json::{Value, json};
 
-use crate::common::hub::until;
+use crate::common::hub::wait_until;
 use crate::common::loaded::{Counted, Text, finish, listen};
 use crate::common::memory::settle;
 use crate::common::process::{self, pinned};
@@ -26,10 +26,10 @@ use crate::isolation_sinks::received;
 
 const FSYNCS: [&str; 4] = ["0s", "10ms", "100ms", "never"];
 const SHAPES: [(&str, Shape); 2] = [("1 KB", Shape::SmallPods), ("6.3 KB", Shape::Pods)];
-/// What a hub does with the events of a flood, from nothing to all.
+/// Destinations of the events of a flood, by increasing cost.
 const WAYS: [&str; 4] = ["subscriber", "state", "journal", "webhook"];
 
-/// Runs all of them, or one part, and prints tables.
+/// Runs all parts, or one, and prints tables.
 pub(crate) fn run(part: &str) {
     println!("load: {}", process::load());
     if ["", "sustained"].contains(&part) {
@@ -78,13 +78,13 @@ fn sustained() {
     println!("{table}");
 }
 
-/// Runs one way and prints its figures.
+/// Runs one destination and prints its figures.
 pub(crate) fn run_one(way: &str, shape: &str, fsync: &str) {
     println!("{}", runtime().block_on(flooded(way, Shape::named(shape).unwrap(), fsync)));
 }
 
 async fn flooded(way: &str, shape: Shape, fsync: &str) -> Value {
-    // The server's and the receiver's cores are not the hub's.
+    // Server and receiver run on other cores than the hub.
     let others = std::env::var("BENCH_OTHER_CORES").unwrap_or_else(|_| "1".to_owned());
     let (pods, bursts) = (number("BENCH_PODS", 20_000), number("BENCH_BURSTS", 6));
     let config = RemoteConfig { pods, shape, cores: Some(others.clone()), ..RemoteConfig::default() };
@@ -100,17 +100,17 @@ async fn flooded(way: &str, shape: Shape, fsync: &str) -> Value {
     }
     let counted = Counted::default();
     let hub = text.start((way == "journal").then_some(&counted)).await;
-    let (_listener, told) = listen(&hub, &["c0"]).await;
-    told.reaches(pods).await;
-    // Longer than the first list's objects wait to be compressed.
+    let (_listener, notified) = listen(&hub, &["c0"]).await;
+    notified.wait_for_count(pods).await;
+    // Longer than the objects of the first list wait for their compression.
     tokio::time::sleep(Duration::from_secs(4)).await;
     let (cpu, began) = (process::cpu(), Instant::now());
     for burst in 1..=bursts {
-        told.expect(server.last_version() + pods);
+        notified.expect(server.last_version() + pods);
         server.flood(pods);
-        told.finishes(1).await;
+        notified.wait_for_clusters(1).await;
         match way {
-            "journal" => until("all is acknowledged", || counted.events.load(Relaxed) >= burst * pods).await,
+            "journal" => wait_until("the acknowledgements", || counted.events.load(Relaxed) >= burst * pods).await,
             "webhook" => received(&mut receiver, burst * pods).await,
             _ => {}
         }
@@ -156,8 +156,8 @@ async fn delivered(fsync: &str, wait: &str) -> Value {
     let batch = format!("batch = {{ max_wait = \"{wait}\" }}");
     let text = Text::pods().cluster("c0", &server.url).state(directory.path(), fsync);
     let hub = text.webhook("hook", &receiver.url, &batch).start(None).await;
-    hub.wait_for_cache_sync(crate::common::hub::PATIENCE).await.unwrap();
-    // What the first list has left to do, and what the first events make for the first time.
+    hub.wait_for_cache_sync(crate::common::hub::TIMEOUT).await.unwrap();
+    // Warm-up: background work of the first list, and one-time work for the first events.
     server.pace(rate as u32, rate);
     received(&mut receiver, rate).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -199,19 +199,19 @@ async fn kept(with: bool) -> Value {
     let directory = tempfile::tempdir().unwrap();
     let text = Text::pods();
     let text = if with { text.state(directory.path(), "10ms") } else { text };
-    // A hub that does nothing yet: the cluster comes with the configuration, so this is as late as it can be.
+    // Measured before the start: the cluster is part of the configuration, so the hub lists as soon as it starts.
     let rss = process::rss();
     let cpu = process::cpu();
     let hub = text.cluster("c0", &server.url).start(None).await;
-    let (_listener, told) = listen(&hub, &["c0"]).await;
-    told.reaches(pods).await;
+    let (_listener, notified) = listen(&hub, &["c0"]).await;
+    notified.wait_for_count(pods).await;
     let sync = process::cpu().checked_sub(cpu).unwrap();
     settle().await;
     let (settled, peak) = (process::rss() - rss, process::peak_rss() - rss);
-    told.expect(server.last_version() + pods * bursts);
+    notified.expect(server.last_version() + pods * bursts);
     let (cpu, began) = (process::cpu(), Instant::now());
     server.flood(pods * bursts);
-    told.finishes(1).await;
+    notified.wait_for_clusters(1).await;
     let (cpu, wall) = (process::cpu().checked_sub(cpu).unwrap(), began.elapsed());
     finish(hub).await;
     let events = (pods * bursts) as f64;

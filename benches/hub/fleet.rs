@@ -1,7 +1,7 @@
-//! The same objects and events in one cluster, in ten and in a hundred, and what an informer costs that has nothing to
-//! do. A process for each.
+//! Cost of the same objects and events in 1, 10 and 100 clusters, and cost of an idle informer. Each runs in its own
+//! process.
 //!
-//! `BENCH_PODS` (60,000) and `BENCH_EVENTS` (50,000) are what all clusters have together.
+//! `BENCH_PODS` (60,000) and `BENCH_EVENTS` (50,000) count for all clusters together.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use crate::common::server::{Remote, RemoteConfig};
 use crate::common::table::figures;
 use crate::common::{heap, number, process, runtime};
 
-/// Clusters of the idle run: each has one informer, of one object.
+/// Number of clusters in the idle run, each with one informer of one object.
 const IDLE: u64 = 500;
 
-/// Runs all of them and prints a table.
+/// Runs all fleets and prints a table.
 pub(crate) fn run() {
     let mut table = figures(
         ASCII_MARKDOWN,
@@ -47,7 +47,7 @@ fn child(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Runs one number of clusters and prints its figures.
+/// Runs one fleet and prints its figures.
 pub(crate) fn run_one(clusters: &str) {
     let clusters = clusters.parse().unwrap();
     println!("{}", runtime().block_on(measure(clusters)));
@@ -59,17 +59,17 @@ async fn measure(clusters: u64) -> Value {
     let hub = idle_hub(&server.shards(clusters), None).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (rss, heap, cpu) = (process::rss(), heap::now().allocated, process::cpu());
-    let (_listener, told) = watch_pods(&hub, &[]).await;
-    told.reaches(pods).await;
+    let (_listener, notified) = watch_pods(&hub, &[]).await;
+    notified.wait_for_count(pods).await;
     let sync = process::cpu().checked_sub(cpu).unwrap();
     settle().await;
     let (settled, allocated) = (process::rss().saturating_sub(rss), heap::now().allocated.saturating_sub(heap));
-    // Each cluster's watch is sent this many.
+    // Events for each cluster.
     let each = events / clusters;
-    told.expect(server.last_version() + each);
+    notified.expect(server.last_version() + each);
     let (cpu, began) = (process::cpu(), Instant::now());
     server.flood(each);
-    told.finishes(clusters).await;
+    notified.wait_for_clusters(clusters).await;
     let (flood, wall) = (process::cpu().checked_sub(cpu).unwrap(), began.elapsed());
     let updates = (each * clusters) as f64;
     end(hub).await;
@@ -82,16 +82,16 @@ async fn measure(clusters: u64) -> Value {
     })
 }
 
-/// Runs the idle informers and prints what one takes.
+/// Runs the idle informers and prints the cost of one.
 pub(crate) fn run_idle() {
     let figures = runtime().block_on(async {
         let server = Remote::start(&RemoteConfig { pods: IDLE, ..RemoteConfig::default() });
         let hub = idle_hub(&server.shards(IDLE), None).await;
-        // The clusters' clients are not the informers' cost.
+        // The clients of the clusters are not part of the cost of informers.
         settle().await;
         let (rss, heap) = (process::rss(), heap::now().allocated);
-        let (_listener, told) = watch_pods(&hub, &[]).await;
-        told.reaches(IDLE).await;
+        let (_listener, notified) = watch_pods(&hub, &[]).await;
+        notified.wait_for_count(IDLE).await;
         settle().await;
         let (rss, heap) = (process::rss().saturating_sub(rss), heap::now().allocated.saturating_sub(heap));
         let cpu = process::cpu();

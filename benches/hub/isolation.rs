@@ -1,12 +1,16 @@
-//! What six clusters feel of four others: one is dead, one drips, one sends garbage, one floods.
+//! Effect of four faulty clusters on six others: one is dead, one drips, one sends garbage, one floods.
 //!
-//! One hub has all ten from the beginning to the end. Rounds of four phases follow each other: the four others are well
-//! and have nothing to say (*alone*); three of them are bad (*three bad*); the fourth floods too (*all bad*); and the
-//! three are bad while the flood is another hub's, in a process of its own on the same machine (*flood elsewhere*). What
-//! the last two have in common is the machine's doing, the difference is the hub's.
+//! One hub has all ten clusters. Each round has four phases:
 //!
-//! `BENCH_PODS` (6,000) are what the six have together, `BENCH_RATE` (600) their events a second together,
-//! `BENCH_SECONDS` (8) how long each phase has them come, `BENCH_EVENTS` (24,000) a burst of theirs, `BENCH_ROUNDS` (5).
+//! - *alone*: the four others are healthy and idle;
+//! - *three bad*: three of them are faulty;
+//! - *all bad*: the fourth floods as well;
+//! - *flood elsewhere*: three are faulty, and another hub in its own process on the same machine gets the flood.
+//!
+//! The last two phases load the machine alike, so their difference is caused by the hub.
+//!
+//! Variables, for the six clusters together: `BENCH_PODS` (6,000), `BENCH_RATE` (600 events a second), `BENCH_SECONDS`
+//! (8, duration of the paced events of a phase), `BENCH_EVENTS` (24,000, size of a burst), `BENCH_ROUNDS` (5).
 
 use std::time::{Duration, Instant};
 
@@ -14,17 +18,17 @@ use comfy_table::presets::ASCII_MARKDOWN;
 
 use crate::common::figures::{Rounds, micros};
 use crate::common::fronts::Fronts;
-use crate::common::hub::{Told, end, idle_hub, quantile, watch_pods};
+use crate::common::hub::{Notified, end, idle_hub, quantile, watch_pods};
 use crate::common::loaded::{Text, listen};
 use crate::common::process::{self, Helper};
 use crate::common::server::{Remote, RemoteConfig};
-use crate::common::table::figures;
+use crate::common::table;
 use crate::common::{number, runtime};
 
 const GOOD: [&str; 6] = ["good-0", "good-1", "good-2", "good-3", "good-4", "good-5"];
-/// More than a phase takes.
+/// More events than a phase can process.
 const ENDLESS: u64 = 1_000_000_000;
-/// How long a change of phase has to settle.
+/// Pause after a change of phase.
 const SETTLE: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,31 +52,34 @@ impl Phase {
     }
 }
 
-/// Everything that there is.
-struct Bed {
+/// Servers and counters of the bench.
+struct TestBed {
     good: Remote,
     fronts: Fronts,
     flood: Remote,
     elsewhere: Remote,
-    /// What the six tell, and what the flood tells.
-    told: Told,
-    flooded: Told,
+    /// Counters of the six clusters.
+    notified: Notified,
+    /// Counters of the flooding cluster.
+    flooded: Notified,
 }
 
-/// What the six felt of one phase.
+/// Figures of the six clusters in one phase.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Felt {
+pub(crate) struct PhaseFigures {
     p50: Rounds,
     p99: Rounds,
-    /// Events a second where they came at a rate, and as fast as they can.
+    /// Paced events per second.
     rate: Rounds,
+    /// Events per second in a burst.
     burst: Rounds,
-    /// Cores that the hub took while they came at a rate, and events of the flood a second.
+    /// Cores that the hub used during paced events.
     cores: Rounds,
+    /// Events of the flood per second.
     flood: Rounds,
 }
 
-/// Runs both halves, and prints a table of each.
+/// Runs the benches of clusters and sinks, and prints a table for each.
 pub(crate) fn run() {
     println!("load: {}", process::load());
     runtime().block_on(clusters());
@@ -93,46 +100,46 @@ async fn clusters() {
         text = text.cluster(name, url);
     }
     let hub = text.cluster("flood", &flood.url).start(None).await;
-    let (_six, told) = listen(&hub, &GOOD).await;
+    let (_six, notified) = listen(&hub, &GOOD).await;
     let (_flood, flooded) = listen(&hub, &["flood"]).await;
     let (_others, others) = listen(&hub, &["dead", "drip", "garbage"]).await;
     let mut other_hub = Helper::start(&["isolation-elsewhere", &elsewhere.url], &[], None);
     assert_eq!(other_hub.line(), "ready");
-    told.reaches(number("BENCH_PODS", 6000)).await;
-    flooded.reaches(1000).await;
-    others.reaches(300).await;
-    let mut bed = Bed { good, fronts, flood, elsewhere, told, flooded };
-    let mut felt = Phase::ALL.map(|phase| (phase, Felt::default()));
-    // The first one is not counted: dictionaries are trained in it.
-    measure(&mut bed, Phase::Alone, &mut Felt::default()).await;
+    notified.wait_for_count(number("BENCH_PODS", 6000)).await;
+    flooded.wait_for_count(1000).await;
+    others.wait_for_count(300).await;
+    let mut bed = TestBed { good, fronts, flood, elsewhere, notified, flooded };
+    let mut figures = Phase::ALL.map(|phase| (phase, PhaseFigures::default()));
+    // The first phase is a warm-up, in which dictionaries are trained.
+    measure(&mut bed, Phase::Alone, &mut PhaseFigures::default()).await;
     for round in 0..number("BENCH_ROUNDS", 5) {
-        for (phase, felt) in &mut felt {
-            measure(&mut bed, *phase, felt).await;
+        for (phase, figures) in &mut figures {
+            measure(&mut bed, *phase, figures).await;
             eprintln!(
                 "round {round}, {}: p99 {:.0} µs, load {}",
                 phase.name(),
-                felt.p99.0.last().unwrap(),
+                figures.p99.0.last().unwrap(),
                 process::load()
             );
         }
     }
     drop(other_hub);
     end(hub).await;
-    print(&felt);
+    print(&figures);
 }
 
-/// A hub that has the flood for itself, until its process is ended.
+/// Runs the other hub, which gets the flood, until its process is killed.
 pub(crate) fn run_elsewhere(url: &str) {
     runtime().block_on(async {
         let hub = idle_hub(&[url.to_owned()], None).await;
-        let (_listener, told) = watch_pods(&hub, &[]).await;
-        told.reaches(1000).await;
+        let (_listener, notified) = watch_pods(&hub, &[]).await;
+        notified.wait_for_count(1000).await;
         println!("ready");
         std::future::pending::<()>().await;
     });
 }
 
-async fn measure(bed: &mut Bed, phase: Phase, felt: &mut Felt) {
+async fn measure(bed: &mut TestBed, phase: Phase, figures: &mut PhaseFigures) {
     bed.fronts.set_bad(phase != Phase::Alone);
     match phase {
         Phase::Alone | Phase::ThreeBad => {}
@@ -141,14 +148,14 @@ async fn measure(bed: &mut Bed, phase: Phase, felt: &mut Felt) {
     }
     tokio::time::sleep(SETTLE).await;
     let (cpu, flooded, began) = (process::cpu(), bed.flooded.count(), Instant::now());
-    let pace = paced(&mut bed.good, &bed.told).await;
+    let pace = paced(&mut bed.good, &bed.notified).await;
     let seconds = began.elapsed().as_secs_f64();
-    felt.cores.0.push(process::cpu().checked_sub(cpu).unwrap().as_secs_f64() / seconds);
-    felt.flood.0.push((bed.flooded.count() - flooded) as f64 / seconds);
-    felt.p50.0.push(pace.p50);
-    felt.p99.0.push(pace.p99);
-    felt.rate.0.push(pace.rate);
-    felt.burst.0.push(burst(&mut bed.good, &bed.told).await);
+    figures.cores.0.push(process::cpu().checked_sub(cpu).unwrap().as_secs_f64() / seconds);
+    figures.flood.0.push((bed.flooded.count() - flooded) as f64 / seconds);
+    figures.p50.0.push(pace.p50);
+    figures.p99.0.push(pace.p99);
+    figures.rate.0.push(pace.rate);
+    figures.burst.0.push(burst(&mut bed.good, &bed.notified).await);
     match phase {
         Phase::Alone | Phase::ThreeBad => {}
         Phase::AllBad => bed.flood.expire(),
@@ -158,7 +165,7 @@ async fn measure(bed: &mut Bed, phase: Phase, felt: &mut Felt) {
     tokio::time::sleep(SETTLE).await;
 }
 
-/// Of events that come at a rate: how long they took, and how many there were a second.
+/// Latencies and rate of paced events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) p50: f64,
@@ -166,36 +173,36 @@ pub(crate) struct Pace {
     pub(crate) rate: f64,
 }
 
-/// Has the six clusters of a server send events at their rate.
-pub(crate) async fn paced(server: &mut Remote, told: &Told) -> Pace {
+/// Sends paced events in the six clusters of a server.
+pub(crate) async fn paced(server: &mut Remote, notified: &Notified) -> Pace {
     let rate = u32::try_from(number("BENCH_RATE", 600) / 6).unwrap();
     let each = u64::from(rate) * number("BENCH_SECONDS", 8);
-    told.timed.store(true, std::sync::atomic::Ordering::Relaxed);
-    told.take_latencies();
-    told.expect(server.last_version() + each);
-    let (before, began) = (told.count(), Instant::now());
+    notified.timed.store(true, std::sync::atomic::Ordering::Relaxed);
+    notified.take_latencies();
+    notified.expect(server.last_version() + each);
+    let (before, began) = (notified.count(), Instant::now());
     server.pace(rate, each);
-    told.finishes(6).await;
-    let rate = (told.count() - before) as f64 / began.elapsed().as_secs_f64();
-    told.timed.store(false, std::sync::atomic::Ordering::Relaxed);
-    let all = told.take_latencies();
+    notified.wait_for_clusters(6).await;
+    let rate = (notified.count() - before) as f64 / began.elapsed().as_secs_f64();
+    notified.timed.store(false, std::sync::atomic::Ordering::Relaxed);
+    let all = notified.take_latencies();
     Pace { p50: micros(quantile(&all, 0.5)), p99: micros(quantile(&all, 0.99)), rate }
 }
 
-/// Has them send events as fast as they are read; how many were told a second. Of the events of one object some may
-/// merge on the way, so what counts is how many there were.
-pub(crate) async fn burst(server: &mut Remote, told: &Told) -> f64 {
+/// Sends events as fast as they are read, and returns the events per second. Counts sent events, because events of one
+/// object may be merged.
+pub(crate) async fn burst(server: &mut Remote, notified: &Notified) -> f64 {
     let each = number("BENCH_EVENTS", 24_000) / 6;
-    told.expect(server.last_version() + each);
+    notified.expect(server.last_version() + each);
     let began = Instant::now();
     server.flood(each);
-    told.finishes(6).await;
+    notified.wait_for_clusters(6).await;
     (each * 6) as f64 / began.elapsed().as_secs_f64()
 }
 
-fn print(all: &[(Phase, Felt)]) {
+fn print(all: &[(Phase, PhaseFigures)]) {
     let alone = &all[0].1;
-    let mut table = figures(
+    let mut table = table::figures(
         ASCII_MARKDOWN,
         [
             "the other four",
@@ -209,17 +216,17 @@ fn print(all: &[(Phase, Felt)]) {
             "flood, a second",
         ],
     );
-    for (phase, felt) in all {
+    for (phase, figures) in all {
         table.add_row([
             phase.name().to_owned(),
-            felt.p50.text(0),
-            felt.p99.text(0),
-            felt.p99.over(&alone.p99).text(2),
-            felt.rate.text(0),
-            felt.burst.text(0),
-            felt.burst.over(&alone.burst).text(2),
-            felt.cores.text(2),
-            felt.flood.text(0),
+            figures.p50.text(0),
+            figures.p99.text(0),
+            figures.p99.over(&alone.p99).text(2),
+            figures.rate.text(0),
+            figures.burst.text(0),
+            figures.burst.over(&alone.burst).text(2),
+            figures.cores.text(2),
+            figures.flood.text(0),
         ]);
     }
     println!("{table}");

@@ -1,7 +1,7 @@
-//! What a sink and a subscriber feel of another sink whose receiver is dead and whose journal is full.
+//! Effect of a sink with a dead receiver and a full journal on another sink and a subscriber.
 //!
-//! A process for each time, with and without the dead sink, in turns: whether there is such a sink is the hub's
-//! configuration. `BENCH_SINK_PODS` (12,000) is also the size of a burst, so that each pod changes once in it.
+//! Runs with and without the dead sink alternate, each in its own process, because sinks are part of the configuration.
+//! `BENCH_SINK_PODS` (12,000) is also the size of a burst, so that each pod changes once in it.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use informer_hub::app::Hub;
 use serde_json::{Value, json};
 
 use crate::common::figures::Rounds;
-use crate::common::hub::PATIENCE;
+use crate::common::hub::TIMEOUT;
 use crate::common::loaded::{Text, finish, listen};
 use crate::common::process::pinned;
 use crate::common::receiver::Receiver;
@@ -47,7 +47,7 @@ fn child(which: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Runs one of them and prints its figures.
+/// Runs once and prints the figures.
 pub(crate) fn run_one(which: &str) {
     println!("{}", runtime().block_on(measure(which == "with")));
 }
@@ -60,17 +60,17 @@ async fn measure(dead: bool) -> Value {
     let mut text = Text::pods().state(state.path(), "10ms");
     text = text.webhook("healthy", &receiver.url, "batch = { max_wait = \"0s\" }");
     if dead {
-        // Nobody listens there: the port was free a moment ago, and loopback refuses.
-        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        text = text.webhook("dead", &format!("http://{nobody}/"), "journal_limit = \"16MiB\"");
+        // Nothing listens at this address: the port was just released, and loopback refuses the connection.
+        let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        text = text.webhook("dead", &format!("http://{unused}/"), "journal_limit = \"16MiB\"");
     }
     for (name, url) in CLUSTERS.iter().zip(server.shards(6)) {
         text = text.cluster(name, &url);
     }
     let hub = text.start(None).await;
-    let (_listener, told) = listen(&hub, &CLUSTERS).await;
-    told.reaches(pods).await;
-    // So much fills the small journal, and what it has no room for waits before it.
+    let (_listener, notified) = listen(&hub, &CLUSTERS).await;
+    notified.wait_for_count(pods).await;
+    // This fills the small journal, and the remaining events wait for room.
     server.flood(pods / 6);
     received(&mut receiver, pods).await;
     if dead {
@@ -79,17 +79,17 @@ async fn measure(dead: bool) -> Value {
     tokio::time::sleep(Duration::from_secs(7)).await;
     receiver.take();
     let cpu = crate::common::process::cpu();
-    let before = told.count();
-    let pace = paced(&mut server, &told).await;
-    let sent = told.count() - before;
+    let before = notified.count();
+    let pace = paced(&mut server, &notified).await;
+    let sent = notified.count() - before;
     received(&mut receiver, pods + sent).await;
     let cpu = crate::common::process::cpu().checked_sub(cpu).unwrap().as_millis() as u64;
     let sink = receiver.take();
     let began = Instant::now();
-    told.expect(server.last_version() + pods / 6);
+    notified.expect(server.last_version() + pods / 6);
     server.flood(pods / 6);
-    told.finishes(6).await;
-    let told_in = began.elapsed().as_secs_f64();
+    notified.wait_for_clusters(6).await;
+    let notified_in = began.elapsed().as_secs_f64();
     received(&mut receiver, 2 * pods + sent).await;
     let received_in = began.elapsed().as_secs_f64();
     if dead {
@@ -98,12 +98,12 @@ async fn measure(dead: bool) -> Value {
     finish(hub).await;
     json!({
         "subscriber p50": pace.p50, "subscriber p99": pace.p99, "sink p50": sink.p50, "sink p99": sink.p99,
-        "rate": pace.rate, "subscriber burst": pods as f64 / told_in, "sink burst": pods as f64 / received_in,
+        "rate": pace.rate, "subscriber burst": pods as f64 / notified_in, "sink burst": pods as f64 / received_in,
         "cpu": cpu,
     })
 }
 
-/// Returns when the receiver has so many events.
+/// Waits until the receiver has `count` events.
 pub(crate) async fn received(receiver: &mut Receiver, count: u64) {
     let began = Instant::now();
     loop {
@@ -111,12 +111,12 @@ pub(crate) async fn received(receiver: &mut Receiver, count: u64) {
         if now >= count {
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "the receiver has {now} of {count} events");
+        assert!(began.elapsed() < TIMEOUT, "the receiver has {now} of {count} events");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Returns when the dead sink's journal takes nothing any more.
+/// Waits until the journal of the dead sink is full.
 async fn full(hub: &Hub) {
     let began = Instant::now();
     loop {
@@ -126,7 +126,7 @@ async fn full(hub: &Hub) {
         if journal.trouble.is_some() {
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "the journal does not fill: {journal:?}");
+        assert!(began.elapsed() < TIMEOUT, "the journal does not fill: {journal:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -1,6 +1,6 @@
-//! The benches of the whole hub, one a subcommand: `cargo bench --bench hub -- memory`. Without one, `peers`.
+//! Benches of the whole hub, one for each subcommand: `cargo bench --bench hub -- memory`. The default is `peers`.
 //!
-//! One binary for all of them, since linking it optimised is what takes long.
+//! They share one binary, because optimised linking takes long.
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods, clippy::cast_precision_loss)]
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
@@ -42,7 +42,7 @@ fn main() {
         ["delivery"] => delivery::run(""),
         ["telemetry"] => telemetry::run(),
         ["delivery", part] => delivery::run(part),
-        // Processes of the benches' own.
+        // Child processes of the benches.
         ["shape", name] => shapes::run_one(name),
         ["fleet-of", clusters] => fleet::run_one(clusters),
         ["fleet-idle"] => fleet::run_idle(),

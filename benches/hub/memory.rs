@@ -1,9 +1,12 @@
-//! Where the bytes of a cached object are.
+//! Breakdown of the memory of cached objects.
 //!
-//! Three views of one hub that holds `BENCH_PODS` pods: by part (head, key, body and so on, counted over the objects
-//! themselves), by size of allocation (jemalloc's count of live pieces), and by layer (asked for, slack of size
-//! classes, slack of pages, the allocator's own). `BENCH_SHAPE` takes
-//! other objects, such as `SmallPods`; `Shape` has them all.
+//! Three views of one hub with `BENCH_PODS` pods:
+//!
+//! - by part: head, key, body and so on, counted over the objects;
+//! - by size class: live allocations as counted by jemalloc;
+//! - by layer: requested bytes, slack of size classes, slack of pages, bookkeeping of the allocator.
+//!
+//! `BENCH_SHAPE` selects other objects, such as `SmallPods`; `Shape` lists them all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +23,7 @@ use crate::common::server::shape;
 use crate::common::table::figures;
 use crate::common::{number, runtime};
 
-/// Counts before a shared allocation: strong and weak.
+/// Bytes of the strong and weak counts of a shared allocation.
 const ARC: usize = 16;
 
 pub(crate) fn run() {
@@ -36,7 +39,7 @@ pub(crate) fn run() {
     print_size_classes(&before, &after, pods);
 }
 
-/// Bytes of one part of all objects, as allocated.
+/// Bytes of one part of all objects.
 struct Part {
     name: &'static str,
     asked: u64,
@@ -75,13 +78,13 @@ async fn parts(hub: &Hub) -> Vec<Part> {
     ]
 }
 
-/// Packed ones lie end to end, without slack between them.
+/// Returns the bytes of the bodies. Packed bodies have no slack between them.
 fn bodies(objects: &[Arc<StoredObject>]) -> Part {
     let bytes = objects.iter().map(|object| object.body_size() as u64).sum();
     Part { name: "body", asked: bytes, allocated: bytes }
 }
 
-/// Map and postings: what a second store over the same objects takes.
+/// Returns the bytes of map and postings, measured with a second store of the same objects.
 fn store_of(snapshot: &informer_hub::cache::Snapshot, objects: &[Arc<StoredObject>]) -> Part {
     let (_, partition) = snapshot.partitions().next().unwrap();
     let before = heap::now().allocated;
@@ -142,7 +145,7 @@ fn per(bytes: u64, objects: f64) -> String {
     format!("{:.0}", bytes as f64 / objects)
 }
 
-/// The sizes that matter: a byte per object or more.
+/// Prints the size classes with at least one byte per object.
 fn print_size_classes(before: &[SizeClass], after: &[SizeClass], objects: u64) {
     let objects = objects as f64;
     let mut table =

@@ -1,6 +1,6 @@
-//! What single steps of an event's way cost: decode, compress, queue, store, listener; and of a question's.
+//! Cost of single steps: decoding, compressing, queueing, storing and notifying an event, and answering a query.
 //!
-//! Criterion keeps the figures of the last run under `target/criterion` and says what changed.
+//! Criterion stores the figures of the last run under `target/criterion` and reports changes.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use informer_hub_types::{
 };
 use k8s_openapi::api::core::v1::Pod;
 
-/// Objects in the store that is written to and asked.
+/// Number of objects in the store.
 const STORED: usize = 100_000;
 
 pub(crate) fn run() {
@@ -28,7 +28,7 @@ pub(crate) fn run() {
     criterion.final_summary();
 }
 
-/// So many watch lines, each about a pod of its own.
+/// Returns watch lines, each with a different pod.
 fn lines(pods: usize, shape: Shape) -> Vec<Vec<u8>> {
     let mut text = Vec::new();
     ReplayConfig { pods, shape, ..ReplayConfig::default() }.export(&mut text).unwrap();
@@ -103,7 +103,7 @@ fn popped(object: &Arc<StoredObject>) -> Popped {
     Popped::Deltas(object.key().clone(), [update(object)].into_iter().collect())
 }
 
-/// A store of so many small pods, and the pods.
+/// Creates a store of [`STORED`] small pods, and returns it with the pods.
 fn filled() -> (Store, PartitionId, Vec<Arc<StoredObject>>) {
     let mut decoder = decoder();
     let mut store = Store::new(api_resource::<Pod>());
@@ -124,7 +124,7 @@ fn filled() -> (Store, PartitionId, Vec<Arc<StoredObject>>) {
 fn store(criterion: &mut Criterion) {
     let (mut store, id, pods) = filled();
     let (mut decoder, mut version) = (decoder(), 2_000_000_000_000_000_usize);
-    // An object at a version that the store has not seen, or it would not be written.
+    // Returns an object at a new version; the store ignores known ones.
     let mut next = move || {
         version += 1;
         let old = &pods[version * 7919 % STORED];

@@ -1,5 +1,4 @@
-//! A million objects over many clusters: memory, what questions cost while events arrive, and what a scan of everything
-//! does to the events.
+//! A million objects in many clusters: memory, cost of queries while events arrive, and effect of full scans on events.
 //!
 //! `BENCH_PODS` (1,000,000), `BENCH_CLUSTERS` (100), `BENCH_RATE` (5,000 events a second over all of them),
 //! `BENCH_SECONDS` (10, for each phase), `BENCH_SMALL` (1: pods of 600 bytes).
@@ -12,15 +11,15 @@ use informer_hub::app::Hub;
 use informer_hub_sim::replay::Shape;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::common::hub::{Told, end, idle_hub, quantile, watch_pods};
+use crate::common::hub::{Notified, end, idle_hub, quantile, watch_pods};
 use crate::common::memory::settle;
 use crate::common::server::{Remote, RemoteConfig};
 use crate::common::{number, process, runtime};
 
-/// An index whose values one object has, nearly always.
+/// An index with nearly unique values.
 const BY_IP: (&str, &str) = ("by-ip", "status.podIP");
-/// Questions of one kind that are timed, at most.
-const LOOKUPS: usize = 100_000;
+/// Maximum number of timed queries of one kind.
+const MAX_LOOKUPS: usize = 100_000;
 
 pub(crate) fn run() {
     runtime().block_on(measure());
@@ -29,7 +28,7 @@ pub(crate) fn run() {
 struct Run {
     server: Remote,
     hub: Hub,
-    told: Told,
+    notified: Notified,
     rate: u32,
     seconds: u64,
     clusters: u64,
@@ -45,8 +44,8 @@ async fn measure() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     process::forget_peak();
     let (rss, cpu, began) = (process::rss(), process::cpu(), Instant::now());
-    let (_listener, told) = watch_pods(&hub, &[BY_IP]).await;
-    told.reaches(pods).await;
+    let (_listener, notified) = watch_pods(&hub, &[BY_IP]).await;
+    notified.wait_for_count(pods).await;
     let (wall, cpu) = (began.elapsed(), process::cpu().checked_sub(cpu).unwrap());
     settle().await;
     let (settled, peak) = (process::rss() - rss, process::peak_rss() - rss);
@@ -55,7 +54,7 @@ async fn measure() {
     println!("sync: {:.1} s, {:.1} µs of CPU per object", wall.as_secs_f64(), cpu.as_secs_f64() * 1e6 / pods as f64);
     println!("memory per object: {:.0} B settled, {:.0} B at the peak", per(settled), per(peak));
     let seconds = number("BENCH_SECONDS", 10);
-    let mut run = Run { server, hub, told, rate, seconds, clusters };
+    let mut run = Run { server, hub, notified, rate, seconds, clusters };
     run.phase("events alone", async |_| {}).await;
     run.phase("by_index on a snapshot", async |run| {
         let cache = run.hub.cache::<Pod>();
@@ -75,51 +74,51 @@ async fn measure() {
 }
 
 impl Run {
-    /// Events arrive at the rate while `ask` asks over and over.
+    /// Runs `ask`, which repeats queries, while paced events arrive.
     async fn phase(&mut self, name: &str, ask: impl AsyncFn(&Run)) {
-        self.told.timed.store(true, Relaxed);
-        self.told.take_latencies();
-        // Every cluster's watch is told the same number of events at the same rate.
+        self.notified.timed.store(true, Relaxed);
+        self.notified.take_latencies();
+        // Every cluster gets the same number of events at the same rate.
         let each = u64::from(self.rate) / self.clusters;
         let cpu = process::cpu();
         let began = Instant::now();
-        let before = self.told.count();
-        self.told.expect(self.server.last_version() + each * self.seconds);
+        let before = self.notified.count();
+        self.notified.expect(self.server.last_version() + each * self.seconds);
         self.server.pace(each as u32, each * self.seconds);
         println!("— {name}");
         ask(self).await;
-        self.told.finishes(self.clusters).await;
-        let latencies = self.told.take_latencies();
+        self.notified.wait_for_clusters(self.clusters).await;
+        let latencies = self.notified.take_latencies();
         let cpu = process::cpu().checked_sub(cpu).unwrap();
         println!(
-            "  events: latency p50 {:?}, p99 {:?}, most {:?}; {:.0} told a second; {:.0} % of a core",
+            "  events: latency p50 {:?}, p99 {:?}, max {:?}; {:.0} notified a second; {:.0} % of a core",
             quantile(&latencies, 0.5),
             quantile(&latencies, 0.99),
             quantile(&latencies, 1.0),
-            (self.told.count() - before) as f64 / began.elapsed().as_secs_f64(),
+            (self.notified.count() - before) as f64 / began.elapsed().as_secs_f64(),
             cpu.as_secs_f64() * 100.0 / began.elapsed().as_secs_f64(),
         );
     }
 
-    /// Asks with one value of [`BY_IP`] after the other until the phase is over; says how long one answer takes.
+    /// Queries the values of [`BY_IP`] one after the other until the end of the phase, and prints the times.
     async fn lookups(&self, ask: impl AsyncFn(&Run, &str) -> usize) {
         let snapshot = self.hub.cache::<Pod>().snapshot().await.unwrap();
         let values: Vec<_> = snapshot.index_values(BY_IP.0).filter(|(_, objects)| *objects == 1).take(10_000).collect();
         let end = Instant::now() + Duration::from_secs(self.seconds);
-        let mut times = Vec::with_capacity(LOOKUPS);
-        for (value, _) in values.iter().cycle().take(LOOKUPS) {
+        let mut times = Vec::with_capacity(MAX_LOOKUPS);
+        for (value, _) in values.iter().cycle().take(MAX_LOOKUPS) {
             let began = Instant::now();
             assert_eq!(ask(self, value).await, 1, "{value}");
             times.push(began.elapsed());
             if times.len() % 100 == 0 {
-                // A reader that never rests would measure how two cores are shared, and nothing else.
+                // Without pauses, the reader would only measure how two cores are shared.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             if Instant::now() > end {
                 break;
             }
         }
-        say("one lookup", times);
+        print("one lookup", times);
     }
 
     async fn scans(&self) {
@@ -132,11 +131,11 @@ impl Run {
             found = cache.send(query).await.unwrap().unwrap().items.len();
             times.push(began.elapsed());
         }
-        say(&format!("one scan that finds {found}"), times);
+        print(&format!("one scan that finds {found}"), times);
     }
 }
 
-fn say(what: &str, mut times: Vec<Duration>) {
+fn print(name: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
-    println!("  {what}: p50 {:?}, p99 {:?} of {}", quantile(&times, 0.5), quantile(&times, 0.99), times.len());
+    println!("  {name}: p50 {:?}, p99 {:?} of {}", quantile(&times, 0.5), quantile(&times, 0.99), times.len());
 }

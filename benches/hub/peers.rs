@@ -1,8 +1,8 @@
-//! The hub, client-go and kube-rs on the same objects from the same server, one after the other in one run; and a reader
-//! that does nothing with what it reads, which is the floor.
+//! Comparison of the hub, client-go and kube-rs with the same objects from the same server, one after the other in one
+//! run. A reader that ignores what it reads is the baseline.
 //!
-//! client-go's side is a Go program; `make bench-peers` builds it and names it in `BENCH_GO_PEERS`. Without it the run
-//! is of the hub and kube-rs alone. The table goes to stdout, the figures and the chart to `BENCH_OUT`.
+//! client-go runs in a Go program; `make bench-peers` builds it and sets `BENCH_GO_PEERS`. Without it only the hub and
+//! kube-rs run. The table is printed, figures and chart are written to `BENCH_OUT`.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -20,9 +20,9 @@ use crate::{chart, peers_table};
 /// Events a second while latencies are measured.
 const RATE: u32 = 1_000;
 
-/// What one client reached. Times in microseconds, sizes in bytes, each for one object or update.
+/// Figures of one client. Times in microseconds, sizes in bytes, each for one object or update.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reached {
+pub(crate) struct ClientFigures {
     pub(crate) name: String,
     pub(crate) sync_wall: f64,
     pub(crate) sync_cpu: f64,
@@ -46,7 +46,7 @@ pub(crate) fn run() {
     let mut server = Remote::start(&RemoteConfig { pods, protobuf, wire, ..RemoteConfig::default() });
     let ca_file = server.ca_file.clone();
     let ca_file = ca_file.as_deref();
-    let mut contestants = vec![("informer-hub", me("hub", &server.url, ca_file))];
+    let mut contestants = vec![("informer-hub", own_client("hub", &server.url, ca_file))];
     if let Some(go) = &go {
         for (name, kind) in [
             ("client-go protobuf", "protobuf"),
@@ -59,8 +59,8 @@ pub(crate) fn run() {
             contestants.push((name, command));
         }
     }
-    contestants.push(("kube-rs", me("kube-rs", &server.url, ca_file)));
-    contestants.push(("bare reader", me("bare", &server.url, ca_file)));
+    contestants.push(("kube-rs", own_client("kube-rs", &server.url, ca_file)));
+    contestants.push(("bare reader", own_client("bare", &server.url, ca_file)));
     let only = std::env::var("BENCH_ONLY").unwrap_or_default();
     let mut all = Vec::new();
     for (name, command) in contestants.into_iter().filter(|(name, _)| name.contains(&only)) {
@@ -78,8 +78,8 @@ pub(crate) fn run() {
     fs::write(out.join("peers.svg"), chart::draw(&all)).unwrap();
 }
 
-fn json(all: &[Reached]) -> Vec<Value> {
-    let client = |reached: &Reached| {
+fn json(all: &[ClientFigures]) -> Vec<Value> {
+    let client = |reached: &ClientFigures| {
         json!({
             "name": reached.name,
             "syncWallMicrosPerObject": round(reached.sync_wall),
@@ -99,14 +99,14 @@ fn round(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-/// This binary as a contestant.
-pub(crate) fn me(kind: &str, server: &str, ca_file: Option<&Path>) -> Command {
+/// Returns a command that runs this binary as a client.
+pub(crate) fn own_client(kind: &str, server: &str, ca_file: Option<&Path>) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["contestant", kind, server]).args(ca_file);
     command
 }
 
-/// Has client-go's own encoder write the pods in protobuf.
+/// Writes the pods in protobuf, with the encoder of client-go.
 fn encode(go: &str, out: &Path, pods: u64) -> PathBuf {
     let (lines, encoded) = (out.join("pods.jsonl"), out.join("pods.pb"));
     let config = ReplayConfig { pods: pods as usize, ..ReplayConfig::default() };
@@ -121,12 +121,12 @@ fn encode(go: &str, out: &Path, pods: u64) -> PathBuf {
 
 fn index(go: &str, objects: u64) -> Value {
     let output = Command::new(go).args(["index", &objects.to_string()]).stderr(Stdio::inherit()).output().unwrap();
-    serde_json::from_slice(&output.stdout).expect("the Go program says what it measured")
+    serde_json::from_slice(&output.stdout).expect("the Go program prints JSON")
 }
 
 // === one client ===
 
-/// A client in a process of its own, which obeys over stdin.
+/// A compared client in its own process, controlled over stdin.
 pub(crate) struct Contestant {
     child: Child,
     commands: ChildStdin,
@@ -141,7 +141,7 @@ impl Contestant {
         Self { child, commands, answers }
     }
 
-    /// Waits for the answer of a phase.
+    /// Waits for the answer to a phase.
     pub(crate) fn answer(&mut self, phase: &str) -> Value {
         let mut line = String::new();
         self.answers.read_line(&mut line).unwrap();
@@ -162,7 +162,7 @@ impl Drop for Contestant {
     }
 }
 
-fn measure(name: &str, command: Command, server: &mut Remote, (pods, events, paced): (u64, u64, u64)) -> Reached {
+fn measure(name: &str, command: Command, server: &mut Remote, (pods, events, paced): (u64, u64, u64)) -> ClientFigures {
     let mut client = Contestant::start(command);
     client.answer("idle");
     client.command("sync", pods);
@@ -171,14 +171,14 @@ fn measure(name: &str, command: Command, server: &mut Remote, (pods, events, pac
     client.answer("ready");
     server.flood(events);
     let flood = client.answer("told");
-    // What the flood left to do in the background is not the paced events' matter.
+    // Background work of the flood must not affect the paced events.
     std::thread::sleep(std::time::Duration::from_secs(5));
     client.command("pace", server.last_version() + paced);
     client.answer("ready");
     server.pace(RATE, paced);
     let paced = client.answer("told");
     let per = |value: &Value, count: u64| value.as_f64().unwrap_or(f64::NAN) / count as f64;
-    Reached {
+    ClientFigures {
         name: name.to_owned(),
         sync_wall: per(&synced["wall_us"], pods),
         sync_cpu: per(&synced["cpu_us"], pods),

@@ -1,30 +1,30 @@
-//! The peers' figures as a table, each with its ratio to the hub's.
+//! Table of the figures of all clients, each with its ratio to the hub.
 
 use comfy_table::{Table, presets::UTF8_BORDERS_ONLY};
 
 use crate::common::table::figures;
-use crate::peers::Reached;
+use crate::peers::ClientFigures;
 
-/// What is compared: how it is called, the figure, and whether more is better.
+/// A compared figure: its name, its value, and whether more is better.
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
-    pub(crate) of: fn(&Reached) -> f64,
+    pub(crate) of: fn(&ClientFigures) -> f64,
     pub(crate) more_is_better: bool,
 }
 
 impl Figure {
-    const fn less(name: &'static str, of: fn(&Reached) -> f64) -> Self {
+    const fn less(name: &'static str, of: fn(&ClientFigures) -> f64) -> Self {
         Self { name, of, more_is_better: false }
     }
 
-    /// How many times better the hub is than a peer.
-    pub(crate) fn ratio(&self, hub: &Reached, peer: &Reached) -> f64 {
+    /// Returns how many times better the hub is than a peer.
+    pub(crate) fn ratio(&self, hub: &ClientFigures, peer: &ClientFigures) -> f64 {
         let (hub, peer) = ((self.of)(hub), (self.of)(peer));
         if self.more_is_better { hub / peer } else { peer / hub }
     }
 }
 
-/// All of them, in the table's order.
+/// All figures, in the order of the table.
 pub(crate) const FIGURES: [Figure; 8] = [
     Figure::less("memory per object, bytes", |reached| reached.memory),
     Figure::less("memory at its peak, bytes", |reached| reached.peak),
@@ -36,12 +36,12 @@ pub(crate) const FIGURES: [Figure; 8] = [
     Figure::less("latency p99, µs", |reached| reached.p99),
 ];
 
-/// The hub is the first of `all`.
-pub(crate) fn table(all: &[Reached]) -> Table {
+/// Creates the table. The hub has to be the first of `all`.
+pub(crate) fn table(all: &[ClientFigures]) -> Table {
     let header = std::iter::once("").chain(all.iter().map(|reached| reached.name.as_str()));
     let mut table = figures(UTF8_BORDERS_ONLY, header);
     for figure in &FIGURES {
-        let cell = |(at, reached): (usize, &Reached)| {
+        let cell = |(at, reached): (usize, &ClientFigures)| {
             let value = number((figure.of)(reached));
             let ratio = figure.ratio(&all[0], reached);
             if at == 0 || ratio.is_nan() { value } else { format!("{value} (× {ratio:.1})") }
@@ -51,7 +51,7 @@ pub(crate) fn table(all: &[Reached]) -> Table {
     table
 }
 
-/// With commas between thousands; tenths below a hundred; a dash for what there is no figure of.
+/// Formats a number with thousands separators, with tenths below 100, and NaN as a dash.
 pub(crate) fn number(value: f64) -> String {
     if value.is_nan() {
         return "–".to_owned();

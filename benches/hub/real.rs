@@ -1,9 +1,9 @@
-//! The first list from a real kube-apiserver: the hub, client-go, kube-rs, and a reader that keeps nothing, of a plain list
-//! and of a streaming one, which is what the hub asks for.
+//! First list from a real kube-apiserver with the hub, client-go, kube-rs and a bare reader. The bare reader reads a
+//! plain list and a streaming list, as the hub does.
 //!
-//! `make bench-real` builds the apiserver (tests/testbed) and client-go's side, and names them in `BENCH_TESTBED` and
-//! `BENCH_GO_PEERS`. `BENCH_PODS` (5,000) pods are made first; each client then lists them `BENCH_ROUNDS` (5) times, in
-//! turns, in a new process each time.
+//! `make bench-real` builds the apiserver (tests/testbed) and the Go program, and sets `BENCH_TESTBED` and
+//! `BENCH_GO_PEERS`. First `BENCH_PODS` (5,000) pods are created. Then the clients take turns listing them,
+//! `BENCH_ROUNDS` (5) times each, in a new process each time.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -19,14 +19,14 @@ use serde_json::{Value, json};
 
 use crate::common::table::figures;
 use crate::common::{number, runtime};
-use crate::peers::{Contestant, me};
+use crate::peers::{Contestant, own_client};
 
-/// Requests at once while the pods are made.
+/// Number of concurrent requests that create pods.
 const WRITERS: usize = 16;
 
 pub(crate) fn run() {
     let (pods, rounds) = (number("BENCH_PODS", 5_000), number("BENCH_ROUNDS", 5));
-    let testbed = std::env::var("BENCH_TESTBED").expect("BENCH_TESTBED names the test bed's binary: `make bench-real`");
+    let testbed = std::env::var("BENCH_TESTBED").expect("BENCH_TESTBED is set, as by `make bench-real`");
     let dir = tempfile::tempdir().unwrap();
     let (_server, kubeconfig) = start(&testbed, dir.path());
     eprintln!("making {pods} pods …");
@@ -51,7 +51,7 @@ pub(crate) fn run() {
                     command.args(["informer", kind, &kubeconfig]);
                     command
                 }
-                _ => me(kind, &kubeconfig, None),
+                _ => own_client(kind, &kubeconfig, None),
             };
             let mut client = Contestant::start(command);
             client.answer("idle");
@@ -63,7 +63,7 @@ pub(crate) fn run() {
     println!("{}", table(&kinds, &reached, pods as f64));
 }
 
-/// Starts the apiserver; returns its process and the kubeconfig's path.
+/// Starts the apiserver. Returns its process and the path of its kubeconfig.
 fn start(testbed: &str, dir: &Path) -> (Server, String) {
     let mut command = Command::new(testbed);
     command.args(["--name", "bench", "--dir"]).arg(dir).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -83,7 +83,7 @@ impl Drop for Server {
     }
 }
 
-/// What a kubeconfig says.
+/// Reads a kubeconfig.
 pub(crate) async fn config(path: &str) -> Config {
     let kubeconfig = Kubeconfig::read_from(path).unwrap();
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap()
@@ -109,11 +109,11 @@ async fn fill(kubeconfig: &str, pods: usize) {
         .unwrap();
 }
 
-/// Makes one pod, and gives it its status, which is a write of its own.
+/// Creates one pod, then writes its status in a second request.
 async fn make(client: Client, mut body: Value) -> kube::Result<()> {
     let metadata = body["metadata"].as_object_mut().unwrap();
-    for decided_by_the_server in ["managedFields", "uid", "resourceVersion", "creationTimestamp"] {
-        metadata.remove(decided_by_the_server);
+    for set_by_server in ["managedFields", "uid", "resourceVersion", "creationTimestamp"] {
+        metadata.remove(set_by_server);
     }
     let api = Api::<Pod>::namespaced(client, metadata["namespace"].as_str().unwrap());
     let name = metadata["name"].as_str().unwrap().to_owned();

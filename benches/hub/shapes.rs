@@ -1,5 +1,5 @@
-//! What objects of other shapes take: those that do not compress, large ones, small ones, and such as are hard on
-//! labels and indices. A process for each.
+//! Memory of objects of other shapes: incompressible, large, small, with many labels or index values. Each runs in its
+//! own process.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use crate::common::memory::measure;
 use crate::common::table::figures;
 use crate::common::{number, runtime};
 
-/// Runs all of them and prints a table.
+/// Runs all shapes and prints a table.
 pub(crate) fn run() {
     let mut table = figures(
         ASCII_MARKDOWN,
@@ -49,7 +49,7 @@ pub(crate) fn run() {
     println!("{table}");
 }
 
-/// Runs one of them and prints its figures.
+/// Runs one shape and prints its figures.
 pub(crate) fn run_one(shape: &str) {
     let shape = Shape::named(shape).unwrap();
     let objects = if shape == Shape::Large { 200 } else { number("BENCH_PODS", 20_000) };

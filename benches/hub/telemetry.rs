@@ -1,12 +1,12 @@
-//! What telemetry costs: the same flood through the real program with traces, metrics and scrapes, and without any.
+//! Cost of telemetry: the same flood through the real program with traces, metrics and scrapes, and without them.
 //!
-//! `informer-hub run` has one core, server, receiver and collector the other. Each pod changes once in a burst, so that
-//! nothing merges; a burst is over when the receiver has acknowledged all of its events. Programs with and without telemetry
-//! run in turns, so that what the machine does besides meets both; ratios are of a round each, and the one in the middle is
-//! shown with the least and the most.
+//! `informer-hub run` has one core, and server, receiver and collector have the other. Each pod changes once in a
+//! burst, so that nothing merges. A burst ends when the receiver has acknowledged all of its events. Runs with and
+//! without telemetry alternate, so that other load on the machine affects both. Ratios are computed for each round, and
+//! shown as median, minimum and maximum.
 //!
-//! With telemetry: traces and metrics go over OTLP to a collector that answers at once, metrics each second, and the port is
-//! scraped each second. `BENCH_PODS` (20,000) is the size of a burst, `BENCH_BURSTS` (4), `BENCH_ROUNDS` (5).
+//! With telemetry, traces and metrics go over OTLP to a collector that answers at once. Metrics are exported, and the
+//! port is scraped, each second. `BENCH_PODS` (20,000) is the size of a burst, `BENCH_BURSTS` (4), `BENCH_ROUNDS` (5).
 
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -22,7 +22,7 @@ use comfy_table::presets::ASCII_MARKDOWN;
 use informer_hub_sim::replay::Shape;
 
 use crate::common::figures::Rounds;
-use crate::common::hub::PATIENCE;
+use crate::common::hub::TIMEOUT;
 use crate::common::process;
 use crate::common::receiver::Receiver;
 use crate::common::server::{Remote, RemoteConfig};
@@ -31,28 +31,28 @@ use crate::common::{number, runtime};
 use crate::isolation_sinks::received;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_informer-hub");
-/// The program's core, and everybody else's.
+/// Cores of the program and of all other processes.
 const CORES: [&str; 2] = ["0", "1"];
 
-/// What one run came to.
+/// Figures of one run.
 struct Run {
-    /// Events a second, from the first one's being sent to the last one's acknowledgement.
+    /// Events per second, from the first send to the last acknowledgement.
     rate: f64,
-    /// CPU of the program for an event, in microseconds.
+    /// CPU of the program per event, in microseconds.
     cpu: f64,
 }
 
-/// What a collector was sent.
+/// OTLP collector that counts requests and bytes.
 #[derive(Clone, Default)]
 struct Collector {
     requests: Arc<AtomicU64>,
     bytes: Arc<AtomicU64>,
 }
 
-/// Runs them in turns and prints a table.
+/// Runs all rounds and prints a table.
 pub(crate) fn run() {
     println!("load: {}", process::load());
-    // For the scraper, which speaks plain HTTP; its client wants one all the same.
+    // The HTTP client of the scraper needs a TLS provider, although it uses plain HTTP.
     let _ = rustls::crypto::ring::default_provider().install_default();
     runtime().block_on(compare());
     println!("load: {}", process::load());
@@ -104,7 +104,7 @@ async fn flooded(collector: Option<&str>) -> Run {
     let url = format!("http://127.0.0.1:{port}");
     ready(&url).await;
     let scraping = collector.map(|_| tokio::spawn(scrape(format!("{url}/metrics"))));
-    // What the first list has left to do, and what the first events make for the first time.
+    // Warm-up: background work of the first list, and one-time work for the first events.
     let mut sent = 0;
     let mut burst = async |server: &mut Remote| {
         sent += pods;
@@ -126,7 +126,7 @@ async fn flooded(collector: Option<&str>) -> Run {
 async fn ready(url: &str) {
     let (client, began) = (reqwest::Client::new(), Instant::now());
     while !client.get(format!("{url}/readyz")).send().await.is_ok_and(|answer| answer.status().is_success()) {
-        assert!(began.elapsed() < PATIENCE, "the program is not ready");
+        assert!(began.elapsed() < TIMEOUT, "the program is not ready");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -139,7 +139,7 @@ async fn scrape(url: String) {
     }
 }
 
-/// `informer-hub run`; ended with this.
+/// Process of `informer-hub run`, killed on drop.
 struct Program(Child);
 
 impl Drop for Program {
@@ -150,7 +150,7 @@ impl Drop for Program {
 }
 
 impl Collector {
-    /// Takes whatever comes; where it listens.
+    /// Starts the collector and returns its URL.
     async fn listen(&self) -> String {
         let take = |State(seen): State<Self>, body: Bytes| async move {
             seen.requests.fetch_add(1, Relaxed);

@@ -1,4 +1,4 @@
-//! The same through the messages of a cache: what an answer costs, and what questions do to those who write.
+//! Queries by message to a cache actor: their cost, and their effect on writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -14,22 +14,22 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{by_labels, indexes, informer, is, now, object, pods, row, time};
 
-/// Questions that are timed.
-const ASKED: usize = 20_000;
-/// Writes of one change each that are timed.
+/// Number of timed queries.
+const QUERIES: usize = 20_000;
+/// Number of timed writes, each of one change.
 const WRITES: u32 = 5_000;
-/// Changes of one write where many come at once.
+/// Number of changes in a batched write.
 const BATCH: usize = 512;
 
 thread_local! {
-    static WAITING: Runtime = Builder::new_current_thread().build().expect("it needs no thread");
+    static RUNTIME: Runtime = Builder::new_current_thread().build().expect("a current-thread runtime needs no thread");
 }
 
-fn block_on<T>(what: impl Future<Output = T>) -> T {
-    WAITING.with(|waiting| waiting.block_on(what))
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    RUNTIME.with(|runtime| runtime.block_on(future))
 }
 
-struct Bed {
+struct TestBed {
     cache: Addr<CacheActor>,
     partitions: Vec<OpenedPartition>,
     interner: Interner,
@@ -37,25 +37,25 @@ struct Bed {
 }
 
 pub(super) fn run(objects: usize, clusters: usize) {
-    let system = HubSystem::start(Tuning::default()).expect("there are threads");
+    let system = HubSystem::start(Tuning::default()).expect("the system has threads");
     let cache = system.env().caches.of(&pods(), &View::default());
     let open = |cluster| {
         let (origin, health) = informer(cluster);
-        block_on(cache.send(OpenPartition { origin, health, indexes: indexes(), settings: 0 })).expect("it lives")
+        block_on(cache.send(OpenPartition { origin, health, indexes: indexes(), settings: 0 })).expect("the cache runs")
     };
     let partitions = (0..clusters).map(open).collect();
-    let mut bed = Bed { cache: cache.clone(), partitions, interner: Interner::default(), version: 1 };
+    let mut bed = TestBed { cache: cache.clone(), partitions, interner: Interner::default(), version: 1 };
     for at in 0..clusters {
         let numbers: Vec<_> = (at..objects).step_by(clusters).collect();
         for numbers in numbers.chunks(BATCH) {
             bed.write(at, numbers);
         }
     }
-    // All is compressed once nothing has changed for a while.
+    // After this pause without changes, all objects are compressed.
     thread::sleep(Duration::from_secs(6));
     let spread = |step: usize| step.wrapping_mul(2_654_435_761) % objects;
-    let values: Vec<_> = (0..ASKED).map(|asked| format!("ip-{}", spread(asked))).collect();
-    let ask = |query: Query| block_on(cache.send(Ask(query))).expect("it lives").expect("it has an answer");
+    let values: Vec<_> = (0..QUERIES).map(|number| format!("ip-{}", spread(number))).collect();
+    let ask = |query: Query| block_on(cache.send(Ask(query))).expect("the cache runs").expect("the query is valid");
     time("by_index by message, one match", &values, |value| {
         assert_eq!(ask(Query::by_index("by-ip", value)).items.len(), 1);
     });
@@ -69,8 +69,8 @@ pub(super) fn run(objects: usize, clusters: usize) {
     bed.writes_during("… during scans of every body", objects, &bodies);
 }
 
-impl Bed {
-    /// New states of these objects of one cluster, as one batch.
+impl TestBed {
+    /// Writes new states of these objects of one cluster, as one batch.
     fn write(&mut self, at: usize, numbers: &[usize]) {
         let objects: Vec<_> = numbers.iter().map(|number| self.next(*number)).collect();
         self.apply(at, objects);
@@ -88,14 +88,14 @@ impl Bed {
         }
         let (partition, lease) = (self.partitions[at].id, self.partitions[at].lease);
         let applied = self.cache.send(Apply { partition, lease, batch: fifo.pop(usize::MAX), version: None });
-        let AppliedBatch { pressure, .. } = block_on(applied).expect("it lives").expect("it is open");
+        let AppliedBatch { pressure, .. } = block_on(applied).expect("the cache runs").expect("the partition is open");
         if let Some(pressure) = pressure {
             block_on(pressure.wait());
         }
     }
 
     /// Times writes.
-    fn writes(&mut self, what: &str, objects: usize) {
+    fn writes(&mut self, name: &str, objects: usize) {
         let (begun, mut took) = (now(), Vec::new());
         let mut busy = Duration::ZERO;
         for step in 0..WRITES {
@@ -107,21 +107,21 @@ impl Bed {
             busy += begun.elapsed();
         }
         let rate = f64::from(WRITES) / busy.as_secs_f64();
-        row(what, &mut took, None, &format!("{rate:.0} a second; {:.1?} in all", begun.elapsed()));
+        row(name, &mut took, None, &format!("{rate:.0} a second; {:.1?} in all", begun.elapsed()));
     }
 
-    /// The same while a question is asked over and over.
-    fn writes_during(&mut self, what: &str, objects: usize, query: &Query) {
+    /// Times writes while a query is repeated.
+    fn writes_during(&mut self, name: &str, objects: usize, query: &Query) {
         let (over, answers) = (AtomicBool::new(false), AtomicU64::new(0));
         let cache = self.cache.clone();
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !over.load(Relaxed) {
-                    block_on(cache.send(Ask(query.clone()))).expect("it lives").expect("it has an answer");
+                    block_on(cache.send(Ask(query.clone()))).expect("the cache runs").expect("the query is valid");
                     answers.fetch_add(1, Relaxed);
                 }
             });
-            self.writes(what, objects);
+            self.writes(name, objects);
             over.store(true, Relaxed);
         });
         println!("{:44} {} answers meanwhile", "", answers.load(Relaxed));

@@ -1,6 +1,6 @@
-//! What the examples share: the command line, a client per cluster, when to wait and when to end, and who owns what.
+//! Shared code of the examples: command line, Kubernetes clients, deadlines, Ctrl-C, and owner references.
 
-#![allow(dead_code, reason = "each example takes what it needs")]
+#![allow(dead_code, reason = "each example uses a part of it")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
@@ -21,29 +21,29 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-/// How long a request may take. The clients have no deadline of their own.
-const DEADLINE: Duration = Duration::from_secs(10);
+/// Timeout of a request. The clients themselves have none.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many workers a controller has. Each waits for one request at a time.
+/// Number of workers of a controller. Each waits for one request at a time.
 pub(crate) const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("four is not zero");
 
-/// How long a key waits at least, and at most, whose cluster has not been read yet.
-const UNSYNCED: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+/// Minimum and maximum delay of a key whose cluster has not synced yet.
+const UNSYNCED_DELAY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 
 /// A client for each cluster.
 pub(crate) type Clients = Arc<BTreeMap<ClusterName, Client>>;
 
-/// Which clusters: a hub's configuration, or kubeconfigs.
+/// Arguments: the configuration of a hub, or kubeconfigs.
 #[derive(Parser)]
 struct Args {
     /// The configuration file of a hub
     #[arg(short, long, value_name = "FILE", required_unless_present = "kubeconfigs")]
     config: Option<PathBuf>,
-    /// Kubeconfigs, each for the cluster of its current context; a cluster is called what its file is called
+    /// Kubeconfigs, each for the cluster of its current context; the file name is the name of the cluster
     kubeconfigs: Vec<PathBuf>,
 }
 
-/// The configuration that the command line asks for. Has warnings logged; `RUST_LOG` asks for more.
+/// Reads the configuration that the command line names. Logs warnings; `RUST_LOG` sets another level.
 pub(crate) fn config() -> anyhow::Result<Config> {
     telemetry::init(LogFormat::Text, "warn");
     let args = Args::parse();
@@ -55,13 +55,13 @@ pub(crate) fn config() -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// A cluster by its kubeconfig.
+/// Returns the configuration of a cluster for a kubeconfig.
 pub(crate) fn cluster(name: ClusterName, path: PathBuf) -> ClusterConfig {
     let access = ClusterAccess::Kubeconfig { path, context: None };
     ClusterConfig { name, labels: ClusterLabels::new(), access, compression: true }
 }
 
-/// A client for each cluster of a hub, to write with. The hub itself only reads.
+/// Creates a client for each cluster, to write with. The hub itself only reads.
 pub(crate) async fn clients(config: &Config) -> anyhow::Result<Clients> {
     let mut clients = BTreeMap::new();
     for cluster in &config.clusters {
@@ -70,27 +70,27 @@ pub(crate) async fn clients(config: &Config) -> anyhow::Result<Clients> {
     Ok(Arc::new(clients))
 }
 
-/// A request with a deadline. What has run out of time is told as a failure of the connection is.
+/// Sends a request with a timeout, which is returned as a connection error.
 pub(crate) async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
-    let answer = tokio::time::timeout(DEADLINE, request).await;
+    let answer = tokio::time::timeout(TIMEOUT, request).await;
     answer.unwrap_or_else(|elapsed| Err(kube::Error::Service(elapsed.into())))
 }
 
-/// Whether the server has refused for good. After any other error nobody knows whether it did what it was asked for.
+/// Whether the server refused a request. After any other error it is unknown whether the request was carried out.
 pub(crate) fn is_refused(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code < 500)
 }
 
-/// Is cancelled at the first Ctrl-C. The second one ends the process at once, whatever is being done.
+/// Returns a token that is cancelled at the first Ctrl-C. The second Ctrl-C ends the process at once.
 pub(crate) fn stop_at_ctrl_c() -> CancellationToken {
     let stop = CancellationToken::new();
     let signal = stop.clone();
     tokio::spawn(async move {
-        // An error means that there are no signals here; then it runs until it is killed.
+        // An error means that signals are not available: the process runs until it is killed.
         if tokio::signal::ctrl_c().await.is_ok() {
             signal.cancel();
             if tokio::signal::ctrl_c().await.is_ok() {
-                // What a shell says of a process that was interrupted.
+                // Exit code of an interrupted process, as in shells.
                 std::process::exit(130);
             }
         }
@@ -98,37 +98,37 @@ pub(crate) fn stop_at_ctrl_c() -> CancellationToken {
     stop
 }
 
-/// How many keys of one cluster may be worked on at a time: a worker is left to the others while one cluster hangs.
+/// Returns how many keys of one cluster may be processed at a time. One worker stays free for other clusters while one
+/// cluster hangs.
 pub(crate) fn share(workers: NonZeroUsize) -> NonZeroUsize {
     NonZeroUsize::new(workers.get() - 1).unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Since when keys of which clusters have waited for the first reading.
+/// Clusters that have not synced, with the time since which their keys wait.
 #[derive(Default)]
 pub(crate) struct Unsynced(Mutex<HashMap<ClusterName, Instant>>);
 
 impl Unsynced {
-    /// How long a key is to wait: as long as its cluster has made keys wait so far, within bounds, so that a cluster that
-    /// is down for long costs little. Not the queue's limiter, whose bucket would set ten thousand keys apart by a
-    /// quarter of an hour.
+    /// Returns the delay of a key: the time that its cluster has been waited for, within bounds. So a long outage costs
+    /// little. The limiter of the queue is not suitable: its bucket would spread 10,000 keys over 15 minutes.
     pub(crate) fn delay(&self, cluster: &ClusterName) -> Duration {
         let now = clock::now();
         let since = *self.0.lock().entry(cluster.clone()).or_insert(now);
-        now.saturating_duration_since(since).clamp(UNSYNCED.0, UNSYNCED.1)
+        now.saturating_duration_since(since).clamp(UNSYNCED_DELAY.0, UNSYNCED_DELAY.1)
     }
 
-    /// The cluster has been read, or is none of ours.
+    /// Forgets a cluster that has synced or was removed.
     pub(crate) fn forget(&self, cluster: &ClusterName) {
         self.0.lock().remove(cluster);
     }
 }
 
-/// The owner who is in charge of an object, if there is one.
+/// Returns the controlling owner of an object, if there is one.
 pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
 }
 
-/// Whether `owner` is in charge of an object. By UID: another one may have had its name before.
+/// Whether `owner` controls an object. Compares UIDs, because an earlier object may have had the same name.
 pub(crate) fn is_controlled_by(meta: &ObjectMeta, owner: &ObjectMeta) -> bool {
     controller_of(meta).is_some_and(|controller| Some(&controller.uid) == owner.uid.as_ref())
 }

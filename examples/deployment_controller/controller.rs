@@ -1,4 +1,4 @@
-//! The controller: watches three resources, and keeps two kinds of keys in one queue.
+//! The controller: watches three resources and processes two kinds of keys from one queue.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use tokio_util::sync::CancellationToken;
 use super::common::{Clients, Unsynced, controller_of, share};
 use super::expectations::{Expectations, OVERDUE, Owner};
 
-/// Deployments with this annotation, set to `"true"`, and ReplicaSets with it are ours; others we leave alone.
-pub(crate) const OURS: &str = "informer-hub.io/example";
+/// Annotation of managed Deployments and ReplicaSets, with the value `"true"`. Others are ignored.
+pub(crate) const ANNOTATION: &str = "informer-hub.io/example";
 
-/// What a worker brings into order.
+/// Key of the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Task {
-    /// A Deployment: its ReplicaSets.
+    /// A Deployment whose ReplicaSets are to be synced.
     Deployment(Request),
-    /// A ReplicaSet: its pods.
+    /// A ReplicaSet whose pods are to be synced.
     ReplicaSet(Request),
 }
 
@@ -44,12 +44,12 @@ pub(super) struct Controller {
     pub(super) pods: Lister<Pod>,
     pub(super) expectations: Expectations,
     pub(super) clients: Clients,
-    /// Is cancelled at the end: what consists of many requests stops between two of them.
+    /// Cancelled at the end: work of many requests stops between two requests.
     pub(super) stop: CancellationToken,
     unsynced: Unsynced,
 }
 
-/// Runs the controller until `stop`, and until what was begun is done.
+/// Runs the controller until `stop` is cancelled and the keys in progress are done.
 pub(crate) async fn run(
     hub: &Hub,
     clients: Clients,
@@ -97,11 +97,11 @@ impl Controller {
             }
         });
         sets.add_event_handler(of_sets).await?;
-        let of_pods = self.handler(|this, pod: &Object<Pod>, seen| {
+        let of_pods = self.handler(|this, pod: &Object<Pod>, event| {
             let Ok(decoded) = pod.decode() else { return };
             let Some(set) = owner(pod.cluster(), &decoded.metadata, &this.sets) else { return };
-            // A pod with a grace period is as good as gone once it has been told to go.
-            if seen != Seen::Changed || decoded.metadata.deletion_timestamp.is_some() {
+            // A pod that terminates during its grace period counts as deleted.
+            if event != EventKind::Updated || decoded.metadata.deletion_timestamp.is_some() {
                 this.expectations.settle(&set, pod.name());
             }
             this.queue.add(Task::ReplicaSet(set.request));
@@ -110,28 +110,28 @@ impl Controller {
         Ok(())
     }
 
-    /// A handler that does the same with whatever happens to an object; only pods make a difference.
+    /// Creates a handler that calls `see` for every event of an object.
     fn handler<K: 'static>(
         self: &Arc<Self>,
-        see: impl Fn(&Self, &Object<K>, Seen) + Clone + Send + 'static,
+        see: impl Fn(&Self, &Object<K>, EventKind) + Clone + Send + 'static,
     ) -> ResourceEventHandlerFuncs<K> {
-        let of = |seen: Seen| {
+        let of = |event: EventKind| {
             let (this, see) = (Arc::clone(self), see.clone());
-            move |object: &Object<K>| see(&this, object, seen)
+            move |object: &Object<K>| see(&this, object, event)
         };
-        let (changed, came, gone) = (of(Seen::Changed), of(Seen::Came), of(Seen::Gone));
-        // `on_delete` has an object also where the deletion itself was not seen: no tombstones to unwrap.
-        ResourceEventHandlerFuncs::new().on_add(came).on_update(move |_, object| changed(object)).on_delete(gone)
+        let (added, updated, deleted) = (of(EventKind::Added), of(EventKind::Updated), of(EventKind::Deleted));
+        // `on_delete` has an object even if the deletion was not observed, so there are no tombstones to unwrap.
+        ResourceEventHandlerFuncs::new().on_add(added).on_update(move |_, object| updated(object)).on_delete(deleted)
     }
 
     async fn work(&self, work: Work<Task>) {
         if !self.clients.contains_key(work.cluster()) {
-            // No cluster of ours, or not any more.
+            // The cluster is not configured, or was removed.
             self.unsynced.forget(work.cluster());
             return work.succeed();
         }
-        // Before its caches are complete, the absence of something means nothing. Each cluster is waited for on its own:
-        // one that is out of reach holds up nobody else.
+        // Before its caches have synced, a missing object may exist. Each cluster is waited for separately, so an
+        // unreachable one does not delay the others.
         if !self.has_synced(work.cluster()) {
             let delay = self.unsynced.delay(work.cluster());
             return work.retry_after(delay);
@@ -144,14 +144,14 @@ impl Controller {
         match done {
             Ok(()) => work.succeed(),
             Err(error) => {
-                tracing::warn!("{:?}: {error:#}", *work);
+                tracing::warn!(task = ?*work, error = format!("{error:#}"), "cannot sync an object");
                 work.retry();
             }
         }
     }
 
-    /// Has a ReplicaSet looked at again if what is expected of it does not show.
-    pub(super) fn look_again(&self, set: &Request) {
+    /// Queues a ReplicaSet for when its expectations are overdue.
+    pub(super) fn requeue_overdue(&self, set: &Request) {
         self.queue.add_after(Task::ReplicaSet(set.clone()), OVERDUE);
     }
 
@@ -161,26 +161,26 @@ impl Controller {
     }
 }
 
-/// What happened to an object.
+/// Kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    Came,
-    Changed,
-    Gone,
+enum EventKind {
+    Added,
+    Updated,
+    Deleted,
 }
 
-/// Whether we are asked to look after an object.
-pub(super) fn is_ours(meta: &ObjectMeta) -> bool {
-    meta.annotations.as_ref().and_then(|all| all.get(OURS)).is_some_and(|value| value == "true")
+/// Whether this controller manages an object.
+pub(super) fn is_managed(meta: &ObjectMeta) -> bool {
+    meta.annotations.as_ref().and_then(|all| all.get(ANNOTATION)).is_some_and(|value| value == "true")
 }
 
-/// The object in charge of another one, if the cache has it. A name is not enough: the owner may have been replaced by
-/// another of its name, which is no owner.
+/// Returns the controlling owner of an object from the cache. Compares UIDs, because the owner may have been replaced
+/// by an object of the same name.
 fn owner<O>(cluster: &ClusterName, meta: &ObjectMeta, owners: &Lister<O>) -> Option<Owner>
 where
     O: Resource<DynamicType = ()>,
 {
-    let wanted = controller_of(meta).filter(|owner| owner.kind == O::kind(&()))?;
-    let found = owners.get(cluster, meta.namespace.as_deref().unwrap_or_default(), &wanted.name).ok()?;
-    (found.uid().to_string() == wanted.uid).then(|| Owner { request: Request::from(&found), uid: wanted.uid.clone() })
+    let owner = controller_of(meta).filter(|owner| owner.kind == O::kind(&()))?;
+    let found = owners.get(cluster, meta.namespace.as_deref().unwrap_or_default(), &owner.name).ok()?;
+    (found.uid().to_string() == owner.uid).then(|| Owner { request: Request::from(&found), uid: owner.uid.clone() })
 }

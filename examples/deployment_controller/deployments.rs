@@ -1,8 +1,8 @@
-//! A Deployment's ReplicaSets: one for its present template, the others on their way out.
+//! Sync of a Deployment: one ReplicaSet for its current template, while the others are scaled down.
 //!
-//! Simplified: the new ReplicaSet gets all replicas at once, and the old ones lose theirs when its pods exist. The real
-//! controller goes by availability, `maxSurge` and `maxUnavailable`, keeps a history for roll-backs, and scales also what
-//! is paused.
+//! Simplified: the new ReplicaSet gets all replicas at once, and the old ones lose theirs once its pods exist. The real
+//! controller respects availability, `maxSurge` and `maxUnavailable`, keeps a history for roll-backs, and also scales
+//! paused Deployments.
 
 use anyhow::{Context, bail};
 use informer_hub::Request;
@@ -14,9 +14,9 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::common::{is_controlled_by, within};
-use super::controller::{Controller, OURS, is_ours};
+use super::controller::{ANNOTATION, Controller, is_managed};
 
-/// Tells pods of one template from those of another.
+/// Label with the hash of the template, which separates the pods of different templates.
 const HASH_LABEL: &str = "pod-template-hash";
 
 impl Controller {
@@ -26,27 +26,27 @@ impl Controller {
         let Ok(deployment) = self.deployments.get(cluster, namespace, key.name()) else { return Ok(()) };
         let deployment = deployment.decode()?;
         let spec = &deployment.spec;
-        // Paused by somebody who wants to change more before it shows.
+        // Paused Deployments are not rolled out.
         let is_paused = spec.paused == Some(true);
-        if !is_ours(&deployment.metadata) || is_paused || deployment.metadata.deletion_timestamp.is_some() {
+        if !is_managed(&deployment.metadata) || is_paused || deployment.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
         let client = self.clients.get(cluster).context("a cluster without a client")?;
         let api: Api<ReplicaSet> = Api::namespaced(client.clone(), namespace);
 
-        // The name says which template it is for. So to make it twice is no danger, whatever the cache knows.
-        let (name, wanted) = (name_of_new(&deployment, spec)?, spec.replicas.unwrap_or(1));
+        // The name contains the hash of the template, so a repeated creation cannot make a second ReplicaSet.
+        let (name, desired) = (name_of_new(&deployment, spec)?, spec.replicas.unwrap_or(1));
         let new = match self.sets.get(cluster, namespace, &name) {
             Ok(set) => set.decode()?,
             Err(_) => match within(api.create(&PostParams::default(), &new_set(&deployment, spec, &name)?)).await {
                 Err(kube::Error::Api(status)) if status.is_already_exists() => within(api.get(&name)).await?,
-                made => made?,
+                created => created?,
             },
         };
         if !is_controlled_by(&new.metadata, &deployment.metadata) {
-            bail!("ReplicaSet {name:?} belongs to somebody else");
+            bail!("ReplicaSet {name:?} has another owner");
         }
-        scale(&api, &new, wanted).await?;
+        scale(&api, &new, desired).await?;
 
         let (mut total, updated) = (0, replicas(&new));
         let all = self.sets.cluster(cluster).namespace(namespace).list(&LabelSelector::default());
@@ -56,7 +56,7 @@ impl Controller {
                 continue;
             }
             total += replicas(&set);
-            if set.name_any() != name && updated >= wanted {
+            if set.name_any() != name && updated >= desired {
                 scale(&api, &set, 0).await?;
             }
         }
@@ -75,14 +75,14 @@ impl Controller {
     }
 }
 
-/// The pods that a ReplicaSet says it has.
+/// Returns the number of pods in the status of a ReplicaSet.
 fn replicas(set: &ReplicaSet) -> i32 {
     set.status.as_ref().map_or(0, |status| status.replicas)
 }
 
-async fn scale(api: &Api<ReplicaSet>, set: &ReplicaSet, wanted: i32) -> anyhow::Result<()> {
-    if set.spec.replicas != Some(wanted) {
-        let patch = Patch::Merge(json!({ "spec": { "replicas": wanted } }));
+async fn scale(api: &Api<ReplicaSet>, set: &ReplicaSet, replicas: i32) -> anyhow::Result<()> {
+    if set.spec.replicas != Some(replicas) {
+        let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
         within(api.patch(&set.name_any(), &PatchParams::default(), &patch)).await?;
     }
     Ok(())
@@ -94,7 +94,7 @@ fn name_of_new(deployment: &Deployment, spec: &DeploymentSpec) -> anyhow::Result
     Ok(format!("{}-{hash:08x}", deployment.name_any()))
 }
 
-/// The ReplicaSet for a Deployment's present template.
+/// Returns the ReplicaSet for the current template of a Deployment.
 fn new_set(deployment: &Deployment, spec: &DeploymentSpec, name: &str) -> anyhow::Result<ReplicaSet> {
     let owner = deployment.controller_owner_ref(&()).context("a Deployment of the cache has a UID")?;
     let hash = name.rsplit('-').next().unwrap_or_default().to_owned();
@@ -108,7 +108,7 @@ fn new_set(deployment: &Deployment, spec: &DeploymentSpec, name: &str) -> anyhow
             "name": name,
             "namespace": deployment.namespace(),
             "labels": meta.labels,
-            "annotations": { OURS: "true" },
+            "annotations": { ANNOTATION: "true" },
             "ownerReferences": [owner],
         },
         "spec": { "replicas": spec.replicas.unwrap_or(1), "selector": selector, "template": template },

@@ -1,10 +1,9 @@
-//! What has been asked of a cluster and has not shown in its cache yet; client-go's controller expectations, by name.
+//! Expectations: pods that were created or deleted and are not visible in the cache yet, by name.
 //!
-//! A cache lags. Whoever counts three pods, makes two more and counts again may still count three, and would make two
-//! more. So a controller remembers what it expects, and leaves a ReplicaSet alone until it has seen it. client-go counts
-//! creations and deletions; here names are kept, which the controller chooses itself. So when a request has failed and
-//! nobody knows whether it was, or will be, carried out, it is repeated under the same name: there is one such pod in the
-//! end, whichever of the two got through.
+//! A cache lags behind. A controller that counts three pods, creates two and counts again may still count three, and
+//! would create two more. So it stores its expectations, and leaves a ReplicaSet alone until they are met. client-go
+//! counts creations and deletions. This code stores the names, which the controller chooses itself. So a request with
+//! an unknown outcome can be repeated under the same name, and makes at most one pod.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -13,104 +12,105 @@ use informer_hub::Request;
 use informer_hub::types::clock::{self, Instant};
 use parking_lot::Mutex;
 
-/// How long something may take to show before it is asked for again.
+/// How long a change may take to become visible before the request is repeated.
 pub(crate) const OVERDUE: Duration = Duration::from_secs(30);
 
-/// What is asked for.
+/// Kind of an expected change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// A pod that will come.
+    /// The creation of a pod.
     Create,
-    /// A pod that will go.
+    /// The deletion of a pod.
     Delete,
 }
 
-/// A ReplicaSet of which something is expected. Its UID tells it from one that had its name before.
+/// A ReplicaSet with expectations. The UID distinguishes it from an earlier one of the same name.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
     pub(crate) request: Request,
     pub(crate) uid: String,
 }
 
-/// The pods of one ReplicaSet that will come or go, and when to ask for it again.
+/// Expected changes of one ReplicaSet, by pod, with the time to repeat each request.
 struct Expected {
     uid: String,
     pods: HashMap<String, (Change, Instant)>,
 }
 
-/// What is expected of each ReplicaSet; never nothing.
+/// Expected changes by ReplicaSet. An entry is never empty.
 #[derive(Default)]
 pub(crate) struct Expectations(Mutex<HashMap<Request, Expected>>);
 
 impl Expectations {
-    /// A pod is about to be made or deleted. To be said before that: it may show before the server has answered.
+    /// Records that a pod is about to be created or deleted. Call it before the request: the change may be visible
+    /// before the response.
     pub(crate) fn expect(&self, set: &Owner, pod: &str, change: Change) {
         self.put(set, pod, change, clock::now() + OVERDUE);
     }
 
-    /// It is not known whether the pod was made or deleted: ask for it again soon.
+    /// Records that the outcome of a request is unknown, so that it is repeated soon.
     pub(crate) fn doubt(&self, set: &Owner, pod: &str, change: Change) {
         self.put(set, pod, change, clock::now());
     }
 
-    fn put(&self, set: &Owner, pod: &str, change: Change, ask_at: Instant) {
+    fn put(&self, set: &Owner, pod: &str, change: Change, retry_at: Instant) {
         let mut all = self.0.lock();
         let new = || Expected { uid: set.uid.clone(), pods: HashMap::new() };
         let expected = all.entry(set.request.clone()).or_insert_with(new);
         if expected.uid != set.uid {
             *expected = new();
         }
-        expected.pods.insert(pod.to_owned(), (change, ask_at));
+        expected.pods.insert(pod.to_owned(), (change, retry_at));
     }
 
-    /// The pod has come or gone, or will do neither.
+    /// Removes the expectation of a pod whose change is visible or was refused.
     pub(crate) fn settle(&self, set: &Owner, pod: &str) {
         self.change(set, |pods| pods.remove(pod));
     }
 
-    /// What should be asked for again by now and is still wanted, if `shown` are the pods that there are and `wanted` is
-    /// their number as it should be. What is overdue and not wanted any more is not expected any more either.
-    pub(crate) fn again(&self, set: &Owner, wanted: usize, shown: &BTreeSet<String>) -> Vec<(String, Change)> {
+    /// Returns the overdue changes that are still needed and removes the overdue ones that are not. `shown` are the
+    /// visible pods, `desired` is their target number.
+    pub(crate) fn again(&self, set: &Owner, desired: usize, shown: &BTreeSet<String>) -> Vec<(String, Change)> {
         let now = clock::now();
         let mut again = Vec::new();
         self.change(set, |pods| {
-            let under_way = |change: Change| {
-                let is_there = change == Change::Delete;
-                let is_it = |(pod, (what, ask_at)): &(&String, &(Change, Instant))| {
-                    *what == change && *ask_at > now && shown.contains(*pod) == is_there
+            let pending = |change: Change| {
+                let is_shown = change == Change::Delete;
+                let is_pending = |(pod, (expected, retry_at)): &(&String, &(Change, Instant))| {
+                    *expected == change && *retry_at > now && shown.contains(*pod) == is_shown
                 };
-                pods.iter().filter(is_it).count()
+                pods.iter().filter(is_pending).count()
             };
-            // How many there will be if what is under way comes about.
-            let pods_then = shown.len() + under_way(Change::Create) - under_way(Change::Delete);
-            let (mut missing, mut surplus) = (wanted.saturating_sub(pods_then), pods_then.saturating_sub(wanted));
-            pods.retain(|pod, (change, ask_at)| {
-                if *ask_at > now {
+            // The number of pods after all pending changes.
+            let pods_then = shown.len() + pending(Change::Create) - pending(Change::Delete);
+            let (mut missing, mut surplus) = (desired.saturating_sub(pods_then), pods_then.saturating_sub(desired));
+            pods.retain(|pod, (change, retry_at)| {
+                if *retry_at > now {
                     return true;
                 }
                 let left = match change {
                     Change::Create if !shown.contains(pod) => &mut missing,
                     Change::Delete if shown.contains(pod) => &mut surplus,
-                    // It has shown.
+                    // The change is visible.
                     _ => return false,
                 };
-                let is_wanted = *left > 0;
-                if is_wanted {
+                let is_needed = *left > 0;
+                if is_needed {
                     *left -= 1;
                     again.push((pod.clone(), *change));
                 }
-                is_wanted
+                is_needed
             });
         });
         again
     }
 
-    /// Whether nothing is expected: the cache shows what was done.
+    /// Whether all expectations are met, i.e. all changes are visible in the cache.
     pub(crate) fn are_met(&self, set: &Owner) -> bool {
         self.0.lock().get(&set.request).is_none_or(|expected| expected.uid != set.uid)
     }
 
-    /// The ReplicaSet is gone, or going.
+    /// Removes the expectations of a ReplicaSet that is deleted.
     pub(crate) fn forget(&self, set: &Request) {
         self.0.lock().remove(set);
     }

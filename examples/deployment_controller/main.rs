@@ -1,15 +1,15 @@
-//! Deployments, ReplicaSets and their pods over many clusters, simplified. `docs/controllers.md` walks through it.
+//! Simplified controller of Deployments, ReplicaSets and pods in many clusters. `docs/controllers.md` explains it.
 //!
-//! A real cluster has a controller for Deployments already, and two of them fight. So this one acts only on Deployments
-//! with the annotation `informer-hub.io/example: "true"`, on their ReplicaSets, which it gives the same annotation, and
-//! on the pods of those. The cluster's own controllers know nothing of the annotation: let this one loose only where
-//! they do not run, as on an apiserver without a controller manager. There is no leader election: run one.
+//! It acts only on Deployments with the annotation `informer-hub.io/example: "true"`, on their ReplicaSets, which get
+//! the same annotation, and on their pods. The controllers of a real cluster ignore the annotation and would fight with
+//! this one. So run it only where they do not run, e.g. on an apiserver without a controller manager. There is no
+//! leader election: run only one.
 //!
 //! ```sh
 //! cargo run --example deployment_controller -- east.kubeconfig west.kubeconfig
 //! ```
 //!
-//! Ctrl-C ends it, after what was begun is done; a second one ends it at once.
+//! Ctrl-C ends it after the keys in progress; a second Ctrl-C ends it at once.
 
 #[path = "../common/mod.rs"]
 pub(crate) mod common;

@@ -1,4 +1,4 @@
-//! A ReplicaSet's pods: as many as it wants, never twice.
+//! Sync of a ReplicaSet: creates and deletes pods until there are as many as desired, without duplicates.
 
 use std::num::NonZeroUsize;
 
@@ -16,14 +16,14 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::common::{is_controlled_by, is_refused, within};
-use super::controller::{Controller, is_ours};
+use super::controller::{Controller, is_managed};
 use super::expectations::{Change, Owner};
 
-/// How many requests of one ReplicaSet run at a time.
-const AT_ONCE: NonZeroUsize = NonZeroUsize::new(8).expect("eight is not zero");
+/// Maximum number of concurrent requests for one ReplicaSet.
+const CONCURRENCY: NonZeroUsize = NonZeroUsize::new(8).expect("eight is not zero");
 
-/// How many pods of one ReplicaSet are made or deleted before its next turn.
-const AT_MOST: usize = 500;
+/// Maximum number of pods that are created or deleted in one sync.
+const MAX_CHANGES: usize = 500;
 
 impl Controller {
     pub(super) async fn sync_set(&self, request: &Request) -> anyhow::Result<()> {
@@ -34,35 +34,36 @@ impl Controller {
             return Ok(());
         };
         let set = set.decode()?;
-        if !is_ours(&set.metadata) {
+        if !is_managed(&set.metadata) {
             return Ok(());
         }
         if set.metadata.deletion_timestamp.is_some() {
-            // Its pods go with it. What was asked for and did not show is not asked for again.
+            // Its pods are deleted with it, so no request is repeated.
             self.expectations.forget(request);
             return Ok(());
         }
         let owner = &Owner { request: request.clone(), uid: set.uid().context("a ReplicaSet of the cache has a UID")? };
         let client = self.clients.get(cluster).context("a cluster without a client")?;
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        let wanted = usize::try_from(set.spec.replicas.unwrap_or(1)).unwrap_or(0);
-        // What failed, or does not show, and is still wanted: asked for again, under the same name.
+        let desired = usize::try_from(set.spec.replicas.unwrap_or(1)).unwrap_or(0);
+        // Repeats overdue requests that are still needed, under the same names.
         let shown = self.pods_of(request, &set)?.iter().map(ResourceExt::name_any).collect();
-        self.apply(owner, &api, &set, &self.expectations.again(owner, wanted, &shown)).await?;
-        // In this order: what is seen between the two is counted, and waited for. The other way round, it would be neither.
+        self.apply(owner, &api, &set, &self.expectations.again(owner, desired, &shown)).await?;
+        // The order matters: a change that becomes visible between the two lines is counted. In the other order, it
+        // would be neither counted nor expected.
         let are_met = self.expectations.are_met(owner);
         let mut pods = self.pods_of(request, &set)?;
         if are_met {
-            let new = (pods.len()..wanted).map(|_| (new_name(&set), Change::Create));
-            // The youngest go first.
+            let new = (pods.len()..desired).map(|_| (new_name(&set), Change::Create));
+            // The youngest pods are deleted first.
             pods.sort_by_key(|pod| pod.metadata.creation_timestamp.clone());
-            let surplus = pods.iter().skip(wanted).map(|pod| (pod.name_any(), Change::Delete));
-            let changes = new.chain(surplus).take(AT_MOST).collect::<Vec<_>>();
+            let surplus = pods.iter().skip(desired).map(|pod| (pod.name_any(), Change::Delete));
+            let changes = new.chain(surplus).take(MAX_CHANGES).collect::<Vec<_>>();
             self.apply(owner, &api, &set, &changes).await?;
         }
         if !self.expectations.are_met(owner) {
-            // Its pods will bring it back as they come and go. If they do not, somebody has to ask.
-            self.look_again(request);
+            // Events of its pods queue it again. This is for the case that there are none.
+            self.requeue_overdue(request);
         }
         let count = i32::try_from(pods.len()).unwrap_or(i32::MAX);
         if set.status.as_ref().map(|status| status.replicas) != Some(count) {
@@ -74,7 +75,7 @@ impl Controller {
         Ok(())
     }
 
-    /// The pods that the cache shows of a ReplicaSet, without those that are being deleted.
+    /// Returns the cached pods of a ReplicaSet, without those that are being deleted.
     fn pods_of(&self, request: &Request, set: &ReplicaSet) -> anyhow::Result<Vec<Pod>> {
         let namespace = request.key.namespace().unwrap_or_default();
         let all = self.pods.cluster(&request.cluster).namespace(namespace).list(&labels(set)?);
@@ -83,7 +84,7 @@ impl Controller {
         Ok(pods.into_iter().filter(|pod| is_mine(pod) && pod.metadata.deletion_timestamp.is_none()).collect())
     }
 
-    /// Makes and deletes pods.
+    /// Creates and deletes pods.
     async fn apply(
         &self,
         owner: &Owner,
@@ -95,7 +96,7 @@ impl Controller {
         Ok(slow_start(&self.stop, changes.len(), apply).await?)
     }
 
-    /// Makes or deletes a pod, and remembers what is to be expected of it.
+    /// Creates or deletes a pod and records the expectation.
     async fn apply_one(
         &self,
         owner: &Owner,
@@ -109,7 +110,7 @@ impl Controller {
             Change::Delete => delete(api, name).await,
         };
         match &done {
-            // It may have shown already, and nobody will tell of it a second time.
+            // The change may be visible already, and then there is no further event.
             Ok(()) if self.shows(&owner.request, name) == (*change == Change::Create) => {
                 self.expectations.settle(owner, name);
             }
@@ -125,8 +126,8 @@ impl Controller {
     }
 }
 
-/// Does pieces of work: one at first, then twice as many each time, until one fails or `stop` is cancelled. So what the
-/// server refuses (a quota, a template that is not valid) is refused once, and not for every pod.
+/// Runs pieces of work in batches: one piece at first, then twice as many each time, until one fails or `stop` is
+/// cancelled. So a refusal by the server (a quota, an invalid template) happens once and not for every pod.
 pub(crate) async fn slow_start<W, E>(
     stop: &CancellationToken,
     pieces: usize,
@@ -148,13 +149,13 @@ where
                 }
             }
         };
-        parallelize_until(&stop, AT_ONCE, batch, work).await;
+        parallelize_until(&stop, CONCURRENCY, batch, work).await;
         (from, size) = (from + batch, 2 * size);
     }
     failed.into_inner().map_or(Ok(()), Err)
 }
 
-/// Makes a pod. That it is there already is as good: its name is the ReplicaSet's own.
+/// Creates a pod. Succeeds if it exists: its name is unique to the ReplicaSet.
 async fn create(api: &Api<Pod>, set: &ReplicaSet, name: &str) -> kube::Result<()> {
     let template = set.spec.template.clone().unwrap_or_default();
     let mut pod = Pod { metadata: template.metadata.unwrap_or_default(), spec: template.spec, status: None };
@@ -166,7 +167,7 @@ async fn create(api: &Api<Pod>, set: &ReplicaSet, name: &str) -> kube::Result<()
     }
 }
 
-/// Deletes a pod. That it is gone already is as good.
+/// Deletes a pod. Succeeds if it does not exist.
 async fn delete(api: &Api<Pod>, name: &str) -> kube::Result<()> {
     match within(api.delete(name, &DeleteParams::default())).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
@@ -174,12 +175,13 @@ async fn delete(api: &Api<Pod>, name: &str) -> kube::Result<()> {
     }
 }
 
-/// A name of our own choice, so that a request that may have failed can be repeated.
+/// Returns a random name, chosen here so that a request with an unknown outcome can be repeated.
 fn new_name(set: &ReplicaSet) -> String {
     format!("{}-{:06x}", set.name_any(), rng::rng().random_range(0..1 << 24))
 }
 
-/// A ReplicaSet's selector, as far as it is made of plain labels, which is all that `deployments.rs` makes.
+/// Returns the label selector of a ReplicaSet. Only `matchLabels` are supported, which is all that `deployments.rs`
+/// uses.
 fn labels(set: &ReplicaSet) -> anyhow::Result<LabelSelector> {
     let labels = set.spec.selector.match_labels.as_ref();
     let pairs = labels.into_iter().flatten().map(|(key, value)| format!("{key}={value}"));

@@ -1,6 +1,6 @@
-//! The controller: a Foo names a Deployment, which the controller makes, scales, and reports on.
+//! The controller: creates and scales the Deployment that a `Foo` names, and writes the status of the `Foo`.
 
-#![allow(clippy::disallowed_names, reason = "a Foo is called foo, as in Kubernetes' own sample")]
+#![allow(clippy::disallowed_names, reason = "the sample of Kubernetes uses this name")]
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use tokio_util::sync::CancellationToken;
 use super::common::{Clients, Unsynced, controller_of, is_controlled_by, share, within};
 use super::foo::{Foo, FooStatus};
 
-/// The name under which Events are written.
+/// Component in the Events that the controller writes.
 const COMPONENT: &str = "sample-controller";
 
 struct Controller {
-    /// Keys of Foos. Clusters take turns and have a worker left each, so that none waits for another that is flooded or
-    /// hangs.
+    /// Keys of Foos. Clusters take turns, and one cluster cannot occupy all workers, so none waits for another that is
+    /// overloaded or hangs.
     queue: WorkQueue<Request>,
     foos: SharedInformer<Foo>,
     deployments: SharedInformer<Deployment>,
@@ -37,7 +37,7 @@ struct Controller {
     unsynced: Unsynced,
 }
 
-/// Runs the controller until `stop`, and until what was begun is done.
+/// Runs the controller until `stop` is cancelled and the keys in progress are done.
 pub(crate) async fn run(
     hub: &Hub,
     clients: Clients,
@@ -69,7 +69,7 @@ pub(crate) async fn run(
 }
 
 impl Controller {
-    /// Handlers only put keys in line: whatever happened, the answer is to look at the Foo as it is now.
+    /// Adds the event handlers. They only queue keys: a worker then compares the current state.
     async fn watch(self: &Arc<Self>) -> Result<(), InformerError> {
         let queue = || self.queue.clone();
         let (add, update, delete) = (queue(), queue(), queue());
@@ -79,8 +79,8 @@ impl Controller {
             .on_delete(move |foo| delete.add(Request::from(foo)));
         self.foos.add_event_handler(of_foos).await?;
 
-        // What happens to a Deployment is a matter for the Foo that owns it. A tombstone is no special case: `on_delete`
-        // always has an object, and only its owner is asked for.
+        // A change of a Deployment queues the Foo that owns it. Tombstones need no special case: `on_delete` always has
+        // an object.
         let this = || Arc::clone(self);
         let (add, update, delete) = (this(), this(), this());
         let of_deployments = ResourceEventHandlerFuncs::new()
@@ -106,12 +106,12 @@ impl Controller {
 
     async fn work(&self, work: Work<Request>) {
         if !self.clients.contains_key(&work.cluster) {
-            // No cluster of ours, or not any more.
+            // The cluster is not configured, or was removed.
             self.unsynced.forget(&work.cluster);
             return work.succeed();
         }
-        // Before its caches are complete, the absence of something means nothing. Each cluster is waited for on its own:
-        // one that is out of reach holds up nobody else.
+        // Before its caches have synced, a missing object may exist. Each cluster is waited for separately, so an
+        // unreachable one does not delay the others.
         if !self.foos.has_synced_in(&work.cluster) || !self.deployments.has_synced_in(&work.cluster) {
             let delay = self.unsynced.delay(&work.cluster);
             return work.retry_after(delay);
@@ -120,27 +120,27 @@ impl Controller {
         match self.sync(&work).await {
             Ok(()) => work.succeed(),
             Err(error) => {
-                tracing::warn!("{}: {error:#}", *work);
+                tracing::warn!(key = %*work, error = format!("{error:#}"), "cannot sync a Foo");
                 work.retry();
             }
         }
     }
 
-    /// Brings one Foo and its Deployment together, whatever has happened to either.
+    /// Brings the Deployment of one Foo to the desired state.
     async fn sync(&self, request: &Request) -> anyhow::Result<()> {
         let Request { cluster, key } = request;
         let namespace = key.namespace().unwrap_or_default();
-        // A Foo that is gone needs nothing: Kubernetes' garbage collector takes what it owned.
+        // A deleted Foo needs nothing: the garbage collector of Kubernetes deletes its Deployment.
         let Ok(foo) = self.foo_lister.get(cluster, namespace, key.name()) else { return Ok(()) };
         let foo = foo.decode()?;
         if foo.metadata.deletion_timestamp.is_some() {
-            // On its way out: what would be made for it now would go with it.
+            // The Foo is being deleted, and its Deployment with it.
             return Ok(());
         }
         let name = &foo.spec.deployment_name;
         if name.is_empty() {
-            // Trying again would not help; the next change of the Foo brings it back.
-            tracing::warn!("{request}: spec.deploymentName must be set");
+            // A retry would not help; the next change of the Foo queues it again.
+            tracing::warn!(key = %request, "spec.deploymentName must be set");
             return Ok(());
         }
         let client = self.clients.get(cluster).context("a cluster without a client")?;
@@ -148,9 +148,9 @@ impl Controller {
         let deployment = match self.deployment_lister.get(cluster, namespace, name) {
             Ok(deployment) => deployment.decode()?,
             Err(_) => match within(deployments.create(&PostParams::default(), &new_deployment(&foo)?)).await {
-                // It is there, and the cache has not heard of it yet.
+                // It exists, but is not in the cache yet.
                 Err(kube::Error::Api(status)) if status.is_already_exists() => within(deployments.get(name)).await?,
-                made => made?,
+                created => created?,
             },
         };
         if !is_controlled_by(&deployment.metadata, &foo.metadata) {
@@ -160,15 +160,15 @@ impl Controller {
             }
             bail!(problem);
         }
-        let wanted = foo.spec.replicas;
-        if wanted.is_some() && wanted != deployment.spec.replicas {
-            let scale = json!({ "spec": { "replicas": wanted } });
+        let replicas = foo.spec.replicas;
+        if replicas.is_some() && replicas != deployment.spec.replicas {
+            let scale = json!({ "spec": { "replicas": replicas } });
             within(deployments.patch(name, &PatchParams::default(), &Patch::Merge(scale))).await?;
         }
         self.report(client, &foo, &deployment).await
     }
 
-    /// Writes the status, where it differs.
+    /// Writes the status if it changed.
     async fn report(&self, client: &Client, foo: &Foo, deployment: &Deployment) -> anyhow::Result<()> {
         let available = deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
         let status = FooStatus { available_replicas: available };
@@ -182,7 +182,7 @@ impl Controller {
     }
 }
 
-/// The Deployment that a Foo wants, with the Foo as its owner.
+/// Returns the Deployment for a Foo, with the Foo as its owner.
 fn new_deployment(foo: &Foo) -> anyhow::Result<Deployment> {
     let owner = foo.controller_owner_ref(&()).context("a Foo of the cache has a UID")?;
     let labels = json!({ "app": "nginx", "controller": foo.name_any() });
@@ -199,7 +199,7 @@ fn new_deployment(foo: &Foo) -> anyhow::Result<Deployment> {
     }))?)
 }
 
-/// Writes an Event. It is for people to read: nothing depends on it, so its failure is only logged.
+/// Writes an Event. Nothing depends on it, so a failure is only logged.
 async fn record(client: &Client, foo: &Foo, kind: &str, reason: &str, message: &str) {
     let namespace = foo.namespace().unwrap_or_default();
     let now = Some(Time(clock::wall()));
@@ -218,6 +218,6 @@ async fn record(client: &Client, foo: &Foo, kind: &str, reason: &str, message: &
     event.metadata.namespace = Some(namespace.clone());
     let events: Api<Event> = Api::namespaced(client.clone(), &namespace);
     if let Err(error) = within(events.create(&PostParams::default(), &event)).await {
-        tracing::warn!("event {reason} of {}: {error}", foo.name_any());
+        tracing::warn!(reason, foo = foo.name_any(), %error, "cannot write an Event");
     }
 }

@@ -1,4 +1,4 @@
-//! The custom resource: what `#[derive(kube::CustomResource)]` would write, without the macro.
+//! The custom resource `Foo`, written by hand instead of with `#[derive(kube::CustomResource)]`.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 
-/// Wants a Deployment.
+/// Custom resource that manages a Deployment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Foo {
@@ -19,7 +19,7 @@ pub(crate) struct Foo {
     pub(crate) status: FooStatus,
 }
 
-/// Which Deployment.
+/// Name and size of the Deployment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct FooSpec {
@@ -27,7 +27,7 @@ pub(crate) struct FooSpec {
     pub(crate) replicas: Option<i32>,
 }
 
-/// What has become of it.
+/// Observed state of the Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct FooStatus {

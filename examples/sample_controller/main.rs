@@ -1,13 +1,13 @@
-//! Kubernetes' sample-controller over many clusters. `docs/controllers.md` walks through it.
+//! The sample-controller of Kubernetes, for many clusters. `docs/controllers.md` explains it.
 //!
 //! ```sh
 //! kubectl apply -f examples/sample_controller/crd.json   # in each cluster
 //! cargo run --example sample_controller -- east.kubeconfig west.kubeconfig
 //! ```
 //!
-//! There is no leader election: run one.
+//! There is no leader election: run only one.
 //!
-//! Ctrl-C ends it, after what was begun is done; a second one ends it at once.
+//! Ctrl-C ends it after the keys in progress; a second Ctrl-C ends it at once.
 
 #[path = "../common/mod.rs"]
 pub(crate) mod common;

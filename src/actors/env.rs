@@ -65,7 +65,7 @@ impl Env {
     }
 
     /// Returns resources on the same threads with separate caches, no memory limit and no checkpoints. For
-    /// [`SeparateRegistry`](crate::actors::Apart).
+    /// [`SeparateRegistry`](crate::actors::SeparateRegistry).
     pub(in crate::actors) fn separate(&self) -> Self {
         let checkpoints = Checkpoints::default();
         let (io, arbiters, census) = (self.io.clone(), Arc::clone(&self.arbiters), self.census.clone());

@@ -213,7 +213,7 @@ impl Access {
         !self.certificates && self.token.is_none() && self.read_token.is_none()
     }
 
-    /// Decides a request. `certified` tells whether the connection has a valid client certificate.
+    /// Decides a request. `certified` is set if the connection has a valid client certificate.
     pub(super) fn authorize<B>(&self, request: &Request<B>, certified: bool) -> Result<MayRead, Denied> {
         let path = request.uri().path();
         let looks = matches!(*request.method(), Method::GET | Method::HEAD);

@@ -13,7 +13,7 @@ use informer_hub_types::clock::{self, Instant};
 /// the client to read a response.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionSlots {
-    waiting: Mutex<IdleLine>,
+    idle: Mutex<IdleLine>,
     /// Notified when a connection becomes idle.
     became_idle: Notify,
 }
@@ -29,24 +29,24 @@ struct IdleLine {
 pub(super) struct Slot {
     slots: Arc<ConnectionSlots>,
     /// Position in the line and the time of becoming idle; `None` while a request is being answered.
-    turn: Mutex<Option<(u64, Instant)>>,
-    leave: Arc<Notify>,
+    idle_since: Mutex<Option<(u64, Instant)>>,
+    evicted: Arc<Notify>,
 }
 
 impl ConnectionSlots {
     /// Takes a slot for a new, idle connection. The caller limits the number of slots.
     pub(super) fn take(self: &Arc<Self>) -> Slot {
-        let slot = Slot { slots: Arc::clone(self), turn: Mutex::default(), leave: Arc::default() };
-        slot.wait();
+        let slot = Slot { slots: Arc::clone(self), idle_since: Mutex::default(), evicted: Arc::default() };
+        slot.mark_idle();
         slot
     }
 
     /// Evicts the connection that has been idle longest; returns false if none is idle. Its slot is free once its task
     /// has run.
     pub(super) fn evict(&self) -> bool {
-        let first = self.waiting.lock().slots.pop_first();
-        first.is_some_and(|(_, leave)| {
-            leave.notify_one();
+        let first = self.idle.lock().slots.pop_first();
+        first.is_some_and(|(_, evicted)| {
+            evicted.notify_one();
             true
         })
     }
@@ -62,20 +62,20 @@ impl ConnectionSlots {
 
 impl Slot {
     /// Marks the connection as busy: a request has arrived.
-    pub(super) fn begin(&self) {
-        if let Some((number, _)) = self.turn.lock().take() {
-            self.slots.waiting.lock().slots.remove(&number);
+    pub(super) fn mark_busy(&self) {
+        if let Some((number, _)) = self.idle_since.lock().take() {
+            self.slots.idle.lock().slots.remove(&number);
         }
     }
 
     /// Marks the connection as idle: its response is ready.
-    pub(super) fn wait(&self) {
-        let mut turn = self.turn.lock();
-        let mut line = self.slots.waiting.lock();
+    pub(super) fn mark_idle(&self) {
+        let mut idle_since = self.idle_since.lock();
+        let mut line = self.slots.idle.lock();
         let number = line.next;
         line.next += 1;
-        line.slots.insert(number, Arc::clone(&self.leave));
-        if let Some((old, _)) = turn.replace((number, clock::now())) {
+        line.slots.insert(number, Arc::clone(&self.evicted));
+        if let Some((old, _)) = idle_since.replace((number, clock::now())) {
             line.slots.remove(&old);
         }
         drop(line);
@@ -86,7 +86,7 @@ impl Slot {
     pub(super) async fn closed(&self, longest: Duration) {
         let overdue = async {
             loop {
-                let since = self.turn.lock().map_or_else(clock::now, |(_, since)| since);
+                let since = self.idle_since.lock().map_or_else(clock::now, |(_, since)| since);
                 if clock::now() >= since + longest {
                     return;
                 }
@@ -94,7 +94,7 @@ impl Slot {
             }
         };
         tokio::select! {
-            () = self.leave.notified() => {}
+            () = self.evicted.notified() => {}
             () = overdue => {}
         }
     }
@@ -102,7 +102,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.begin();
+        self.mark_busy();
     }
 }
 
@@ -118,16 +118,16 @@ mod tests {
     async fn eviction_closes_the_longest_idle_connection_and_no_busy_one() {
         let slots = Arc::new(ConnectionSlots::default());
         let [first, second, third] = [(); 3].map(|()| slots.take());
-        first.begin();
-        second.begin();
-        second.wait();
+        first.mark_busy();
+        second.mark_busy();
+        second.mark_idle();
         assert!(slots.evict());
         assert!(third.closed(LONG).now_or_never().is_some());
         assert!(second.closed(LONG).now_or_never().is_none());
         drop(third);
         assert!(slots.evict() && second.closed(LONG).now_or_never().is_some());
         assert!(!slots.evict(), "the first is busy");
-        first.wait();
+        first.mark_idle();
         assert!(slots.connection_idle().now_or_never().is_some());
         drop(first);
         assert!(!slots.evict(), "its slot is free");
@@ -140,9 +140,9 @@ mod tests {
         let (half, start) = (LONG / 2, clock::now());
         let work = async {
             tokio::time::sleep(half).await;
-            slot.begin();
+            slot.mark_busy();
             tokio::time::sleep(2 * LONG).await;
-            slot.wait();
+            slot.mark_idle();
             std::future::pending::<()>().await;
         };
         tokio::select! {

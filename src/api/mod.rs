@@ -42,7 +42,7 @@ pub use tls::{TlsError, TlsFiles, check_tls};
 /// Timeout for collecting a status.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// State shown by the API, collected anew for each request.
+/// State shown by the API, collected for each request.
 #[derive(Clone, Debug)]
 pub struct Shown {
     /// Whether everything that is reachable has synced.

@@ -158,7 +158,7 @@ async fn answer(
     certified: bool,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    slot.begin();
+    slot.mark_busy();
     let response = match server.guard.access.authorize(&request, certified) {
         Err(denied) => denied.response(),
         Ok(_) if request.body().size_hint().lower() > server.guard.limits.body_bytes as u64 => {
@@ -181,6 +181,6 @@ async fn answer(
             }
         }
     };
-    slot.wait();
+    slot.mark_idle();
     Ok(response)
 }

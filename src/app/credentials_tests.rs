@@ -69,17 +69,17 @@ fn an_expiring_token_is_logged_once_at_each_threshold() {
     let _logging = lines.begin();
     let file = folder.path().join("token");
     std::fs::write(&file, jwt(0, 24 * HOUR)).unwrap();
-    let (mut told, owner) = (Vec::new(), Owner::Cluster("prod".to_owned()));
+    let (mut logged, owner) = (Vec::new(), Owner::Cluster("prod".to_owned()));
     for minute in 0..25 * 60 {
         watch.check(by_token(&file), time(minute * 60));
-        told.extend(lines.take().into_iter().map(|line| (minute, line)));
+        logged.extend(lines.take().into_iter().map(|line| (minute, line)));
     }
-    let [soon, imminent, ended] = &told[..] else { panic!("{told:#?}") };
+    let [soon, imminent, ended] = &logged[..] else { panic!("{logged:#?}") };
     // 5 min after four fifths of a day, then when a quarter of the rest is left.
-    assert_eq!((soon.0, imminent.0, ended.0), (24 * 48 + 5, 24 * 60 - 70, 24 * 60), "{told:#?}");
+    assert_eq!((soon.0, imminent.0, ended.0), (24 * 48 + 5, 24 * 60 - 70, 24 * 60), "{logged:#?}");
     let level = |line: &str| line.split_whitespace().next().unwrap().to_owned();
     assert_eq!([soon, imminent, ended].map(|(_, line)| level(line)), ["WARN", "WARN", "ERROR"]);
-    for (_, line) in &told {
+    for (_, line) in &logged {
         assert!(line.contains("cluster=\"prod\"") && line.contains("credential=\"token file\""), "{line}");
         assert!(line.contains(&file.display().to_string()) && line.contains("expires=1970-01-02T00:00:00Z"), "{line}");
         assert!(!line.contains("c2VjcmV0") && !line.contains("e30"), "a part of the token: {line}");

@@ -145,7 +145,7 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, l
     let labels = out.labels(&[("cluster", name)]);
     let mut phases = [0; Phase::ALL.len()];
     let mut lists = [0; ListReason::ALL.len()];
-    let (mut heard, mut queued, mut objects) = (0, 0, 0);
+    let (mut last_heard, mut queued, mut objects) = (0, 0, 0);
     let mut resources: BTreeMap<String, InformerSum> = BTreeMap::new();
     let mut subscriptions: BTreeMap<&str, ListenerSeen<'_>> = BTreeMap::new();
     let mut timings = None;
@@ -156,7 +156,7 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, l
         for reason in ListReason::ALL {
             lists[reason as usize] += health.lists_for(reason);
         }
-        heard = heard.max(health.last_heard());
+        last_heard = last_heard.max(health.last_heard());
         resources.entry(informer.resource()).or_default().add(health);
         for (subscription, seen) in informer.listeners() {
             let subscription = known(subscription);
@@ -169,7 +169,7 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, l
         }
     }
     out.flag(Id::ClusterUp, labels, matches!(state, ClusterState::Connected | ClusterState::Degraded));
-    out.put(Id::ClusterHeard, labels, seconds_of(heard));
+    out.put(Id::ClusterHeard, labels, seconds_of(last_heard));
     let behind = resources.values().map(|sum| sum.stale).max().unwrap_or_default();
     out.put(Id::ClusterStale, labels, behind.as_secs_f64());
     for phase in Phase::ALL {

@@ -42,6 +42,6 @@ pub use report::{HubReport, Reporter, SinkReport};
 #[cfg(feature = "cli")]
 pub use run::{Ended, run};
 pub use sources::{ClusterSourceState, ClusterSourceStatus};
-pub(crate) use sources::{Watching, management_cluster, read_folder, read_objects, watched};
+pub(crate) use sources::{WatchedResource, management_cluster, read_folder, read_objects, watched_resources};
 pub use start::HubBuilder;
 pub use typed::{CacheClient, api_resource};

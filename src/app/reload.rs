@@ -36,7 +36,7 @@ use super::state::OpenState;
 use crate::actors::messages::{AddCluster, Release, RemoveCluster, SetClusterLabels, SetMemoryLimit, User};
 use crate::actors::sinks::sink::{Drain, OpenStore};
 use crate::actors::{Env, RegistryActor};
-use informer_hub_config::fleet::Said;
+use informer_hub_config::fleet::SourceReport;
 use informer_hub_config::{ClusterConfig, Config, ConfigErrors, Mistake};
 use informer_hub_dial::Dial;
 use informer_hub_disk::FileStates;
@@ -308,27 +308,28 @@ impl RunningHub {
         let (fsync, dial) = (self.at_start.hub.fsync, self.dials.receivers.clone());
         let building = self.env.io.spawn_blocking(move || {
             for sink in &sinks {
-                let is_other = |(name, files): &(String, FileStates)| *name == sink.name && *files != files_of(sink);
-                if known.iter().any(is_other) && !changed.contains(&sink.name) {
+                let has_other_files =
+                    |(name, files): &(String, FileStates)| *name == sink.name && *files != files_of(sink);
+                if known.iter().any(has_other_files) && !changed.contains(&sink.name) {
                     changed.push(sink.name.clone());
                 }
             }
-            let (mut new, mut others) = (Vec::new(), Vec::new());
+            let (mut new, mut altered) = (Vec::new(), Vec::new());
             for sink in &sinks {
-                let (is_new, is_other) = (added.contains(&sink.name), changed.contains(&sink.name));
-                if is_new || is_other {
+                let (is_new, is_changed) = (added.contains(&sink.name), changed.contains(&sink.name));
+                if is_new || is_changed {
                     let reader = Reader::of_sink(sink, state.as_ref(), fsync, &io, dial.as_ref())?;
-                    if is_new { new.push(reader) } else { others.push(reader) }
+                    if is_new { new.push(reader) } else { altered.push(reader) }
                 }
             }
             // Opening a store creates files, so this comes after all sinks have proved usable.
             let new = new.into_iter().map(|reader| Ok((open(&reader)?, reader)));
             let new: Result<Vec<_>, StartError> = new.map(|one| one.map(|(store, reader)| (reader, store))).collect();
-            Ok::<_, StartError>((new?, others, changed))
+            Ok::<_, StartError>((new?, altered, changed))
         });
-        let (new, others, changed) = building.await.map_err(|_| ReloadError::Unread)??;
+        let (new, altered, changed) = building.await.map_err(|_| ReloadError::Unread)??;
         plan.sinks.changed = changed;
-        Ok((new, others))
+        Ok((new, altered))
     }
 
     /// Drains and ends removed sinks. Undelivered events stay in their journals, if they have one.
@@ -430,7 +431,7 @@ impl RunningHub {
 }
 
 impl SourceHost for RunningHub {
-    fn store(&self, feed: &SourceFeed, report: Said) -> bool {
+    fn store(&self, feed: &SourceFeed, report: SourceReport) -> bool {
         self.sources.store(feed, report)
     }
 

@@ -14,7 +14,7 @@ use super::hub::Hub;
 use super::readers::{Reader, RunningSinks};
 use super::reload::{Dials, RunningHub};
 use super::sources::Sources;
-use super::state::{Found, OpenState};
+use super::state::{LoadedState, OpenState};
 use crate::actors::messages::{EnableCheckpoints, ResourceRequest, SetMemoryLimit, Start};
 use crate::actors::sinks::sink::OpenStore;
 use crate::actors::{CheckpointListener, HubSystem, Tuning};
@@ -234,9 +234,9 @@ fn readers(
 /// Opens the stores of the readers. Journaled events that are newer than the caches on disk are added to the caches.
 async fn open_stores(
     readers: &[Reader],
-    mut found: Found,
+    mut found: LoadedState,
     io: &Threads,
-) -> Result<(Vec<OpenStore>, Found), StartError> {
+) -> Result<(Vec<OpenStore>, LoadedState), StartError> {
     let places: Vec<_> = readers.iter().map(|reader| (reader.name.clone(), reader.params.place.clone())).collect();
     let opening = io.spawn_blocking(move || {
         let mut stores = Vec::new();

@@ -122,7 +122,7 @@ impl OpenState {
         config: &Config,
         demands: Vec<InformerFor>,
         io: &Threads,
-    ) -> Result<Found, StartError> {
+    ) -> Result<LoadedState, StartError> {
         let clusters: Vec<_> = config.clusters.iter().map(|it| (it.name.clone(), it.labels.clone())).collect();
         let (names_disk, names_file) = (Arc::clone(self.0.disk()), self.0.names());
         let reading =
@@ -138,7 +138,7 @@ impl OpenState {
         let loading = io.spawn_blocking(move || {
             let loaded = caches::load(&disk, &dir, &|resource, header| plan.claim(resource, header))?;
             let on_disk = loaded.caches.iter().map(|cache| cache.store.published().load_full()).collect();
-            Ok(Found { loaded, on_disk, plan, began, ahead: Mutex::default() })
+            Ok(LoadedState { loaded, on_disk, plan, began, ahead: Mutex::default() })
         });
         let found: io::Result<_> = loading.await.map_err(|_| died())?;
         let failed = |source| StateError::Disk { file: self.0.caches(), verb: "read", source };
@@ -146,25 +146,25 @@ impl OpenState {
     }
 
     /// Starts the caches with the loaded objects.
-    pub(super) fn restore(&self, found: Found, config: &Config, env: &Env) -> CheckpointStore {
-        let told = found.told();
+    pub(super) fn restore(&self, found: LoadedState, config: &Config, env: &Env) -> CheckpointStore {
+        let journaled = found.journaled_versions();
         found.raise_floors();
-        let Found { loaded, began, plan, .. } = found;
+        let LoadedState { loaded, began, plan, .. } = found;
         let mut status = StateStatus { path: self.0.root().display().to_string(), ..StateStatus::default() };
         for (dir, error) in loaded.lost {
             tracing::error!(dir = %dir.display(), error, "cannot restore a cache from disk: its informers list again");
             status.damage.push(format!("{}: {error}", dir.display()));
         }
         let mut files = Vec::new();
-        for LoadedCache { resource, view, store, packing, plain, files: theirs, damage } in loaded.caches {
+        for LoadedCache { resource, view, store, packing, plain, files: cache_files, damage } in loaded.caches {
             if !damage.is_empty() {
                 tracing::error!(resource = %resource.gvr, error = damage.join("; "), "a cache on disk is damaged: what can be read is there, and its informers list");
                 status.damage.extend(damage.into_iter().map(|damage| format!("{}: {damage}", resource.gvr)));
             }
             let snapshot = store.published().load_full();
             status.restored += snapshot.len() as u64;
-            status.cache_bytes += theirs.bytes();
-            files.push(theirs);
+            status.cache_bytes += cache_files.bytes();
+            files.push(cache_files);
             if snapshot.partitions().next().is_some() {
                 env.caches.insert_restored(view, store, packing, &plain);
             }
@@ -180,13 +180,13 @@ impl OpenState {
             files,
             status,
         )
-        .delivered(told)
+        .delivered(journaled)
         .names(plan.into_names(), self.0.names())
     }
 }
 
 /// Caches loaded from disk, before they are started.
-pub(super) struct Found {
+pub(super) struct LoadedState {
     loaded: Loaded,
     /// Snapshots of the caches without journaled events, in the same order.
     on_disk: Vec<Arc<Snapshot>>,
@@ -196,7 +196,7 @@ pub(super) struct Found {
     ahead: Mutex<BTreeMap<(usize, PartitionId), ResourceVersion>>,
 }
 
-impl Found {
+impl LoadedState {
     /// Whether the cache on disk covers a journaled event and knows `reader`. Also true for an event of an object that
     /// is no longer configured.
     pub(super) fn covers(&self, reader: &str, event: &Event) -> bool {
@@ -229,8 +229,8 @@ impl Found {
     }
 
     /// Returns, for each partition, the newest journaled version that is not on disk; `None` if the disk has all.
-    fn told(&self) -> DeliveredVersions {
-        let (mut told, ahead) = (DeliveredVersions::new(), self.ahead.lock());
+    fn journaled_versions(&self) -> DeliveredVersions {
+        let (mut versions, ahead) = (DeliveredVersions::new(), self.ahead.lock());
         for (at, cache) in self.loaded.caches.iter().enumerate() {
             let snapshot = cache.store.published().load();
             for (id, partition) in snapshot.partitions() {
@@ -238,11 +238,11 @@ impl Found {
                 // An incomplete partition is left out: it lists again and notifies of all its objects.
                 if ahead.is_some() || partition.resume_version().is_some() {
                     let key = (cache.resource.gvr.clone(), cache.view.clone());
-                    told.entry(key).or_default().insert(id, ahead);
+                    versions.entry(key).or_default().insert(id, ahead);
                 }
             }
         }
-        told
+        versions
     }
 
     /// Raises the minimum version of each partition's next list to its newest object and journaled event. Both may be
@@ -289,8 +289,8 @@ impl Found {
         // The API version of the event comes first, then other versions of the same resource.
         let [group, version, resource] = subject.resource;
         let is_resource = |gvr: &Gvr| gvr.group == group && gvr.resource == resource;
-        let of_it = self.loaded.caches.iter().enumerate().filter(|(_, cache)| is_resource(&cache.resource.gvr));
-        let (same, others): (Vec<_>, Vec<_>) = of_it.partition(|(_, cache)| cache.resource.gvr.version == version);
+        let candidates = self.loaded.caches.iter().enumerate().filter(|(_, cache)| is_resource(&cache.resource.gvr));
+        let (same, others): (Vec<_>, Vec<_>) = candidates.partition(|(_, cache)| cache.resource.gvr.version == version);
         same.into_iter().chain(others).find_map(|(at, cache)| {
             let snapshot = cache.store.published().load();
             let has = |origin: &Origin| {

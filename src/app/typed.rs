@@ -25,8 +25,8 @@ impl Subscribe {
         K: Resource<DynamicType = ()> + 'static,
         K::Scope: 'static,
     {
-        let wanted = ResourceRequest::known(&api_resource::<K>());
-        Self::to_wanted(wanted, clusters, subscriber)
+        let request = ResourceRequest::known(&api_resource::<K>());
+        Self::to_wanted(request, clusters, subscriber)
     }
 
     /// Subscribes to the objects of a resource as JSON. `resource` is written as for kubectl: `pods`,

@@ -1,4 +1,4 @@
-//! Asking a running hub: where it is, who asks, and what to do when it does not answer.
+//! HTTP client of a running hub: address, credentials, and errors with advice.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -16,53 +16,54 @@ use serde_json::Value;
 
 use informer_hub_config::{Config, HubConfig, Secret, is_loopback};
 
-/// Where a hub is that nothing is said of.
+/// Default address of a hub.
 const DEFAULT: &str = "http://127.0.0.1:7080";
 
-/// The configuration that is read if neither an address nor a file is given.
+/// Configuration file that is read if neither an address nor a file is given.
 const FILE: &str = "hub.toml";
 
-/// The variable that may hold the token itself. It is no option: options are seen by everybody on the machine.
+/// Environment variable with the token itself. There is no such option, because all users of the machine can see
+/// options.
 const TOKEN: &str = "INFORMER_HUB_TOKEN";
 
-/// How long the hub may take to answer.
+/// Timeout of a request.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// How a hub is reached.
+/// Options for address and credentials of a hub.
 #[derive(Debug, Default, ClapArgs)]
 #[command(next_help_heading = "The hub")]
 pub(super) struct HubArgs {
-    /// Its address; unset: that of the configuration, or else http://127.0.0.1:7080
+    /// Its address; default: that of the configuration, or http://127.0.0.1:7080
     #[arg(long, global = true, env = "INFORMER_HUB_URL", alias = "server", value_name = "URL")]
     url: Option<String>,
-    /// A file with its token; the token itself may be in the variable INFORMER_HUB_TOKEN
+    /// A file with its token; the variable INFORMER_HUB_TOKEN may hold the token itself
     #[arg(long, global = true, env = "INFORMER_HUB_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// The roots to trust, as PEM; unset: the system's
+    /// The CA certificates to trust, as PEM; default: those of the system
     #[arg(long, global = true, env = "INFORMER_HUB_CA_FILE", value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// A certificate to be known by, as PEM
+    /// A client certificate, as PEM
     #[arg(long, global = true, env = "INFORMER_HUB_CLIENT_CERT_FILE", value_name = "FILE")]
     client_cert_file: Option<PathBuf>,
     /// Its private key, as PEM
     #[arg(long, global = true, env = "INFORMER_HUB_CLIENT_KEY_FILE", value_name = "FILE")]
     client_key_file: Option<PathBuf>,
-    /// The hub's configuration, of which [hub] alone is read: its address and token; unset: ./hub.toml, unless --url is given
+    /// The configuration of the hub, for address and token in [hub]; default: ./hub.toml, unless --url is given
     #[arg(short, long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-/// Who asks a hub.
+/// Client of one hub.
 #[derive(Debug)]
 pub(super) struct Client {
     http: reqwest::Client,
     url: Url,
     token: Option<HeaderValue>,
-    /// Where the address comes from, if it was not given: part of the error if nothing answers there.
+    /// Origin of a default address, appended to the error if the hub does not answer.
     origin: &'static str,
 }
 
-/// The hub gives no answer: it is down, or the way to it is.
+/// Error of a hub that does not answer: the hub or the network is down.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Unanswered(String);
@@ -75,10 +76,10 @@ impl Unanswered {
 }
 
 impl HubArgs {
-    /// A client as the options say; an option or its variable counts before the configuration.
+    /// Creates the client. An option or its variable takes precedence over the configuration.
     ///
     /// # Errors
-    /// What is wrong with an option, or with a file that it names.
+    /// If an option, or a file that it names, is not usable.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         let hub = self.hub()?;
         let url = self.url.clone().or_else(|| hub.as_ref().map(address)).unwrap_or_else(|| DEFAULT.to_owned());
@@ -86,7 +87,7 @@ impl HubArgs {
         let token = self.token(hub.as_ref())?;
         if token.is_some() && url.scheme() == "http" && !is_loopback(url.host_str().unwrap_or_default()) {
             eprintln!(
-                "informer-hub: the token goes to {} as plain text; write https:// if the hub has hub.tls",
+                "informer-hub: sending the token to {} as plain text; use https:// if the hub has hub.tls",
                 shown(&url)
             );
         }
@@ -98,7 +99,7 @@ impl HubArgs {
         Ok(Client { http: self.http(&url)?, url, token, origin })
     }
 
-    /// `[hub]` of the file that is given, or else of `./hub.toml`. Other tables are not looked at.
+    /// Reads `[hub]` of the given file, or of `./hub.toml`. Other tables are ignored.
     fn hub(&self) -> anyhow::Result<Option<HubConfig>> {
         if let Some(path) = &self.config {
             return Ok(Some(Config::hub_from_file(path)?));
@@ -107,10 +108,10 @@ impl HubArgs {
             return Ok(None);
         }
         let hub = Config::hub_from_file(FILE)?;
-        // The folder may be a stranger's: a token goes to another machine only if its address or file was given.
+        // The folder may be untrusted: a token is sent to another machine only if its address or file was given.
         if !is_own(hub.listen.ip()) {
             bail!(
-                "./hub.toml listens on {}, which is no address of this machine; give --url URL, or -c hub.toml",
+                "./hub.toml listens on {}, which is not an address of this machine; give --url URL, or -c hub.toml",
                 hub.listen
             );
         }
@@ -122,7 +123,7 @@ impl HubArgs {
         let variable =
             || std::env::var_os(TOKEN).is_some_and(|text| !text.is_empty()).then(|| Secret::Env(TOKEN.to_owned()));
         if let Some(secret) = given.or_else(variable) {
-            let text = secret.read().with_context(|| format!("the token in {} cannot be read", place(&secret)))?;
+            let text = secret.read().with_context(|| format!("cannot read the token in {}", place(&secret)))?;
             return header(&text, &secret).map(Some);
         }
         let auth = hub.map(|hub| &hub.service.auth);
@@ -131,20 +132,20 @@ impl HubArgs {
         for secret in configured {
             match secret.read() {
                 Ok(text) => return header(&text, secret).map(Some),
-                // The token that may change things is often not for everyone who may look.
+                // Users that may only read often cannot read the file of the token with write access.
                 Err(error) => failed = failed.or(Some((secret, error))),
             }
         }
         match failed {
             Some((secret, error)) if self.client_cert_file.is_none() => {
-                bail!("the token in {} cannot be read: {error}; give --token-file FILE, or set {TOKEN}", place(secret))
+                bail!("cannot read the token in {}: {error}; give --token-file FILE, or set {TOKEN}", place(secret))
             }
             _ => Ok(None),
         }
     }
 
     fn http(&self, url: &Url) -> anyhow::Result<reqwest::Client> {
-        // Whoever comes first decides on the process's TLS provider.
+        // An error means that a TLS provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder().timeout(DEADLINE).redirect(reqwest::redirect::Policy::none());
         match &self.ca_file {
@@ -155,7 +156,7 @@ impl HubArgs {
                 }
                 builder = builder.tls_certs_only(roots);
             }
-            // A hub without TLS needs no roots, and a machine without any must not stop who asks it.
+            // A hub without TLS needs no roots: this must work on a machine that has none.
             None if url.scheme() == "http" => builder = builder.tls_certs_only([]),
             None => {}
         }
@@ -164,22 +165,22 @@ impl HubArgs {
                 let mut pem = read("--client-cert-file", cert)?;
                 pem.push(b'\n');
                 pem.extend(read("--client-key-file", key)?);
-                let unusable = || format!("{} and {} are no certificate and its key", cert.display(), key.display());
+                let unusable = || format!("{} and {} are not a certificate and its key", cert.display(), key.display());
                 builder = builder.identity(Identity::from_pem(&pem).ok().with_context(unusable)?);
             }
             (None, None) => {}
             (Some(_), None) => bail!("--client-cert-file needs its key: --client-key-file"),
             (None, Some(_)) => bail!("--client-key-file needs its certificate: --client-cert-file"),
         }
-        builder.build().context("an HTTP client cannot be set up; --ca-file says which roots to trust")
+        builder.build().context("cannot set up the HTTP client; name the CAs to trust with --ca-file")
     }
 }
 
 impl Client {
-    /// Gets what is at a path.
+    /// Sends a GET request and returns the JSON answer.
     ///
     /// # Errors
-    /// Why there is no answer, or not the one that was asked for, and what to do.
+    /// If there is no answer, or it is not a success. The text has advice.
     pub(super) async fn get(&self, path: &[&str], query: &[(&str, String)]) -> anyhow::Result<Value> {
         let mut url = self.at(path);
         if !query.is_empty() {
@@ -188,7 +189,7 @@ impl Client {
         self.ask(self.http.get(url)).await
     }
 
-    /// Posts this to a path.
+    /// Sends a POST request with a JSON body and returns the JSON answer.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -197,7 +198,7 @@ impl Client {
         self.ask(request).await
     }
 
-    /// As [`Self::get`], with a deadline of its own.
+    /// Like [`Self::get`], with a shorter deadline.
     ///
     /// # Errors
     /// As [`Self::get`]; [`Unanswered`] also after the deadline.
@@ -206,7 +207,7 @@ impl Client {
         tokio::time::timeout(deadline, self.get(path, &[])).await.map_err(late)?
     }
 
-    /// Where it asks, without what might be secret in it.
+    /// Returns the address of the hub without parts that may be secret.
     pub(super) fn address(&self) -> String {
         shown(&self.url)
     }
@@ -240,18 +241,20 @@ impl Client {
         match (status, answer["error"].as_str()) {
             (status, _) if status.is_success() && !answer.is_null() => Ok(answer),
             (StatusCode::UNAUTHORIZED, Some(_)) if self.token.is_some() => {
-                bail!("the hub at {} does not take this token; it is the one of its hub.auth", shown(&self.url))
+                bail!("the hub at {} refuses this token; use a token of its hub.auth", shown(&self.url))
             }
             (StatusCode::UNAUTHORIZED, Some(_)) => {
-                bail!("the hub at {} asks who is there; give --token-file, or set {TOKEN}", shown(&self.url))
+                bail!("the hub at {} requires a token; give --token-file, or set {TOKEN}", shown(&self.url))
             }
             (_, Some(error)) => bail!("{error}"),
-            (status, None) => bail!("what answers at {} with {status} is no hub; see --url", shown(&self.url)),
+            (status, None) => {
+                bail!("the server at {} answers {status} and is not a hub; check --url", shown(&self.url))
+            }
         }
     }
 }
 
-/// What a secret is named in errors.
+/// Returns the file or variable of a secret, for errors.
 fn place(secret: &Secret) -> String {
     match secret {
         Secret::File(path) => path.display().to_string(),
@@ -259,22 +262,22 @@ fn place(secret: &Secret) -> String {
     }
 }
 
-/// A token as a request carries it.
+/// Returns the `Authorization` header for a token.
 fn header(text: &str, secret: &Secret) -> anyhow::Result<HeaderValue> {
-    // Not the header's own error: it might repeat the token.
+    // The error of the header is dropped: it might contain the token.
     let Ok(mut header) = HeaderValue::try_from(format!("Bearer {text}")) else {
-        bail!("what is in {} is no token", place(secret))
+        bail!("the text in {} is not a token", place(secret))
     };
     header.set_sensitive(true);
     Ok(header)
 }
 
-/// Whether an address is one of this machine's. Sends nothing.
+/// Whether an address belongs to this machine. Sends nothing.
 fn is_own(ip: IpAddr) -> bool {
     ip.is_unspecified() || ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// Where a hub of this configuration listens, seen from its own machine.
+/// Returns the address at which the machine of a hub reaches it.
 fn address(hub: &HubConfig) -> String {
     let scheme = if hub.service.tls.is_some() { "https" } else { "http" };
     let ip = match hub.listen.ip() {
@@ -288,24 +291,24 @@ fn address(hub: &HubConfig) -> String {
 fn parse(text: &str) -> anyhow::Result<Url> {
     const SHAPE: &str = "write e.g. https://hub.example.com:7080";
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let Some(url) = url else { bail!("--url is not an address of http or https; {SHAPE}") };
+    let Some(url) = url else { bail!("--url is not an http or https address; {SHAPE}") };
     if !url.username().is_empty() || url.password().is_some() {
-        bail!("--url has a user or password in it; a token goes into --token-file");
+        bail!("--url contains a user or password; use --token-file for a token");
     }
     Ok(url)
 }
 
 fn read(option: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("{option} {} cannot be read", path.display()))
+    std::fs::read(path).with_context(|| format!("cannot read {option} {}", path.display()))
 }
 
-/// An address without what might be secret in it.
+/// Returns an address without parts that may be secret.
 fn shown(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or_default())
 }
 
-/// Why there is no answer, and what to do.
+/// Explains a missing answer, with advice.
 fn unanswered(url: &Url, error: &reqwest::Error) -> String {
     let at = shown(url);
     if let Some(problem) = causes(error).find_map(tls_problem) {
@@ -313,7 +316,7 @@ fn unanswered(url: &Url, error: &reqwest::Error) -> String {
     }
     let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
     if causes(error).any(|cause| cause.downcast_ref::<io::Error>().is_some_and(refused)) {
-        return format!("nothing listens at {at}; start a hub, or say where it is with --url or -c FILE");
+        return format!("nothing listens at {at}; start a hub, or give its address with --url or -c FILE");
     }
     if error.is_timeout() {
         return format!("the hub at {at} has not answered within {DEADLINE:?}");
@@ -323,13 +326,13 @@ fn unanswered(url: &Url, error: &reqwest::Error) -> String {
     let hint = if is_cut && url.scheme() == "http" { "; if it has hub.tls, write https://" } else { "" };
     let mut text = format!("the hub at {at} does not answer");
     for cause in causes(error) {
-        // Writing into a String cannot fail.
+        // Writing to a string does not fail.
         let _ = write!(text, ": {cause}");
     }
     text + hint
 }
 
-/// An error and what caused it, what is hidden within errors of I/O included.
+/// Returns an error and its causes, including those inside I/O errors.
 fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error: &&'e (dyn Error + 'static)| {
         let error: &'e (dyn Error + 'static) = *error;
@@ -341,17 +344,17 @@ fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn
 fn tls_problem(error: &(dyn Error + 'static)) -> Option<String> {
     let problem = match error.downcast_ref::<rustls::Error>()? {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "its certificate is of no CA that is trusted here; name its CA with --ca-file".to_owned()
+            "no trusted CA signed its certificate; name its CA with --ca-file".to_owned()
         }
         rustls::Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => "its certificate is for another name; use a name that is in it in --url".to_owned(),
+        ) => "its certificate is for another name; use one of its names in --url".to_owned(),
         rustls::Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
             "its certificate has expired; replace the files of hub.tls".to_owned()
         }
         rustls::Error::InvalidMessage(_) => "it does not speak TLS; write http:// in --url".to_owned(),
         rustls::Error::AlertReceived(alert) => {
-            format!("it refuses the certificate that it was shown ({alert:?}); see --client-cert-file")
+            format!("it refuses the client certificate ({alert:?}); see --client-cert-file")
         }
         other => format!("TLS fails: {other}"),
     };
@@ -363,32 +366,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_says_where_its_hub_is_seen_from_its_own_machine() {
+    fn the_address_of_a_configuration_is_reachable_from_its_machine() {
         let at = |hub: &str| {
             let text = format!("[hub]\n{hub}\n[clusters.c]\nserver = \"http://127.0.0.1:1\"\n[resources.pods]\n");
             address(&Config::from_toml(&text).unwrap().hub)
         };
-        let anybody = "auth = { allow_unauthenticated = true }";
+        let open = "auth = { allow_unauthenticated = true }";
         assert_eq!(at(""), DEFAULT);
-        assert_eq!(at(&format!("listen = \"0.0.0.0:81\"\n{anybody}")), "http://127.0.0.1:81");
-        assert_eq!(at(&format!("listen = \"[::]:81\"\n{anybody}")), "http://[::1]:81");
-        assert_eq!(at(&format!("listen = \"10.0.0.1:81\"\n{anybody}")), "http://10.0.0.1:81");
+        assert_eq!(at(&format!("listen = \"0.0.0.0:81\"\n{open}")), "http://127.0.0.1:81");
+        assert_eq!(at(&format!("listen = \"[::]:81\"\n{open}")), "http://[::1]:81");
+        assert_eq!(at(&format!("listen = \"10.0.0.1:81\"\n{open}")), "http://10.0.0.1:81");
     }
 
     #[test]
-    fn an_address_that_was_not_given_says_where_it_comes_from() {
+    fn a_default_address_has_an_origin() {
         let origin = |args: &HubArgs| args.client().unwrap().origin;
         assert!(origin(&HubArgs::default()).contains("no --url, no -c FILE, no ./hub.toml"));
         assert_eq!(origin(&HubArgs { url: Some(DEFAULT.to_owned()), ..HubArgs::default() }), "");
         assert!(is_own("127.0.0.2".parse().unwrap()) && is_own("::".parse().unwrap()));
-        assert!(!is_own("192.0.2.1".parse().unwrap()), "an address of documentation is nobody's");
+        assert!(!is_own("192.0.2.1".parse().unwrap()), "an address reserved for documentation");
     }
 
     #[test]
-    fn what_may_be_secret_in_an_address_is_not_repeated() {
+    fn errors_and_addresses_do_not_show_secrets_of_a_url() {
         for bad in ["hub.example.com:7080", "ftp://hub", "http://", "https://u:hunter2@hub", "hunter2"] {
-            let told = parse(bad).unwrap_err().to_string();
-            assert!(told.starts_with("--url ") && !told.contains("hunter2"), "{told}");
+            let error = parse(bad).unwrap_err().to_string();
+            assert!(error.starts_with("--url ") && !error.contains("hunter2"), "{error}");
         }
         assert_eq!(
             shown(&parse("https://hub.example.com:7080/hunter2?key=hunter2").unwrap()),

@@ -1,4 +1,4 @@
-//! `informer-hub config`: what is in force, and what may be written.
+//! `informer-hub config`: configuration in force, JSON Schema and key reference.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,15 +19,15 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show every value that is in force, and where it comes from: file, environment, default. Secrets stay hidden
+    /// Show every value in force with its origin: file, environment or default. Secrets are hidden
     Show(Show),
     /// Print the JSON Schema of a configuration file, for editors
     #[command(
-        after_help = "Example:\n  informer-hub config schema > hub.schema.json\n\nEditors with taplo take it by a \
-        first line in hub.toml:\n  #:schema ./hub.schema.json"
+        after_help = "Example:\n  informer-hub config schema > hub.schema.json\n\nEditors with taplo use it if this is \
+            the first line of hub.toml:\n  #:schema ./hub.schema.json"
     )]
     Schema,
-    /// Print the reference of all keys as a page in Markdown
+    /// Print the reference of all keys as Markdown
     #[command(after_help = "Example:\n  informer-hub config reference > docs/configuration.md")]
     Reference,
 }
@@ -39,19 +39,19 @@ struct Show {
     /// The configuration file (TOML); INFORMER_HUB_… variables override it
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
-    /// How it is printed
+    /// The output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// As a configuration file that says the same, with the origins as comments
+    /// An equivalent configuration file, with the origins as comments
     #[default]
     Toml,
-    /// As a list of keys, values and origins in JSON
+    /// A list of keys, values and origins in JSON
     Json,
-    /// The same in YAML
+    /// The same list in YAML
     Yaml,
 }
 

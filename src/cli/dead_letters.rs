@@ -1,4 +1,4 @@
-//! `informer-hub dead-letters`: what sinks of a running hub have given up.
+//! `informer-hub dead-letters`: lists, shows, replays and purges the dead letters of sinks of a running hub.
 
 use std::process::ExitCode;
 
@@ -19,8 +19,8 @@ use super::runtime;
 )]
 pub(super) struct Args {
     #[command(subcommand)]
-    what: What,
-    /// How it is printed
+    command: Command,
+    /// The output format
     #[arg(short, long, global = true, value_enum, default_value_t)]
     output: Format,
     #[command(flatten)]
@@ -28,29 +28,29 @@ pub(super) struct Args {
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// List them, oldest first
+enum Command {
+    /// List dead letters, oldest first
     List {
         /// The sink
         sink: String,
         #[command(flatten)]
         filter: Filter,
     },
-    /// Show one with its event
+    /// Show a dead letter with its event
     Show {
         /// The sink
         sink: String,
-        /// Its number, as `list` shows it
+        /// Its number as shown by `list`
         number: u64,
     },
-    /// Have them delivered again, with the ids that they had
-    Replay(Which),
-    /// Throw them away
-    Purge(Which),
+    /// Deliver dead letters again, with the same event ids
+    Replay(Target),
+    /// Delete dead letters
+    Purge(Target),
 }
 
 #[derive(Debug, ClapArgs)]
-struct Which {
+struct Target {
     /// The sink
     sink: String,
     /// All of them
@@ -62,19 +62,19 @@ struct Which {
 
 #[derive(Debug, Default, ClapArgs)]
 struct Filter {
-    /// Those with one of these event ids
+    /// Only these event ids
     #[arg(long)]
     id: Vec<String>,
-    /// Those of a cluster
+    /// Only this cluster
     #[arg(long)]
     cluster: Option<String>,
-    /// Those whose subject (group/version/resource/namespace/name) has this in it
+    /// Only subjects (group/version/resource/namespace/name) that contain this text
     #[arg(long)]
     subject: Option<String>,
-    /// Those whose error has this in it
+    /// Only errors that contain this text
     #[arg(long)]
     error: Option<String>,
-    /// Those given up before then (RFC 3339)
+    /// Only dead letters from before this time (RFC 3339)
     #[arg(long)]
     before: Option<jiff::Timestamp>,
 }
@@ -91,7 +91,7 @@ impl Filter {
     }
 
     fn query(&self) -> anyhow::Result<Vec<(&'static str, String)>> {
-        ensure!(self.id.len() <= 1, "list takes one --id");
+        ensure!(self.id.len() <= 1, "list accepts only one --id");
         let Self { id, cluster, subject, error, before } = self;
         let before = before.map(|before| before.to_string());
         let parts = [("id", id.first().cloned()), ("cluster", cluster.clone()), ("subject", subject.clone())];
@@ -108,15 +108,15 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 impl Args {
     async fn run(&self, client: &Client) -> anyhow::Result<()> {
-        match &self.what {
-            What::List { sink, filter } => self.list(client, sink, filter).await,
-            What::Show { sink, number } => {
+        match &self.command {
+            Command::List { sink, filter } => self.list(client, sink, filter).await,
+            Command::Show { sink, number } => {
                 let shown = client.get(&path(sink, Some(&number.to_string())), &[]).await?;
                 let text = json(&shown)? + "\n";
                 answer(self.output, &shown, || text)
             }
-            What::Replay(which) => self.act(client, "replay", "will be delivered again", which).await,
-            What::Purge(which) => self.act(client, "purge", "thrown away", which).await,
+            Command::Replay(target) => self.act(client, "replay", "will be delivered again", target).await,
+            Command::Purge(target) => self.act(client, "purge", "deleted", target).await,
         }
     }
 
@@ -134,9 +134,9 @@ impl Args {
         answer(self.output, &letters, text)
     }
 
-    async fn act(&self, client: &Client, action: &str, done: &str, which: &Which) -> anyhow::Result<()> {
-        ensure!(which.all || !which.filter.is_empty(), "say which: a filter, or --all");
-        let answered = client.post(&path(&which.sink, Some(action)), &which.filter.json()).await?;
+    async fn act(&self, client: &Client, action: &str, done: &str, target: &Target) -> anyhow::Result<()> {
+        ensure!(target.all || !target.filter.is_empty(), "select dead letters with a filter, or give --all");
+        let answered = client.post(&path(&target.sink, Some(action)), &target.filter.json()).await?;
         answer(self.output, &answered, || format!("{} {done}\n", answered["count"]))
     }
 }
@@ -145,7 +145,7 @@ fn path<'p>(sink: &'p str, last: Option<&'p str>) -> Vec<&'p str> {
     ["v1", "sinks", sink, "dead-letters"].into_iter().chain(last).collect()
 }
 
-/// A table in which the error is the last column.
+/// Renders dead letters as a table with the error in the last column.
 fn rows(letters: &[Value]) -> String {
     let row = |letter: &Value| {
         let text = |key: &str| letter[key].as_str().unwrap_or_default().to_owned();

@@ -1,37 +1,39 @@
-//! Tables that fit a terminal. The last column explains its row and is never cut: columns that tell less are left out
-//! before it is wrapped, and if it still has no room it gets lines of its own below its row.
+//! Tables that fit a terminal.
+//!
+//! The last column explains its row and is never cut. If it does not fit, less important columns are left out. Then it
+//! is wrapped, or printed on separate lines below its row.
 
 use comfy_table::{Cell, Color};
 
 use super::print::{lines, number, styled, table, wrapped};
 use informer_hub_types::printable;
 
-/// Columns that an explanation gets at least before it goes below its row.
-const LEAST: usize = 32;
-/// What an explanation below its row begins with.
+/// Minimum width of the explanation beside its row; with less room it is printed below.
+const MIN_EXPLANATION: usize = 32;
+/// Indentation of an explanation below its row.
 const INDENT: &str = "    ";
 /// Blanks between columns.
 const GAP: usize = 2;
 
-/// The cells of a row, and the one that is coloured.
+/// Cells of a row, and index and colour of the coloured one.
 pub(super) type Line = (Vec<String>, Option<(usize, Color)>);
 
 /// A table before it is laid out.
 #[derive(Debug, Default)]
 pub(super) struct Fitted<'t> {
-    /// Titles of the columns, of which the last one explains.
+    /// Titles of the columns; the last column is the explanation.
     pub(super) header: &'t [&'t str],
-    /// Columns of numbers.
+    /// Indexes of columns with numbers.
     pub(super) numbers: &'t [usize],
-    /// Columns that may be left out, the least telling first.
+    /// Indexes of columns that may be left out, least important first.
     pub(super) spare: &'t [usize],
     pub(super) rows: Vec<Line>,
 }
 
 impl<'t> Fitted<'t> {
-    /// The text, in at most `width` columns (`None`: as many as it takes), and the titles that were left out.
+    /// Renders the table in at most `width` columns, without limit if `None`. Returns the text and the omitted titles.
     ///
-    /// Cells may hold foreign text: each is made [`printable`] here.
+    /// Cells may hold untrusted text: each is made [`printable`] here.
     pub(super) fn render(&self, width: Option<usize>, colours: bool) -> (String, Vec<&'t str>) {
         let safe = |(cells, paint): &Line| (cells.iter().map(|cell| printable(cell)).collect(), *paint);
         let rows = self.rows.iter().map(safe).collect();
@@ -47,10 +49,11 @@ impl<'t> Fitted<'t> {
         let rest: Vec<usize> = every.iter().copied().filter(|column| !self.spare.contains(column)).collect();
         let room = width.saturating_sub(self.taken(&rest));
         let natural = self.natural(last);
-        // A line of an explanation that fits nowhere need not be made room for.
-        let wanted = if natural <= room { natural } else { LEAST.max(self.longest_word()).min(natural) };
+        // If the explanation does not fit one line even without the spare columns, it is wrapped: then room for its
+        // longest word is enough.
+        let needed = if natural <= room { natural } else { MIN_EXPLANATION.max(self.longest_word()).min(natural) };
         let (columns, beside) =
-            if room >= wanted { (self.kept(width - wanted), true) } else { (self.kept(width + GAP), false) };
+            if room >= needed { (self.kept(width - needed), true) } else { (self.kept(width + GAP), false) };
         let room = beside.then(|| width.saturating_sub(self.taken(&columns)));
         let text = self.table(&columns, room, colours);
         let text = if beside { text } else { self.explained(&text, width) };
@@ -58,7 +61,7 @@ impl<'t> Fitted<'t> {
         (text, left_out.map(|column| self.header[*column]).collect())
     }
 
-    /// The columns that fit `width` together, without the last one.
+    /// Returns the columns, without the last one, that fit `width`.
     fn kept(&self, width: usize) -> Vec<usize> {
         let mut kept: Vec<usize> = (0..self.header.len().saturating_sub(1)).collect();
         for spare in self.spare {
@@ -70,7 +73,7 @@ impl<'t> Fitted<'t> {
         kept
     }
 
-    /// What columns take with the gaps behind them and the blank that begins a line.
+    /// Returns the width of columns, with their gaps and the blank at the beginning of a line.
     fn taken(&self, columns: &[usize]) -> usize {
         1 + columns.iter().map(|column| self.natural(*column) + GAP).sum::<usize>()
     }
@@ -81,13 +84,13 @@ impl<'t> Fitted<'t> {
         cells.map(|cell| cell.chars().count()).max().unwrap_or_default().max(title)
     }
 
-    /// The longest word of an explanation: with less room it would be cut.
+    /// Returns the length of the longest word of all explanations, which must not be cut.
     fn longest_word(&self) -> usize {
         let words = self.rows.iter().filter_map(|(cells, _)| cells.last()).flat_map(|why| why.split(' '));
         words.map(|word| word.chars().count()).max().unwrap_or_default()
     }
 
-    /// A table of some columns, and of the last one wrapped to `room`; `None`: without it.
+    /// Renders some columns, and the last one wrapped to `room`; without it if `None`.
     fn table(&self, columns: &[usize], room: Option<usize>, colours: bool) -> String {
         let last = self.header.len().saturating_sub(1);
         let shown: Vec<usize> = columns.iter().copied().chain(room.map(|_| last)).collect();
@@ -111,7 +114,7 @@ impl<'t> Fitted<'t> {
         lines(&styled(table, colours))
     }
 
-    /// A table of one line for each row, with the explanation of each below it.
+    /// Adds the explanations below the rows of a table that has one line for each row.
     fn explained(&self, table: &str, width: usize) -> String {
         let mut table = table.lines();
         let mut text: Vec<String> = table.next().map(str::to_owned).into_iter().collect();
@@ -126,7 +129,7 @@ impl<'t> Fitted<'t> {
     }
 }
 
-/// Says which columns were left out.
+/// Returns the note about omitted columns, if there are any.
 pub(super) fn note(left_out: &[&str], width: Option<usize>) -> Option<String> {
     let text = format!("no room for {}: a wider terminal or -o json shows them", left_out.join(", "));
     (!left_out.is_empty()).then(|| wrapped(&text, width.unwrap_or(usize::MAX), "  "))
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_explanation_is_whole_and_breaks_at_words_at_every_width() {
+    fn an_explanation_is_never_cut_at_any_width() {
         for cluster in ["prod-eu", "arn-aws-eks-eu-central-1-123456789012-prod"] {
             for width in [80, 100, 120] {
                 let (text, left_out) = fitted(cluster).render(Some(width), false);
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_room_is_shown_whole_and_what_tells_least_leaves_first() {
+    fn the_least_important_columns_are_left_out_first() {
         let (text, left_out) = fitted("prod-eu").render(None, false);
         assert!(left_out.is_empty() && text.lines().count() == 3 && text.contains(WHY), "{text}");
         let (text, left_out) = fitted("prod-eu").render(Some(200), false);

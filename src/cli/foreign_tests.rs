@@ -1,6 +1,7 @@
-//! Foreign text on every way of the commands to a person. The ways that are no command's are tested where they are,
-//! with the same text and the same judge: log lines in `telemetry`, chats and receivers' answers in `sink`, JSON and
-//! TOML in `types::printable` and `import`.
+//! Tests that no command prints control characters of untrusted text to a terminal.
+//!
+//! Other outputs are tested with the same text where they are written: log lines in `telemetry`, chats and answers of
+//! receivers in `sink`, JSON and TOML in `types::printable` and `import`.
 
 use serde_json::{Value, json};
 
@@ -26,12 +27,12 @@ fn status() -> Value {
 }
 
 #[test]
-fn every_screen_shows_foreign_text_without_harm() {
+fn tables_escape_untrusted_text() {
     let plain = status().to_string().replace(&json!(TEXT).to_string(), "\"end\"");
     let plain: Value = serde_json::from_str(&plain).unwrap();
-    for (way, screen) in status::screens(&status()) {
-        let own = status::screens(&plain).into_iter().find(|(plain, _)| *plain == way).unwrap().1;
-        assert_harmless(way, &printable_lines(&screen, false), own.matches('\n').count());
+    for (command, screen) in status::screens(&status()) {
+        let own = status::screens(&plain).into_iter().find(|(plain, _)| *plain == command).unwrap().1;
+        assert_harmless(command, &printable_lines(&screen, false), own.matches('\n').count());
     }
     let letter = json!({ "number": 1, "at": TEXT, "cluster": TEXT, "event": TEXT, "subject": TEXT, "attempts": 1, "error": TEXT });
     assert_harmless(
@@ -42,13 +43,13 @@ fn every_screen_shows_foreign_text_without_harm() {
     assert_harmless("dead-letters show", &print::json(&letter).unwrap(), 8);
     let yaml = print::yaml(&letter).unwrap();
     assert_harmless("dead-letters show -o yaml", &yaml, 9);
-    assert_eq!(serde_saphyr::from_str::<Value>(&yaml).unwrap(), letter, "nothing is lost");
+    assert_eq!(serde_saphyr::from_str::<Value>(&yaml).unwrap(), letter, "the text is unchanged");
     let (screen, own) = check::screens(TEXT);
     assert_harmless("check", &printable_lines(&screen, false), own.matches('\n').count());
 }
 
 #[test]
-fn every_error_shows_foreign_text_without_harm() {
+fn errors_escape_untrusted_text() {
     let body = json!({ "kind": "Status", "code": 403, "reason": TEXT, "message": TEXT }).to_string();
     assert_harmless("an apiserver's error", &classify_status(403, body.as_bytes(), None).message, 0);
     let error = anyhow::Error::new(std::io::Error::other(TEXT)).context(TEXT);

@@ -1,12 +1,14 @@
-//! The command line: one file per subcommand.
+//! Command line of `informer-hub`: one file or folder for each subcommand.
 //!
 //! # Exit codes
-//! 0: done; `run`: ended by a signal, with no events left in any sink. 1: it failed; `run`: or events were undelivered
-//! at `hub.shutdown_deadline` and are lost; `demo`: or what arrived differs from the truth; `state verify`: or
-//! something is damaged or lost. 2: the configuration or the command line is wrong; nothing was started. `check` has
-//! codes of its own: 1 for warnings, 2 for errors. 130 and 143 (128 and the signal's number): `run` was ended at once
-//! by a second SIGINT or SIGTERM. A command whose output has no reader any more (`| head`) ends with 0.
-//! docs/command-line.md has all of it.
+//!
+//! - 0: done. `run`: ended by a signal, and no undelivered event is lost.
+//! - 1: failed. `run`: undelivered events were lost at `hub.shutdown_deadline`. `demo`: the copies differ. `state
+//!   verify`: damage or loss. `check`: warnings.
+//! - 2: wrong configuration or command line, nothing was started. `check`: errors.
+//! - 130, 143 (128 and the signal number): a second SIGINT or SIGTERM ended `run` at once.
+//!
+//! A command whose output has no reader any more (`| head`) ends with 0. Details: docs/command-line.md.
 
 use std::process::ExitCode;
 
@@ -36,13 +38,13 @@ mod usage;
 
 pub use self::usage::parse;
 
-/// Watches many Kubernetes clusters so that nothing else has to.
+/// Arguments of the program.
 #[derive(Debug, Parser)]
 #[command(
     version,
     about,
-    after_help = "Exit codes: 0 done, 1 failed (run: or events lost at shutdown), 2 wrong configuration or command \
-    line, 130/143 ended by a second signal."
+    after_help = "Exit codes: 0 done, 1 failed (run: also events lost at shutdown), 2 wrong configuration or command \
+        line, 130/143 ended by a second signal."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -51,37 +53,37 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Watch the clusters of a configuration file and deliver what changes
+    /// Watch the clusters of a configuration file and deliver their changes
     Run(run::Args),
-    /// Show what a running hub is doing, and what is in trouble
+    /// Show the state of a running hub and its problems
     Status(status::StatusArgs),
-    /// Show the clusters of a running hub, those in trouble first
+    /// Show the clusters of a running hub, those with problems first
     Clusters(status::ClustersArgs),
-    /// Show what a running hub watches in each cluster, what is in trouble first
+    /// Show the resources that a running hub watches in each cluster, those with problems first
     Resources(status::ResourcesArgs),
-    /// Show the sinks of a running hub, those in trouble first
+    /// Show the sinks of a running hub, those with problems first
     Sinks(status::SinksArgs),
-    /// Say whether a configuration will work: connections, credentials, rights, resources, memory
+    /// Check whether a configuration will work: connections, credentials, rights, resources, memory
     Check(check::Args),
-    /// Print the least rights (RBAC) that serve a configuration, to apply to its clusters
+    /// Print the least RBAC rights that a configuration needs, to apply to its clusters
     Rbac(rbac::Args),
-    /// Print a configuration of the contexts of a kubeconfig
+    /// Print a configuration made from the contexts of a kubeconfig
     ImportKubeconfig(import::Args),
-    /// Show the configuration that is in force, or the schema of its file
+    /// Show the configuration in force, or the schema of its file
     Config(config::Args),
-    /// Print what makes a shell complete this program's commands
+    /// Print the completion script for a shell
     Completions(shell::Completions),
-    /// Print the manual page, or write those of all commands
+    /// Print the manual page, or write the pages of all commands
     Man(shell::Man),
-    /// List, show, replay or purge what sinks of a running hub have given up
+    /// List, show, replay or purge the dead letters of the sinks of a running hub
     DeadLetters(dead_letters::Args),
-    /// Show it at work on simulated clusters; needs no Kubernetes
+    /// Run the hub on simulated clusters; needs no Kubernetes
     Demo(demo::Args),
-    /// Look at what a hub keeps over restarts
+    /// Inspect, verify or prune the state directory of a hub
     State(state::Args),
 }
 
-/// Does what the command line says.
+/// Runs the command. Prints errors to standard error and returns the exit code.
 #[must_use]
 pub fn main(cli: Cli) -> ExitCode {
     let done = match cli.command {
@@ -100,7 +102,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Demo(args) => demo::main(args),
         Command::State(args) => state::main(&args),
     };
-    // Credential plugins may run still, with nobody to wait for them.
+    // Credential plugins may still run, and nothing waits for them.
     end_plugins();
     done.unwrap_or_else(|error| {
         if error.is::<print::ReaderGone>() {
@@ -115,20 +117,20 @@ pub fn main(cli: Cli) -> ExitCode {
     })
 }
 
-/// The exit code for a configuration or command line that is wrong.
+/// Exit code for a wrong configuration or command line.
 const WRONG_INPUT: u8 = 2;
 
-/// The exit code for an end by a signal, to which its number is added: what shells show for it.
+/// Base of the exit code for an end by a signal, as in shells; the signal number is added.
 const SIGNALLED: i32 = 128;
 
-/// A runtime for the command itself; the hub brings its own threads.
+/// Creates the runtime of the command itself; the hub has its own threads.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     use anyhow::Context;
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start a runtime")
 }
 
-/// Waits for what a command does, unless a signal ends the process first. Credential plugins have process groups of
-/// their own, which a terminal's Ctrl-C does not reach: they are killed before.
+/// Waits for `work`, unless a signal ends the process first. Kills credential plugins on a signal: Ctrl-C of a terminal
+/// does not reach their process groups.
 fn interruptible<T>(runtime: &tokio::runtime::Runtime, work: impl Future<Output = T>) -> T {
     use tokio::signal::unix::{SignalKind, signal};
     runtime.block_on(async {
@@ -144,12 +146,12 @@ fn interruptible<T>(runtime: &tokio::runtime::Runtime, work: impl Future<Output 
     })
 }
 
-/// The clusters that somebody asks for by name, or all of them.
+/// Returns the clusters with these names, or all clusters if `names` is empty.
 fn chosen<'c>(clusters: &'c [ClusterConfig], names: &[String]) -> anyhow::Result<Vec<&'c ClusterConfig>> {
     if let Some(unknown) = names.iter().find(|name| !clusters.iter().any(|it| it.name.as_str() == name.as_str())) {
         let known: Vec<_> = clusters.iter().map(|cluster| cluster.name.as_str()).collect();
         anyhow::bail!("there is no cluster {unknown:?}; there is {}", known.join(", "));
     }
-    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
-    Ok(clusters.iter().filter(|cluster| wanted(cluster.name.as_str())).collect())
+    let is_chosen = |name: &str| names.is_empty() || names.iter().any(|chosen| chosen == name);
+    Ok(clusters.iter().filter(|cluster| is_chosen(cluster.name.as_str())).collect())
 }

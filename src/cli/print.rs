@@ -1,5 +1,4 @@
-//! What commands write: text for people, JSON and YAML for programs; to a standard output whose reader may leave (`| head`),
-//! and in place on a terminal.
+//! Output of commands: text for people, JSON and YAML for programs, and drawing in place on a terminal.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -11,7 +10,7 @@ use serde::Serialize;
 
 use informer_hub_types::{printable_char, printable_json, printable_lines};
 
-/// Whoever read the output does so no more. That is no failure: they have seen what they wanted.
+/// The reader of the output has ended (`| head`). Not a failure: the program ends with exit code 0.
 #[derive(Debug, thiserror::Error)]
 #[error("the reader of the output is gone")]
 pub(super) struct ReaderGone;
@@ -19,12 +18,12 @@ pub(super) struct ReaderGone;
 /// Prints a line, or several.
 ///
 /// # Errors
-/// [`ReaderGone`], or whatever else the output fails with.
+/// [`ReaderGone`], or an I/O error of standard output.
 pub(super) fn say(text: impl Display) -> anyhow::Result<()> {
-    told(writeln!(io::stdout().lock(), "{text}"))
+    checked(writeln!(io::stdout().lock(), "{text}"))
 }
 
-/// Prints lines for people, in which there may be foreign text.
+/// Prints lines for people that may contain untrusted text.
 ///
 /// # Errors
 /// As [`say`].
@@ -32,7 +31,7 @@ pub(super) fn show(text: &str) -> anyhow::Result<()> {
     say(printable_lines(text, colours()))
 }
 
-/// Says on standard error what went wrong. A cause may quote foreign text.
+/// Prints an error to standard error. Its causes may contain untrusted text.
 pub(super) fn complain(error: &anyhow::Error) {
     eprintln!("{}", complaint(error));
 }
@@ -41,29 +40,29 @@ pub(super) fn complaint(error: &anyhow::Error) -> String {
     format!("informer-hub: {}", printable_lines(&format!("{error:#}"), false))
 }
 
-/// Prints a text as it is.
+/// Prints a text unchanged.
 ///
 /// # Errors
 /// As [`say`].
 pub(super) fn out(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
-    told(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+    checked(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
-fn told(written: io::Result<()>) -> anyhow::Result<()> {
+fn checked(written: io::Result<()>) -> anyhow::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ReaderGone.into()),
         written => Ok(written?),
     }
 }
 
-/// Whether standard output may be coloured: it is a terminal that has colours, and nobody has said `NO_COLOR`.
+/// Whether to colour standard output: it is a terminal with colours, and `NO_COLOR` is not set.
 pub(super) fn colours() -> bool {
-    let said = |name: &str| std::env::var_os(name).unwrap_or_default();
-    io::stdout().is_terminal() && said("NO_COLOR").is_empty() && said("TERM") != "dumb"
+    let variable = |name: &str| std::env::var_os(name).unwrap_or_default();
+    io::stdout().is_terminal() && variable("NO_COLOR").is_empty() && variable("TERM") != "dumb"
 }
 
-/// How an answer looks.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// Tables and lines, for people
@@ -75,7 +74,7 @@ pub(super) enum Format {
     Yaml,
 }
 
-/// Writes a document for programs, or else the text for people.
+/// Prints a document for programs, or the text for people.
 pub(super) fn answer(format: Format, document: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
     out(&match format {
         Format::Text => printable_lines(&text(), colours()),
@@ -84,34 +83,34 @@ pub(super) fn answer(format: Format, document: &impl Serialize, text: impl FnOnc
     })
 }
 
-/// A JSON document that a terminal can be shown.
+/// Renders a JSON document that is safe on a terminal.
 pub(super) fn json(document: &impl Serialize) -> anyhow::Result<String> {
     Ok(printable_json(&serde_json::to_string_pretty(document)?))
 }
 
-/// A YAML document, ended by a line break. One with texts that a terminal would obey is written as JSON, which is YAML too
-/// and can escape them.
+/// Renders a YAML document that ends with a line break and is safe on a terminal. A document with control characters is
+/// rendered as JSON, which is also YAML and can escape them.
 pub(super) fn yaml(document: &impl Serialize) -> anyhow::Result<String> {
-    let text = serde_saphyr::to_string(document).context("cannot be written as YAML")?;
+    let text = serde_saphyr::to_string(document).context("cannot write the document as YAML")?;
     if text.chars().any(|c| c != '\n' && printable_char(c) != c) {
         return Ok(json(document)? + "\n");
     }
     Ok(if text.ends_with('\n') { text } else { text + "\n" })
 }
 
-/// A table without lines. What a terminal has no room for goes on in its next line, so that no name is cut in two.
+/// Creates a table without borders and without wrapping, so that no name is cut.
 pub(super) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(header).set_content_arrangement(ContentArrangement::Disabled);
     table
 }
 
-/// A table's lines, without blanks at their ends.
+/// Renders a table without trailing blanks.
 pub(super) fn lines(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// A text in a colour, if there are colours.
+/// Colours a text if `colours` is set.
 pub(super) fn painted(text: &str, colour: Color, colours: bool) -> String {
     let code = match colour {
         Color::Red => 31,
@@ -121,14 +120,13 @@ pub(super) fn painted(text: &str, colour: Color, colours: bool) -> String {
     if colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// Columns of the terminal that standard output is; `None` if it is none.
+/// Returns the width of standard output in columns; `None` if it is not a terminal.
 pub(super) fn width() -> Option<usize> {
     let is_terminal = io::stdout().is_terminal();
     is_terminal.then(terminal_size::terminal_size).flatten().map(|(width, _)| usize::from(width.0))
 }
 
-/// Breaks lines at words so that none is longer than `width`, but for words that are. What a line goes on with begins with
-/// `indent`.
+/// Wraps lines at words to at most `width` columns, except for longer words. Continuation lines begin with `indent`.
 pub(super) fn wrapped(text: &str, width: usize, indent: &str) -> String {
     let mut out = String::new();
     for (at, line) in text.lines().enumerate() {
@@ -156,7 +154,7 @@ pub(super) fn wrapped(text: &str, width: usize, indent: &str) -> String {
     out
 }
 
-/// Bytes in a unit that leaves few digits: `1.1 GiB`.
+/// Formats bytes with a unit and few digits: `1.1 GiB`.
 pub(super) fn bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut tenths, mut unit) = (bytes.saturating_mul(10), 0);
@@ -169,7 +167,7 @@ pub(super) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A number with its thousands apart.
+/// Formats a number with thousands separators.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -182,12 +180,12 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
-/// The cell of a figure.
+/// Creates a right-aligned cell.
 pub(super) fn number(figure: impl ToString) -> Cell {
     Cell::new(figure).set_alignment(CellAlignment::Right)
 }
 
-/// Has a table show the colours of its cells, or not, whatever standard output is.
+/// Switches the colours of a table on or off, whether or not standard output is a terminal.
 pub(super) fn styled(mut table: Table, colours: bool) -> Table {
     if colours {
         table.enforce_styling();
@@ -197,46 +195,47 @@ pub(super) fn styled(mut table: Table, colours: bool) -> Table {
     table
 }
 
-/// Seconds in the largest unit that fits: `8d`, `5h`, `30m`, `12s`.
+/// Formats seconds in the largest fitting unit: `8d`, `5h`, `30m`, `12s`.
 pub(super) fn span(seconds: u64) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "m")];
     let (size, unit) = units.into_iter().find(|(size, _)| seconds >= 2 * size).unwrap_or((1, "s"));
     format!("{}{unit}", seconds / size)
 }
 
-/// A place on a terminal where something is drawn over and over. Nothing is to be restored at its end, however it comes.
+/// Area of a terminal that is redrawn in place. Needs no cleanup, however the program ends.
 #[derive(Debug, Default)]
 pub(super) struct InPlace {
-    /// Lines that are there to be overwritten.
+    /// Number of lines of the last drawing.
     height: usize,
 }
 
 impl InPlace {
-    /// Draws over what was drawn before. What the terminal has no room for is left out, and said to be.
+    /// Draws over the last drawing. Lines that do not fit the terminal are replaced by their number.
     ///
     /// # Errors
     /// As [`say`].
     pub(super) fn draw(&mut self, text: &str) -> anyhow::Result<()> {
-        // One line is the cursor's, one tells what is left out.
+        // One line is for the cursor, one for the number of hidden lines.
         let room = terminal_size::terminal_size().map_or(usize::MAX, |(_, height)| usize::from(height.0).max(3) - 2);
         let mut drawn = Vec::new();
         self.height = drawing(&printable_lines(text, colours()), self.height, room, &mut drawn);
         let mut out = io::stdout().lock();
-        told(out.write_all(&drawn).and_then(|()| out.flush()))
+        checked(out.write_all(&drawn).and_then(|()| out.flush()))
     }
 }
 
-/// What draws `text` over `before` lines; gives back how many lines it is.
+/// Writes the escape sequences that draw `text` over `before` lines. Returns its number of lines.
 fn drawing(text: &str, before: usize, room: usize, out: &mut Vec<u8>) -> usize {
     let hidden = text.lines().count().saturating_sub(room);
     let more = (hidden > 0).then(|| format!("… and {hidden} more lines"));
     if before > 0 {
         out.extend(format!("\x1b[{before}A\r").into_bytes());
     }
-    // Lines are cut, not wrapped: a wrapped one would take two of the lines to go up.
+    // Switches wrapping off: a wrapped line would take two lines, and the next drawing would begin too low.
     out.extend(b"\x1b[?7l");
     let lines = text.lines().take(room).chain(more.as_deref());
-    // Cleared before it is written: behind the last column the cursor stays on it, and clearing would take its character.
+    // Each line is cleared first: at the last column the cursor stays on it, and clearing later would erase a
+    // character.
     let height = lines.map(|line| out.extend(format!("\x1b[K{line}\n").into_bytes())).count();
     out.extend(b"\x1b[J\x1b[?7h");
     height
@@ -247,11 +246,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_told_in_few_digits() {
-        let told = [0, 1023, 1024, 1126, 64 << 20, 3 << 29, u64::MAX].map(bytes);
-        assert_eq!(told, ["0 B", "1023 B", "1.0 KiB", "1.0 KiB", "64 MiB", "1.5 GiB", "1677721 TiB"]);
-        let told = [0, 119, 120, 7_199, 7_200, 86_400, 172_800].map(span);
-        assert_eq!(told, ["0s", "119s", "2m", "119m", "2h", "24h", "2d"]);
+    fn bytes_and_spans_are_formatted_with_few_digits() {
+        let sizes = [0, 1023, 1024, 1126, 64 << 20, 3 << 29, u64::MAX].map(bytes);
+        assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "1.0 KiB", "64 MiB", "1.5 GiB", "1677721 TiB"]);
+        let spans = [0, 119, 120, 7_199, 7_200, 86_400, 172_800].map(span);
+        assert_eq!(spans, ["0s", "119s", "2m", "119m", "2h", "24h", "2d"]);
     }
 
     #[test]
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_keeps_texts_that_look_like_something_else_texts() {
+    fn yaml_quotes_texts_that_look_like_other_types() {
         let value = serde_json::json!({ "a": "true", "b": "1.0", "c": "", "d": "x: y", "e": ["-"], "f": null });
         let text = yaml(&value).unwrap();
         let back: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_again_begins_where_it_was_and_fits() {
+    fn a_drawing_starts_at_the_last_one_and_fits_the_terminal() {
         let mut out = Vec::new();
         assert_eq!(drawing("a\nb\nc\nd", 0, 2, &mut out), 3);
         let text = String::from_utf8(std::mem::take(&mut out)).unwrap();
@@ -281,9 +280,9 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_who_has_left_is_told_from_a_full_disk() {
-        let gone = told(Err(io::ErrorKind::BrokenPipe.into())).unwrap_err();
+    fn a_closed_pipe_is_distinguished_from_a_full_disk() {
+        let gone = checked(Err(io::ErrorKind::BrokenPipe.into())).unwrap_err();
         assert!(gone.is::<ReaderGone>());
-        assert!(!told(Err(io::ErrorKind::StorageFull.into())).unwrap_err().is::<ReaderGone>());
+        assert!(!checked(Err(io::ErrorKind::StorageFull.into())).unwrap_err().is::<ReaderGone>());
     }
 }

@@ -1,4 +1,4 @@
-//! `informer-hub run`.
+//! `informer-hub run`: starts the service, with a progress bar for the first lists.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub(super) struct Args {
     /// The configuration file (TOML); INFORMER_HUB_… variables override it
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
-    /// How log lines look
+    /// The format of log lines
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
 }
@@ -39,12 +39,12 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut progress = Progress::new(terminal);
     let ended = runtime.block_on(app::run(config, Some(args.config.clone()), move |report| progress.show(report)));
     if let Ok(Ended::Cut(signal)) = ended {
-        // Nothing is waited for, not even the threads.
+        // The process ends at once, without waiting for threads.
         end_plugins();
         std::process::exit(SIGNALLED + signal);
     }
     runtime.block_on(traces.flush());
-    // What still runs there has had its time.
+    // Tasks that still run have exceeded their deadline.
     runtime.shutdown_background();
     Ok(match ended? {
         Ended::Drained => ExitCode::SUCCESS,
@@ -52,7 +52,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// How the first lists go: a bar on a terminal.
+/// Progress bar of the first lists; nothing without a terminal.
 struct Progress {
     bar: Option<ProgressBar>,
 }

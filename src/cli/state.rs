@@ -1,4 +1,4 @@
-//! `informer-hub state`: what is in a state directory.
+//! `informer-hub state`: inspects, verifies and prunes a state directory.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -24,65 +24,64 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show what the caches have, what each sink and durable subscriber still has to be told, and which clusters sources
-    /// have brought
-    Inspect(Where),
-    /// Check every checksum and every body; fails where something is damaged or lost
-    Verify(Where),
-    /// Remove all that is kept for sinks or durable subscribers that are there no more; undelivered events with it
+    /// Show the caches, the undelivered events of each sink and durable subscriber, and the clusters of sources
+    Inspect(Inspection),
+    /// Check every checksum and every body; fails if there is damage or loss
+    Verify(Inspection),
+    /// Delete the data of sinks or durable subscribers that are no longer configured, undelivered events included
     Prune(Prune),
 }
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  informer-hub state prune --dir /var/lib/informer-hub old-audit\n\n\
-    No hub may be using the directory.")]
+    No hub may use the directory.")]
 struct Prune {
     /// The state directory (hub.state_dir)
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// Their names, as `state inspect` shows them
+    /// Names as shown by `state inspect`
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
 }
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  informer-hub state inspect --dir /var/lib/informer-hub -o json\n\n\
-    It changes nothing. While a hub uses the directory, what is seen may be half of something.")]
-struct Where {
+    It changes nothing. While a hub uses the directory, the output may show an incomplete write.")]
+struct Inspection {
     /// The state directory (hub.state_dir)
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// How it is printed
+    /// The output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let (place, verify) = match &args.command {
-        Command::Inspect(place) => (place, false),
-        Command::Verify(place) => (place, true),
-        Command::Prune(which) => return prune(which),
+    let (inspection, verify) = match &args.command {
+        Command::Inspect(inspection) => (inspection, false),
+        Command::Verify(inspection) => (inspection, true),
+        Command::Prune(args) => return prune(args),
     };
-    let (dir, access) = StateDir::look(Arc::new(RealDisk), &place.dir)?;
+    let (dir, access) = StateDir::look(Arc::new(RealDisk), &inspection.dir)?;
     let report = state::inspect(&dir, access, verify)?;
-    answer(place.output, &report, || text(&report))?;
+    answer(inspection.output, &report, || text(&report))?;
     if let Access::InUse(pid) = access {
         let holder = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
-        eprintln!("a hub uses this directory{holder}: what is seen may be half of something");
+        eprintln!("a hub uses this directory{holder}: the output may show an incomplete write");
     }
     Ok(if !verify || report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// All names are checked before anything is removed.
-fn prune(which: &Prune) -> anyhow::Result<ExitCode> {
-    // Looked at first: what is taken is made where there is none.
-    drop(StateDir::look(Arc::new(RealDisk), &which.dir)?);
-    let dir = StateDir::open(Arc::new(RealDisk), &which.dir)?;
-    let there = dir.readers()?;
-    if let Some(unknown) = which.names.iter().find(|name| !there.contains(name)) {
-        anyhow::bail!("{unknown:?} is not in {}; there are: {}", which.dir.display(), there.join(", "));
+/// Deletes the data of readers, after checking all names.
+fn prune(args: &Prune) -> anyhow::Result<ExitCode> {
+    // `open` would create a missing directory, `look` fails on it.
+    drop(StateDir::look(Arc::new(RealDisk), &args.dir)?);
+    let dir = StateDir::open(Arc::new(RealDisk), &args.dir)?;
+    let readers = dir.readers()?;
+    if let Some(unknown) = args.names.iter().find(|name| !readers.contains(name)) {
+        anyhow::bail!("{unknown:?} is not in {}; there are: {}", args.dir.display(), readers.join(", "));
     }
-    for name in &which.names {
+    for name in &args.names {
         dir.remove_reader(name)?;
         say(format_args!("{name}: removed"))?;
     }
@@ -94,7 +93,7 @@ fn text(report: &StateReport) -> String {
     let (caches, readers) = (caches(&report.caches), readers(&report.readers));
     let mut out = format!("{caches}\n\n{readers}\n{}", fleet.unwrap_or_default());
     // Writing to a string does not fail.
-    let mut line = |place: &str, what: &str| _ = writeln!(out, "{place}: {what}");
+    let mut line = |place: &str, problem: &str| _ = writeln!(out, "{place}: {problem}");
     for cache in &report.caches {
         cache.damage.iter().for_each(|damage| line(&cache.directory, damage));
     }
@@ -135,9 +134,9 @@ fn caches(reports: &[CacheReport]) -> Table {
     table
 }
 
-fn clusters(brought: &[SourcedCluster]) -> Table {
+fn clusters(sourced: &[SourcedCluster]) -> Table {
     let mut table = table(&["CLUSTER", "LABELS", "SOURCE", "FOUND IN"]);
-    for it in brought {
+    for it in sourced {
         let labels: Vec<_> = it.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         table.add_row([it.name.as_str(), &labels.join(","), &it.source, &it.object]);
     }

@@ -1,4 +1,4 @@
-//! Reads the command line, and answers an unknown command with the commands that there are.
+//! Parser of the command line, with a list of all commands in the error for an unknown one.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use super::print::wrapped;
 use super::{Cli, WRONG_INPUT};
 use informer_hub_types::nearest_name;
 
-/// Commands of other programs, and what does the same here.
+/// Command names of other programs, with the commands of this program that do the same.
 const ELSEWHERE: [(&[&str], &str); 6] = [
     (&["get", "list", "ls", "show", "describe", "top", "ps"], "status, clusters, resources, sinks"),
     (&["watch", "tail", "logs"], "status --watch"),
@@ -20,10 +20,10 @@ const ELSEWHERE: [(&[&str], &str); 6] = [
     (&["replay", "purge"], "dead-letters"),
 ];
 
-/// Columns of a message.
+/// Width of a message in columns.
 const WIDTH: usize = 80;
 
-/// The command line of this process. Ends the process where it cannot be read, or asks for help.
+/// Parses the command line of this process. Ends the process on an error and on a request for help.
 #[must_use]
 pub fn parse() -> Cli {
     let arguments: Vec<_> = std::env::args_os().collect();
@@ -36,7 +36,7 @@ pub fn parse() -> Cli {
     })
 }
 
-/// The message for a command that does not exist; `None` for other errors.
+/// Returns the message for an unknown command; `None` for other errors.
 fn unknown(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     if error.kind() != ErrorKind::InvalidSubcommand {
@@ -77,26 +77,29 @@ fn hint(given: &str, commands: &[&Command], is_root: bool) -> String {
 mod tests {
     use super::*;
 
-    fn told(arguments: &[&str]) -> String {
+    fn message(arguments: &[&str]) -> String {
         let arguments: Vec<OsString> = ["informer-hub"].iter().chain(arguments).map(Into::into).collect();
         let error = Cli::try_parse_from(&arguments).expect_err("must be refused");
         unknown(&error, &arguments).unwrap_or_else(|| error.to_string())
     }
 
     #[test]
-    fn an_unknown_command_is_answered_with_the_nearest_and_all_there_are() {
-        let get = told(&["get", "pods"]);
+    fn an_unknown_command_lists_all_commands_and_suggests_the_nearest() {
+        let get = message(&["get", "pods"]);
         assert!(get.starts_with("error: unrecognized subcommand 'get'; here: status, clusters, resources, sinks\n"));
         for name in Cli::command().get_subcommands().map(|it| format!("\n  {} ", it.get_name())) {
             assert!(get.contains(&name), "{name} is missing in\n{get}");
         }
         assert!(get.lines().all(|line| line.chars().count() <= WIDTH), "{get}");
-        assert!(told(&["statsu"]).starts_with("error: unrecognized subcommand 'statsu'; did you mean 'status'?\n"));
-        let inner = told(&["dead-letters", "-o", "json", "lst"]);
+        assert!(message(&["statsu"]).starts_with("error: unrecognized subcommand 'statsu'; did you mean 'status'?\n"));
+        let inner = message(&["dead-letters", "-o", "json", "lst"]);
         assert!(inner.contains("'lst'; did you mean 'list'?") && inner.contains("\n  purge  "), "{inner}");
         assert!(inner.ends_with("try 'informer-hub dead-letters --help'."), "{inner}");
-        let unlike = told(&["xyzzy"]);
-        assert!(unlike.lines().next().is_some_and(|first| !first.contains(';')), "nothing is like it: {unlike}");
-        assert!(told(&["status", "--colour"]).contains("unexpected argument '--colour'"), "others are clap's");
+        let unlike = message(&["xyzzy"]);
+        assert!(unlike.lines().next().is_some_and(|first| !first.contains(';')), "no command is similar: {unlike}");
+        assert!(
+            message(&["status", "--colour"]).contains("unexpected argument '--colour'"),
+            "clap has its own message"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! `check`: what it finds of clusters that are well, odd, or not there at all.
+//! Tests of `check` with healthy, misconfigured and unreachable clusters.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -11,34 +11,34 @@ use informer_hub_types::Gvr;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::command::{Done, Place, sim};
+use crate::command::{Outcome, Workdir, sim};
 
 fn cluster(name: &str, url: &str) -> String {
     format!("[clusters.{name}]\nserver = \"{url}\"\n")
 }
 
-fn json(done: &Done) -> Value {
-    serde_json::from_str(&done.out).unwrap_or_else(|error| panic!("{error}: {done:?}"))
+fn json(outcome: &Outcome) -> Value {
+    serde_json::from_str(&outcome.out).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
 }
 
-/// Level, key and problem of everything that was found.
+/// Returns level, key and problem of each finding.
 fn findings(report: &Value) -> Vec<String> {
     let clusters = report["clusters"].as_array().unwrap().iter().flat_map(|it| it["findings"].as_array().unwrap());
     let all = clusters.chain(report["findings"].as_array().unwrap());
     let text = |it: &Value| {
-        assert!(!it["advice"].as_str().unwrap().is_empty(), "every finding says what to do: {it}");
+        assert!(!it["advice"].as_str().unwrap().is_empty(), "every finding has advice: {it}");
         format!("{} {}: {}", it["level"], it["about"].as_str().unwrap(), it["problem"].as_str().unwrap())
     };
     all.map(text).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_is_well_is_told_of_with_its_objects_and_ends_with_0() {
+async fn check_of_a_healthy_cluster_exits_with_0() {
     let sim = sim(25);
-    let place = Place::with(&format!("{}[resources.po]\n[resources.nodes]\n", cluster("one", &sim.url())));
-    let done = place.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
-    assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
-    let report = json(&done);
+    let dir = Workdir::with(&format!("{}[resources.po]\n[resources.nodes]\n", cluster("one", &sim.url())));
+    let outcome = dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{outcome:?}");
+    let report = json(&outcome);
     assert_eq!((&report["result"], findings(&report)), (&Value::from("fine"), Vec::new()));
     let one = &report["clusters"][0];
     assert_eq!((&one["cluster"], &one["version"]), (&Value::from("one"), &Value::from("v1.36.3-sim")));
@@ -51,30 +51,34 @@ async fn a_cluster_that_is_well_is_told_of_with_its_objects_and_ends_with_0() {
     assert!((25 * 560..25 * 2_000).contains(&memory), "{memory}");
     assert!(report["memory"].as_u64().unwrap() > memory);
 
-    let done = place.run(&["check", "-c", "hub.toml"]).await;
-    assert_eq!(done.code, 0);
-    assert!(done.out.contains("v1.36.3-sim") && done.out.contains("1 cluster: 0 errors, 0 warnings"), "{}", done.out);
-    assert!(!done.out.contains('\u{1b}'), "no colours where there is no terminal: {}", done.out);
-    let done = place.run(&["check", "-c", "hub.toml", "-o", "yaml"]).await;
-    assert!(done.out.starts_with("file: ") && done.out.contains("version: v1.36.3-sim"), "{}", done.out);
-    assert_eq!(place.run_for_head(&["check", "-c", "hub.toml"]).await.err, "", "closed early is no error");
+    let outcome = dir.run(&["check", "-c", "hub.toml"]).await;
+    assert_eq!(outcome.code, 0);
+    assert!(
+        outcome.out.contains("v1.36.3-sim") && outcome.out.contains("1 cluster: 0 errors, 0 warnings"),
+        "{}",
+        outcome.out
+    );
+    assert!(!outcome.out.contains('\u{1b}'), "no colours where there is no terminal: {}", outcome.out);
+    let outcome = dir.run(&["check", "-c", "hub.toml", "-o", "yaml"]).await;
+    assert!(outcome.out.starts_with("file: ") && outcome.out.contains("version: v1.36.3-sim"), "{}", outcome.out);
+    assert_eq!(dir.run_for_head(&["check", "-c", "hub.toml"]).await.err, "", "a closed pipe is not an error");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_forbidden_or_absent_is_an_error_with_what_to_do() {
+async fn forbidden_and_absent_resources_are_errors_with_advice() {
     let sim = sim(3);
     sim.forbid(&Gvr::new("", "v1", "nodes"), true);
     let toml = format!("{}[resources.pdos]\n[resources.nodes]\n[resources.pods]\n", cluster("one", &sim.url()));
-    let done = Place::with(&toml).run(&["check", "-c", "hub.toml", "-o", "json"]).await;
-    assert_eq!(done.code, 2, "{done:?}");
-    let report = json(&done);
+    let outcome = Workdir::with(&toml).run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    let report = json(&outcome);
     let found = findings(&report);
-    let wanted = [
+    let expected = [
         "\"error\" resources.nodes in one: may not list nodes in the cluster (forbidden by the simulation)",
         "\"error\" resources.nodes in one: may not watch nodes in the cluster (forbidden by the simulation)",
         "\"error\" resources.pdos in one: no resource \"pdos\"; there is pods, po, pod",
     ];
-    assert_eq!(found, wanted);
+    assert_eq!(found, expected);
     let all = report["clusters"][0]["findings"].as_array().unwrap();
     let advice = "as an administrator of the cluster: `informer-hub rbac -c hub.toml --cluster one --user simulated-user \
                   --discover | kubectl apply -f -`";
@@ -86,82 +90,82 @@ async fn what_is_forbidden_or_absent_is_an_error_with_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_says_nothing_holds_no_other_up() {
+async fn silent_cluster_delays_no_other() {
     let sim = sim(3);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let silent_url = format!("http://{}", silent.local_addr().unwrap());
     let clusters = [cluster("a-silent", &silent_url), cluster("b-well", &sim.url())].concat();
     let clusters = clusters + &cluster("c-closed", &format!("http://{closed}"));
-    let place = Place::with(&format!("{clusters}[resources.pods]\n"));
+    let dir = Workdir::with(&format!("{clusters}[resources.pods]\n"));
     let begun = Instant::now();
-    let done = place.run(&["check", "-c", "hub.toml", "-o", "json", "--timeout", "2s"]).await;
+    let outcome = dir.run(&["check", "-c", "hub.toml", "-o", "json", "--timeout", "2s"]).await;
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    assert_eq!(done.code, 2, "{done:?}");
-    let report = json(&done);
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    let report = json(&outcome);
     let found = findings(&report);
     let [silent, closed] = &found[..] else { panic!("{found:?}") };
-    assert_eq!(silent, "\"error\" clusters.a-silent: not done within 2s");
+    assert_eq!(silent, "\"error\" clusters.a-silent: not finished within 2s");
     assert!(
         closed.contains("clusters.c-closed: cannot connect to http://127.0.0.1:") && closed.contains("refused"),
         "{closed}"
     );
     assert_eq!(report["clusters"][1]["resources"][0]["scopes"][0]["objects"].as_u64(), Some(3));
 
-    let done = place.run(&["check", "-c", "hub.toml", "--cluster", "b-well"]).await;
-    assert_eq!((done.code, done.err.as_str()), (0, ""), "only the one that was asked for");
-    let done = place.run(&["check", "-c", "hub.toml", "--cluster", "d"]).await;
-    assert_eq!(done.code, 1);
-    assert!(done.err.contains("there is no cluster \"d\"; there is a-silent, b-well, c-closed"), "{}", done.err);
+    let outcome = dir.run(&["check", "-c", "hub.toml", "--cluster", "b-well"]).await;
+    assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "only the selected cluster is checked");
+    let outcome = dir.run(&["check", "-c", "hub.toml", "--cluster", "d"]).await;
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.err.contains("there is no cluster \"d\"; there is a-silent, b-well, c-closed"), "{}", outcome.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn warnings_alone_end_with_1() {
+async fn warnings_alone_exit_with_1() {
     let sim = sim(3);
     let toml: String = format!(
         "[hub]\nmemory_limit = \"64MiB\"\n{}labels = {{ a = \"b\" }}\n{}[resources.pods]\nclusters = {{ a = \"b\" }}\n",
         cluster("one", &sim.url()),
         cluster("two", &sim.url())
     );
-    let place = Place::with(&(toml + "[resources.nodes]\nclusters = [\"one\"]\nnamespaces = [\"shop\"]\n"));
-    let done = place.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
-    assert_eq!(done.code, 1, "{done:?}");
-    let found = findings(&json(&done));
+    let dir = Workdir::with(&(toml + "[resources.nodes]\nclusters = [\"one\"]\nnamespaces = [\"shop\"]\n"));
+    let outcome = dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    let found = findings(&json(&outcome));
     let [scope, unused, memory] = &found[..] else { panic!("{found:?}") };
-    assert!(scope.contains("nodes is of the cluster as a whole"), "{scope}");
+    assert!(scope.contains("nodes is cluster-scoped"), "{scope}");
     assert!(unused.contains("clusters.two: no entry of [resources] selects it"), "{unused}");
-    assert!(memory.contains("hub.memory_limit: 64 MiB may not hold"), "{memory}");
+    assert!(memory.contains("hub.memory_limit: 64 MiB may be too small"), "{memory}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_configuration_is_said_with_its_lines_and_asks_nobody() {
+async fn invalid_configuration_is_reported_without_requests() {
     let sim = sim(3);
-    let place = Place::with(&format!("{}[resources.pods]\nresinc = \"1m\"\n", cluster("one", &sim.url())));
-    let done = place.run(&["check", "-c", "hub.toml"]).await;
-    assert_eq!(done.code, 2);
-    assert!(done.out.contains("hub.toml:4: resources.pods.resinc: unknown key"), "{done:?}");
-    let done = place.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
-    assert_eq!((done.code, &json(&done)["mistakes"][0]["line"]), (2, &Value::from(4)));
+    let dir = Workdir::with(&format!("{}[resources.pods]\nresinc = \"1m\"\n", cluster("one", &sim.url())));
+    let outcome = dir.run(&["check", "-c", "hub.toml"]).await;
+    assert_eq!(outcome.code, 2);
+    assert!(outcome.out.contains("hub.toml:4: resources.pods.resinc: unknown key"), "{outcome:?}");
+    let outcome = dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!((outcome.code, &json(&outcome)["mistakes"][0]["line"]), (2, &Value::from(4)));
     assert_eq!(sim.stats().requests, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_has_ended_is_an_error_though_the_cluster_is_asked_all_the_same() {
+async fn expired_token_is_an_error_and_the_cluster_is_still_checked() {
     let sim = sim(3);
     // {"exp":1600000000}
     let token = "e30.eyJleHAiOjE2MDAwMDAwMDB9.c2ln";
     let toml = format!("{}token = {{ file = \"token\" }}\n[resources.pods]\n", cluster("one", &sim.url()));
-    let done = Place::with(&toml).file("token", token).run(&["check", "-c", "hub.toml", "-o", "json"]).await;
-    assert_eq!(done.code, 2, "{done:?}");
-    let report = json(&done);
+    let outcome = Workdir::with(&toml).file("token", token).run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    let report = json(&outcome);
     let found = findings(&report);
     assert!(found.len() == 1 && found[0].contains("ago, at 2020-09-13T12:26:40Z"), "{found:?}");
     assert_eq!(report["clusters"][0]["credentials"][0]["kind"], "token-file");
-    assert!(!done.out.contains(token), "{}", done.out);
+    assert!(!outcome.out.contains(token), "{}", outcome.out);
     assert_eq!(report["clusters"][0]["resources"][0]["scopes"][0]["objects"].as_u64(), Some(3));
 }
 
-/// A cluster whose nodes are forbidden, to a user of this name.
+/// Starts a cluster that forbids nodes, for a user of this name.
 fn forbidding(username: Option<&str>) -> SimCluster {
     let world = WorldConfig { seed: 7, pods: 3, small: true, ..WorldConfig::default() };
     let config = SimConfig { world, username: username.map(str::to_owned), ..SimConfig::default() };
@@ -170,47 +174,47 @@ fn forbidding(username: Option<&str>) -> SimCluster {
     sim
 }
 
-async fn advice(username: Option<&str>) -> (String, Done) {
+async fn advice(username: Option<&str>) -> (String, Outcome) {
     let sim = forbidding(username);
-    let place = Place::with(&format!("{}[resources.nodes]\n", cluster("one", &sim.url())));
-    let report = json(&place.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
+    let dir = Workdir::with(&format!("{}[resources.nodes]\n", cluster("one", &sim.url())));
+    let report = json(&dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
     let advice = report["clusters"][0]["findings"][0]["advice"].as_str().unwrap().to_owned();
-    (advice, place.run(&["check", "-c", "hub.toml"]).await)
+    (advice, dir.run(&["check", "-c", "hub.toml"]).await)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn check_advises_rights_for_whoever_the_credentials_are() {
+async fn check_advises_permissions_for_the_credentials_user() {
     let (account, shown) = advice(Some("system:serviceaccount:tools:hub")).await;
     assert!(account.contains("--cluster one --service-account tools/hub | kubectl apply -f -`"), "{account}");
     assert!(shown.out.contains("system:serviceaccount:tools:hub\n"), "{}", shown.out);
     let (own, _) = advice(Some("system:serviceaccount:informer-hub:informer-hub")).await;
     assert!(own.contains("--cluster one | kubectl apply -f -`"), "{own}");
-    let (hostile, _) = advice(Some("o'brien; rm -rf / ")).await;
-    assert!(hostile.contains(r"--user 'o'\''brien; rm -rf / ' | kubectl"), "{hostile}");
+    let (quoted, _) = advice(Some("o'brien; rm -rf / ")).await;
+    assert!(quoted.contains(r"--user 'o'\''brien; rm -rf / ' | kubectl"), "{quoted}");
     let (hidden, shown) = advice(Some("a\u{202e}b")).await;
-    assert!(!hidden.contains("--user"), "a command would show another name: {hidden}");
+    assert!(!hidden.contains("--user"), "no command for a name with control characters: {hidden}");
     assert!(shown.out.contains("a\u{fffd}b"), "{}", shown.out);
     let (broken, shown) = advice(Some("a\nb\u{1b}[31m")).await;
     assert!(!broken.contains("--user") && !broken.contains('\n'), "{broken}");
     assert!(!shown.out.contains('\u{1b}') && shown.out.contains("a b\n"), "{}", shown.out);
     let (anonymous, _) = advice(Some("system:anonymous")).await;
-    assert!(anonymous.contains("was shown no credentials") && !anonymous.contains("rbac"), "{anonymous}");
-    // A server without the review: the account that `rbac` prints, and nothing is found wrong with the server.
+    assert!(anonymous.contains("knows none of the credentials") && !anonymous.contains("rbac"), "{anonymous}");
+    // Without `SelfSubjectReview`, the advice is for the account that `rbac` prints, and there is no finding.
     let (unknown, shown) = advice(None).await;
     assert!(unknown.contains("--cluster one | kubectl apply -f -`"), "{unknown}");
     assert!(shown.out.contains("1 cluster: 2 errors, 0 warnings") && shown.out.contains(" unknown\n"), "{}", shown.out);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rbac_prints_what_the_advice_asks_it_for() {
+async fn rbac_command_of_the_advice_prints_the_permissions() {
     let sim = forbidding(Some("o'brien $(id)"));
-    let place = Place::with(&format!("{}[resources.nodes]\n", cluster("one", &sim.url())));
-    let report = json(&place.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
+    let dir = Workdir::with(&format!("{}[resources.nodes]\n", cluster("one", &sim.url())));
+    let report = json(&dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
     let advice = report["clusters"][0]["findings"][0]["advice"].as_str().unwrap();
     let command = advice.split_once("`informer-hub ").unwrap().1.split_once(" | kubectl").unwrap().0;
     let script = format!("{} {command}", env!("CARGO_BIN_EXE_informer-hub"));
-    let done = Command::new("sh").args(["-c", &script]).current_dir(place.path()).output().unwrap();
-    let out = String::from_utf8(done.stdout).unwrap();
+    let outcome = Command::new("sh").args(["-c", &script]).current_dir(dir.path()).output().unwrap();
+    let out = String::from_utf8(outcome.stdout).unwrap();
     let documents: Vec<Value> =
         out.split("---\n").skip(1).map(|document| serde_saphyr::from_str(document).unwrap()).collect();
     let [role, binding] = &documents[..] else { panic!("{out}") };
@@ -226,7 +230,7 @@ fn source_findings(report: &Value) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sources_are_asked_and_then_the_clusters_that_they_bring() {
+async fn check_includes_sources_and_their_clusters() {
     let (management, brought) = (sim(0), sim(7));
     let secrets = Gvr::new("", "v1", "secrets");
     let secret = |name: &str, server: &str, config: &str| {
@@ -247,40 +251,43 @@ async fn sources_are_asked_and_then_the_clusters_that_they_bring() {
          [resources.pods]\n[resources.po]\nclusters = [\"later\"]\n",
         management.url()
     );
-    let place = Place::with(&toml);
-    let done = place.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
-    assert_eq!(done.code, 2, "{done:?}");
-    let report = json(&done);
+    let dir = Workdir::with(&toml);
+    let outcome = dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    let report = json(&outcome);
     let found = source_findings(&report);
     let [eks, twin, folder] = &found[..] else { panic!("{found:#?}") };
     assert!(
-        twin.contains("cluster_sources.argo: Secret argocd/b: the name spoke is that of Secret argocd/a"),
+        twin.contains("cluster_sources.argo: Secret argocd/b: the name spoke belongs to Secret argocd/a"),
         "{twin}"
     );
     assert!(eks.contains("cluster_sources.argo: Secret argocd/c: data.config has awsAuthConfig"), "{eks}");
-    assert!(folder.contains("cluster_sources.files: the folder") && folder.contains("nowhere"), "{folder}");
+    assert!(folder.contains("cluster_sources.files: cannot read the folder") && folder.contains("nowhere"), "{folder}");
     let argo = &report["clusterSources"][0];
     assert_eq!((&argo["clusters"], &argo["conflicting"], &argo["invalid"]), (&json!(["spoke"]), &json!(1), &json!(1)));
     let spoke = &report["clusters"][0];
     assert_eq!((&spoke["cluster"], &spoke["source"]), (&json!("spoke"), &json!("argo")));
     assert_eq!(spoke["resources"][0]["scopes"][0]["objects"], 7);
     let later = findings(&report);
-    assert!(later.iter().any(|it| it.contains("resources.po.clusters: there is no cluster later now")), "{later:?}");
-    let text = place.run(&["check", "-c", "hub.toml"]).await.out;
+    assert!(
+        later.iter().any(|it| it.contains("resources.po.clusters: there is currently no cluster later")),
+        "{later:?}"
+    );
+    let text = dir.run(&["check", "-c", "hub.toml"]).await.out;
     assert!(text.contains("SOURCE") && text.contains("argo"), "{text}");
     brought.forbid(&World::pods(), true);
-    let report = json(&place.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
+    let report = json(&dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
     let advice = report["clusters"][0]["findings"][0]["advice"].as_str().unwrap();
-    assert!(advice.contains("prints for clusters that sources bring") && !advice.contains("--cluster"), "{advice}");
+    assert!(advice.contains("prints for clusters of sources") && !advice.contains("--cluster"), "{advice}");
     management.forbid(&secrets, true);
-    let report = json(&place.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
+    let report = json(&dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
     let found = source_findings(&report);
     assert!(found.iter().any(|it| it.contains("may not list secrets in any namespace")), "{found:?}");
     assert_eq!(report["clusters"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn check_warns_of_a_cluster_whose_certificate_is_not_verified() {
+async fn check_warns_of_a_disabled_certificate_verification() {
     let sim = sim(1);
     let kubeconfig = |insecure: &str| {
         format!(
@@ -290,12 +297,12 @@ async fn check_warns_of_a_cluster_whose_certificate_is_not_verified() {
         )
     };
     let toml = "[clusters.one]\nkubeconfig = \"kube\"\n[resources.pods]\n";
-    let place = Place::with(toml).file("kube", &kubeconfig(", insecure-skip-tls-verify: true"));
-    let done = place.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
-    let found = findings(&json(&done));
+    let dir = Workdir::with(toml).file("kube", &kubeconfig(", insecure-skip-tls-verify: true"));
+    let outcome = dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    let found = findings(&json(&outcome));
     let warned = |it: &String| it.starts_with("\"warning\" clusters.one: insecure-skip-tls-verify is set");
-    assert!(done.code == 1 && found.iter().any(warned), "{done:?}");
-    let place = place.file("kube", &kubeconfig(""));
-    let done = place.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
-    assert_eq!((done.code, findings(&json(&done))), (0, Vec::new()), "{done:?}");
+    assert!(outcome.code == 1 && found.iter().any(warned), "{outcome:?}");
+    let dir = dir.file("kube", &kubeconfig(""));
+    let outcome = dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!((outcome.code, findings(&json(&outcome))), (0, Vec::new()), "{outcome:?}");
 }

@@ -1,4 +1,4 @@
-//! The binary in a folder of its own, which is also its home; what it said, and how it ended.
+//! Runner of the binary in a temporary folder, which is also its home directory.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,16 +9,17 @@ use informer_hub_sim::{SimCluster, SimConfig, WorldConfig};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-/// How long a command may take before the test fails. Generous: two cores may be shared with other tests.
+/// Timeout of a command. Generous, because other tests may share the CPUs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) struct Place {
+/// Temporary folder in which commands run.
+pub(crate) struct Workdir {
     folder: TempDir,
 }
 
-/// What a command did.
+/// Output and exit code of a command.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct Outcome {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -29,7 +30,7 @@ pub(crate) fn sim(pods: usize) -> SimCluster {
     SimCluster::start(SimConfig { world, ..SimConfig::default() }, &Handle::current()).unwrap()
 }
 
-impl Place {
+impl Workdir {
     pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
@@ -38,7 +39,7 @@ impl Place {
         self.folder.path()
     }
 
-    /// With this as `hub.toml`.
+    /// Creates a folder with this `hub.toml`.
     pub(crate) fn with(toml: &str) -> Self {
         Self::new().file("hub.toml", toml)
     }
@@ -60,32 +61,32 @@ impl Place {
         command
     }
 
-    pub(crate) async fn run(&self, arguments: &[&str]) -> Done {
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Outcome {
         self.run_with(arguments, &[]).await
     }
 
-    pub(crate) async fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Done {
+    pub(crate) async fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
         let mut command = self.command(arguments);
         command.envs(environment.iter().copied());
         let running = tokio::task::spawn_blocking(move || command.output().unwrap());
         let output = tokio::time::timeout(PATIENCE, running).await.expect("it does not end").unwrap();
         let Output { status, stdout, stderr } = output;
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Done { code: status.code().expect("it ends by itself"), out: text(stdout), err: text(stderr) }
+        Outcome { code: status.code().expect("it ends by itself"), out: text(stdout), err: text(stderr) }
     }
 
-    /// As it is read by somebody who takes a few bytes and goes.
-    pub(crate) async fn run_for_head(&self, arguments: &[&str]) -> Done {
+    /// Runs a command whose reader closes the pipe, like `head`.
+    pub(crate) async fn run_for_head(&self, arguments: &[&str]) -> Outcome {
         let mut command = self.command(arguments);
         let running = tokio::task::spawn_blocking(move || {
             let mut child = command.spawn().unwrap();
-            // Closed before a byte is written: the most a reader can do.
+            // Closes the pipe before the first byte is written.
             drop(child.stdout.take());
             let mut err = String::new();
             child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
             (child.wait().unwrap(), err)
         });
         let (status, err) = tokio::time::timeout(PATIENCE, running).await.expect("it does not end").unwrap();
-        Done { code: status.code().expect("it ends by itself"), out: String::new(), err }
+        Outcome { code: status.code().expect("it ends by itself"), out: String::new(), err }
     }
 }

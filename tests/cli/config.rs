@@ -1,19 +1,19 @@
-//! `config`, `completions` and `man`.
+//! Tests of `config`, `completions` and `man`.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::command::Place;
+use crate::command::Workdir;
 
 const CONFIG: &str = "[hub]\ncheckpoint = \"1s\"\n[clusters.a]\nserver = \"https://a\"\n[resources.pods]\n";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_in_force_is_shown_with_its_origins() {
-    let place = Place::with(CONFIG);
+async fn config_show_prints_effective_values_with_their_origins() {
+    let dir = Workdir::with(CONFIG);
     let environment = [("INFORMER_HUB_HUB__LISTEN", "127.0.0.1:1")];
-    let done = place.run_with(&["config", "show", "-c", "hub.toml"], &environment).await;
-    assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
+    let outcome = dir.run_with(&["config", "show", "-c", "hub.toml"], &environment).await;
+    assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{outcome:?}");
     for line in [
         "[hub]\n",
         "checkpoint = \"1s\"  # line 2\n",
@@ -21,59 +21,65 @@ async fn what_is_in_force_is_shown_with_its_origins() {
         "shutdown_deadline = \"20s\"  # default\n",
         "[resources.pods]\n",
     ] {
-        assert!(done.out.contains(line), "{line}: {}", done.out);
+        assert!(outcome.out.contains(line), "{line}: {}", outcome.out);
     }
-    let done = place.run(&["config", "show", "-c", "hub.toml", "-o", "json"]).await;
-    let all: Value = serde_json::from_str(&done.out).unwrap();
+    let outcome = dir.run(&["config", "show", "-c", "hub.toml", "-o", "json"]).await;
+    let all: Value = serde_json::from_str(&outcome.out).unwrap();
     let checkpoint = all.as_array().unwrap().iter().find(|it| it["key"] == "hub.checkpoint").unwrap();
     assert_eq!(checkpoint["origin"]["file"]["line"], 2, "{checkpoint}");
-    assert_eq!(place.run_for_head(&["config", "show", "-c", "hub.toml"]).await.err, "");
-    let done = Place::with("[hub]\nlisten = 1\n").run(&["config", "show", "-c", "hub.toml"]).await;
-    assert!(done.code == 2 && done.err.contains("hub.toml:2: hub.listen: "), "{done:?}");
+    assert_eq!(dir.run_for_head(&["config", "show", "-c", "hub.toml"]).await.err, "");
+    let outcome = Workdir::with("[hub]\nlisten = 1\n").run(&["config", "show", "-c", "hub.toml"]).await;
+    assert!(outcome.code == 2 && outcome.err.contains("hub.toml:2: hub.listen: "), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_schema_is_the_one_in_config() {
-    let done = Place::new().run(&["config", "schema"]).await;
+async fn config_schema_equals_the_file_in_config() {
+    let outcome = Workdir::new().run(&["config", "schema"]).await;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/schema.json");
     assert!(
-        done.code == 0 && done.out == std::fs::read_to_string(file).unwrap(),
+        outcome.code == 0 && outcome.out == std::fs::read_to_string(file).unwrap(),
         "run: informer-hub config schema > config/schema.json"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_reference_is_the_page_in_docs() {
-    let place = Place::new();
-    let done = place.run(&["config", "reference"]).await;
+async fn config_reference_equals_the_page_in_docs() {
+    let dir = Workdir::new();
+    let outcome = dir.run(&["config", "reference"]).await;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
-    assert!(done.code == 0 && done.out == std::fs::read_to_string(file).unwrap(), "run: make reference");
-    assert_eq!(place.run_for_head(&["config", "reference"]).await.err, "");
+    assert!(outcome.code == 0 && outcome.out == std::fs::read_to_string(file).unwrap(), "run: make reference");
+    assert_eq!(dir.run_for_head(&["config", "reference"]).await.err, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shells_and_man_get_what_they_take() {
-    let place = Place::new();
+async fn completions_and_man_pages_are_printed() {
+    let dir = Workdir::new();
     for (shell, word) in
         [("bash", "complete -F"), ("zsh", "#compdef informer-hub"), ("fish", "complete -c informer-hub")]
     {
-        let done = place.run(&["completions", shell]).await;
-        assert!(done.code == 0 && done.out.contains(word) && done.out.contains("import-kubeconfig"), "{shell}");
+        let outcome = dir.run(&["completions", shell]).await;
+        assert!(
+            outcome.code == 0 && outcome.out.contains(word) && outcome.out.contains("import-kubeconfig"),
+            "{shell}"
+        );
     }
-    let done = place.run(&["man"]).await;
-    assert!(done.code == 0 && done.out.contains(".TH informer-hub 1"), "{}", done.out);
-    let done = place.run(&["man", "--dir", "man"]).await;
-    assert_eq!(done.code, 0, "{done:?}");
-    assert!(place.path().join("man/informer-hub-check.1").is_file());
-    let done = place.run(&["completions", "tcsh"]).await;
-    assert!(done.code == 2 && done.err.contains("bash"), "{done:?}");
+    let outcome = dir.run(&["man"]).await;
+    assert!(outcome.code == 0 && outcome.out.contains(".TH informer-hub 1"), "{}", outcome.out);
+    let outcome = dir.run(&["man", "--dir", "man"]).await;
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert!(dir.path().join("man/informer-hub-check.1").is_file());
+    let outcome = dir.run(&["completions", "tcsh"]).await;
+    assert!(outcome.code == 2 && outcome.err.contains("bash"), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_configuration_is_shown_without_the_secrets_that_it_names() {
+async fn config_show_prints_no_secrets() {
     let sink =
         "[sinks.a]\ntype = \"webhook\"\nurl = \"https://a.example.com/k8s\"\nsigning_secret = { env = \"NOT_SET\" }\n";
-    let place = Place::with(&format!("{CONFIG}{sink}"));
-    let done = place.run(&["config", "show", "-c", "hub.toml"]).await;
-    assert!(done.code == 0 && done.out.contains("\nurl = \"https://a.example.com/k8s\"  # line 8\n"), "{done:?}");
+    let dir = Workdir::with(&format!("{CONFIG}{sink}"));
+    let outcome = dir.run(&["config", "show", "-c", "hub.toml"]).await;
+    assert!(
+        outcome.code == 0 && outcome.out.contains("\nurl = \"https://a.example.com/k8s\"  # line 8\n"),
+        "{outcome:?}"
+    );
 }

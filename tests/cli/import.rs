@@ -1,6 +1,6 @@
-//! `import-kubeconfig`: from a kubeconfig to a configuration that `check` takes.
+//! Tests of `import-kubeconfig`.
 
-use crate::command::{Place, sim};
+use crate::command::{Workdir, sim};
 
 fn kubeconfig(url: &str) -> String {
     let context = |name: &str| format!("- {{name: {name}, context: {{cluster: c, user: u}}}}\n");
@@ -14,30 +14,34 @@ fn kubeconfig(url: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_imported_passes_the_check() {
+async fn imported_configuration_passes_check() {
     let sim = sim(5);
-    let place = Place::new().file("kube", &kubeconfig(&sim.url()));
-    let done = place.run(&["import-kubeconfig", "kube", "--context", "prod-*"]).await;
-    assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
-    assert!(!done.out.contains("hunter2"), "{}", done.out);
-    let place = place.file("hub.toml", &done.out);
-    let done = place.run(&["check", "-c", "hub.toml"]).await;
-    assert_eq!(done.code, 0, "{done:?}");
-    assert!(done.out.contains("prod-eu") && done.out.contains("prod-us") && !done.out.contains("dev"), "{}", done.out);
-    assert!(done.out.contains("2 clusters: 0 errors, 0 warnings; 10 objects"), "{}", done.out);
+    let dir = Workdir::new().file("kube", &kubeconfig(&sim.url()));
+    let outcome = dir.run(&["import-kubeconfig", "kube", "--context", "prod-*"]).await;
+    assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{outcome:?}");
+    assert!(!outcome.out.contains("hunter2"), "{}", outcome.out);
+    let dir = dir.file("hub.toml", &outcome.out);
+    let outcome = dir.run(&["check", "-c", "hub.toml"]).await;
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert!(
+        outcome.out.contains("prod-eu") && outcome.out.contains("prod-us") && !outcome.out.contains("dev"),
+        "{}",
+        outcome.out
+    );
+    assert!(outcome.out.contains("2 clusters: 0 errors, 0 warnings; 10 objects"), "{}", outcome.out);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_kubeconfig_is_found_where_kubectl_finds_it() {
-    let place = Place::new().file("kube", &kubeconfig("https://x"));
-    let done = place.run(&["import-kubeconfig"]).await;
-    assert_eq!(done.code, 1);
-    assert!(done.err.contains(".kube/config"), "{}", done.err);
-    let done = place.run_with(&["import-kubeconfig", "--clusters-only"], &[("KUBECONFIG", "kube")]).await;
-    assert_eq!(done.code, 0, "{done:?}");
-    assert!(done.out.contains("kubeconfig = \"~/kube\"") && !done.out.contains("[resources"), "{}", done.out);
-    let done = place.run(&["import-kubeconfig", "kube", "--context", "prd"]).await;
-    assert_eq!(done.code, 1);
-    assert!(done.err.contains("no context fits \"prd\"; there is prod-eu, prod-us, dev"), "{}", done.err);
-    assert_eq!(place.run_for_head(&["import-kubeconfig", "kube"]).await.err, "");
+async fn import_finds_the_kubeconfig_like_kubectl() {
+    let dir = Workdir::new().file("kube", &kubeconfig("https://x"));
+    let outcome = dir.run(&["import-kubeconfig"]).await;
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.err.contains(".kube/config"), "{}", outcome.err);
+    let outcome = dir.run_with(&["import-kubeconfig", "--clusters-only"], &[("KUBECONFIG", "kube")]).await;
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert!(outcome.out.contains("kubeconfig = \"~/kube\"") && !outcome.out.contains("[resources"), "{}", outcome.out);
+    let outcome = dir.run(&["import-kubeconfig", "kube", "--context", "prd"]).await;
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.err.contains("no context matches \"prd\"; there is prod-eu, prod-us, dev"), "{}", outcome.err);
+    assert_eq!(dir.run_for_head(&["import-kubeconfig", "kube"]).await.err, "");
 }

@@ -1,4 +1,4 @@
-//! Commands around the configuration as somebody types them: the built binary, files, simulated clusters.
+//! Tests of the commands around the configuration, with the built binary, files and simulated clusters.
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod check;

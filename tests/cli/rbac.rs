@@ -1,175 +1,175 @@
-//! `rbac`: objects that a cluster would take.
+//! Tests of the manifests that `rbac` prints.
 
 use serde_json::Value;
 
-use crate::command::{Place, sim};
+use crate::command::{Workdir, sim};
 
 const CONFIG: &str = "[clusters.a]\nserver = \"http://127.0.0.1:1\"\nlabels = { tier = \"prod\" }\n[clusters.b]\n\
                       in_cluster = true\n[resources.po]\nnamespaces = [\"shop\"]\n[resources.deploy]\n\
                       [resources.all-nodes]\nresource = \"nodes\"\nclusters = { tier = \"prod\" }\n";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_token_of_the_account_that_is_printed_need_not_be_there_yet() {
+async fn rbac_does_not_require_token_files() {
     let toml = "[clusters.a]\nserver = \"https://127.0.0.1:1\"\nca_file = \"a.crt\"\ntoken = { file = \"a.token\" }\n\
                 [resources.pods]\n[sinks.audit]\ntype = \"webhook\"\nurl = \"http://127.0.0.1:1\"\n\
                 signing_secret = { env = \"NOT_SET_YET\" }\n";
-    let place = Place::with(toml);
-    let done = place.run(&["rbac", "-c", "hub.toml"]).await;
-    assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
-    assert!(done.out.contains("create token informer-hub") && done.out.contains("- pods\n"), "{}", done.out);
-    // Who asks the clusters needs it, and what is wrong in the file itself is wrong.
-    let done = place.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
-    assert!(done.code == 2 && done.err.contains("cannot read") && done.err.contains("a.token"), "{done:?}");
-    let place = place.file("hub.toml", &toml.replace("[resources.pods]", "[resources.pods]\nnamespace = [\"a\"]"));
-    let done = place.run(&["rbac", "-c", "hub.toml"]).await;
+    let dir = Workdir::with(toml);
+    let outcome = dir.run(&["rbac", "-c", "hub.toml"]).await;
+    assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{outcome:?}");
+    assert!(outcome.out.contains("create token informer-hub") && outcome.out.contains("- pods\n"), "{}", outcome.out);
+    // With `--discover` the token is required, and mistakes in the file are reported.
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
+    assert!(outcome.code == 2 && outcome.err.contains("cannot read") && outcome.err.contains("a.token"), "{outcome:?}");
+    let dir = dir.file("hub.toml", &toml.replace("[resources.pods]", "[resources.pods]\nnamespace = [\"a\"]"));
+    let outcome = dir.run(&["rbac", "-c", "hub.toml"]).await;
     assert!(
-        done.code == 2 && done.err.contains("did you mean \"namespaces\"") && !done.err.contains("a.token"),
-        "{done:?}"
+        outcome.code == 2 && outcome.err.contains("did you mean \"namespaces\"") && !outcome.err.contains("a.token"),
+        "{outcome:?}"
     );
 }
 
-/// Kind and namespace of each object.
+/// Returns kind and namespace of each object.
 fn objects(yaml: &str) -> Vec<String> {
     let object = |text: &str| {
         let object: Value = serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
-        let place = object["metadata"]["namespace"].as_str().unwrap_or("-");
-        format!("{} {place}", object["kind"].as_str().unwrap())
+        let dir = object["metadata"]["namespace"].as_str().unwrap_or("-");
+        format!("{} {dir}", object["kind"].as_str().unwrap())
     };
     yaml.split("---\n").skip(1).map(object).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_cluster_gets_what_its_entries_need_and_no_more() {
-    let place = Place::with(CONFIG);
-    let done = place.run(&["rbac", "-c", "hub.toml", "--cluster", "a", "-n", "tools"]).await;
-    assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
-    let wanted = ["ServiceAccount tools", "ClusterRole -", "ClusterRoleBinding -", "Role shop", "RoleBinding shop"];
-    assert_eq!(objects(&done.out), wanted, "{}", done.out);
+async fn rbac_grants_exactly_what_the_entries_need() {
+    let dir = Workdir::with(CONFIG);
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--cluster", "a", "-n", "tools"]).await;
+    assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{outcome:?}");
+    let expected = ["ServiceAccount tools", "ClusterRole -", "ClusterRoleBinding -", "Role shop", "RoleBinding shop"];
+    assert_eq!(objects(&outcome.out), expected, "{}", outcome.out);
     for word in ["deployments", "apps", "nodes", "pods", "list", "watch"] {
-        assert!(done.out.contains(&format!("- {word}\n")), "{word}: {}", done.out);
+        assert!(outcome.out.contains(&format!("- {word}\n")), "{word}: {}", outcome.out);
     }
     for word in ["get", "create", "'*'", "secrets"] {
-        assert!(!done.out.contains(&format!("- {word}\n")), "{word}: {}", done.out);
+        assert!(!outcome.out.contains(&format!("- {word}\n")), "{word}: {}", outcome.out);
     }
-    let done = place.run(&["rbac", "-c", "hub.toml", "--cluster", "b"]).await;
-    assert!(!done.out.contains("- nodes\n"), "not of this cluster: {}", done.out);
-    assert!(!done.out.contains("create token"), "a pod has its own: {}", done.out);
-    let done = place.run(&["rbac", "-c", "hub.toml", "--dir", "out"]).await;
-    assert_eq!((done.code, done.out.as_str()), (0, "out/a.yaml\nout/b.yaml\n"), "{done:?}");
-    assert_eq!(place.run_for_head(&["rbac", "-c", "hub.toml"]).await.err, "");
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--cluster", "b"]).await;
+    assert!(!outcome.out.contains("- nodes\n"), "not of this cluster: {}", outcome.out);
+    assert!(!outcome.out.contains("create token"), "a pod has its own: {}", outcome.out);
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--dir", "out"]).await;
+    assert_eq!((outcome.code, outcome.out.as_str()), (0, "out/a.yaml\nout/b.yaml\n"), "{outcome:?}");
+    assert_eq!(dir.run_for_head(&["rbac", "-c", "hub.toml"]).await.err, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pattern_is_all_of_its_group_and_of_many_groups_what_the_cluster_has() {
+async fn rbac_of_a_pattern_covers_its_groups() {
     let sim = sim(2);
     let config = format!("[clusters.a]\nserver = \"{}\"\n[resources.\"*.example.com\"]\n", sim.url());
-    let place = Place::with(&config);
-    let done = place.run(&["rbac", "-c", "hub.toml"]).await;
-    assert_eq!(done.code, 0, "{done:?}");
+    let dir = Workdir::with(&config);
+    let outcome = dir.run(&["rbac", "-c", "hub.toml"]).await;
+    assert_eq!(outcome.code, 0, "{outcome:?}");
     for word in ["example.com", "\"*\"", "customresourcedefinitions", "apiservices"] {
-        assert!(done.out.contains(&format!("- {word}\n")), "{word}: {}", done.out);
+        assert!(outcome.out.contains(&format!("- {word}\n")), "{word}: {}", outcome.out);
     }
-    let place = place.file("hub.toml", &config.replace("*.example.com", "*"));
-    let done = place.run(&["rbac", "-c", "hub.toml"]).await;
-    assert!(done.code == 1 && done.err.contains("only a cluster can say"), "{done:?}");
-    let done = place.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
-    assert_eq!(done.code, 0, "{done:?}");
+    let dir = dir.file("hub.toml", &config.replace("*.example.com", "*"));
+    let outcome = dir.run(&["rbac", "-c", "hub.toml"]).await;
+    assert!(outcome.code == 1 && outcome.err.contains("only a cluster knows"), "{outcome:?}");
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
+    assert_eq!(outcome.code, 0, "{outcome:?}");
     for word in ["example.com", "\"*\"", "pods", "nodes"] {
-        assert!(done.out.contains(&format!("- {word}\n")), "{word}: {}", done.out);
+        assert!(outcome.out.contains(&format!("- {word}\n")), "{word}: {}", outcome.out);
     }
-    let done = place.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    let outcome = dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
     for word in ["widgets.v1.example.com", "pods.v1.", "nodes.v1."] {
-        assert!(done.out.contains(word), "{word}: {done:?}");
+        assert!(outcome.out.contains(word), "{word}: {outcome:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_nobody_knows_is_asked_for_or_refused() {
+async fn unknown_resource_needs_discovery_or_is_refused() {
     let sim = sim(1);
     let widgets = format!("[clusters.a]\nserver = \"{}\"\n[resources.nothings]\n", sim.url());
-    let place = Place::with(&widgets);
-    let done = place.run(&["rbac", "-c", "hub.toml"]).await;
-    assert_eq!(done.code, 1, "{done:?}");
-    assert!(done.err.contains("resources.nothings: nothings is not one that Kubernetes brings"), "{}", done.err);
-    let done = place.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
-    assert!(done.code == 1 && done.err.contains("no resource \"nothings\""), "{done:?}");
-    let place = place.file("hub.toml", &widgets.replace("nothings", "po"));
-    let done = place.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
-    assert!(done.code == 0 && done.out.contains("- pods\n"), "{done:?}");
-    let place = place.file("hub.toml", &widgets.replace("nothings", "\"widgets.example.com\""));
-    let done = place.run(&["rbac", "-c", "hub.toml"]).await;
-    assert!(done.out.contains("Taken as written") && done.out.contains("- example.com\n"), "{done:?}");
-    let place = place.file("hub.toml", &widgets.replace("nothings", "\"gears.example.org\""));
-    let done = place.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
-    assert!(done.out.contains("does not have them yet: gears.example.org"), "{done:?}");
-    assert!(done.code == 0 && done.out.contains("- gears\n"), "{done:?}");
-    let done = place.run(&["rbac", "-c", "hub.toml", "--role", "Bad_Name"]).await;
-    assert!(done.code == 2 && done.err.contains("is no name of Kubernetes"), "{done:?}");
+    let dir = Workdir::with(&widgets);
+    let outcome = dir.run(&["rbac", "-c", "hub.toml"]).await;
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert!(outcome.err.contains("resources.nothings: nothings is not one that Kubernetes brings"), "{}", outcome.err);
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
+    assert!(outcome.code == 1 && outcome.err.contains("no resource \"nothings\""), "{outcome:?}");
+    let dir = dir.file("hub.toml", &widgets.replace("nothings", "po"));
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
+    assert!(outcome.code == 0 && outcome.out.contains("- pods\n"), "{outcome:?}");
+    let dir = dir.file("hub.toml", &widgets.replace("nothings", "\"widgets.example.com\""));
+    let outcome = dir.run(&["rbac", "-c", "hub.toml"]).await;
+    assert!(outcome.out.contains("Taken as written") && outcome.out.contains("- example.com\n"), "{outcome:?}");
+    let dir = dir.file("hub.toml", &widgets.replace("nothings", "\"gears.example.org\""));
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
+    assert!(outcome.out.contains("does not have them yet: gears.example.org"), "{outcome:?}");
+    assert!(outcome.code == 0 && outcome.out.contains("- gears\n"), "{outcome:?}");
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--role", "Bad_Name"]).await;
+    assert!(outcome.code == 2 && outcome.err.contains("is not a Kubernetes name"), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn users_groups_and_accounts_are_the_subjects_of_the_bindings() {
-    let place = Place::with(CONFIG);
-    let run = async |more: &[&str]| place.run(&[&["rbac", "-c", "hub.toml", "--cluster", "a"], more].concat()).await;
-    let done = run(&["--user", "jane@example.com", "--group", "dev", "--user=- x: {"]).await;
-    assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
-    assert_eq!(objects(&done.out), ["ClusterRole -", "ClusterRoleBinding -", "Role shop", "RoleBinding shop"]);
-    let binding: Value = serde_saphyr::from_str(done.out.split("---\n").nth(2).unwrap()).unwrap();
+async fn rbac_binds_users_groups_and_accounts() {
+    let dir = Workdir::with(CONFIG);
+    let run = async |more: &[&str]| dir.run(&[&["rbac", "-c", "hub.toml", "--cluster", "a"], more].concat()).await;
+    let outcome = run(&["--user", "jane@example.com", "--group", "dev", "--user=- x: {"]).await;
+    assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{outcome:?}");
+    assert_eq!(objects(&outcome.out), ["ClusterRole -", "ClusterRoleBinding -", "Role shop", "RoleBinding shop"]);
+    let binding: Value = serde_saphyr::from_str(outcome.out.split("---\n").nth(2).unwrap()).unwrap();
     let subjects: Vec<_> =
         binding["subjects"].as_array().unwrap().iter().map(|it| (&it["kind"], &it["name"])).collect();
-    let wanted = [("User", "jane@example.com"), ("User", "- x: {"), ("Group", "dev")];
-    let wanted = wanted.map(|(kind, name)| (Value::from(kind), Value::from(name)));
-    assert_eq!(subjects, wanted.iter().map(|(kind, name)| (kind, name)).collect::<Vec<_>>());
+    let expected = [("User", "jane@example.com"), ("User", "- x: {"), ("Group", "dev")];
+    let expected = expected.map(|(kind, name)| (Value::from(kind), Value::from(name)));
+    assert_eq!(subjects, expected.iter().map(|(kind, name)| (kind, name)).collect::<Vec<_>>());
     assert_eq!(binding["metadata"]["name"], "informer-hub-users", "the account's binding keeps its subject");
-    assert!(!done.out.contains("create token"), "{}", done.out);
+    assert!(!outcome.out.contains("create token"), "{}", outcome.out);
 
-    let done = run(&["--service-account", "tools/hub", "--user", "jane"]).await;
-    assert_eq!(objects(&done.out)[..1], ["ServiceAccount tools"], "{}", done.out);
-    assert!(done.out.contains("kind: User") && done.out.contains("name: hub\n"), "{}", done.out);
-    let done = run(&["--service-account", "tools/hub", "-n", "other"]).await;
-    assert!(done.code == 1 && done.err.contains("leave one of them out"), "{done:?}");
-    let done = run(&["--user", "a\nb"]).await;
-    assert!(done.code == 2 && done.err.contains("is no user or group"), "{done:?}");
-    let done = run(&["--user", "jane", "--token-secret"]).await;
-    assert!(done.code == 1 && done.err.contains("add --service-account"), "{done:?}");
+    let outcome = run(&["--service-account", "tools/hub", "--user", "jane"]).await;
+    assert_eq!(objects(&outcome.out)[..1], ["ServiceAccount tools"], "{}", outcome.out);
+    assert!(outcome.out.contains("kind: User") && outcome.out.contains("name: hub\n"), "{}", outcome.out);
+    let outcome = run(&["--service-account", "tools/hub", "-n", "other"]).await;
+    assert!(outcome.code == 1 && outcome.err.contains("leave one of them out"), "{outcome:?}");
+    let outcome = run(&["--user", "a\nb"]).await;
+    assert!(outcome.code == 2 && outcome.err.contains("is not a user or group"), "{outcome:?}");
+    let outcome = run(&["--user", "jane", "--token-secret"]).await;
+    assert!(outcome.code == 1 && outcome.err.contains("add --service-account"), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_lasts_is_printed_where_it_is_asked_for() {
-    let place = Place::with(CONFIG);
-    let done = place.run(&["rbac", "-c", "hub.toml", "--cluster", "a"]).await;
-    assert!(done.out.contains("ends after a day and is not renewed"), "{}", done.out);
-    assert!(!done.out.contains("kind: Secret"), "{}", done.out);
-    let done = place.run(&["rbac", "-c", "hub.toml", "--cluster", "a", "--token-secret"]).await;
-    assert_eq!(objects(&done.out)[..2], ["ServiceAccount informer-hub", "Secret informer-hub"], "{}", done.out);
-    assert!(done.out.contains("kubernetes.io/service-account.name: informer-hub\n"), "{}", done.out);
-    assert!(done.out.contains("get secret informer-hub-token -o jsonpath='{.data.token}'"), "{}", done.out);
+async fn token_secret_is_printed_on_request() {
+    let dir = Workdir::with(CONFIG);
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--cluster", "a"]).await;
+    assert!(outcome.out.contains("expires after a day and is not renewed"), "{}", outcome.out);
+    assert!(!outcome.out.contains("kind: Secret"), "{}", outcome.out);
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--cluster", "a", "--token-secret"]).await;
+    assert_eq!(objects(&outcome.out)[..2], ["ServiceAccount informer-hub", "Secret informer-hub"], "{}", outcome.out);
+    assert!(outcome.out.contains("kubernetes.io/service-account.name: informer-hub\n"), "{}", outcome.out);
+    assert!(outcome.out.contains("get secret informer-hub-token -o jsonpath='{.data.token}'"), "{}", outcome.out);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_of_clusters_gets_what_it_looks_at_in_its_management_cluster() {
+async fn rbac_of_a_source_covers_its_management_cluster() {
     let toml = "[cluster_sources.argo]\ntype = \"secrets\"\nformat = \"argocd\"\nin_cluster = true\n\
                 namespaces = [\"argocd\"]\n[cluster_sources.inventory]\ntype = \"cluster-profiles\"\nin_cluster = true\n\
                 secrets = true\n[cluster_sources.files]\ntype = \"folder\"\npath = \"x\"\n[resources.pods]\n";
-    let place = Place::with(toml);
-    let done = place.run(&["rbac", "-c", "hub.toml", "--source", "argo"]).await;
-    assert_eq!(done.code, 0, "{done:?}");
+    let dir = Workdir::with(toml);
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--source", "argo"]).await;
+    assert_eq!(outcome.code, 0, "{outcome:?}");
     assert_eq!(
-        objects(&done.out),
+        objects(&outcome.out),
         ["ServiceAccount informer-hub", "Role argocd", "RoleBinding argocd"],
         "{}",
-        done.out
+        outcome.out
     );
-    assert!(done.out.contains("- secrets\n") && !done.out.contains("- pods\n"), "{}", done.out);
-    let done = place.run(&["rbac", "-c", "hub.toml", "--source", "inventory"]).await;
+    assert!(outcome.out.contains("- secrets\n") && !outcome.out.contains("- pods\n"), "{}", outcome.out);
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--source", "inventory"]).await;
     for word in ["clusterprofiles", "multicluster.x-k8s.io", "secrets"] {
-        assert!(done.out.contains(&format!("- {word}\n")), "{word}: {}", done.out);
+        assert!(outcome.out.contains(&format!("- {word}\n")), "{word}: {}", outcome.out);
     }
-    let done = place.run(&["rbac", "-c", "hub.toml", "--dir", "out"]).await;
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--dir", "out"]).await;
     let files = "out/cluster-source-argo.yaml\nout/cluster-source-inventory.yaml\nout/sourced-clusters.yaml\n";
-    assert_eq!((done.code, done.out.as_str()), (0, files), "{done:?}");
-    let sourced = std::fs::read_to_string(place.path().join("out/sourced-clusters.yaml")).unwrap();
+    assert_eq!((outcome.code, outcome.out.as_str()), (0, files), "{outcome:?}");
+    let sourced = std::fs::read_to_string(dir.path().join("out/sourced-clusters.yaml")).unwrap();
     assert!(sourced.contains("- pods\n"), "{sourced}");
-    let done = place.run(&["rbac", "-c", "hub.toml", "--source", "other"]).await;
-    assert!(done.code == 1 && done.err.contains("no cluster source \"other\"; there is argo"), "{done:?}");
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--source", "other"]).await;
+    assert!(outcome.code == 1 && outcome.err.contains("no cluster source \"other\"; there is argo"), "{outcome:?}");
 }

@@ -1,5 +1,5 @@
-//! What each piece of bad input does to the cache and to a subscriber, exactly: the table is `docs/bad-input.md`.
-//! That it disturbs nobody else and is got over, among many more of its kind, is in `hostile`.
+//! Tests of the exact effect of bad input on the cache and on a subscriber, as listed in `docs/bad-input.md`.
+//! `invalid_responses` tests that such input affects no other cluster and that the hub recovers.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,24 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use crate::fleet::{Fleet, eventually, quick, small};
-use crate::parity::{Words, to_pods, words};
+use crate::parity::{EventLog, event_log, to_pods};
 use crate::subscriptions::touch;
 
 const PODS: usize = 3;
 
-struct Patient {
+/// Hub over one cluster that sends bad input, with the events of a subscriber.
+struct FaultyCluster {
     fleet: Fleet,
-    told: Words,
-    /// A pod that the bad input is about.
+    events: EventLog,
+    /// Pod that the bad input refers to.
     pod: Value,
     key: ObjectKey,
-    /// A version that the cluster has not come to when the bad input arrives.
+    /// A version that the cluster has not reached when the bad input arrives.
     fresh: u64,
 }
 
-impl Patient {
-    /// A hub over one cluster of a few pods, to whom the bad input made of one of them happens.
+impl FaultyCluster {
+    /// Starts a hub over one cluster. `script` builds the fault from one of its pods and a new version.
     async fn new(streaming: Streaming, tuning: Tuning, script: impl FnOnce(&Value, u64) -> FaultScript) -> Self {
         let cluster = SimCluster::start(SimConfig { streaming, ..small(1, PODS) }, &Handle::current()).unwrap();
         let (key, pod, fresh) = cluster.with_world(|world| {
@@ -34,52 +35,52 @@ impl Patient {
             (pod.key().clone(), pod.value().clone(), world.version() + 100)
         });
         cluster.set_faults(script(&pod, fresh));
-        let clusters = BTreeMap::from([("ill".to_owned(), cluster)]);
+        let clusters = BTreeMap::from([("faulty".to_owned(), cluster)]);
         let fleet = Fleet::start_with(clusters, &["pods"], Vec::new(), tuning).await;
-        let (told, subscriber) = words();
+        let (events, subscriber) = event_log();
         fleet.hub.registry().send(to_pods(subscriber)).await.unwrap();
-        Self { fleet, told, pod, key, fresh }
+        Self { fleet, events, pod, key, fresh }
     }
 
-    /// One whose watch brings these lines once it is in step. `lines` is given the pod and a version that is new.
+    /// Starts a cluster whose watch sends these lines after the sync. `lines` gets the pod and a new version.
     async fn watching(lines: impl FnOnce(&Value, &str) -> Vec<Value>) -> Self {
         let script = |pod: &Value, fresh: u64| {
             let lines: Vec<_> = lines(pod, &fresh.to_string()).iter().map(|line| format!("{line}\n")).collect();
             FaultScript::one(Rule::new(When::Streaming, Fault::Insert(lines.concat().into())).after(PODS + 1))
         };
-        let patient = Self::new(Streaming::Supported, quick(), script).await;
-        patient.tells(PODS + 1).await;
-        // The lines come behind the next event.
-        touch(patient.cluster());
-        patient
+        let faulty = Self::new(Streaming::Supported, quick(), script).await;
+        faulty.receives(PODS + 1).await;
+        // The lines follow the next event.
+        touch(faulty.cluster());
+        faulty
     }
 
     fn cluster(&self) -> &SimCluster {
-        &self.fleet.clusters["ill"]
+        &self.fleet.clusters["faulty"]
     }
 
-    async fn tells(&self, words: usize) {
-        eventually(&format!("{words} words"), async || self.told.lock().len() >= words).await;
+    async fn receives(&self, count: usize) {
+        eventually(&format!("{count} events"), async || self.events.lock().len() >= count).await;
     }
 
-    /// Waits for something that is told after the bad input, and takes the words in between.
-    async fn news(&self, words: usize) -> Vec<String> {
-        self.tells(PODS + 2 + words).await;
-        let told = self.told.lock();
-        assert!(told[PODS + 1].starts_with('~'), "{told:?}");
-        told[PODS + 2..].to_vec()
+    /// Waits for `count` events after the bad input and returns them.
+    async fn next_events(&self, count: usize) -> Vec<String> {
+        self.receives(PODS + 2 + count).await;
+        let events = self.events.lock();
+        assert!(events[PODS + 1].starts_with('~'), "{events:?}");
+        events[PODS + 2..].to_vec()
     }
 
-    /// UID and version that the cache has of the pod.
+    /// Returns the cached UID and version of the pod.
     async fn cached(&self) -> Option<(String, String)> {
-        let cached = self.fleet.cached("ill").await;
+        let cached = self.fleet.cached("faulty").await;
         cached.get(&self.key).map(|(uid, version)| (uid.to_string(), version.to_string()))
     }
 
-    /// Only a list takes away what the cluster never had.
+    /// Ends the fault and forces a relist, which removes objects that the cluster never had.
     async fn heal(&mut self) {
         self.cluster().heal();
-        // Past every version that was made up: a watch from one that is still to come is told nothing until then.
+        // Advances past every invented version: a watch from a future version gets no events until then.
         while self.cluster().with_world(|world| world.version()) <= self.fresh {
             touch(self.cluster());
         }
@@ -90,7 +91,7 @@ impl Patient {
     }
 
     async fn end(self) {
-        assert_eq!(self.fleet.informer("ill").await.restarts, 0);
+        assert_eq!(self.fleet.informer("faulty").await.restarts, 0);
         self.fleet.end().await;
     }
 }
@@ -99,7 +100,7 @@ fn event(kind: &str, object: &Value) -> Value {
     json!({ "type": kind, "object": object })
 }
 
-/// The pod with another value at a place in its metadata.
+/// Returns the pod with another value of a metadata field.
 fn with(pod: &Value, field: &str, value: Value) -> Value {
     let mut pod = pod.clone();
     pod["metadata"][field] = value;
@@ -111,39 +112,39 @@ fn text(pod: &Value, field: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_of_another_kind_neither_replaces_nor_ends_what_has_its_name() {
+async fn object_of_another_kind_neither_replaces_nor_deletes_its_namesake() {
     let lines = |pod: &Value, fresh: &str| {
         let mut gadget = with(pod, "resourceVersion", json!(fresh));
         gadget["kind"] = json!("Gadget");
         vec![event("MODIFIED", &gadget), event("DELETED", &gadget)]
     };
-    let patient = Patient::watching(lines).await;
-    patient.fleet.shows("ill", "two skipped", |informer| informer.skipped == 2).await;
-    let said = patient.fleet.informer("ill").await.last_error.unwrap();
-    assert!(said.contains(r#"unexpected kind "Gadget" of "v1", expected "Pod" of "v1""#), "{said}");
-    let (uid, version) = (text(&patient.pod, "uid"), text(&patient.pod, "resourceVersion"));
-    assert_eq!(patient.cached().await, Some((uid, version)));
-    touch(patient.cluster());
-    assert_eq!(patient.news(1).await.len(), 1, "nobody was told");
-    patient.fleet.converged().await;
-    patient.end().await;
+    let faulty = FaultyCluster::watching(lines).await;
+    faulty.fleet.shows("faulty", "two skipped", |informer| informer.skipped == 2).await;
+    let error = faulty.fleet.informer("faulty").await.last_error.unwrap();
+    assert!(error.contains(r#"unexpected kind "Gadget" of "v1", expected "Pod" of "v1""#), "{error}");
+    let (uid, version) = (text(&faulty.pod, "uid"), text(&faulty.pod, "resourceVersion"));
+    assert_eq!(faulty.cached().await, Some((uid, version)));
+    touch(faulty.cluster());
+    assert_eq!(faulty.next_events(1).await.len(), 1, "the skipped events are not notified");
+    faulty.fleet.converged().await;
+    faulty.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_uid_that_changes_is_the_end_of_one_object_and_the_beginning_of_another() {
+async fn changed_uid_deletes_the_old_object_and_adds_a_new_one() {
     let lines = |pod: &Value, fresh: &str| {
         vec![event("MODIFIED", &with(&with(pod, "uid", json!("other")), "resourceVersion", json!(fresh)))]
     };
-    let mut patient = Patient::watching(lines).await;
-    let name = patient.key.name().to_owned();
-    assert_eq!(patient.news(2).await, [format!("†{name}"), format!("+{name}")]);
-    assert_eq!(patient.cached().await, Some(("other".to_owned(), patient.fresh.to_string())));
-    patient.heal().await;
-    patient.end().await;
+    let mut faulty = FaultyCluster::watching(lines).await;
+    let name = faulty.key.name().to_owned();
+    assert_eq!(faulty.next_events(2).await, [format!("†{name}"), format!("+{name}")]);
+    assert_eq!(faulty.cached().await, Some(("other".to_owned(), faulty.fresh.to_string())));
+    faulty.heal().await;
+    faulty.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_that_goes_backwards_is_stale_and_one_that_is_missing_is_taken_at_its_word() {
+async fn older_version_is_stale_and_a_missing_version_is_applied() {
     let lines = |pod: &Value, _: &str| {
         vec![
             event("MODIFIED", &with(pod, "resourceVersion", json!("1"))),
@@ -151,39 +152,39 @@ async fn a_version_that_goes_backwards_is_stale_and_one_that_is_missing_is_taken
             event("MODIFIED", &with(pod, "resourceVersion", json!(""))),
         ]
     };
-    let mut patient = Patient::watching(lines).await;
-    assert_eq!(patient.news(1).await, [format!("~{}", patient.key.name())]);
-    assert_eq!(patient.cached().await, Some((text(&patient.pod, "uid"), String::new())));
-    let informer = patient.fleet.informer("ill").await;
+    let mut faulty = FaultyCluster::watching(lines).await;
+    assert_eq!(faulty.next_events(1).await, [format!("~{}", faulty.key.name())]);
+    assert_eq!(faulty.cached().await, Some((text(&faulty.pod, "uid"), String::new())));
+    let informer = faulty.fleet.informer("faulty").await;
     assert_eq!((informer.skipped, informer.last_error), (0, None));
-    patient.heal().await;
-    patient.end().await;
+    faulty.heal().await;
+    faulty.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_an_object_that_a_list_has_twice_the_later_one_counts() {
+async fn duplicate_object_in_a_list_takes_the_later_state() {
     let script = |pod: &Value, _| {
         let twins: Vec<_> = ["900001", "900002"]
             .map(|version| with(&with(pod, "name", json!("twin")), "resourceVersion", json!(version)).to_string())
             .into();
         FaultScript::one(Rule::new(When::List, Fault::Insert(twins.join(",").into())).after(1))
     };
-    let mut patient = Patient::new(Streaming::Refused, quick(), script).await;
-    eventually("the twin", async || patient.told.lock().iter().any(|word| word == "synced")).await;
-    let told = patient.told.lock().clone();
-    assert!(told.contains(&"!twin".to_owned()), "{told:?}");
-    let cached = patient.fleet.cached("ill").await;
+    let mut faulty = FaultyCluster::new(Streaming::Refused, quick(), script).await;
+    eventually("the twin", async || faulty.events.lock().iter().any(|word| word == "synced")).await;
+    let events = faulty.events.lock().clone();
+    assert!(events.contains(&"!twin".to_owned()), "{events:?}");
+    let cached = faulty.fleet.cached("faulty").await;
     assert_eq!(cached.len(), PODS + 1);
     let twin = cached.iter().find(|(key, _)| key.name() == "twin").unwrap();
     assert_eq!(twin.1.1.to_string(), "900002");
-    patient.heal().await;
-    // The cache comes first, and who is told of it after that.
-    eventually("the end of the twin", async || patient.told.lock().contains(&"†twin".to_owned())).await;
-    patient.end().await;
+    faulty.heal().await;
+    // The cache is updated before subscribers are notified.
+    eventually("the deletion of the twin", async || faulty.events.lock().contains(&"†twin".to_owned())).await;
+    faulty.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bookmark_without_a_version_ends_a_streaming_list_and_another_list_follows_the_watch() {
+async fn bookmark_without_a_version_ends_a_streaming_list_and_causes_a_relist() {
     let script = |pod: &Value, _| {
         let mark = json!({ "kind": "Pod", "apiVersion": "v1",
             "metadata": { "annotations": { "k8s.io/initial-events-end": "true" } } });
@@ -195,40 +196,40 @@ async fn a_bookmark_without_a_version_ends_a_streaming_list_and_another_list_fol
         let body = lines.map(|line| format!("{line}\n")).concat();
         FaultScript::one(Rule::new(When::Streaming, Fault::Answer(RawAnswer::new(200, body))))
     };
-    let patient = Patient::new(Streaming::Supported, quick(), script).await;
-    patient.fleet.converged().await;
-    patient.tells(PODS + 3).await;
-    let mut told = patient.told.lock().clone();
-    assert_eq!(told[..2], ["!ghost", "synced"], "it was a whole list");
-    told.sort();
-    assert!(told.contains(&"†ghost".to_owned()), "and the next one did not have it: {told:?}");
-    assert_eq!(patient.fleet.informer("ill").await.last_error, None);
-    patient.end().await;
+    let faulty = FaultyCluster::new(Streaming::Supported, quick(), script).await;
+    faulty.fleet.converged().await;
+    faulty.receives(PODS + 3).await;
+    let mut events = faulty.events.lock().clone();
+    assert_eq!(events[..2], ["!ghost", "synced"], "the streaming list was complete");
+    events.sort();
+    assert!(events.contains(&"†ghost".to_owned()), "the next list did not contain it: {events:?}");
+    assert_eq!(faulty.fleet.informer("faulty").await.last_error, None);
+    faulty.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_error_event_that_nobody_knows_breaks_the_watch_and_is_named() {
+async fn unknown_error_event_ends_the_watch_and_is_reported() {
     let status =
         json!({ "kind": "Status", "apiVersion": "v1", "code": 299, "reason": "Sparkle", "message": "who knows" });
-    let patient = Patient::watching(|_, _| vec![event("ERROR", &status)]).await;
-    let before = patient.fleet.informer("ill").await.lists;
-    patient
+    let faulty = FaultyCluster::watching(|_, _| vec![event("ERROR", &status)]).await;
+    let before = faulty.fleet.informer("faulty").await.lists;
+    faulty
         .fleet
-        .shows("ill", "the error", |informer| {
-            informer.last_error.as_ref().is_some_and(|said| said.contains("500 Sparkle: who knows"))
+        .shows("faulty", "the error", |informer| {
+            informer.last_error.as_ref().is_some_and(|error| error.contains("500 Sparkle: who knows"))
         })
         .await;
-    touch(patient.cluster());
-    assert_eq!(patient.news(1).await.len(), 1);
-    patient.fleet.converged().await;
-    let informer = patient.fleet.informer("ill").await;
-    assert_eq!((informer.watches, informer.lists), (2, before), "opened again, not listed");
-    patient.end().await;
+    touch(faulty.cluster());
+    assert_eq!(faulty.next_events(1).await.len(), 1);
+    faulty.fleet.converged().await;
+    let informer = faulty.fleet.informer("faulty").await;
+    assert_eq!((informer.watches, informer.lists), (2, before), "reopened without a list");
+    faulty.end().await;
 }
 
 // client-go: TestReflectorReplacesStoreOnUnsafeDelete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn store_read_error_of_a_watch_relists_and_only_the_corrupt_object_leaves() {
+async fn store_read_error_relists_and_deletes_only_the_corrupt_object() {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "reason": "StoreReadError",
         "message": "failed to prepare current and previous objects: corrupt object has been deleted",
@@ -237,38 +238,41 @@ async fn store_read_error_of_a_watch_relists_and_only_the_corrupt_object_leaves(
         let corrupt = with(&with(pod, "name", json!("corrupt")), "uid", json!("corrupt"));
         vec![event("ADDED", &corrupt), event("ERROR", &status)]
     };
-    let patient = Patient::watching(lines).await;
-    assert_eq!(patient.news(2).await, ["+corrupt", "†corrupt"]);
-    touch(patient.cluster());
-    let news = patient.news(3).await;
-    assert!(news.len() == 3 && news[2].starts_with('~'), "nothing else left: {news:?}");
-    patient.fleet.converged().await;
-    let informer = patient.fleet.informer("ill").await;
+    let faulty = FaultyCluster::watching(lines).await;
+    assert_eq!(faulty.next_events(2).await, ["+corrupt", "†corrupt"]);
+    touch(faulty.cluster());
+    let next_events = faulty.next_events(3).await;
+    assert!(
+        next_events.len() == 3 && next_events[2].starts_with('~'),
+        "only the corrupt object was deleted: {next_events:?}"
+    );
+    faulty.fleet.converged().await;
+    let informer = faulty.fleet.informer("faulty").await;
     assert_eq!((informer.lists, informer.objects), (2, PODS as u64));
-    patient.end().await;
+    faulty.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_that_loses_its_continue_token_half_way_is_taken_whole() {
+async fn expired_continue_token_restarts_the_list_without_duplicates() {
     let mut tuning = quick();
     tuning.reflector.page_size = Some(1);
-    // A list at any version comes in one piece; one at the most recent comes in pages, of which the third expires.
+    // A list at any version is unpaged. A list at the most recent version is paged, and its third page expires.
     let script = |_: &Value, _| {
         FaultScript::one(Rule::new(When::List, Fault::HttpGone))
             .with(Rule::new(When::Continue, Fault::HttpGone).skip(1))
     };
-    let patient = Patient::new(Streaming::Refused, tuning, script).await;
-    patient.fleet.converged().await;
-    patient.tells(PODS + 1).await;
-    assert_eq!(patient.cluster().fault_log().len(), 2);
-    assert_eq!(patient.cluster().stats().lists, 5, "refused, two pages, refused, everything");
-    let told = patient.told.lock().clone();
-    assert_eq!(told.iter().filter(|word| word.starts_with('!')).count(), PODS, "{told:?}");
-    assert_eq!((told.len(), told[PODS].as_str()), (PODS + 1, "synced"));
-    patient.end().await;
+    let faulty = FaultyCluster::new(Streaming::Refused, tuning, script).await;
+    faulty.fleet.converged().await;
+    faulty.receives(PODS + 1).await;
+    assert_eq!(faulty.cluster().fault_log().len(), 2);
+    assert_eq!(faulty.cluster().stats().lists, 5, "410, two pages, 410, the whole list");
+    let events = faulty.events.lock().clone();
+    assert_eq!(events.iter().filter(|word| word.starts_with('!')).count(), PODS, "{events:?}");
+    assert_eq!((events.len(), events[PODS].as_str()), (PODS + 1, "synced"));
+    faulty.end().await;
 }
 
-/// A page of a list that goes on.
+/// Returns a page of a list with a continue token.
 fn page(items: &[&Value], token: &str) -> Fault {
     let page = json!({
         "kind": "PodList", "apiVersion": "v1",
@@ -279,19 +283,19 @@ fn page(items: &[&Value], token: &str) -> Fault {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_that_goes_round_in_a_circle_ends_and_is_named() {
-    // Two lists of two pages each, then one as it should be.
+async fn list_with_a_repeated_continue_token_ends_and_is_reported() {
+    // Two lists of two pages each, then a valid list.
     let script = |pod: &Value, _| FaultScript::one(Rule::new(When::List, page(&[pod], "again")).times(4));
-    let patient = Patient::new(Streaming::Refused, quick(), script).await;
+    let faulty = FaultyCluster::new(Streaming::Refused, quick(), script).await;
     let named = "list: page 2 repeats an earlier continue token";
-    patient.fleet.shows("ill", named, |pods| pods.last_error.as_deref() == Some(named)).await;
-    patient.fleet.converged().await;
-    assert_eq!(patient.cluster().stats().lists, 5, "no list goes on after the repeated token");
-    patient.end().await;
+    faulty.fleet.shows("faulty", named, |pods| pods.last_error.as_deref() == Some(named)).await;
+    faulty.fleet.converged().await;
+    assert_eq!(faulty.cluster().stats().lists, 5, "each list ends at the repeated token");
+    faulty.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_of_empty_pages_ends_and_is_named() {
+async fn list_of_empty_pages_ends_and_is_reported() {
     let mut tuning = quick();
     tuning.reflector.list.empty_pages = 4;
     let empty = |token| Rule::new(When::List, page(&[], token));
@@ -299,11 +303,11 @@ async fn a_list_of_empty_pages_ends_and_is_named() {
         ["b", "c", "d"].into_iter().fold(FaultScript::one(empty("a")), |all, token| all.with(empty(token)))
     };
     let begun = std::time::Instant::now();
-    let patient = Patient::new(Streaming::Refused, tuning, script).await;
+    let faulty = FaultyCluster::new(Streaming::Refused, tuning, script).await;
     let named = "list: 4 empty pages in a row";
-    patient.fleet.shows("ill", named, |pods| pods.last_error.as_deref() == Some(named)).await;
+    faulty.fleet.shows("faulty", named, |pods| pods.last_error.as_deref() == Some(named)).await;
     assert!(begun.elapsed() >= std::time::Duration::from_millis(700), "empty pages are paced: {:?}", begun.elapsed());
-    patient.fleet.converged().await;
-    assert_eq!(patient.cluster().stats().lists, 5);
-    patient.end().await;
+    faulty.fleet.converged().await;
+    assert_eq!(faulty.cluster().stats().lists, 5);
+    faulty.end().await;
 }

@@ -1,4 +1,4 @@
-//! What a hub does when nothing goes wrong.
+//! Tests of a hub without faults.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ async fn cache_and_subscriber_follow_three_clusters() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn entries_of_one_resource_share_an_informer_that_has_the_indexes_of_both() {
+async fn entries_of_one_resource_share_an_informer_with_all_indexes() {
     let cluster = SimCluster::start(small(5, 20), &Handle::current()).unwrap();
     let clusters = BTreeMap::from([("c0".to_owned(), cluster)]);
     let mut config = config(&clusters, &["pods"]);

@@ -1,4 +1,4 @@
-//! Clusters that sources bring: they appear, change and vanish under a running hub, and what stays is not touched.
+//! Tests of cluster sources: clusters are added, changed and removed under a running hub, and others are not touched.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn profiles() -> Gvr {
     Gvr::new("multicluster.x-k8s.io", "v1alpha1", "clusterprofiles")
 }
 
-/// A cluster that has Secrets and ClusterProfiles, and clusters for them to name.
+/// Management cluster with Secrets and ClusterProfiles, and the clusters that they reference.
 struct Bed {
     management: SimCluster,
     spokes: BTreeMap<String, SimCluster>,
@@ -56,7 +56,7 @@ impl Bed {
         self.spokes[spoke].url()
     }
 
-    /// What Argo CD would have of a cluster.
+    /// Returns the body of Argo CD's Secret for a cluster.
     fn argocd(&self, name: &str, spoke: &str, mut labels: Value, config: &Value) -> Value {
         labels["argocd.argoproj.io/secret-type"] = json!("cluster");
         let data = [("name", name.to_owned()), ("server", self.url(spoke)), ("config", config.to_string())];
@@ -64,7 +64,7 @@ impl Bed {
         json!({ "metadata": { "labels": labels }, "data": data })
     }
 
-    /// Writes a Secret of a cluster whose name is the spoke's.
+    /// Writes the Secret of a cluster that is named like its spoke.
     fn put(&self, spoke: &str) {
         self.put_as(spoke, self.argocd(spoke, spoke, json!({}), &json!({})));
     }
@@ -103,7 +103,7 @@ impl Bed {
     }
 }
 
-/// Lists in whichever way.
+/// Returns the number of lists, plain and streaming.
 fn lists(cluster: &SimCluster) -> u64 {
     let stats = cluster.stats();
     stats.lists + stats.streaming
@@ -113,8 +113,8 @@ async fn names(hub: &Hub) -> Vec<String> {
     hub.report().await.unwrap().hub.clusters.into_iter().map(|cluster| cluster.name.to_string()).collect()
 }
 
-async fn has(hub: &Hub, wanted: &[&str]) {
-    eventually(&format!("clusters {wanted:?}"), async || names(hub).await == wanted).await;
+async fn reaches_clusters(hub: &Hub, expected: &[&str]) {
+    eventually(&format!("clusters {expected:?}"), async || names(hub).await == expected).await;
 }
 
 async fn source(hub: &Hub, name: &str) -> ClusterSourceStatus {
@@ -122,12 +122,12 @@ async fn source(hub: &Hub, name: &str) -> ClusterSourceStatus {
     all.into_iter().find(|source| source.name == name).unwrap()
 }
 
-async fn is(hub: &Hub, state: ClusterSourceState) {
+async fn reaches_state(hub: &Hub, state: ClusterSourceState) {
     eventually(state.as_str(), async || source(hub, "argo").await.state == state).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clusters_appear_and_vanish_with_their_secrets_and_those_that_stay_are_not_listed_again() {
+async fn clusters_follow_their_secrets_and_unchanged_ones_are_not_relisted() {
     let bed = Bed::new(&["a", "b", "c"]);
     bed.put("a");
     bed.put_as("b", bed.argocd("b", "b", json!({ "env": "dev" }), &json!({})));
@@ -136,7 +136,7 @@ async fn clusters_appear_and_vanish_with_their_secrets_and_those_that_stay_are_n
     let config = bed.config("labels = { from = \"argo\" }");
     let (fleet, management, _dir) = bed.start(config).await;
     fleet.synced().await;
-    assert_eq!(names(&fleet.hub).await, ["a", "b"], "it has waited for what its source says");
+    assert_eq!(names(&fleet.hub).await, ["a", "b"], "the sync waits for the source");
     let report = fleet.hub.report().await.unwrap();
     let b = &report.hub.clusters[1];
     assert_eq!((b.labels["env"].as_str(), b.labels["from"].as_str()), ("dev", "argo"));
@@ -146,26 +146,26 @@ async fn clusters_appear_and_vanish_with_their_secrets_and_those_that_stay_are_n
     assert_eq!(status.problems[0].object, "Secret argocd/broken");
     let shown = serde_json::to_string(&report).unwrap();
     assert!(!shown.contains(TOKEN), "{shown}");
-    assert!(!shown.contains("\"resource\":\"secrets"), "its Secrets are nobody's business: {shown}");
+    assert!(!shown.contains("\"resource\":\"secrets"), "the source's own Secrets are not reported: {shown}");
     fleet.converged_on("a").await;
     let listed = lists(&fleet.clusters["a"]);
     let bed = Bed { management, spokes: BTreeMap::new(), dir: tempfile::tempdir().unwrap() };
     bed.put_as("c", c);
-    has(&fleet.hub, &["a", "b", "c"]).await;
+    reaches_clusters(&fleet.hub, &["a", "b", "c"]).await;
     fleet.synced().await;
     fleet.converged().await;
     bed.delete("b");
-    has(&fleet.hub, &["a", "c"]).await;
-    eventually("its objects are gone", async || fleet.cached("b").await.is_empty()).await;
+    reaches_clusters(&fleet.hub, &["a", "c"]).await;
+    eventually("its objects are dropped", async || fleet.cached("b").await.is_empty()).await;
     bed.put_as("broken", broken);
-    has(&fleet.hub, &["a", "broken", "c"]).await;
+    reaches_clusters(&fleet.hub, &["a", "broken", "c"]).await;
     assert_eq!(source(&fleet.hub, "argo").await.invalid, 0);
     assert_eq!(lists(&fleet.clusters["a"]), listed);
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_looked_at_keeps_what_it_had() {
+async fn unreadable_source_keeps_its_clusters() {
     let bed = Bed::new(&["a", "b"]);
     bed.put("a");
     let b = bed.argocd("b", "b", json!({}), &json!({}));
@@ -174,28 +174,28 @@ async fn what_cannot_be_looked_at_keeps_what_it_had() {
     fleet.synced().await;
     let listed = lists(&fleet.clusters["a"]);
     management.stop().await;
-    is(&fleet.hub, ClusterSourceState::Unreachable).await;
+    reaches_state(&fleet.hub, ClusterSourceState::Unreachable).await;
     assert!(source(&fleet.hub, "argo").await.last_error.is_some());
     fleet.clusters["a"].with_world(World::create_pod).unwrap();
     fleet.converged_on("a").await;
-    // While it is away one goes and one comes, and then it may not be looked at.
+    // While it is down, one Secret is deleted and one is added. Then reading Secrets is forbidden.
     let bed = Bed { management, spokes: BTreeMap::new(), dir: tempfile::tempdir().unwrap() };
     bed.delete("a");
     bed.put_as("b", b);
     bed.management.with_world(World::compact);
     bed.management.forbid(&secrets(), true);
     bed.management.restart().await;
-    is(&fleet.hub, ClusterSourceState::Forbidden).await;
+    reaches_state(&fleet.hub, ClusterSourceState::Forbidden).await;
     assert_eq!(names(&fleet.hub).await, ["a"]);
     assert_eq!(lists(&fleet.clusters["a"]), listed);
     bed.management.forbid(&secrets(), false);
-    has(&fleet.hub, &["b"]).await;
-    is(&fleet.hub, ClusterSourceState::Current).await;
+    reaches_clusters(&fleet.hub, &["b"]).await;
+    reaches_state(&fleet.hub, ClusterSourceState::Current).await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn credentials_rotate_under_watches_that_go_on_and_are_used_from_then_on() {
+async fn rotated_credentials_keep_open_watches_and_apply_to_new_requests() {
     let bed = Bed::with(&["a"], |i| SimConfig { token: Some(TOKEN.to_owned()), ..small(110 + i, 10) });
     let with = |token: &str| bed.argocd("a", "a", json!({}), &json!({ "bearerToken": token }));
     let (right, wrong) = (with(TOKEN), with("another"));
@@ -207,7 +207,7 @@ async fn credentials_rotate_under_watches_that_go_on_and_are_used_from_then_on()
     let (listed, watches) = (lists(&fleet.clusters["a"]), fleet.clusters["a"].stats().watches);
     let bed = Bed { management, spokes: BTreeMap::new(), dir: tempfile::tempdir().unwrap() };
     bed.put_as("a", wrong);
-    // The watch that is open knows nothing of it; the next one is refused.
+    // The open watch continues; the next one is refused.
     fleet.clusters["a"].with_world(World::create_pod).unwrap();
     fleet.converged().await;
     assert_eq!((lists(&fleet.clusters["a"]), fleet.clusters["a"].stats().watches), (listed, watches));
@@ -217,12 +217,12 @@ async fn credentials_rotate_under_watches_that_go_on_and_are_used_from_then_on()
     bed.put_as("a", right);
     fleet.clusters["a"].with_world(World::create_pod).unwrap();
     fleet.converged().await;
-    assert_eq!(lists(&fleet.clusters["a"]), listed, "it has gone on from where it was");
+    assert_eq!(lists(&fleet.clusters["a"]), listed, "the watch resumed without a list");
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_table_has_its_name_and_when_it_goes_the_source_has_it() {
+async fn configured_cluster_takes_precedence_over_a_source() {
     let bed = Bed::new(&["a", "b"]);
     bed.put("a");
     bed.put_as("twin", bed.argocd("a", "b", json!({}), &json!({})));
@@ -235,13 +235,13 @@ async fn a_table_has_its_name_and_when_it_goes_the_source_has_it() {
     let status = source(&fleet.hub, "argo").await;
     assert_eq!((status.clusters, status.conflicting), (1, 2), "{status:?}");
     let report = fleet.hub.report().await.unwrap();
-    assert_eq!(report.hub.clusters[1].source, None, "the table has it");
+    assert_eq!(report.hub.clusters[1].source, None, "the configured cluster takes precedence");
     let listed = lists(&fleet.clusters["a"]);
     fleet.hub.reloader().reload(without).await.unwrap();
-    eventually("the source has it", async || source(&fleet.hub, "argo").await.clusters == 2).await;
+    eventually("the source provides both clusters", async || source(&fleet.hub, "argo").await.clusters == 2).await;
     let bed = Bed { management, spokes: BTreeMap::new(), dir: tempfile::tempdir().unwrap() };
     assert_eq!(lists(&fleet.clusters["a"]), listed);
-    // The winner goes: the other Secret of the name has it, at another address.
+    // When the first Secret is deleted, the other one of that name is used, with another address.
     bed.delete("a");
     eventually("no conflict", async || source(&fleet.hub, "argo").await.conflicting == 0).await;
     assert_eq!(names(&fleet.hub).await, ["a", "b"]);
@@ -251,7 +251,7 @@ async fn a_table_has_its_name_and_when_it_goes_the_source_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sources_come_change_and_go_with_the_configuration() {
+async fn reload_adds_changes_and_removes_sources() {
     let bed = Bed::new(&["a", "b"]);
     bed.put("a");
     bed.put("b");
@@ -264,18 +264,18 @@ async fn sources_come_change_and_go_with_the_configuration() {
     fleet.synced().await;
     let changes = fleet.hub.reloader().reload(both.clone()).await.unwrap();
     assert_eq!(changes.cluster_sources.added, ["argo"]);
-    has(&fleet.hub, &["a", "b"]).await;
+    reaches_clusters(&fleet.hub, &["a", "b"]).await;
     fleet.synced().await;
     let listed = lists(&fleet.clusters["a"]);
     let changes = fleet.hub.reloader().reload(limited).await.unwrap();
     assert_eq!(changes.cluster_sources.changed, ["argo"]);
-    has(&fleet.hub, &["a"]).await;
+    reaches_clusters(&fleet.hub, &["a"]).await;
     assert_eq!(source(&fleet.hub, "argo").await.over, 1);
     fleet.hub.reloader().reload(both).await.unwrap();
-    has(&fleet.hub, &["a", "b"]).await;
+    reaches_clusters(&fleet.hub, &["a", "b"]).await;
     assert_eq!(lists(&fleet.clusters["a"]), listed);
     fleet.hub.reloader().reload(none).await.unwrap();
-    has(&fleet.hub, &["other"]).await;
+    reaches_clusters(&fleet.hub, &["other"]).await;
     assert!(fleet.hub.report().await.unwrap().cluster_sources.is_empty());
     fleet.end().await;
 }
@@ -292,7 +292,7 @@ fn kubeconfig(dir: &Path, file: &str, server: &str) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_folder_of_kubeconfigs_is_followed_and_rubbish_in_it_harms_nobody() {
+async fn kubeconfig_folder_is_watched_and_invalid_files_are_reported() {
     let bed = Bed::new(&["a", "b"]);
     let (a, b) = (bed.url("a"), bed.url("b"));
     let folder = tempfile::tempdir().unwrap();
@@ -302,26 +302,26 @@ async fn a_folder_of_kubeconfigs_is_followed_and_rubbish_in_it_harms_nobody() {
         folder.path().display()
     );
     let (fleet, _management, _dir) = bed.start(Config::from_toml(&text).unwrap()).await;
-    assert_eq!(names(&fleet.hub).await, ["a"], "it is there from the start");
+    assert_eq!(names(&fleet.hub).await, ["a"], "the cluster is present at the start");
     fleet.synced().await;
     let listed = lists(&fleet.clusters["a"]);
     kubeconfig(folder.path(), "b.yaml", &b);
     std::fs::write(folder.path().join("rubbish.yaml"), "to: [do").unwrap();
     std::fs::create_dir(folder.path().join("folder.yaml")).unwrap();
-    has(&fleet.hub, &["a", "b"]).await;
+    reaches_clusters(&fleet.hub, &["a", "b"]).await;
     std::fs::write(&file, "half a kube").unwrap();
-    eventually("the half is seen", async || source(&fleet.hub, "files").await.invalid == 2).await;
-    assert_eq!(names(&fleet.hub).await, ["a", "b"], "it says what it said before");
+    eventually("the truncated file is reported", async || source(&fleet.hub, "files").await.invalid == 2).await;
+    assert_eq!(names(&fleet.hub).await, ["a", "b"], "the last valid content is used");
     std::fs::remove_file(folder.path().join("b.yaml")).unwrap();
-    has(&fleet.hub, &["a"]).await;
+    reaches_clusters(&fleet.hub, &["a"]).await;
     assert_eq!(lists(&fleet.clusters["a"]), listed);
     std::fs::remove_file(&file).unwrap();
-    has(&fleet.hub, &[]).await;
+    reaches_clusters(&fleet.hub, &[]).await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn profiles_are_looked_up_and_reached_with_their_secrets() {
+async fn cluster_profiles_are_connected_with_their_secrets() {
     let bed = Bed::new(&["a"]);
     let config = json!({
         "clusters": [{ "name": "c", "cluster": { "server": bed.url("a") } }],
@@ -345,19 +345,19 @@ async fn profiles_are_looked_up_and_reached_with_their_secrets() {
     fleet.converged().await;
     assert_eq!(fleet.cluster("a").await.labels["region"], "eu");
     management.with_world(|world| world.delete(&profiles(), &ObjectKey::new("fleet", "a"))).unwrap();
-    has(&fleet.hub, &[]).await;
+    reaches_clusters(&fleet.hub, &[]).await;
     fleet.end().await;
 }
 
-/// The command is told which cluster it is for, and what the profile has for it.
+/// The command receives the cluster and the profile's extension in `KUBERNETES_EXEC_INFO`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn profiles_are_reached_with_the_command_of_their_provider() {
+async fn cluster_profiles_are_connected_with_the_command_of_their_provider() {
     let bed = Bed::with(&["a"], |i| SimConfig { token: Some(TOKEN.to_owned()), ..small(130 + i, 10) });
-    let (told, command) = (bed.dir.path().join("told"), bed.dir.path().join("plugin"));
+    let (info_file, command) = (bed.dir.path().join("told"), bed.dir.path().join("plugin"));
     let script = format!(
         "#!/bin/sh\necho \"$KUBERNETES_EXEC_INFO\" > {}\n\
          echo '{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{{\"token\":\"'\"$1\"'\"}}}}'\n",
-        told.display()
+        info_file.display()
     );
     std::fs::write(&command, script).unwrap();
     let extension = json!({ "name": "client.authentication.k8s.io/exec", "extension": { "clusterId": "seven" } });
@@ -374,17 +374,17 @@ async fn profiles_are_reached_with_the_command_of_their_provider() {
     let (fleet, _management, _dir) = bed.start(Config::from_toml(&text).unwrap()).await;
     fleet.synced().await;
     fleet.converged().await;
-    let info: Value = serde_json::from_str(&std::fs::read_to_string(&told).unwrap()).unwrap();
+    let info: Value = serde_json::from_str(&std::fs::read_to_string(&info_file).unwrap()).unwrap();
     assert_eq!(info["spec"]["cluster"]["config"]["clusterId"], "seven", "{info}");
     fleet.end().await;
 }
 
-/// What a durable reader was told: a letter for the kind, `i` and `t` for what is marked, and the key.
+/// Log of a durable subscriber's events: `A`, `U` or `D`, then `i` for initial or `t` for tombstone, then the key.
 type Log = Arc<Mutex<Vec<String>>>;
 
 fn reader() -> (Log, Subscriber<()>) {
     let log = Log::default();
-    let told = Arc::clone(&log);
+    let events = Arc::clone(&log);
     let subscriber = Subscriber::<()>::from_fn(move |notification: &Notification<()>| {
         let line = match notification {
             Notification::Added { object, initial } => format!("A{} {}", if *initial { "i" } else { "" }, object.key()),
@@ -394,7 +394,7 @@ fn reader() -> (Log, Subscriber<()>) {
             }
             Notification::Synced(_) => return,
         };
-        told.lock().push(line);
+        events.lock().push(line);
     });
     (log, subscriber)
 }
@@ -410,9 +410,9 @@ async fn cached(hub: &Hub) -> usize {
     hub.cache_of(pods()).send(Query::list()).await.unwrap().unwrap().items.len()
 }
 
-/// The state directory is enough for a cluster's caches and readers until its source has said how it is reached.
+/// The state directory restores a cluster's caches and subscriptions before its source is available.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_restart_a_clusters_caches_are_back_before_its_source_and_what_was_missed_is_told_once() {
+async fn restart_restores_a_source_cluster_before_its_source_and_delivers_changes_once() {
     let bed = Bed::with(&["a"], |i| SimConfig { token: Some(TOKEN.to_owned()), ..small(120 + i, 10) });
     bed.put_as("a", bed.argocd("a", "a", json!({ "env": "dev" }), &json!({ "bearerToken": TOKEN })));
     let mut config = bed.config("");
@@ -421,25 +421,29 @@ async fn after_a_restart_a_clusters_caches_are_back_before_its_source_and_what_w
     let hub = Hub::start_with(config.clone(), quick()).await.unwrap();
     let log = subscribe(&hub).await;
     hub.wait_for_cache_sync(crate::fleet::PATIENCE).await.unwrap();
-    eventually("all is told", async || log.lock().len() == 10).await;
+    eventually("all additions are delivered", async || log.lock().len() == 10).await;
     eventually("all is on disk", async || {
         let report = hub.report().await.unwrap();
         report.hub.clusters[0]
             .informers
             .iter()
-            .all(|it| it.checkpoint.as_ref().is_some_and(|kept| kept.version.is_some()))
+            .all(|it| it.checkpoint.as_ref().is_some_and(|saved| saved.version.is_some()))
     })
     .await;
     assert_eq!(hub.shutdown(crate::fleet::PATIENCE).await.actors_left, 0);
-    let kept = std::fs::read_to_string(bed.dir.path().join("state/fleet.json")).unwrap();
-    assert!(kept.contains("\"a\"") && !kept.contains(TOKEN) && !kept.contains("http"), "{kept}");
+    let saved = std::fs::read_to_string(bed.dir.path().join("state/fleet.json")).unwrap();
+    assert!(saved.contains("\"a\"") && !saved.contains(TOKEN) && !saved.contains("http"), "{saved}");
     let listed = lists(&bed.spokes["a"]);
-    let gone = bed.spokes["a"].truth(&pods().gvr).into_keys().next().unwrap();
-    bed.spokes["a"].with_world(|world| world.delete(&pods().gvr, &gone)).unwrap();
+    let deleted = bed.spokes["a"].truth(&pods().gvr).into_keys().next().unwrap();
+    bed.spokes["a"].with_world(|world| world.delete(&pods().gvr, &deleted)).unwrap();
     bed.management.stop().await;
     let hub = Hub::start_with(config, quick()).await.unwrap();
     let log = subscribe(&hub).await;
-    assert_eq!((names(&hub).await, cached(&hub).await), (vec!["a".to_owned()], 10), "they are back");
+    assert_eq!(
+        (names(&hub).await, cached(&hub).await),
+        (vec!["a".to_owned()], 10),
+        "the cluster and its pods are restored"
+    );
     let is_shown = async || {
         let report = hub.report().await.unwrap();
         let a = &report.hub.clusters[0];
@@ -448,27 +452,30 @@ async fn after_a_restart_a_clusters_caches_are_back_before_its_source_and_what_w
                 .as_deref()
                 .is_some_and(|error| error.contains("argo has not provided access to the cluster yet"))
     };
-    eventually("why it is not reached is shown", is_shown).await;
-    eventually("the source is away", async || source(&hub, "argo").await.state == ClusterSourceState::Unreachable)
-        .await;
-    assert!(log.lock().is_empty(), "nothing has happened yet: {:?}", log.lock());
+    eventually("the reason is reported", is_shown).await;
+    eventually("the source is unreachable", async || {
+        source(&hub, "argo").await.state == ClusterSourceState::Unreachable
+    })
+    .await;
+    assert!(log.lock().is_empty(), "no event yet: {:?}", log.lock());
     bed.management.restart().await;
-    eventually("what was missed", async || !log.lock().is_empty()).await;
+    eventually("the missed deletion", async || !log.lock().is_empty()).await;
     let new = bed.spokes["a"].with_world(World::create_pod).unwrap();
     eventually("it is watched", async || log.lock().len() >= 2).await;
-    let told = log.lock().clone();
+    let events = log.lock().clone();
     assert!(
-        told == [format!("D {gone}"), format!("A {new}")] || told == [format!("Dt {gone}"), format!("A {new}")],
-        "{told:?}"
+        events == [format!("D {deleted}"), format!("A {new}")]
+            || events == [format!("Dt {deleted}"), format!("A {new}")],
+        "{events:?}"
     );
-    assert_eq!(lists(&bed.spokes["a"]), listed, "the watch has gone on from where it was");
+    assert_eq!(lists(&bed.spokes["a"]), listed, "the watch resumed without a list");
     hub.shutdown(crate::fleet::PATIENCE).await;
-    // The source says that it is gone: so are its caches.
+    // When the source removes the cluster, its caches are deleted.
     bed.delete("a");
     let mut config = bed.config("");
     config.hub.state_dir = Some(bed.dir.path().join("state"));
     let hub = Hub::start_with(config, quick()).await.unwrap();
-    has(&hub, &[]).await;
-    eventually("its caches are gone", async || cached(&hub).await == 0).await;
+    reaches_clusters(&hub, &[]).await;
+    eventually("its caches are deleted", async || cached(&hub).await == 0).await;
     hub.shutdown(crate::fleet::PATIENCE).await;
 }

@@ -1,4 +1,4 @@
-//! Seeded fault schedules: whatever goes wrong, cache and consumers end with the truth.
+//! Seeded fault schedules, after which cache and subscribers must converge.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use tokio::runtime::Handle;
 
 use crate::fleet::{Fleet, small};
 
-/// Schedules in `cargo test`; `FAULT_SEEDS=a..b` runs others, `INFORMER_HUB_SEED=a` one.
+/// Default seeds. `FAULT_SEEDS=a..b` runs others, `INFORMER_HUB_SEED=a` runs one.
 const SEEDS: std::ops::Range<u64> = 0..200;
 
-/// Schedules that run beside each other: they wait more than they work.
+/// Number of concurrent schedules, which mostly wait.
 const AT_ONCE: usize = 8;
 
 const CLUSTERS: u64 = 4;
@@ -25,7 +25,7 @@ fn seeds() -> std::ops::Range<u64> {
     from.parse().unwrap()..to.parse().unwrap()
 }
 
-/// One schedule: four clusters that churn while faults strike, one of them also goes down and comes back.
+/// Runs one schedule: four changing clusters with faults, one of which also stops and restarts.
 async fn schedule(seed: u64) {
     eprintln!("seed {seed}");
     let mut clusters = BTreeMap::new();
@@ -65,7 +65,7 @@ async fn schedule(seed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_schedule_of_faults_ends_with_the_truth() {
+async fn hub_converges_after_every_fault_schedule() {
     use futures::StreamExt;
     let results = futures::stream::iter(seeds().map(|seed| async move { (seed, tokio::spawn(schedule(seed)).await) }));
     let failed: Vec<_> = results

@@ -1,4 +1,4 @@
-//! A hub over simulated clusters, with a consumer that keeps a replica, for the tests of this folder.
+//! Test fixture: a hub over simulated clusters, with a subscriber that maintains a replica.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use informer_hub_sim::{SimCluster, SimConfig, Truth, WorldConfig};
 use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Gvr, Notification};
 use parking_lot::Mutex;
 
-/// How long anything may take before the test fails. Generous: two cores may be shared with other tests.
+/// Timeout of every wait. Generous, because other tests may share the CPUs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until something holds.
+/// Polls until a condition holds. Panics after [`PATIENCE`].
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds().await {
-        assert!(Instant::now() < deadline, "never came: {what}");
+        assert!(Instant::now() < deadline, "timeout: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -31,7 +31,7 @@ pub(crate) fn pods() -> ApiResource {
     ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
 }
 
-/// Small simulated pods.
+/// Returns the configuration of a cluster with small pods.
 pub(crate) fn small(seed: u64, pods: usize) -> SimConfig {
     SimConfig { world: WorldConfig { seed, pods, small: true, ..WorldConfig::default() }, ..SimConfig::default() }
 }
@@ -52,7 +52,7 @@ pub(crate) fn resource_config(resource: &str) -> ResourceConfig {
     }
 }
 
-/// Delays short enough for tests; the rules are the same.
+/// Returns a tuning with short delays.
 pub(crate) fn quick() -> Tuning {
     let stall = StallPolicy {
         watch_head: Duration::from_secs(3),
@@ -67,7 +67,7 @@ pub(crate) fn quick() -> Tuning {
     Tuning { discovery, reflector, ..Tuning::default() }
 }
 
-/// A hub over these clusters and resources.
+/// Returns the configuration of a hub over these clusters and resources.
 pub(crate) fn config(clusters: &BTreeMap<String, SimCluster>, resources: &[&str]) -> Config {
     Config {
         hub: HubConfig::default(),
@@ -82,7 +82,7 @@ pub(crate) fn config(clusters: &BTreeMap<String, SimCluster>, resources: &[&str]
 pub(crate) struct Fleet {
     pub clusters: BTreeMap<String, SimCluster>,
     pub hub: Hub,
-    /// What a subscriber of all pods was told.
+    /// Objects that a subscriber to all pods has received.
     pub replica: Arc<Mutex<Replica>>,
 }
 
@@ -108,9 +108,9 @@ impl Fleet {
     pub(crate) async fn start_config(clusters: BTreeMap<String, SimCluster>, config: Config, tuning: Tuning) -> Self {
         let hub = Hub::start_with(config, tuning).await.unwrap();
         let replica = Arc::new(Mutex::new(Replica::new()));
-        let told = Arc::clone(&replica);
+        let notified = Arc::clone(&replica);
         let subscriber = Subscriber::<()>::from_fn(move |notification: &Notification<()>| {
-            told.lock().apply(notification);
+            notified.lock().apply(notification);
         });
         let subscribe = Subscribe::to_configured("pods", ClusterSelector::All, subscriber).named("replica");
         hub.registry().send(subscribe).await.unwrap();
@@ -123,7 +123,7 @@ impl Fleet {
         }
     }
 
-    /// What the cache holds of one cluster's pods.
+    /// Returns the cached pods of one cluster.
     pub(crate) async fn cached(&self, cluster: &str) -> Truth {
         let only = ClusterSelector::Names(vec![ClusterName::new(cluster).unwrap()]);
         let query = Query::list().in_clusters(only);
@@ -135,7 +135,7 @@ impl Fleet {
             .collect()
     }
 
-    /// Waits until the cache and the replica of every cluster equal its truth, and checks the replica's invariants.
+    /// Waits until the cache and the replica equal every cluster's state. Then asserts that the replica has no violations.
     pub(crate) async fn converged(&self) {
         for name in self.clusters.keys() {
             self.converged_on(name).await;
@@ -144,32 +144,32 @@ impl Fleet {
         assert!(violations.is_empty(), "{violations:#?}\n{}", self.fault_logs());
     }
 
-    /// Waits until the cache and the replica of one cluster equal its truth.
+    /// Waits until the cache and the replica equal one cluster's state.
     pub(crate) async fn converged_on(&self, name: &str) {
         let deadline = Instant::now() + PATIENCE;
         let cluster = &self.clusters[name];
         loop {
             let truth = cluster.truth(&pods().gvr);
             let cached = Oracle::diff(&truth, &self.cached(name).await);
-            let told = Oracle::diff(&truth, &self.replica.lock().seen_of(&format!("{name}/")));
-            if cached.is_empty() && told.is_empty() {
+            let notified = Oracle::diff(&truth, &self.replica.lock().seen_of(&format!("{name}/")));
+            if cached.is_empty() && notified.is_empty() {
                 return;
             }
             if Instant::now() > deadline {
                 let report = serde_json::to_string_pretty(&self.cluster(name).await).unwrap();
-                panic!("{name}: cache {cached:?}\nreplica {told:?}\n{report}\n{:#?}", cluster.fault_log());
+                panic!("{name}: cache {cached:?}\nreplica {notified:?}\n{report}\n{:#?}", cluster.fault_log());
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// What the status says of one cluster.
+    /// Returns the status of one cluster.
     pub(crate) async fn cluster(&self, name: &str) -> ClusterStatus {
         let report = self.hub.report().await.unwrap();
         report.hub.clusters.into_iter().find(|cluster| cluster.name.as_str() == name).unwrap()
     }
 
-    /// What the status says of the informer of one cluster that watches pods.
+    /// Returns the status of one cluster's pod informer.
     pub(crate) async fn informer(&self, name: &str) -> InformerStatus {
         self.find_informer(name).await.unwrap()
     }
@@ -178,36 +178,36 @@ impl Fleet {
         self.cluster(name).await.informers.into_iter().find(|informer| informer.resource.starts_with("pods"))
     }
 
-    /// Waits until the status of one cluster's pods is as wanted.
-    pub(crate) async fn shows(&self, name: &str, what: &str, wanted: impl Fn(&InformerStatus) -> bool) {
+    /// Waits until the status of one cluster's pod informer meets a condition.
+    pub(crate) async fn shows(&self, name: &str, what: &str, condition: impl Fn(&InformerStatus) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let informer = self.find_informer(name).await;
-            if informer.as_ref().is_some_and(&wanted) {
+            if informer.as_ref().is_some_and(&condition) {
                 return;
             }
-            assert!(Instant::now() < deadline, "{name} never showed {what}: {informer:#?}");
+            assert!(Instant::now() < deadline, "timeout: {name}: {what}: {informer:#?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// Waits until something holds; where it never does, says what informers, queues and clusters are doing.
+    /// Polls until a condition holds. On a timeout, panics with the status of all clusters.
     pub(crate) async fn eventually(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !holds().await {
-            let why = if Instant::now() > deadline { Some(self.explained().await) } else { None };
-            assert!(why.is_none(), "never came: {what}\n{}", why.unwrap_or_default());
+            let why = if Instant::now() > deadline { Some(self.diagnostics().await) } else { None };
+            assert!(why.is_none(), "timeout: {what}\n{}", why.unwrap_or_default());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
-    /// Waits until the hub calls itself ready, which is not to wait for what only somebody can mend.
+    /// Waits until the hub is ready. A hub is ready although resources are forbidden or clusters unreachable.
     pub(crate) async fn ready(&self) {
         self.eventually("ready", async || self.hub.report().await.unwrap().hub.ready).await;
     }
 
-    /// The status of each cluster, what its apiserver has been asked and where its objects are by now.
-    async fn explained(&self) -> String {
+    /// Returns the status, request counters, faults and current version of each cluster.
+    async fn diagnostics(&self) -> String {
         let mut lines = Vec::new();
         for (name, sim) in &self.clusters {
             let status = serde_json::to_string_pretty(&self.cluster(name).await).unwrap();
@@ -217,7 +217,7 @@ impl Fleet {
         lines.join("\n")
     }
 
-    /// The first cluster by name.
+    /// Returns the first cluster by name.
     pub(crate) fn first(&mut self) -> &mut SimCluster {
         self.clusters.values_mut().next().unwrap()
     }
@@ -227,7 +227,7 @@ impl Fleet {
         self.clusters.iter().map(log).collect::<Vec<_>>().join("\n")
     }
 
-    /// Ends the hub and checks that no actor is left.
+    /// Shuts the hub down and asserts that no actor is left.
     pub(crate) async fn end(self) {
         let report = self.hub.shutdown(Duration::from_secs(10)).await;
         assert_eq!(report.actors_left, 0, "actors leaked");

@@ -1,5 +1,4 @@
-//! Factories and shared informers, as a controller author uses them; most tests are client-go's of the same behaviour
-//! (`shared_informer_test.go`), over several clusters.
+//! Tests of factories and shared informers over several clusters. Most follow client-go's `shared_informer_test.go`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use tokio::runtime::Handle;
 
 use crate::fleet::{Fleet, PATIENCE, config, eventually, pods, quick, small};
 
-/// What a handler was told: `+a` (`!a` initial), `~a`, `=a` (the same version again), `-a` (`†a` a tombstone).
+/// Log of a handler's calls: `+a` added (`!a` initial), `~a` updated, `=a` same version, `-a` deleted (`†a` tombstone).
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -63,13 +62,13 @@ fn sim(seed: u64, pods: usize) -> SimCluster {
     SimCluster::start(small(seed, pods), &Handle::current()).unwrap()
 }
 
-/// A hub that watches nothing itself, over one cluster that streams lists or does not.
+/// Starts a hub without configured resources over one cluster with or without streaming lists.
 async fn streaming_fleet(streaming: Streaming, pods: usize) -> Fleet {
     let cluster = SimCluster::start(SimConfig { streaming, ..small(1, pods) }, &Handle::current()).unwrap();
     Fleet::start(BTreeMap::from([("c0".to_owned(), cluster)]), &[], Vec::new()).await
 }
 
-/// A hub that watches nothing itself, over clusters of some pods each.
+/// Starts a hub without configured resources over clusters with the given numbers of pods.
 async fn fleet<const N: usize>(pods: [usize; N]) -> Fleet {
     let clusters: BTreeMap<_, _> = (0..).zip(pods).map(|(i, pods)| (format!("c{i}"), sim(i, pods))).collect();
     let fleet = Fleet::start(clusters, &[], Vec::new()).await;
@@ -81,7 +80,7 @@ async fn synced(factory: &SharedInformerFactory) {
     factory.wait_for_cache_sync(PATIENCE).await.into_error().unwrap();
 }
 
-/// A started factory's pods, and a log of them.
+/// Starts a factory with a pod informer and returns both with a handler's log.
 async fn watching(fleet: &Fleet) -> (SharedInformerFactory, SharedInformer<Pod>, Log) {
     let factory = SharedInformerFactory::new(fleet.hub.system());
     let informer = factory.informer::<Pod>().unwrap();
@@ -109,7 +108,7 @@ fn name(cluster: &str) -> ClusterName {
     ClusterName::new(cluster).unwrap()
 }
 
-/// Pod keys of an informer's lister, by cluster.
+/// Returns the pod keys of an informer's lister, by cluster.
 fn listed(informer: &SharedInformer<Pod>) -> Vec<String> {
     let all = informer.lister().list(&LabelSelector::everything());
     all.iter().map(|pod| format!("{}/{}", pod.cluster(), pod.key())).collect()
@@ -118,7 +117,7 @@ fn listed(informer: &SharedInformer<Pod>) -> Vec<String> {
 // === the factory ===
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_factory_has_one_informer_per_type_and_form_and_starts_each_once() {
+async fn factory_has_one_informer_per_type_and_form_and_starts_each_once() {
     let fleet = fleet([3, 4]).await;
     let factory = SharedInformerFactory::new(fleet.hub.system());
     let typed = factory.informer::<Pod>().unwrap();
@@ -128,7 +127,7 @@ async fn a_factory_has_one_informer_per_type_and_form_and_starts_each_once() {
     assert_eq!(factory.start().await.unwrap(), 1, "typed and dynamic are one informer");
     assert_eq!(factory.start().await.unwrap(), 0);
     factory.informer::<Node>().unwrap();
-    assert_eq!(factory.start().await.unwrap(), 1, "one that was made later is started then");
+    assert_eq!(factory.start().await.unwrap(), 1, "an informer created later is started by the next call");
     synced(&factory).await;
     assert!(dynamic.has_started() && dynamic.has_synced() && dynamic.is_settled());
     assert!(dynamic.has_synced_in(&name("c1")) && !dynamic.has_synced_in(&name("nowhere")));
@@ -142,7 +141,7 @@ async fn a_factory_has_one_informer_per_type_and_form_and_starts_each_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn namespace_list_options_and_clusters_narrow_what_is_asked_for() {
+async fn factory_options_narrow_the_requests() {
     let fleet = fleet([60, 60]).await;
     let key = first_key(&fleet.clusters["c1"]);
     patch(&fleet.clusters["c1"], &key, &json!({ "metadata": { "labels": { "chosen": "yes" } } }));
@@ -157,7 +156,7 @@ async fn namespace_list_options_and_clusters_narrow_what_is_asked_for() {
     factory.start().await.unwrap();
     synced(&factory).await;
     assert_eq!(listed(&informer), [format!("c1/{key}")]);
-    // Others who watch more do not widen what it sees.
+    // Informers with a wider selection do not widen its view.
     let all = SharedInformerFactory::new(fleet.hub.system());
     let everything = all.informer::<Pod>().unwrap();
     all.start().await.unwrap();
@@ -180,12 +179,12 @@ async fn namespace_list_options_and_clusters_narrow_what_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_names_each_type_that_has_not_synced_and_why() {
+async fn sync_wait_reports_each_unsynced_type_with_its_reason() {
     let fleet = fleet([3]).await;
     fleet.clusters["c0"].forbid(&World::nodes(), true);
     let factory = SharedInformerFactory::new(fleet.hub.system());
     let (pod_informer, node_informer) = (factory.informer::<Pod>().unwrap(), factory.informer::<Node>().unwrap());
-    assert!(factory.wait_for_cache_sync(PATIENCE).await.types.is_empty(), "only what was started is waited for");
+    assert!(factory.wait_for_cache_sync(PATIENCE).await.types.is_empty(), "only started informers are waited for");
     let error = pod_informer.wait_for_sync(PATIENCE).await.unwrap_err().to_string();
     assert!(error.contains("has not been started"), "{error}");
     factory.start().await.unwrap();
@@ -202,7 +201,7 @@ async fn a_wait_names_each_type_that_has_not_synced_and_why() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shutdown_waits_for_running_handlers_and_nothing_starts_afterwards() {
+async fn factory_shutdown_waits_for_handlers_and_prevents_new_starts() {
     let fleet = fleet([5]).await;
     let factory = SharedInformerFactory::new(fleet.hub.system());
     let informer = factory.informer::<Pod>().unwrap();
@@ -222,14 +221,14 @@ async fn shutdown_waits_for_running_handlers_and_nothing_starts_afterwards() {
     drop(open);
     factory.shutdown().await;
     assert!(left.load(SeqCst));
-    eventually("the end of the watch", async || fleet.cluster("c0").await.informers.is_empty()).await;
+    eventually("the informer stopped", async || fleet.cluster("c0").await.informers.is_empty()).await;
     assert!(matches!(factory.start().await, Err(InformerError::Stopped)));
     assert!(matches!(factory.informer::<Node>(), Err(InformerError::Stopped)));
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn informers_without_a_transform_are_shared_and_live_as_long_as_anyone_uses_them() {
+async fn informers_without_a_transform_are_shared_until_the_last_user_leaves() {
     let fleet = fleet([5]).await;
     let (first, informer, _) = watching(&fleet).await;
     let (second, other, _) = watching(&fleet).await;
@@ -244,8 +243,8 @@ async fn informers_without_a_transform_are_shared_and_live_as_long_as_anyone_use
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn metadata_informers_ask_for_metadata_alone_and_keep_it_apart() {
-    // Pods of the usual 9 KB.
+async fn metadata_informers_request_only_metadata_and_have_their_own_cache() {
+    // Pods of about 9 KB.
     let world = WorldConfig { pods: 40, small: false, ..WorldConfig::default() };
     let cluster = SimCluster::start(SimConfig { world, ..SimConfig::default() }, &Handle::current()).unwrap();
     let fleet = Fleet::start(BTreeMap::from([("c0".to_owned(), cluster)]), &[], Vec::new()).await;
@@ -260,12 +259,12 @@ async fn metadata_informers_ask_for_metadata_alone_and_keep_it_apart() {
         assert_eq!(decoded.metadata.name.as_deref(), Some(object.name()));
         let json: Value = object.typed().unwrap();
         assert_eq!((&json["kind"], json.get("spec")), (&json!("PartialObjectMetadata"), None));
-        // The whole one is whole still.
+        // The typed informer still has whole objects.
         let namespace = object.namespace().unwrap();
         assert!(whole.lister().get(&name("c0"), namespace, object.name()).unwrap().decode().unwrap().spec.is_some());
     }
     let informers = fleet.cluster("c0").await.informers;
-    // Bodies alone: what an object takes besides its body is the same for both.
+    // Compares bodies only: the overhead per object is the same for both.
     let beside = object_memory(40, 0);
     let bytes = |scope: &str| informers.iter().find(|informer| informer.scope == scope).unwrap().bytes - beside;
     assert!(bytes("* (metadata)") * 5 < bytes("*"), "{} of {}", bytes("* (metadata)"), bytes("*"));
@@ -278,7 +277,7 @@ async fn metadata_informers_ask_for_metadata_alone_and_keep_it_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_informer_that_is_configured_too_is_as_it_is_configured_whoever_comes_first() {
+async fn configuration_of_a_resource_applies_to_factory_informers() {
     for _ in 0..10 {
         let clusters = BTreeMap::from([("c0".to_owned(), sim(1, 3))]);
         let fleet = Fleet::start(clusters, &["pods"], Vec::new()).await;
@@ -296,7 +295,7 @@ async fn an_informer_that_is_configured_too_is_as_it_is_configured_whoever_comes
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_starts_it_second_waits_for_the_first_and_nothing_passes_for_synced() {
+async fn second_start_waits_for_the_first_and_reports_no_early_sync() {
     let fleet = fleet([3]).await;
     fleet.clusters["c0"].forbid(&World::pods(), true);
     for _ in 0..10 {
@@ -308,13 +307,13 @@ async fn whoever_starts_it_second_waits_for_the_first_and_nothing_passes_for_syn
         let waited = factory.wait_for_cache_sync(Duration::from_millis(5)).await;
         assert!(waited.into_error().is_err());
         factory.shutdown().await;
-        assert!(!informer.has_synced() && !informer.is_settled(), "there is nothing to be synced any more");
+        assert!(!informer.has_synced() && !informer.is_settled(), "a stopped informer is not synced");
     }
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn factories_that_come_and_go_by_the_hundred_leave_nothing_behind() {
+async fn hundreds_of_factories_leak_nothing() {
     let fleet = fleet([1, 1]).await;
     let before = fleet.hub.system().env().caches.resources().len();
     let one = |number: usize| {
@@ -334,18 +333,18 @@ async fn factories_that_come_and_go_by_the_hundred_leave_nothing_behind() {
     };
     futures::future::join_all((0..80).map(one)).await;
     for cluster in ["c0", "c1"] {
-        eventually("the end of all", async || fleet.cluster(cluster).await.informers.is_empty()).await;
+        eventually("all informers stopped", async || fleet.cluster(cluster).await.informers.is_empty()).await;
     }
     let after = fleet.hub.system().env().caches.resources().len();
     assert!(after <= before + 1, "{before} caches before, {after} after");
     let (factory, informer, _) = watching(&fleet).await;
-    assert!(informer.indexer().snapshot().indexers().is_empty(), "indices ended with who added them");
+    assert!(informer.indexer().snapshot().indexers().is_empty(), "indices are removed with their users");
     factory.shutdown().await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_factory_has_whole_objects_where_the_configuration_keeps_only_parts() {
+async fn factory_has_whole_objects_of_a_projected_resource() {
     let clusters = BTreeMap::from([("c0".to_owned(), sim(1, 5))]);
     let mut config = config(&clusters, &["pods"]);
     config.resources[0].metadata_only = true;
@@ -353,19 +352,19 @@ async fn a_factory_has_whole_objects_where_the_configuration_keeps_only_parts() 
     let fleet = Fleet::start_config(clusters, config, quick()).await;
     fleet.synced().await;
     let (factory, informer, log) = watching(&fleet).await;
-    eventually("all of it", async || log.len() == 5).await;
+    eventually("all objects", async || log.len() == 5).await;
     for pod in informer.lister().list(&LabelSelector::everything()) {
         assert!(pod.decode().unwrap().spec.is_some());
     }
     let configured = fleet.hub.cache::<Pod>().send(informer_hub::Query::list()).await.unwrap().unwrap();
     let is_part = |pod: &Object<Pod>| pod.typed::<Value>().unwrap().get("spec").is_none();
-    assert!(configured.items.iter().all(is_part), "it is as it is configured");
+    assert!(configured.items.iter().all(is_part), "the configured projection applies");
     factory.shutdown().await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_without_end_ends_with_the_sync() {
+async fn unbounded_sync_wait_ends_with_the_sync() {
     let fleet = fleet([1]).await;
     let (factory, informer, _) = watching(&fleet).await;
     informer.wait_for_sync(Duration::MAX).await.unwrap();
@@ -377,7 +376,7 @@ async fn a_wait_without_end_ends_with_the_sync() {
 // === handlers ===
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handlers_that_come_and_go_by_the_hundred_at_once_are_not_called_afterwards() {
+async fn hundreds_of_removed_handlers_are_not_called_afterwards() {
     let fleet = fleet([3, 3]).await;
     let (factory, informer, witness) = watching(&fleet).await;
     let logs: Vec<_> = (0..150).map(|_| Log::default()).collect();
@@ -389,12 +388,12 @@ async fn handlers_that_come_and_go_by_the_hundred_at_once_are_not_called_afterwa
         }
     };
     futures::future::join_all(logs.iter().map(come_and_go)).await;
-    let told: Vec<_> = logs.iter().map(Log::len).collect();
+    let calls_before: Vec<_> = logs.iter().map(Log::len).collect();
     for cluster in fleet.clusters.values() {
         touch(cluster);
     }
     eventually("the witness", async || witness.count('~') == 2).await;
-    assert_eq!(logs.iter().map(Log::len).collect::<Vec<_>>(), told);
+    assert_eq!(logs.iter().map(Log::len).collect::<Vec<_>>(), calls_before);
     let listeners = fleet.cluster("c0").await.informers[0].listeners.len();
     assert_eq!(listeners, 1, "only the witness is left");
     factory.shutdown().await;
@@ -402,7 +401,7 @@ async fn handlers_that_come_and_go_by_the_hundred_at_once_are_not_called_afterwa
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_that_is_removed_in_the_middle_of_a_backlog_is_not_called_again() {
+async fn handler_removed_during_a_backlog_is_not_called_again() {
     let fleet = fleet([200, 200]).await;
     let (factory, informer, _) = watching(&fleet).await;
     let calls = Arc::new(AtomicUsize::new(0));
@@ -423,7 +422,7 @@ async fn a_handler_that_is_removed_in_the_middle_of_a_backlog_is_not_called_agai
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn forty_handlers_that_never_return_hold_up_neither_another_one_nor_the_hub_nor_the_end_of_the_watch() {
+async fn forty_blocked_handlers_block_neither_another_handler_nor_the_hub() {
     let fleet = fleet([2]).await;
     let (factory, informer, log) = watching(&fleet).await;
     let mut gates = Vec::new();
@@ -436,10 +435,10 @@ async fn forty_handlers_that_never_return_hold_up_neither_another_one_nor_the_hu
         informer.add_event_handler(handler).await.unwrap();
     }
     touch(&fleet.clusters["c0"]);
-    eventually("the news", async || log.count('~') == 1).await;
+    eventually("the changes", async || log.count('~') == 1).await;
     assert!(fleet.hub.report().await.unwrap().hub.ready);
     let stopping = tokio::spawn(async move { factory.shutdown().await });
-    eventually("the end of the watch", async || fleet.cluster("c0").await.informers.is_empty()).await;
+    eventually("the informer stopped", async || fleet.cluster("c0").await.informers.is_empty()).await;
     assert!(!stopping.is_finished(), "handlers are running");
     gates.clear();
     stopping.await.unwrap();
@@ -447,7 +446,7 @@ async fn forty_handlers_that_never_return_hold_up_neither_another_one_nor_the_hu
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_comes_back_has_to_be_told_of_again() {
+async fn readded_cluster_must_sync_again() {
     let fleet = fleet([3, 3]).await;
     let (factory, informer, _) = watching(&fleet).await;
     let (open, gate) = std::sync::mpsc::channel::<()>();
@@ -459,7 +458,7 @@ async fn a_cluster_that_comes_back_has_to_be_told_of_again() {
     eventually("all initial objects", async || registration.has_synced().await.unwrap()).await;
     let registry = fleet.hub.registry();
     registry.send(RemoveCluster(name("c1"))).await.unwrap().unwrap();
-    eventually("what is left", async || registration.has_synced().await.unwrap()).await;
+    eventually("the remaining objects", async || registration.has_synced().await.unwrap()).await;
     let access = Access::Server { server: fleet.clusters["c1"].url(), ca_file: None, token: None };
     let (stall, io) = (quick().reflector.stall, fleet.hub.system().env().io.clone());
     let connector = Arc::new(KubeConnector::new(access, false, stall, &io));
@@ -476,7 +475,7 @@ async fn a_cluster_that_comes_back_has_to_be_told_of_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handlers_are_told_of_what_is_there_as_initial_and_then_of_news() {
+async fn late_handler_gets_initial_objects_then_changes() {
     let fleet = fleet([3, 2]).await;
     let (factory, informer, log) = watching(&fleet).await;
     let late = Log::default();
@@ -489,7 +488,7 @@ async fn handlers_are_told_of_what_is_there_as_initial_and_then_of_news() {
     cluster.with_world(|world| world.delete(&World::pods(), &key));
     cluster.with_world(World::create_pod);
     for log in [&log, &late] {
-        eventually("the news", async || log.len() == 8).await;
+        eventually("the changes", async || log.len() == 8).await;
         assert_eq!((log.count('!'), log.count('~'), log.count('-'), log.count('+')), (5, 1, 1, 1));
         assert!(log.0.lock().contains(&format!("-c1/{key}")));
     }
@@ -498,7 +497,7 @@ async fn handlers_are_told_of_what_is_there_as_initial_and_then_of_news() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_has_synced_when_it_has_returned_from_each_initial_object() {
+async fn handler_has_synced_after_handling_each_initial_object() {
     let fleet = fleet([3]).await;
     let factory = SharedInformerFactory::new(fleet.hub.system());
     let informer = factory.informer::<Pod>().unwrap();
@@ -521,7 +520,7 @@ async fn a_handler_has_synced_when_it_has_returned_from_each_initial_object() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_loses_one_call_and_a_handler_that_panicked_on_an_initial_object_syncs() {
+async fn panic_on_an_initial_object_loses_one_call_and_the_handler_syncs() {
     let fleet = fleet([4]).await;
     let factory = SharedInformerFactory::new(fleet.hub.system());
     let informer = factory.informer::<Pod>().unwrap();
@@ -542,7 +541,7 @@ async fn a_panic_loses_one_call_and_a_handler_that_panicked_on_an_initial_object
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handlers_that_panic_on_every_object_lose_each_call_and_sync_and_get_what_comes_next() {
+async fn handlers_that_panic_on_every_object_sync_and_get_later_events() {
     let fleet = fleet([5]).await;
     let factory = SharedInformerFactory::new(fleet.hub.system());
     let informer = factory.informer::<Pod>().unwrap();
@@ -567,14 +566,14 @@ async fn handlers_that_panic_on_every_object_lose_each_call_and_sync_and_get_wha
     };
     assert_eq!(lost().await, [5, 5]);
     touch(&fleet.clusters["c0"]);
-    eventually("the news", async || updates.load(SeqCst) == 2).await;
+    eventually("the changes", async || updates.load(SeqCst) == 2).await;
     assert_eq!((lost().await, fleet.cluster("c0").await.informers[0].restarts), (vec![5, 5], 0));
     factory.shutdown().await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handler_of_an_informer_that_never_starts_is_shut_down_at_once_and_nothing_is_asked() {
+async fn handler_of_an_unstarted_informer_shuts_down_at_once_without_requests() {
     let fleet = fleet([3]).await;
     let factory = SharedInformerFactory::new(fleet.hub.system());
     let informer = factory.informer::<Pod>().unwrap();
@@ -588,7 +587,7 @@ async fn handler_of_an_informer_that_never_starts_is_shut_down_at_once_and_nothi
     assert!(matches!(factory.start().await, Err(InformerError::Stopped)));
     let stats = fleet.clusters["c0"].stats();
     assert_eq!((stats.lists, stats.watches, log.len()), (0, 0, 0));
-    // Added, then started, then shut down.
+    // Adds a handler, starts the informer, shuts the handler down.
     let factory = SharedInformerFactory::new(fleet.hub.system());
     let informer = factory.informer::<Pod>().unwrap();
     let registration = informer.add_event_handler(log.handler()).await.unwrap();
@@ -602,7 +601,7 @@ async fn handler_of_an_informer_that_never_starts_is_shut_down_at_once_and_nothi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn informer_removes_its_own_handlers_and_not_those_of_another_informer_of_the_type() {
+async fn informer_removes_only_its_own_handlers() {
     let fleet = fleet([2]).await;
     let factory = SharedInformerFactory::new(fleet.hub.system());
     let informer = factory.informer::<Pod>().unwrap();
@@ -620,7 +619,7 @@ async fn informer_removes_its_own_handlers_and_not_those_of_another_informer_of_
     foreign.shut_down_event_handler(&second).await.unwrap();
     touch(&fleet.clusters["c0"]);
     for log in &logs {
-        eventually("the news", async || log.count('~') == 1).await;
+        eventually("the changes", async || log.count('~') == 1).await;
     }
     assert_eq!(listeners().await, 2);
     for (registration, left) in [(&second, 1), (&first, 0)] {
@@ -651,7 +650,7 @@ async fn dynamic_and_metadata_informers_are_notified_with_and_without_streaming_
         cluster.with_world(|world| world.delete(&World::pods(), &key));
         cluster.with_world(World::create_pod);
         for (informer, log) in informers.iter().zip(&logs) {
-            eventually("the news", async || log.len() == 6).await;
+            eventually("the changes", async || log.len() == 6).await;
             assert_eq!((log.count('!'), log.count('~'), log.count('-'), log.count('+')), (3, 1, 1, 1));
             assert!(log.0.lock().contains(&format!("-c0/{key}")));
             assert_eq!(informer.indexer().list().len(), 3);
@@ -665,7 +664,7 @@ async fn dynamic_and_metadata_informers_are_notified_with_and_without_streaming_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn informer_of_a_namespace_and_selectors_is_notified_of_nothing_else() {
+async fn informer_of_a_namespace_and_selectors_notifies_only_their_objects() {
     let fleet = fleet([0]).await;
     let factory =
         SharedInformerFactory::new(fleet.hub.system()).with_namespace("ns-foo").with_tweak_list_options(|options| {
@@ -689,7 +688,7 @@ async fn informer_of_a_namespace_and_selectors_is_notified_of_nothing_else() {
     eventually("the one that passes", async || log.len() == 1).await;
     let key = "ns-foo/seen".parse().unwrap();
     patch(&fleet.clusters["c0"], &key, &json!({ "metadata": { "labels": { "environment": "production" } } }));
-    eventually("its end", async || log.len() == 2).await;
+    eventually("its deletion", async || log.len() == 2).await;
     assert_eq!(*log.0.lock(), ["+c0/ns-foo/seen", "-c0/ns-foo/seen"]);
     factory.shutdown().await;
     fleet.end().await;
@@ -711,7 +710,7 @@ async fn handler_that_was_added_before_the_transform_was_set_syncs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_filters_transitions_are_additions_and_deletions() {
+async fn filter_turns_transitions_into_additions_and_deletions() {
     let fleet = fleet([3]).await;
     let factory = SharedInformerFactory::new(fleet.hub.system());
     let informer = factory.informer::<Pod>().unwrap();
@@ -734,7 +733,7 @@ async fn a_filters_transitions_are_additions_and_deletions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_handler_added_twice_is_two_registrations_and_removing_one_removes_one() {
+async fn adding_a_handler_twice_creates_two_independent_registrations() {
     let fleet = fleet([2]).await;
     let (factory, informer, _) = watching(&fleet).await;
     let log = Log::default();
@@ -745,7 +744,7 @@ async fn one_handler_added_twice_is_two_registrations_and_removing_one_removes_o
     informer.shut_down_event_handler(&first).await.unwrap();
     touch(&fleet.clusters["c0"]);
     eventually("one", async || log.count('~') == 1).await;
-    // A second removal, and one by a stranger, change nothing.
+    // A second removal and a removal by another informer have no effect.
     informer.remove_event_handler(&first);
     informer.shut_down_event_handler(&first).await.unwrap();
     let stranger = factory.informer::<Node>().unwrap();
@@ -760,14 +759,14 @@ async fn one_handler_added_twice_is_two_registrations_and_removing_one_removes_o
     let third = informer.add_event_handler(other.handler()).await.unwrap();
     eventually("its initial objects", async || third.has_synced().await.unwrap()).await;
     touch(&fleet.clusters["c0"]);
-    eventually("somebody else", async || other.count('~') == 1).await;
+    eventually("the other handler", async || other.count('~') == 1).await;
     assert_eq!(log.len(), before);
     factory.shutdown().await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn removal_returns_while_a_call_is_running_and_shutting_down_waits_for_it() {
+async fn handler_removal_returns_during_a_call_and_handler_shutdown_waits_for_it() {
     let fleet = fleet([1]).await;
     let (factory, informer, _) = watching(&fleet).await;
     for waits in [false, true] {
@@ -790,9 +789,9 @@ async fn removal_returns_while_a_call_is_running_and_shutting_down_waits_for_it(
             assert_eq!(calls.load(SeqCst), 11);
         } else {
             informer.remove_event_handler(&registration);
-            assert_eq!(calls.load(SeqCst), 1, "it is still in the call");
+            assert_eq!(calls.load(SeqCst), 1, "the call is still running");
             drop(open);
-            eventually("its end", async || calls.load(SeqCst) == 11).await;
+            eventually("the remaining calls", async || calls.load(SeqCst) == 11).await;
         }
     }
     factory.shutdown().await;
@@ -800,7 +799,7 @@ async fn removal_returns_while_a_call_is_running_and_shutting_down_waits_for_it(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handlers_may_come_and_go_under_load_and_while_everything_stops() {
+async fn handlers_are_added_and_removed_under_load_and_during_shutdown() {
     let fleet = fleet([50, 50]).await;
     let (factory, informer, witness) = watching(&fleet).await;
     let mut churn = Churn::new(7);
@@ -839,9 +838,9 @@ async fn handlers_may_come_and_go_under_load_and_while_everything_stops() {
             known != sim.truth(&World::pods())
         })
     };
-    fleet.eventually("the truth", async || !differs().await).await;
-    // The store has it first.
-    fleet.eventually("what the witness was told", async || witness.len() > 100).await;
+    fleet.eventually("the expected state", async || !differs().await).await;
+    // The store is updated before handlers run.
+    fleet.eventually("the witness's events", async || witness.len() > 100).await;
     factory.shutdown().await;
     for task in abuse {
         assert!(task.await.unwrap() > 0);
@@ -851,7 +850,7 @@ async fn handlers_may_come_and_go_under_load_and_while_everything_stops() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stopped_informer_takes_no_handlers_and_never_starts_again() {
+async fn stopped_informer_rejects_handlers_and_never_restarts() {
     let fleet = fleet([2]).await;
     let (factory, informer, log) = watching(&fleet).await;
     let registration = informer.add_event_handler(Log::default().handler()).await.unwrap();
@@ -871,7 +870,7 @@ async fn a_stopped_informer_takes_no_handlers_and_never_starts_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handlers_settings_and_the_start_may_race() {
+async fn handlers_settings_and_start_can_race() {
     let fleet = fleet([3]).await;
     for _ in 0..20 {
         let factory = SharedInformerFactory::new(fleet.hub.system());
@@ -901,7 +900,7 @@ async fn handlers_settings_and_the_start_may_race() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_resync_repeats_every_object_to_who_asked_for_it_and_to_nobody_else() {
+async fn resync_repeats_every_object_to_requesting_handlers_only() {
     let fleet = fleet([4]).await;
     let factory = SharedInformerFactory::new(fleet.hub.system())
         .with_default_resync(Duration::ZERO)
@@ -909,7 +908,7 @@ async fn a_resync_repeats_every_object_to_who_asked_for_it_and_to_nobody_else() 
     let informer = factory.informer::<Pod>().unwrap();
     let (quiet, repeated) = (Log::default(), Log::default());
     informer.add_event_handler(quiet.handler()).await.unwrap();
-    // A tenth of a second is raised to a second.
+    // A period of 0.1 s is raised to 1 s.
     let period = Duration::from_millis(100);
     informer.add_event_handler_with_resync_period(repeated.handler(), period).await.unwrap();
     factory.start().await.unwrap();
@@ -918,13 +917,13 @@ async fn a_resync_repeats_every_object_to_who_asked_for_it_and_to_nobody_else() 
     eventually("two resyncs", async || repeated.count('=') >= 8).await;
     assert!(began.elapsed() > Duration::from_millis(1500), "{:?}", began.elapsed());
     assert_eq!((quiet.count('!'), quiet.len()), (4, 4));
-    assert_eq!(fleet.clusters["c0"].stats().lists, 0, "a resync asks the apiserver for nothing");
+    assert_eq!(fleet.clusters["c0"].stats().lists, 0, "a resync sends no request to the apiserver");
     factory.shutdown().await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_broken_watch_only_what_changed_is_told() {
+async fn broken_watch_resumes_with_changes_only() {
     let mut fleet = fleet([20]).await;
     let (factory, informer, log) = watching(&fleet).await;
     let lists = fleet.clusters["c0"].stats().lists + fleet.clusters["c0"].stats().watches;
@@ -939,33 +938,33 @@ async fn after_a_broken_watch_only_what_changed_is_told() {
         world.compact();
     });
     cluster.with_world(|world| world.patch(&World::pods(), &keys[3], &json!({ "status": { "a": 2 } })));
-    eventually("the truth", async || {
+    eventually("the expected state", async || {
         let stats = fleet.clusters["c0"].stats();
         stats.lists + stats.watches > lists
             && fleet.clusters["c0"].truth(&World::pods()).len() == listed(&informer).len()
     })
     .await;
-    eventually("the news", async || log.len() >= 26).await;
-    let told = log.0.lock().clone();
-    assert_eq!((log.count('!'), log.count('=')), (20, 0), "{told:?}");
-    assert_eq!((log.count('~'), log.count('+')), (2, 2), "{told:?}");
-    assert_eq!(log.count('-') + log.count('†'), 2, "the recreated one is deleted and added: {told:?}");
+    eventually("the changes", async || log.len() >= 26).await;
+    let calls = log.0.lock().clone();
+    assert_eq!((log.count('!'), log.count('=')), (20, 0), "{calls:?}");
+    assert_eq!((log.count('~'), log.count('+')), (2, 2), "{calls:?}");
+    assert_eq!(log.count('-') + log.count('†'), 2, "the recreated one is deleted and added: {calls:?}");
     factory.shutdown().await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn failed_lists_and_watches_are_told_to_whoever_asked_and_a_bad_listener_to_that_harms_nobody() {
+async fn watch_error_handlers_get_failed_lists_and_watches() {
     let fleet = fleet([3]).await;
     let errors = Arc::new(Mutex::new(Vec::<String>::new()));
-    let told = Arc::clone(&errors);
+    let recorded = Arc::clone(&errors);
     let running = AtomicBool::new(false);
     let handler = WatchErrorHandler::new(move |origin, error| {
         assert!(!running.swap(true, SeqCst), "two calls at once");
         std::thread::yield_now();
         running.store(false, SeqCst);
-        told.lock().push(format!("{}: {error}", origin.cluster));
-        assert!(told.lock().len() > 2, "the first two panic on purpose");
+        recorded.lock().push(format!("{}: {error}", origin.cluster));
+        assert!(recorded.lock().len() > 2, "the first two panic on purpose");
     });
     fleet.clusters["c0"].forbid(&World::pods(), true);
     let factory = SharedInformerFactory::new(fleet.hub.system());
@@ -984,7 +983,7 @@ async fn failed_lists_and_watches_are_told_to_whoever_asked_and_a_bad_listener_t
 // === transforms ===
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transform_is_what_everybody_sees_and_is_called_once_for_each_object_sent() {
+async fn transform_runs_once_per_received_object_and_applies_to_all_readers() {
     let fleet = fleet([10]).await;
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
@@ -1014,7 +1013,7 @@ async fn a_transform_is_what_everybody_sees_and_is_called_once_for_each_object_s
     assert_eq!(calls.load(SeqCst), 11);
     let lost: u64 = fleet.cluster("c0").await.informers[0].listeners.iter().map(|listener| listener.lost).sum();
     assert_eq!(lost, 0, "a handler met an object that was not transformed");
-    // Others see whole objects, and a cache of their own.
+    // Informers without the transform see whole objects from a separate cache.
     let (other, whole, _) = watching(&fleet).await;
     assert!(whole.lister().list(&LabelSelector::everything())[0].decode().unwrap().spec.is_some());
     assert!(matches!(informer.set_transform(transform.clone()), Err(InformerError::Started(_))));
@@ -1027,7 +1026,7 @@ async fn a_transform_is_what_everybody_sees_and_is_called_once_for_each_object_s
     fleet.end().await;
 }
 
-/// Marks each object, and fails on one that has the mark already.
+/// Returns a transform that marks each object and fails on a marked one.
 fn marking(calls: &Arc<AtomicUsize>) -> Transform {
     let calls = Arc::clone(calls);
     Transform::json(move |pod: &mut Value| {
@@ -1045,7 +1044,7 @@ fn is_marked(pod: &Object<Pod>) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn additions_updates_and_deletions_carry_what_the_transform_returned() {
+async fn additions_updates_and_deletions_carry_transformed_objects() {
     for streaming in [Streaming::Supported, Streaming::Refused] {
         let fleet = streaming_fleet(streaming, 2).await;
         let (calls, plain) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
@@ -1074,7 +1073,7 @@ async fn additions_updates_and_deletions_carry_what_the_transform_returned() {
         touch(cluster);
         cluster.with_world(World::create_pod);
         cluster.with_world(|world| world.delete(&World::pods(), &key));
-        eventually("all of it", async || log.len() == 6).await;
+        eventually("all events", async || log.len() == 6).await;
         assert_eq!((log.count('+'), log.count('o'), log.count('~'), log.count('-')), (3, 1, 1, 1));
         assert!(log.0.lock().contains(&format!("-c0/{key}")));
         let stored = informer.lister().list(&LabelSelector::everything());
@@ -1087,7 +1086,7 @@ async fn additions_updates_and_deletions_carry_what_the_transform_returned() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn resyncs_transform_nothing_again_and_readers_find_transformed_objects_meanwhile() {
+async fn resync_does_not_transform_objects_again() {
     let fleet = fleet([5]).await;
     let calls = Arc::<AtomicUsize>::default();
     let factory = SharedInformerFactory::new(fleet.hub.system())
@@ -1125,7 +1124,7 @@ async fn resyncs_transform_nothing_again_and_readers_find_transformed_objects_me
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_whose_transform_fails_is_kept_out_counted_and_shown_and_its_deletion_is_a_tombstone() {
+async fn object_with_a_failed_transform_is_skipped_and_its_deletion_is_a_tombstone() {
     let fleet = fleet([5]).await;
     let cluster = &fleet.clusters["c0"];
     let (bad, turning) = {
@@ -1153,9 +1152,9 @@ async fn an_object_whose_transform_fails_is_kept_out_counted_and_shown_and_its_d
     assert_eq!((listed(&informer).len(), shown().await.skipped), (4, 1));
     let error = shown().await.last_error.unwrap();
     assert!(error.contains(bad.as_str()) && error.contains("transform failed: it is bad"), "{error}");
-    // One that was taken in before stays as it was, until it is gone.
-    for (at, illness) in ["yes", "renamed", "panics"].into_iter().enumerate() {
-        patch(cluster, &turning, &json!({ "metadata": { "labels": { "bad": illness } } }));
+    // An object accepted before stays unchanged until it is deleted.
+    for (at, mark) in ["yes", "renamed", "panics"].into_iter().enumerate() {
+        patch(cluster, &turning, &json!({ "metadata": { "labels": { "bad": mark } } }));
         eventually("the count", async || shown().await.skipped == 2 + at as u64).await;
         assert_eq!(listed(&informer).len(), 4);
     }
@@ -1163,7 +1162,7 @@ async fn an_object_whose_transform_fails_is_kept_out_counted_and_shown_and_its_d
     cluster.with_world(|world| world.delete(&World::pods(), &bad));
     eventually("its deletion", async || listed(&informer).len() == 3).await;
     eventually("the tombstone", async || log.0.lock().contains(&format!("†c0/{turning}"))).await;
-    assert_eq!(log.len(), 5, "nothing is told of what was kept out: {:?}", log.0.lock());
+    assert_eq!(log.len(), 5, "rejected objects are not notified: {:?}", log.0.lock());
     factory.shutdown().await;
     fleet.end().await;
 }
@@ -1171,7 +1170,7 @@ async fn an_object_whose_transform_fails_is_kept_out_counted_and_shown_and_its_d
 // === the store ===
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn indexers_may_be_added_while_it_runs_and_index_what_is_there_and_what_comes() {
+async fn indexers_added_while_running_index_present_and_later_objects() {
     let fleet = fleet([6]).await;
     let (factory, informer, _) = watching(&fleet).await;
     let by_first_letter = || {
@@ -1187,7 +1186,7 @@ async fn indexers_may_be_added_while_it_runs_and_index_what_is_there_and_what_co
     fleet.clusters["c0"].with_world(|world| {
         world.create(&World::pods(), "shop", "zebra", json!({ "spec": {} })).unwrap();
     });
-    eventually("the newcomer", async || count("z") == 1).await;
+    eventually("the new object", async || count("z") == 1).await;
     let error = informer.add_indexers(by_first_letter()).await.unwrap_err();
     assert!(matches!(error, InformerError::Indexer(_)), "{error}");
     assert!(informer.indexer().by_index("by-nothing", "x").unwrap_err().to_string().contains("by-letter"));
@@ -1196,7 +1195,7 @@ async fn indexers_may_be_added_while_it_runs_and_index_what_is_there_and_what_co
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_version_goes_on_with_each_event_of_its_cluster() {
+async fn last_sync_version_advances_with_each_event_of_its_cluster() {
     let fleet = fleet([2, 2]).await;
     let (factory, informer, _) = watching(&fleet).await;
     let version = || informer.last_sync_resource_version(&name("c1"));
@@ -1208,9 +1207,9 @@ async fn the_version_goes_on_with_each_event_of_its_cluster() {
     fleet.end().await;
 }
 
-// client-go: TestStoreResourceVersion, by what a handler sees.
+// client-go: TestStoreResourceVersion, observed by a handler.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_a_handler_runs_the_version_of_the_store_covers_its_object() {
+async fn store_version_covers_the_object_when_its_handler_runs() {
     let fleet = fleet([5, 5]).await;
     let (factory, informer, _) = watching(&fleet).await;
     let (judged, behind) = (Arc::new(AtomicUsize::new(0)), Arc::<Mutex<Vec<String>>>::default());
@@ -1243,7 +1242,7 @@ async fn when_a_handler_runs_the_version_of_the_store_covers_its_object() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_for_a_version_ends_when_the_store_has_what_was_written() {
+async fn version_wait_ends_when_the_store_has_the_write() {
     let fleet = fleet([2, 2]).await;
     let (factory, informer, _) = watching(&fleet).await;
     let written = fleet.clusters["c1"].with_world(|world| {
@@ -1254,7 +1253,7 @@ async fn a_wait_for_a_version_ends_when_the_store_has_what_was_written() {
     let c1 = name("c1");
     let waiting = informer.wait_until(&c1, &written);
     tokio::time::timeout(PATIENCE, waiting).await.expect("the store gets there").unwrap();
-    assert!(informer.lister().get(&name("c1"), "shop", "zebra").is_ok(), "what was written is read");
+    assert!(informer.lister().get(&name("c1"), "shop", "zebra").is_ok(), "the write is readable");
     assert!(!written.newer_than(&informer.stored_version(&name("c1")).unwrap()));
     informer.wait_until(&name("c1"), &written).await.unwrap();
     factory.shutdown().await;
@@ -1262,7 +1261,7 @@ async fn a_wait_for_a_version_ends_when_the_store_has_what_was_written() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_for_a_version_that_is_in_vain_says_why() {
+async fn failed_version_wait_returns_the_reason() {
     let fleet = fleet([2, 2]).await;
     let (factory, informer, _) = watching(&fleet).await;
     let (opaque, far) = (ResourceVersion::new("opaque"), ResourceVersion::new("9000000"));
@@ -1271,8 +1270,8 @@ async fn a_wait_for_a_version_that_is_in_vain_says_why() {
     assert_eq!(informer.wait_until(&nowhere, &far).await, Err(WaitError::NotWatched(nowhere.clone())));
     assert_eq!(informer.stored_version(&nowhere), None);
     let late = tokio::time::timeout(Duration::from_millis(250), informer.wait_until(&name("c0"), &far)).await;
-    assert!(late.is_err(), "a version that never comes is waited for");
-    // A cluster that is removed, and an informer that is stopped, end the wait.
+    assert!(late.is_err(), "the wait ended without the version");
+    // Removing the cluster or stopping the informer ends the wait.
     let removed = {
         let informer = informer.clone();
         let far = far.clone();
@@ -1289,7 +1288,7 @@ async fn a_wait_for_a_version_that_is_in_vain_says_why() {
 
 // client-go: TestNameForHandler, HandlerOptions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_has_the_name_that_its_options_say_and_a_future_of_its_sync() {
+async fn handler_has_its_configured_name_and_a_sync_future() {
     let fleet = fleet([2]).await;
     let (factory, informer, _) = watching(&fleet).await;
     let log = Log::default();

@@ -1,24 +1,24 @@
-//! The whole hub over simulated clusters: real HTTP, real actors, faults by script.
+//! Tests of the whole hub over simulated clusters, with real HTTP, real actors and scripted faults.
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 
-mod away;
 mod bad_input;
 mod basics;
+mod cluster_removal;
 mod cluster_sources;
-mod comings;
+mod concurrent_users;
+mod definitions;
 mod durable;
 mod faults;
 mod fleet;
-mod hostile;
 mod informers;
+mod invalid_responses;
 mod memory;
 mod metrics;
-mod out_of_reach;
 mod parity;
-mod questions;
-mod refusals;
+mod queries;
+mod refused_events;
 mod relist;
 mod reload;
 mod restart;
-mod storms;
 mod subscriptions;
+mod unavailable;

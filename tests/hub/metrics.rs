@@ -1,4 +1,4 @@
-//! Metrics of a program that embeds a hub: the hub's own, those of named handlers and those of registered work queues.
+//! Tests of the metrics of an embedding program: the hub's own, those of named handlers, those of registered work queues.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use tokio::runtime::Handle;
 
 use crate::fleet::{Fleet, PATIENCE, eventually, small};
 
-/// A hub without resources of its own over one cluster of ten pods.
+/// Starts a hub without configured resources over one cluster of ten pods.
 async fn fleet() -> Fleet {
     let cluster = SimCluster::start(small(1, 10), &Handle::current()).unwrap();
     Fleet::start(BTreeMap::from([("c0".to_owned(), cluster)]), &[], Vec::new()).await
 }
 
-/// The value of one series of a text in Prometheus' format.
+/// Returns the value of one series in the Prometheus text format.
 fn value(text: &str, series: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')))?;
     line.rsplit(' ').next()?.parse().ok()
@@ -50,7 +50,7 @@ async fn exporter_has_the_metrics_of_registered_queues_until_they_are_removed() 
     drop(item);
     let bucket = r#"informer_hub_workqueue_work_duration_seconds_bucket{queue="deployments",le="+Inf"}"#;
     assert_eq!(read(bucket), Some(1.0));
-    assert_eq!(read(r#"informer_hub_clusters{state="connected"}"#), Some(1.0), "the hub's own are there too");
+    assert_eq!(read(r#"informer_hub_clusters{state="connected"}"#), Some(1.0), "the hub's own metrics are included");
 
     assert!(exporter.remove_queue("deployments") && !exporter.remove_queue("deployments"));
     assert!(!exporter.prometheus().contains("queue=\"deployments\""));
@@ -69,7 +69,7 @@ async fn named_handler_is_the_subscription_of_its_metrics() {
     factory.wait_for_cache_sync(PATIENCE).await.into_error().unwrap();
 
     let labels = r#"{cluster="c0",subscription="deployment-controller"}"#;
-    // Ten pods, and the end of the first list.
+    // Ten pods, and the end of the initial list.
     let series = format!("informer_hub_listener_delivered_notifications_total{labels}");
     eventually("all pods delivered", async || value(&exporter.prometheus(), &series) == Some(11.0)).await;
     fleet.end().await;

@@ -1,5 +1,5 @@
-//! What client-go pins of its shared informers and no other file here does: relists, resyncs, subscribers that come and
-//! go, and ends at awkward moments.
+//! Tests of client-go's shared informer behaviour that no other file covers: relists, resyncs, subscribers that are added
+//! and removed under load, shutdown in every phase.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ pub(crate) fn to_pods(subscriber: Subscriber<()>) -> Subscribe {
     Subscribe::to_configured("pods", ClusterSelector::All, subscriber)
 }
 
-/// What a subscriber was told, a word for each: `!a` an initial addition, `+a` an addition, `~a` an update, `=a` a
-/// resync, `-a` a deletion, `†a` a tombstone, `synced`.
-pub(crate) type Words = Arc<Mutex<Vec<String>>>;
+/// Log of a subscriber's events: `!a` initial addition, `+a` addition, `~a` update, `=a` resync, `-a` deletion, `†a`
+/// tombstone, `synced`.
+pub(crate) type EventLog = Arc<Mutex<Vec<String>>>;
 
-pub(crate) fn words() -> (Words, Subscriber<()>) {
-    let words = Words::default();
-    let told = Arc::clone(&words);
+pub(crate) fn event_log() -> (EventLog, Subscriber<()>) {
+    let log = EventLog::default();
+    let events = Arc::clone(&log);
     let subscriber = Subscriber::from_fn(move |notification: &Notification<()>| {
         let (sign, object) = match notification {
             Notification::Added { object, initial: true } => ("!", object),
@@ -46,22 +46,22 @@ pub(crate) fn words() -> (Words, Subscriber<()>) {
             Notification::Updated { new, .. } => ("~", new),
             Notification::Deleted { object, tombstone: false } => ("-", object),
             Notification::Deleted { object, .. } => ("†", object),
-            Notification::Synced(_) => return told.lock().push("synced".to_owned()),
+            Notification::Synced(_) => return events.lock().push("synced".to_owned()),
         };
-        told.lock().push(format!("{sign}{}", object.name()));
+        events.lock().push(format!("{sign}{}", object.name()));
     });
-    (words, subscriber)
+    (log, subscriber)
 }
 
-// client-go: TestSharedInformerWatchDisruption, TestResetWatch. Without a resync period client-go tells everybody of
-// every object (kubernetes#119646).
+// client-go: TestSharedInformerWatchDisruption, TestResetWatch. Without a resync period, client-go notifies every handler
+// of every object (kubernetes#119646).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_relist_tells_what_changed_once_and_what_did_not_to_nobody() {
+async fn relist_notifies_each_change_once_and_nothing_else() {
     for streaming in [Streaming::Supported, Streaming::Refused] {
         let mut fleet = Fleet::start(one(SimConfig { streaming, ..small(1, 20) }), &["pods"], Vec::new()).await;
-        let (told, subscriber) = words();
+        let (events, subscriber) = event_log();
         fleet.hub.registry().send(to_pods(subscriber)).await.unwrap();
-        eventually("what is there", async || told.lock().len() == 21).await;
+        eventually("the initial objects", async || events.lock().len() == 21).await;
         fleet.first().stop().await;
         let pods = World::pods();
         let [changed, deleted, recreated, created] = fleet.clusters["c00"].with_world(|world| {
@@ -76,11 +76,11 @@ async fn a_relist_tells_what_changed_once_and_what_did_not_to_nobody() {
         fleet.first().restart().await;
         fleet.converged().await;
         touch(&fleet.clusters["c00"]);
-        eventually("what came after", async || told.lock().len() == 27).await;
+        eventually("the later events", async || events.lock().len() == 27).await;
         fleet.converged().await;
-        let mut news = told.lock()[21..].to_vec();
-        let last = news.pop().unwrap();
-        news.sort();
+        let mut later_events = events.lock()[21..].to_vec();
+        let last = later_events.pop().unwrap();
+        later_events.sort();
         let mut expected = vec![
             format!("~{}", changed.name()),
             format!("†{}", deleted.name()),
@@ -89,7 +89,7 @@ async fn a_relist_tells_what_changed_once_and_what_did_not_to_nobody() {
             format!("+{}", created.name()),
         ];
         expected.sort();
-        assert_eq!(news, expected);
+        assert_eq!(later_events, expected);
         assert!(last.starts_with('~'), "{last}");
         fleet.end().await;
     }
@@ -97,24 +97,24 @@ async fn a_relist_tells_what_changed_once_and_what_did_not_to_nobody() {
 
 // client-go: TestReflectorResyncChan, TestReflectorResync, TestListenerResyncPeriods, TestResyncCheckPeriod.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_resync_repeats_to_whoever_asked_and_asks_the_apiserver_nothing() {
+async fn resync_repeats_to_requesting_subscribers_without_apiserver_requests() {
     let fleet = Fleet::start(one(small(1, 5)), &["pods"], Vec::new()).await;
     let periods = [Some(Duration::from_millis(1)), Some(DAY), None];
     let mut all = Vec::new();
     for period in periods {
-        let (told, subscriber) = words();
+        let (events, subscriber) = event_log();
         let subscribe = to_pods(subscriber);
         let subscribe = match period {
             Some(period) => subscribe.with_resync(period),
             None => subscribe,
         };
         fleet.hub.registry().send(subscribe).await.unwrap();
-        all.push(told);
+        all.push(events);
     }
-    eventually("what is there", async || all.iter().all(|told| told.lock().len() >= 6)).await;
+    eventually("the initial objects", async || all.iter().all(|events| events.lock().len() >= 6)).await;
     let (before, begun) = (fleet.clusters["c00"].stats(), Instant::now());
     eventually("two repetitions", async || all[0].lock().len() >= 16).await;
-    assert!(begun.elapsed() >= Duration::from_secs(1), "a period is a second at least");
+    assert!(begun.elapsed() >= Duration::from_secs(1), "a period is at least one second");
     let repeated = all[0].lock()[6..16].to_vec();
     for round in repeated.chunks(5) {
         let mut round = round.to_vec();
@@ -124,14 +124,14 @@ async fn a_resync_repeats_to_whoever_asked_and_asks_the_apiserver_nothing() {
         assert_eq!(round, pods);
     }
     for others in &all[1..] {
-        assert_eq!(others.lock().len(), 6, "the day is not over, and nobody else asked");
+        assert_eq!(others.lock().len(), 6, "no resync within a day or without a period");
     }
     let after = fleet.clusters["c00"].stats();
     assert_eq!((after.lists, after.watches, after.streaming), (before.lists, before.watches, before.streaming));
     fleet.end().await;
 }
 
-/// Counts what it is told of pods.
+/// Actor that counts pod notifications.
 struct Counter(Arc<AtomicUsize>);
 
 impl Actor for Counter {
@@ -148,7 +148,7 @@ impl Handler<Notifications<Pod>> for Counter {
 
 // client-go: TestSharedInformerMultipleRegistration.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_subscriber_twice_is_two_subscriptions() {
+async fn subscribing_twice_creates_two_subscriptions() {
     let fleet = Fleet::start(one(small(1, 5)), &["pods"], Vec::new()).await;
     let count = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&count);
@@ -158,14 +158,14 @@ async fn one_subscriber_twice_is_two_subscriptions() {
     for times in 1..=2 {
         let to_pods = Subscribe::to::<Pod>(ClusterSelector::All, counter.clone().recipient::<Notifications<Pod>>());
         ids.push(registry.send(to_pods).await.unwrap());
-        eventually("what is there", async || count.load(SeqCst) == 6 * times).await;
+        eventually("the initial objects", async || count.load(SeqCst) == 6 * times).await;
     }
     assert_ne!(ids[0], ids[1]);
     touch(&fleet.clusters["c00"]);
-    eventually("the news twice", async || count.load(SeqCst) == 14).await;
+    eventually("the change twice", async || count.load(SeqCst) == 14).await;
     registry.send(Unsubscribe(ids[0])).await.unwrap();
     touch(&fleet.clusters["c00"]);
-    eventually("the news once", async || count.load(SeqCst) == 15).await;
+    eventually("the change once", async || count.load(SeqCst) == 15).await;
     fleet.converged().await;
     assert_eq!(count.load(SeqCst), 15);
     fleet.end().await;
@@ -173,57 +173,57 @@ async fn one_subscriber_twice_is_two_subscriptions() {
 
 // client-go: TestSharedInformerHandlerAbuse, TestSharedInformerInitializationRace, TestHammerController.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn subscribers_that_come_and_go_under_load_disturb_nobody() {
+async fn subscribers_added_and_removed_under_load_disturb_no_other() {
     let clusters: BTreeMap<_, _> =
         (0..3).map(|i| (format!("c{i:02}"), SimCluster::start(small(i, 30), &Handle::current()).unwrap())).collect();
     let fleet = Fleet::start(clusters, &["pods"], Vec::new()).await;
     let begun = Instant::now();
-    // From the first moment on, while nothing has synced.
-    let comers: Vec<_> = (0..8_usize)
-        .map(|comer| {
+    // Starts before anything has synced.
+    let users: Vec<_> = (0..8_usize)
+        .map(|user| {
             let registry = fleet.hub.registry().clone();
             tokio::spawn(async move {
                 for round in 0..20_usize {
-                    let told = Arc::new(AtomicUsize::new(0));
-                    let counter = Arc::clone(&told);
+                    let events = Arc::new(AtomicUsize::new(0));
+                    let counter = Arc::clone(&events);
                     let subscriber = Subscriber::from_fn(move |_: &Notification<()>| {
                         let number = counter.fetch_add(1, SeqCst);
-                        assert!(!(comer == 0 && number == 3), "on purpose");
+                        assert!(!(user == 0 && number == 3), "on purpose");
                     });
                     let id = registry.send(to_pods(subscriber)).await.unwrap();
-                    if (comer + round).is_multiple_of(2) {
-                        while told.load(SeqCst) <= 30 {
-                            assert!(begun.elapsed() < PATIENCE, "what is there never came");
+                    if (user + round).is_multiple_of(2) {
+                        while events.load(SeqCst) <= 30 {
+                            assert!(begun.elapsed() < PATIENCE, "timeout: the initial objects");
                             tokio::time::sleep(Duration::from_millis(2)).await;
                         }
                     }
                     registry.send(Unsubscribe(id)).await.unwrap();
-                    let after = told.load(SeqCst);
+                    let after = events.load(SeqCst);
                     tokio::task::yield_now().await;
-                    assert_eq!(told.load(SeqCst), after, "nothing comes after the answer");
+                    assert_eq!(events.load(SeqCst), after, "no event after the unsubscription is answered");
                 }
             })
         })
         .collect();
     let mut churn = Churn::new(5);
-    while comers.iter().any(|comer| !comer.is_finished()) {
+    while users.iter().any(|user| !user.is_finished()) {
         for cluster in fleet.clusters.values() {
             cluster.with_world(|world| churn.step(world));
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    for comer in comers {
-        comer.await.unwrap();
+    for user in users {
+        user.await.unwrap();
     }
     fleet.converged().await;
     for name in fleet.clusters.keys() {
         let informer = fleet.informer(name).await;
         assert_eq!((informer.restarts, informer.listeners.len()), (0, 1), "{name}");
     }
-    // And while it ends: whoever comes too late is told so.
+    // Also subscribes during the shutdown: a late subscription fails.
     let registry = fleet.hub.registry().clone();
     let late = tokio::spawn(async move {
-        while let Ok(id) = registry.send(to_pods(words().1)).await {
+        while let Ok(id) = registry.send(to_pods(event_log().1)).await {
             if registry.send(Unsubscribe(id)).await.is_err() {
                 break;
             }
@@ -246,7 +246,7 @@ async fn ends_in_time(fleet: Fleet, when: &str) {
 
 // client-go: TestShutdown, TestReflectorStopWatch, TestReflectorWatchStoppedBefore, TestReflectorHandleWatchStoppedAfter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hub_ends_in_time_at_whatever_moment() {
+async fn hub_shuts_down_in_time_in_every_phase() {
     let fleet = Fleet::start(one(small(1, 20)), &["pods"], Vec::new()).await;
     ends_in_time(fleet, "at once").await;
     for (when, after, streaming) in [
@@ -275,9 +275,9 @@ async fn a_hub_ends_in_time_at_whatever_moment() {
     ends_in_time(fleet, "amid events").await;
 }
 
-// A thread cannot be ended from outside; what waits for it can.
+// A blocked thread cannot be ended, but everything that waits for it can.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_that_sleeps_for_an_hour_holds_up_neither_the_others_nor_the_end() {
+async fn sleeping_handler_blocks_neither_others_nor_shutdown() {
     let fleet = Fleet::start(one(small(1, 20)), &["pods"], Vec::new()).await;
     fleet.converged().await;
     let (wake, sleep) = mpsc::channel::<()>();
@@ -293,9 +293,9 @@ async fn a_handler_that_sleeps_for_an_hour_holds_up_neither_the_others_nor_the_e
         touch(&fleet.clusters["c00"]);
         fleet.converged().await;
     }
-    let (told, subscriber) = words();
+    let (events, subscriber) = event_log();
     fleet.hub.registry().send(to_pods(subscriber)).await.unwrap();
-    eventually("a late one's state", async || told.lock().len() == 21).await;
+    eventually("the state of a late subscriber", async || events.lock().len() == 21).await;
     let begun = Instant::now();
     let Fleet { hub, .. } = fleet;
     let report = hub.shutdown(Duration::from_secs(2)).await;

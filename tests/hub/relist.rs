@@ -1,4 +1,4 @@
-//! A relist of a running hub: in one step to readers and handlers, while other clusters go on.
+//! Test that a relist is atomic for readers and handlers, while other clusters continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::fleet::{Fleet, eventually, pods, quick, small};
 use crate::parity::to_pods;
 use crate::subscriptions::touch;
 
-/// Objects of each cluster.
+/// Pods of each cluster.
 const PODS: usize = 40;
 
 /// Longer than any test.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A list stands still in the middle until the script heals. Every pod has changed.
+/// Every pod has changed, and the list stalls in the middle until the script is healed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_relist_is_seen_by_readers_and_handlers_in_one_step_while_other_clusters_go_on() {
+async fn relist_is_atomic_for_readers_and_handlers_and_blocks_no_cluster() {
     for streaming in [Streaming::Supported, Streaming::Refused] {
         relist_in_one_step(streaming).await;
     }
@@ -40,7 +40,7 @@ async fn relist_in_one_step(streaming: Streaming) {
     let before = fleet.cached("c00").await;
     assert_eq!(before.len(), PODS);
 
-    // For each notification of the first cluster: how many of its pods were another than before, to whoever read the cache.
+    // For each notification of the first cluster: the number of its pods that differ from before in the cache.
     let seen = Arc::<Mutex<Vec<usize>>>::default();
     let reader = SharedInformerFactory::new(fleet.hub.system()).dynamic_informer(&pods()).unwrap().indexer();
     let (first, reader) = (ClusterName::new("c00").unwrap(), reader.cluster(&ClusterName::new("c00").unwrap()));
@@ -73,10 +73,10 @@ async fn relist_in_one_step(streaming: Streaming) {
     fleet.shows("c00", "half of the list", half).await;
 
     touch(&fleet.clusters["c01"]);
-    fleet.shows("c01", "what happens meanwhile", |informer| informer.events > of_others).await;
+    fleet.shows("c01", "the event during the stall", |informer| informer.events > of_others).await;
     fleet.converged_on("c01").await;
-    assert_eq!(fleet.cached("c00").await, before, "{streaming:?}: readers see nothing of half a list");
-    assert_eq!(*seen.lock(), [0; 0], "{streaming:?}: nor is anybody notified of it");
+    assert_eq!(fleet.cached("c00").await, before, "{streaming:?}: half a list is invisible to readers");
+    assert_eq!(*seen.lock(), [0; 0], "{streaming:?}: half a list is not notified");
 
     fleet.clusters["c00"].heal();
     fleet.converged().await;
@@ -84,7 +84,7 @@ async fn relist_in_one_step(streaming: Streaming) {
     assert_eq!(
         seen.lock().iter().collect::<BTreeSet<_>>(),
         BTreeSet::from([&PODS]),
-        "{streaming:?}: all of it, or nothing"
+        "{streaming:?}: all changes are visible at once"
     );
     fleet.end().await;
 }

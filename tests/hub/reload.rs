@@ -1,4 +1,4 @@
-//! The configuration changes under a running hub: what differs is done, and nothing else is touched.
+//! Tests of configuration reloads: differences are applied, and nothing else is touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use crate::fleet::{Fleet, cluster_config, config, eventually, quick, resource_co
 
 const WIDGETS: &str = "widgets.example.com";
 
-/// Clusters whose worlds differ.
+/// Starts clusters with different content.
 fn start_clusters(names: &[&str], config: impl Fn(u64) -> SimConfig) -> BTreeMap<String, SimCluster> {
     let start =
         |(name, i): (&&str, u64)| ((*name).to_owned(), SimCluster::start(config(i), &Handle::current()).unwrap());
     names.iter().zip(0..).map(start).collect()
 }
 
-/// Lists in whichever way.
+/// Returns the number of lists, plain and streaming.
 fn lists(cluster: &SimCluster) -> u64 {
     let stats = cluster.stats();
     stats.lists + stats.streaming
@@ -38,7 +38,7 @@ fn file_sink(name: &str, path: &Path) -> SinkConfig {
     SinkConfig { initial: Initial::Replay, ..SinkConfig::new(name, TransportConfig::File(file)) }
 }
 
-/// What a sink has written of the objects of a kind: names and clusters.
+/// Returns cluster and name of all objects of a kind that a sink has written.
 fn written(path: &Path, kind: &str) -> BTreeSet<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -68,7 +68,7 @@ impl Files {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_and_goes_is_begun_and_ended_and_what_stays_is_not_listed_again() {
+async fn reload_starts_and_stops_what_changed_and_lists_nothing_else() {
     let clusters = start_clusters(&["a", "b", "c"], |i| small(31 + i, 12));
     let before = config(&clusters, &["pods"]);
     let mut first = before.clone();
@@ -83,14 +83,14 @@ async fn what_comes_and_goes_is_begun_and_ended_and_what_stays_is_not_listed_aga
     assert_eq!(changes.clusters, Difference { added: names(&["c"]), changed: vec![], removed: names(&["b"]) });
     assert_eq!(changes.resources, Difference { added: names(&[WIDGETS]), ..Difference::default() });
     fleet.synced().await;
-    assert_eq!(lists(&fleet.clusters["a"]), listed + 1, "the widgets alone");
+    assert_eq!(lists(&fleet.clusters["a"]), listed + 1, "only the widgets are listed");
     let both = |gvr: &Gvr| ["a", "c"].map(|name| count(&fleet.clusters[name], gvr)).iter().sum::<usize>();
     assert_eq!(cached(&fleet, &World::pods(), "Pod").await, both(&World::pods()));
     assert_eq!(cached(&fleet, &World::widgets(), "Widget").await, both(&World::widgets()));
     let report = fleet.hub.report().await.unwrap();
     assert_eq!(report.hub.clusters.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["a", "c"]);
     assert_eq!(report.configuration.reloads, 1);
-    // Back again, and the same once more.
+    // Reloads the first configuration, twice.
     let back = fleet.hub.reloader().reload(before.clone()).await.unwrap();
     assert_eq!(back.clusters.added, names(&["b"]));
     assert_eq!(back.resources.removed, names(&[WIDGETS]));
@@ -101,13 +101,13 @@ async fn what_comes_and_goes_is_begun_and_ended_and_what_stays_is_not_listed_aga
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sinks_come_change_and_go_and_each_pod_is_in_one_place_or_the_other() {
+async fn reload_adds_changes_and_removes_sinks_without_losing_events() {
     let (files, clusters) = (Files::new(), start_clusters(&["a"], |_| small(32, 15)));
     let start = Config { sinks: vec![file_sink("one", &files.at("1"))], ..config(&clusters, &["pods"]) };
     let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
     let cluster = &fleet.clusters["a"];
     let all = count(cluster, &World::pods());
-    eventually("all pods at the first place", async || written(&files.at("1"), "Pod").len() == all).await;
+    eventually("all pods in the first file", async || written(&files.at("1"), "Pod").len() == all).await;
     let listed = lists(cluster);
     let moved = vec![file_sink("one", &files.at("2")), file_sink("two", &files.at("3"))];
     let changes = fleet.hub.reloader().reload(Config { sinks: moved, ..start.clone() }).await.unwrap();
@@ -127,7 +127,7 @@ async fn sinks_come_change_and_go_and_each_pod_is_in_one_place_or_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sink_follows_the_resources_that_there_are() {
+async fn sink_without_a_resource_list_receives_added_resources() {
     let (files, clusters) = (Files::new(), start_clusters(&["a"], |_| small(33, 10)));
     let all = file_sink("all", &files.at("all"));
     let select = SinkMatch { resources: names(&["pods"]), ..SinkMatch::default() };
@@ -145,7 +145,7 @@ async fn a_sink_follows_the_resources_that_there_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_used_changes_nothing_and_is_shown() {
+async fn invalid_reload_changes_nothing_and_is_reported() {
     let (files, clusters) = (Files::new(), start_clusters(&["a", "b"], |i| small(34 + i, 10)));
     let start = Config { sinks: vec![file_sink("one", &files.at("1"))], ..config(&clusters, &["pods"]) };
     let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
@@ -165,7 +165,7 @@ async fn what_cannot_be_used_changes_nothing_and_is_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_at_another_address_is_compared_and_not_begun_anew() {
+async fn cluster_with_a_new_address_is_compared_with_the_cache() {
     let clusters = start_clusters(&["a", "other"], |i| small(35 + i, 10));
     let mut start = config(&clusters, &["pods"]);
     start.clusters.retain(|cluster| cluster.name.as_str() == "a");
@@ -177,13 +177,13 @@ async fn a_cluster_at_another_address_is_compared_and_not_begun_anew() {
     assert_eq!(changes.clusters.changed, names(&["a"]));
     let truth = fleet.clusters["other"].truth(&World::pods());
     eventually("the other cluster's pods", async || fleet.cached("a").await == truth).await;
-    let told = fleet.replica.lock().violations().to_vec();
-    assert!(told.is_empty(), "{told:#?}");
+    let violations = fleet.replica.lock().violations().to_vec();
+    assert!(violations.is_empty(), "{violations:#?}");
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hub_that_has_ended_takes_no_configuration() {
+async fn reload_after_shutdown_is_an_error() {
     let clusters = start_clusters(&["a"], |_| small(37, 3));
     let start = config(&clusters, &["pods"]);
     let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
@@ -192,20 +192,20 @@ async fn a_hub_that_has_ended_takes_no_configuration() {
     assert_eq!(reloader.reload(start).await.unwrap_err().to_string(), "the hub is shutting down");
 }
 
-/// Of each event of a sink: what happened, to which object, and the cluster's label `tier`.
-fn told(path: &Path) -> Vec<(String, String, String)> {
+/// Returns type, object name and cluster label `tier` of each event of a sink.
+fn events(path: &Path) -> Vec<(String, String, String)> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let told = events.map(|event| {
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let events = lines.map(|event| {
         let data = &event["data"];
         (word(&event["type"]), word(&data["name"]), word(&data["clusterLabels"]["tier"]))
     });
-    told.filter(|(kind, ..)| !kind.contains("synced")).collect()
+    events.filter(|(kind, ..)| !kind.contains("synced")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_with_other_labels_goes_on_with_what_it_has_and_whoever_selects_by_them_follows() {
+async fn relabelled_cluster_keeps_its_cache_and_moves_between_label_selectors() {
     let (files, clusters) = (Files::new(), start_clusters(&["a"], |_| small(47, 12)));
     let of = |tier: &str| ClusterSelector::Labels([("tier".to_owned(), tier.to_owned())].into());
     let sink = |name: &str, clusters| {
@@ -219,9 +219,9 @@ async fn a_cluster_with_other_labels_goes_on_with_what_it_has_and_whoever_select
     let cluster = &fleet.clusters["a"];
     let all = count(cluster, &World::pods());
     for name in ["all", "prod"] {
-        eventually("all pods", async || told(&files.at(name)).len() == all).await;
+        eventually("all pods", async || events(&files.at(name)).len() == all).await;
     }
-    // What happens while nobody can see it.
+    // Deletes a pod while the cluster is down.
     cluster.stop().await;
     let gone = cluster.with_world(|world| {
         let key = world.objects(&World::pods()).next().unwrap().key().clone();
@@ -234,14 +234,14 @@ async fn a_cluster_with_other_labels_goes_on_with_what_it_has_and_whoever_select
     assert_eq!(changes.clusters.changed, names(&["a"]));
     cluster.restart().await;
     let deleted = ("io.informer-hub.resource.deleted.v1".to_owned(), gone.name().to_owned(), "dev".to_owned());
-    eventually("the deletion", async || told(&files.at("all")).last() == Some(&deleted)).await;
+    eventually("the deletion", async || events(&files.at("all")).last() == Some(&deleted)).await;
     let new = cluster.with_world(World::create_pod).unwrap();
-    eventually("the new pod", async || told(&files.at("all")).len() == all + 2).await;
-    assert_eq!(told(&files.at("all")).last().unwrap().1, new.name());
-    eventually("the pods that there are", async || told(&files.at("dev")).len() >= all).await;
-    let dev: BTreeSet<_> = told(&files.at("dev")).into_iter().filter(|(kind, ..)| kind.contains("added")).collect();
+    eventually("the new pod", async || events(&files.at("all")).len() == all + 2).await;
+    assert_eq!(events(&files.at("all")).last().unwrap().1, new.name());
+    eventually("the existing pods", async || events(&files.at("dev")).len() >= all).await;
+    let dev: BTreeSet<_> = events(&files.at("dev")).into_iter().filter(|(kind, ..)| kind.contains("added")).collect();
     assert!(dev.len() >= all && dev.iter().all(|(_, _, tier)| tier == "dev"), "{dev:?}");
-    assert_eq!(told(&files.at("prod")).len(), all, "it is not its cluster any more");
+    assert_eq!(events(&files.at("prod")).len(), all, "the sink no longer selects the cluster");
     fleet.converged().await;
     fleet.end().await;
 }

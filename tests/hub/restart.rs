@@ -1,4 +1,4 @@
-//! A hub that stops and starts again with the same state directory, over simulated clusters that go on meanwhile.
+//! Tests of a hub that restarts with the same state directory, while its simulated clusters keep changing.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,22 +17,24 @@ use tokio::runtime::Handle;
 
 use crate::fleet::{PATIENCE, config, eventually, pods, quick, resource_config, small};
 
-pub(crate) type Diary = Arc<Mutex<Vec<String>>>;
+/// Log of a subscriber's events, see [`describe`].
+pub(crate) type EventLog = Arc<Mutex<Vec<String>>>;
 
-/// Clusters that live on, and a directory.
-pub(crate) struct House {
+/// Simulated clusters and a state directory that outlive hubs.
+pub(crate) struct Testbed {
     pub(crate) clusters: BTreeMap<String, SimCluster>,
     pub(crate) dir: tempfile::TempDir,
 }
 
-/// A hub in it, and what its readers were told.
-pub(crate) struct Life {
+/// Running hub with the event logs of a durable and a transient subscriber.
+pub(crate) struct RunningHub {
     pub(crate) hub: Hub,
-    pub(crate) durable: Diary,
-    pub(crate) passing: Diary,
+    pub(crate) durable: EventLog,
+    pub(crate) transient: EventLog,
 }
 
-fn entry(notification: &Notification) -> String {
+/// Returns one line per event: `!` initial, `+` added, `~` updated, `-` deleted, `†` tombstone, then cluster and key.
+fn describe(notification: &Notification) -> String {
     let state = |object: &Object| format!("{}/{}", object.cluster(), object.key());
     match notification {
         Notification::Added { object, initial: true } => format!("!{}", state(object)),
@@ -50,14 +52,14 @@ fn entry(notification: &Notification) -> String {
     }
 }
 
-fn reader() -> (Diary, Subscriber) {
-    let diary = Diary::default();
-    let pages = Arc::clone(&diary);
-    let subscriber = Subscriber::from_fn(move |told: &Notification| pages.lock().push(entry(told)));
-    (diary, subscriber)
+fn reader() -> (EventLog, Subscriber) {
+    let log = EventLog::default();
+    let events = Arc::clone(&log);
+    let subscriber = Subscriber::from_fn(move |notification: &Notification| events.lock().push(describe(notification)));
+    (log, subscriber)
 }
 
-impl House {
+impl Testbed {
     pub(crate) fn new(clusters: u64, pods: usize) -> Self {
         let cluster = |i| (format!("c{i}"), SimCluster::start(small(i, pods), &Handle::current()).unwrap());
         Self { clusters: (0..clusters).map(cluster).collect(), dir: tempfile::tempdir().unwrap() }
@@ -70,19 +72,19 @@ impl House {
         config
     }
 
-    pub(crate) async fn live(&self) -> Life {
-        self.live_with(self.config()).await
+    pub(crate) async fn start(&self) -> RunningHub {
+        self.start_with(self.config()).await
     }
 
-    pub(crate) async fn live_with(&self, config: Config) -> Life {
+    pub(crate) async fn start_with(&self, config: Config) -> RunningHub {
         let hub = Hub::start_with(config, quick()).await.unwrap();
         let (durable, subscriber) = reader();
         let subscribe = Subscribe::to_configured("pods", ClusterSelector::All, subscriber).named("durable").durable();
         hub.registry().send(subscribe).await.unwrap();
-        let (passing, subscriber) = reader();
+        let (transient, subscriber) = reader();
         let subscribe = Subscribe::to_configured("pods", ClusterSelector::All, subscriber).named("passing");
         hub.registry().send(subscribe).await.unwrap();
-        Life { hub, durable, passing }
+        RunningHub { hub, durable, transient }
     }
 
     pub(crate) fn lists(&self) -> u64 {
@@ -102,25 +104,25 @@ impl House {
         self.clusters[cluster].with_world(World::create_pod).unwrap()
     }
 
-    /// The directory of the pods' files.
+    /// Returns the cache files of the pods.
     fn files(&self) -> Vec<std::path::PathBuf> {
         let dir = self.dir.path().join("state/caches/core/v1/pods");
         std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect()
     }
 }
 
-impl Life {
+impl RunningHub {
     pub(crate) async fn all(&self) -> Answer {
         self.hub.cache_of(pods()).send(Query::list().across_clusters()).await.unwrap().unwrap()
     }
 
-    /// Waits until the cache has what the clusters have.
-    pub(crate) async fn converged(&self, house: &House) {
-        eventually("the cache has what the clusters have", async || {
-            let truth: usize = house.clusters.values().map(|it| it.truth(&pods().gvr).len()).sum();
+    /// Waits until the cache equals the clusters' pods.
+    pub(crate) async fn converged(&self, bed: &Testbed) {
+        eventually("the cache equals the clusters' pods", async || {
+            let truth: usize = bed.clusters.values().map(|it| it.truth(&pods().gvr).len()).sum();
             let answer = self.all().await;
             let right = answer.items.iter().all(|object| {
-                let truth = house.clusters[object.cluster().as_str()].truth(&pods().gvr);
+                let truth = bed.clusters[object.cluster().as_str()].truth(&pods().gvr);
                 truth.get(object.key()).is_some_and(|(_, version)| version == object.resource_version())
             });
             right && answer.items.len() == truth
@@ -128,8 +130,8 @@ impl Life {
         .await;
     }
 
-    /// Waits until every informer is on disk as it is.
-    pub(crate) async fn kept(&self) {
+    /// Waits until the checkpoint of every informer is current.
+    pub(crate) async fn checkpointed(&self) {
         let deadline = Instant::now() + PATIENCE;
         eventually("all is on disk", async || {
             let report = self.hub.report().await.unwrap();
@@ -144,58 +146,61 @@ impl Life {
         .await;
     }
 
-    pub(crate) async fn told(&self, diary: &Diary, what: &str) {
-        eventually(what, async || diary.lock().iter().any(|line| line == what)).await;
+    pub(crate) async fn logged(&self, log: &EventLog, what: &str) {
+        eventually(what, async || log.lock().iter().any(|line| line == what)).await;
     }
 
-    pub(crate) async fn end(self) -> (Vec<String>, Vec<String>) {
+    pub(crate) async fn stop(self) -> (Vec<String>, Vec<String>) {
         let report = self.hub.shutdown(Duration::from_secs(10)).await;
         assert_eq!(report.actors_left, 0, "actors leaked");
-        (self.durable.lock().clone(), self.passing.lock().clone())
+        (self.durable.lock().clone(), self.transient.lock().clone())
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hub_that_starts_again_lists_nothing_and_tells_durable_readers_only_what_is_new() {
-    let house = House::new(2, 100);
-    let life = house.live().await;
-    life.converged(&house).await;
-    // The objects of a list are there before its end, and a list that did not end begins again.
+async fn restarted_hub_lists_nothing_and_delivers_only_changes_to_durable_subscribers() {
+    let bed = Testbed::new(2, 100);
+    let running = bed.start().await;
+    running.converged(&bed).await;
+    // Objects of a list are cached before it ends, and an unfinished list would start over.
     for cluster in ["c0", "c1"] {
-        life.told(&life.durable, &format!("synced {cluster}")).await;
+        running.logged(&running.durable, &format!("synced {cluster}")).await;
     }
-    let (durable, _) = life.end().await;
+    let (durable, _) = running.stop().await;
     assert_eq!(durable.iter().filter(|line| line.starts_with('!')).count(), 200);
-    let lists = house.lists();
-    let (gone, come) = (house.first_key("c0"), house.create("c1"));
-    house.delete("c0", &gone);
+    let lists = bed.lists();
+    let (deleted, added) = (bed.first_key("c0"), bed.create("c1"));
+    bed.delete("c0", &deleted);
 
-    let life = house.live().await;
-    life.told(&life.durable, &format!("-c0/{gone}")).await;
-    life.told(&life.durable, &format!("+c1/{come}")).await;
-    life.converged(&house).await;
-    let (durable, passing) = life.end().await;
-    assert_eq!(durable.len(), 2, "and nothing else: {:?}", &durable[..4]);
-    assert_eq!(passing.iter().filter(|line| line.starts_with("synced")).count(), 2);
-    assert!(passing.iter().filter(|line| line.starts_with('!')).count() >= 199, "who is not durable begins anew");
-    assert_eq!(house.lists(), lists, "nothing was listed");
+    let running = bed.start().await;
+    running.logged(&running.durable, &format!("-c0/{deleted}")).await;
+    running.logged(&running.durable, &format!("+c1/{added}")).await;
+    running.converged(&bed).await;
+    let (durable, transient) = running.stop().await;
+    assert_eq!(durable.len(), 2, "exactly two events: {:?}", &durable[..4]);
+    assert_eq!(transient.iter().filter(|line| line.starts_with("synced")).count(), 2);
+    assert!(
+        transient.iter().filter(|line| line.starts_with('!')).count() >= 199,
+        "a subscriber that is not durable gets the initial objects again"
+    );
+    assert_eq!(bed.lists(), lists, "nothing was listed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_there_can_be_asked_before_any_cluster_answers() {
-    let mut house = House::new(2, 50);
-    let life = house.live().await;
-    life.converged(&house).await;
-    life.kept().await;
+async fn restored_objects_are_queryable_before_any_cluster_answers() {
+    let mut bed = Testbed::new(2, 50);
+    let running = bed.start().await;
+    running.converged(&bed).await;
+    running.checkpointed().await;
     let before = jiff::Timestamp::now();
-    life.end().await;
-    let truth = house.clusters["c0"].truth(&pods().gvr);
-    let config = house.config();
-    for cluster in house.clusters.values_mut() {
+    running.stop().await;
+    let truth = bed.clusters["c0"].truth(&pods().gvr);
+    let config = bed.config();
+    for cluster in bed.clusters.values_mut() {
         cluster.stop().await;
     }
-    let life = house.live_with(config).await;
-    let answer = life.all().await;
+    let running = bed.start_with(config).await;
+    let answer = running.all().await;
     assert_eq!(answer.items.len(), 100);
     for coverage in &answer.coverage {
         let Freshness::StaleSince { since } = coverage.freshness else { panic!("{coverage:?}") };
@@ -204,50 +209,53 @@ async fn what_was_there_can_be_asked_before_any_cluster_answers() {
     assert_eq!(answer.coverage.len(), 2);
     let node = answer.items[0].typed::<serde_json::Value>().unwrap()["spec"]["nodeName"].as_str().unwrap().to_owned();
     let by_node = Query::by_index("by-node", &node).across_clusters();
-    assert!(!life.hub.cache_of(pods()).send(by_node).await.unwrap().unwrap().items.is_empty(), "indices are there too");
-    life.hub.wait_for_cache_sync(Duration::from_secs(1)).await.unwrap();
-    let report = life.hub.report().await.unwrap();
-    assert_eq!(report.hub.state_dir.unwrap().restored, 100 + house.clusters.len() as u64 * nodes(&house));
+    assert!(
+        !running.hub.cache_of(pods()).send(by_node).await.unwrap().unwrap().items.is_empty(),
+        "indices are restored too"
+    );
+    running.hub.wait_for_cache_sync(Duration::from_secs(1)).await.unwrap();
+    let report = running.hub.report().await.unwrap();
+    assert_eq!(report.hub.state_dir.unwrap().restored, 100 + bed.clusters.len() as u64 * nodes(&bed));
     let informers = report.hub.clusters.iter().flat_map(|cluster| &cluster.informers);
     let counts_all = |(objects, bytes): (u64, u64)| objects > 0 && bytes > object_memory(objects, 0);
     let counted: Vec<_> = informers.map(|informer| (informer.objects, informer.bytes)).collect();
-    assert!(counted.len() == 4 && counted.iter().copied().all(counts_all), "bodies from disk count: {counted:?}");
+    assert!(counted.len() == 4 && counted.iter().copied().all(counts_all), "restored bodies are counted: {counted:?}");
     let informer = &report.hub.clusters[0].informers[0];
     assert!(informer.synced && informer.objects > 0, "{informer:?}");
-    house.clusters.get_mut("c0").unwrap().restart().await;
-    eventually("it watches again", async || house.clusters["c0"].stats().open_watches >= 2).await;
-    assert_eq!(house.clusters["c0"].truth(&pods().gvr), truth);
-    life.end().await;
+    bed.clusters.get_mut("c0").unwrap().restart().await;
+    eventually("it watches again", async || bed.clusters["c0"].stats().open_watches >= 2).await;
+    assert_eq!(bed.clusters["c0"].truth(&pods().gvr), truth);
+    running.stop().await;
 }
 
-fn nodes(house: &House) -> u64 {
-    house.clusters["c0"].with_world(|world| world.count(&World::nodes())) as u64
+fn nodes(bed: &Testbed) -> u64 {
+    bed.clusters["c0"].with_world(|world| world.count(&World::nodes())) as u64
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_vanished_behind_an_expired_version_arrives_once_as_a_tombstone() {
-    let house = House::new(1, 60);
-    let life = house.live().await;
-    life.converged(&house).await;
-    life.told(&life.durable, "synced c0").await;
-    life.end().await;
-    let gone = house.first_key("c0");
-    house.delete("c0", &gone);
-    house.clusters["c0"].with_world(World::compact);
-    let life = house.live().await;
-    life.told(&life.durable, &format!("†c0/{gone}")).await;
-    life.converged(&house).await;
-    life.kept().await;
-    let (durable, _) = life.end().await;
-    assert_eq!(durable, [format!("†c0/{gone}")], "once, with its last state, and nothing else");
-    let life = house.live().await;
-    life.converged(&house).await;
-    life.hub.wait_for_cache_sync(PATIENCE).await.unwrap();
-    eventually("it watches", async || house.clusters["c0"].stats().open_watches >= 2).await;
-    assert!(life.end().await.0.is_empty());
+async fn objects_deleted_behind_an_expired_version_arrive_once_as_tombstones() {
+    let bed = Testbed::new(1, 60);
+    let running = bed.start().await;
+    running.converged(&bed).await;
+    running.logged(&running.durable, "synced c0").await;
+    running.stop().await;
+    let deleted = bed.first_key("c0");
+    bed.delete("c0", &deleted);
+    bed.clusters["c0"].with_world(World::compact);
+    let running = bed.start().await;
+    running.logged(&running.durable, &format!("†c0/{deleted}")).await;
+    running.converged(&bed).await;
+    running.checkpointed().await;
+    let (durable, _) = running.stop().await;
+    assert_eq!(durable, [format!("†c0/{deleted}")], "exactly one event, with the last state");
+    let running = bed.start().await;
+    running.converged(&bed).await;
+    running.hub.wait_for_cache_sync(PATIENCE).await.unwrap();
+    eventually("it watches", async || bed.clusters["c0"].stats().open_watches >= 2).await;
+    assert!(running.stop().await.0.is_empty());
 }
 
-/// Leaves a directory as a process does that is killed: the next hub has a copy of what is there in this moment.
+/// Copies the state directory at one moment, as a killed process would leave it.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -256,38 +264,38 @@ fn copy(from: &Path, to: &Path) {
         if path.is_dir() {
             copy(&path, &target);
         } else {
-            // It may have been replaced since it was found.
+            // The file may have been replaced meanwhile.
             let _ = std::fs::copy(&path, &target);
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hub_that_is_killed_while_its_clusters_churn_ends_with_the_truth_and_loses_no_deletion() {
+async fn killed_hub_converges_and_loses_no_deletion() {
     for seed in 0..4 {
-        let house = House::new(2, 60);
-        let life = house.live().await;
-        life.converged(&house).await;
-        life.told(&life.durable, "synced c1").await;
-        life.kept().await;
+        let bed = Testbed::new(2, 60);
+        let running = bed.start().await;
+        running.converged(&bed).await;
+        running.logged(&running.durable, "synced c1").await;
+        running.checkpointed().await;
         let mut churn = Churn::new(seed);
         for _ in 0..60 {
-            house.clusters.values().for_each(|cluster| _ = cluster.with_world(|world| churn.step(world)));
+            bed.clusters.values().for_each(|cluster| _ = cluster.with_world(|world| churn.step(world)));
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        // What the killed one's reader had taken in when it was killed: at least what is on disk.
+        // Events that the subscriber of the killed hub has received: at least those on disk.
         let second = tempfile::tempdir().unwrap();
-        copy(house.dir.path(), second.path());
-        let known: Vec<_> = life.durable.lock().clone();
-        life.end().await;
+        copy(bed.dir.path(), second.path());
+        let known: Vec<_> = running.durable.lock().clone();
+        running.stop().await;
         for _ in 0..40 {
-            house.clusters.values().for_each(|cluster| _ = cluster.with_world(|world| churn.step(world)));
+            bed.clusters.values().for_each(|cluster| _ = cluster.with_world(|world| churn.step(world)));
         }
-        let house = House { clusters: house.clusters, dir: second };
-        let life = house.live().await;
-        life.converged(&house).await;
-        life.kept().await;
-        let (later, _) = life.end().await;
+        let bed = Testbed { clusters: bed.clusters, dir: second };
+        let running = bed.start().await;
+        running.converged(&bed).await;
+        running.checkpointed().await;
+        let (later, _) = running.stop().await;
         let alive = |lines: &mut dyn Iterator<Item = &String>| {
             let mut alive = std::collections::BTreeSet::new();
             for line in lines {
@@ -300,117 +308,117 @@ async fn a_hub_that_is_killed_while_its_clusters_churn_ends_with_the_truth_and_l
             }
             alive
         };
-        let truth = house
+        let truth = bed
             .clusters
             .iter()
             .flat_map(|(name, cluster)| cluster.truth(&pods().gvr).into_keys().map(move |key| format!("{name}/{key}")));
-        let told = alive(&mut known.iter().chain(&later));
-        assert_eq!(told, truth.collect(), "seed {seed}");
+        let received = alive(&mut known.iter().chain(&later));
+        assert_eq!(received, truth.collect(), "seed {seed}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_index_or_projection_lists_and_exchanges_what_is_the_same_without_a_word() {
-    let house = House::new(1, 60);
-    let life = house.live().await;
-    life.converged(&house).await;
-    life.told(&life.durable, "synced c0").await;
-    life.end().await;
-    let lists = house.lists();
-    let mut config = house.config();
+async fn changed_index_or_projection_relists_without_notifications() {
+    let bed = Testbed::new(1, 60);
+    let running = bed.start().await;
+    running.converged(&bed).await;
+    running.logged(&running.durable, "synced c0").await;
+    running.stop().await;
+    let lists = bed.lists();
+    let mut config = bed.config();
     let pods_config = &mut config.resources[0];
     pods_config.indexes.insert("by-phase".to_owned(), "status.phase".parse().unwrap());
     pods_config.projection = informer_hub_config::Projection::Keep(vec!["status".parse().unwrap()]);
-    let life = house.live_with(config).await;
-    eventually("all are in the new index", async || {
-        let snapshot = life.hub.cache_of(pods()).snapshot().await.unwrap();
+    let running = bed.start_with(config).await;
+    eventually("all pods in the new index", async || {
+        let snapshot = running.hub.cache_of(pods()).snapshot().await.unwrap();
         snapshot.index_values("by-phase").map(|(_, objects)| objects).sum::<usize>() == 60
     })
     .await;
-    let all = life.all().await;
+    let all = running.all().await;
     let spec = |object: &Object| object.typed::<serde_json::Value>().unwrap().get("spec").is_some();
-    assert!(!all.items.iter().any(spec), "kept as it is projected now");
-    life.kept().await;
-    let (durable, _) = life.end().await;
+    assert!(!all.items.iter().any(spec), "objects have the new projection");
+    running.checkpointed().await;
+    let (durable, _) = running.stop().await;
     assert!(durable.is_empty(), "{durable:?}");
-    assert!(house.lists() > lists);
+    assert!(bed.lists() > lists);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_file_costs_what_is_damaged_and_is_shown_and_mended() {
-    let house = House::new(1, 400);
-    let life = house.live().await;
-    life.converged(&house).await;
-    life.kept().await;
-    life.end().await;
-    let snapshot = house.files().into_iter().find(|path| path.to_string_lossy().contains("snapshot-")).unwrap();
+async fn damaged_cache_file_loses_only_damaged_records_and_is_rewritten() {
+    let bed = Testbed::new(1, 400);
+    let running = bed.start().await;
+    running.converged(&bed).await;
+    running.checkpointed().await;
+    running.stop().await;
+    let snapshot = bed.files().into_iter().find(|path| path.to_string_lossy().contains("snapshot-")).unwrap();
     let mut bytes = std::fs::read(&snapshot).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0xff;
     std::fs::write(&snapshot, bytes).unwrap();
-    let gone = house.first_key("c0");
-    house.delete("c0", &gone);
-    let life = house.live().await;
-    let state = life.hub.report().await.unwrap().hub.state_dir.unwrap();
+    let deleted = bed.first_key("c0");
+    bed.delete("c0", &deleted);
+    let running = bed.start().await;
+    let state = running.hub.report().await.unwrap().hub.state_dir.unwrap();
     assert!(state.damage.iter().any(|line| line.contains("damaged")), "{state:?}");
     assert!(state.restored > 0, "{state:?}");
-    life.converged(&house).await;
-    life.kept().await;
-    life.end().await;
-    let lists = house.lists();
-    let life = house.live().await;
-    assert!(life.hub.report().await.unwrap().hub.state_dir.unwrap().damage.is_empty());
-    life.converged(&house).await;
-    life.end().await;
-    assert_eq!(house.lists(), lists, "it was mended by writing it anew");
+    running.converged(&bed).await;
+    running.checkpointed().await;
+    running.stop().await;
+    let lists = bed.lists();
+    let running = bed.start().await;
+    assert!(running.hub.report().await.unwrap().hub.state_dir.unwrap().damage.is_empty());
+    running.converged(&bed).await;
+    running.stop().await;
+    assert_eq!(bed.lists(), lists, "the damaged file was rewritten");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_wants_any_more_is_not_shown_but_kept_for_who_wants_it_again() {
-    let house = House::new(2, 40);
-    let life = house.live().await;
-    life.converged(&house).await;
-    life.kept().await;
-    life.end().await;
-    let (mut less, lists) = (house.config(), house.lists());
+async fn unconfigured_cluster_is_hidden_but_its_cache_is_kept() {
+    let bed = Testbed::new(2, 40);
+    let running = bed.start().await;
+    running.converged(&bed).await;
+    running.checkpointed().await;
+    running.stop().await;
+    let (mut less, lists) = (bed.config(), bed.lists());
     less.clusters.retain(|cluster| cluster.name.as_str() == "c0");
     less.clusters[0].labels.insert("new".to_owned(), "label".to_owned());
-    let life = house.live_with(less).await;
-    let answer = life.all().await;
+    let running = bed.start_with(less).await;
+    let answer = running.all().await;
     assert_eq!((answer.items.len(), answer.coverage.len()), (40, 1));
     let labels = &answer.items[0].origin().cluster_labels;
-    assert_eq!(labels.get("new").map(String::as_str), Some("label"), "labels are the configuration's");
-    eventually("it watches", async || house.clusters["c0"].stats().open_watches >= 2).await;
-    life.end().await;
-    let life = house.live().await;
-    assert_eq!(life.all().await.items.len(), 80);
-    life.converged(&house).await;
-    eventually("both watch", async || house.clusters.values().all(|it| it.stats().open_watches >= 2)).await;
-    life.end().await;
-    assert_eq!(house.lists(), lists);
+    assert_eq!(labels.get("new").map(String::as_str), Some("label"), "labels come from the configuration");
+    eventually("it watches", async || bed.clusters["c0"].stats().open_watches >= 2).await;
+    running.stop().await;
+    let running = bed.start().await;
+    assert_eq!(running.all().await.items.len(), 80);
+    running.converged(&bed).await;
+    eventually("both watch", async || bed.clusters.values().all(|it| it.stats().open_watches >= 2)).await;
+    running.stop().await;
+    assert_eq!(bed.lists(), lists);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_process_is_refused_and_a_foreign_directory_too() {
-    let house = House::new(1, 1);
-    let life = house.live().await;
-    let error = Hub::start_with(house.config(), quick()).await.unwrap_err();
+async fn locked_and_foreign_state_directories_are_refused() {
+    let bed = Testbed::new(1, 1);
+    let running = bed.start().await;
+    let error = Hub::start_with(bed.config(), quick()).await.unwrap_err();
     let StartError::State(error) = error else { panic!("{error:?}") };
     let named = error.to_string();
     assert!(named.contains(&format!("in use by process {}", std::process::id())), "{named}");
-    life.end().await;
-    let mut foreign = house.config();
-    foreign.hub.state_dir = Some(house.dir.path().to_owned());
+    running.stop().await;
+    let mut foreign = bed.config();
+    foreign.hub.state_dir = Some(bed.dir.path().to_owned());
     let error = Hub::start_with(foreign, quick()).await.unwrap_err();
     assert!(error.to_string().contains("no FORMAT"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_does_not_answer_holds_its_partitions_and_nobody_elses() {
-    let house = House::new(1, 20);
-    let life = house.live().await;
-    life.converged(&house).await;
-    life.kept().await;
+async fn blocked_subscriber_delays_only_the_checkpoints_of_its_partitions() {
+    let bed = Testbed::new(1, 20);
+    let running = bed.start().await;
+    running.converged(&bed).await;
+    running.checkpointed().await;
     let gate = Arc::new(AtomicBool::new(false));
     let open = Arc::clone(&gate);
     let subscriber = Subscriber::from_fn(move |_: &Notification| {
@@ -419,10 +427,10 @@ async fn a_reader_that_does_not_answer_holds_its_partitions_and_nobody_elses() {
         }
     });
     let subscribe = Subscribe::to_configured("pods", ClusterSelector::All, subscriber).named("slow").durable();
-    life.hub.registry().send(subscribe).await.unwrap();
-    house.create("c0");
-    eventually("the slow one holds the pods", async || {
-        let report = life.hub.report().await.unwrap();
+    running.hub.registry().send(subscribe).await.unwrap();
+    bed.create("c0");
+    eventually("the slow subscriber blocks the checkpoint of pods", async || {
+        let report = running.hub.report().await.unwrap();
         let informers = &report.hub.clusters[0].informers;
         let held = |resource: &str| {
             let informer = informers.iter().find(|informer| informer.resource == resource).unwrap();
@@ -432,77 +440,78 @@ async fn a_reader_that_does_not_answer_holds_its_partitions_and_nobody_elses() {
     })
     .await;
     gate.store(true, SeqCst);
-    life.kept().await;
-    life.end().await;
+    running.checkpointed().await;
+    running.stop().await;
 }
 
-/// What a cluster that is dead since before the start has told before then is on disk: nobody need remember it.
+/// Events of a cluster that is unreachable since the start are on disk, so they need not stay in the journal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_cluster_keeps_no_journal_from_letting_go_of_what_is_acknowledged() {
-    let house = House::new(2, 20);
+async fn unreachable_cluster_does_not_block_journal_trimming() {
+    let bed = Testbed::new(2, 20);
     let config = || {
-        let path = house.dir.path().join("events.jsonl");
+        let path = bed.dir.path().join("events.jsonl");
         let file = FileConfig { path, max_size: 1 << 30, keep: 1, fsync: false };
         let sink = SinkConfig::new("file", TransportConfig::File(file));
-        Config { sinks: vec![SinkConfig { journal_limit: 1 << 20, ..sink }], ..house.config() }
+        Config { sinks: vec![SinkConfig { journal_limit: 1 << 20, ..sink }], ..bed.config() }
     };
-    let life = house.live_with(config()).await;
-    life.converged(&house).await;
-    life.kept().await;
-    life.end().await;
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let running = bed.start_with(config()).await;
+    running.converged(&bed).await;
+    running.checkpointed().await;
+    running.stop().await;
+    let closed_address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut without = config();
-    let dead = without.clusters.iter_mut().find(|cluster| cluster.name.as_str() == "c1").unwrap();
-    dead.access = ClusterAccess::Server { server: format!("http://{nobody}"), ca_file: None, token: None };
-    let life = house.live_with(without).await;
-    // The numbers of the first events of the journal's segments, which are an eighth of its limit each.
-    let journal = house.dir.path().join("state/sinks/file/journal");
+    let unreachable = without.clusters.iter_mut().find(|cluster| cluster.name.as_str() == "c1").unwrap();
+    unreachable.access =
+        ClusterAccess::Server { server: format!("http://{closed_address}"), ca_file: None, token: None };
+    let running = bed.start_with(without).await;
+    // Sequence numbers of the first events of the journal's segments, each an eighth of its limit.
+    let journal = bed.dir.path().join("state/sinks/file/journal");
     let oldest = || {
         let names = std::fs::read_dir(&journal).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter_map(|name| name.split_once('-')?.0.parse::<u64>().ok()).min()
     };
     assert_eq!(oldest(), Some(0));
     let mut churn = Churn::new(3);
-    eventually("the first segment has gone", async || {
-        house.clusters["c0"].with_world(|world| churn.step(world));
-        let status = life.hub.report().await.unwrap().sinks[0].status.journal.clone();
+    eventually("the first segment is deleted", async || {
+        bed.clusters["c0"].with_world(|world| churn.step(world));
+        let status = running.hub.report().await.unwrap().sinks[0].status.journal.clone();
         let bytes = status.map_or(0, |journal| journal.bytes);
-        assert!(bytes < 700 << 10, "{bytes} bytes, and it has let go of nothing");
+        assert!(bytes < 700 << 10, "{bytes} bytes, and no segment was deleted");
         oldest() > Some(0)
     })
     .await;
-    life.end().await;
+    running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_asked_for_by_a_short_name_is_back_before_any_cluster_answers_and_lists_nothing() {
-    let house = House::new(1, 3);
+async fn short_name_is_restored_from_disk_without_requests() {
+    let bed = Testbed::new(1, 3);
     let widgets = World::widgets();
-    let there = house.clusters["c0"].with_world(|world| world.count(&widgets));
+    let there = bed.clusters["c0"].with_world(|world| world.count(&widgets));
     assert!(there > 0);
-    let mut config = house.config();
+    let mut config = bed.config();
     config.resources = vec![resource_config("wd")];
     let resource = ApiResource { gvr: widgets, kind: "Widget".into(), namespaced: true };
     let found =
         async |hub: &Hub| hub.cache_of(resource.clone()).send(Query::list()).await.unwrap().unwrap().items.len();
-    let life = house.live_with(config.clone()).await;
-    eventually("it is there", async || found(&life.hub).await == there).await;
-    life.kept().await;
-    life.end().await;
-    let lists = house.lists();
-    // What was there is there before anything has been asked.
-    let names = house.dir.path().join("state/names.json");
+    let running = bed.start_with(config.clone()).await;
+    eventually("it is there", async || found(&running.hub).await == there).await;
+    running.checkpointed().await;
+    running.stop().await;
+    let lists = bed.lists();
+    // Restored objects are cached before any request.
+    let names = bed.dir.path().join("state/names.json");
     assert_eq!(std::fs::read_to_string(&names).unwrap(), r#"{"names":{"wd":["widgets.example.com"]}}"#);
-    let life = house.live_with(config.clone()).await;
-    assert_eq!(found(&life.hub).await, there);
-    life.kept().await;
-    assert_eq!(house.lists(), lists, "nothing was listed");
-    life.end().await;
-    // Without what is known of the name it begins anew, and all is right in the end.
+    let running = bed.start_with(config.clone()).await;
+    assert_eq!(found(&running.hub).await, there);
+    running.checkpointed().await;
+    assert_eq!(bed.lists(), lists, "nothing was listed");
+    running.stop().await;
+    // Without the saved short names, the hub lists again and converges.
     std::fs::write(&names, "rubbish").unwrap();
-    let life = house.live_with(config).await;
-    life.kept().await;
-    eventually("it is there", async || found(&life.hub).await == there).await;
-    assert!(house.lists() > lists);
-    life.end().await;
+    let running = bed.start_with(config).await;
+    running.checkpointed().await;
+    eventually("it is there", async || found(&running.hub).await == there).await;
+    assert!(bed.lists() > lists);
+    running.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Subscriptions in use: who is told what and when, and who is not held up by whom.
+//! Tests of subscriptions: delivery, isolation between subscribers, shared informers, shutdown.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ fn everywhere() -> ClusterSelector {
 
 fn replica() -> (Arc<Mutex<Replica>>, Subscriber<()>) {
     let replica = Arc::new(Mutex::new(Replica::new()));
-    let told = Arc::clone(&replica);
-    let subscriber = Subscriber::from_fn(move |notification: &Notification<()>| told.lock().apply(notification));
+    let events = Arc::clone(&replica);
+    let subscriber = Subscriber::from_fn(move |notification: &Notification<()>| events.lock().apply(notification));
     (replica, subscriber)
 }
 
@@ -47,9 +47,9 @@ fn subscribe(subscriber: impl Into<Subscriber<()>>) -> Subscribe {
     Subscribe::to_configured("pods", everywhere(), subscriber)
 }
 
-async fn has(replica: &Mutex<Replica>, cluster: &SimCluster, name: &str) {
+async fn converges(replica: &Mutex<Replica>, cluster: &SimCluster, name: &str) {
     let is = async || Oracle::diff(&cluster.truth(&World::pods()), &replica.lock().seen_of(&format!("{name}/")));
-    eventually("the truth", async || is().await.is_empty()).await;
+    eventually("the expected state", async || is().await.is_empty()).await;
     assert_eq!(replica.lock().violations(), &[] as &[String]);
 }
 
@@ -65,13 +65,13 @@ async fn listener(fleet: &Fleet, cluster: &str, name: &str) -> ListenerStatus {
     fleet.informer(cluster).await.listeners.into_iter().find(|listener| listener.name == name).unwrap()
 }
 
-/// A closure that waits for its gate before each notification, and then counts it.
+/// Creates a closure that waits for its gate before each notification and then counts it.
 fn gated() -> (mpsc::Sender<()>, Arc<AtomicUsize>, Subscriber<()>) {
     let (open, gate) = mpsc::channel::<()>();
     let count = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&count);
     let subscriber = Subscriber::from_fn(move |_: &Notification<()>| {
-        // A dropped sender opens it for good.
+        // A dropped sender opens the gate permanently.
         let _ = gate.recv();
         counter.fetch_add(1, SeqCst);
     });
@@ -81,7 +81,7 @@ fn gated() -> (mpsc::Sender<()>, Arc<AtomicUsize>, Subscriber<()>) {
 // === late subscribers ===
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_subscribers_get_the_present_state_once_while_it_changes() {
+async fn late_subscribers_get_the_current_state_once_while_it_changes() {
     let fleet = Fleet::start(clusters(2, 200), &["pods"], Vec::new()).await;
     fleet.synced().await;
     let mut churn = Churn::new(3);
@@ -99,8 +99,8 @@ async fn late_subscribers_get_the_present_state_once_while_it_changes() {
     fleet.converged().await;
     for replica in &late {
         for (name, cluster) in &fleet.clusters {
-            // The replica's own rules see to it that nothing is added twice, and nothing updated that was not added.
-            has(replica, cluster, name).await;
+            // The replica reports double additions and updates of unknown objects.
+            converges(replica, cluster, name).await;
             assert!(replica.lock().is_synced(&format!("{name}/pods.v1")) || !replica.lock().seen_of(name).is_empty());
         }
     }
@@ -108,14 +108,14 @@ async fn late_subscribers_get_the_present_state_once_while_it_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_present_state_is_initial_then_comes_synced_then_news() {
+async fn initial_objects_precede_synced_and_changes() {
     let fleet = Fleet::start(clusters(1, 30), &["pods"], Vec::new()).await;
     fleet.synced().await;
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let words = |told: &Arc<Mutex<Vec<String>>>| {
-        let told = Arc::clone(told);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let words = |events: &Arc<Mutex<Vec<String>>>| {
+        let events = Arc::clone(events);
         Subscriber::<()>::from_fn(move |notification: &Notification<()>| {
-            told.lock().push(match notification {
+            events.lock().push(match notification {
                 Notification::Added { initial, .. } => format!("added {initial}"),
                 Notification::Updated { .. } => "updated".to_owned(),
                 Notification::Deleted { tombstone, .. } => format!("deleted {tombstone}"),
@@ -123,10 +123,10 @@ async fn the_present_state_is_initial_then_comes_synced_then_news() {
             });
         })
     };
-    fleet.hub.registry().send(subscribe(words(&told))).await.unwrap();
-    let skipping = Arc::new(Mutex::new(Vec::new()));
-    fleet.hub.registry().send(subscribe(words(&skipping)).skip_initial()).await.unwrap();
-    eventually("both to sync", async || told.lock().len() == 31 && skipping.lock().len() == 1).await;
+    fleet.hub.registry().send(subscribe(words(&events))).await.unwrap();
+    let without_initial = Arc::new(Mutex::new(Vec::new()));
+    fleet.hub.registry().send(subscribe(words(&without_initial)).skip_initial()).await.unwrap();
+    eventually("both to sync", async || events.lock().len() == 31 && without_initial.lock().len() == 1).await;
     let cluster = &fleet.clusters["c00"];
     touch(cluster);
     let key = cluster.with_world(|world| {
@@ -134,15 +134,15 @@ async fn the_present_state_is_initial_then_comes_synced_then_news() {
         world.objects(&World::pods()).last().unwrap().key().clone()
     });
     cluster.with_world(|world| world.delete(&World::pods(), &key).unwrap());
-    eventually("the news", async || told.lock().len() == 34 && skipping.lock().len() == 4).await;
-    let told = told.lock().clone();
-    assert!(told[..30].iter().all(|word| word == "added true"), "{told:?}");
-    assert_eq!(told[30], "synced");
-    assert_eq!(skipping.lock()[0], "synced");
-    for news in [&told[31..], &skipping.lock()[1..]] {
-        let mut news = news.to_vec();
-        news.sort();
-        assert_eq!(news, ["added false", "deleted false", "updated"]);
+    eventually("the changes", async || events.lock().len() == 34 && without_initial.lock().len() == 4).await;
+    let events = events.lock().clone();
+    assert!(events[..30].iter().all(|word| word == "added true"), "{events:?}");
+    assert_eq!(events[30], "synced");
+    assert_eq!(without_initial.lock()[0], "synced");
+    for changes in [&events[31..], &without_initial.lock()[1..]] {
+        let mut changes = changes.to_vec();
+        changes.sort();
+        assert_eq!(changes, ["added false", "deleted false", "updated"]);
     }
     fleet.end().await;
 }
@@ -150,7 +150,7 @@ async fn the_present_state_is_initial_then_comes_synced_then_news() {
 // === handlers that fail or are slow ===
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_that_panics_loses_that_notification_alone_and_it_is_counted() {
+async fn panicking_handler_loses_one_notification_and_counts_it() {
     let fleet = Fleet::start(clusters(1, 50), &["pods"], Vec::new()).await;
     fleet.synced().await;
     let seen = Arc::new(AtomicUsize::new(0));
@@ -164,21 +164,21 @@ async fn a_handler_that_panics_loses_that_notification_alone_and_it_is_counted()
     touch(&fleet.clusters["c00"]);
     eventually("the second failure", async || listener(&fleet, "c00", "clumsy").await.lost == 2).await;
     touch(&fleet.clusters["c00"]);
-    eventually("what comes after", async || seen.load(SeqCst) == 53).await;
+    eventually("the next event", async || seen.load(SeqCst) == 53).await;
     eventually("the count", async || listener(&fleet, "c00", "clumsy").await.delivered == 51).await;
     assert_eq!(fleet.informer("c00").await.restarts, 0);
     fleet.converged().await;
     fleet.end().await;
 }
 
-/// More clusters than the hub has threads for closures: each of them has a notification for the one that is stuck.
+/// More clusters than the hub has threads for closures: each of them has a notification for the stuck closure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_closure_that_blocks_holds_nobody_up_however_many_informers_it_listens_to() {
+async fn blocking_closure_delays_no_other_subscriber() {
     let fleet = Fleet::start(clusters(40, 5), &["pods"], Vec::new()).await;
     fleet.converged().await;
     let (open, count, subscriber) = gated();
     fleet.hub.registry().send(subscribe(subscriber).named("stuck")).await.unwrap();
-    eventually("all listeners of it", async || {
+    eventually("all its listeners", async || {
         let clusters = fleet.hub.report().await.unwrap().hub.clusters;
         clusters.iter().all(|cluster| cluster.informers[0].listeners.iter().any(|l| l.name == "stuck"))
     })
@@ -191,17 +191,17 @@ async fn a_closure_that_blocks_holds_nobody_up_however_many_informers_it_listens
     let (late, subscriber) = replica();
     fleet.hub.registry().send(subscribe(subscriber)).await.unwrap();
     for (name, cluster) in &fleet.clusters {
-        has(&late, cluster, name).await;
+        converges(&late, cluster, name).await;
     }
-    assert!(begun.elapsed() < Duration::from_secs(30), "the others were held up: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "the other subscribers were delayed: {:?}", begun.elapsed());
     assert_eq!(count.load(SeqCst), 0);
     drop(open);
-    eventually("all that waited", async || count.load(SeqCst) >= 40 * 6).await;
+    eventually("all waiting notifications", async || count.load(SeqCst) >= 40 * 6).await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_consumer_that_takes_nothing_is_merged_for_within_bounds_and_ends_with_the_truth() {
+async fn stuck_consumer_queue_is_bounded_by_merging_and_converges() {
     const UPDATES: usize = 100_000;
     let mut tuning = quick();
     tuning.merge_above = 64;
@@ -213,10 +213,10 @@ async fn a_consumer_that_takes_nothing_is_merged_for_within_bounds_and_ends_with
     fleet.synced().await;
     let (open, gate) = mpsc::channel::<()>();
     let kept = Arc::new(Mutex::new(Replica::new()));
-    let told = Arc::clone(&kept);
+    let events = Arc::clone(&kept);
     let stuck = Subscriber::<()>::from_fn(move |notification: &Notification<()>| {
         let _ = gate.recv();
-        told.lock().apply(notification);
+        events.lock().apply(notification);
     });
     fleet.hub.registry().send(subscribe(stuck).named("stuck")).await.unwrap();
     let cluster = &fleet.clusters["c00"];
@@ -238,21 +238,21 @@ async fn a_consumer_that_takes_nothing_is_merged_for_within_bounds_and_ends_with
     fleet.converged().await;
     let status = listener(&fleet, "c00", "stuck").await;
     assert!(status.merged > 1000, "{status:?}");
-    // Two per object beside those that wait one by one, and what the present state still has to tell.
+    // At most two per object besides the unmerged ones, plus the initial objects not yet delivered.
     let bound = 64 + 2 * keys.len() as u64 + keys.len() as u64 + 1;
     assert!(most_pending <= bound && status.pending <= bound, "{most_pending} pending, {status:?}");
     assert!(most_queued <= keys.len() as u64, "{most_queued} keys in the fifo");
     drop(open);
-    has(&kept, cluster, "c00").await;
-    let told = kept.lock().told();
-    assert!(told < 2000, "{told} notifications after all");
+    converges(&kept, cluster, "c00").await;
+    let events = kept.lock().told();
+    assert!(events < 2000, "{events} notifications in total");
     fleet.end().await;
 }
 
 // === the end of a subscription ===
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unsubscribing_waits_for_the_handler_and_nothing_comes_after() {
+async fn unsubscribe_waits_for_the_handler_and_ends_delivery() {
     let fleet = Fleet::start(clusters(3, 30), &["pods"], Vec::new()).await;
     fleet.synced().await;
     let (open, count, subscriber) = gated();
@@ -271,7 +271,7 @@ async fn unsubscribing_waits_for_the_handler_and_nothing_comes_after() {
         }
     });
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(!done.load(SeqCst), "its handler is still at work");
+    assert!(!done.load(SeqCst), "the handler is still running");
     drop(open);
     tokio::time::timeout(PATIENCE, leaving).await.unwrap().unwrap();
     let after = count.load(SeqCst);
@@ -323,7 +323,7 @@ impl Handler<Notification<Pod>> for Typed {
 }
 
 #[test]
-fn typed_actors_are_told_in_batches_or_one_by_one() {
+fn typed_actors_receive_batches_or_single_notifications() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let servers = runtime.handle().clone();
     actix::System::new().block_on(async move {
@@ -353,8 +353,8 @@ fn typed_actors_are_told_in_batches_or_one_by_one() {
     });
 }
 
-/// Has a mailbox of one, into which a dozen informers send, and which it keeps full itself.
-struct Crowded {
+/// Actor with a mailbox of capacity one, which it keeps full. Twelve informers send to it.
+struct FullMailbox {
     replica: Arc<Mutex<Replica>>,
     knocks: Arc<AtomicUsize>,
 }
@@ -363,13 +363,13 @@ struct Crowded {
 #[rtype(result = "()")]
 struct Knock;
 
-impl Handler<Knock> for Crowded {
+impl Handler<Knock> for FullMailbox {
     type Result = ();
 
     fn handle(&mut self, _: Knock, _: &mut Self::Context) {}
 }
 
-impl Actor for Crowded {
+impl Actor for FullMailbox {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
@@ -377,12 +377,12 @@ impl Actor for Crowded {
     }
 }
 
-impl Handler<Notification> for Crowded {
+impl Handler<Notification> for FullMailbox {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, notification: Notification, ctx: &mut Self::Context) -> Self::Result {
         self.replica.lock().apply(&notification);
-        // Until there is no room for one more: whoever sends now has to wait.
+        // Fills the mailbox, so that every sender has to wait.
         let itself = ctx.address();
         while itself.try_send(Knock).is_ok() {
             self.knocks.fetch_add(1, SeqCst);
@@ -392,16 +392,16 @@ impl Handler<Notification> for Crowded {
 }
 
 #[test]
-fn a_full_mailbox_loses_nothing() {
+fn full_mailbox_loses_no_notification() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let servers = runtime.handle().clone();
     actix::System::new().block_on(async move {
         let start = |i: u64| (format!("c{i:02}"), SimCluster::start(small(i, 30), &servers).unwrap());
         let fleet = Fleet::start((0..12).map(start).collect(), &["pods"], Vec::new()).await;
         let (replica, knocks) = (Arc::new(Mutex::new(Replica::new())), Arc::new(AtomicUsize::new(0)));
-        let crowded = Crowded { replica: Arc::clone(&replica), knocks: Arc::clone(&knocks) }.start();
-        let to_crowded = Subscribe::to_configured("pods", everywhere(), crowded.recipient::<Notification>());
-        fleet.hub.registry().send(to_crowded).await.unwrap();
+        let full = FullMailbox { replica: Arc::clone(&replica), knocks: Arc::clone(&knocks) }.start();
+        let to_full = Subscribe::to_configured("pods", everywhere(), full.recipient::<Notification>());
+        fleet.hub.registry().send(to_full).await.unwrap();
         let mut churns: Vec<_> = (0..12).map(Churn::new).collect();
         for (cluster, churn) in fleet.clusters.values().zip(&mut churns) {
             for _ in 0..50 {
@@ -410,10 +410,10 @@ fn a_full_mailbox_loses_nothing() {
         }
         fleet.converged().await;
         for (name, cluster) in &fleet.clusters {
-            has(&replica, cluster, name).await;
+            converges(&replica, cluster, name).await;
         }
         assert_eq!(replica.lock().violations(), &[] as &[String]);
-        assert!(knocks.load(SeqCst) > 0, "the mailbox was full from the start");
+        assert!(knocks.load(SeqCst) > 0, "the mailbox was never filled");
         fleet.end().await;
     });
 }
@@ -428,7 +428,7 @@ async fn subscribers_share_one_list_and_the_last_one_closes_the_watch() {
     let fleet = Fleet::start(clusters, &["pods"], Vec::new()).await;
     fleet.converged().await;
     let cluster = &fleet.clusters["c00"];
-    // All objects are there before the watch that follows their list.
+    // The objects are cached before the watch after their list is open.
     eventually("the watch of pods", async || cluster.stats().open_watches == 1).await;
     let before = cluster.stats();
     let registry = fleet.hub.registry();
@@ -450,7 +450,7 @@ async fn subscribers_share_one_list_and_the_last_one_closes_the_watch() {
     assert_eq!(after.lists, before.lists + 1, "one list for both");
     eventually("one more watch", async || cluster.stats().open_watches == before.open_watches + 1).await;
     registry.send(Unsubscribe(one)).await.unwrap();
-    assert_eq!(fleet.cluster("c00").await.informers.len(), 2, "the second one still uses it");
+    assert_eq!(fleet.cluster("c00").await.informers.len(), 2, "the second subscriber still uses it");
     assert_eq!(cluster.stats().open_watches, before.open_watches + 1);
     registry.send(Unsubscribe(two)).await.unwrap();
     eventually("the watch to close", async || cluster.stats().open_watches == before.open_watches).await;
@@ -470,27 +470,27 @@ fn add(name: &str, cluster: &SimCluster, fleet: &Fleet) -> AddCluster {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clusters_come_and_go_at_run_time() {
+async fn clusters_are_added_and_removed_at_run_time() {
     let mut fleet = Fleet::start(clusters(2, 20), &["pods"], Vec::new()).await;
     fleet.converged().await;
     let new = sim(9, 30);
     fleet.hub.registry().send(add("new", &new, &fleet)).await.unwrap().unwrap();
     let twice = fleet.hub.registry().send(add("new", &new, &fleet)).await.unwrap().unwrap_err();
     assert!(matches!(twice, RegistryError::DuplicateCluster(_)));
-    // Subscribers that were there before are told of the new cluster too.
+    // Existing subscribers are notified of the new cluster's objects too.
     fleet.clusters.insert("new".to_owned(), new);
     fleet.converged().await;
     fleet.synced().await;
 
     let name = ClusterName::new("new").unwrap();
     fleet.hub.registry().send(RemoveCluster(name.clone())).await.unwrap().unwrap();
-    let gone = fleet.clusters.remove("new").unwrap();
-    assert!(fleet.cached("new").await.is_empty(), "its objects are gone when the answer is there");
-    eventually("its connections to close", async || gone.stats().open_connections == 0).await;
+    let removed = fleet.clusters.remove("new").unwrap();
+    assert!(fleet.cached("new").await.is_empty(), "its objects are dropped before the request is answered");
+    eventually("its connections to close", async || removed.stats().open_connections == 0).await;
     let again = fleet.hub.registry().send(RemoveCluster(name)).await.unwrap().unwrap_err();
     assert!(matches!(again, RegistryError::UnknownCluster(_)));
     assert_eq!(fleet.hub.report().await.unwrap().hub.clusters.len(), 2);
-    assert_eq!(fleet.replica.lock().seen_of("new/").len(), 30, "nothing was deleted, so nobody is told so");
+    assert_eq!(fleet.replica.lock().seen_of("new/").len(), 30, "removing a cluster notifies no deletions");
     for cluster in fleet.clusters.values() {
         touch(cluster);
     }
@@ -499,7 +499,7 @@ async fn clusters_come_and_go_at_run_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_informer_that_code_asks_for_lives_until_it_is_released() {
+async fn requested_informer_runs_until_all_its_users_release_it() {
     let fleet = Fleet::start(clusters(1, 5), &["pods"], Vec::new()).await;
     fleet.synced().await;
     let demand = |user: &str| InformerFor {
@@ -528,7 +528,7 @@ async fn an_informer_that_code_asks_for_lives_until_it_is_released() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscriber_whose_shared_informer_is_released_gets_one_of_its_own_and_keeps_it() {
+async fn subscriber_keeps_an_informer_after_the_shared_one_is_released() {
     let clusters = BTreeMap::from([("c00".to_owned(), sim(1, 20))]);
     let fleet = Fleet::start(clusters, &["nodes"], Vec::new()).await;
     let registry = fleet.hub.registry();
@@ -543,34 +543,34 @@ async fn a_subscriber_whose_shared_informer_is_released_gets_one_of_its_own_and_
     };
     registry.send(demand("first", Scope::all())).await.unwrap();
     let (replica, subscriber) = replica();
-    let wanted = ResourceRequest::Written("pods".parse().unwrap());
-    registry.send(Subscribe::to_wanted(wanted, everywhere(), subscriber)).await.unwrap();
+    let resource = ResourceRequest::Written("pods".parse().unwrap());
+    registry.send(Subscribe::to_wanted(resource, everywhere(), subscriber)).await.unwrap();
     let cluster = &fleet.clusters["c00"];
-    has(&replica, cluster, "c00").await;
+    converges(&replica, cluster, "c00").await;
     registry.send(Release(caller("first"))).await.unwrap();
     touch(cluster);
-    has(&replica, cluster, "c00").await;
-    // Another's informer of a part of it does not narrow what it sees, nor tell it anything twice.
+    converges(&replica, cluster, "c00").await;
+    // An informer with a narrower scope neither narrows its selection nor repeats events.
     let part = Scope { namespace: Some("team-a".into()), ..Scope::all() };
     registry.send(demand("second", part)).await.unwrap();
     eventually("the second informer", async || fleet.cluster("c00").await.informers.len() == 3).await;
     touch(cluster);
-    has(&replica, cluster, "c00").await;
+    converges(&replica, cluster, "c00").await;
     registry.send(Release(caller("second"))).await.unwrap();
     touch(cluster);
-    has(&replica, cluster, "c00").await;
+    converges(&replica, cluster, "c00").await;
     assert_eq!(replica.lock().violations(), &[] as &[String]);
     fleet.end().await;
 }
 
-/// Stops at the first thing that it is told.
-struct Mortal;
+/// Actor that stops at its first batch.
+struct StopsAtFirst;
 
-impl Actor for Mortal {
+impl Actor for StopsAtFirst {
     type Context = Context<Self>;
 }
 
-impl Handler<Notifications<Pod>> for Mortal {
+impl Handler<Notifications<Pod>> for StopsAtFirst {
     type Result = ();
 
     fn handle(&mut self, _: Notifications<Pod>, ctx: &mut Self::Context) {
@@ -579,15 +579,15 @@ impl Handler<Notifications<Pod>> for Mortal {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscriber_that_is_gone_is_unsubscribed_and_its_informer_stops() {
+async fn stopped_subscriber_is_unsubscribed_and_its_informer_stops() {
     let clusters = BTreeMap::from([("c00".to_owned(), sim(1, 20))]);
     let fleet = Fleet::start(clusters, &["nodes"], Vec::new()).await;
-    let mortal = Mortal::start_in_arbiter(fleet.hub.system().env().arbiter(), |_| Mortal);
-    let subscribe = Subscribe::to::<Pod>(everywhere(), mortal.recipient::<Notifications<Pod>>());
+    let stopping = StopsAtFirst::start_in_arbiter(fleet.hub.system().env().arbiter(), |_| StopsAtFirst);
+    let subscribe = Subscribe::to::<Pod>(everywhere(), stopping.recipient::<Notifications<Pod>>());
     fleet.hub.registry().send(subscribe).await.unwrap();
     eventually("its informer", async || fleet.clusters["c00"].stats().watches == 2).await;
     let cluster = &fleet.clusters["c00"];
-    eventually("the end of its informer", async || {
+    eventually("its informer stopped", async || {
         touch(cluster);
         fleet.cluster("c00").await.informers.len() == 1
     })
@@ -596,7 +596,7 @@ async fn a_subscriber_that_is_gone_is_unsubscribed_and_its_informer_stops() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_passes_for_synced_before_its_first_list() {
+async fn informer_is_not_synced_before_its_first_list() {
     for round in 0..10 {
         let clusters = clusters(8, 1);
         let day = Duration::from_secs(24 * 3600);
@@ -618,7 +618,7 @@ async fn nothing_passes_for_synced_before_its_first_list() {
 // === the end of the hub ===
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_shutdown_and_whatever_comes_after_it_is_answered_at_once() {
+async fn requests_after_shutdown_are_answered_at_once() {
     let fleet = Fleet::start(clusters(2, 20), &["pods"], Vec::new()).await;
     fleet.converged().await;
     let (registry, cache) = (fleet.hub.registry().clone(), fleet.hub.cache_of(pods()));
@@ -634,11 +634,11 @@ async fn a_second_shutdown_and_whatever_comes_after_it_is_answered_at_once() {
         let error = fleet.hub.wait_for_cache_sync(PATIENCE).await.unwrap_err().to_string();
         assert!(error.contains("shutting down"), "{error}");
         assert!(fleet.hub.report().await.is_err());
-        // An empty answer would be a wrong one.
+        // An empty answer would be wrong, so the query fails.
         assert!(cache.send(Query::list()).await.is_err());
         assert!(fleet.hub.cache::<Pod>().snapshot().await.is_err());
     };
-    tokio::time::timeout(Duration::from_secs(20), all).await.expect("something hung");
+    tokio::time::timeout(Duration::from_secs(20), all).await.expect("a request hung");
     for cluster in fleet.clusters.values() {
         eventually("its connections to close", async || cluster.stats().open_connections == 0).await;
     }

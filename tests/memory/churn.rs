@@ -1,4 +1,4 @@
-//! Objects that come and go, through decoder, store, indices and packing, without a hub around them.
+//! Memory of created and deleted objects in decoder, store, indices and packing, without a hub.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use rand::{Rng, SeedableRng};
 
 use crate::common::heap;
 
-/// So many live.
+/// Live objects.
 const LIVE: u64 = 10_000;
 
-/// Objects that come, and go, between two looks at what is to be packed.
+/// Objects created, and deleted, between two packing rounds.
 const BATCH: u64 = 500;
 
 struct Churn {
@@ -30,18 +30,18 @@ struct Churn {
     version: u64,
 }
 
-/// Bytes allocated after so many creates and deletes, as a multiple of before; and when all are gone, as a part of it.
+/// Returns the allocated bytes after `churned` creates and deletes, and after deleting all objects, relative to before.
 pub(crate) fn figures(churned: u64) -> Vec<f64> {
     let nothing = heap::now().allocated;
     let mut churn = Churn::new();
-    // As many as live have gone before the first look: what grows once has grown.
-    churn.go_on(3 * LIVE);
+    // Deletes as many objects as are live before the first measurement, so that all tables have their final capacity.
+    churn.run(3 * LIVE);
     let before = heap::now().allocated - nothing;
-    churn.go_on(churned);
+    churn.run(churned);
     let after = heap::now().allocated - nothing;
     churn.empty();
-    let gone = heap::now().allocated - nothing;
-    vec![after as f64 / before as f64, gone as f64 / before as f64]
+    let removed = heap::now().allocated - nothing;
+    vec![after as f64 / before as f64, removed as f64 / before as f64]
 }
 
 impl Churn {
@@ -71,8 +71,8 @@ impl Churn {
         }
     }
 
-    /// Creates so many, and deletes any of those that live as soon as they are too many.
-    fn go_on(&mut self, count: u64) {
+    /// Creates `count` objects, and deletes random live objects above the limit.
+    fn run(&mut self, count: u64) {
         for _ in 0..count / BATCH {
             let mut changes = Vec::new();
             for _ in 0..BATCH {
@@ -81,27 +81,27 @@ impl Churn {
                 self.live.push_back(number);
                 if self.live.len() as u64 > LIVE {
                     let victim = self.rng.random_range(0..self.live.len());
-                    let gone = self.live.swap_remove_back(victim).unwrap();
-                    changes.push(self.event("DELETED", gone));
+                    let removed = self.live.swap_remove_back(victim).unwrap();
+                    changes.push(self.event("DELETED", removed));
                 }
             }
             self.apply(changes);
             self.pack();
         }
-        self.rest();
+        self.settle();
     }
 
     fn empty(&mut self) {
         while !self.live.is_empty() {
             let count = self.live.len().min(usize::try_from(BATCH).unwrap());
-            let gone: Vec<_> = self.live.drain(..count).collect();
-            let changes = gone.into_iter().map(|number| self.event("DELETED", number)).collect();
+            let removed: Vec<_> = self.live.drain(..count).collect();
+            let changes = removed.into_iter().map(|number| self.event("DELETED", number)).collect();
             self.apply(changes);
         }
-        self.rest();
+        self.settle();
     }
 
-    /// An object with a name, a label and a value that no other has.
+    /// Creates an event of an object with a unique name, label and value.
     fn event(&mut self, kind: &str, number: u64) -> Change {
         let (node, text) = (number % 50, number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         self.version += 1;
@@ -150,9 +150,9 @@ impl Churn {
         }
     }
 
-    /// What a minute without events does.
-    fn rest(&mut self) {
-        // The store remembers what the last batch did, until the next.
+    /// Does the work of a minute without events: packs all recent objects.
+    fn settle(&mut self) {
+        // The store keeps the changes of the last batch until the next one.
         self.store.apply(self.id, Vec::new()).unwrap();
         let aged = self.young.take_all();
         self.round(aged);

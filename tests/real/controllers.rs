@@ -256,7 +256,7 @@ fn told(event: Event) -> (String, String, String) {
 
 /// A Deployment that the controller is to look after.
 fn ours(mut deployment: Value) -> Value {
-    deployment["metadata"]["annotations"] = json!({ deployment_controller::controller::OURS: "true" });
+    deployment["metadata"]["annotations"] = json!({ deployment_controller::controller::ANNOTATION: "true" });
     deployment
 }
 

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 
 use crate::requests::client;
-use crate::waiting::until;
+use crate::wait::until;
 
 const SEED: u64 = 11;
 

@@ -10,8 +10,8 @@ mod running;
 #[path = "../../examples/receivers/rust/main.rs"]
 #[allow(dead_code, reason = "an example is a program: main is not used")]
 mod rust;
-#[path = "../run/waiting.rs"]
-mod waiting;
+#[path = "../run/wait.rs"]
+mod wait;
 
 use hub::Hub;
 use requests::{Sender, event};

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::rust;
-use crate::waiting::until;
+use crate::wait::until;
 
 /// A receiver. Dropping it ends it.
 pub(crate) struct Running {

@@ -1,4 +1,4 @@
-//! Clusters that do not answer, beside one that does.
+//! Tests of unreachable, silent and forbidden clusters next to a healthy one.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -10,18 +10,18 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 
 use crate::process::{Launch, Process, cluster, message_of, sim};
-use crate::waiting::until;
+use crate::wait::until;
 
 const PODS: &str = "[resources.pods]\n";
 
-/// A port that takes connections and says nothing.
+/// Starts a server that accepts connections and never answers.
 async fn silent() -> (String, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let task = tokio::spawn(async move {
-        let mut kept = Vec::new();
+        let mut open = Vec::new();
         while let Ok((stream, _)) = listener.accept().await {
-            kept.push(stream);
+            open.push(stream);
         }
     });
     (url, task)
@@ -41,7 +41,7 @@ async fn synced(hub: &Process, name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_is_silent_makes_it_unready_by_name_until_it_counts_as_unreachable() {
+async fn silent_cluster_is_named_by_readyz_until_it_is_unreachable() {
     let (sim, (url, accepting)) = (sim(1, 20), silent().await);
     let hub = Launch::new(&(cluster("mute", &url) + &cluster("well", &sim.url()) + PODS)).start();
     let start = Instant::now();
@@ -65,7 +65,7 @@ async fn a_cluster_that_is_silent_makes_it_unready_by_name_until_it_counts_as_un
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_refuses_holds_nobody_up_and_the_status_says_why() {
+async fn refusing_cluster_blocks_no_other_and_its_error_is_in_the_status() {
     let (sim, down) = (sim(2, 20), sim(3, 20));
     down.stop().await;
     let hub = Launch::new(&(cluster("down", &down.url()) + &cluster("well", &sim.url()) + PODS)).start();
@@ -82,7 +82,7 @@ async fn a_cluster_that_refuses_holds_nobody_up_and_the_status_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_outage_is_logged_once_with_cluster_and_cause_whatever_is_watched_and_so_is_its_end() {
+async fn outage_and_recovery_are_logged_once_per_cluster() {
     let sim = sim(4, 20);
     let resources = "[resources.pods]\n[resources.nodes]\n[resources.\"widgets.example.com\"]\n";
     let hub = Launch::new(&(cluster("c0", &sim.url()) + resources)).start();
@@ -94,8 +94,8 @@ async fn an_outage_is_logged_once_with_cluster_and_cause_whatever_is_watched_and
     };
     until("stale", async || failed(&hub.status().await).then_some(())).await;
     // Long enough for several attempts: the first delays are below a second.
-    let sees = Instant::now() + Duration::from_secs(6);
-    until("attempts", async || (Instant::now() > sees).then_some(())).await;
+    let enough = Instant::now() + Duration::from_secs(6);
+    until("attempts", async || (Instant::now() > enough).then_some(())).await;
     let warned: Vec<_> = hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect();
     assert!(matches!(&warned[..], [line] if message_of(line).contains("cannot reach the cluster")), "{warned:#?}");
     assert!(warned[0]["cluster"] == "c0" && warned[0]["error"].is_string(), "{warned:#?}");
@@ -109,7 +109,7 @@ async fn an_outage_is_logged_once_with_cluster_and_cause_whatever_is_watched_and
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_without_rights_says_so_in_one_line_that_names_ten_resources_and_counts_the_others() {
+async fn forbidden_resources_are_logged_in_one_line() {
     let sim = sim(7, 5);
     let def = sim.with_world(|world| world.resources().find(|def| def.api.gvr == World::widgets()).unwrap().clone());
     let mut toml = cluster("shut", &sim.url());
@@ -126,12 +126,12 @@ async fn a_cluster_without_rights_says_so_in_one_line_that_names_ten_resources_a
     toml += "[resources.pods]\n[resources.nodes]\n";
     let hub = Launch::new(&toml).env("RUST_LOG", "informer_hub=debug").start();
     let line = hub.line("the cluster forbids list or watch").await;
-    let told = line["resources"].as_str().unwrap();
-    assert!(told.starts_with("nodes, things10.example.com, ") && told.ends_with(" and 3 more"), "{line}");
+    let resources = line["resources"].as_str().unwrap();
+    assert!(resources.starts_with("nodes, things10.example.com, ") && resources.ends_with(" and 3 more"), "{line}");
     assert!(line["cluster"] == "shut" && line["error"].to_string().contains("403"), "{line}");
     hub.ready().await;
     let tries = async || (hub.count("list or watch failed") > 30).then_some(());
-    until("each resource is asked for again", tries).await;
+    until("repeated requests for each resource", tries).await;
     let warned = || hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect::<Vec<_>>();
     let others = "cannot watch for added and removed resources";
     assert_eq!((warned().len(), hub.count(others)), (2, 1), "{:#?}", warned());
@@ -142,27 +142,27 @@ async fn a_cluster_without_rights_says_so_in_one_line_that_names_ten_resources_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_cannot_be_reached_is_told_of_once_whatever_is_watched_of_it() {
+async fn unreachable_cluster_is_logged_once() {
     let down = sim(5, 20);
     down.stop().await;
-    // The last one may come and go, so that the cluster's offers are followed.
+    // The custom resource makes the hub watch discovery.
     let resources = "[resources.pods]\n[resources.nodes]\n[resources.\"widgets.example.com\"]\n";
     let launch = Launch::new(&(cluster("down", &down.url()) + resources));
     let hub = launch.env("RUST_LOG", "informer_hub=debug").start();
-    until("every resource and the offers asked for, again and again", async || {
+    until("repeated requests for every resource and for discovery", async || {
         let status = hub.status().await;
         let down = named(&status, "down");
         let informers = down["informers"].as_array().unwrap();
         let failed = informers.len() == 3 && informers.iter().all(|informer| informer["lastError"].is_string());
-        let asked = down["discovery"]["lastError"].is_string() && hub.count("still cannot reach the cluster") > 5;
-        (failed && asked).then_some(())
+        let surveyed = down["discovery"]["lastError"].is_string() && hub.count("still cannot reach the cluster") > 5;
+        (failed && surveyed).then_some(())
     })
     .await;
     let warned = || hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect::<Vec<_>>();
-    let told = warned();
-    assert!(matches!(&told[..], [line] if message_of(line).contains("cannot reach the cluster")), "{told:#?}");
-    assert!(told[0]["cluster"] == "down" && told[0]["error"].to_string().contains("refused"), "{told:#?}");
-    assert!(!told[0].to_string().contains("client error"), "what only says that there is a cause: {told:#?}");
+    let warnings = warned();
+    assert!(matches!(&warnings[..], [line] if message_of(line).contains("cannot reach the cluster")), "{warnings:#?}");
+    assert!(warnings[0]["cluster"] == "down" && warnings[0]["error"].to_string().contains("refused"), "{warnings:#?}");
+    assert!(!warnings[0].to_string().contains("client error"), "an error without information: {warnings:#?}");
     down.restart().await;
     hub.ready().await;
     until("all is synced", async || {
@@ -175,7 +175,7 @@ async fn a_cluster_that_cannot_be_reached_is_told_of_once_whatever_is_watched_of
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_forbids_its_definitions_is_said_to_be_asked_now_and_then_and_is_reached() {
+async fn cluster_with_forbidden_definitions_is_logged_as_polled() {
     let sim = sim(6, 5);
     sim.forbid(&World::definitions(), true);
     let hub = Launch::new(&(cluster("c0", &sim.url()) + PODS + "[resources.\"widgets.example.com\"]\n")).start();
@@ -187,14 +187,14 @@ async fn a_cluster_that_forbids_its_definitions_is_said_to_be_asked_now_and_then
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_knows_nobody_says_so_once_whatever_is_watched_of_it() {
+async fn unauthorized_cluster_is_logged_once() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let strangers = Router::new().fallback(async || StatusCode::UNAUTHORIZED);
     let answering = tokio::spawn(async move { axum::serve(listener, strangers).await });
     let toml = cluster("strange", &url) + PODS + "[resources.nodes]\n[resources.\"widgets.example.com\"]\n";
     let hub = Launch::new(&toml).env("RUST_LOG", "informer_hub=debug").start();
-    until("asked again and again", async || (hub.count("still cannot reach the cluster") > 5).then_some(())).await;
+    until("repeated requests", async || (hub.count("still cannot reach the cluster") > 5).then_some(())).await;
     let warned: Vec<_> = hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect();
     assert!(matches!(&warned[..], [line] if message_of(line).contains("denies discovery requests")), "{warned:#?}");
     assert!(warned[0]["error"].to_string().contains("401"), "{warned:#?}");
@@ -202,7 +202,7 @@ async fn a_cluster_that_knows_nobody_says_so_once_whatever_is_watched_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_log_says_what_starts_which_servers_answer_and_what_the_hub_is_ready_with() {
+async fn log_reports_start_connections_and_readiness() {
     let (sim, down) = (sim(9, 20), sim(10, 20));
     down.stop().await;
     let hub = Launch::new(&(cluster("down", &down.url()) + &cluster("well", &sim.url()) + PODS)).start();
@@ -232,7 +232,7 @@ async fn the_log_says_what_starts_which_servers_answer_and_what_the_hub_is_ready
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_warm_start_without_its_cluster_is_ready_with_stale_objects_and_says_so() {
+async fn warm_start_without_its_cluster_is_ready_with_stale_objects() {
     let (sim, folder) = (sim(11, 20), tempfile::tempdir().unwrap());
     let hub = format!("state_dir = \"{}\"\ncheckpoint = \"1s\"\n", folder.path().join("state").display());
     let toml = hub + &cluster("a", &sim.url()) + PODS;

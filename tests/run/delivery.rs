@@ -1,4 +1,4 @@
-//! Webhooks end to end: whatever the receiver does, in the end it has the truth, signed and in order.
+//! End-to-end tests of webhooks: a receiver that fails in any way converges, with signed events in order.
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ fn churn(sim: &SimCluster, churn: &mut Churn, steps: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_receiver_that_applies_the_events_ends_with_the_truth() {
+async fn receiver_that_applies_the_events_converges() {
     let (first, second) = (sim(1, 60), sim(2, 40));
-    let receiver = Receiver::start(Mode::Well);
+    let receiver = Receiver::start(Mode::Healthy);
     let toml = cluster("c0", &first.url()) + &cluster("c1", &second.url()) + RESOURCES + &receiver.sink("hook");
     let hub = Launch::new(&toml).env("HOOK_SECRET", SECRET).start();
     hub.ready().await;
@@ -44,8 +44,8 @@ async fn a_receiver_that_applies_the_events_ends_with_the_truth() {
     assert_eq!(sink["delivered"].as_u64(), Some(receiver.received(|received| received.events)), "{sink}");
 }
 
-/// One receiver that is unwell for a while, during which things happen.
-async fn survives(mode: Mode) {
+/// Runs a receiver in a failing mode during changes and asserts that it converges afterwards.
+async fn assert_converges_after(mode: Mode) {
     let sim = sim(3, 50);
     let receiver = Receiver::start(mode);
     let hub = launch(&sim, &receiver);
@@ -54,7 +54,7 @@ async fn survives(mode: Mode) {
         churn(&sim, &mut changes, 30);
         receiver.met(mode, round).await;
     }
-    receiver.set(Mode::Well);
+    receiver.set(Mode::Healthy);
     for gvr in [World::pods(), World::nodes()] {
         receiver.converged("c0", &sim, &gvr).await;
     }
@@ -66,32 +66,32 @@ async fn survives(mode: Mode) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_to_a_receiver_that_answers_500() {
-    survives(Mode::Error).await;
+async fn receiver_that_answers_500_loses_nothing() {
+    assert_converges_after(Mode::Error).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_to_a_receiver_that_redirects() {
-    survives(Mode::Redirect).await;
+async fn receiver_that_redirects_loses_nothing() {
+    assert_converges_after(Mode::Redirect).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_to_a_receiver_that_closes_in_the_middle_of_its_answer() {
-    survives(Mode::Close).await;
+async fn receiver_that_closes_during_its_answer_loses_nothing() {
+    assert_converges_after(Mode::Close).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_to_a_receiver_that_is_slow() {
-    survives(Mode::Slow(Duration::from_millis(300))).await;
+async fn slow_receiver_loses_nothing() {
+    assert_converges_after(Mode::Slow(Duration::from_millis(300))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_to_a_receiver_that_never_answers() {
-    survives(Mode::Silent).await;
+async fn silent_receiver_loses_nothing() {
+    assert_converges_after(Mode::Silent).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_to_a_receiver_that_is_down_at_first() {
+async fn receiver_that_is_down_at_the_start_loses_nothing() {
     let sim = sim(4, 50);
     let mut receiver = Receiver::closed();
     let hub = launch(&sim, &receiver);

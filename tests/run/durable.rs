@@ -1,4 +1,4 @@
-//! What outlives the process: undelivered events, dead letters, and what the caches knew.
+//! Tests of state that outlives the process: undelivered events, dead letters, caches.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::process::{Launch, Process, cluster, sim};
 use crate::receiver::{Mode, Receiver, SECRET};
-use crate::waiting::until;
+use crate::wait::until;
 
 const RESOURCES: &str = "[resources.pods]\n[resources.nodes]\n";
 
@@ -33,15 +33,15 @@ fn state_dir() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// A hub that has ended in good order while its receiver was dead, and what is left of it.
-pub(crate) struct Ended {
+/// Hub that was shut down while its receiver failed, with its state directory.
+pub(crate) struct StoppedHub {
     pub(crate) sim: SimCluster,
     pub(crate) receiver: Receiver,
     pub(crate) state: TempDir,
     pub(crate) hub: Process,
 }
 
-pub(crate) async fn ended_with_a_dead_receiver(seed: u64) -> Ended {
+pub(crate) async fn stopped_with_a_failing_receiver(seed: u64) -> StoppedHub {
     let (sim, state) = (sim(seed, 50), state_dir());
     let receiver = Receiver::start(Mode::Error);
     let mut hub = launch(&sim, &receiver, state.path());
@@ -49,10 +49,10 @@ pub(crate) async fn ended_with_a_dead_receiver(seed: u64) -> Ended {
     receiver.met(Mode::Error, 8).await;
     hub.signal("TERM");
     assert_eq!(hub.ended().await, 0);
-    Ended { sim, receiver, state, hub }
+    StoppedHub { sim, receiver, state, hub }
 }
 
-/// Inverts a byte in the middle of the last file of a directory whose name has this in it. Its name.
+/// Inverts a byte in the middle of a directory's last file with `part` in its name, and returns that name.
 pub(crate) fn damage(dir: &Path, part: &str) -> String {
     let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let name = names.filter(|name| name.contains(part)).max().unwrap();
@@ -68,9 +68,9 @@ async fn sink_status(hub: &Process) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_killed_hub_had_not_delivered_arrives_after_its_restart_and_what_it_missed_too() {
+async fn killed_hub_delivers_undelivered_and_missed_events_after_restart() {
     let (sim, state) = (sim(5, 60), state_dir());
-    let receiver = Receiver::start(Mode::Well);
+    let receiver = Receiver::start(Mode::Healthy);
     let mut changes = Churn::new(5);
     let hub = launch(&sim, &receiver, state.path());
     hub.ready().await;
@@ -81,10 +81,10 @@ async fn what_a_killed_hub_had_not_delivered_arrives_after_its_restart_and_what_
         (sink_status(&hub).await["journal"]["pending"].as_u64() > Some(50)).then_some(())
     })
     .await;
-    // Killed, as by SIGKILL: nothing is said, nothing is written any more.
+    // Killed with SIGKILL: nothing is flushed.
     drop(hub);
     churn(&sim, &mut changes, 100);
-    receiver.set(Mode::Well);
+    receiver.set(Mode::Healthy);
     let hub = launch(&sim, &receiver, state.path());
     for gvr in [World::pods(), World::nodes()] {
         receiver.converged("c0", &sim, &gvr).await;
@@ -95,22 +95,22 @@ async fn what_a_killed_hub_had_not_delivered_arrives_after_its_restart_and_what_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_kills_at_any_moment_lose_nothing() {
+async fn ten_kills_at_random_moments_lose_nothing() {
     let (sim, state) = (sim(6, 40), state_dir());
-    let receiver = Receiver::start(Mode::Well);
+    let receiver = Receiver::start(Mode::Healthy);
     let mut changes = Churn::new(6);
     for round in 0..10_u64 {
         let hub = launch(&sim, &receiver, state.path());
-        receiver.set(if round % 3 == 0 { Mode::Close } else { Mode::Well });
+        receiver.set(if round % 3 == 0 { Mode::Close } else { Mode::Healthy });
         for _ in 0..=round % 4 {
             churn(&sim, &mut changes, 20);
-            // A moment that no two rounds share.
+            // A different delay in each round.
             tokio::time::sleep(std::time::Duration::from_millis(40 + 37 * round)).await;
         }
         drop(hub);
         churn(&sim, &mut changes, 10);
     }
-    receiver.set(Mode::Well);
+    receiver.set(Mode::Healthy);
     let _hub = launch(&sim, &receiver, state.path());
     for gvr in [World::pods(), World::nodes()] {
         receiver.converged("c0", &sim, &gvr).await;
@@ -118,19 +118,19 @@ async fn ten_kills_at_any_moment_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_with_a_dead_receiver_is_quick_and_loses_nothing() {
-    let Ended { sim, receiver, state, hub } = ended_with_a_dead_receiver(7).await;
-    let kept = hub.line("stay in the journal for the next start").await;
-    assert!(kept["events"].as_u64() > Some(0), "{kept}");
-    receiver.set(Mode::Well);
+async fn shutdown_with_a_dead_receiver_keeps_events_in_the_journal() {
+    let StoppedHub { sim, receiver, state, hub } = stopped_with_a_failing_receiver(7).await;
+    let line = hub.line("stay in the journal for the next start").await;
+    assert!(line["events"].as_u64() > Some(0), "{line}");
+    receiver.set(Mode::Healthy);
     let _hub = launch(&sim, &receiver, state.path());
     receiver.converged("c0", &sim, &World::pods()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_hub_on_the_same_state_directory_is_refused() {
+async fn second_hub_on_the_same_state_directory_is_refused() {
     let (sim, state) = (sim(8, 5), state_dir());
-    let receiver = Receiver::start(Mode::Well);
+    let receiver = Receiver::start(Mode::Healthy);
     let hub = launch(&sim, &receiver, state.path());
     hub.ready().await;
     let mut second = launch(&sim, &receiver, state.path());
@@ -139,21 +139,21 @@ async fn a_second_hub_on_the_same_state_directory_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_limit_to_the_size_of_files_is_an_error_that_is_shown_and_not_the_end() {
+async fn file_size_limit_is_reported_and_does_not_end_the_hub() {
     let (sim, state) = (sim(9, 40), state_dir());
     let receiver = Receiver::start(Mode::Error);
     let limited =
         prepare(&sim, &receiver, state.path()).env("INFORMER_HUB_HUB__SHUTDOWN_DEADLINE", "1s").after("ulimit -f 20");
     let mut hub = limited.start();
     hub.ready().await;
-    let trouble = until("the journal takes nothing in", async || {
+    let error = until("the journal rejects appends", async || {
         sink_status(&hub).await["journal"]["trouble"].as_str().map(ToOwned::to_owned)
     })
     .await;
-    assert!(trouble.starts_with("disk: File too large"), "{trouble}");
+    assert!(error.starts_with("disk: File too large"), "{error}");
     hub.signal("TERM");
-    assert!([0, 1].contains(&hub.ended().await), "it ends by itself");
-    receiver.set(Mode::Well);
+    assert!([0, 1].contains(&hub.ended().await), "the hub ends without a signal");
+    receiver.set(Mode::Healthy);
     let _hub = launch(&sim, &receiver, state.path());
     receiver.converged("c0", &sim, &World::pods()).await;
 }
@@ -162,7 +162,7 @@ fn all_objects(sim: &SimCluster) -> u64 {
     [World::pods(), World::nodes()].map(|gvr| sim.truth(&gvr).len() as u64).iter().sum()
 }
 
-/// Its answer as a program reads it.
+/// Runs `dead-letters` and returns its JSON output.
 async fn dead_letters(hub: &Process, arguments: &[&str]) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_informer-hub"))
         .arg("dead-letters")
@@ -175,13 +175,13 @@ async fn dead_letters(hub: &Process, arguments: &[&str]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dead_letters_are_listed_shown_replayed_and_purged_over_a_restart() {
+async fn dead_letters_survive_a_restart_and_are_replayed_and_purged() {
     let (sim, state) = (sim(9, 12), state_dir());
     let receiver = Receiver::start(Mode::Unprocessable);
     let hub = launch(&sim, &receiver, state.path());
     hub.ready().await;
     let count = |status: &Value| status["journal"]["deadLetters"].as_u64().unwrap_or_default();
-    until("everything is given up", async || {
+    until("all events are dead letters", async || {
         let status = sink_status(&hub).await;
         (status["pendingEvents"] == 0 && count(&status) == all_objects(&sim)).then_some(())
     })
@@ -190,7 +190,7 @@ async fn dead_letters_are_listed_shown_replayed_and_purged_over_a_restart() {
     let letters = all.as_array().unwrap();
     assert!(letters[0]["error"].as_str().unwrap().contains("422"), "{}", letters[0]);
     drop(hub);
-    receiver.set(Mode::Well);
+    receiver.set(Mode::Healthy);
     let hub = launch(&sim, &receiver, state.path());
     hub.ready().await;
     assert_eq!(dead_letters(&hub, &["list", "hook"]).await, all);
@@ -207,13 +207,13 @@ async fn dead_letters_are_listed_shown_replayed_and_purged_over_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_journal_costs_what_is_damaged_and_is_named() {
-    let Ended { sim, receiver, state, .. } = ended_with_a_dead_receiver(10).await;
+async fn damaged_journal_loses_only_damaged_events_and_is_reported() {
+    let StoppedHub { sim, receiver, state, .. } = stopped_with_a_failing_receiver(10).await;
     damage(&state.path().join("sinks/hook/journal"), ".log");
-    receiver.set(Mode::Well);
+    receiver.set(Mode::Healthy);
     let hub = launch(&sim, &receiver, state.path());
-    let told = hub.line("damage was found").await;
-    assert_eq!((&told["sink"], &told["level"]), (&"hook".into(), &"ERROR".into()), "{told}");
+    let line = hub.line("damage was found").await;
+    assert_eq!((&line["sink"], &line["level"]), (&"hook".into(), &"ERROR".into()), "{line}");
     until("the rest is delivered", async || (sink_status(&hub).await["pendingEvents"] == 0).then_some(())).await;
     let (pods, nodes) = (receiver.seen("c0", &World::pods()).len(), receiver.seen("c0", &World::nodes()).len());
     assert_eq!((pods + nodes) as u64, all_objects(&sim) - 1, "one event is damaged");

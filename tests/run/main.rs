@@ -1,21 +1,21 @@
-//! `informer-hub run` as an operator has it: the built binary as a child, simulated clusters, real receivers.
+//! Tests of `informer-hub run`: the built binary as a child process, with simulated clusters and real receivers.
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod clusters;
-mod collector;
+mod credential_plugin;
 mod delivery;
 mod durable;
-mod manager;
+mod http_port;
+mod invalid_config;
 mod metrics;
-mod mistakes;
-mod plugin;
-mod port;
+mod otlp_collector;
 mod process;
 mod receiver;
 mod reload;
 mod secrets;
+mod service_manager;
 mod shutdown;
 mod state;
 mod status;
 mod traces;
-mod waiting;
+mod wait;

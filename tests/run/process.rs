@@ -1,4 +1,4 @@
-//! The binary as a child process: its configuration, its log, its answers, its end.
+//! The binary as a child process: configuration, log, HTTP answers, exit code.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -10,14 +10,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-use crate::waiting::{PATIENCE, until};
+use crate::wait::{PATIENCE, until};
 
 pub(crate) fn sim(seed: u64, pods: usize) -> SimCluster {
     let world = WorldConfig { seed, pods, small: true, ..WorldConfig::default() };
     SimCluster::start(SimConfig { world, ..SimConfig::default() }, &Handle::current()).unwrap()
 }
 
-/// `[clusters.<name>]` at an address.
+/// Returns `[clusters.<name>]` with an address.
 pub(crate) fn cluster(name: &str, url: &str) -> String {
     format!("[clusters.{name}]\nserver = \"{url}\"\n")
 }
@@ -26,14 +26,14 @@ fn whole(toml: &str) -> String {
     format!("[hub]\nlisten = \"127.0.0.1:0\"\n{toml}")
 }
 
-/// What is to be started.
+/// Builder of a hub process.
 pub(crate) struct Launch {
     command: Command,
     folder: TempDir,
 }
 
 impl Launch {
-    /// A free port, and what `toml` says beside it. `[hub]` is open at its beginning.
+    /// Creates a launch with a free port. `toml` starts inside `[hub]`.
     pub(crate) fn new(toml: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("hub.toml");
@@ -48,7 +48,7 @@ impl Launch {
         Self { command, folder }
     }
 
-    /// With a port that is known before it starts, as good as free.
+    /// Creates a launch whose port is known before the start.
     pub(crate) fn at_port(toml: &str) -> (Self, String) {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let launch = Self::new(toml);
@@ -66,7 +66,7 @@ impl Launch {
         self
     }
 
-    /// Has a shell do something first, in whose place the hub is run then.
+    /// Runs a shell script first, which then executes the hub in the same process.
     pub(crate) fn after(mut self, script: &str) -> Self {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(format!("{script} && exec \"$0\" \"$@\"")).arg(self.command.get_program());
@@ -81,13 +81,13 @@ impl Launch {
         self
     }
 
-    /// A file beside the configuration.
+    /// Writes a file next to the configuration.
     pub(crate) fn file(self, name: &str, content: &str) -> Self {
         std::fs::write(self.folder.path().join(name), content).unwrap();
         self
     }
 
-    /// Starts it with its log in JSON.
+    /// Starts the hub with a JSON log.
     pub(crate) fn start(self) -> Process {
         self.arg("--log-format").arg("json").start_as_text()
     }
@@ -116,7 +116,7 @@ async fn answer_of(request: reqwest::RequestBuilder) -> (u16, String) {
     (answer.status().as_u16(), answer.text().await.unwrap())
 }
 
-/// A running hub. Dropping it kills it.
+/// Running hub process. Dropping it kills the process.
 pub(crate) struct Process {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
@@ -135,43 +135,43 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// Its process.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Everything that it wrote to standard error so far.
+    /// Returns everything written to standard error so far.
     pub(crate) fn log(&self) -> String {
         self.lines.lock().join("\n")
     }
 
-    /// Its log lines so far, each a JSON object.
+    /// Returns the log lines so far, each a JSON object.
     pub(crate) fn lines(&self) -> Vec<Value> {
         let lines = self.lines.lock();
         lines.iter().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"))).collect()
     }
 
-    /// Waits for a line with this in its message.
+    /// Waits for a line whose message contains this text.
     pub(crate) async fn line(&self, message: &str) -> Value {
         until(message, async || self.lines().into_iter().find(|line| message_of(line).contains(message))).await
     }
 
-    /// Lines with this in their message.
+    /// Returns the number of lines whose message contains this text.
     pub(crate) fn count(&self, message: &str) -> usize {
         self.lines().iter().filter(|line| message_of(line).contains(message)).count()
     }
 
-    /// Where it serves, as its log says.
+    /// Returns the URL of the hub's port, from its log.
     pub(crate) async fn url(&self) -> String {
         format!("http://{}", self.line("serving /livez").await["address"].as_str().unwrap())
     }
 
-    /// Asks it something, as curl would.
+    /// Sends a GET request.
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
         answer_of(client().get(self.url().await + path)).await
     }
 
-    /// The same by POST, with nothing in it.
+    /// Sends an empty POST request.
     pub(crate) async fn post(&self, path: &str) -> (u16, String) {
         answer_of(client().post(self.url().await + path)).await
     }
@@ -182,27 +182,27 @@ impl Process {
         serde_json::from_str(&body).unwrap()
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits until `/readyz` answers 200.
     pub(crate) async fn ready(&self) {
         until("ready", async || (self.get("/readyz").await.0 == 200).then_some(())).await;
     }
 
-    /// Puts another configuration in the place of the one that it was started with, whole, as `mv` does.
+    /// Replaces the configuration file atomically.
     pub(crate) fn configure(&self, toml: &str) {
         let new = self.folder.path().join("hub.toml.new");
         std::fs::write(&new, whole(toml)).unwrap();
         std::fs::rename(new, self.folder.path().join("hub.toml")).unwrap();
     }
 
-    /// Sends it a signal: `TERM`, `INT`, `HUP`.
+    /// Sends a signal: `TERM`, `INT`, `HUP`.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status().unwrap();
         assert!(sent.success());
     }
 
-    /// Sends a signal until it ends; gives its exit code.
+    /// Sends a signal until the hub ends, and returns the exit code.
     pub(crate) async fn ended_by(&mut self, name: &str) -> i32 {
-        until("the hub's end by a signal", async || {
+        until("the hub ended by a signal", async || {
             let ended = self.child.try_wait().unwrap();
             if ended.is_none() {
                 self.signal(name);
@@ -213,9 +213,9 @@ impl Process {
         self.ended().await
     }
 
-    /// Waits for its end; gives its exit code.
+    /// Waits until the hub ends, and returns the exit code.
     pub(crate) async fn ended(&mut self) -> i32 {
-        let status = until("the hub's end", async || self.child.try_wait().unwrap()).await;
+        let status = until("the hub ended", async || self.child.try_wait().unwrap()).await;
         if let Some(reader) = self.reader.take() {
             reader.join().unwrap();
         }

@@ -1,4 +1,4 @@
-//! A webhook's receiver on a bare socket, so that it can misbehave at any byte.
+//! Webhook receiver on a bare socket, which can fail at any byte.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,46 +16,46 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::waiting::until;
+use crate::wait::until;
 
-/// The key that sinks sign with, and receivers verify.
+/// Key with which sinks sign and receivers verify.
 pub(crate) const SECRET: &str = "whsec_cnVuLXRlc3RzLWtleS1mb3Itc2lnbmF0dXJlcw==";
 
-/// What a receiver does with a request.
+/// Response of the receiver to requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
-    /// Takes it, answers 204.
-    Well,
-    /// Answers 500 and takes nothing.
+    /// Accepts the batch and answers 204.
+    Healthy,
+    /// Rejects the batch with 500.
     Error,
-    /// Answers 422 and takes nothing.
+    /// Rejects the batch with 422.
     Unprocessable,
-    /// Points elsewhere and takes nothing.
+    /// Rejects the batch with a redirect.
     Redirect,
-    /// Takes it, then closes in the middle of the status line: the hub cannot know.
+    /// Accepts the batch, then closes the connection in the middle of the status line.
     Close,
-    /// Takes it after this long.
+    /// Accepts the batch after this delay.
     Slow(Duration),
-    /// Reads it and never answers.
+    /// Reads the request and never answers.
     Silent,
 }
 
-/// What has come in.
+/// Everything a receiver has received.
 #[derive(Default)]
 pub(crate) struct Received {
-    /// What was built from it.
+    /// Objects built from the events.
     pub replica: Option<Replica>,
     /// Requests by mode.
     pub requests: BTreeMap<&'static str, u64>,
-    /// Events that were taken, repeats included.
+    /// Accepted events, repeats included.
     pub events: u64,
-    /// Of requests in a trace: the header, and the extension of each event that has one.
+    /// `traceparent` header of each request, and the `traceparent` extensions of its events.
     pub traces: Vec<(Option<String>, Vec<String>)>,
-    /// What was wrong with requests.
+    /// Invalid requests.
     pub problems: Vec<String>,
 }
 
-/// The receiver. Its port is its own from the start; it listens once it is opened.
+/// Webhook receiver. It reserves its port at creation and listens after `open`.
 pub(crate) struct Receiver {
     address: SocketAddr,
     reservation: TcpSocket,
@@ -70,7 +70,7 @@ impl Receiver {
         let address = reservation.local_addr().unwrap();
         let received = Received { replica: Some(Replica::at_least_once()), ..Received::default() };
         let received = Arc::new(Mutex::new(received));
-        Self { address, reservation, mode: watch::Sender::new(Mode::Well), received, server: None }
+        Self { address, reservation, mode: watch::Sender::new(Mode::Healthy), received, server: None }
     }
 
     pub(crate) fn start(mode: Mode) -> Self {
@@ -90,7 +90,7 @@ impl Receiver {
         self.mode.send_replace(mode);
     }
 
-    /// `[sinks.<name>]` that sends everything here, signed, with delays that suit a test.
+    /// Returns `[sinks.<name>]` of a signed webhook to this receiver, with short delays.
     pub(crate) fn sink(&self, name: &str) -> String {
         format!(
             "[sinks.{name}]\ntype = \"webhook\"\nurl = \"http://{}/events\"\ninitial = \"replay\"\ntimeout = \"2s\"\n\
@@ -104,28 +104,28 @@ impl Receiver {
         read(&self.received.lock())
     }
 
-    /// Waits until a mode has met this many requests.
+    /// Waits until a mode has handled this many requests.
     pub(crate) async fn met(&self, mode: Mode, count: u64) {
         let met = || self.received(|received| received.requests.get(mode.name()).copied().unwrap_or_default());
         until(mode.name(), async || (met() >= count).then_some(())).await;
     }
 
-    /// Objects of a resource that it has.
+    /// Returns the received objects of a resource.
     pub(crate) fn seen(&self, cluster: &str, gvr: &Gvr) -> Truth {
         let origin = format!("{cluster}/{}", gvr.long());
         self.received(|received| received.replica.as_ref().map(|replica| replica.seen_of(&origin)).unwrap_or_default())
     }
 
-    /// Waits until it has what the cluster has, and checks that nothing was told that cannot have been.
+    /// Waits until the received objects equal the cluster's, and asserts that there are no invalid events.
     pub(crate) async fn converged(&self, name: &str, cluster: &SimCluster, gvr: &Gvr) {
-        until("the receiver has the truth", async || {
+        until("the receiver has the cluster's objects", async || {
             Oracle::diff(&cluster.truth(gvr), &self.seen(name, gvr)).is_empty().then_some(())
         })
         .await;
-        self.is_clean();
+        self.assert_clean();
     }
 
-    pub(crate) fn is_clean(&self) {
+    pub(crate) fn assert_clean(&self) {
         self.received(|received| {
             assert!(received.problems.is_empty(), "{:#?}", received.problems);
             let violations = received.replica.as_ref().map(|replica| replica.violations().to_vec()).unwrap_or_default();
@@ -145,7 +145,7 @@ impl Drop for Receiver {
 impl Mode {
     fn name(self) -> &'static str {
         match self {
-            Self::Well => "well",
+            Self::Healthy => "healthy",
             Self::Error => "error",
             Self::Unprocessable => "unprocessable",
             Self::Redirect => "redirect",
@@ -167,17 +167,21 @@ fn socket(address: SocketAddr) -> TcpSocket {
 async fn serve(listener: TcpListener, mode: watch::Receiver<Mode>, received: Arc<Mutex<Received>>) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        connections.spawn(converse(stream, mode.clone(), Arc::clone(&received)));
+        connections.spawn(serve_connection(stream, mode.clone(), Arc::clone(&received)));
     }
 }
 
-/// One request on a connection.
-async fn converse(mut stream: TcpStream, mode: watch::Receiver<Mode>, received: Arc<Mutex<Received>>) -> Option<()> {
+/// Handles one request on a connection.
+async fn serve_connection(
+    mut stream: TcpStream,
+    mode: watch::Receiver<Mode>,
+    received: Arc<Mutex<Received>>,
+) -> Option<()> {
     let (_, headers, body) = read_request(&mut stream).await?;
     let mode = *mode.borrow();
     *received.lock().requests.entry(mode.name()).or_default() += 1;
     let answer = match mode {
-        Mode::Well => "204 No Content",
+        Mode::Healthy => "204 No Content",
         Mode::Slow(pause) => {
             tokio::time::sleep(pause).await;
             "204 No Content"
@@ -186,13 +190,13 @@ async fn converse(mut stream: TcpStream, mode: watch::Receiver<Mode>, received: 
         Mode::Unprocessable => "422 Unprocessable Content",
         Mode::Redirect => "307 Temporary Redirect\r\nlocation: http://127.0.0.1:1/elsewhere",
         Mode::Close => {
-            take(&received, &headers, &body);
+            record(&received, &headers, &body);
             return stream.write_all(b"HTTP/1.1 20").await.ok();
         }
         Mode::Silent => std::future::pending().await,
     };
-    if matches!(mode, Mode::Well | Mode::Slow(_)) {
-        take(&received, &headers, &body);
+    if matches!(mode, Mode::Healthy | Mode::Slow(_)) {
+        record(&received, &headers, &body);
     }
     stream
         .write_all(format!("HTTP/1.1 {answer}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").as_bytes())
@@ -200,7 +204,7 @@ async fn converse(mut stream: TcpStream, mode: watch::Receiver<Mode>, received: 
         .ok()
 }
 
-/// Reads a request as HTTP/1.1 has it: a head, and a body of the length that the head says. Gives its path, too.
+/// Reads an HTTP/1.1 request with a `Content-Length`. Returns path, headers and body.
 pub(crate) async fn read_request(stream: &mut TcpStream) -> Option<(String, http::HeaderMap, Vec<u8>)> {
     let mut bytes = Vec::new();
     let end = loop {
@@ -228,8 +232,8 @@ pub(crate) async fn read_request(stream: &mut TcpStream) -> Option<(String, http
     Some((path, headers, body))
 }
 
-/// Verifies a request with an implementation that is not ours, and takes its events in.
-fn take(received: &Mutex<Received>, headers: &http::HeaderMap, body: &[u8]) {
+/// Verifies the signature with an independent implementation and records the events.
+fn record(received: &Mutex<Received>, headers: &http::HeaderMap, body: &[u8]) {
     let mut received = received.lock();
     if let Err(error) = Webhook::new(SECRET).unwrap().verify(body, headers) {
         received.problems.push(format!("signature: {error}"));

@@ -1,10 +1,10 @@
-//! The configuration's file changes under the real binary.
+//! Tests of changes of the configuration file under the running binary.
 
 use informer_hub_sim::{SimCluster, World};
 
 use crate::process::{Launch, Process, cluster, message_of, sim};
 use crate::receiver::{Mode, Receiver, SECRET};
-use crate::waiting::until;
+use crate::wait::until;
 
 const PODS: &str = "[resources.pods]\n";
 const NODES: &str = "[resources.nodes]\n";
@@ -19,9 +19,9 @@ fn start(toml: &str) -> Process {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_changed_file_is_applied_and_a_broken_one_is_refused_until_it_is_mended() {
+async fn changed_file_is_applied_and_an_invalid_one_is_refused() {
     let (first, second) = (sim(41, 12), sim(42, 12));
-    let receiver = Receiver::start(Mode::Well);
+    let receiver = Receiver::start(Mode::Healthy);
     let base = cluster("a", &first.url()) + PODS + &receiver.sink("hook");
     let hub = start(&base);
     hub.ready().await;
@@ -52,11 +52,11 @@ async fn a_changed_file_is_applied_and_a_broken_one_is_refused_until_it_is_mende
     let status = hub.status().await;
     assert!(status["configuration"]["lastError"].is_null(), "{status}");
     assert_eq!(status["clusters"].as_array().unwrap().len(), 1);
-    assert_eq!(lists(&first), listed + 1, "the nodes alone were listed");
+    assert_eq!(lists(&first), listed + 1, "only the nodes are listed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hangup_has_the_file_read_at_once_and_what_needs_a_restart_is_named() {
+async fn hangup_reloads_the_file_and_logs_keys_that_need_a_restart() {
     let sim = sim(43, 8);
     let base = cluster("a", &sim.url()) + PODS;
     let hub = start(&base);
@@ -69,7 +69,7 @@ async fn a_hangup_has_the_file_read_at_once_and_what_needs_a_restart_is_named() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asks_for_a_reload_is_told_what_it_changed_or_what_is_wrong() {
+async fn reload_endpoint_returns_changes_or_errors() {
     let (first, second) = (sim(44, 8), sim(45, 8));
     let base = cluster("a", &first.url()) + PODS;
     let hub = start(&base);

@@ -1,4 +1,4 @@
-//! Everything fails, everything is logged, and no secret is seen.
+//! Tests that logs, status and errors contain no secret, even if everything fails.
 
 use std::io::Write;
 
@@ -11,15 +11,15 @@ use tokio::net::TcpListener;
 
 use crate::process::{Launch, Process, cluster, sim};
 use crate::receiver::read_request;
-use crate::waiting::until;
+use crate::wait::until;
 
-/// What must not be seen: a piece of each secret.
+/// A part of each secret that must not be shown.
 const SECRETS: [&str; 9] = [
     "t0ken-env",
     "t0ken-file",
     "t0ken-kube",
     "t0ken-argo",
-    // The same in base64, as a Secret has it.
+    // Base64 of the previous one, as in a Kubernetes Secret.
     "dDBrZW4tYXJnb",
     "us3r1nfo",
     "s1gning",
@@ -27,8 +27,8 @@ const SECRETS: [&str; 9] = [
     "hook-qu3ry",
 ];
 
-/// A server that refuses everything with 401 or 500 and repeats what it was sent, as some error pages do.
-async fn parrot() -> (String, tokio::task::JoinHandle<()>) {
+/// Starts a server that answers 500 and repeats the request's path and query in the body.
+async fn echo() -> (String, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = listener.local_addr().unwrap().to_string();
     let task = tokio::spawn(async move {
@@ -51,10 +51,10 @@ fn assert_clean(text: &str, place: &str) {
     }
 }
 
-fn launch(rust_log: &str, well: &str, parrot: &str, json: bool) -> Process {
+fn launch(rust_log: &str, well: &str, echo: &str, json: bool) -> Process {
     let kubeconfig = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: x\n\
-         clusters: [{{name: c, cluster: {{server: 'http://us3r1nfo:us3r1nfo@{parrot}', \
+         clusters: [{{name: c, cluster: {{server: 'http://us3r1nfo:us3r1nfo@{echo}', \
          proxy-url: 'http://us3r1nfo:us3r1nfo@127.0.0.1:1'}}}}]\n\
          users: [{{name: u, user: {{token: t0ken-kube}}}}]\ncontexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n"
     );
@@ -62,13 +62,13 @@ fn launch(rust_log: &str, well: &str, parrot: &str, json: bool) -> Process {
     let toml = cluster("well", well)
         + &cluster("env", dead)
         + "token = { env = \"TOKEN\" }\n"
-        + &cluster("file", &format!("http://{parrot}"))
+        + &cluster("file", &format!("http://{echo}"))
         + "token = { file = \"token\" }\n[cluster_sources.argo]\ntype = \"secrets\"\nformat = \"argocd\"\n"
         + &format!("server = \"{well}\"\n")
         + "[clusters.kube]\nkubeconfig = \"kube\"\n[resources.pods]\n"
         + &format!(
             "[sinks.hook]\ntype = \"webhook\"\ninitial = \"replay\"\nretry = {{ first = \"10ms\", max = \"100ms\" }}\n\
-             url = \"http://{parrot}/services/hook-p4th?key=hook-qu3ry\"\nsigning_secret = {{ env = \"KEY\" }}\n\
+             url = \"http://{echo}/services/hook-p4th?key=hook-qu3ry\"\nsigning_secret = {{ env = \"KEY\" }}\n\
              [sinks.down]\ntype = \"webhook\"\ninitial = \"replay\"\nurl = \"{dead}/hook-p4th?key=hook-qu3ry\"\n\
              signing_secret = {{ env = \"KEY\" }}\n"
         );
@@ -77,7 +77,7 @@ fn launch(rust_log: &str, well: &str, parrot: &str, json: bool) -> Process {
     if json { launch.start() } else { launch.start_as_text() }
 }
 
-/// Secrets of Argo CD: of a cluster that is not there, and of none.
+/// Creates two Argo CD Secrets: one of an unreachable cluster, one that is invalid.
 fn give_clusters(sim: &SimCluster) {
     let secrets = Gvr::new("", "v1", "secrets");
     let secret = |config: Value| {
@@ -93,10 +93,10 @@ fn give_clusters(sim: &SimCluster) {
     });
 }
 
-async fn keeps_secrets(rust_log: &str) {
-    let (sim, (parrot, task)) = (sim(1, 20), parrot().await);
+async fn assert_no_secret_is_shown(rust_log: &str) {
+    let (sim, (echo, task)) = (sim(1, 20), echo().await);
     give_clusters(&sim);
-    let mut hub = launch(rust_log, &sim.url(), &parrot, true);
+    let mut hub = launch(rust_log, &sim.url(), &echo, true);
     until("everything fails", async || {
         let status = hub.status().await;
         let sinks = status["sinks"].as_array().unwrap();
@@ -117,17 +117,17 @@ async fn keeps_secrets(rust_log: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_secret_is_in_our_own_log_or_the_status() {
-    keeps_secrets("informer_hub=trace").await;
+async fn own_log_and_status_contain_no_secret() {
+    assert_no_secret_is_shown("informer_hub=trace").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_secret_is_in_the_log_of_any_dependency() {
-    keeps_secrets("trace").await;
+async fn dependency_logs_contain_no_secret() {
+    assert_no_secret_is_shown("trace").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn user_information_in_an_address_is_refused_and_not_repeated() {
+async fn user_information_in_an_address_is_refused_and_not_printed() {
     let toml = "[clusters.c]\nserver = \"https://u:us3r1nfo@127.0.0.1:1\"\n[resources.pods]\n[sinks.s]\n\
                 type = \"webhook\"\nurl = \"https://u:us3r1nfo@127.0.0.1:1/\"\n";
     let mut hub = Launch::new(toml).start_as_text();
@@ -137,9 +137,9 @@ async fn user_information_in_an_address_is_refused_and_not_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_a_terminal_gets_no_control_codes() {
-    let (sim, (parrot, task)) = (sim(2, 20), parrot().await);
-    let mut hub = launch("info", &sim.url(), &parrot, false);
+async fn log_without_a_terminal_has_no_control_codes() {
+    let (sim, (echo, task)) = (sim(2, 20), echo().await);
+    let mut hub = launch("info", &sim.url(), &echo, false);
     let log = async || (hub.log().contains("serving") && hub.log().contains("delivery failed")).then_some(());
     until("failures", log).await;
     hub.signal("TERM");
@@ -152,15 +152,15 @@ async fn what_is_not_a_terminal_gets_no_control_codes() {
     task.abort();
 }
 
-/// A token as Kubernetes signs them, but for the signature, and how long it has lived and will live, in hours.
-fn jwt(lived: i64, left: i64) -> String {
+/// Returns an unsigned Kubernetes token with this age and remaining lifetime, in hours.
+fn jwt(age: i64, left: i64) -> String {
     let now = jiff::Timestamp::now().as_second();
-    let claims = json!({ "iat": now - lived * 3600, "exp": now + left * 3600 }).to_string();
+    let claims = json!({ "iat": now - age * 3600, "exp": now + left * 3600 }).to_string();
     format!("e30.{}.t0ken-file", URL_SAFE_NO_PAD.encode(claims))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_that_nothing_replaces_is_warned_of_everywhere_until_it_is_replaced() {
+async fn expiring_token_is_reported_until_it_is_replaced() {
     let sim = sim(1, 3);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
@@ -178,7 +178,7 @@ async fn a_token_that_nothing_replaces_is_warned_of_everywhere_until_it_is_repla
     assert!(metrics().await.contains(&format!("{expiring} 1\n")), "{}", metrics().await);
 
     std::fs::write(&file, jwt(0, 24)).unwrap();
-    // A reload looks at once, otherwise it is a minute.
+    // A reload reads the token at once; otherwise it takes up to a minute.
     until("the new token is seen", async || {
         hub.post("/v1/reload").await;
         (hub.count("the credential was replaced") == 1).then_some(())

@@ -1,27 +1,27 @@
-//! `state` and `dead-letters` as an operator meets them: what they print, what they refuse, how they end.
+//! Tests of the commands `state` and `dead-letters`: output, errors, exit codes.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::durable::{Ended, damage, ended_with_a_dead_receiver, launch};
+use crate::durable::{StoppedHub, damage, launch, stopped_with_a_failing_receiver};
 use crate::receiver::{Mode, Receiver};
-use crate::waiting::until;
+use crate::wait::until;
 
-/// What a command has printed and how it ended.
-struct Said {
+/// Output and exit code of a command.
+struct Outcome {
     code: i32,
     out: String,
     err: String,
 }
 
-impl Said {
+impl Outcome {
     fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
     }
 
-    /// The words of a line that begins with these.
+    /// Returns the words of the line that starts with these words.
     fn line<'s>(&'s self, beginning: &[&str]) -> Vec<&'s str> {
         let words = |line: &'s str| line.split_whitespace().collect::<Vec<_>>();
         let found = self.out.lines().map(words).find(|words| words.starts_with(beginning));
@@ -29,33 +29,33 @@ impl Said {
     }
 }
 
-fn command(arguments: &[&str]) -> Said {
+fn command(arguments: &[&str]) -> Outcome {
     let mut command = Command::new(env!("CARGO_BIN_EXE_informer-hub"));
     let output = command.args(arguments).env_remove("INFORMER_HUB_URL").output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    Said { code: output.status.code().unwrap(), out: text(&output.stdout), err: text(&output.stderr) }
+    Outcome { code: output.status.code().unwrap(), out: text(&output.stdout), err: text(&output.stderr) }
 }
 
-fn state(what: &str, dir: &Path, more: &[&str]) -> Said {
+fn state(what: &str, dir: &Path, more: &[&str]) -> Outcome {
     command(&[&["state", what, "--dir", dir.to_str().unwrap()], more].concat())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_hub_has_left_is_shown_in_columns_and_as_json_and_is_sound() {
-    let Ended { sim, state: dir, .. } = ended_with_a_dead_receiver(21).await;
+async fn inspect_and_verify_print_the_state_directory() {
+    let StoppedHub { sim, state: dir, .. } = stopped_with_a_failing_receiver(21).await;
     for what in ["inspect", "verify"] {
-        let said = state(what, dir.path(), &[]);
-        assert_eq!((said.code, said.err.as_str()), (0, ""), "{}", said.out);
-        said.line(&["CACHE", "CLUSTER", "SCOPE", "OBJECTS", "VERSION", "SYNCED", "ALIVE", "BYTES", "DAMAGED"]);
-        let pods = said.line(&["core/v1/pods", "c0"]);
+        let outcome = state(what, dir.path(), &[]);
+        assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{}", outcome.out);
+        outcome.line(&["CACHE", "CLUSTER", "SCOPE", "OBJECTS", "VERSION", "SYNCED", "ALIVE", "BYTES", "DAMAGED"]);
+        let pods = outcome.line(&["core/v1/pods", "c0"]);
         assert!(pods.contains(&"50") && pods.contains(&"true"), "{pods:?}");
-        assert_eq!(said.line(&["core/v1/pods", "all"])[2], "50");
-        said.line(&["READER", "LOG", "FILE", "RECORDS", "PENDING", "BYTES", "LOST", "DAMAGED"]);
-        let journal = said.line(&["hook", "journal", "all"]);
+        assert_eq!(outcome.line(&["core/v1/pods", "all"])[2], "50");
+        outcome.line(&["READER", "LOG", "FILE", "RECORDS", "PENDING", "BYTES", "LOST", "DAMAGED"]);
+        let journal = outcome.line(&["hook", "journal", "all"]);
         let numbers: Vec<u64> = journal[3..].iter().map(|number| number.parse().unwrap()).collect();
         let [records, pending, bytes, lost, damaged] = numbers[..] else { panic!("{journal:?}") };
         assert!(records >= 50 && pending == records && bytes > 0 && (lost, damaged) == (0, 0), "{journal:?}");
-        said.line(&["hook", "dead", "letters", "all", "0", "0"]);
+        outcome.line(&["hook", "dead", "letters", "all", "0", "0"]);
     }
     let json = state("verify", dir.path(), &["-o", "json"]).json();
     let caches = json["caches"].as_array().unwrap();
@@ -66,33 +66,33 @@ async fn what_a_hub_has_left_is_shown_in_columns_and_as_json_and_is_sound() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn damage_is_named_and_fails_the_verification_alone() {
-    let Ended { state: dir, .. } = ended_with_a_dead_receiver(22).await;
+async fn damage_is_reported_and_fails_only_verify() {
+    let StoppedHub { state: dir, .. } = stopped_with_a_failing_receiver(22).await;
     let segment = damage(&dir.path().join("sinks/hook/journal"), ".log");
-    let said = state("verify", dir.path(), &[]);
-    assert_eq!(said.code, 1);
-    assert!(said.out.contains(&format!("hook: {segment} is damaged from byte ")), "{}", said.out);
-    assert_eq!(said.line(&["hook", "journal", "all"])[6], "1", "one record is lost");
+    let outcome = state("verify", dir.path(), &[]);
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.out.contains(&format!("hook: {segment} is damaged from byte ")), "{}", outcome.out);
+    assert_eq!(outcome.line(&["hook", "journal", "all"])[6], "1", "one record is lost");
     assert_eq!(state("inspect", dir.path(), &[]).code, 0);
     damage(&dir.path().join("caches/core/v1/pods"), "snapshot-");
-    let said = state("verify", dir.path(), &[]);
-    assert!(said.code == 1 && said.out.contains("core/v1/pods: snapshot-"), "{}", said.out);
+    let outcome = state("verify", dir.path(), &[]);
+    assert!(outcome.code == 1 && outcome.out.contains("core/v1/pods: snapshot-"), "{}", outcome.out);
     let json = state("verify", dir.path(), &["-o", "json"]);
     assert_eq!((json.code, &json.json()["readers"][0]["journal"]["lost"]), (1, &1.into()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clusters_that_sources_had_brought_are_shown_and_their_file_is_verified() {
-    let Ended { state: dir, .. } = ended_with_a_dead_receiver(25).await;
+async fn source_clusters_are_inspected_and_verified() {
+    let StoppedHub { state: dir, .. } = stopped_with_a_failing_receiver(25).await;
     let file = dir.path().join("fleet.json");
-    let said = state("inspect", dir.path(), &[]);
-    assert!(!said.out.contains("FOUND IN"), "there are none: {}", said.out);
+    let outcome = state("inspect", dir.path(), &[]);
+    assert!(!outcome.out.contains("FOUND IN"), "no source clusters: {}", outcome.out);
     let clusters = r#"{"clusters":[{"name":"eu-1","labels":{"tier":"prod"},"source":"folder","object":"eu-1.yaml"}]}"#;
     std::fs::write(&file, clusters).unwrap();
-    let said = state("verify", dir.path(), &[]);
-    assert_eq!((said.code, said.err.as_str()), (0, ""), "{}", said.out);
-    said.line(&["CLUSTER", "LABELS", "SOURCE", "FOUND", "IN"]);
-    assert_eq!(said.line(&["eu-1"]), ["eu-1", "tier=prod", "folder", "eu-1.yaml"]);
+    let outcome = state("verify", dir.path(), &[]);
+    assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{}", outcome.out);
+    outcome.line(&["CLUSTER", "LABELS", "SOURCE", "FOUND", "IN"]);
+    assert_eq!(outcome.line(&["eu-1"]), ["eu-1", "tier=prod", "folder", "eu-1.yaml"]);
     let json = state("inspect", dir.path(), &["-o", "json"]).json();
     assert_eq!(json["fleet"]["clusters"][0]["name"], "eu-1");
     assert_eq!(json["fleet"]["bytes"], clusters.len());
@@ -106,20 +106,20 @@ async fn clusters_that_sources_had_brought_are_shown_and_their_file_is_verified(
         (twice.as_bytes(), "fleet.json: duplicate cluster eu-1"),
     ] {
         std::fs::write(&file, bytes).unwrap();
-        let said = state("verify", dir.path(), &[]);
-        assert!(said.code == 1 && said.out.contains(words), "{words}: {}", said.out);
+        let outcome = state("verify", dir.path(), &[]);
+        assert!(outcome.code == 1 && outcome.out.contains(words), "{words}: {}", outcome.out);
         assert_eq!(state("inspect", dir.path(), &[]).code, 0);
         assert!(state("verify", dir.path(), &["-o", "json"]).json()["fleet"]["damage"].is_string());
     }
     std::fs::write(&file, clusters).unwrap();
     std::fs::write(dir.path().join("names.json"), "{").unwrap();
-    let said = state("verify", dir.path(), &[]);
-    assert!(said.code == 1 && said.out.contains("names.json: cannot read the file"), "{}", said.out);
+    let outcome = state("verify", dir.path(), &[]);
+    assert!(outcome.code == 1 && outcome.out.contains("names.json: cannot read the file"), "{}", outcome.out);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_kept_for_a_sink_that_is_gone_is_pruned_by_name_and_only_while_no_hub_runs() {
-    let Ended { sim, receiver, state: dir, .. } = ended_with_a_dead_receiver(23).await;
+async fn prune_removes_a_sinks_state_only_while_no_hub_runs() {
+    let StoppedHub { sim, receiver, state: dir, .. } = stopped_with_a_failing_receiver(23).await;
     let unknown = state("prune", dir.path(), &["hook", "audit"]);
     assert_eq!(unknown.code, 1);
     assert!(unknown.err.contains("\"audit\" is not in ") && unknown.err.contains("there are: hook"), "{}", unknown.err);
@@ -137,7 +137,7 @@ async fn what_is_kept_for_a_sink_that_is_gone_is_pruned_by_name_and_only_while_n
 }
 
 #[test]
-fn a_directory_that_is_none_of_a_hub_is_refused_in_words_and_left_alone() {
+fn foreign_state_directory_is_refused_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let (missing, foreign, future) =
         (folder.path().join("missing"), folder.path().join("foreign"), folder.path().join("future"));
@@ -147,10 +147,14 @@ fn a_directory_that_is_none_of_a_hub_is_refused_in_words_and_left_alone() {
     }
     for what in [&["inspect"][..], &["verify"], &["prune", "hook"]] {
         for (dir, words) in [(&missing, "missing"), (&foreign, "no FORMAT"), (&future, "has format 9")] {
-            let said = state(what[0], dir, &what[1..]);
-            assert_eq!((said.code, said.out.as_str()), (1, ""), "{what:?} {words}");
-            assert!(said.err.starts_with("informer-hub: ") && said.err.contains(words), "{what:?}: {}", said.err);
-            assert!(said.err.contains(dir.to_str().unwrap()) && said.err.lines().count() == 1, "{}", said.err);
+            let outcome = state(what[0], dir, &what[1..]);
+            assert_eq!((outcome.code, outcome.out.as_str()), (1, ""), "{what:?} {words}");
+            assert!(
+                outcome.err.starts_with("informer-hub: ") && outcome.err.contains(words),
+                "{what:?}: {}",
+                outcome.err
+            );
+            assert!(outcome.err.contains(dir.to_str().unwrap()) && outcome.err.lines().count() == 1, "{}", outcome.err);
         }
     }
     assert!(!missing.exists());
@@ -161,16 +165,16 @@ fn a_directory_that_is_none_of_a_hub_is_refused_in_words_and_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dead_letters_are_a_table_for_people_and_mistakes_are_said_in_words() {
+async fn dead_letters_command_prints_a_table_and_explains_mistakes() {
     let (sim, dir) = (crate::process::sim(24, 6), tempfile::tempdir().unwrap());
     let receiver = Receiver::start(Mode::Unprocessable);
     let hub = launch(&sim, &receiver, dir.path());
     hub.ready().await;
     let url = hub.url().await;
     let letters = |arguments: &[&str]| command(&[&["dead-letters", "--url", &url], arguments].concat());
-    let list = until("pods are given up", async || {
-        let said = letters(&["list", "hook", "--subject", "/v1/pods/"]);
-        (said.code == 0 && said.out.lines().count() == 7).then_some(said)
+    let list = until("dead letters of pods", async || {
+        let outcome = letters(&["list", "hook", "--subject", "/v1/pods/"]);
+        (outcome.code == 0 && outcome.out.lines().count() == 7).then_some(outcome)
     })
     .await;
     list.line(&["NUMBER", "GIVEN", "UP", "CLUSTER", "EVENT", "SUBJECT", "TRIES", "ERROR"]);
@@ -187,19 +191,23 @@ async fn dead_letters_are_a_table_for_people_and_mistakes_are_said_in_words() {
     let none = letters(&["list", "hook", "--subject", "nothing of that name"]);
     assert_eq!((none.code, none.out.as_str()), (0, "no dead letters\n"));
     let purged = letters(&["purge", "hook", "--subject", row[4]]);
-    assert_eq!((purged.code, purged.out.as_str()), (0, "1 thrown away\n"));
+    assert_eq!((purged.code, purged.out.as_str()), (0, "1 deleted\n"));
     for (arguments, code, words) in [
         (&["list", "audit"][..], 1, "audit"),
         (&["show", "hook", "9999"], 1, "no dead letter of that number"),
-        (&["replay", "hook"], 1, "say which: a filter, or --all"),
+        (&["replay", "hook"], 1, "select dead letters with a filter, or give --all"),
         (&["replay", "hook", "--all", "--error", "x"], 2, "cannot be used with"),
         (&["purge", "hook", "--before", "yesterday"], 2, "yesterday"),
         (&["show", "hook", "first"], 2, "first"),
     ] {
-        let said = letters(arguments);
-        assert!(said.code == code && said.err.contains(words), "{arguments:?}: {} {}", said.code, said.err);
+        let outcome = letters(arguments);
+        assert!(outcome.code == code && outcome.err.contains(words), "{arguments:?}: {} {}", outcome.code, outcome.err);
     }
     drop(hub);
-    let gone = letters(&["list", "hook"]);
-    assert!(gone.code == 1 && gone.err.contains("nothing listens at http://127.0.0.1:"), "{}", gone.err);
+    let unreachable = letters(&["list", "hook"]);
+    assert!(
+        unreachable.code == 1 && unreachable.err.contains("nothing listens at http://127.0.0.1:"),
+        "{}",
+        unreachable.err
+    );
 }

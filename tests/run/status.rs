@@ -1,20 +1,20 @@
-//! Probes and status: their shape, and that the figures are the truth's.
+//! Tests of probes and status: their fields and values.
 
 use informer_hub_sim::{Churn, World};
 use serde_json::Value;
 
 use crate::process::{Launch, cluster, sim};
 use crate::receiver::{Mode, Receiver, SECRET};
-use crate::waiting::until;
+use crate::wait::until;
 
 fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn status_has_every_figure_and_they_are_right() {
+async fn status_reports_correct_values() {
     let sim = sim(1, 40);
-    let receiver = Receiver::start(Mode::Well);
+    let receiver = Receiver::start(Mode::Healthy);
     let toml = cluster("c0", &sim.url()) + "labels = { env = \"test\" }\n[resources.pods]\n" + &receiver.sink("hook");
     let hub = Launch::new(&toml).env("HOOK_SECRET", SECRET).start();
     hub.ready().await;
@@ -58,7 +58,7 @@ async fn status_has_every_figure_and_they_are_right() {
         assert!(keys(informer).contains(&key), "no {key}: {informer:#}");
     }
     assert_eq!((&informer["resource"], &informer["state"]), (&"pods".into(), &"watching".into()), "{informer:#}");
-    // A small pod is about 600 bytes; projection takes a part of it.
+    // A small pod has about 600 bytes; projection removes a part.
     let bytes = informer["bytes"].as_u64().unwrap() / truth.len() as u64;
     assert!((200..2000).contains(&bytes), "{bytes} bytes each");
     let newest = truth.values().filter_map(|(_, version)| version.to_string().parse::<u64>().ok()).max();
@@ -77,15 +77,15 @@ async fn status_has_every_figure_and_they_are_right() {
     let page = include_str!("../../docs/http.md");
     for part in [&status, seen, informer, &informer["listeners"][0], sink] {
         for key in keys(part) {
-            let written =
+            let documented =
                 ["\"", "`", "[].", "`informers[]."].iter().any(|before| page.contains(&format!("{before}{key}")));
-            assert!(written, "docs/http.md does not know {key}");
+            assert!(documented, "docs/http.md does not mention {key}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_forbidden_is_named_and_does_not_make_it_unready() {
+async fn forbidden_resource_is_named_by_readyz_and_does_not_block_it() {
     let sim = sim(2, 10);
     sim.forbid(&World::nodes(), true);
     let hub = Launch::new(&(cluster("c0", &sim.url()) + "[resources.pods]\n[resources.nodes]\n")).start();

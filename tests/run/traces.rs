@@ -1,20 +1,20 @@
-//! Traces, as a collector gets them: over HTTP, as OTLP has it.
+//! Tests of traces exported over OTLP/HTTP.
 
 use std::time::{Duration, Instant};
 
 use informer_hub_sim::{Churn, World};
 use tokio::net::TcpListener;
 
-use crate::collector::{Attributes, collector};
+use crate::otlp_collector::{Attributes, collector};
 use crate::process::{Launch, Process, cluster, message_of, sim};
 use crate::receiver::{Mode, Receiver, SECRET};
-use crate::waiting::until;
+use crate::wait::until;
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-const OF_TRACES: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-/// Milliseconds until what there is is sent.
+const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+/// Export delay in milliseconds.
 const DELAY: &str = "OTEL_BSP_SCHEDULE_DELAY";
-/// Longer than any test: what comes, the flush at the end has sent.
+/// Longer than any test, so that only the final flush exports.
 const NEVER: &str = "600000";
 
 fn launch(url: &str, receiver: &Receiver, variables: &[(&str, &str)]) -> Process {
@@ -27,13 +27,13 @@ fn start(launch: Launch, variables: &[(&str, &str)]) -> Process {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_gets_a_span_for_each_list_watch_and_delivery_also_the_last_ones() {
+async fn collector_gets_a_span_for_each_list_watch_and_delivery() {
     let (sim, (url, collected)) = (sim(1, 30), collector().await);
     let receiver = Receiver::start(Mode::Error);
     let mut hub = launch(&sim.url(), &receiver, &[(ENDPOINT, &url), (DELAY, NEVER)]);
     hub.ready().await;
     receiver.met(Mode::Error, 1).await;
-    receiver.set(Mode::Well);
+    receiver.set(Mode::Healthy);
     receiver.converged("c0", &sim, &World::pods()).await;
     hub.signal("TERM");
     assert_eq!(hub.ended().await, 0);
@@ -67,21 +67,21 @@ async fn a_collector_gets_a_span_for_each_list_watch_and_delivery_also_the_last_
     assert!(collected.spans.iter().all(|(name, ..)| known.contains(&name.as_str())), "{:?}", collected.spans);
 }
 
-/// The ids of a trace and of a span in it.
+/// Returns trace id and span id of a `traceparent`.
 fn ids(parent: &str) -> (String, String) {
     let mut parts = parent.split('-').skip(1);
     (parts.next().unwrap().to_owned(), parts.next().unwrap().to_owned())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_is_traced_from_the_watch_through_each_actor_to_its_receiver() {
+async fn change_is_traced_from_the_watch_to_its_receiver() {
     let (sim, (url, collected)) = (sim(7, 30), collector().await);
-    let receiver = Receiver::start(Mode::Well);
+    let receiver = Receiver::start(Mode::Healthy);
     let mut hub = launch(&sim.url(), &receiver, &[(ENDPOINT, &url), (DELAY, NEVER)]);
     hub.ready().await;
     receiver.converged("c0", &sim, &World::pods()).await;
     let listed = receiver.received(|received| received.traces.iter().any(|(_, events)| !events.is_empty()));
-    assert!(!listed, "what is listed is no change");
+    assert!(!listed, "listed objects are not traced as changes");
     let mut churn = Churn::new(7);
     let (header, events) = until("a request with a traced event", async || {
         sim.with_world(|world| churn.step(world));
@@ -107,31 +107,31 @@ async fn a_change_is_traced_from_the_watch_through_each_actor_to_its_receiver() 
     let keys: Vec<_> = attributes.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert!(keys.contains(&("cluster", "c0")) && keys.contains(&("resource", "pods")), "{keys:?}");
     let names: Vec<_> = sim.truth(&World::pods()).into_keys().map(|key| key.name().to_owned()).collect();
-    let told = format!("{:?}", collected.spans);
-    assert!(!names.iter().any(|name| told.contains(name)), "no object is named");
+    let text = format!("{:?}", collected.spans);
+    assert!(!names.iter().any(|name| text.contains(name)), "spans contain no object name");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_watched_for_the_sake_of_a_clusters_offers_begins_no_traces() {
+async fn discovery_watches_start_no_traces() {
     let (sim, (url, collected)) = (sim(9, 5), collector().await);
     let toml = cluster("c0", &sim.url()) + "[resources.pods]\n[resources.\"widgets.example.com\"]\n";
     let mut hub = start(Launch::new(&toml), &[(ENDPOINT, &url), (DELAY, NEVER)]);
-    let asked = async || {
+    let last_survey = async || {
         let discovery = hub.status().await["clusters"][0]["discovery"].clone();
         (discovery["state"] == "watching").then(|| discovery["asked"].as_str().unwrap_or_default().to_owned())
     };
-    let before = until("definitions are watched", &asked).await;
+    let before = until("definitions are watched", &last_survey).await;
     let definitions = World::definitions();
-    until("a changed definition has the cluster asked", async || {
+    until("a changed definition causes a survey", async || {
         sim.with_world(|world| {
             let key = world.objects(&definitions).next().map(|object| object.key().clone()).unwrap();
             world.patch(&definitions, &key, &serde_json::json!({ "metadata": { "labels": { "touched": "yes" } } }));
         });
-        asked().await.filter(|at| *at != before)
+        last_survey().await.filter(|at| *at != before)
     })
     .await;
     let pods = World::pods();
-    until("a change that is handed on is traced", async || {
+    until("a cached change is traced", async || {
         sim.with_world(World::create_pod);
         let status = hub.status().await;
         let informers = status["clusters"][0]["informers"].as_array().unwrap().clone();
@@ -142,16 +142,20 @@ async fn what_is_watched_for_the_sake_of_a_clusters_offers_begins_no_traces() {
     hub.signal("TERM");
     assert_eq!(hub.ended().await, 0);
     let collected = collected.lock();
-    let of: Vec<_> = collected.spans.iter().filter(|(name, ..)| name == "change").map(|(_, of, _)| of).collect();
-    assert!(!of.is_empty() && of.iter().all(|of| of.contains_key("cluster")), "a trace without parts: {of:?}");
+    let attributes: Vec<_> =
+        collected.spans.iter().filter(|(name, ..)| name == "change").map(|(_, of, _)| of).collect();
+    assert!(
+        !attributes.is_empty() && attributes.iter().all(|of| of.contains_key("cluster")),
+        "a trace without parts: {attributes:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_service_is_named_as_the_environment_says_and_batches_go_out_while_it_runs() {
+async fn service_name_comes_from_the_environment_and_spans_are_exported_while_running() {
     let (sim, (url, collected)) = (sim(2, 10), collector().await);
-    let receiver = Receiver::start(Mode::Well);
+    let receiver = Receiver::start(Mode::Healthy);
     let endpoint = format!("{url}/v1/traces");
-    let variables = [(OF_TRACES, &*endpoint), ("OTEL_SERVICE_NAME", "another"), (DELAY, "50")];
+    let variables = [(TRACES_ENDPOINT, &*endpoint), ("OTEL_SERVICE_NAME", "another"), (DELAY, "50")];
     let hub = launch(&sim.url(), &receiver, &variables);
     hub.ready().await;
     until("a list's span", async || collected.lock().spans.iter().any(|span| span.0 == "list").then_some(())).await;
@@ -159,30 +163,30 @@ async fn the_service_is_named_as_the_environment_says_and_batches_go_out_while_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lines_of_what_went_wrong_name_the_trace_in_which_it_did() {
+async fn error_lines_carry_trace_and_span_ids() {
     let (sim, (url, collected)) = (sim(3, 30), collector().await);
     let receiver = Receiver::start(Mode::Error);
     let endpoint = format!("{url}/v1/traces");
-    let hub = launch(&sim.url(), &receiver, &[(OF_TRACES, &endpoint), (DELAY, "50")]);
+    let hub = launch(&sim.url(), &receiver, &[(TRACES_ENDPOINT, &endpoint), (DELAY, "50")]);
     let line = hub.line("delivery failed").await;
     let id = |key: &str| line[key].as_str().unwrap_or_else(|| panic!("no {key}: {line}")).to_owned();
     let ids = (id("trace_id"), id("span_id"));
     until("the span of the line", async || collected.lock().ids.contains(&ids).then_some(())).await;
-    assert!(hub.line("serving").await["trace_id"].is_null(), "it is in no span");
+    assert!(hub.line("serving").await["trace_id"].is_null(), "the line is outside of spans");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_an_exporter_no_line_names_a_trace() {
+async fn log_lines_have_no_trace_id_without_an_exporter() {
     let sim = sim(4, 30);
     let receiver = Receiver::start(Mode::Error);
     let hub = launch(&sim.url(), &receiver, &[]);
     assert!(hub.line("delivery failed").await["trace_id"].is_null());
 }
 
-/// A hub whose collector is of no use delivers, says so once, and ends in time.
-async fn is_not_disturbed(endpoint: &str, warnings: usize) {
+/// Asserts that a hub with an unusable collector delivers events, warns once and ends in time.
+async fn assert_not_disturbed(endpoint: &str, warnings: usize) {
     let sim = sim(3, 30);
-    let receiver = Receiver::start(Mode::Well);
+    let receiver = Receiver::start(Mode::Healthy);
     let variables = [(ENDPOINT, endpoint), (DELAY, "50"), ("OTEL_METRIC_EXPORT_INTERVAL", "100")];
     let mut hub = launch(&sim.url(), &receiver, &variables);
     hub.ready().await;
@@ -197,27 +201,27 @@ async fn is_not_disturbed(endpoint: &str, warnings: usize) {
             assert!(!line.to_string().contains("us3r"), "{line}");
         }
     }
-    let asked = Instant::now();
+    let signalled = Instant::now();
     hub.signal("TERM");
     assert_eq!(hub.ended().await, 0);
-    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    assert!(signalled.elapsed() < Duration::from_secs(10), "{:?}", signalled.elapsed());
     let warned = hub.lines().iter().filter(|line| line["level"] == "WARN" || line["level"] == "ERROR").count();
-    // One for traces, and one for metrics.
+    // One warning for traces and one for metrics.
     assert!(warned <= 2, "{}", hub.log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_that_is_down_costs_a_warning() {
-    is_not_disturbed("http://us3r:us3r@127.0.0.1:1", 1).await;
+async fn unreachable_collector_causes_only_a_warning() {
+    assert_not_disturbed("http://us3r:us3r@127.0.0.1:1", 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_that_never_answers_does_not_hold_up_the_end() {
+async fn silent_collector_does_not_block_shutdown() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    is_not_disturbed(&format!("http://{}", listener.local_addr().unwrap()), 0).await;
+    assert_not_disturbed(&format!("http://{}", listener.local_addr().unwrap()), 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_whose_address_is_none_costs_a_warning() {
-    is_not_disturbed("us3r collector", 1).await;
+async fn invalid_collector_address_causes_only_a_warning() {
+    assert_not_disturbed("us3r collector", 1).await;
 }

@@ -1,4 +1,4 @@
-//! How much memory a simulation has: the allocator's own counts, by thread, since everything of a life is on one.
+//! Memory accounting of a simulation by the allocator's per-thread counters, as each run uses one thread.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ thread_local! {
     static METER: RefCell<Option<Meter>> = const { RefCell::new(None) };
 }
 
-/// Adds up what its thread has allocated and not freed, once everything else of the thread is gone.
+/// Adds the bytes that its thread has allocated and not freed to a sum when it is dropped.
 struct Meter {
     sum: Arc<AtomicI64>,
     before: i64,
@@ -26,13 +26,13 @@ impl Drop for Meter {
     }
 }
 
-/// Adds to `sum` what this thread has allocated and not freed when it ends. What a thread has of its own goes in the reverse
-/// of the order in which it came: this is to be the first.
+/// Adds to `sum` the bytes that this thread has allocated and not freed when it ends. Thread-locals are dropped in
+/// reverse order of creation, so this must be the first.
 pub(crate) fn measure(sum: &Arc<AtomicI64>) {
     METER.set(Some(Meter { sum: Arc::clone(sum), before: net() }));
 }
 
-/// Bytes that this thread has allocated, without those that it has freed, whoever had allocated them.
+/// Returns the bytes that this thread has allocated minus those that it has freed.
 pub(crate) fn net() -> i64 {
     let allocated = thread::allocatedp::read().unwrap().get();
     let freed = thread::deallocatedp::read().unwrap().get();

@@ -1,4 +1,4 @@
-//! What a seed decides on before anything happens.
+//! Plan of a simulation, drawn from its seed before the first run.
 
 use std::time::Duration;
 
@@ -6,38 +6,38 @@ use informer_hub_types::Fsync;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::receiver::Taste;
+use crate::receiver::Limits;
 
-/// What is simulated.
+/// Parameters of a simulation.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) clusters: u64,
     pub(crate) pods: usize,
-    /// Lives before the last, in which all is well.
-    pub(crate) lives: usize,
+    /// Runs with faults before the final run.
+    pub(crate) runs: usize,
     pub(crate) fsync: Fsync,
     pub(crate) checkpoint: Duration,
-    /// Bytes of the readers' journals.
+    /// Size limit of each journal, in bytes.
     pub(crate) journal: u64,
-    /// How likely a request goes wrong. Never with tight journals, which do not take a huge object, and at
-    /// their limit remember of what they have told no bodies, which a comparison after 410 would show.
+    /// Probability of a fault per request. Zero with small journals: they cannot hold a huge object, and at their limit they
+    /// drop the bodies of delivered events, which a relist after 410 would reveal.
     pub(crate) faults: f64,
-    /// Whether the disk fills up now and then.
+    /// Whether the disk fills up occasionally.
     pub(crate) fills_up: bool,
-    /// How likely a call of the disk that writes fails while it is bad.
+    /// Probability that a writing disk call fails during a disk fault.
     pub(crate) bad_disk: f64,
-    /// How likely a sync lies. Then no promise holds over a loss of power.
-    pub(crate) lies: f64,
-    /// Whether power is lost, in place of the process alone.
+    /// Probability that a sync is lost. If it is not zero, nothing is guaranteed after a power loss.
+    pub(crate) lost_syncs: f64,
+    /// Whether runs may end by a power loss instead of a kill.
     pub(crate) power: bool,
-    /// What receivers of webhooks do not like, one of each.
-    pub(crate) tastes: Vec<Taste>,
-    /// For how long a webhook is tried what it does not take.
+    /// Content limits of each webhook receiver.
+    pub(crate) limits: Vec<Limits>,
+    /// Time after which a webhook gives up on a batch.
     pub(crate) give_up_after: Duration,
-    /// For how long a webhook is tried a single event that it refuses.
+    /// Time after which a webhook gives up on a refused event.
     pub(crate) refused_for: Duration,
-    /// For all that is decided on the way.
+    /// Generator for decisions during the runs.
     pub(crate) rng: StdRng,
 }
 
@@ -50,64 +50,66 @@ impl Plan {
             2 => Fsync::Never,
             _ => Fsync::default(),
         };
-        let is_tight = rng.random_bool(0.4);
-        let journal = if is_tight { [256 << 10, 1 << 20][rng.random_range(0..2)] } else { 1 << 30 };
-        let lies = if rng.random_bool(0.1) { rng.random_range(0.01..0.5) } else { 0.0 };
-        // Journals at their limits put events together, which makes others of them.
-        let taste = |rng: &mut StdRng| Taste {
-            poison: (!is_tight && rng.random_bool(0.5)).then(|| rng.random_range(5..50)),
-            most: rng.random_bool(0.4).then(|| rng.random_range(1..20)),
+        let has_small_journals = rng.random_bool(0.4);
+        let journal = if has_small_journals { [256 << 10, 1 << 20][rng.random_range(0..2)] } else { 1 << 30 };
+        let lost_syncs = if rng.random_bool(0.1) { rng.random_range(0.01..0.5) } else { 0.0 };
+        // Journals at their limits merge events, which changes their ids.
+        let limits_of = |rng: &mut StdRng| Limits {
+            refuse_one_in: (!has_small_journals && rng.random_bool(0.5)).then(|| rng.random_range(5..50)),
+            max_events: rng.random_bool(0.4).then(|| rng.random_range(1..20)),
         };
         let receivers = [0, 0, 1, 1, 2][rng.random_range(0..5)];
-        let tastes = (0..receivers).map(|_| taste(&mut rng)).collect();
-        let gives_up = !is_tight && rng.random_bool(0.3);
+        let limits = (0..receivers).map(|_| limits_of(&mut rng)).collect();
+        let gives_up = !has_small_journals && rng.random_bool(0.3);
         let give_up_after = Duration::from_secs(if gives_up { 4 } else { 24 * 3600 });
-        // Longer than a life, about as long as one, and not at all.
+        // Longer than a run, about as long as one, and zero.
         let refused_for = Duration::from_secs([600, 3, 0][(seed % 3) as usize]).min(give_up_after);
         Self {
             seed,
             clusters: rng.random_range(1..4),
             pods: rng.random_range(1..40),
-            lives: rng.random_range(1..6),
+            runs: rng.random_range(1..6),
             fsync,
             checkpoint: Duration::from_millis([50, 300, 1000, 5000][rng.random_range(0..4)]),
             journal,
-            faults: if is_tight { 0.0 } else { [0.0, 0.05, 0.3][rng.random_range(0..3)] },
+            faults: if has_small_journals { 0.0 } else { [0.0, 0.05, 0.3][rng.random_range(0..3)] },
             fills_up: rng.random_bool(0.4),
             bad_disk: [0.0, 0.02, 0.2][rng.random_range(0..3)],
-            lies,
+            lost_syncs,
             power: rng.random_bool(0.5),
-            tastes,
+            limits,
             give_up_after,
             refused_for,
             rng,
         }
     }
 
-    /// Whether readers are told each thing once and in order, over restarts too. Where there is not room for everything at any
-    /// time a journal lets go of what it has told of and remembers the last word alone, or nothing: after a restart some of
-    /// it may be told again. And what a disk could not sync for a long time a loss of power may leave in part, a later event
-    /// without an earlier one.
-    pub(crate) fn keeps_order(&self) -> bool {
-        let has_room = !self.is_tight() && !self.fills_up;
-        let keeps_what_waits = !self.power || self.bad_disk == 0.0;
-        has_room && keeps_what_waits
+    /// Returns whether readers get each event once and in order, also over restarts.
+    ///
+    /// A full journal or disk drops delivered events, so some may be delivered again after a restart. On a failing disk, a
+    /// power loss may keep a later unsynced event and lose an earlier one.
+    pub(crate) fn guarantees_order(&self) -> bool {
+        let has_room = !self.has_small_journals() && !self.fills_up;
+        let keeps_unsynced = !self.power || self.bad_disk == 0.0;
+        has_room && keeps_unsynced
     }
 
-    /// Whether journals reach their limits.
-    pub(crate) fn is_tight(&self) -> bool {
+    /// Returns whether journals reach their limits.
+    pub(crate) fn has_small_journals(&self) -> bool {
         self.journal < 1 << 30
     }
 
-    /// What a reader may have on disk: its journal, and what a merge writes before the merged goes.
-    pub(crate) fn most_bytes(&self) -> u64 {
+    /// Returns the maximum disk usage of a reader: its journal, and the output of a merge before the merged files are deleted.
+    pub(crate) fn max_bytes(&self) -> u64 {
         2 * self.journal
     }
 
-    /// Whether readers have the truth in the end: unless what was synced may be lost, or a disk is full on which calls fail as
-    /// well, which a kill may meet when a journal has let go of what it told of, to make room to write that down.
-    pub(crate) fn keeps_promises(&self) -> bool {
-        let forgets = self.fills_up && self.bad_disk > 0.0;
-        !forgets && (!self.power || (self.lies == 0.0 && self.fsync != Fsync::Never))
+    /// Returns whether readers must converge in the end.
+    ///
+    /// There is no guarantee if synced data may be lost. There is none either if a disk is both full and failing: a kill may
+    /// then hit a journal that has dropped delivered events to make room.
+    pub(crate) fn guarantees_convergence(&self) -> bool {
+        let may_lose = self.fills_up && self.bad_disk > 0.0;
+        !may_lose && (!self.power || (self.lost_syncs == 0.0 && self.fsync != Fsync::Never))
     }
 }

@@ -1,4 +1,4 @@
-//! Durable readers: one that always answers, and some whose mood changes.
+//! Durable readers: one that always acknowledges, and some with changing behaviour.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,39 +10,39 @@ use parking_lot::Mutex;
 use rand::Rng;
 use serde_json::Value;
 
-use crate::house::House;
+use crate::testbed::Testbed;
 
-/// How a reader is, until that changes.
+/// Behaviour of a reader until the next change.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Mood {
+pub(crate) enum ReaderBehaviour {
     Good,
-    /// Refuses this share of what comes, half of it after taking it in.
-    Moody(f64),
+    /// Refuses this share of deliveries, half of them after recording the events.
+    Flaky(f64),
     /// Answers after this long.
     Slow(Duration),
     /// Never answers.
-    Mute,
+    Silent,
     /// Refuses everything.
-    Dead,
+    Refusing,
 }
 
-/// What a reader knows; it outlives hubs.
+/// Reader with its replica, which outlives hubs.
 pub(crate) struct Reader {
     pub(crate) name: &'static str,
-    pub(crate) mood: Mutex<Mood>,
+    pub(crate) behaviour: Mutex<ReaderBehaviour>,
     pub(crate) replica: Mutex<Replica>,
 }
 
 impl Reader {
     pub(crate) fn new(name: &'static str) -> Self {
-        Self { name, mood: Mutex::new(Mood::Good), replica: Mutex::new(Replica::at_least_once()) }
+        Self { name, behaviour: Mutex::new(ReaderBehaviour::Good), replica: Mutex::new(Replica::at_least_once()) }
     }
 }
 
-/// A reader in one life of the hub.
+/// Actor of a reader in one run of the hub.
 pub(crate) struct ReaderActor {
     pub(crate) reader: Arc<Reader>,
-    pub(crate) house: Arc<House>,
+    pub(crate) bed: Arc<Testbed>,
 }
 
 impl Actor for ReaderActor {
@@ -53,30 +53,30 @@ impl Handler<Deliveries> for ReaderActor {
     type Result = ResponseFuture<Result<(), Refusal>>;
 
     fn handle(&mut self, Deliveries(events): Deliveries, _: &mut Context<Self>) -> Self::Result {
-        let (reader, house) = (Arc::clone(&self.reader), Arc::clone(&self.house));
+        let (reader, bed) = (Arc::clone(&self.reader), Arc::clone(&self.bed));
         Box::pin(async move {
-            let mood = *reader.mood.lock();
-            let refuses = match mood {
-                Mood::Good => 0.0,
-                Mood::Moody(share) => share,
-                Mood::Slow(pause) => {
+            let behaviour = *reader.behaviour.lock();
+            let refuses = match behaviour {
+                ReaderBehaviour::Good => 0.0,
+                ReaderBehaviour::Flaky(share) => share,
+                ReaderBehaviour::Slow(pause) => {
                     tokio::time::sleep(pause).await;
                     0.0
                 }
-                Mood::Mute => std::future::pending().await,
-                Mood::Dead => return Err(Refusal::Later("dead".to_owned())),
+                ReaderBehaviour::Silent => std::future::pending().await,
+                ReaderBehaviour::Refusing => return Err(Refusal::Later("refusing".to_owned())),
             };
-            let (refuses, before) = house.chance(|rng| (rng.random_bool(refuses), rng.random_bool(0.5)));
+            let (refuses, before) = bed.random(|rng| (rng.random_bool(refuses), rng.random_bool(0.5)));
             if refuses && before {
-                return Err(Refusal::Later("not in the mood".to_owned()));
+                return Err(Refusal::Later("refused".to_owned()));
             }
             for event in events.iter() {
                 let json: Value = serde_json::from_str(event.json()).unwrap();
                 let told = Told::from_event(&json).unwrap();
-                house.note(|| format!("{}: {} {:?}", reader.name, told.origin, told.what));
+                bed.note(|| format!("{}: {} {:?}", reader.name, told.origin, told.what));
                 reader.replica.lock().tell(&told);
             }
-            if refuses { Err(Refusal::Later("took it, and says that it did not".to_owned())) } else { Ok(()) }
+            if refuses { Err(Refusal::Later("refused after recording".to_owned())) } else { Ok(()) }
         })
     }
 }

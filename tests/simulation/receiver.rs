@@ -1,4 +1,4 @@
-//! Receivers of webhooks: HTTP servers over pipes, one of which may refuse, cut, keep silent or be away.
+//! Webhook receivers: HTTP servers over in-memory pipes with changing behaviour.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error;
@@ -22,115 +22,120 @@ use rand::Rng;
 use serde_json::Value;
 use tokio::io::{DuplexStream, duplex};
 
-use crate::house::House;
+use crate::testbed::Testbed;
 
-/// What is on its way on one connection, each way.
+/// Buffer of one connection in each direction, in bytes.
 const IN_FLIGHT: usize = 16 * 1024;
 
-/// How a receiver is, until that changes.
+/// Behaviour of a receiver until the next change.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Manners {
+pub(crate) enum ReceiverBehaviour {
     Good,
     /// Answers after this long.
-    Late(Duration),
-    /// Takes connections and bodies, and never answers.
-    Mute,
+    Slow(Duration),
+    /// Accepts connections and bodies, and never answers.
+    Silent,
     /// Answers this share of requests with 500.
     Failing(f64),
-    /// Asks this share of requests to come back later.
+    /// Answers this share of requests with `Retry-After`.
     Busy(f64),
-    /// Cuts the connection of this share of requests, half of them after taking the batch.
+    /// Cuts the connection of this share of requests, half of them after accepting the batch.
     Cutting(f64),
-    /// Takes no connections.
-    Away,
-    /// The same for a whole life of the hub.
-    Gone,
+    /// Refuses connections.
+    Down,
+    /// Refuses connections for a whole run of the hub.
+    DownForRun,
 }
 
-/// What it does not like about content, ever.
+/// Permanent limits of a receiver on content.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Taste {
-    /// It refuses one in so many events.
-    pub(crate) poison: Option<u64>,
-    /// More events at once are too many for it.
-    pub(crate) most: Option<usize>,
+pub(crate) struct Limits {
+    /// Refuses one in this many events.
+    pub(crate) refuse_one_in: Option<u64>,
+    /// Refuses batches with more events.
+    pub(crate) max_events: Option<usize>,
 }
 
-/// A receiver, which outlives hubs.
+/// Webhook receiver, which outlives hubs.
 pub(crate) struct Receiver {
     pub(crate) name: &'static str,
-    pub(crate) manners: Mutex<Manners>,
-    pub(crate) taste: Mutex<Taste>,
-    book: Mutex<Book>,
+    pub(crate) behaviour: Mutex<ReceiverBehaviour>,
+    pub(crate) limits: Mutex<Limits>,
+    ledger: Mutex<Ledger>,
 }
 
-/// What a receiver was told.
+/// Everything that a receiver has accepted.
 #[derive(Default)]
-struct Book {
-    /// Each event as it came first, by its id.
+struct Ledger {
+    /// First version of each event, by its id.
     events: HashMap<String, Value>,
-    /// The same in the order of their coming.
+    /// The events in the order of arrival.
     told: Vec<Told>,
     /// The newest state of each object.
     newest: HashMap<String, Rank>,
-    /// Ids of dead letters that are delivered again, which may come after newer states of their objects, and with which
-    /// of the replays. `None`: with several of them, between which there is no order.
+    /// Ids of replayed dead letters with the number of their replay. They may arrive after newer states of their objects.
+    /// `None`: several replays, between which there is no order.
     replayed: BTreeMap<String, Option<u64>>,
     replays: u64,
-    /// The newest of each replay, by their objects.
+    /// The newest state of each replay and object.
     newest_replayed: HashMap<(u64, String), Rank>,
     violations: Vec<String>,
-    /// What came after newer states of its object, by its id, and what is said of it.
+    /// Ids of events that arrived after newer states of their objects, with a description.
     late: Vec<(String, String)>,
-    /// Ids of what was refused for its content.
+    /// Ids of events refused for their content.
     refused: BTreeSet<String>,
 }
 
-/// Where a state is among those of its object: by its version, the deletion last.
+/// Rank of a state among those of its object: version, then whether it is deleted.
 type Rank = (u64, bool);
 
 // === impl Receiver ===
 
 impl Receiver {
-    pub(crate) fn new(name: &'static str, taste: Taste) -> Self {
-        Self { name, manners: Mutex::new(Manners::Good), taste: Mutex::new(taste), book: Mutex::default() }
+    pub(crate) fn new(name: &'static str, limits: Limits) -> Self {
+        Self {
+            name,
+            behaviour: Mutex::new(ReceiverBehaviour::Good),
+            limits: Mutex::new(limits),
+            ledger: Mutex::default(),
+        }
     }
 
-    /// Opens a connection, which is served on the runtime that this is called on.
-    pub(crate) fn connect(self: &Arc<Self>, house: &Arc<House>) -> io::Result<DuplexStream> {
-        if matches!(*self.manners.lock(), Manners::Away | Manners::Gone) {
+    /// Opens a connection, served on the current runtime.
+    pub(crate) fn connect(self: &Arc<Self>, bed: &Arc<Testbed>) -> io::Result<DuplexStream> {
+        if matches!(*self.behaviour.lock(), ReceiverBehaviour::Down | ReceiverBehaviour::DownForRun) {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let (ours, theirs) = duplex(IN_FLIGHT);
-        let (receiver, house) = (Arc::clone(self), Arc::clone(house));
+        let (receiver, bed) = (Arc::clone(self), Arc::clone(bed));
         tokio::spawn(async move {
-            let answer = service_fn(|request| receiver.answer(&house, request));
+            let answer = service_fn(|request| receiver.answer(&bed, request));
             let connection =
                 http1::Builder::new().header_read_timeout(None).serve_connection(TokioIo::new(ours), answer);
-            // One that is cut ends so.
+            // A cut connection ends with an error.
             let _ = connection.await;
         });
         Ok(theirs)
     }
 
-    /// An error cuts the connection.
+    /// Answers a request. An error cuts the connection.
     async fn answer(
         &self,
-        house: &House,
+        bed: &Testbed,
         request: Request<Incoming>,
     ) -> Result<Response<Full<Bytes>>, Box<dyn Error + Send + Sync>> {
         let body = request.into_body().collect().await?.to_bytes();
         let events: Vec<Value> = serde_json::from_slice(&body)?;
         let with = |status: StatusCode| Response::builder().status(status);
         let plain = |status| Ok(with(status).body(Full::default())?);
-        let manners = *self.manners.lock();
+        let behaviour = *self.behaviour.lock();
         let (share, first, second) =
-            house.chance(|rng| (rng.random::<f64>(), rng.random_bool(0.5), rng.random_range(0..5)));
-        match manners {
-            Manners::Late(pause) => tokio::time::sleep(pause).await,
-            Manners::Mute => std::future::pending().await,
-            Manners::Failing(failing) if share < failing => return plain(StatusCode::INTERNAL_SERVER_ERROR),
-            Manners::Busy(busy) if share < busy => {
+            bed.random(|rng| (rng.random::<f64>(), rng.random_bool(0.5), rng.random_range(0..5)));
+        match behaviour {
+            ReceiverBehaviour::Slow(pause) => tokio::time::sleep(pause).await,
+            ReceiverBehaviour::Silent => std::future::pending().await,
+            ReceiverBehaviour::Failing(failing) if share < failing => return plain(StatusCode::INTERNAL_SERVER_ERROR),
+            ReceiverBehaviour::Busy(busy) if share < busy => {
                 let (status, after) = if first {
                     (StatusCode::TOO_MANY_REQUESTS, second.to_string())
                 } else {
@@ -139,67 +144,67 @@ impl Receiver {
                 };
                 return Ok(with(status).header(RETRY_AFTER, after).body(Full::default())?);
             }
-            Manners::Cutting(cutting) if share < cutting && first => return Err("cut".into()),
+            ReceiverBehaviour::Cutting(cutting) if share < cutting && first => return Err("cut".into()),
             _ => {}
         }
         if let Some(refusal) = self.refuses(&events) {
-            house.note(|| format!("{}: refuses {} events: {refusal}", self.name, events.len()));
+            bed.note(|| format!("{}: refuses {} events: {refusal}", self.name, events.len()));
             return plain(refusal);
         }
         for event in events {
-            self.take(house, event)?;
+            self.record(bed, event)?;
         }
-        match manners {
-            Manners::Cutting(cutting) if share < cutting => Err("took it, and cut".into()),
+        match behaviour {
+            ReceiverBehaviour::Cutting(cutting) if share < cutting => Err("cut after accepting".into()),
             _ => plain(StatusCode::NO_CONTENT),
         }
     }
 
     fn refuses(&self, events: &[Value]) -> Option<StatusCode> {
-        let taste = *self.taste.lock();
-        if taste.most.is_some_and(|most| events.len() > most) {
+        let limits = *self.limits.lock();
+        if limits.max_events.is_some_and(|max| events.len() > max) {
             return Some(StatusCode::PAYLOAD_TOO_LARGE);
         }
-        let one_in = taste.poison?;
+        let one_in = limits.refuse_one_in?;
         let id = events.iter().map(|event| &event["id"]).find(|id| digest(self.name, id).is_multiple_of(one_in))?;
-        self.book.lock().refused.extend(id.as_str().map(str::to_owned));
-        let poison = digest(self.name, id);
-        Some(if (poison / one_in).is_multiple_of(2) {
+        self.ledger.lock().refused.extend(id.as_str().map(str::to_owned));
+        let digest = digest(self.name, id);
+        Some(if (digest / one_in).is_multiple_of(2) {
             StatusCode::BAD_REQUEST
         } else {
             StatusCode::UNPROCESSABLE_ENTITY
         })
     }
 
-    fn take(&self, house: &House, event: Value) -> Result<(), Box<dyn Error + Send + Sync>> {
+    fn record(&self, bed: &Testbed, event: Value) -> Result<(), Box<dyn Error + Send + Sync>> {
         let told = Told::from_event(&event)?;
-        house.note(|| format!("{}: {} {:?}", self.name, told.origin, told.what));
-        self.book.lock().take(event, told);
+        bed.note(|| format!("{}: {} {:?}", self.name, told.origin, told.what));
+        self.ledger.lock().record(event, told);
         Ok(())
     }
 
-    /// These dead letters come again from now on, in their order.
-    pub(crate) fn expect_again(&self, ids: &[String]) {
-        let mut book = self.book.lock();
-        book.replays += 1;
-        let replay = book.replays;
+    /// Registers a replay of these dead letters in this order.
+    pub(crate) fn expect_replay(&self, ids: &[String]) {
+        let mut ledger = self.ledger.lock();
+        ledger.replays += 1;
+        let replay = ledger.replays;
         for id in ids {
-            book.replayed.entry(id.clone()).and_modify(|replay| *replay = None).or_insert(Some(replay));
+            ledger.replayed.entry(id.clone()).and_modify(|replay| *replay = None).or_insert(Some(replay));
         }
     }
 
-    /// What it has been told, put in order where dead letters came late.
+    /// Returns the objects according to the received events, with late dead letters put in order.
     pub(crate) fn replica(&self) -> Replica {
-        self.book.lock().replica()
+        self.ledger.lock().replica()
     }
 
-    /// What it was told that cannot be, or in an order that cannot be.
+    /// Returns the impossible events and the violations of order.
     pub(crate) fn violations(&self) -> Vec<String> {
-        let book = self.book.lock();
-        // What was given up, and of which the disk did not take that, comes again from the journal, besides as a dead letter.
-        let may_be_late = |id: &String| book.replayed.contains_key(id) || book.refused.contains(id);
-        let late = book.late.iter().filter(|(id, _)| !may_be_late(id)).map(|(_, what)| what);
-        book.violations.iter().chain(late).chain(book.replica().violations()).cloned().collect()
+        let ledger = self.ledger.lock();
+        // An event that became a dead letter while the disk failed is also delivered again from the journal.
+        let may_be_late = |id: &String| ledger.replayed.contains_key(id) || ledger.refused.contains(id);
+        let late = ledger.late.iter().filter(|(id, _)| !may_be_late(id)).map(|(_, what)| what);
+        ledger.violations.iter().chain(late).chain(ledger.replica().violations()).cloned().collect()
     }
 }
 
@@ -209,37 +214,37 @@ fn digest(name: &str, id: &Value) -> u64 {
     hasher.finish()
 }
 
-// === impl Book ===
+// === impl Ledger ===
 
-impl Book {
-    fn take(&mut self, mut event: Value, told: Told) {
+impl Ledger {
+    fn record(&mut self, mut event: Value, told: Told) {
         let id = told.id.clone().unwrap_or_default();
         if let Some(event) = event.as_object_mut() {
-            // What is delivered again has a number of its own, and what the hub had to see again a time.
+            // A repeated event has a new sequence number. An event that the hub observed again has a new time.
             event.remove("sequence");
             event.remove("time");
         }
         if let Some(first) = self.events.get(&id) {
             if *first != event {
-                self.violations.push(format!("{id} came as {first}, and then as {event}"));
+                self.violations.push(format!("{id} arrived as {first}, and later as {event}"));
             }
         } else {
-            if let Some((object, rank)) = place(&told) {
-                self.put_in_line(&id, &object, rank);
+            if let Some((object, rank)) = rank(&told) {
+                self.record_rank(&id, &object, rank);
             }
             self.events.insert(id, event);
             self.told.push(told);
         }
     }
 
-    fn put_in_line(&mut self, id: &str, object: &str, rank: Rank) {
+    fn record_rank(&mut self, id: &str, object: &str, rank: Rank) {
         let before = match self.replayed.get(id) {
             None => self.newest.insert(object.to_owned(), rank),
             Some(Some(replay)) => self.newest_replayed.insert((*replay, object.to_owned()), rank),
             Some(None) => return,
         };
         if let Some(newest) = before.filter(|newest| *newest >= rank) {
-            self.late.push((id.to_owned(), format!("{object} was told of at {rank:?} after {newest:?}: {id}")));
+            self.late.push((id.to_owned(), format!("{object} arrived at {rank:?} after {newest:?}: {id}")));
         }
     }
 
@@ -252,10 +257,10 @@ impl Book {
             .filter(|told| {
                 told.id.as_ref().is_some_and(|id| self.replayed.contains_key(id) || self.refused.contains(id))
             })
-            .filter_map(|told| Some(place(told)?.0))
+            .filter_map(|told| Some(rank(told)?.0))
             .collect();
         for told in &self.told {
-            match place(told) {
+            match rank(told) {
                 Some((object, rank)) if late_objects.contains(&object) => {
                     late.entry(object).or_default().push((rank, told));
                 }
@@ -272,8 +277,8 @@ impl Book {
     }
 }
 
-/// The object that something is told of, and which state of it.
-fn place(told: &Told) -> Option<(String, Rank)> {
+/// Returns the object of an event and the rank of its state.
+fn rank(told: &Told) -> Option<(String, Rank)> {
     let (object, is_deleted) = match &told.what {
         What::Synced => return None,
         What::Added { object, .. } | What::Updated { object, .. } => (object, false),

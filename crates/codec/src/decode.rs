@@ -420,7 +420,7 @@ fn invalid_json(what: &str, bytes: &[u8], at: usize) -> SourceError {
     let before = &bytes[..at.min(bytes.len())];
     let line = memchr::memchr_iter(b'\n', before).count() + 1;
     let column = before.len() - memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1) + 1;
-    malformed(format!("{what}: broken JSON at line {line} column {column}"))
+    malformed(format!("{what}: invalid JSON at line {line} column {column}"))
 }
 
 #[cfg(test)]

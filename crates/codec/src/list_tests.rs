@@ -232,7 +232,7 @@ fn invalid_json_is_refused_at_once() {
                 let text = format!("{{\"items\":[{{{before}\"b\":{broken}{}", after.repeat(5));
                 let error = steps(&[text.as_bytes()], 1000).unwrap_err();
                 assert_eq!(error.class, ErrorClass::Malformed, "{text}");
-                assert!(error.message.starts_with("object: broken JSON at line "), "{}", error.message);
+                assert!(error.message.starts_with("object: invalid JSON at line "), "{}", error.message);
             }
         }
     }

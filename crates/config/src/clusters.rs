@@ -1,17 +1,25 @@
-//! `[clusters.<name>]`, and the `clusters` key with which resources and sinks select them.
+//! Reader of `[clusters.<name>]`, and of the key `clusters` with which resources and sinks select clusters.
 
 use figment::value::Value;
 
 use super::error::suggestion;
 use super::files::labels;
 use super::rules::{is_loopback, url};
-use super::sources::Known;
 use super::spans::KeyPath;
 use super::table::{Checker, Table, texts};
 use super::{ClusterAccess, ClusterConfig};
 use informer_hub_types::{ClusterLabels, ClusterName, ClusterSelector};
 
-/// Reads every cluster, by name.
+/// Clusters against which selectors are checked.
+#[derive(Clone, Copy)]
+pub(super) struct KnownClusters<'c> {
+    /// Clusters of `[clusters]`.
+    pub(super) tables: &'c [ClusterConfig],
+    /// Whether sources may add others, so that an unknown name or label is not a mistake.
+    pub(super) is_open: bool,
+}
+
+/// Reads all clusters, sorted by name.
 pub(super) fn clusters(table: Table<'_>) -> Vec<ClusterConfig> {
     let checker = table.checker;
     let mut found = Vec::new();
@@ -27,9 +35,9 @@ pub(super) fn clusters(table: Table<'_>) -> Vec<ClusterConfig> {
     found
 }
 
-/// How to reach a cluster, and what belongs to each way.
+/// Reads the connection of a cluster.
 pub(super) fn access(table: &mut Table<'_>) -> ClusterAccess {
-    check_ways(table);
+    check_connection(table);
     let kubeconfig = table.file("kubeconfig");
     let context = table.text("context");
     let server = table.text("server");
@@ -48,21 +56,21 @@ pub(super) fn access(table: &mut Table<'_>) -> ClusterAccess {
     }
 }
 
-/// Exactly one of `kubeconfig`, `in_cluster`, `server`, and nothing that belongs to another of them.
-fn check_ways(table: &mut Table<'_>) {
+/// Checks for exactly one of `kubeconfig`, `in_cluster`, `server`, without keys that belong to another one.
+fn check_connection(table: &mut Table<'_>) {
     let checker = table.checker;
     let (kubeconfig, server) = (table.has("kubeconfig"), table.has("server"));
     let missing = table.lacks(&["kubeconfig", "in_cluster", "server"]);
-    let said = table.has("in_cluster");
-    let inside = table.truth("in_cluster") != Some(false) && said;
-    let ways = [(kubeconfig, "kubeconfig"), (inside, "in_cluster"), (server, "server")];
-    let given: Vec<_> = ways.into_iter().filter_map(|(given, key)| given.then_some(key)).collect();
+    let has_in_cluster = table.has("in_cluster");
+    let inside = table.truth("in_cluster") != Some(false) && has_in_cluster;
+    let connections = [(kubeconfig, "kubeconfig"), (inside, "in_cluster"), (server, "server")];
+    let given: Vec<_> = connections.into_iter().filter_map(|(given, key)| given.then_some(key)).collect();
     match given[..] {
-        // A misspelt way is reported as such; `in_cluster = false` alone is none.
-        [] if !missing && !said => {}
+        // A misspelt key is reported as such. `in_cluster = false` alone is no connection.
+        [] if !missing && !has_in_cluster => {}
         [] => checker.mistake(
             &table.path,
-            "does not say how to reach the cluster; write kubeconfig = \"~/.kube/config\", in_cluster = true, \
+            "has no connection to the cluster; write kubeconfig = \"~/.kube/config\", in_cluster = true, \
              or server = \"https://…\"",
         ),
         [_] => {}
@@ -72,7 +80,7 @@ fn check_ways(table: &mut Table<'_>) {
         [("context", "kubeconfig", kubeconfig), ("ca_file", "server", server), ("token", "server", server)]
     {
         if table.has(key) && !met {
-            table.mistake(key, format!("belongs to {needs}, which is not given"));
+            table.mistake(key, format!("requires {needs}, which is missing"));
         }
     }
 }
@@ -87,9 +95,9 @@ fn check_server(table: &Table<'_>, server: &str, has_token: bool) {
     }
 }
 
-/// Reads `clusters = { label = "value" }` or `clusters = ["name"]`, and checks that it selects a cluster: where sources may
-/// bring others, nobody can tell yet.
-pub(super) fn selector(table: &mut Table<'_>, known: Known<'_>) -> ClusterSelector {
+/// Reads `clusters = { label = "value" }` or `clusters = ["name"]`, and checks that it selects a cluster. The check is
+/// skipped if sources may add clusters.
+pub(super) fn selector(table: &mut Table<'_>, known: KnownClusters<'_>) -> ClusterSelector {
     let checker = table.checker;
     let path = table.path.key("clusters");
     let selector = match table.take("clusters") {
@@ -99,7 +107,7 @@ pub(super) fn selector(table: &mut Table<'_>, known: Known<'_>) -> ClusterSelect
             return ClusterSelector::All;
         }
         Some(Value::Dict(_, labels)) if labels.is_empty() => {
-            checker.mistake(&path, "selects by no label; remove the key for all clusters");
+            checker.mistake(&path, "has no labels; remove the key for all clusters");
             return ClusterSelector::All;
         }
         Some(value @ Value::Array(..)) => return by_name(checker, &path, &value, known),
@@ -117,7 +125,7 @@ pub(super) fn selector(table: &mut Table<'_>, known: Known<'_>) -> ClusterSelect
     selector
 }
 
-fn by_name(checker: &Checker<'_>, path: &KeyPath, value: &Value, known: Known<'_>) -> ClusterSelector {
+fn by_name(checker: &Checker<'_>, path: &KeyPath, value: &Value, known: KnownClusters<'_>) -> ClusterSelector {
     let all = || known.tables.iter().map(|cluster| cluster.name.as_str());
     let mut names = Vec::new();
     for (path, name) in texts(checker, path, value).unwrap_or_default() {
@@ -130,11 +138,11 @@ fn by_name(checker: &Checker<'_>, path: &KeyPath, value: &Value, known: Known<'_
     ClusterSelector::Names(names)
 }
 
-/// What would match: the values that some cluster has for the labels that were asked for.
+/// Suggests labels that would match: the values of the requested labels on existing clusters.
 fn label_hint(selector: &ClusterSelector, clusters: &[ClusterConfig]) -> String {
-    let ClusterSelector::Labels(wanted) = selector else { return String::new() };
+    let ClusterSelector::Labels(requested) = selector else { return String::new() };
     let all = || clusters.iter().flat_map(|cluster| &cluster.labels);
-    for (key, value) in wanted {
+    for (key, value) in requested {
         let mut values: Vec<_> = all().filter(|(k, _)| *k == key).map(|(_, v)| v.as_str()).collect();
         values.sort_unstable();
         values.dedup();
@@ -151,7 +159,7 @@ fn label_hint(selector: &ClusterSelector, clusters: &[ClusterConfig]) -> String 
     "no cluster has all of these labels".to_owned()
 }
 
-/// Whether two selectors have a cluster in common.
+/// Returns a cluster that both selectors select.
 pub(super) fn meet(one: &ClusterSelector, other: &ClusterSelector, clusters: &[ClusterConfig]) -> Option<ClusterName> {
     let in_both = |name: &ClusterName, labels: &ClusterLabels| one.matches(name, labels) && other.matches(name, labels);
     clusters.iter().find(|cluster| in_both(&cluster.name, &cluster.labels)).map(|cluster| cluster.name.clone())

@@ -1,4 +1,4 @@
-//! Mistakes in a configuration: where each is, what is wrong, what would be right; for people and for JSON.
+//! Mistakes in a configuration, with position, problem and suggestion, as text and as JSON.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,39 +7,39 @@ use serde::Serialize;
 
 use informer_hub_types::nearest_name;
 
-/// Everything that is wrong with a configuration; never empty. The user of the configuration can fix it.
+/// All mistakes in a configuration; never empty. The author of the configuration can fix them.
 ///
-/// Displays one block per mistake, by line, those of the environment last, with a count at the end.
-/// Never holds the value of a secret. Serialises as the list of its [`Mistake`]s.
+/// Displays the mistakes sorted by line, those of the environment last, and their count. Never contains the value of a
+/// secret. Serializes as the list of [`Mistake`]s.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ConfigErrors {
     mistakes: Vec<Mistake>,
 }
 
-/// One mistake.
+/// Mistake in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mistake {
-    /// The file; unset for a configuration that came as text.
+    /// The file; `None` for a configuration given as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// Line in the file, from 1; unset where no line is at fault (something is missing, or the environment said it).
+    /// Line in the file, from 1; `None` if no line is wrong: a key is missing, or the value is from the environment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// Column in that line in characters, from 1.
+    /// Column in characters, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<usize>,
-    /// The environment variable that gave the value, where it was not the file.
+    /// Environment variable with the value, if it is not from the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variable: Option<String>,
-    /// The key as TOML writes it, e.g. `resources.pods.namespaces[1]`; empty when the text is not TOML at all.
+    /// The key in TOML notation, e.g. `resources.pods.namespaces[1]`; empty if the text is not TOML.
     pub key: String,
-    /// What is wrong, and what would be right.
+    /// Description of the problem and its correction.
     pub problem: String,
 }
 
 impl ConfigErrors {
-    /// Sorts the mistakes; `None` when there are none.
+    /// Sorts the mistakes. Returns `None` if there are none.
     pub(super) fn new(mut mistakes: Vec<Mistake>) -> Option<Self> {
         let place = |m: &Mistake| (m.variable.clone(), m.line.unwrap_or(usize::MAX), m.column);
         mistakes.sort_by_key(place);
@@ -47,12 +47,12 @@ impl ConfigErrors {
         (!mistakes.is_empty()).then_some(Self { mistakes })
     }
 
-    /// The error of a single mistake.
+    /// Creates the error of a single mistake.
     pub(super) fn of(mistake: Mistake) -> Self {
         Self { mistakes: vec![mistake] }
     }
 
-    /// The mistakes, in the order of their display.
+    /// Returns the mistakes in display order.
     #[must_use]
     pub fn mistakes(&self) -> &[Mistake] {
         &self.mistakes
@@ -86,18 +86,23 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// The key or word that was meant, by what was written.
+/// Returns the known word nearest to the text.
 pub(super) fn nearest<'k>(text: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     nearest_name(text, known, 3)
 }
 
-/// `; did you mean "x"?`, or what else there is.
+/// Suggests the nearest word, or else lists the known words.
 pub(super) fn suggestion<'k>(text: &str, known: impl IntoIterator<Item = &'k str> + Clone) -> String {
     if let Some(meant) = nearest(text, known.clone()) {
         return format!("; did you mean {meant:?}?");
     }
     let known: Vec<_> = known.into_iter().collect();
     if known.is_empty() { String::new() } else { format!("; there is {}", known.join(", ")) }
+}
+
+/// Describes an unknown word, with a suggestion.
+pub(super) fn unknown(what: &str, text: &str, known: &[&'static str]) -> String {
+    format!("there is no {what} {text:?}{}", suggestion(text, known.iter().copied()))
 }
 
 #[cfg(test)]
@@ -116,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_listed_by_line_then_those_without_one_then_the_environment() {
+    fn mistakes_are_sorted_by_line_then_environment() {
         let errors = ConfigErrors::new(vec![
             mistake(None, Some("INFORMER_HUB_HUB__LISTEN"), "hub.listen"),
             mistake(None, None, "clusters"),
@@ -131,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_serialise_as_a_list_for_machines() {
+    fn errors_serialize_as_a_list() {
         let errors = ConfigErrors::new(vec![mistake(Some(3), None, "a.b")]).unwrap();
         let json = serde_json::to_value(&errors).unwrap();
         let wanted =
@@ -140,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_near_name_is_suggested_and_a_far_one_is_not() {
+    fn only_a_near_name_is_suggested() {
         let known = ["namespaces", "resync", "drop"];
         assert_eq!(nearest("namespace", known), Some("namespaces"));
         assert_eq!(suggestion("colour", known), "; there is namespaces, resync, drop");

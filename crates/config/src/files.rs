@@ -1,4 +1,4 @@
-//! Files and secrets that the configuration refers to: where they are, and whether they can be read.
+//! Paths and secrets in the configuration: their location and readability.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,11 +12,10 @@ use super::table::{Checker, Table, text};
 use informer_hub_types::mark_secret_variable;
 
 impl Secret {
-    /// Reads the secret; a file's trailing line break does not count. A file is read anew each time, so that what
-    /// replaces it is seen.
+    /// Reads the secret, without a file's trailing line break. A file is read each time, so that a replacement is used.
     ///
     /// # Errors
-    /// When the variable or the file is not there, is empty, or is not text. The error does not hold the secret.
+    /// An I/O error if the variable or file is missing, empty, or not text. It does not contain the secret.
     pub fn read(&self) -> io::Result<String> {
         let secret = match self {
             Self::Env(name) => {
@@ -39,13 +38,13 @@ impl Secret {
 }
 
 impl Table<'_> {
-    /// A file that can be read.
+    /// Reads the path of a readable file.
     pub(super) fn file(&mut self, key: &'static str) -> Option<PathBuf> {
         let text = self.text(key)?;
         Some(readable(self.checker, &self.path.key(key), &text))
     }
 
-    /// A directory, which may be yet to be made; what is there already is one.
+    /// Reads the path of a directory, which need not exist.
     pub(super) fn folder(&mut self, key: &'static str) -> Option<PathBuf> {
         let text = self.text(key)?;
         let path = place(self.checker, &text);
@@ -55,27 +54,27 @@ impl Table<'_> {
         Some(path)
     }
 
-    /// A file that is written to: it need not be there, but its folder must.
+    /// Reads the path of an output file. The file need not exist, but its directory must.
     pub(super) fn output_file(&mut self, key: &'static str) -> Option<PathBuf> {
         let text = self.text(key)?;
         let file = place(self.checker, &text);
         let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if file.is_dir() {
             self.mistake(key, format!("{} is a directory; write the name of a file in it", file.display()));
-        } else if self.checker.whole && !parent.is_dir() {
+        } else if self.checker.check_references && !parent.is_dir() {
             self.mistake(key, format!("there is no directory {}; make it first", parent.display()));
         }
         Some(file)
     }
 
-    /// `{ env = "NAME" }` or `{ file = "path" }`, of which the one that is given is there.
+    /// Reads `{ env = "NAME" }` or `{ file = "path" }`, and checks that the variable or file exists.
     pub(super) fn secret(&mut self, key: &'static str) -> Option<Secret> {
         let value = self.take(key)?;
         secret_at(self.checker, &self.path.key(key), value)
     }
 }
 
-/// Reads a secret that stands at this path.
+/// Reads a secret at a path.
 pub(super) fn secret_at(checker: &Checker<'_>, path: &KeyPath, value: Value) -> Option<Secret> {
     const SHAPE: &str = "write { env = \"NAME\" } or { file = \"path\" }";
     if !matches!(value, Value::Dict(..)) {
@@ -101,7 +100,7 @@ pub(super) fn secret_at(checker: &Checker<'_>, path: &KeyPath, value: Value) -> 
     env.map(Secret::Env).or_else(|| file.map(Secret::File))
 }
 
-/// Reads a map of texts, such as labels; its values may be empty.
+/// Reads a map of strings such as labels, whose values may be empty.
 pub(super) fn labels(checker: &Checker<'_>, path: &KeyPath, value: Value) -> super::ClusterLabels {
     let entries = Table::new(checker, path.clone(), value).entries();
     entries
@@ -113,7 +112,7 @@ pub(super) fn labels(checker: &Checker<'_>, path: &KeyPath, value: Value) -> sup
 }
 
 fn check_variable(checker: &Checker<'_>, path: &KeyPath, name: &str) {
-    let Some(environment) = checker.environment.filter(|_| checker.whole) else { return };
+    let Some(environment) = checker.environment.filter(|_| checker.check_references) else { return };
     match environment.get(name).map(String::as_str) {
         None => checker.mistake(path, format!("environment variable {name:?} is not set")),
         Some("") => checker.mistake(path, format!("environment variable {name:?} is empty")),
@@ -121,10 +120,10 @@ fn check_variable(checker: &Checker<'_>, path: &KeyPath, name: &str) {
     }
 }
 
-/// Where a file is, noting a mistake when it cannot be read.
+/// Resolves the path of a file, and reports a mistake if it is not readable.
 fn readable(checker: &Checker<'_>, path: &KeyPath, text: &str) -> PathBuf {
     let file = place(checker, text);
-    if checker.whole
+    if checker.check_references
         && let Err(problem) = can_read(&file)
     {
         checker.mistake(path, format!("cannot read {}: {problem}", file.display()));
@@ -132,7 +131,7 @@ fn readable(checker: &Checker<'_>, path: &KeyPath, text: &str) -> PathBuf {
     file
 }
 
-/// Where a path leads: `~` is the home, and what is relative begins at the configuration's folder.
+/// Resolves a path: `~` is the home directory, and relative paths start at the configuration's directory.
 fn place(checker: &Checker<'_>, text: &str) -> PathBuf {
     match (text.strip_prefix('~'), checker.home.as_deref()) {
         (Some(""), Some(home)) => home.to_owned(),
@@ -141,7 +140,7 @@ fn place(checker: &Checker<'_>, text: &str) -> PathBuf {
     }
 }
 
-/// Whether a file can be read. A pipe is not opened: whoever writes it is waiting for the one real reader.
+/// Checks that a file is readable. A pipe is not opened, because its writer serves a single reader.
 fn can_read(file: &Path) -> Result<(), String> {
     let described = |e: io::Error| match e.kind() {
         io::ErrorKind::NotFound => "there is no such file".to_owned(),

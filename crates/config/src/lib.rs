@@ -1,34 +1,37 @@
-//! Configuration: what the file and the environment say, checked, with every mistake reported at once.
+//! Configuration of the hub: reads the file and the environment, checks them, and reports all mistakes at once.
 //!
-//! The types here are the checked result; nothing that is not checked leaves this module. figment lays the environment
-//! over the file (`raw`), then each table is read key by key (`resolve` and its siblings), so that one mistake does not
-//! hide the next. Lines come from the spans of `toml_edit`, which figment does not keep (`spans`).
+//! The public types are the checked result; unchecked values stay private. figment merges the environment over the file
+//! (`raw`). Then each table is read key by key (`resolve` and its siblings), so that one mistake does not hide the next.
+//! Line numbers come from the spans of `toml_edit`, since figment drops them (`spans`).
 //!
 //! # Environment
-//! `INFORMER_HUB_` and then the key's levels in upper case with `__` between them: `INFORMER_HUB_HUB__LISTEN`,
-//! `INFORMER_HUB_SINKS__AUDIT__URL`. A level means the key of the file that is spelt like it, where `-`, `.` and `/`
-//! are written `_` (`INFORMER_HUB_CLUSTERS__PROD_EU__CONTEXT` is `clusters.prod-eu.context`); two keys that are spelt
-//! alike cannot be told apart, which is a mistake. A level that the file does not have is a new key in lower case.
-//! Lists and tables are written as TOML writes them inline: `["a", "b"]`, `{env = "NAME"}`. Variables without `__` are
-//! left alone.
+//! `INFORMER_HUB_` and the key's levels in upper case, joined by `__`: `INFORMER_HUB_HUB__LISTEN`,
+//! `INFORMER_HUB_SINKS__AUDIT__URL`. A level matches the key of the file with the same spelling, where `-`, `.` and `/`
+//! become `_`: `INFORMER_HUB_CLUSTERS__PROD_EU__CONTEXT` is `clusters.prod-eu.context`. Two keys with the same spelling
+//! are a mistake. A level that the file does not have is a new key in lower case. Lists and tables are written as inline
+//! TOML: `["a", "b"]`, `{env = "NAME"}`. Variables without `__` are ignored.
 
 mod clusters;
 mod error;
 mod files;
 pub mod fleet;
 mod listen;
+mod probe_checks;
 mod probes;
 mod raw;
 mod resolve;
 mod resources;
 mod rules;
 pub mod schema;
+mod service_config;
 mod show;
 mod sink_files;
 mod sinks;
 mod sources;
 mod spans;
 mod table;
+mod toml_text;
+mod transport_config;
 mod transports;
 mod units;
 
@@ -41,16 +44,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::error::{ConfigErrors, Mistake};
-pub use self::listen::{AuthConfig, ServiceConfig, TlsConfig};
 pub use self::probes::{Probes, WrongKey, WrongKubeconfig};
 pub use self::rules::{is_loopback, url};
 pub use self::schema::{reference, schema};
+pub use self::service_config::{AuthConfig, ServiceConfig, TlsConfig};
 pub use self::show::{Setting, SettingOrigin, settings, settings_as_toml};
 pub use self::sources::{
     ClusterSourceConfig, ClusterSourceKind, Contexts, InlineKubeconfig, LabelPattern, Management, NamePattern,
     ProviderConfig, SecretFormat,
 };
-pub use self::transports::{
+pub use self::transport_config::{
     BodyConfig, ClientCertConfig, FileConfig, HeaderConfig, HeaderText, NatsAuth, NatsConfig, StdoutConfig,
     TemplateText, TransportConfig, WebhookConfig,
 };
@@ -63,7 +66,7 @@ use informer_hub_types::{
     ClusterLabels, ClusterName, ClusterSelector, FieldPath, Fsync, LabelSelector, Selected, StoreLimits,
 };
 
-/// A checked configuration.
+/// Checked configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// `[hub]`.
@@ -79,53 +82,59 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a file, lays the process's environment over it, and checks the result.
+    /// Reads a file, applies the process's environment, and checks the result.
     ///
-    /// Relative paths in it are relative to the file's folder. Cost: reads the file and opens, without reading, each
-    /// file that it names; asks no cluster anything. Filters, certificates and kubeconfigs are not looked into:
-    /// [`crate::app::load`] does that, as the service does.
+    /// Relative paths are relative to the file's directory. Reads the file and opens, without reading, each file that it
+    /// names; connects to no cluster. Filters, certificates and kubeconfigs are not checked: [`crate::app::load`] does that,
+    /// as the service does.
     ///
     /// # Errors
-    /// All mistakes at once.
+    /// All mistakes.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
         Self::read(path.as_ref(), &process_environment(), None, true)
     }
 
-    /// As [`Self::from_file`], for who reads what is written and uses nothing of it: files, directories and variables that it
-    /// names need not be there.
+    /// Like [`Self::from_file`], but without checking that the named files, directories and variables exist. For commands
+    /// that only inspect the configuration.
     ///
     /// # Errors
-    /// All mistakes at once.
+    /// All mistakes.
     pub fn from_file_alone(path: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
         Self::read(path.as_ref(), &process_environment(), None, false)
     }
 
-    /// Reads `[hub]` alone, for clients of a running hub: mistakes in other tables, and files and variables that are missing,
-    /// do not count. Variables for keys of `[hub]` do.
+    /// Reads only `[hub]`, for clients of a running hub. Ignores mistakes in other tables, missing files and missing
+    /// variables. Variables for keys of `[hub]` apply.
     ///
     /// # Errors
-    /// All mistakes in `[hub]`, or that the file cannot be read or is not TOML.
+    /// All mistakes in `[hub]`, or the error of a file that is unreadable or not TOML.
     pub fn hub_from_file(path: impl AsRef<Path>) -> Result<HubConfig, ConfigErrors> {
         let (path, environment) = (path.as_ref(), process_environment());
         let text = std::fs::read_to_string(path).map_err(|e| resolve::unreadable(path, &e))?;
         let environment = Some(&environment);
-        resolve::hub_alone(&resolve::Source { file: Some(path), text: &text, environment, probes: None, whole: false })
+        resolve::hub_alone(&resolve::Source {
+            file: Some(path),
+            text: &text,
+            environment,
+            probes: None,
+            check_references: false,
+        })
     }
 
-    /// As [`Self::from_file`], and tries values with `probes`: what they find is reported with the other mistakes.
+    /// Like [`Self::from_file`], and also checks values with `probes`. Their findings are reported with the other mistakes.
     ///
-    /// Cost: what the probes cost; reads the files that it names.
+    /// Cost: that of the probes; reads the named files.
     ///
     /// # Errors
-    /// All mistakes at once.
+    /// All mistakes.
     pub fn from_file_with_probes(path: impl AsRef<Path>, probes: Probes) -> Result<Self, ConfigErrors> {
         Self::read(path.as_ref(), &process_environment(), Some(probes), true)
     }
 
-    /// As [`Self::from_file`], with another environment, in which also `HOME` and secrets are looked up.
+    /// Like [`Self::from_file`], with the given environment, which also supplies `HOME` and secrets.
     ///
     /// # Errors
-    /// All mistakes at once.
+    /// All mistakes.
     pub fn from_file_with_env(
         path: impl AsRef<Path>,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -137,22 +146,22 @@ impl Config {
         path: &Path,
         environment: &raw::Environment,
         probes: Option<Probes>,
-        whole: bool,
+        check_references: bool,
     ) -> Result<Self, ConfigErrors> {
         let text = std::fs::read_to_string(path).map_err(|e| resolve::unreadable(path, &e))?;
         let environment = Some(environment);
-        resolve::resolve(&resolve::Source { file: Some(path), text: &text, environment, probes, whole })
+        resolve::resolve(&resolve::Source { file: Some(path), text: &text, environment, probes, check_references })
     }
 
-    /// Reads a text without any environment, for tests and embedding.
+    /// Parses a text without environment, for tests and embedding.
     ///
-    /// Relative paths in it are relative to the working directory. Whether a variable that holds a secret is set is
-    /// not looked at here; who reads the secret finds out.
+    /// Relative paths are relative to the working directory. Variables with secrets are not checked; they fail when the
+    /// secret is read.
     ///
     /// # Errors
-    /// All mistakes at once.
+    /// All mistakes.
     pub fn from_toml(text: &str) -> Result<Self, ConfigErrors> {
-        resolve::resolve(&resolve::Source { file: None, text, environment: None, probes: None, whole: true })
+        resolve::resolve(&resolve::Source { file: None, text, environment: None, probes: None, check_references: true })
     }
 }
 
@@ -166,20 +175,20 @@ fn process_environment() -> raw::Environment {
 /// `[hub]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubConfig {
-    /// Where probes and status are served. Default `127.0.0.1:7080`.
+    /// Address of the HTTP port. Default `127.0.0.1:7080`.
     pub listen: SocketAddr,
-    /// Who may ask there, and how what is said is protected.
+    /// Authentication and TLS of the HTTP port.
     pub service: ServiceConfig,
     /// How long a shutdown waits for sinks to drain. Default 20 s.
     pub shutdown_deadline: Duration,
-    /// Bytes that the process may have resident; informers keep less of their objects where it would be more. From 64 MiB
-    /// on; unset: no limit.
+    /// Limit of the process's resident memory in bytes, at least 64 MiB. Near it, informers keep less of their objects.
+    /// `None` is unlimited.
     pub memory_limit: Option<u64>,
-    /// Where caches and undelivered events are kept over restarts; unset: in memory only.
+    /// Directory for caches and undelivered events over restarts; `None` keeps them in memory.
     pub state_dir: Option<PathBuf>,
-    /// How often caches are put on disk. Default 5 s.
+    /// Interval of checkpoints of the caches. Default 5 s.
     pub checkpoint: Duration,
-    /// When what sinks have taken in is made durable. Default within 10 ms.
+    /// When events accepted by sinks are synced to disk. Default within 10 ms.
     pub fsync: Fsync,
 }
 
@@ -205,80 +214,81 @@ pub struct ClusterConfig {
     pub name: ClusterName,
     /// `labels`.
     pub labels: ClusterLabels,
-    /// How to reach it.
+    /// Connection to the cluster.
     pub access: ClusterAccess,
-    /// Whether lists are asked for gzipped. Default true; turn it off where the network is faster than gzip.
+    /// Whether lists are requested gzipped. Default true. Disable it if the network is faster than gzip.
     pub compression: bool,
 }
 
-/// How to reach a cluster.
+/// Connection to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterAccess {
-    /// A kubeconfig file, with everything that kube supports in one.
+    /// A kubeconfig file, with all features that kube supports.
     Kubeconfig {
-        /// The file; `~` expanded.
+        /// Path of the file, with `~` expanded.
         path: PathBuf,
-        /// The context; unset: the file's current one.
+        /// Context; `None` is the current one of the file.
         context: Option<String>,
     },
-    /// The service account of the pod that the hub runs in.
+    /// Service account of the hub's pod.
     InCluster,
-    /// An address, a CA and a token.
+    /// Address, CA and token.
     Server {
-        /// `https://…` (or `http://…`, for a proxy on loopback).
+        /// `https://…`, or `http://…` for a proxy on loopback.
         server: String,
-        /// PEM file; unset: the system's roots.
+        /// PEM file with the CA; `None` is the system's roots.
         ca_file: Option<PathBuf>,
-        /// The bearer token; a file is read again when it changes.
+        /// Bearer token. A file is read again when it changes.
         token: Option<Secret>,
     },
-    /// A kubeconfig that a source of clusters found; no table says this.
+    /// Kubeconfig found by a cluster source. Not available in tables.
     Inline(InlineKubeconfig),
-    /// A source of clusters named it before the last restart and has yet to say how it is reached; no table says this.
+    /// Cluster of a source before the last restart, whose connection the source has not reported yet. Not available in
+    /// tables.
     Awaited {
         /// The source.
         source: String,
     },
 }
 
-/// Where a secret is to be had. The configuration never holds the secret itself.
+/// Reference to a secret. The configuration never contains the secret itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
-    /// An environment variable.
+    /// Environment variable.
     Env(String),
-    /// A file, whose trailing line break does not count.
+    /// File; a trailing line break is ignored.
     File(PathBuf),
 }
 
 /// `[resources.<name>]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceConfig {
-    /// The table's key; sinks refer to it.
+    /// The table's key, to which sinks refer.
     pub name: String,
-    /// What is watched: `resource`, or else the table's key; of a pattern with `exclude` and `limit`.
+    /// Watched resource: `resource`, or else the table's key. A pattern includes `exclude` and `limit`.
     pub resource: Selected,
-    /// In which clusters. Default all.
+    /// Selected clusters. Default all.
     pub clusters: ClusterSelector,
-    /// In which namespaces; empty means all.
+    /// Selected namespaces; empty is all.
     pub namespaces: Vec<String>,
-    /// Server-side label selector, checked.
+    /// Label selector, applied by the apiserver.
     pub label_selector: Option<LabelSelector>,
-    /// Server-side field selector, as written.
+    /// Field selector, applied by the apiserver.
     pub field_selector: Option<String>,
-    /// Period of resyncs for its sinks; unset: none.
+    /// Resync period for its sinks; `None` disables resyncs.
     pub resync: Option<Duration>,
-    /// Whether only `metadata` is asked for (PartialObjectMetadata).
+    /// Whether only `metadata` is requested (PartialObjectMetadata).
     pub metadata_only: bool,
-    /// What of each object is kept.
+    /// Parts of each object that are kept.
     pub projection: Projection,
     /// Declared indices.
     pub indexes: BTreeMap<String, FieldPath>,
 }
 
-/// What of an object is kept.
+/// Parts of an object that are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Projection {
-    /// All but these paths. Default: `metadata.managedFields`.
+    /// Everything except these paths. Default: `metadata.managedFields`.
     Drop(Vec<FieldPath>),
     /// Only these paths, plus `apiVersion`, `kind` and the identity in `metadata`.
     Keep(Vec<FieldPath>),
@@ -289,38 +299,38 @@ pub enum Projection {
 pub struct SinkConfig {
     /// The table's key.
     pub name: String,
-    /// Which notifications it gets.
+    /// Selected notifications.
     pub select: SinkMatch,
-    /// CEL expression over `object`, `oldObject`, `cluster`, `event`; unset: everything.
+    /// CEL expression over `object`, `oldObject`, `cluster`, `event`; `None` accepts everything.
     pub filter: Option<String>,
-    /// What becomes of an event for which the filter cannot be evaluated. Default deliver.
+    /// Whether an event for which the filter fails is delivered. Default deliver.
     pub on_filter_error: OnFilterError,
-    /// Updates only if one of these paths changed; empty: all updates.
+    /// Delivers updates only if one of these paths changed; empty delivers all updates.
     pub changed: Vec<FieldPath>,
-    /// Whether objects that were there before are delivered as `added` with `initial` set. Default skip.
+    /// Whether existing objects are delivered as `added` with `initial` set. Default skip.
     pub initial: Initial,
-    /// Whether an update carries the object as it was before. Default true.
+    /// Whether an update includes the previous object. Default true.
     pub include_old: bool,
-    /// What of objects does not leave the process, besides the values of Secrets.
+    /// Paths whose values are redacted, besides the values of Secrets.
     pub redact: Vec<FieldPath>,
-    /// The form of the events. Default CloudEvents.
+    /// Format of the events. Default CloudEvents.
     pub body: BodyConfig,
-    /// How many events may go; unset: as many as there are.
+    /// Rate limit of deliveries; `None` is unlimited.
     pub rate_limit: Option<RateLimitConfig>,
-    /// Bytes that its journal may take in the state directory. Default: [`StoreLimits`]'.
+    /// Maximum bytes of its journal in the state directory. Default as in [`StoreLimits`].
     pub journal_limit: u64,
-    /// Bytes that its dead letters may take there. Default: [`StoreLimits`]'.
+    /// Maximum bytes of its dead letters in the state directory. Default as in [`StoreLimits`].
     pub dead_letter_limit: u64,
-    /// How events are put together.
+    /// Batch limits.
     pub batch: BatchConfig,
-    /// What happens when a delivery fails.
+    /// Retry delays and limits.
     pub retry: RetryConfig,
-    /// The transport.
+    /// Transport.
     pub transport: TransportConfig,
 }
 
 impl SinkConfig {
-    /// A sink with the defaults of everything else.
+    /// Creates a sink with defaults for everything else.
     #[must_use]
     pub fn new(name: impl Into<String>, transport: TransportConfig) -> Self {
         Self {
@@ -346,12 +356,12 @@ impl SinkConfig {
 /// `match` of a sink.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SinkMatch {
-    /// Keys of `[resources]`; empty means all.
+    /// Keys of `[resources]`; empty is all.
     pub resources: Vec<String>,
-    /// Which clusters. Default all.
+    /// Selected clusters. Default all.
     pub clusters: ClusterSelector,
-    /// Which namespaces; empty means all, and objects without one too.
+    /// Selected namespaces; empty is all, including objects without a namespace.
     pub namespaces: Vec<String>,
-    /// Which events. Default `added`, `updated`, `deleted` (not `synced`).
+    /// Selected event types. Default `added`, `updated`, `deleted` (not `synced`).
     pub events: Vec<EventType>,
 }

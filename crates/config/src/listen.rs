@@ -1,69 +1,15 @@
-//! What of `[hub]` concerns its own port: `[hub.tls]`, `[hub.auth]`, and who may be let in without either.
+//! Reader of the hub's port settings: `[hub.tls]`, `[hub.auth]`, and the check of unauthenticated access.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
-use super::Secret;
+use super::service_config::{AuthConfig, ServiceConfig, TlsConfig};
 use super::table::Table;
 
-/// Fewer would not leave a probe its place, more take more descriptors than most systems give a process.
+/// Bounds of `max_connections`. Fewer leave no room for probes; more exceed the file descriptors of most systems.
 pub(super) const CONNECTIONS: RangeInclusive<usize> = 16..=65_536;
 
-/// Who may ask the hub over HTTP, and how what is said is protected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServiceConfig {
-    /// `[hub.tls]`; unset: plain HTTP.
-    pub tls: Option<TlsConfig>,
-    /// `[hub.auth]`.
-    pub auth: AuthConfig,
-    /// Hosts that requests may name, beside `localhost` and IP addresses: `hub.example.com`, `*.example.com`. Checked
-    /// where nobody has to say who they are: on loopback, and elsewhere if there are some. Default none.
-    pub allowed_hosts: Vec<String>,
-    /// Connections at a time. Default 1024.
-    pub max_connections: usize,
-}
-
-impl Default for ServiceConfig {
-    fn default() -> Self {
-        Self { tls: None, auth: AuthConfig::default(), allowed_hosts: Vec::new(), max_connections: 1024 }
-    }
-}
-
-/// `[hub.tls]`. The files are read again when they change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsConfig {
-    /// PEM file with the certificate, and those between it and the CA.
-    pub cert_file: PathBuf,
-    /// PEM file with its private key.
-    pub key_file: PathBuf,
-    /// PEM file with roots; who has a certificate of one of them may do everything. Unset: nobody is asked for one.
-    pub client_ca_file: Option<PathBuf>,
-}
-
-/// `[hub.auth]`. Files are read again when they change.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AuthConfig {
-    /// Who has it may do everything.
-    pub token: Option<Secret>,
-    /// Who has it may look, and change nothing.
-    pub read_token: Option<Secret>,
-    /// Whether `/metrics` is for everybody, as probes are. Default false.
-    pub metrics_open: bool,
-    /// Whether everybody may do everything, from other machines too. Default false.
-    pub allow_unauthenticated: bool,
-}
-
-impl ServiceConfig {
-    /// Whether who asks has to say who they are.
-    #[must_use]
-    pub fn authenticates(&self) -> bool {
-        let certificates = self.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some());
-        certificates || self.auth.token.is_some() || self.auth.read_token.is_some()
-    }
-}
-
-/// Reads what belongs to the port from `[hub]`.
+/// Reads the port settings of `[hub]`.
 pub(super) fn service(hub: &mut Table<'_>, listen: SocketAddr) -> ServiceConfig {
     let max_connections = hub.number("max_connections", CONNECTIONS);
     let allowed_hosts = allowed_hosts(hub);
@@ -76,7 +22,7 @@ pub(super) fn service(hub: &mut Table<'_>, listen: SocketAddr) -> ServiceConfig 
     service
 }
 
-/// `allowed_hosts`: names without scheme and port.
+/// Reads `allowed_hosts`: names without scheme and port.
 fn allowed_hosts(hub: &mut Table<'_>) -> Vec<String> {
     let Some(texts) = hub.texts("allowed_hosts") else { return Vec::new() };
     if texts.is_empty() && hub.checker.is_clean(&hub.path.key("allowed_hosts")) {
@@ -126,7 +72,8 @@ fn auth(mut table: Table<'_>) -> AuthConfig {
     AuthConfig { token, read_token, metrics_open, allow_unauthenticated }
 }
 
-/// Nobody is let in from other machines without a word: what is shown names clusters, and dead letters hold objects.
+/// Requires authentication, or an explicit waiver, for a port beyond loopback: status pages name clusters, and dead
+/// letters contain objects.
 fn check_reach(hub: &Table<'_>, service: &ServiceConfig, listen: SocketAddr) {
     let open = service.authenticates() || service.auth.allow_unauthenticated;
     let clean = ["tls", "auth", "listen"].iter().all(|key| hub.checker.is_clean(&hub.path.key(key)));
@@ -136,9 +83,9 @@ fn check_reach(hub: &Table<'_>, service: &ServiceConfig, listen: SocketAddr) {
     hub.mistake(
         "listen",
         format!(
-            "{listen} is reached from other machines, and nothing asks who is there; write a token such as \
+            "{listen} is reachable from other machines without authentication; write a token such as \
              [hub.auth] token = {{ file = \"hub-token\" }}, or [hub.tls] with a client_ca_file, or listen on \
-             127.0.0.1:{}; where something else keeps others out, [hub.auth] allow_unauthenticated = true",
+             127.0.0.1:{}; if access is restricted otherwise, [hub.auth] allow_unauthenticated = true",
             listen.port()
         ),
     );

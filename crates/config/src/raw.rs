@@ -1,7 +1,7 @@
-//! The raw configuration: figment merges the file and then the environment into one tree of values, and this module
-//! remembers where each value came from.
+//! Raw configuration: figment merges the environment over the file into one tree of values, and this module records the
+//! origin of each value.
 //!
-//! The tree stays untyped: serde would stop at the first mistake, and all of them are to be reported at once.
+//! The tree stays untyped, because serde would stop at the first mistake.
 
 use std::collections::BTreeMap;
 
@@ -11,50 +11,50 @@ use toml_edit::{Document, Item};
 
 use super::spans::{KeyPath, Lines, Position, Spans};
 
-/// What the names of variables start with.
+/// Prefix of variables.
 const PREFIX: &str = "INFORMER_HUB_";
-/// What stands between the levels of a key in the name of a variable.
+/// Separator of a key's levels in the name of a variable.
 const LEVEL: &str = "__";
 
-/// The environment as names and values.
+/// Environment variables by name.
 pub(super) type Environment = BTreeMap<String, String>;
 
-/// A variable that gave a value.
+/// Environment variable as the origin of a value.
 #[derive(Debug, Clone)]
 pub(super) struct Origin {
-    /// Its name.
+    /// Name of the variable.
     pub(super) variable: String,
-    /// Its text, before figment gave it a type; unset for a key inside a table that the text holds.
+    /// Text before figment parsed it; `None` for a key inside a table in the text.
     pub(super) text: Option<String>,
 }
 
-/// File and environment, merged.
+/// Merged file and environment.
 #[derive(Debug, Default)]
 pub(super) struct Raw {
     /// The merged tree.
     pub(super) values: Dict,
-    /// Where the file's keys are.
+    /// Positions of the file's keys.
     pub(super) spans: Spans,
-    /// Which keys the environment gave; of a table, the keys in it.
+    /// Keys from the environment; for a table, its keys.
     pub(super) origins: BTreeMap<KeyPath, Origin>,
-    /// Variables that name no key, and why.
+    /// Variables that match no key, with the problem.
     pub(super) strays: Vec<(String, String)>,
 }
 
-/// A text that is not TOML.
+/// Syntax error of a text that is not TOML.
 #[derive(Debug)]
 pub(super) struct Syntax {
     pub(super) position: Option<Position>,
     pub(super) message: String,
 }
 
-/// Reads `text` and lays `environment` over it.
+/// Parses `text` and merges `environment` over it.
 pub(super) fn merge(text: &str, environment: &Environment) -> Result<Raw, Syntax> {
     let document = Document::parse(text).map_err(|e| Syntax {
         position: e.span().map(|span| Lines::of(text).position(span.start)),
-        // Not the error's display: it quotes the line, which may hold a secret.
+        // The error's `Display` is not used: it quotes the line, which may contain a secret.
         message: match (e.message(), e.span().and_then(|span| text.get(span))) {
-            ("duplicate key", Some(key)) => format!("{key} is there twice; keep one of them"),
+            ("duplicate key", Some(key)) => format!("{key} is duplicated; keep one of them"),
             (message, _) => message.replace('\n', ", "),
         },
     })?;
@@ -70,7 +70,7 @@ pub(super) fn merge(text: &str, environment: &Environment) -> Result<Raw, Syntax
     Ok(Raw { values: values.unwrap_or_default(), spans, origins: layer.origins, strays: layer.strays })
 }
 
-/// One layer for figment.
+/// Layer of values for figment.
 struct Layer<'d>(&'static str, &'d Dict);
 
 impl Provider for Layer<'_> {
@@ -90,8 +90,8 @@ struct EnvLayer {
 }
 
 impl EnvLayer {
-    /// Adds one variable. A name without a level is not ours: Kubernetes itself sets `INFORMER_HUB_SERVICE_HOST` and
-    /// its like in the pods of a namespace that has a service `informer-hub`.
+    /// Adds a variable. Names without a level are ignored: Kubernetes sets `INFORMER_HUB_SERVICE_HOST` and similar ones in
+    /// the pods of a namespace with a service `informer-hub`.
     fn add(&mut self, variable: &str, text: &str, file: &Dict) {
         let Some(name) = variable.strip_prefix(PREFIX).filter(|name| name.contains(LEVEL)) else { return };
         let keys = match existing_keys(name, file) {
@@ -119,14 +119,14 @@ impl EnvLayer {
     }
 }
 
-/// The keys that a variable's name means. A level means the key of the file that is spelt like it, where `-`, `.` and
-/// `/` are written `_`; where there is none, it means the level itself in lower case.
+/// Returns the keys that a variable's name refers to. A level matches the file's key with the same spelling, where `-`,
+/// `.` and `/` become `_`. Without such a key, it is the level in lower case.
 fn existing_keys(name: &str, file: &Dict) -> Result<Vec<String>, String> {
     let mut table = Some(file);
     let mut keys = Vec::new();
     for level in name.split(LEVEL) {
         if level.is_empty() {
-            return Err("one of its levels is empty; write two underscores between levels".to_owned());
+            return Err("a level of the key is empty; write two underscores between levels".to_owned());
         }
         let spelt = spelling(level);
         let mut alike = table.into_iter().flat_map(Dict::keys).filter(|key| spelling(key) == spelt);
@@ -147,7 +147,7 @@ fn spelling(key: &str) -> String {
     key.chars().map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
 }
 
-/// Puts a value under its keys; a later variable for a key below a plain value replaces it.
+/// Inserts a value under its keys. A variable for a key below a scalar replaces the scalar.
 fn insert(table: &mut Dict, keys: &[String], value: Value) {
     let Some((key, rest)) = keys.split_first() else { return };
     if rest.is_empty() {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_goes_over_the_file_key_by_key() {
+    fn environment_overrides_single_keys_of_the_file() {
         let raw = merged("[hub]\na = 1\nb = 2\n", &[("INFORMER_HUB_HUB__A", "3"), ("INFORMER_HUB_HUB__C", "x")]);
         assert_eq!(at(&raw, &["hub", "a"]).and_then(Value::to_i128), None, "figment reads it as unsigned");
         assert_eq!(at(&raw, &["hub", "a"]).and_then(Value::to_u128), Some(3));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_means_the_one_key_that_is_spelt_like_it() {
+    fn level_matches_the_key_with_the_same_spelling() {
         let file = "[clusters.prod-eu]\n[clusters.Dev_1]\n[resources.\"deployments.apps\"]\n";
         let raw = merged(
             file,
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_that_two_keys_are_spelt_like_is_a_mistake() {
+    fn ambiguous_level_is_a_mistake() {
         let raw = merged("[clusters.a-b]\n[clusters.a_b]\n", &[("INFORMER_HUB_CLUSTERS__A_B__SERVER", "s")]);
         assert_eq!(raw.strays.len(), 1);
         assert!(raw.strays[0].1.contains("could mean \"a-b\" or \"a_b\""), "{:?}", raw.strays);
@@ -243,13 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn variables_that_kubernetes_sets_for_a_service_are_not_ours() {
+    fn service_variables_of_kubernetes_are_ignored() {
         let raw = merged("", &[("INFORMER_HUB_SERVICE_HOST", "10.0.0.1"), ("INFORMER_HUB_PORT", "tcp://10.0.0.1:80")]);
         assert!(raw.values.is_empty() && raw.strays.is_empty());
     }
 
     #[test]
-    fn a_syntax_error_has_its_place_and_does_not_quote_the_line() {
+    fn syntax_error_has_a_position_and_does_not_quote_the_line() {
         let syntax = merge("[hub]\nkey = hunter2\n", &Environment::new()).unwrap_err();
         assert_eq!(syntax.position.unwrap().line, 2);
         assert!(!syntax.message.contains("hunter2"), "{}", syntax.message);

@@ -1,35 +1,35 @@
-//! From text and environment to a checked [`Config`]: reads the tables in the order of their dependence and gathers
-//! what each finds wrong.
+//! Resolution of text and environment to a checked [`Config`]. Reads the tables in the order of their dependencies and
+//! collects the mistakes.
 
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::clusters::KnownClusters;
 use super::error::{ConfigErrors, Mistake, nearest, suggestion};
 use super::raw::{self, Environment, Raw, Syntax};
-use super::sources::{self, Known};
 use super::spans::KeyPath;
 use super::table::{Checker, Table};
-use super::{Config, HubConfig, HumanDuration, Probes, clusters, listen, resources, sinks};
+use super::{Config, HubConfig, HumanDuration, Probes, clusters, listen, resources, sinks, sources};
 use informer_hub_types::{Fsync, LEAST_MEMORY_LIMIT};
 
 pub(super) const SHUTDOWN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
-/// Oftener would cost more than it saves, more seldom has a restart see much again.
+/// Bounds of `checkpoint`. Shorter intervals cost more than they save; longer ones make a restart repeat much work.
 pub(super) const CHECKPOINT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
 
 pub(super) const LONGEST_FSYNC: Duration = Duration::from_secs(10);
 
-/// The program itself takes half of the least.
+/// Bounds of `memory_limit`. The program itself needs half of the minimum.
 pub(super) const MEMORY: RangeInclusive<u64> = LEAST_MEMORY_LIMIT..=1 << 46;
 
 const HUB: &str = "hub";
 
-/// The tables of a file.
+/// Top-level tables of a file.
 const TABLES: [&str; 5] = [HUB, "clusters", "cluster_sources", "resources", "sinks"];
 
-/// How variables for keys of `[hub]` begin.
+/// Prefix of variables for keys of `[hub]`.
 const HUB_VARIABLES: &str = "INFORMER_HUB_HUB__";
 
 const NO_CLUSTER: &str =
@@ -37,26 +37,26 @@ const NO_CLUSTER: &str =
 const NO_RESOURCE: &str =
     "there is nothing to watch; write for example\n    [resources.pods]\n    indexes = { by-node = \"spec.nodeName\" }";
 
-/// A configuration's text and what surrounds it.
+/// Text of a configuration and its context.
 pub(super) struct Source<'s> {
-    /// The file it came from.
+    /// File with the text.
     pub(super) file: Option<&'s Path>,
     /// The text.
     pub(super) text: &'s str,
-    /// The environment; `None`: neither overrides nor secrets are looked up in one.
+    /// Environment for overrides and secrets; `None` ignores it.
     pub(super) environment: Option<&'s Environment>,
-    /// What values are tried with; `None`: they are not.
+    /// Additional checks of values.
     pub(super) probes: Option<Probes>,
-    /// Whether what it names in files, directories and variables has to be there.
-    pub(super) whole: bool,
+    /// Whether named files, directories and variables must exist.
+    pub(super) check_references: bool,
 }
 
-/// Checks everything.
+/// Reads and checks all tables.
 pub(super) fn resolve(source: &Source<'_>) -> Result<Config, ConfigErrors> {
     checked(source, tables, |_| true)
 }
 
-/// Checks `[hub]` and nothing else; a table that is nearly spelt like it is a mistake.
+/// Reads and checks only `[hub]`. A table with a similar name is a mistake.
 pub(super) fn hub_alone(source: &Source<'_>) -> Result<HubConfig, ConfigErrors> {
     let read = |checker: &Checker<'_>, raw: &Raw| {
         let mut root = Table::new(checker, KeyPath::default(), raw.values.clone().into());
@@ -69,7 +69,7 @@ pub(super) fn hub_alone(source: &Source<'_>) -> Result<HubConfig, ConfigErrors> 
     checked(source, read, |variable| variable.starts_with(HUB_VARIABLES))
 }
 
-/// Reads with `read`, and reports what was found wrong with it and with the variables that `concerns` accepts.
+/// Runs `read`. Returns its result, or all mistakes, including those of variables for which `concerns` is true.
 fn checked<T>(
     source: &Source<'_>,
     read: impl FnOnce(&Checker<'_>, &Raw) -> T,
@@ -87,7 +87,7 @@ fn checked<T>(
         home: home(source.environment),
         environment: source.environment,
         probes: source.probes,
-        whole: source.whole,
+        check_references: source.check_references,
         raw: &raw,
         mistakes: RefCell::default(),
     };
@@ -98,7 +98,7 @@ fn checked<T>(
     ConfigErrors::new(mistakes).map_or(Ok(found), Err)
 }
 
-/// The error of a file that cannot be read.
+/// Creates the error of an unreadable file.
 pub(super) fn unreadable(file: &Path, problem: &std::io::Error) -> ConfigErrors {
     ConfigErrors::of(Mistake { problem: format!("cannot read the file: {problem}"), ..nowhere(Some(file)) })
 }
@@ -122,7 +122,7 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
 
     let clusters = clusters_table.map(clusters::clusters).unwrap_or_default();
     let sources = sources_table.map(sources::sources).unwrap_or_default();
-    let known = Known { tables: &clusters, is_open };
+    let known = KnownClusters { tables: &clusters, is_open };
     let names = resources_table.as_ref().map(Table::names).unwrap_or_default();
     let resources = resources_table.map(|table| resources::resources(table, known)).unwrap_or_default();
     let sinks = sinks_table.map(|table| sinks::sinks(table, known, &resources, &names)).unwrap_or_default();

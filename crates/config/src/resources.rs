@@ -1,28 +1,27 @@
-//! `[resources.<name>]`.
+//! Reader of `[resources.<name>]`, and checks between resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::clusters::{meet, selector};
+use super::clusters::{KnownClusters, meet, selector};
 use super::rules::{field_selector, in_metadata, is_identity, is_namespace};
-use super::sources::Known;
 use super::spans::KeyPath;
 use super::table::{Checker, Table, text};
 use super::{ClusterConfig, ClusterSelector, Projection, ResourceConfig};
 use informer_hub_types::{ClusterName, Exclusion, FieldPath, Groups, ResourcePattern, ResourceRef, Selected, built_in};
 
-/// client-go's shortest resync, and ours.
+/// Shortest resync period, as in client-go.
 pub(super) const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
-/// Longest resync; beyond it the wish is most likely "none".
+/// Longest resync period; a longer one most likely means none.
 pub(super) const LONGEST_RESYNC: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How many resources of a pattern may be watched in a cluster.
+/// Bounds of the number of resources of a pattern that are watched per cluster.
 pub(super) const LIMIT: RangeInclusive<usize> = 1..=1000;
 
-/// Reads every resource, by name.
-pub(super) fn resources(table: Table<'_>, clusters: Known<'_>) -> Vec<ResourceConfig> {
+/// Reads all resources, sorted by name.
+pub(super) fn resources(table: Table<'_>, clusters: KnownClusters<'_>) -> Vec<ResourceConfig> {
     let checker = table.checker;
     let mut found: Vec<ResourceConfig> = Vec::new();
     for (name, path, value) in table.entries() {
@@ -35,7 +34,7 @@ pub(super) fn resources(table: Table<'_>, clusters: Known<'_>) -> Vec<ResourceCo
     found
 }
 
-fn one(name: String, mut table: Table<'_>, clusters: Known<'_>) -> Option<ResourceConfig> {
+fn one(name: String, mut table: Table<'_>, clusters: KnownClusters<'_>) -> Option<ResourceConfig> {
     let resource = selected(&name, &mut table);
     let clusters = selector(&mut table, clusters);
     let namespaces = namespaces(&mut table);
@@ -60,7 +59,7 @@ fn one(name: String, mut table: Table<'_>, clusters: Known<'_>) -> Option<Resour
     })
 }
 
-/// What `resource`, or else the table's key, is about, with `exclude` and `limit` where it is a pattern.
+/// Reads the watched resource from `resource` or the table's key. A pattern includes `exclude` and `limit`.
 fn selected(name: &str, table: &mut Table<'_>) -> Option<Selected> {
     let selected = reference(name, table);
     let (has_exclude, has_limit) = (table.has("exclude"), table.has("limit"));
@@ -70,7 +69,7 @@ fn selected(name: &str, table: &mut Table<'_>) -> Option<Selected> {
         Selected::Matching(pattern) => pattern,
         one @ Selected::One(_) => {
             for (key, _) in [("exclude", has_exclude), ("limit", has_limit)].into_iter().filter(|(_, given)| *given) {
-                table.mistake(key, "belongs to a pattern such as \"*.example.com\", and this is one resource");
+                table.mistake(key, "requires a pattern such as \"*.example.com\"; this is a single resource");
             }
             return Some(one);
         }
@@ -78,10 +77,10 @@ fn selected(name: &str, table: &mut Table<'_>) -> Option<Selected> {
     for (path, exclusion) in exclude.iter().flatten() {
         match exclusion {
             Exclusion::Groups(groups) if *groups == Groups::All || *groups == pattern.groups => {
-                table.checker.mistake(path, format!("leaves nothing of {pattern}; remove the entry instead"));
+                table.checker.mistake(path, format!("excludes all of {pattern}; remove the entry instead"));
             }
             Exclusion::Resource(resource) if resource.version.is_some() => {
-                let problem = "names a version, and a resource is left out as a whole; write it without";
+                let problem = "has a version, but an exclusion applies to all versions; remove the version";
                 table.checker.mistake(path, problem);
             }
             Exclusion::Groups(_) | Exclusion::Resource(_) => {}
@@ -130,7 +129,7 @@ fn field(table: &mut Table<'_>) -> Option<String> {
     Some(text)
 }
 
-/// `drop` or `keep`, not both.
+/// Reads `drop` or `keep`, which exclude each other.
 fn projection(table: &mut Table<'_>, metadata_only: bool) -> Projection {
     let both = table.has("drop") && table.has("keep");
     if both {
@@ -140,7 +139,7 @@ fn projection(table: &mut Table<'_>, metadata_only: bool) -> Projection {
     let kept = table.parsed_list::<FieldPath>("keep");
     let checker = table.checker;
     for (at, path) in dropped.iter().flatten().filter(|(_, path)| is_identity(path)) {
-        checker.mistake(at, format!("{path} is part of what identifies an object and cannot be dropped"));
+        checker.mistake(at, format!("{path} identifies the object and cannot be dropped"));
     }
     for (at, path) in kept.iter().flatten().filter(|(_, path)| metadata_only && !in_metadata(path)) {
         checker.mistake(at, format!("{path} is not in metadata, and metadata_only asks for nothing else"));
@@ -179,7 +178,7 @@ fn indexes(table: &mut Table<'_>, metadata_only: bool) -> BTreeMap<String, Field
     found
 }
 
-/// The cache has each object once, so two entries that watch it must keep the same parts of it.
+/// Reports entries that watch the same objects but keep other parts, since the cache stores each object once.
 fn check_overlap(
     checker: &Checker<'_>,
     path: &KeyPath,
@@ -201,7 +200,7 @@ fn check_overlap(
             checker.mistake(
                 path,
                 format!(
-                    "watches objects that {other_path} watches too, in cluster {cluster}, and keeps other parts of them; \
+                    "watches the same objects as {other_path} in cluster {cluster}, but keeps other parts of them; \
                      write the same drop, keep and metadata_only in both, or give them other clusters or namespaces",
                 ),
             );
@@ -209,7 +208,7 @@ fn check_overlap(
     }
 }
 
-/// A resource of a cluster belongs to one pattern, so the same pattern again would get nothing.
+/// Reports a repeated pattern: a resource of a cluster belongs to one pattern, so the second would match nothing.
 fn check_patterns(
     checker: &Checker<'_>,
     path: &KeyPath,
@@ -219,21 +218,19 @@ fn check_patterns(
 ) {
     if let Some(cluster) = meet(&resource.clusters, &other.clusters, clusters) {
         let problem = format!(
-            "is the pattern {pattern} for cluster {cluster}, which {other_path} is too; put both into one, or give \
-             them other clusters"
+            "has the same pattern {pattern} for cluster {cluster} as {other_path}; merge both, or select other clusters"
         );
         checker.mistake(path, problem);
     }
 }
 
-/// An index is one of a resource over all clusters, so a name means one path.
+/// Reports an index name with different paths: entries of one resource share their indices.
 fn check_indexes(checker: &Checker<'_>, path: &KeyPath, resource: &ResourceConfig, other: &ResourceConfig) {
     for (name, field) in &resource.indexes {
         let differs = other.indexes.get(name).is_some_and(|theirs| theirs != field);
         if differs {
             let place = format!("resources.{}.indexes.{name}", other.name);
-            let problem =
-                format!("is another path than {place}, of the same resource; write the same, or another name");
+            let problem = format!("differs from {place} of the same resource; write the same path, or another name");
             checker.mistake(&path.key("indexes").key(name), problem);
         }
     }
@@ -246,7 +243,7 @@ impl Default for Projection {
 }
 
 impl ResourceConfig {
-    /// Everything of a resource, in every cluster, with the defaults of everything else.
+    /// Creates an entry for a resource in all clusters and namespaces, with defaults for everything else.
     #[must_use]
     pub fn new(name: impl Into<String>, resource: Selected) -> Self {
         Self {
@@ -263,8 +260,8 @@ impl ResourceConfig {
         }
     }
 
-    /// A cluster in which both watch the same objects, and keep other parts of them: the cache has each object once, so
-    /// what is kept then is up to who comes first.
+    /// Returns a cluster in which both entries watch the same objects but keep other parts. The cache stores each object
+    /// once, so the kept parts would depend on the order of their informers.
     #[must_use]
     pub fn clash(&self, other: &Self, clusters: &[ClusterConfig]) -> Option<ClusterName> {
         let differs = self.projection != other.projection || self.metadata_only != other.metadata_only;
@@ -272,14 +269,14 @@ impl ResourceConfig {
         is_clash.then(|| meet(&self.clusters, &other.clusters, clusters)).flatten()
     }
 
-    /// Whether what it is about may come and go while the cluster is of one release: all but what Kubernetes itself brings.
+    /// Whether the resource may be added or removed while the cluster runs: all except built-in resources.
     #[must_use]
-    pub fn may_come_and_go(&self) -> bool {
+    pub fn is_dynamic(&self) -> bool {
         self.resource.one().is_none_or(|one| built_in(one).is_none())
     }
 
-    /// Whether both are about the same resource as far as can be told before discovery, or the same pattern: a built-in
-    /// resource by each of its names, else no group is the core group here, and no version is any version.
+    /// Whether both entries have the same resource, as far as known before discovery, or the same pattern. A built-in
+    /// resource is known by each of its names. Otherwise no group is the core group, and no version is any version.
     #[must_use]
     pub fn is_same_resource(&self, other: &Self) -> bool {
         let (one, other) = match (&self.resource, &other.resource) {
@@ -294,8 +291,8 @@ impl ResourceConfig {
     }
 }
 
-/// Whether two entries certainly have objects in common: the same selectors, and a namespace. Whether two different
-/// selectors have only the apiserver could tell.
+/// Whether two entries certainly share objects: equal selectors and a common namespace. Whether different selectors share
+/// objects is known only to the apiserver.
 fn overlap(one: &ResourceConfig, other: &ResourceConfig) -> bool {
     let spaces = |r: &ResourceConfig| r.namespaces.iter().cloned().collect::<BTreeSet<_>>();
     let (a, b) = (spaces(one), spaces(other));

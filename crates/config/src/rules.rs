@@ -1,4 +1,4 @@
-//! Rules for single values that no type of ours checks: addresses, namespaces, field selectors, paths.
+//! Rules for single values without a type of their own: addresses, namespaces, field selectors, paths.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use http::Uri;
 
 use informer_hub_types::{FieldPath, Segment};
 
-/// Reads an address of `http` or `https`. The problem never quotes it, for it may hold a secret.
+/// Parses an `http` or `https` address. Errors do not quote it, since it may contain a secret.
 pub fn url(text: &str) -> Result<Uri, String> {
     const SHAPE: &str = "write e.g. \"https://example.com/path\"";
     let uri: Uri = text.parse().map_err(|e| format!("not an address ({e}); {SHAPE}"))?;
@@ -22,7 +22,7 @@ pub fn url(text: &str) -> Result<Uri, String> {
     Ok(uri)
 }
 
-/// Reads addresses of NATS servers, separated by commas. The problem never quotes them.
+/// Parses comma-separated addresses of NATS servers. Errors do not quote them.
 pub(super) fn nats_urls(text: &str) -> Result<Vec<String>, String> {
     const SHAPE: &str = "write e.g. \"nats://nats.example.com:4222\"";
     let check = |text: &str| {
@@ -34,21 +34,21 @@ pub(super) fn nats_urls(text: &str) -> Result<Vec<String>, String> {
             return Err(format!("the address has no host; {SHAPE}"));
         }
         if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
-            return Err("who the hub is does not belong in the address; use creds_file, token, user or nkey".to_owned());
+            return Err("credentials do not belong in the address; use creds_file, token, user or nkey".to_owned());
         }
         Ok(text.to_owned())
     };
     text.split(',').map(|address| check(address.trim())).collect()
 }
 
-/// Whether a host, as it stands in an address, is this machine.
+/// Whether the host of an address is this machine.
 #[must_use]
 pub fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Whether a text can name a namespace (a DNS label of RFC 1123).
+/// Whether a text is a valid namespace name (a DNS label of RFC 1123).
 pub(super) fn is_namespace(text: &str) -> bool {
     let ends = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let bytes = text.as_bytes();
@@ -58,8 +58,8 @@ pub(super) fn is_namespace(text: &str) -> bool {
         && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
 }
 
-/// Checks the form of a field selector, `path=value,path!=value`, where `\` escapes `,`, `=` and itself in a value.
-/// Which paths there are only the apiserver knows.
+/// Checks the syntax of a field selector, `path=value,path!=value`, where `\` escapes `,`, `=` and itself in a value.
+/// The supported paths are known only to the apiserver.
 pub(super) fn field_selector(text: &str) -> Result<(), String> {
     for term in terms(text)? {
         let Some(at) = term.find('=') else {
@@ -72,13 +72,13 @@ pub(super) fn field_selector(text: &str) -> Result<(), String> {
             return Err(format!("{path:?} is not a field; write e.g. \"status.phase=Running\""));
         }
         if has_bare_equals(value) {
-            return Err(format!("the value of {path:?} has a \"=\"; write \"\\\\=\" for one that is meant"));
+            return Err(format!("the value of {path:?} has a \"=\"; write \"\\\\=\" for a literal one"));
         }
     }
     Ok(())
 }
 
-/// The terms between commas that no `\` escapes.
+/// Splits a field selector at unescaped commas.
 fn terms(text: &str) -> Result<Vec<&str>, String> {
     let (mut found, mut start, mut escaped) = (Vec::new(), 0, false);
     for (at, c) in text.char_indices() {
@@ -109,12 +109,12 @@ fn has_bare_equals(value: &str) -> bool {
     })
 }
 
-/// Whether a path stays within `metadata`.
+/// Whether a path is inside `metadata`.
 pub(super) fn in_metadata(path: &FieldPath) -> bool {
     matches!(path.segments().first(), Some(Segment::Field(name)) if name == "metadata")
 }
 
-/// Whether dropping a path would take an object's identity.
+/// Whether a path is part of an object's identity.
 pub(super) fn is_identity(path: &FieldPath) -> bool {
     let fields: Option<Vec<_>> =
         path.segments().iter().map(|s| if let Segment::Field(f) = s { Some(f.as_str()) } else { None }).collect();
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_http_with_a_host_and_no_password() {
+    fn url_accepts_http_with_host_and_without_password() {
         for good in ["https://example.com/x?y=z", "http://127.0.0.1:80", "https://[::1]:6443"] {
             assert!(url(good).is_ok(), "{good}");
         }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_nats_have_a_scheme_and_no_password() {
+    fn nats_urls_need_a_scheme_and_no_password() {
         assert_eq!(nats_urls("nats://a:4222, tls://b"), Ok(vec!["nats://a:4222".to_owned(), "tls://b".to_owned()]));
         for bad in ["", "a:4222", "http://a", "nats://a,,nats://b", "nats://u:hunter2@a", "nats://"] {
             let problem = nats_urls(bad).expect_err(bad);
@@ -149,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_told_from_other_hosts() {
+    fn is_loopback_recognizes_loopback_hosts() {
         let at = |text: &str| is_loopback(text.parse::<Uri>().unwrap().host().unwrap());
         assert!(at("http://127.0.0.1:1") && at("http://[::1]:1") && at("http://localhost"));
         assert!(!at("http://10.0.0.1") && !at("http://localhost.example.com"));
     }
 
     #[test]
-    fn a_field_selector_is_checked_for_its_form() {
+    fn field_selector_syntax_is_checked() {
         for good in ["status.phase=Running", "a==b,c!=d", "metadata.name=x\\,y\\=z", "a="] {
             assert_eq!(field_selector(good), Ok(()), "{good}");
         }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_a_dns_label() {
+    fn namespace_is_a_dns_label() {
         assert!(is_namespace("kube-system") && is_namespace("1"));
         for bad in ["", "-a", "a-", "A", "a.b", &"x".repeat(64)] {
             assert!(!is_namespace(bad), "{bad}");

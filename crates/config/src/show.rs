@@ -1,7 +1,7 @@
-//! The configuration that is in force, value by value, and where each comes from. Secrets stay hidden.
+//! Effective configuration: every value with its origin, without secrets.
 //!
-//! The schema says which keys there are and what holds where one is not given; what depends on other keys is taken from
-//! the checked configuration.
+//! Keys and static defaults are taken from the schema. Defaults that depend on other keys are taken from the checked
+//! configuration.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -14,58 +14,65 @@ use super::raw::{self, Environment};
 use super::resolve::{self, Source};
 use super::schema::schema;
 use super::spans::{KeyPath, Step};
+use super::toml_text::toml;
 use super::{Config, ConfigErrors, HumanDuration, SinkConfig, process_environment};
 
-/// What stands in place of what may be secret.
+/// Placeholder for values that may be secret.
 const HIDDEN: &str = "…";
 
-/// A key and its value.
+/// Effective value of a key.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Setting {
-    /// As TOML writes it: `sinks.audit.batch.max_events`.
+    /// The key in TOML notation: `sinks.audit.batch.max_events`.
     pub key: String,
-    /// As it is written, and in TOML's types; what may be secret in it is left out.
+    /// The value as written, in TOML types, without parts that may be secret.
     pub value: Value,
-    /// Whether a part of the value, or all of it, is left out since it may be secret.
+    /// Whether parts of the value are hidden because they may be secret.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
-    /// Where it comes from.
+    /// Origin of the value.
     pub origin: SettingOrigin,
     #[serde(skip)]
     path: KeyPath,
 }
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SettingOrigin {
-    /// The file.
+    /// The configuration file.
     File {
-        /// From 1; unset where the file has no such line.
+        /// Line, from 1; `None` if the file has no such line.
         line: Option<usize>,
     },
-    /// A variable.
+    /// Environment variable.
     Environment {
-        /// Its name.
+        /// Name of the variable.
         variable: String,
     },
-    /// Nobody has said anything else.
+    /// Default; the key is not given.
     Default,
 }
 
-/// Everything that is in force for a file under this process's environment. Checked as by [`Config::from_file_alone`]: secrets
-/// need not be there to be hidden.
+/// Returns the effective values of a file in this process's environment. Checked as by [`Config::from_file_alone`], so
+/// secrets need not exist.
 ///
 /// # Errors
-/// All mistakes at once: of a configuration with one nothing is in force.
+/// All mistakes of the configuration.
 pub fn settings(file: &Path) -> Result<Vec<Setting>, ConfigErrors> {
     let text = std::fs::read_to_string(file).map_err(|error| resolve::unreadable(file, &error))?;
     of(&text, Some(file), &process_environment())
 }
 
 fn of(text: &str, file: Option<&Path>, environment: &Environment) -> Result<Vec<Setting>, ConfigErrors> {
-    let config = resolve::resolve(&Source { file, text, environment: Some(environment), probes: None, whole: false })?;
-    // What was resolved has been merged.
+    let config = resolve::resolve(&Source {
+        file,
+        text,
+        environment: Some(environment),
+        probes: None,
+        check_references: false,
+    })?;
+    // `merge` has succeeded in `resolve`.
     let raw = raw::merge(text, environment).unwrap_or_default();
     let values = Raw::from(raw.values.clone());
     let mut walk = Walk { raw: &raw, config: &config, found: Vec::new() };
@@ -73,8 +80,8 @@ fn of(text: &str, file: Option<&Path>, environment: &Environment) -> Result<Vec<
     Ok(walk.found)
 }
 
-/// Settings as TOML that says the same, with where each comes from behind it. A value of which something is hidden is a
-/// comment, and the first line counts them: what is left says less, and cannot be taken for the whole.
+/// Formats settings as equivalent TOML, with the origin of each as a comment. A setting with hidden parts is commented
+/// out, and the first line counts those, so that the output is not mistaken for a complete configuration.
 #[must_use]
 pub fn settings_as_toml(settings: &[Setting]) -> String {
     let parent = |setting: &Setting| {
@@ -123,20 +130,6 @@ fn header(path: &KeyPath) -> String {
     path.0.iter().map(key).collect::<Vec<_>>().join(".")
 }
 
-/// On one line: a comment goes behind it.
-pub(super) fn toml(value: &Value) -> String {
-    match value {
-        // JSON's escapes are TOML's, but for the last control character.
-        Value::String(text) => Value::from(text.as_str()).to_string().replace('\u{7f}', "\\u007f"),
-        Value::Array(values) => format!("[{}]", values.iter().map(toml).collect::<Vec<_>>().join(", ")),
-        Value::Object(map) => {
-            let entry = |(key, value): (&String, &Value)| format!("{} = {}", toml_edit::Key::new(key), toml(value));
-            format!("{{ {} }}", map.iter().map(entry).collect::<Vec<_>>().join(", "))
-        }
-        other => other.to_string(),
-    }
-}
-
 struct Walk<'w> {
     raw: &'w raw::Raw,
     config: &'w Config,
@@ -144,7 +137,7 @@ struct Walk<'w> {
 }
 
 impl Walk<'_> {
-    /// A table: the keys that the schema has, each with what is written or else with its default.
+    /// Walks a table: each key of the schema with its written value or its default.
     fn table(&mut self, node: &Value, written: Option<&Raw>, path: &KeyPath) {
         let nothing = Map::new();
         let node = shape(node, written);
@@ -197,7 +190,7 @@ impl Walk<'_> {
     }
 }
 
-/// Of a sink's four shapes the one of its type.
+/// Selects the schema of a sink's or source's type.
 fn shape<'n>(node: &'n Value, written: Option<&Raw>) -> &'n Value {
     let kind = written.and_then(|written| written.as_dict()?.get("type")?.as_str());
     let shapes = node["oneOf"].as_array().into_iter().flatten();
@@ -205,7 +198,7 @@ fn shape<'n>(node: &'n Value, written: Option<&Raw>) -> &'n Value {
     shapes.find(|shape| shape["properties"]["type"]["const"].as_str() == kind).unwrap_or(node)
 }
 
-/// Whether a default holds beside the other keys: not without what it depends on, nor beside its opposite.
+/// Whether a default applies: the keys that it depends on are given, and no alternative is.
 fn is_in_force(node: &Value, key: &str, has: &impl Fn(&str) -> bool) -> bool {
     const INSTEAD: [(&str, &[&str]); 2] = [("drop", &["keep"]), ("format", &["template", "template_file", "preset"])];
     let needs = node["dependentRequired"][key].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -214,7 +207,7 @@ fn is_in_force(node: &Value, key: &str, has: &impl Fn(&str) -> bool) -> bool {
     needs.into_iter().all(has) && !instead.any(|other| has(other)) && template
 }
 
-/// Defaults that depend on other keys.
+/// Returns a default that depends on other keys.
 fn derived(config: &Config, path: &KeyPath) -> Option<Value> {
     let keys: Vec<_> = path.0.iter().map(|step| if let Step::Key(key) = step { key.as_str() } else { "" }).collect();
     let ["sinks", name, table, key] = keys[..] else { return None };
@@ -231,8 +224,8 @@ fn derived(config: &Config, path: &KeyPath) -> Option<Value> {
     }
 }
 
-/// What stands in place of a value that may give access; `None`: it is shown whole. Hidden are headers that come from the
-/// environment, and the path of a sink's address where it may hold a key, as the addresses of chats' hooks do.
+/// Returns the redacted form of a value that may grant access; `None` shows it unchanged. Hidden are headers from the
+/// environment, and the path of a sink's address if it may contain a key, as the addresses of chat webhooks do.
 fn hide(path: &KeyPath, value: &Value, from_environment: bool) -> Option<Value> {
     let keys: Vec<_> = path.0.iter().map(|step| if let Step::Key(key) = step { key.as_str() } else { "" }).collect();
     match (&keys[..], value) {
@@ -245,8 +238,8 @@ fn hide(path: &KeyPath, value: &Value, from_environment: bool) -> Option<Value> 
     }
 }
 
-/// An address without its path, if that may hold a key: if it comes from the environment, where addresses go that are
-/// secret, has a query or a fragment, or a segment that is not plainly a word.
+/// Removes the path of an address that may contain a key: if it is from the environment, the place of secret addresses,
+/// or has a query, a fragment, or a segment that is not a plain word.
 fn without_key(url: &str, from_environment: bool) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
     let (_, rest) = url.split_at(start);
@@ -256,7 +249,7 @@ fn without_key(url: &str, from_environment: bool) -> String {
     if is_plain { url.to_owned() } else { format!("{}/{HIDDEN}", &url[..start + at]) }
 }
 
-/// Whether a segment of a path is a word (`events`, `k8s`, `audit-log`) and no key: keys are long, or mix digits in.
+/// Whether a path segment is a word (`events`, `k8s`, `audit-log`) and not a key: keys are long or contain digits.
 fn is_word(segment: &str) -> bool {
     const LONGEST: usize = 20;
     const SHORT: usize = 4;

@@ -1,4 +1,4 @@
-//! What is shown is what is in force, says where it comes from, and hides what is secret.
+//! Tests of the effective configuration: values, origins, and hidden secrets.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ const CONFIG: &str = "[hub]\ncheckpoint = \"1s\"\n[clusters.\"a.b\"]\nserver = \
                       headers = { x-team = \"a\" }\nretry = { give_up_after = \"1m\" }\n";
 
 #[test]
-fn each_value_says_where_it_comes_from() {
+fn settings_have_their_origin() {
     let environment = [
         ("INFORMER_HUB_HUB__MEMORY_LIMIT", "1GiB"),
         ("INFORMER_HUB_CLUSTERS__A_B__LABELS", "{zone = \"1\"}"),
@@ -44,7 +44,7 @@ fn each_value_says_where_it_comes_from() {
 }
 
 #[test]
-fn what_may_be_secret_is_hidden() {
+fn secret_settings_are_hidden() {
     let environment = [("KEY", "hunter2"), ("INFORMER_HUB_SINKS__AUDIT__HEADERS__X_TEAM", "hunter2")];
     let all = shown(CONFIG, &environment);
     assert_eq!(line(&all, "sinks.audit.url"), "# url = \"https://chat/…\"  # line 10, hidden");
@@ -65,7 +65,11 @@ fn what_may_be_secret_is_hidden() {
     ] {
         assert_eq!(without_key(url, false), wanted);
     }
-    assert_eq!(without_key("https://a/events", true), "https://a/…", "addresses that are secret go there");
+    assert_eq!(
+        without_key("https://a/events", true),
+        "https://a/…",
+        "the environment is the place of secret addresses"
+    );
     let servers = CONFIG.replace("webhook", "nats").replace("https://chat/hooks/hunter2", "nats://a, nats://b/");
     let of_webhooks = |line: &&str| line.contains("signing") || line.contains("headers");
     let servers: Vec<_> = servers.lines().filter(|line| !of_webhooks(line)).collect();
@@ -73,9 +77,9 @@ fn what_may_be_secret_is_hidden() {
     assert_eq!(line(&all, "sinks.audit.url"), "url = \"nats://a, nats://b/\"  # line 10");
 }
 
-/// So every default that is shown is the reader's own.
+/// Ensures that every shown default equals the reader's default.
 #[test]
-fn what_is_shown_says_the_same_when_it_is_read() {
+fn shown_settings_read_back_as_the_same_configuration() {
     let folder = tempfile::tempdir().unwrap();
     for name in [
         "prod-us-ca.pem",
@@ -96,7 +100,13 @@ fn what_is_shown_says_the_same_when_it_is_read() {
     for text in [sample.as_str(), CONFIG.replace("/hooks/hunter2", "").replace("KEY", "AUDIT_SECRET").as_str()] {
         let settings = of(text, Some(&file), &environment).unwrap_or_else(|errors| panic!("{errors}"));
         let load = |text: &str| {
-            let source = Source { file: Some(&file), text, environment: Some(&environment), probes: None, whole: true };
+            let source = Source {
+                file: Some(&file),
+                text,
+                environment: Some(&environment),
+                probes: None,
+                check_references: true,
+            };
             resolve::resolve(&source).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
         };
         let (first, again) = (load(text), load(&settings_as_toml(&settings)));
@@ -106,7 +116,7 @@ fn what_is_shown_says_the_same_when_it_is_read() {
 }
 
 #[test]
-fn a_configuration_with_mistakes_shows_the_mistakes() {
+fn invalid_configuration_returns_its_mistakes() {
     let errors = of("[hub]\nlisten = 1\n", None, &Environment::new()).unwrap_err();
     assert!(errors.mistakes().len() >= 3, "{errors}");
 }

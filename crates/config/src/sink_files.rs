@@ -1,11 +1,11 @@
-//! The files that a sink refers to.
+//! Files that a sink refers to.
 
 use std::path::Path;
 
 use super::{BodyConfig, ClientCertConfig, HeaderText, NatsAuth, Secret, SinkConfig, TemplateText, TransportConfig};
 
 impl SinkConfig {
-    /// The files that are read when the sink is built: secrets, certificates, the template.
+    /// Returns the files that are read when the sink is built: secrets, certificates, the template.
     #[must_use]
     pub fn files(&self) -> Vec<&Path> {
         fn secret(secret: &Secret) -> Option<&Path> {

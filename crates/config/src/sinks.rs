@@ -1,15 +1,14 @@
-//! `[sinks.<name>]`.
+//! Reader of `[sinks.<name>]`.
 
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::clusters::{meet, selector};
+use super::clusters::{KnownClusters, meet, selector};
 use super::error::suggestion;
 use super::rules::{is_identity, is_namespace};
-use super::sources::Known;
 use super::table::Table;
-use super::transports::{transport, writes_to};
+use super::transports::transport;
 use super::units::HumanDuration;
 use super::{
     BatchConfig, ClusterConfig, EventType, Initial, OnFilterError, RateLimitConfig, ResourceConfig, RetryConfig,
@@ -23,7 +22,7 @@ pub(super) const BATCH_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duratio
 pub(super) const RETRY_DELAY: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
 pub(super) const REFUSED: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * 24 * 3600);
 pub(super) const GIVE_UP: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
-/// Of what a sink keeps on disk. Less would not hold one large object.
+/// Bounds of a sink's disk limits. Less could not store one large object.
 pub(super) const FILES: RangeInclusive<u64> = 1 << 20..=1 << 50;
 pub(super) const RATE: RangeInclusive<usize> = 1..=1_000_000;
 
@@ -49,10 +48,10 @@ const INITIAL: &[(&str, Initial)] = &[("skip", Initial::Skip), ("replay", Initia
 
 const ON_FILTER_ERROR: &[(&str, OnFilterError)] = &[("deliver", OnFilterError::Deliver), ("drop", OnFilterError::Drop)];
 
-/// Reads every sink, by name.
+/// Reads all sinks, sorted by name.
 pub(super) fn sinks(
     table: Table<'_>,
-    clusters: Known<'_>,
+    clusters: KnownClusters<'_>,
     resources: &[ResourceConfig],
     names: &[String],
 ) -> Vec<SinkConfig> {
@@ -68,7 +67,7 @@ pub(super) fn sinks(
         table.probe("filter", filter.as_deref(), |probes, filter| (probes.filter)(filter));
         let on_filter_error = table.choice("on_filter_error", "choice", ON_FILTER_ERROR);
         if on_filter_error.is_some() && filter.is_none() && checker.is_clean(&path.key("filter")) {
-            table.mistake("on_filter_error", "belongs to filter, which is not given");
+            table.mistake("on_filter_error", "requires filter, which is missing");
         }
         let sink = SinkConfig {
             select: select(&mut table, clusters, names),
@@ -92,10 +91,12 @@ pub(super) fn sinks(
         if is_known && checker.is_clean(&path) && !reaches(&sink.select, clusters.tables, resources) {
             checker.mistake(&path.key("match"), "matches nothing: none of its resources is watched in its clusters");
         }
-        let same_file =
-            |other: &&SinkConfig| writes_to(&other.transport).is_some_and(|to| writes_to(&sink.transport) == Some(to));
+        let same_file = |other: &&SinkConfig| {
+            other.transport.output_file().is_some_and(|to| sink.transport.output_file() == Some(to))
+        };
         if let Some(other) = found.iter().find(same_file) {
-            checker.mistake(&path.key("path"), format!("is where sinks.{} writes too; give each its own", other.name));
+            checker
+                .mistake(&path.key("path"), format!("is also the path of sinks.{}; write different paths", other.name));
         }
         found.push(sink);
     }
@@ -106,11 +107,11 @@ fn limit(table: &mut Table<'_>, key: &'static str) -> Option<u64> {
     table.size(key, FILES).map(|bytes| bytes as u64)
 }
 
-/// `rate_limit`.
+/// Reads `rate_limit`.
 fn rate_limit(table: &mut Table<'_>) -> Option<RateLimitConfig> {
     let mut table = table.table("rate_limit")?;
     if table.lacks(&["events_per_second"]) {
-        table.checker.mistake(&table.path, "does not say how many; write { events_per_second = 100 }");
+        table.checker.mistake(&table.path, "has no events_per_second; write { events_per_second = 100 }");
     }
     let number = |n: usize| u32::try_from(n).ok().and_then(NonZeroU32::new);
     let events_per_second = table.number("events_per_second", RATE).and_then(number);
@@ -120,20 +121,20 @@ fn rate_limit(table: &mut Table<'_>) -> Option<RateLimitConfig> {
     Some(RateLimitConfig { events_per_second, burst: burst.unwrap_or(events_per_second) })
 }
 
-/// `redact`.
+/// Reads `redact`.
 fn redact(table: &mut Table<'_>) -> Vec<FieldPath> {
     let checker = table.checker;
     let mut paths = Vec::new();
     for (at, path) in table.parsed_list::<FieldPath>("redact").into_iter().flatten() {
         if is_identity(&path) {
-            checker.mistake(&at, format!("{path:?} is part of what identifies an object, which every event tells"));
+            checker.mistake(&at, format!("{path:?} identifies the object and cannot be redacted"));
         }
         paths.push(path);
     }
     paths
 }
 
-fn select(table: &mut Table<'_>, clusters: Known<'_>, names: &[String]) -> SinkMatch {
+fn select(table: &mut Table<'_>, clusters: KnownClusters<'_>, names: &[String]) -> SinkMatch {
     let mut select = SinkMatch::default();
     let Some(mut table) = table.table("match") else { return select };
     let checker = table.checker;
@@ -201,7 +202,7 @@ fn batch(table: &mut Table<'_>, single: bool) -> BatchConfig {
     batch
 }
 
-/// `retry`. A default gives way to what is written: `give_up_after = "1m"` alone also shortens the longest delay.
+/// Reads `retry`. Defaults adapt to written values: `give_up_after = "1m"` alone also shortens the longest delay.
 fn retry(table: &mut Table<'_>) -> RetryConfig {
     let default = RetryConfig::default();
     let Some(mut table) = table.table("retry") else { return default };
@@ -233,9 +234,10 @@ fn retry(table: &mut Table<'_>) -> RetryConfig {
     RetryConfig { first: first.unwrap_or_else(|| default.first.min(max)), max, give_up_after, refused_for }
 }
 
-/// Whether a sink can get anything at all.
+/// Whether any watched resource matches a sink.
 fn reaches(select: &SinkMatch, clusters: &[ClusterConfig], resources: &[ResourceConfig]) -> bool {
-    let wanted = |resource: &&ResourceConfig| select.resources.is_empty() || select.resources.contains(&resource.name);
-    let mut wanted = resources.iter().filter(wanted).peekable();
-    wanted.peek().is_none() || wanted.any(|resource| meet(&select.clusters, &resource.clusters, clusters).is_some())
+    let is_selected =
+        |resource: &&ResourceConfig| select.resources.is_empty() || select.resources.contains(&resource.name);
+    let mut selected = resources.iter().filter(is_selected).peekable();
+    selected.peek().is_none() || selected.any(|resource| meet(&select.clusters, &resource.clusters, clusters).is_some())
 }

@@ -1,4 +1,4 @@
-//! `[cluster_sources.<name>]`: where clusters come from that no table names.
+//! Cluster sources, `[cluster_sources.<name>]`: types and reader.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,16 +7,16 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::ClusterAccess;
 use super::clusters::access;
 use super::error::suggestion;
 use super::files::labels;
 use super::resources::namespaces;
 use super::table::Table;
-use super::{ClusterAccess, ClusterConfig};
 use informer_hub_types::{ClusterLabels, LabelSelector, check_name};
 
 pub(super) const CLUSTERS: RangeInclusive<usize> = 1..=10_000;
-/// Enough for a large fleet, few enough that a source which goes mad does not take the hub along.
+/// Default limit of clusters per source: enough for a large fleet, and a bound for a faulty source.
 pub(super) const DEFAULT_CLUSTERS: usize = 1_000;
 pub(super) const TYPES: [&str; 3] = ["folder", "secrets", "cluster-profiles"];
 pub(super) const EXEC_VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
@@ -26,46 +26,46 @@ pub(super) const EXEC_VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", 
 pub struct ClusterSourceConfig {
     /// The table's key.
     pub name: String,
-    /// What is looked at.
+    /// Kind of the source.
     pub kind: ClusterSourceKind,
-    /// What its clusters are called.
+    /// Pattern of the clusters' names.
     pub names: NamePattern,
-    /// Labels that each of its clusters gets; they win over those that a cluster brings.
+    /// Labels of each of its clusters. They override labels from the source.
     pub labels: ClusterLabels,
-    /// Which of the labels that a cluster brings it keeps. Default all, but for those of the tool itself.
+    /// Labels from the source that a cluster keeps. Default all, except those of the tool itself.
     pub take_labels: Vec<LabelPattern>,
-    /// What is put before the keys of labels that a cluster brings. Default nothing.
+    /// Prefix of the keys of labels from the source. Default none.
     pub label_prefix: String,
-    /// How many clusters it may bring. Default 1,000.
+    /// Maximum number of clusters. Default 1,000.
     pub max_clusters: usize,
-    /// Whether lists of its clusters are asked for gzipped. Default true.
+    /// Whether lists of its clusters are requested gzipped. Default true.
     pub compression: bool,
 }
 
-/// What a source looks at.
+/// Kind of a cluster source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterSourceKind {
-    /// Kubeconfigs in a folder.
+    /// Kubeconfigs in a directory.
     Folder {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
-        /// Which contexts of a file are clusters.
+        /// Contexts of a file that are clusters.
         contexts: Contexts,
     },
     /// Secrets in a management cluster.
     Secrets {
-        /// Where.
+        /// Management cluster.
         management: Management,
-        /// What they hold.
+        /// Format of the Secrets.
         format: SecretFormat,
     },
     /// ClusterProfiles in a management cluster.
     ClusterProfiles {
-        /// Where.
+        /// Management cluster.
         management: Management,
-        /// How credentials are had, by the names that `status.accessProviders` has.
+        /// Credential commands, by the names in `status.accessProviders`.
         providers: BTreeMap<String, ProviderConfig>,
-        /// Whether Secrets with the label `x-k8s.io/cluster-profile` are looked at too.
+        /// Whether Secrets with the label `x-k8s.io/cluster-profile` are read too.
         secrets: bool,
         /// Properties that become labels.
         take_properties: Vec<String>,
@@ -73,7 +73,7 @@ pub enum ClusterSourceKind {
 }
 
 impl ClusterSourceKind {
-    /// The word in the configuration.
+    /// Returns the word used in the configuration.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl ClusterSourceKind {
         }
     }
 
-    /// The management cluster, where there is one.
+    /// Returns the management cluster, if the kind has one.
     #[must_use]
     pub fn management(&self) -> Option<&Management> {
         match self {
@@ -93,59 +93,59 @@ impl ClusterSourceKind {
     }
 }
 
-/// Which contexts of a kubeconfig are clusters.
+/// Contexts of a kubeconfig that are clusters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Contexts {
-    /// The current one: a file is a cluster, and has its name.
+    /// The current one: each file is a cluster, named like the file.
     #[default]
     Current,
-    /// Each: a context is a cluster, and has its name.
+    /// All: each context is a cluster, named like the context.
     All,
 }
 
-/// The cluster that a source looks into, and what of it.
+/// Management cluster of a source, and the selected objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Management {
-    /// How it is reached.
+    /// Connection to the cluster.
     pub access: ClusterAccess,
-    /// In which namespaces; empty: all.
+    /// Selected namespaces; empty is all.
     pub namespaces: Vec<String>,
-    /// Which objects, besides what the format says itself.
+    /// Label selector, in addition to the one of the format.
     pub label_selector: Option<LabelSelector>,
 }
 
-/// What Secrets of clusters hold.
+/// Format of cluster Secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretFormat {
-    /// Argo CD's: `name`, `server` and `config`.
+    /// Argo CD: `name`, `server` and `config`.
     ArgoCd,
-    /// Cluster API's: a kubeconfig in `value`.
+    /// Cluster API: a kubeconfig in `value`.
     ClusterApi,
 }
 
-/// A command that gives credentials for the clusters of a ClusterProfile's access provider (KEP-5339).
+/// Credential command for the clusters of a ClusterProfile's access provider (KEP-5339).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderConfig {
-    /// The command; looked for on the PATH if it has no slash.
+    /// Command, searched on the PATH if it has no slash.
     pub command: String,
-    /// Its arguments.
+    /// Arguments.
     pub args: Vec<String>,
-    /// Variables that it is given besides the hub's own.
+    /// Environment variables in addition to the hub's own.
     pub env: BTreeMap<String, String>,
-    /// The version of ExecCredential. Default `client.authentication.k8s.io/v1`.
+    /// Version of ExecCredential. Default `client.authentication.k8s.io/v1`.
     pub api_version: String,
-    /// Whether arguments that a ClusterProfile gives are appended. Default false.
+    /// Whether arguments of a ClusterProfile are appended. Default false.
     pub take_args: bool,
-    /// Whether variables that a ClusterProfile gives, and this does not, are added. Default false.
+    /// Whether variables of a ClusterProfile are added, if `env` does not have them. Default false.
     pub take_env: bool,
 }
 
-/// What the clusters of a source are called: a text with `{name}`, and `{namespace}` where objects have one.
+/// Name pattern of a source's clusters: a text with `{name}`, and `{namespace}` for namespaced objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePattern(String);
 
 impl NamePattern {
-    /// The name of a cluster, before it is made valid.
+    /// Fills the pattern. The result is not yet a valid cluster name.
     #[must_use]
     pub fn fill(&self, name: &str, namespace: &str) -> String {
         let mut text = String::new();
@@ -159,7 +159,7 @@ impl NamePattern {
         text + rest
     }
 
-    /// As it was written.
+    /// Returns the pattern as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -194,20 +194,20 @@ impl FromStr for NamePattern {
     }
 }
 
-/// Keys of labels: a key, or its beginning and `*`.
+/// Pattern of label keys: a key, or a prefix and `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelPattern(String);
 
 impl LabelPattern {
-    /// Every key but those of the tool itself.
+    /// Pattern of every key, except those of the tool itself.
     #[must_use]
     pub fn any() -> Self {
         Self("*".to_owned())
     }
 
-    /// Whether a key is meant; `is_own`: it is one of the tool itself, which has to be named.
+    /// Whether a key matches. A key of the tool itself (`is_own`) matches only by its full name.
     #[must_use]
-    pub fn takes(&self, key: &str, is_own: bool) -> bool {
+    pub fn matches(&self, key: &str, is_own: bool) -> bool {
         match self.0.strip_suffix('*') {
             Some(start) => !is_own && key.starts_with(start),
             None => self.0 == key,
@@ -228,7 +228,7 @@ impl FromStr for LabelPattern {
     }
 }
 
-/// A kubeconfig that a source has found. It is kept in memory alone, and shows nothing of what is in it.
+/// Kubeconfig found by a source. It is kept in memory only, and `Debug` shows none of its content.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InlineKubeconfig {
     text: Arc<str>,
@@ -236,19 +236,19 @@ pub struct InlineKubeconfig {
 }
 
 impl InlineKubeconfig {
-    /// A kubeconfig as text (YAML or JSON), and what it was found in, for messages.
+    /// Wraps a kubeconfig (YAML or JSON) and its origin, for messages.
     #[must_use]
     pub fn new(text: &str, origin: &str) -> Self {
         Self { text: text.into(), origin: origin.into() }
     }
 
-    /// The text, with all that is secret in it.
+    /// Returns the text, including its secrets.
     #[must_use]
     pub fn expose(&self) -> &Arc<str> {
         &self.text
     }
 
-    /// What it was found in: `Secret argocd/prod-eu`.
+    /// Returns the origin, e.g. `Secret argocd/prod-eu`.
     #[must_use]
     pub fn origin(&self) -> &Arc<str> {
         &self.origin
@@ -261,7 +261,7 @@ impl fmt::Debug for InlineKubeconfig {
     }
 }
 
-/// Reads every source, by name.
+/// Reads all sources, sorted by name.
 pub(super) fn sources(table: Table<'_>) -> Vec<ClusterSourceConfig> {
     let checker = table.checker;
     let mut found = Vec::new();
@@ -312,18 +312,16 @@ fn is_key_part(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/'))
 }
 
-/// `type`, and what belongs to it. Where that is not known nothing is said of the other keys.
+/// Reads `type` and the keys that belong to it. Other keys are not checked if the type is unknown.
 fn kind(table: &mut Table<'_>) -> Option<ClusterSourceKind> {
     if table.lacks(&["type"]) {
-        table.checker.mistake(&table.path, format!("does not say what is looked at; write type = {:?}", TYPES[0]));
+        table.checker.mistake(&table.path, format!("has no type; write type = {:?}", TYPES[0]));
     }
     let text = table.text("type")?;
     match text.as_str() {
         "folder" => {
             if table.lacks(&["path"]) {
-                table
-                    .checker
-                    .mistake(&table.path, "does not say which folder; write path = \"/etc/informer-hub/clusters\"");
+                table.checker.mistake(&table.path, "has no path; write path = \"/etc/informer-hub/clusters\"");
             }
             let path = table.folder("path");
             let contexts = table.parsed("contexts").unwrap_or_default();
@@ -332,10 +330,7 @@ fn kind(table: &mut Table<'_>) -> Option<ClusterSourceKind> {
         "secrets" => {
             let management = management(table);
             if table.lacks(&["format"]) {
-                table.checker.mistake(
-                    &table.path,
-                    "does not say what the Secrets hold; write format = \"argocd\" or \"cluster-api\"",
-                );
+                table.checker.mistake(&table.path, "has no format; write format = \"argocd\" or \"cluster-api\"");
             }
             let format = table.parsed("format");
             Some(ClusterSourceKind::Secrets { management, format: format.unwrap_or(SecretFormat::ArgoCd) })
@@ -347,7 +342,7 @@ fn kind(table: &mut Table<'_>) -> Option<ClusterSourceKind> {
             if providers.is_empty() && !secrets && table.lacks(&["providers", "secrets"]) {
                 table.checker.mistake(
                     &table.path,
-                    "does not say how credentials are had; write a table providers.<name> with a command for each access \
+                    "has no credentials; write a table providers.<name> with a command for each access \
                      provider, or secrets = true",
                 );
             }
@@ -373,7 +368,7 @@ fn providers(table: Table<'_>) -> BTreeMap<String, ProviderConfig> {
     for (name, path, value) in table.entries() {
         let mut table = Table::new(checker, path, value);
         if table.lacks(&["command"]) {
-            checker.mistake(&table.path, "does not say which command gives credentials; write command = \"…\"");
+            checker.mistake(&table.path, "has no command; write command = \"…\"");
         }
         let command = table.text("command");
         let args = table.texts("args").into_iter().flatten().map(|(_, text)| text).collect();
@@ -417,7 +412,7 @@ impl FromStr for SecretFormat {
 }
 
 impl SecretFormat {
-    /// The word in the configuration.
+    /// Returns the word used in the configuration.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -425,13 +420,4 @@ impl SecretFormat {
             Self::ClusterApi => "cluster-api",
         }
     }
-}
-
-/// What is known of the clusters while the rest of the configuration is read.
-#[derive(Clone, Copy)]
-pub(super) struct Known<'c> {
-    /// Those of tables.
-    pub(super) tables: &'c [ClusterConfig],
-    /// Whether sources may bring others, so that a name or label that no table has may be right.
-    pub(super) is_open: bool,
 }

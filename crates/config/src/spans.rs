@@ -1,4 +1,4 @@
-//! Where each key of the file is: paths of keys, and the line and column of each.
+//! Positions of the file's keys: key paths with line and column.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,24 +6,24 @@ use std::ops::Range;
 
 use toml_edit::{Item, Key, Value};
 
-/// One step of a [`KeyPath`].
+/// Step of a [`KeyPath`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Step {
     Key(String),
     Index(usize),
 }
 
-/// The path of a key, as TOML writes it: `resources."deployments.apps".namespaces[1]`.
+/// Path of a key, displayed in TOML notation: `resources."deployments.apps".namespaces[1]`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct KeyPath(pub(super) Vec<Step>);
 
 impl KeyPath {
-    /// The path of a key below this one.
+    /// Returns the path of a key below this one.
     pub(super) fn key(&self, key: &str) -> Self {
         self.with(Step::Key(key.to_owned()))
     }
 
-    /// The path of an element of this one's array.
+    /// Returns the path of an element of this array.
     pub(super) fn index(&self, index: usize) -> Self {
         self.with(Step::Index(index))
     }
@@ -34,7 +34,7 @@ impl KeyPath {
         Self(steps)
     }
 
-    /// This path, then each that contains it, up to but without the empty one.
+    /// Iterates over this path and its ancestors, without the empty one.
     pub(super) fn ancestors(&self) -> impl Iterator<Item = Self> + '_ {
         (1..=self.0.len()).rev().map(|length| Self(self.0[..length].to_vec()))
     }
@@ -60,21 +60,21 @@ impl fmt::Display for KeyPath {
     }
 }
 
-/// A place in a text; both count from 1, the column in characters.
+/// Position in a text. Line and column count from 1, the column in characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Position {
     pub(super) line: usize,
     pub(super) column: usize,
 }
 
-/// The position of every key and array element of a document.
+/// Positions of all keys and array elements of a document.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     places: BTreeMap<KeyPath, Position>,
 }
 
 impl Spans {
-    /// Finds every key of a parsed document. Cost: one pass over the text and one over the document.
+    /// Collects the positions of a parsed document. Cost: one pass over the text and one over the document.
     pub(super) fn of(document: &toml_edit::Document<&str>) -> Self {
         let lines = Lines::of(document.raw());
         let mut spans = Self::default();
@@ -82,12 +82,12 @@ impl Spans {
         spans
     }
 
-    /// Where a key is, or else the nearest table or array around it that the text has.
+    /// Returns the position of a key, or of its nearest ancestor in the text.
     pub(super) fn find(&self, path: &KeyPath) -> Option<Position> {
         path.ancestors().find_map(|path| self.places.get(&path).copied())
     }
 
-    /// Whether the text itself has the key.
+    /// Whether the text has the key.
     pub(super) fn has(&self, path: &KeyPath) -> bool {
         self.places.contains_key(path)
     }
@@ -100,7 +100,7 @@ impl Spans {
                 for (name, item) in table {
                     let path = path.key(name);
                     let span = table.key(name).and_then(Key::span);
-                    // A table that its own header opens is where the header is, not where its name came up first.
+                    // A table with its own header has the header's position, not that of the first mention of its name.
                     let own =
                         item.as_table().filter(|t| !t.is_implicit() && !t.is_dotted()).and_then(toml_edit::Table::span);
                     self.mark(&path, own.or(span), lines);
@@ -148,7 +148,7 @@ impl Spans {
     }
 }
 
-/// The starts of the lines of a text.
+/// Line starts of a text.
 pub(super) struct Lines<'t> {
     text: &'t str,
     starts: Vec<usize>,
@@ -160,7 +160,7 @@ impl<'t> Lines<'t> {
         Self { text, starts: std::iter::once(0).chain(breaks).collect() }
     }
 
-    /// The position of a byte offset; one beyond the end is the end's.
+    /// Converts a byte offset to a position; an offset beyond the end is the end.
     pub(super) fn position(&self, offset: usize) -> Position {
         let limit = offset.min(self.text.len());
         let offset = (0..=limit).rev().find(|at| self.text.is_char_boundary(*at)).unwrap_or(0);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_write_a_key_has_its_place() {
+    fn every_notation_of_a_key_has_a_position() {
         let text = "a.b = 1\n[t.\"x.y\"]\n\"ü\" = 2\n  list = [\n  1, 2]\n inline = { deep = { er = 1 } }\n[[many]]\nk = 1\n\
                     [t]\nz = 3\n";
         let spans = Spans::of(&toml_edit::Document::parse(text).unwrap());
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_displayed_as_toml_writes_it() {
+    fn path_is_displayed_in_toml_notation() {
         assert_eq!(
             path(&["resources", "deployments.apps", "names", "1"]).to_string(),
             "resources.\"deployments.apps\".names[1]"
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_count_characters_and_never_split_one() {
+    fn columns_count_whole_characters() {
         let lines = Lines::of("ää\nb");
         assert_eq!(lines.position(2), Position { line: 1, column: 2 });
         assert_eq!(lines.position(3), Position { line: 1, column: 2 });

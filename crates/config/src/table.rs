@@ -1,7 +1,7 @@
-//! Reading one table of the raw configuration key by key, so that every mistake in it is found.
+//! Reader of one table of the raw configuration, key by key, so that every mistake is found.
 //!
-//! A value that is wrong is noted and taken as not given, so that the checks after it still run. A configuration
-//! with a mistake is never handed out, so what stands in for a wrong value is never used.
+//! A wrong value is reported and then treated as not given, so that later checks still run. A configuration with a mistake
+//! is never returned, so the substitute is never used.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -12,35 +12,34 @@ use std::time::Duration;
 
 use figment::value::{Dict, Value};
 
-use super::error::{Mistake, nearest, suggestion};
+use super::error::{Mistake, nearest, suggestion, unknown};
 use super::probes::Probes;
 use super::raw::{Environment, Raw};
 use super::spans::KeyPath;
-use super::transports::unknown;
 use super::units::{ByteSize, HumanDuration};
 
-/// What every check needs: where values come from, and where mistakes go.
+/// Context of all checks: the values, their origins, and the collected mistakes.
 pub(super) struct Checker<'c> {
-    /// The file; `None` for a configuration that came as text.
+    /// The file; `None` for a configuration given as text.
     pub(super) file: Option<&'c Path>,
-    /// What relative paths are relative to.
+    /// Base directory of relative paths.
     pub(super) folder: &'c Path,
-    /// Home of the user, for `~`.
+    /// Home directory of the user, for `~`.
     pub(super) home: Option<PathBuf>,
-    /// The environment, where secrets may be looked up; `None`: they are not.
+    /// Environment for secrets; `None` does not look them up.
     pub(super) environment: Option<&'c Environment>,
-    /// What values are tried with; `None`: they are not.
+    /// Additional checks of values.
     pub(super) probes: Option<Probes>,
-    /// Whether what the configuration names in files, directories and variables has to be there.
-    pub(super) whole: bool,
-    /// The values.
+    /// Whether named files, directories and variables must exist.
+    pub(super) check_references: bool,
+    /// The merged values.
     pub(super) raw: &'c Raw,
-    /// The mistakes so far, with the path of each.
+    /// Mistakes found so far, with their paths.
     pub(super) mistakes: RefCell<Vec<(KeyPath, Mistake)>>,
 }
 
 impl Checker<'_> {
-    /// Notes a mistake at a key.
+    /// Reports a mistake at a key.
     pub(super) fn mistake(&self, path: &KeyPath, problem: impl Display) {
         let variable = self.variable(path);
         let position = if variable.is_some() { None } else { self.raw.spans.find(path) };
@@ -55,12 +54,12 @@ impl Checker<'_> {
         self.mistakes.borrow_mut().push((path.clone(), mistake));
     }
 
-    /// Whether nothing was found wrong at a key or below it.
+    /// Whether no mistake was found at a key or below it.
     pub(super) fn is_clean(&self, path: &KeyPath) -> bool {
         !self.mistakes.borrow().iter().any(|(wrong, _)| wrong.0.starts_with(&path.0))
     }
 
-    /// The variable that gave the value of a key, or a table that the file does not have.
+    /// Returns the variable with the value of a key, or with a key of a table that the file does not have.
     fn variable(&self, path: &KeyPath) -> Option<String> {
         let origins = &self.raw.origins;
         let above = path.ancestors().find_map(|path| origins.get(&path));
@@ -72,7 +71,7 @@ impl Checker<'_> {
     }
 }
 
-/// A table and what has been asked of it so far.
+/// Table, and the keys that were read from it.
 pub(super) struct Table<'c> {
     pub(super) checker: &'c Checker<'c>,
     pub(super) path: KeyPath,
@@ -81,7 +80,7 @@ pub(super) struct Table<'c> {
 }
 
 impl<'c> Table<'c> {
-    /// Takes a value as a table; anything else is a mistake, and an empty table stands in for it.
+    /// Wraps a table. Another kind of value is a mistake and treated as an empty table.
     pub(super) fn new(checker: &'c Checker<'c>, path: KeyPath, value: Value) -> Self {
         let values = match value {
             Value::Dict(_, values) => values,
@@ -98,23 +97,23 @@ impl<'c> Table<'c> {
         Self { checker, path, values, known: Vec::new() }
     }
 
-    /// Notes a mistake at a key of this table (or, where the key is not there, at the table).
+    /// Reports a mistake at a key of this table, or at the table if the key is missing.
     pub(super) fn mistake(&self, key: &str, problem: impl Display) {
         self.checker.mistake(&self.path.key(key), problem);
     }
 
-    /// Takes the value of a key, which is known from now on.
+    /// Takes the value of a key and marks the key as known.
     pub(super) fn take(&mut self, key: &'static str) -> Option<Value> {
         self.known.push(key);
         self.values.remove(key)
     }
 
-    /// Whether a key is given and was not taken yet.
+    /// Whether a key is given and not taken yet.
     pub(super) fn has(&self, key: &str) -> bool {
         self.values.contains_key(key)
     }
 
-    /// Which of some keys are given, of which one at most may be.
+    /// Returns the given keys of a group of which at most one is allowed.
     pub(super) fn chosen<'k>(&self, keys: &[&'k str]) -> Vec<&'k str> {
         let given: Vec<_> = keys.iter().copied().filter(|key| self.has(key)).collect();
         if let [first, second, ..] = given[..] {
@@ -123,30 +122,30 @@ impl<'c> Table<'c> {
         given
     }
 
-    /// Whether none of some keys is given, not even misspelt, in what is a table at all: what is to be asked before
-    /// saying that one of them is missing, since one slip is one mistake.
+    /// Whether none of these keys is given, not even misspelt. Checked before a missing key is reported, so that a
+    /// misspelt key is one mistake only.
     pub(super) fn lacks(&self, keys: &[&str]) -> bool {
         let meant = |given: &String| nearest(given, keys.iter().copied()).is_some();
         self.checker.is_clean(&self.path) && !self.values.keys().any(meant)
     }
 
-    /// Whether nothing is left in it.
+    /// Whether no keys are left.
     pub(super) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// The keys that are left in it.
+    /// Returns the keys that are left.
     pub(super) fn names(&self) -> Vec<String> {
         self.values.keys().cloned().collect()
     }
 
-    /// A table below this one.
+    /// Reads a table below this one.
     pub(super) fn table(&mut self, key: &'static str) -> Option<Table<'c>> {
         let value = self.take(key)?;
         Some(Table::new(self.checker, self.path.key(key), value))
     }
 
-    /// Everything in a table whose keys are names.
+    /// Iterates over the entries of a table whose keys are names.
     pub(super) fn entries(self) -> impl Iterator<Item = (String, KeyPath, Value)> + use<'c> {
         let path = self.path;
         self.values.into_iter().map(move |(key, value)| {
@@ -155,25 +154,25 @@ impl<'c> Table<'c> {
         })
     }
 
-    /// A text that is not empty.
+    /// Reads a non-empty string.
     pub(super) fn text(&mut self, key: &'static str) -> Option<String> {
         let value = self.take(key)?;
         text(self.checker, &self.path.key(key), &value)
     }
 
-    /// A text that `T` reads, whose errors say what would be right.
+    /// Reads a string that `T` parses. Errors of `T` describe the correction.
     pub(super) fn parsed<T: FromStr<Err: Display>>(&mut self, key: &'static str) -> Option<T> {
         let text = self.text(key)?;
         text.parse().map_err(|e| self.mistake(key, e)).ok()
     }
 
-    /// One of `known`, of which `what` is the noun in an error.
+    /// Reads one of the `known` words; `what` is the noun for errors.
     pub(super) fn choice<T: Clone>(&mut self, key: &'static str, what: &str, known: &[(&'static str, T)]) -> Option<T> {
         let text = self.text(key)?;
         chosen(&text, what, known).map_err(|e| self.mistake(key, e)).ok()
     }
 
-    /// A list of `known` values, each with its path.
+    /// Reads a list of `known` words, each with its path.
     pub(super) fn choices<T: Clone>(
         &mut self,
         key: &'static str,
@@ -187,14 +186,14 @@ impl<'c> Table<'c> {
         Some(texts.into_iter().filter_map(read).collect())
     }
 
-    /// A list of texts that are not empty, each with its path.
+    /// Reads a list of non-empty strings, each with its path.
     pub(super) fn texts(&mut self, key: &'static str) -> Option<Vec<(KeyPath, String)>> {
         let value = self.take(key)?;
         let path = self.path.key(key);
         texts(self.checker, &path, &value)
     }
 
-    /// A list of texts that `T` reads, each with its path.
+    /// Reads a list of strings that `T` parses, each with its path.
     pub(super) fn parsed_list<T: FromStr<Err: Display>>(&mut self, key: &'static str) -> Option<Vec<(KeyPath, T)>> {
         let texts = self.texts(key)?;
         let read = |(path, text): (KeyPath, String)| match text.parse() {
@@ -207,7 +206,7 @@ impl<'c> Table<'c> {
         Some(texts.into_iter().filter_map(read).collect())
     }
 
-    /// `true` or `false`.
+    /// Reads a boolean.
     pub(super) fn truth(&mut self, key: &'static str) -> Option<bool> {
         match self.take(key)? {
             Value::Bool(_, truth) => Some(truth),
@@ -218,7 +217,7 @@ impl<'c> Table<'c> {
         }
     }
 
-    /// A whole number within bounds.
+    /// Reads an integer within bounds.
     pub(super) fn number(&mut self, key: &'static str, bounds: RangeInclusive<usize>) -> Option<usize> {
         let value = self.take(key)?;
         let found = whole_number(&value).and_then(|n| usize::try_from(n).ok()).filter(|n| bounds.contains(n));
@@ -229,7 +228,7 @@ impl<'c> Table<'c> {
         found
     }
 
-    /// A duration within bounds.
+    /// Reads a duration within bounds.
     pub(super) fn duration(&mut self, key: &'static str, bounds: RangeInclusive<Duration>) -> Option<Duration> {
         let value = self.take(key)?;
         let (low, high) = (HumanDuration(*bounds.start()), HumanDuration(*bounds.end()));
@@ -245,7 +244,7 @@ impl<'c> Table<'c> {
         None
     }
 
-    /// A size within bounds; a bare number counts bytes.
+    /// Reads a size within bounds; a bare number is bytes.
     pub(super) fn size(&mut self, key: &'static str, bounds: RangeInclusive<u64>) -> Option<usize> {
         let value = self.take(key)?;
         let size = match &value {
@@ -264,7 +263,7 @@ impl<'c> Table<'c> {
         None
     }
 
-    /// Says which keys are known, and notes each other one as a mistake.
+    /// Reports the remaining keys as unknown.
     pub(super) fn finish(self) {
         for key in self.values.keys() {
             self.mistake(key, format!("unknown key{}", suggestion(key, self.known.iter().copied())));
@@ -272,7 +271,7 @@ impl<'c> Table<'c> {
     }
 }
 
-/// A text that is not empty. What a variable says is a text even where it looks like something else.
+/// Reads a non-empty string. The value of a variable is a string even if it looks like another type.
 pub(super) fn text(checker: &Checker<'_>, path: &KeyPath, value: &Value) -> Option<String> {
     let text = match value {
         Value::String(_, text) => text.clone(),
@@ -292,7 +291,7 @@ pub(super) fn text(checker: &Checker<'_>, path: &KeyPath, value: &Value) -> Opti
     Some(text)
 }
 
-/// A list of texts that are not empty, each with its path.
+/// Reads a list of non-empty strings, each with its path.
 pub(super) fn texts(checker: &Checker<'_>, path: &KeyPath, value: &Value) -> Option<Vec<(KeyPath, String)>> {
     let Value::Array(_, values) = value else {
         checker.mistake(path, format!("expected a list such as [\"a\", \"b\"], found {}", kind(value)));
@@ -312,7 +311,7 @@ fn whole_number(value: &Value) -> Option<i128> {
     }
 }
 
-/// What a value is, without saying it.
+/// Returns the kind of a value, without the value.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::String(..) | Value::Char(..) => "a text",
@@ -324,7 +323,7 @@ pub(super) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// A number itself, or else what the value is.
+/// Formats a number, or the kind of another value.
 fn show(value: &Value) -> String {
     match (whole_number(value), value) {
         (Some(number), _) => number.to_string(),

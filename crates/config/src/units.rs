@@ -1,38 +1,38 @@
-//! Durations and sizes as people write them: `10m`, `1h30m`, `64MiB`.
+//! Durations and sizes in the notation of the configuration: `10m`, `1h30m`, `64MiB`.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A duration as `500ms`, `10m`, `24h` or `1h30m`: whole numbers with units, the larger unit first, each once.
+/// Duration such as `500ms`, `10m`, `24h` or `1h30m`: whole numbers with units, the larger unit first, each once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HumanDuration(pub Duration);
 
-/// A number of bytes as `64MiB`, `2GiB`, `10MB` or `1024`.
+/// Number of bytes such as `64MiB`, `2GiB`, `10MB` or `1024`.
 ///
 /// `KiB`, `MiB`, `GiB`, `TiB` (and Kubernetes' `Ki`, `Mi`, `Gi`, `Ti`) count in 1024, `kB`, `MB`, `GB`, `TB` in 1000.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ByteSize(pub u64);
 
-/// A text that is not a duration or a size; the caller's input is at fault.
+/// Text that is not a duration or a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a {what}: {problem}")]
 pub struct InvalidUnit {
     /// `duration` or `size`.
     pub what: &'static str,
-    /// The text that was given.
+    /// The rejected text.
     pub text: String,
-    /// What is wrong with it, and what would be right.
+    /// Description of the problem and its correction.
     pub problem: &'static str,
 }
 
 const DURATION_SHAPE: &str = "write a whole number and a unit (ms, s, m, h, d), e.g. \"500ms\", \"10m\" or \"1h30m\"";
 const SIZE_SHAPE: &str = "write a whole number and a unit (KiB, MiB, GiB, kB, MB, GB), e.g. \"64MiB\"";
 
-/// Units of a duration in milliseconds, the largest first.
+/// Units of durations in milliseconds, largest first.
 const DURATIONS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 
-/// Units of a size in bytes; the first four, the largest first, are those that a size is displayed in.
+/// Units of sizes in bytes. The first four, largest first, are used for display.
 const SIZES: [(&str, u64); 15] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -81,7 +81,7 @@ impl FromStr for HumanDuration {
 }
 
 impl fmt::Display for HumanDuration {
-    /// Displays whole milliseconds; `0s` for none.
+    /// Displays whole milliseconds; zero is `0s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut millis = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
         if millis == 0 {
@@ -111,7 +111,7 @@ impl FromStr for ByteSize {
 }
 
 impl fmt::Display for ByteSize {
-    /// Displays in the largest unit of 1024 that loses nothing.
+    /// Displays in the largest binary unit without a remainder.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = |(_, scale): &&(&str, u64)| self.0 >= *scale && self.0.is_multiple_of(*scale);
         let (unit, scale) = SIZES[..4].iter().find(fits).unwrap_or(&("B", 1));
@@ -119,7 +119,7 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// The digits that a text starts with and what follows; `None` when there are none.
+/// Splits a text after its leading digits. Returns `None` without digits.
 fn split_number(text: &str) -> Option<(&str, &str)> {
     let end = text.bytes().take_while(u8::is_ascii_digit).count();
     (end > 0).then(|| text.split_at(end))
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_parse_with_units() {
         for (text, millis) in [
             ("500ms", 500),
             ("10m", 600_000),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn sizes_parse_with_units() {
         for (text, bytes) in [
             ("64MiB", 64 << 20),
             ("64Mi", 64 << 20),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_displayed_reads_back_the_same() {
+    fn displayed_values_parse_back() {
         for millis in [0, 1, 999, 1000, 5_400_000, 86_399_999, 90_061_001] {
             let duration = HumanDuration(Duration::from_millis(millis));
             assert_eq!(duration.to_string().parse(), Ok(duration));

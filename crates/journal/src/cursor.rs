@@ -1,9 +1,9 @@
-//! The acknowledgements, on disk: a file of frames, each of which says of ranges that they are acknowledged.
+//! Acknowledgements on disk: a file of frames, each with acknowledged ranges.
 //!
-//! What is acknowledged is the union of all that can be read, so that order, repetition and damage cannot make a record
-//! acknowledged that was not. The first frame after a rewrite says all of it, later ones what has come since. What lies
-//! behind damage is not believed: an acknowledgement must not outlive one that was given before it, or an object's
-//! older state would be told after its newer one.
+//! The acknowledged set is the union of all readable frames, so reordering or repetition cannot acknowledge other
+//! records. The first frame after a rewrite contains the whole set, later frames the additions. Frames behind damage
+//! are ignored: an acknowledgement must not outlive an earlier one, or an object's older state would be delivered after
+//! its newer one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,43 +13,43 @@ use super::{JournalError, MAX_SEQ, Seq};
 use informer_hub_disk::frame::{self, Item, Reader};
 use informer_hub_disk::{self as disk, Disk, DiskFile, Open};
 
-/// The file's name.
+/// File name.
 pub(super) const NAME: &str = "cursor";
-/// The file is not written anew before it has so many bytes, or a sixteenth of what the journal may have.
+/// Minimum file size in bytes before a rewrite, or a sixteenth of the journal's limit if that is less.
 const REWRITE_FROM: u64 = 64 << 10;
-/// So many acknowledgements may be written and not synced.
+/// Maximum number of acknowledgements written but not synced.
 const UNSYNCED: u64 = 1000;
 const SALT: u32 = 0x63_75_72_73;
 const FORMAT: u8 = 1;
 
-/// What the file said.
+/// Content of the cursor file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
-    /// Whether there was anything to read.
+pub(super) struct CursorState {
+    /// Whether the file has a readable frame.
     pub(super) any: bool,
     pub(super) acked: Ranges,
-    /// Records below this had been accepted.
+    /// End of the accepted records: all lower sequence numbers had been accepted.
     pub(super) accepted: Seq,
-    /// Bytes that were no frame.
+    /// Byte ranges that are no valid frames.
     pub(super) damaged: Vec<(u64, u64)>,
 }
 
-/// The file.
+/// Writer of the cursor file.
 #[derive(Debug)]
 pub(super) struct Cursor {
     path: PathBuf,
     file: Option<Box<dyn DiskFile>>,
     bytes: u64,
-    /// What it had when it was written anew.
+    /// File size after the last rewrite.
     rewritten: u64,
     rewrite_from: u64,
     unsynced: u64,
 }
 
-// === impl Said ===
+// === impl CursorState ===
 
-impl Said {
-    /// Reads the file; one that does not exist says nothing.
+impl CursorState {
+    /// Reads the file. A missing file gives an empty state.
     pub(super) fn read(disk: &dyn Disk, path: &Path) -> Result<Self, JournalError> {
         let failed = |source| JournalError::Disk { file: path.to_owned(), verb: "read", source };
         let file = match disk.open(path, Open::Read) {
@@ -66,12 +66,12 @@ impl Said {
         reader: &mut Reader<'_>,
         failed: impl Fn(io::Error) -> JournalError,
     ) -> Result<Self, JournalError> {
-        let mut said = Self::default();
+        let mut state = Self::default();
         while let Some(item) = reader.next().map_err(&failed)? {
             let (from, to) = match item {
                 Item::Frame { offset, payload } => {
                     match payload.first() {
-                        Some(&FORMAT) if said.add(&payload[1..]).is_some() => continue,
+                        Some(&FORMAT) if state.add(&payload[1..]).is_some() => continue,
                         Some(&version) if version > FORMAT => {
                             return Err(JournalError::Newer { file: path.to_owned(), version });
                         }
@@ -80,13 +80,13 @@ impl Said {
                     (offset, offset + (frame::HEADER + payload.len()) as u64)
                 }
                 Item::Damage { from, to } => (from, to),
-                // The write that a crash cut off: what it said is repeated, nothing else.
+                // A write interrupted by a crash: its content was repeated or not needed.
                 Item::Torn { .. } => break,
             };
-            said.damaged.push((from, to));
+            state.damaged.push((from, to));
             break;
         }
-        Ok(said)
+        Ok(state)
     }
 
     fn add(&mut self, mut bytes: &[u8]) -> Option<()> {
@@ -113,7 +113,7 @@ fn encoded(accepted: Seq, ranges: &Ranges) -> io::Result<Vec<u8>> {
 // === impl Cursor ===
 
 impl Cursor {
-    /// Nothing is done to the disk before the first write, which writes the file anew.
+    /// Creates a writer. The first write creates a new file; until then the disk is not touched.
     pub(super) fn new(dir: &Path, limit: u64) -> Self {
         let rewrite_from = REWRITE_FROM.min(limit / 16);
         Self { path: dir.join(NAME), file: None, bytes: 0, rewritten: 0, rewrite_from, unsynced: 0 }
@@ -123,17 +123,17 @@ impl Cursor {
         self.bytes
     }
 
-    /// Its file is gone, or somebody else's.
-    pub(super) fn forget(&mut self) {
+    /// Resets the state after the file was removed or replaced.
+    pub(super) fn reset(&mut self) {
         (self.file, self.bytes, self.rewritten, self.unsynced) = (None, 0, 0, 0);
     }
 
-    /// Whether the next write wants all that is acknowledged.
+    /// Returns whether the next write must contain the whole acknowledged set.
     pub(super) fn wants_all(&self) -> bool {
         self.file.is_none() || self.bytes > (4 * self.rewritten).max(self.rewrite_from)
     }
 
-    /// Puts a new file in place of the old one.
+    /// Replaces the file with the whole set.
     pub(super) fn rewrite(&mut self, disk: &dyn Disk, accepted: Seq, all: &Ranges) -> io::Result<()> {
         let bytes = encoded(accepted, all)?;
         self.file = None;
@@ -143,12 +143,12 @@ impl Cursor {
         Ok(())
     }
 
-    /// Adds what has been acknowledged since.
+    /// Appends the ranges acknowledged since the last write.
     pub(super) fn add(&mut self, accepted: Seq, ranges: &Ranges) -> io::Result<()> {
         let bytes = encoded(accepted, ranges)?;
         let Some(file) = &mut self.file else { return Err(io::ErrorKind::NotFound.into()) };
         if let Err(error) = file.append(&bytes) {
-            // A part of it may be there. The next write makes a new file, with all that this one was to say.
+            // Some bytes may have been written. The next write creates a new file with everything.
             self.file = None;
             return Err(error);
         }
@@ -157,7 +157,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Syncs the file where that is due: when there is nothing else to be done, or much would be lost.
+    /// Syncs the file if `at_once` or if many acknowledgements are not synced.
     pub(super) fn sync(&mut self, at_once: bool) -> io::Result<()> {
         let Some(file) = self.file.as_ref().filter(|_| self.unsynced > if at_once { 0 } else { UNSYNCED }) else {
             return Ok(());
@@ -171,8 +171,8 @@ impl Cursor {
     }
 }
 
-/// Reads the frames of a cursor file that is in memory; for those who feed it noise.
+/// Decodes a cursor file in memory and returns whether it has a readable frame. For fuzzing.
 pub(super) fn decode(bytes: &[u8]) -> bool {
     let failed = |source| JournalError::Disk { file: PathBuf::new(), verb: "read", source };
-    Said::collect(Path::new(NAME), &mut Reader::of_slice(bytes, SALT), failed).is_ok_and(|said| said.any)
+    CursorState::collect(Path::new(NAME), &mut Reader::of_slice(bytes, SALT), failed).is_ok_and(|state| state.any)
 }

@@ -1,29 +1,29 @@
-//! A durable log for one reader: records get numbers, are read in that order, and acknowledged in any.
+//! Durable log with one reader: records get sequence numbers, are read in order and acknowledged in any order.
 //!
-//! Pure and synchronous: whoever owns one calls it from a thread that may block. Its format is in `docs/state.md`.
+//! Pure and synchronous: the owner calls it from a thread that may block. `docs/state.md` describes the file format.
 //!
 //! # Contract
-//! - A record is *accepted* when [`Journal::sync`] has succeeded after its [`Journal::append`]. What is accepted is given
-//!   back by [`Journal::open`] and [`Journal::read`] until it is acknowledged, whatever happens in between: the end of
-//!   the process, of the power, a full disk, calls that fail. Two things take records away: [`Journal::merge_pending`],
-//!   by the record's own rule, and damage to the file itself; damage is confined to the records it hits, counted, and
-//!   reported once.
-//! - An append is all or nothing for the process that does it. Of one that was not accepted before a crash, any first
-//!   part may be there afterwards.
-//! - Numbers only grow, also over restarts, and are used once: an acknowledgement never meets another record than the
-//!   one it was meant for.
-//! - Losing an acknowledgement repeats a record; it loses none. Acknowledgements are written at each sync and synced
-//!   with the disk when nothing else is to be, or once there are 1,000: so many may be lost with the power.
+//! - A record is *accepted* once [`Journal::sync`] has succeeded after its [`Journal::append`]. [`Journal::open`] and
+//!   [`Journal::read`] return an accepted record until it is acknowledged. This holds across the end of the process,
+//!   power loss, a full disk and failing calls. Only two things remove such a record: [`Journal::merge_pending`], by
+//!   the record's own rule, and damage to the file. Damage is confined to the affected records, counted, and reported
+//!   once.
+//! - An append is atomic within the process. After a crash, any prefix of an append that was not accepted may exist.
+//! - Sequence numbers only increase, also across restarts, and are never reused. An acknowledgement never applies to
+//!   another record.
+//! - A lost acknowledgement repeats a record but loses none. Acknowledgements are written at each sync. They are
+//!   fsynced when nothing else needs syncing, or once there are 1,000; a power loss can lose that many.
 //!
 //! # Bounds
-//! Files take no more than the limit, and besides that one merge's output. Memory: 8⅛ bytes for each record in a segment
-//! that has one pending, none for the others; what is appended and not yet synced; one chunk for reading.
+//! The files take at most the limit, plus the output of one merge. Memory: 8⅛ bytes per record of each segment with a
+//! pending record, none for other segments; the appended bytes not yet synced; one chunk for reading.
 //!
 //! # At the limit
-//! Acknowledged segments go first, even those that [`Journal::release`] has not let go of yet; with
-//! [`Journal::yield_acked`] on a full disk too. A journal that is to [`Journal::remember`] refuses instead, with
-//! [`AppendError::Retained`], until its owner has written down elsewhere what [`Journal::visit_retained`] shows, and says
-//! so by [`Journal::let_go`]. Where nothing is acknowledged, [`Journal::append`] refuses with [`AppendError::Full`]; the
+//! Acknowledged segments are removed first, even if they are not released by [`Journal::release`]; with
+//! [`Journal::drop_acked`] also when the disk is full. A journal with [`Journal::retain_acked`] instead fails with
+//! [`AppendError::Retained`]. It does so until its owner has saved the records of [`Journal::visit_retained`] elsewhere
+//! and called [`Journal::mark_saved`]. If nothing is acknowledged, [`Journal::append`] fails with
+//! [`AppendError::Full`]; the owner can call [`Journal::merge_pending`] and retry.
 //! owner may [`Journal::merge_pending`] and try again.
 
 use std::fmt::Display;
@@ -33,10 +33,10 @@ use std::path::PathBuf;
 use smallvec::SmallVec;
 
 mod cursor;
+mod displaced;
 pub mod inspect;
 mod merge;
 mod open;
-mod place;
 mod ranges;
 mod read;
 mod retain;
@@ -49,120 +49,121 @@ pub use merge::Merged;
 pub use read::Batch;
 pub use write::Journal;
 
-/// A record's number in its journal.
+/// Sequence number of a record in its journal.
 pub type Seq = u64;
 
-/// Numbers beyond this are damage.
+/// Highest valid sequence number; higher ones are damage.
 const MAX_SEQ: Seq = 1 << 62;
 
-/// What a journal holds.
+/// Record type of a journal.
 pub trait Record: Sized {
-    /// Why bytes are no record.
+    /// Error of decoding.
     type Error: Display;
 
-    /// Appends the record's bytes.
+    /// Appends the encoded record to `out`.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Reads what [`Record::encode`] wrote. The bytes are what was written, or their checksum would not be right; a
-    /// record that another version wrote may be none all the same.
+    /// Decodes the output of [`Record::encode`]. The checksum of the bytes is valid, but another version may have
+    /// written them.
     fn decode(bytes: &[u8]) -> Result<Self, Self::Error>;
 
-    /// Equal for all records of one object, and but for chance only for them. [`Record::merge`] has to stand two
-    /// records of different objects: it keeps both.
+    /// Returns a hash of the record's object. Records of different objects may collide; [`Record::merge`] must keep
+    /// both of such records.
     fn object(&self) -> u64;
 
-    /// What to keep of two records of one object where there is no room for both: none, one, or both *as they were*,
-    /// the older first. One that stands for both gets the newer one's number.
+    /// Returns what to keep of two records of one object if there is not enough space: none, one, or both *unchanged*,
+    /// the older first. A record that replaces both gets the newer sequence number.
     fn merge(older: Self, newer: Self) -> SmallVec<[Self; 2]>;
 }
 
-/// How large a journal may get.
+/// Size limits of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalParams {
-    /// Bytes of all its files.
+    /// Maximum bytes of all files.
     pub limit_bytes: u64,
-    /// Bytes of a segment, about: what is removed at a time. Between 4 KiB and 1 GiB, a quarter of the limit at most.
+    /// Approximate bytes of a segment, the unit of removal. Between 4 KiB and 1 GiB, and at most a quarter of the
+    /// limit.
     pub segment_bytes: u64,
 }
 
-/// A journal that cannot be opened.
+/// Error of opening a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The disk failed.
-    #[error("the journal's {file} cannot be {verb}", file = file.display())]
+    /// The disk failed. The operator can fix it.
+    #[error("cannot {verb} the journal at {file}", file = file.display())]
     Disk {
-        /// Which file or directory.
+        /// File or directory.
         file: PathBuf,
-        /// What was to be done to it.
+        /// Operation that failed, e.g. `read`.
         verb: &'static str,
-        /// The disk's error.
+        /// Error of the disk.
         #[source]
         source: io::Error,
     },
-    /// A newer version of the hub wrote it.
+    /// A newer version of the hub wrote the file. The operator can run that version.
     #[error("{file} has format {version}, this version knows up to 1: run the version that wrote it", file = file.display())]
     Newer {
-        /// Which file.
+        /// File.
         file: PathBuf,
-        /// Its format.
+        /// Format of the file.
         version: u8,
     },
 }
 
-/// Records that were not taken.
+/// Error of appending records. No record was appended.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// The limit is reached, and nothing is acknowledged that could go.
+    /// The limit is reached, and no acknowledged records can be removed.
     #[error("the journal is full: {bytes} bytes of {limit}, {pending} records pending")]
     Full {
-        /// Bytes of its files.
+        /// Bytes of the files.
         bytes: u64,
-        /// What they may be.
+        /// Maximum bytes of the files.
         limit: u64,
         /// Records that are not acknowledged.
         pending: u64,
     },
-    /// The limit is reached, and what is acknowledged is held for a restart's sake: see [`Journal::remember`].
-    #[error("the journal is full of what it remembers")]
+    /// The limit is reached, and acknowledged records are retained for a restart; see [`Journal::retain_acked`].
+    #[error("the journal is full of acknowledged records that are retained for a restart")]
     Retained,
-    /// A record or all of them together are too large to be ever taken.
-    #[error("{bytes} bytes at once are too large for the journal, at most {most}")]
+    /// One record, or all of the append together, exceeds the maximum size.
+    #[error("append of {bytes} bytes exceeds the journal's maximum of {most} bytes")]
     TooLarge {
-        /// What was to be appended.
+        /// Bytes to append.
         bytes: u64,
-        /// What can be.
+        /// Maximum bytes.
         most: u64,
     },
-    /// The disk failed; trying again tries again.
-    #[error("the journal cannot be written")]
+    /// The disk failed. A new attempt may succeed.
+    #[error("cannot write the journal")]
     Disk(#[from] io::Error),
 }
 
-/// What [`Journal::open`] found.
+/// Findings of [`Journal::open`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recovery {
     /// Records that are not acknowledged.
     pub pending: u64,
-    /// Records that were accepted, are not acknowledged, and cannot be read any more.
+    /// Accepted, unacknowledged records that can no longer be read.
     pub lost: u64,
-    /// Bytes that are no record, file by file.
+    /// Damaged byte ranges, per file.
     pub damaged: Vec<DamagedRange>,
-    /// Bytes at the end that a crash left, now cut off.
+    /// Bytes of an interrupted write at the end, which were truncated.
     pub torn_bytes: u64,
-    /// Records that were there whole and could not be decoded; counted in `lost` too.
+    /// Intact records that cannot be decoded; also counted in `lost`.
     pub undecodable: u64,
-    /// Why the first of them could not.
+    /// Decoding error of the first of them.
     pub first_undecodable: Option<String>,
 }
 
-/// Where a file is damaged.
+/// Damaged part of a file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct DamagedRange {
-    /// The file's name.
+    /// File name.
     pub file: String,
-    /// The first byte.
+    /// First damaged byte.
     pub from: u64,
-    /// The byte behind the last.
+    /// First byte behind the damage.
     pub to: u64,
 }

@@ -1,8 +1,8 @@
-//! Less for the same state: what is pending of one object becomes as little as its records allow.
+//! Merging: reduces the pending records of each object as far as the record's rule allows.
 //!
-//! Sealed segments are written anew, a chunk of neighbours at a time: without what is acknowledged, and with one record
-//! for several of an object where the record's rule says so. The new file names those it replaces, so that it takes
-//! their place at once, with its own name, at whatever point a crash comes.
+//! Sealed segments are rewritten in chunks of neighbours. Acknowledged records are dropped, and several records of an
+//! object are replaced by one. The new file's header lists the segments it replaces, so a rename switches to it
+//! atomically, whenever a crash occurs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -18,37 +18,37 @@ use super::{MAX_SEQ, Record, Seq};
 use informer_hub_disk::frame;
 use informer_hub_disk::{Disk, DiskFile, Open, UNFINISHED};
 
-/// Bytes of segments that are merged with each other, if one alone is not longer. It bounds what the disk needs besides.
+/// Maximum bytes of segments merged together, unless one is longer. Bounds the extra disk space of a merge.
 const CHUNK: u64 = 256 << 20;
-/// Bytes that are written at a time.
+/// Bytes written at a time.
 const WRITE: usize = 1 << 20;
 
-/// What a merge has done.
+/// Result of a merge.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Merged {
-    /// Pending records of the segments that were written anew, before.
+    /// Pending records in the rewritten segments before the merge.
     pub records_before: u64,
-    /// And after.
+    /// Pending records in the rewritten segments after the merge.
     pub records_after: u64,
-    /// Bytes of all files, before.
+    /// Bytes of all files before the merge.
     pub bytes_before: u64,
-    /// And after.
+    /// Bytes of all files after the merge.
     pub bytes_after: u64,
 }
 
-/// A record's place: the segment within the chunk, and the entry.
+/// Position of a record: segment within the chunk, and entry.
 type Place = (u32, u32);
 
-/// The records that become one, the older first.
+/// Records that are merged into one, oldest first.
 type Run = SmallVec<[Place; 1]>;
 
-/// The segments of a chunk, open.
+/// Segments of a chunk with their open files.
 struct Chunk<'j> {
     segments: &'j [Segment],
     files: Vec<Box<dyn DiskFile>>,
 }
 
-/// What a chunk's new file is to have, and what was damaged.
+/// Records of a chunk's new file, and the number of damaged ones.
 #[derive(Default)]
 struct Plan {
     runs: BTreeMap<Seq, Run>,
@@ -56,17 +56,17 @@ struct Plan {
 }
 
 impl<R: Record> Journal<R> {
-    /// Merges what is pending with numbers in `range`, object by object, and takes what is acknowledged out of the files
-    /// it writes anew, with an empty range nothing but that. Records that somebody has in hand must be outside: their
-    /// numbers may be gone afterwards. The one that stands for others keeps the number of the newest, so that order
-    /// per object holds.
+    /// Merges the pending records with sequence numbers in `range`, per object, and drops acknowledged records from the
+    /// rewritten files. An empty range only drops those.
     ///
-    /// The segment that is appended to is sealed first, if it has something in the range. Needs space on the disk beyond
-    /// the limit, for one chunk's output; memory, while it runs, of about 60 bytes for each pending record of a chunk.
-    /// A segment in which nothing would change stays.
+    /// Records being processed must be outside the range, as their numbers may not exist afterwards. A merged record
+    /// has the number of the newest one, which keeps the order per object.
+    /// If the current segment has pending records in the range, it is sealed first. Needs disk space beyond the limit
+    /// for the output of one chunk, and about 60 bytes of memory per pending record of a chunk. Segments that would not
+    /// change are kept.
     ///
     /// # Errors
-    /// The disk's; what has not been merged by then is as it was.
+    /// Those of the disk. Segments that were not merged by then are unchanged.
     pub fn merge_pending(&mut self, range: Range<Seq>) -> io::Result<Merged> {
         let mut merged = Merged { bytes_before: self.bytes(), ..Merged::default() };
         let last_in_range = |last: &Segment| last.name.first < range.end && range.start < last.end && last.pending > 0;
@@ -87,7 +87,7 @@ impl<R: Record> Journal<R> {
         Ok(merged)
     }
 
-    /// Where the chunk ends that begins with a segment; the last segment is in none.
+    /// Returns the end of the chunk that starts with a segment. The last segment is in no chunk.
     fn chunk_end(&self, from: usize) -> usize {
         let first = self.segments[from].name.first;
         let mut bytes = 0;
@@ -99,27 +99,27 @@ impl<R: Record> Journal<R> {
         from + fit.count().max(1)
     }
 
-    /// Merges the segments of a chunk; where the next one begins.
+    /// Merges the segments of a chunk and returns where the next one starts.
     fn merge_chunk(&mut self, chunk: Range<usize>, range: &Range<Seq>, merged: &mut Merged) -> io::Result<usize> {
         let segments = &self.segments[chunk.clone()];
         let (first, last) = (&segments[0], &segments[segments.len() - 1]);
         let pending: u64 = segments.iter().map(|segment| segment.pending as u64).sum();
         let behind = self.segments.get(chunk.end).map(|next| next.name.first);
         if behind == Some(first.name.first) {
-            // By its name the new one would come behind it. Unless there is damage, these have no record.
+            // The new name would sort behind the next segment. Such segments have no records, unless they are damaged.
             return Ok(chunk.end);
         }
         let end = behind.unwrap_or(last.end).max(last.end);
         let opened = Chunk::open(&*self.disk, segments)?;
         let plan = opened.plan::<R>(range)?;
-        if !worth_it(segments, &plan, pending) {
+        if !is_worthwhile(segments, &plan, pending) {
             return Ok(chunk.end);
         }
         let name = Name { first: first.name.first, generation: self.next_generation, merged: true };
         let replaces = segments.iter().map(|segment| segment.name.generation).chain(self.abandoned.iter().copied());
         let header = Header { end, records: plan.runs.len() as u64, replaces: replaces.collect() };
         let written = opened.write::<R>(&self.dir, &*self.disk, name, &header, &plan);
-        // A name that may have been given once is not given to something else.
+        // A generation that may have been used on disk is not used again.
         self.next_generation += 1;
         if written.is_err() {
             self.abandoned.push(name.generation);
@@ -133,7 +133,8 @@ impl<R: Record> Journal<R> {
         Ok(chunk.start + 1)
     }
 
-    /// Puts the new segment in place of the old ones, whose files go once the disk knows what is acknowledged by that.
+    /// Replaces the old segments with the new one. Their files are removed after the implied acknowledgements are
+    /// written.
     fn exchange(&mut self, chunk: Range<usize>, written: Segment, plan: &Plan) {
         self.reading = None;
         let old: Vec<Segment> = self.segments.splice(chunk, [written]).collect();
@@ -148,14 +149,14 @@ impl<R: Record> Journal<R> {
             }
         }
         self.write_cursor(true);
-        self.orphans.extend(old.into_iter().map(|segment| (segment.path, segment.bytes)));
-        self.remove_orphans();
+        self.replaced_files.extend(old.into_iter().map(|segment| (segment.path, segment.bytes)));
+        self.remove_replaced_files();
         self.removals_dirty = true;
     }
 }
 
-/// Whether something merges, or much is acknowledged.
-fn worth_it(segments: &[Segment], plan: &Plan, pending: u64) -> bool {
+/// Returns whether records would be merged, or many are acknowledged.
+fn is_worthwhile(segments: &[Segment], plan: &Plan, pending: u64) -> bool {
     let all: u64 = segments.iter().map(|segment| segment.entries.len() as u64).sum();
     (plan.runs.len() as u64) < pending || (all - pending) * 4 > all || (segments.len() > 1 && pending == 0)
 }
@@ -172,7 +173,7 @@ impl<'j> Chunk<'j> {
         self.segments[segment as usize].seq(entry as usize)
     }
 
-    /// A record; `None` when it is damaged.
+    /// Reads a record; `None` if it is damaged.
     fn load<R: Record>(&self, place: Place, frame: &mut Vec<u8>) -> io::Result<Option<R>> {
         let (segment, entry) = (&self.segments[place.0 as usize], place.1 as usize);
         let (from, to) = segment.place(entry);
@@ -202,14 +203,14 @@ impl<'j> Chunk<'j> {
             if places.len() == 1 {
                 plan.runs.insert(self.seq(places[0]), places);
             } else {
-                self.fold::<R>(places, &mut plan, &mut frame)?;
+                self.plan_object::<R>(places, &mut plan, &mut frame)?;
             }
         }
         Ok(plan)
     }
 
-    /// Which records of one object become one.
-    fn fold<R: Record>(&self, places: Run, plan: &mut Plan, frame: &mut Vec<u8>) -> io::Result<()> {
+    /// Plans which records of one object are merged.
+    fn plan_object<R: Record>(&self, places: Run, plan: &mut Plan, frame: &mut Vec<u8>) -> io::Result<()> {
         let mut current: Option<(R, Run)> = None;
         let mut done = |run: Run| plan.runs.insert(self.seq(run[run.len() - 1]), run);
         for place in places {
@@ -237,7 +238,7 @@ impl<'j> Chunk<'j> {
         Ok(())
     }
 
-    /// Writes the new file, durably, with its name.
+    /// Writes the new file durably under its name.
     fn write<R: Record>(
         &self,
         dir: &Path,
@@ -256,7 +257,7 @@ impl<'j> Chunk<'j> {
         drop(file);
         let done = written.and_then(|()| disk.rename(&unfinished, &segment.path)).and_then(|()| disk.sync_dir(dir));
         if let Err(error) = done {
-            // Best effort; the next open passes over what stays.
+            // Best effort: the next open ignores leftovers.
             let _ = disk.remove(&unfinished);
             let _ = disk.remove(&segment.path);
             return Err(error);

@@ -1,55 +1,55 @@
-//! A journal's files, read: by the one who opens it, and by the one who only looks.
+//! Reading the files of a journal, for opening and for inspecting it.
 
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::cursor::{self, Said};
+use super::cursor::{self, CursorState};
 use super::segment::{Header, Name, Segment, UnknownFormat, split_record};
 use super::write::{Journal, head};
 use super::{DamagedRange, JournalError, JournalParams, Record, Recovery, Seq};
 use informer_hub_disk::frame::{Item, Reader};
 use informer_hub_disk::{self as disk, Disk, Open};
 
-/// What a directory has.
+/// Content of a journal directory.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// In the order of their records.
+    /// Segments, in record order.
     pub(super) files: Vec<Scanned>,
-    /// What a merge has replaced and not removed, and what was never finished.
+    /// Segments replaced by a merge but not removed, and unfinished files.
     pub(super) leftovers: Vec<String>,
-    pub(super) said: Said,
+    pub(super) cursor: CursorState,
     pub(super) next_generation: u64,
 }
 
-/// A segment that counts.
+/// A valid segment.
 #[derive(Debug)]
 pub(super) struct Scanned {
     pub(super) name: Name,
     pub(super) header: Option<Header>,
-    /// What has this number or a higher one was not accepted.
+    /// Records from this sequence number on were not accepted.
     pub(super) void_from: Seq,
 }
 
-/// What a segment's file had.
+/// Result of reading a segment.
 #[derive(Debug, Default)]
-pub(super) struct Walked {
+pub(super) struct WalkResult {
     pub(super) bytes: u64,
     pub(super) damaged: Vec<(u64, u64)>,
     pub(super) torn: Option<u64>,
 }
 
-/// Which numbers should have been met and were not.
+/// Counter of missing sequence numbers, which belong to lost records.
 #[derive(Debug)]
-pub(super) struct Count<'s> {
-    said: &'s mut Said,
+pub(super) struct LossCounter<'s> {
+    cursor: &'s mut CursorState,
     expected: Option<Seq>,
-    /// Records behind all that were met have numbers from here on.
+    /// Lower bound of the records still to come.
     floor: Seq,
-    /// Records before the segment that was begun last have numbers below this.
+    /// Highest start of the segments so far.
     begun: Seq,
-    /// Numbers of a merged segment that were not met.
+    /// Missing ranges of a merged segment.
     gaps: Vec<Range<Seq>>,
     pub(super) lost: u64,
 }
@@ -62,10 +62,10 @@ fn failed(file: &Path, verb: &'static str) -> impl FnOnce(io::Error) -> JournalE
 // === impl Scan ===
 
 impl Scan {
-    /// Reads the names, the headers and the cursor.
+    /// Reads the file names, the headers and the cursor.
     pub(super) fn of(disk: &dyn Disk, dir: &Path) -> Result<Self, JournalError> {
-        let mut scan = Self { said: Said::read(disk, &dir.join(cursor::NAME))?, ..Self::default() };
-        for text in disk.list(dir).map_err(failed(dir, "listed"))? {
+        let mut scan = Self { cursor: CursorState::read(disk, &dir.join(cursor::NAME))?, ..Self::default() };
+        for text in disk.list(dir).map_err(failed(dir, "list"))? {
             if text.ends_with(disk::UNFINISHED) {
                 scan.leftovers.push(text);
             } else if let Ok(name) = text.parse::<Name>() {
@@ -84,7 +84,7 @@ impl Scan {
     fn drop_replaced(&mut self) {
         let mut replaced = Vec::new();
         for file in self.files.iter().filter(|file| file.name.merged) {
-            // None replaces what came after it.
+            // A merged segment replaces only older ones.
             let older = |generation: &&u64| **generation < file.name.generation;
             replaced.extend(file.header.iter().flat_map(|header| header.replaces.iter().filter(older)));
         }
@@ -94,7 +94,8 @@ impl Scan {
         self.leftovers.extend(Vec::into_iter(gone).map(|file: Scanned| file.name.to_string()));
     }
 
-    /// None stands for what is in the next one, whatever its header says: records are found by where segments end.
+    /// Cuts segments off where the next one starts, whatever their headers say, since records are looked up by the ends
+    /// of segments.
     fn end_in_order(&mut self) {
         let behind: Vec<Seq> = self.files.iter().skip(1).map(|next| next.name.first).collect();
         for (file, behind) in self.files.iter_mut().zip(behind) {
@@ -112,7 +113,7 @@ impl Scan {
 }
 
 fn header(disk: &dyn Disk, path: &Path, name: Name) -> Result<Option<Header>, JournalError> {
-    let file = disk.open(path, Open::Read).map_err(failed(path, "opened"))?;
+    let file = disk.open(path, Open::Read).map_err(failed(path, "open"))?;
     let mut reader = Reader::of_file(&*file, name.salt()).map_err(failed(path, "read"))?;
     match reader.next().map_err(failed(path, "read"))? {
         Some(Item::Frame { offset: 0, payload }) => Header::decode(payload)
@@ -124,22 +125,22 @@ fn header(disk: &dyn Disk, path: &Path, name: Name) -> Result<Option<Header>, Jo
 // === impl Scanned ===
 
 impl Scanned {
-    /// Whether records should be where bytes at its end are none; else they are of an append that was given up.
-    pub(super) fn has_lost_its_end(&self, count: &Count<'_>) -> bool {
+    /// Returns whether invalid bytes at its end should be records, rather than remains of a failed append.
+    pub(super) fn is_missing_its_end(&self, count: &LossCounter<'_>) -> bool {
         self.name.merged || count.floor < self.void_from
     }
 
-    /// Gives `each` the records of a segment that count: number, offset and bytes.
+    /// Calls `each` with sequence number, offset and bytes of the segment's valid records.
     pub(super) fn walk(
         &self,
         disk: &dyn Disk,
         dir: &Path,
         mut each: impl FnMut(Seq, u64, &[u8]) -> Option<()>,
-    ) -> Result<Walked, JournalError> {
+    ) -> Result<WalkResult, JournalError> {
         let path = dir.join(self.name.to_string());
-        let file = disk.open(&path, Open::Read).map_err(failed(&path, "opened"))?;
+        let file = disk.open(&path, Open::Read).map_err(failed(&path, "open"))?;
         let mut reader = Reader::of_file(&*file, self.name.salt()).map_err(failed(&path, "read"))?;
-        let mut walked = Walked { bytes: file.len().map_err(failed(&path, "read"))?, ..Walked::default() };
+        let mut walked = WalkResult { bytes: file.len().map_err(failed(&path, "read"))?, ..WalkResult::default() };
         while let Some(item) = reader.next().map_err(failed(&path, "read"))? {
             match item {
                 Item::Frame { offset: 0, .. } => {}
@@ -156,40 +157,40 @@ impl Scanned {
     }
 }
 
-// === impl Count ===
+// === impl LossCounter ===
 
-impl<'s> Count<'s> {
-    pub(super) fn new(said: &'s mut Said) -> Self {
-        let expected = said.any.then(|| said.acked.first_missing());
-        Self { said, expected, floor: 0, begun: 0, gaps: Vec::new(), lost: 0 }
+impl<'s> LossCounter<'s> {
+    pub(super) fn new(cursor: &'s mut CursorState) -> Self {
+        let expected = cursor.any.then(|| cursor.acked.first_missing());
+        Self { cursor, expected, floor: 0, begun: 0, gaps: Vec::new(), lost: 0 }
     }
 
     pub(super) fn is_acked(&self, seq: Seq) -> bool {
-        self.said.acked.contains(seq)
+        self.cursor.acked.contains(seq)
     }
 
-    /// What lies before this number and has not been met is lost, where it was not acknowledged.
-    fn met(&mut self, seq: Seq, next: Seq) {
-        // What lies below the floor has been met, in whatever segment.
+    /// Counts the numbers from the last one up to `seq` as lost unless they are acknowledged, and continues at `next`.
+    fn advance(&mut self, seq: Seq, next: Seq) {
+        // Numbers below the floor were counted before, in whatever segment.
         if let Some(expected) = self.expected.map(|expected| expected.max(self.floor)) {
-            self.lost = self.lost.saturating_add(self.said.acked.missing(expected..seq));
-            self.said.acked.insert(expected..seq);
+            self.lost = self.lost.saturating_add(self.cursor.acked.missing(expected..seq));
+            self.cursor.acked.insert(expected..seq);
         }
         self.expected = self.expected.max(Some(next));
     }
 
-    /// A segment is begun.
+    /// Starts a segment.
     pub(super) fn begin(&mut self, file: &Scanned) {
-        self.met(file.name.first, file.name.first);
+        self.advance(file.name.first, file.name.first);
         self.begun = self.begun.max(file.name.first);
         if file.name.merged {
-            // Within it numbers are missing by right.
+            // Gaps within a merged segment are legitimate.
             self.expected = None;
             self.gaps.clear();
         }
     }
 
-    /// A record is met; `None` if it was before.
+    /// Counts a record; `None` if its number was counted before.
     pub(super) fn record(&mut self, seq: Seq, name: Name) -> Option<()> {
         let due = self.floor.max(name.first);
         if seq < due {
@@ -199,68 +200,72 @@ impl<'s> Count<'s> {
             self.gaps.push(due..seq);
         }
         if !name.merged {
-            self.met(seq, seq + 1);
+            self.advance(seq, seq + 1);
         }
         self.floor = seq + 1;
         Some(())
     }
 
-    /// A segment is done, of which so many records were met.
+    /// Ends a segment after `records` of its records were counted.
     pub(super) fn end(&mut self, file: &Scanned, records: u64) {
         if file.name.merged {
             let header = file.header.as_ref();
             let missing = header.map_or(0, |header| header.records.saturating_sub(records));
             self.gaps.push(self.floor.max(file.name.first)..header.map_or(0, |header| header.end));
-            // Which numbers they had is not known. Once that has been told, every number that is not pending is acknowledged.
-            let unknown = self.gaps.drain(..).map(|gap| self.said.acked.missing(gap)).sum();
+            // Which numbers were lost is unknown. Opening reports the loss, then acknowledges all numbers that are not
+            // pending.
+            let unknown = self.gaps.drain(..).map(|gap| self.cursor.acked.missing(gap)).sum();
             self.lost = self.lost.saturating_add(missing.min(unknown));
             self.expected = header.map(|header| header.end).filter(|end| *end >= self.floor);
         }
     }
 
-    /// All are done. The number that the next record may get: none that was ever used.
+    /// Ends the count and returns the next sequence number, higher than any that was used.
     pub(super) fn finish(&mut self) -> Seq {
-        let accepted = self.said.accepted;
+        let accepted = self.cursor.accepted;
         if self.expected.is_some_and(|expected| expected < accepted) {
-            self.met(accepted, accepted);
+            self.advance(accepted, accepted);
         }
-        [self.begun, accepted, self.said.acked.end(), self.expected.unwrap_or(0)].into_iter().fold(self.floor, Seq::max)
+        [self.begun, accepted, self.cursor.acked.end(), self.expected.unwrap_or(0)]
+            .into_iter()
+            .fold(self.floor, Seq::max)
     }
 }
 
 // === impl Journal ===
 
 impl<R: Record> Journal<R> {
-    /// Opens the journal in a directory, which is made where there is none. `visit` sees every record that is still
-    /// on disk, in order, and whether it is acknowledged.
+    /// Opens the journal in a directory, creating it if needed. Calls `visit` with each record on disk, in order, and
+    /// whether it is acknowledged.
     ///
-    /// What was found is durable then, unless the disk refuses: until [`Journal::is_synced`] holds, a record that was
-    /// seen may be gone after the next crash.
+    /// The records found are durable afterwards, unless the disk fails. Until [`Journal::is_synced`] returns `true`, a
+    /// crash may lose records that `visit` received.
     ///
-    /// Costs one pass over the files. One process at a time: the state directory's lock sees to that.
+    /// Costs one pass over the files. Only one process may open it at a time, which the lock of the state directory
+    /// ensures.
     ///
     /// # Errors
-    /// When a file cannot be read or the directory not be written, or a newer version wrote it. Damage is no error: it is
-    /// in the [`Recovery`].
+    /// Fails if a file cannot be read, the directory cannot be written, or a newer version wrote it. Damage is not an
+    /// error, but reported in the [`Recovery`].
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
         params: JournalParams,
         visit: &mut dyn FnMut(Seq, &R, bool),
     ) -> Result<(Self, Recovery), JournalError> {
-        disk::make_dir(&*disk, dir, 2).map_err(failed(dir, "made"))?;
+        disk::make_dir(&*disk, dir, 2).map_err(failed(dir, "create"))?;
         let mut scan = Scan::of(&*disk, dir)?;
         for leftover in &scan.leftovers {
-            // What stays is passed over again the next time.
+            // A leftover that cannot be removed is ignored again next time.
             let _ = disk.remove(&dir.join(leftover));
         }
         let mut journal = Self::empty(disk, dir, params);
         let mut recovery = Recovery::default();
-        for (from, to) in &scan.said.damaged {
+        for (from, to) in &scan.cursor.damaged {
             recovery.damaged.push(DamagedRange { file: cursor::NAME.to_owned(), from: *from, to: *to });
         }
-        let (files, accepted) = (scan.files.len(), scan.said.accepted);
-        let mut count = Count::new(&mut scan.said);
+        let (files, accepted) = (scan.files.len(), scan.cursor.accepted);
+        let mut count = LossCounter::new(&mut scan.cursor);
         for (at, file) in scan.files.iter().enumerate() {
             journal.load(file, at + 1 == files, &mut count, &mut recovery, visit)?;
         }
@@ -277,7 +282,7 @@ impl<R: Record> Journal<R> {
         &mut self,
         file: &Scanned,
         is_last: bool,
-        count: &mut Count<'_>,
+        count: &mut LossCounter<'_>,
         recovery: &mut Recovery,
         visit: &mut dyn FnMut(Seq, &R, bool),
     ) -> Result<(), JournalError> {
@@ -309,35 +314,36 @@ impl<R: Record> Journal<R> {
             if is_last {
                 recovery.torn_bytes += walked.bytes - from;
                 segment.synced = from;
-            } else if file.has_lost_its_end(count) {
+            } else if file.is_missing_its_end(count) {
                 report(from, walked.bytes);
             }
         } else {
             segment.synced = walked.bytes;
         }
         if !is_last {
-            segment.forget();
+            segment.drop_entries();
         }
         self.segments.push(segment);
         Ok(())
     }
 
-    /// Makes durable what was found, and the last segment fit for more. Where the disk refuses, the first sync or append
-    /// tries again: what is there can be read all the same.
+    /// Makes the records found durable and prepares the last segment for appends. If the disk fails, the next sync or
+    /// append retries; the records can be read anyway.
     fn settle(&mut self, accepted: Seq) -> Result<(), JournalError> {
         if let Some(last) = self.segments.last_mut() {
             let failed = |verb| failed(&last.path, verb);
             let unknown = last.position(accepted);
             last.end = self.next;
             if !last.name.merged && unknown < last.entries.len() {
-                // What nobody is known to have synced a failed sync may have left in memory alone: it is written again.
+                // After a failed sync, records not known to be synced may exist in the page cache only, so they are
+                // written again.
                 let from = last.place(unknown).0;
-                let file = self.disk.open(&last.path, Open::Read).map_err(failed("opened"))?;
+                let file = self.disk.open(&last.path, Open::Read).map_err(failed("open"))?;
                 self.unsynced = vec![0; usize::try_from(last.synced - from).unwrap_or(0)];
                 disk::read_exact_at(&*file, from, &mut self.unsynced).map_err(failed("read"))?;
                 last.synced = from;
             } else {
-                let mut file = self.disk.open(&last.path, Open::Append).map_err(failed("opened"))?;
+                let mut file = self.disk.open(&last.path, Open::Append).map_err(failed("open"))?;
                 let whole = last.synced == last.bytes || file.truncate(last.synced).is_ok();
                 if whole {
                     last.bytes = last.synced;
@@ -349,7 +355,7 @@ impl<R: Record> Journal<R> {
                 }
             }
             if self.sealed && self.unsynced.is_empty() {
-                last.forget();
+                last.drop_entries();
             }
         }
         if self.sealed {
@@ -361,7 +367,7 @@ impl<R: Record> Journal<R> {
         Ok(())
     }
 
-    /// Where its files are.
+    /// Returns the directory of the files.
     #[must_use]
     pub fn dir(&self) -> PathBuf {
         self.dir.clone()

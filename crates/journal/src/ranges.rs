@@ -1,16 +1,16 @@
-//! A set of numbers, kept as ranges.
+//! Set of sequence numbers, stored as ranges.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{MAX_SEQ, Seq};
 
-/// A set of numbers; what it costs goes by its ranges, not by its numbers.
+/// Set of sequence numbers. Costs depend on the number of ranges, not of sequence numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Ranges(BTreeMap<Seq, Seq>);
 
 impl Ranges {
-    /// Adds a range; ranges that touch become one.
+    /// Adds a range and joins it with adjacent ones.
     pub(super) fn insert(&mut self, range: Range<Seq>) {
         let Range { mut start, mut end } = range;
         if start >= end {
@@ -28,7 +28,7 @@ impl Ranges {
         self.0.range(..=seq).next_back().is_some_and(|(_, to)| seq < *to)
     }
 
-    /// How many numbers of a range are not in it.
+    /// Returns how many numbers of a range are not in the set.
     pub(super) fn missing(&self, range: Range<Seq>) -> u64 {
         let Range { start, end } = range;
         if start >= end {
@@ -38,12 +38,12 @@ impl Ranges {
         (end - start) - there.map(|(from, to)| (*to).min(end) - (*from).max(start)).sum::<u64>()
     }
 
-    /// The first number that is not in it.
+    /// Returns the lowest number not in the set.
     pub(super) fn first_missing(&self) -> Seq {
         self.0.first_key_value().filter(|(from, _)| **from == 0).map_or(0, |(_, to)| *to)
     }
 
-    /// The number behind the last.
+    /// Returns the number behind the highest one.
     pub(super) fn end(&self) -> Seq {
         self.0.last_key_value().map_or(0, |(_, to)| *to)
     }
@@ -52,7 +52,7 @@ impl Ranges {
         self.0.iter().map(|(from, to)| *from..*to)
     }
 
-    /// Appends the ranges: their number, then for each the gap before it and its length.
+    /// Appends the ranges to `out`: their count, then for each the gap before it and its length.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put(out, self.0.len() as u64);
         let mut at = 0;
@@ -63,7 +63,7 @@ impl Ranges {
         }
     }
 
-    /// Reads what [`Ranges::encode`] wrote and takes it off `bytes`.
+    /// Decodes the output of [`Ranges::encode`] and removes it from `bytes`.
     pub(super) fn decode(bytes: &mut &[u8]) -> Option<Self> {
         let count = take(bytes)?;
         let (mut ranges, mut at) = (BTreeMap::new(), 0_u64);
@@ -77,7 +77,7 @@ impl Ranges {
 }
 
 impl FromIterator<Seq> for Ranges {
-    /// Numbers that follow each other cost no more than their range.
+    /// Builds the set. Consecutive numbers cost no more than their range.
     fn from_iter<I: IntoIterator<Item = Seq>>(seqs: I) -> Self {
         let (mut ranges, mut run) = (Self::default(), 0..0);
         for seq in seqs {
@@ -91,7 +91,7 @@ impl FromIterator<Seq> for Ranges {
     }
 }
 
-/// Appends a number, seven bits a byte, the lowest first.
+/// Appends a number as LEB128.
 pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number.to_le_bytes()[0] | 0x80);
@@ -100,7 +100,7 @@ pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Takes a number off that [`put`] wrote.
+/// Decodes the output of [`put`] and removes it from `bytes`.
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {
@@ -126,7 +126,7 @@ mod tests {
         #![proptest_config(informer_hub_testing::properties(256))]
 
         #[test]
-        fn ranges_are_the_set_of_what_was_inserted(parts in prop::collection::vec((0_u64..60, 0_u64..9), 0..20)) {
+        fn ranges_equal_the_set_of_inserted_numbers(parts in prop::collection::vec((0_u64..60, 0_u64..9), 0..20)) {
             let (mut ranges, mut set) = (Ranges::default(), BTreeSet::new());
             for (start, len) in parts {
                 ranges.insert(start..start + len);
@@ -146,7 +146,7 @@ mod tests {
         }
 
         #[test]
-        fn noise_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn decode_accepts_any_bytes_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             let _ = Ranges::decode(&mut &bytes[..]);
         }
     }

@@ -1,4 +1,4 @@
-//! Records come back.
+//! Reading pending and retained records.
 
 use std::io;
 
@@ -8,40 +8,41 @@ use super::{Record, Seq};
 use informer_hub_disk::frame;
 use informer_hub_disk::{DiskFile, Open};
 
-/// Bytes that are read at a time, if records are not longer.
+/// Bytes read at a time, unless a record is longer.
 const CHUNK: u64 = 256 << 10;
 
-/// Records that were read.
+/// Result of a read.
 #[derive(Debug)]
 pub struct Batch<R> {
-    /// In the order of their numbers.
+    /// In order of their sequence numbers.
     pub records: Vec<(Seq, R)>,
-    /// Those that were found to be damaged on the way: they count as acknowledged and [lost](Journal::lost) now.
+    /// Records found damaged. They count as acknowledged and [lost](Journal::lost) from now on.
     pub damaged: Vec<Seq>,
 }
 
-/// What a reading may still take.
-struct Room {
+/// Remaining budget of a read.
+struct Budget {
     records: usize,
     bytes: usize,
 }
 
 impl<R: Record> Journal<R> {
-    /// The next records from a number on that are not acknowledged: at most so many, and no more bytes than that once
-    /// there is one. None only where none is left. Those that are not synced are among them.
+    /// Returns the next pending records from a sequence number on, including those not yet synced.
+    ///
+    /// Returns at most `max_records` records and at most `max_bytes` bytes, but at least one record if any is pending.
     ///
     /// # Errors
-    /// The disk's; nothing has changed then.
+    /// Those of the disk. The state is unchanged then.
     pub fn read(&mut self, from: Seq, max_records: usize, max_bytes: usize) -> io::Result<Batch<R>> {
         let mut batch = Batch { records: Vec::new(), damaged: Vec::new() };
-        let mut room = Room { records: max_records, bytes: max_bytes };
+        let mut budget = Budget { records: max_records, bytes: max_bytes };
         let first = self.segments.partition_point(|segment| segment.end <= from);
         for index in first..self.segments.len() {
             let mut at = self.segments[index].position(from);
-            while let Some(pending) = self.segments[index].next_pending(at).filter(|_| room.records > 0) {
-                match self.read_some(index, pending, &mut room, &mut batch)? {
+            while let Some(pending) = self.segments[index].next_pending(at).filter(|_| budget.records > 0) {
+                match self.read_some(index, pending, &mut budget, &mut batch)? {
                     Some(next) => at = next,
-                    None => room.records = 0,
+                    None => budget.records = 0,
                 }
             }
         }
@@ -49,15 +50,15 @@ impl<R: Record> Journal<R> {
         Ok(batch)
     }
 
-    /// Shows what is acknowledged and still on disk, in order; not what the segment has that is appended to, nor what
-    /// [`Journal::let_go`] was told of.
+    /// Calls `visit` with the acknowledged records still on disk, in order. Skips the segment that is appended to, and
+    /// the segments covered by [`Journal::mark_saved`].
     ///
     /// # Errors
-    /// The disk's.
+    /// Those of the disk.
     pub fn visit_retained(&self, visit: &mut dyn FnMut(Seq, R)) -> io::Result<()> {
         let sealed = &self.segments[..self.segments.len().saturating_sub(1)];
         let has_acked = |segment: &&Segment| segment.pending == 0 || segment.pending < segment.entries.len();
-        for segment in sealed.iter().filter(|segment| !segment.is_told).filter(has_acked) {
+        for segment in sealed.iter().filter(|segment| !segment.is_saved_elsewhere).filter(has_acked) {
             let file = self.disk.open(&segment.path, Open::Read)?;
             let mut reader = frame::Reader::of_file(&*file, segment.salt)?;
             while let Some(item) = reader.next()? {
@@ -72,10 +73,10 @@ impl<R: Record> Journal<R> {
         Ok(())
     }
 
-    /// One pending record.
+    /// Returns one pending record.
     ///
     /// # Errors
-    /// The disk's.
+    /// Those of the disk.
     pub fn get(&mut self, seq: Seq) -> io::Result<Option<R>> {
         let first = self.segments.partition_point(|segment| segment.end <= seq);
         let Some(segment) = self.segments.get(first) else { return Ok(None) };
@@ -86,16 +87,16 @@ impl<R: Record> Journal<R> {
         Ok(self.read(seq, 1, 0)?.records.pop().filter(|(found, _)| *found == seq).map(|(_, record)| record))
     }
 
-    /// Reads from a pending record on what one chunk has; `None` when there is no room for more, else where to go on.
+    /// Reads one chunk starting at a pending record. Returns where to continue, or `None` if the budget is used up.
     fn read_some(
         &mut self,
         index: usize,
         mut at: usize,
-        room: &mut Room,
+        budget: &mut Budget,
         batch: &mut Batch<R>,
     ) -> io::Result<Option<usize>> {
         let (start, end) = self.segments[index].place(at);
-        let wanted = (end - start).max(CHUNK.min(room.bytes as u64)).min(self.segments[index].bytes - start);
+        let wanted = (end - start).max(CHUNK.min(budget.bytes as u64)).min(self.segments[index].bytes - start);
         let mut chunk = vec![0; usize::try_from(wanted).map_err(io::Error::other)?];
         let read = read_upto(self.file(index)?, start, &mut chunk)?;
         chunk.truncate(read);
@@ -107,14 +108,14 @@ impl<R: Record> Journal<R> {
                 return Ok(Some(pending));
             }
             let size = usize::try_from(to - from).unwrap_or(usize::MAX);
-            if room.records == 0 || (!batch.records.is_empty() && size > room.bytes) {
+            if budget.records == 0 || (!batch.records.is_empty() && size > budget.bytes) {
                 return Ok(None);
             }
             let frame = usize::try_from(from - start).ok().and_then(|at| chunk.get(at..)).unwrap_or_default();
             let seq = segment.seq(pending);
             match decode(segment, seq, frame) {
                 Some(record) => {
-                    (room.records, room.bytes) = (room.records - 1, room.bytes.saturating_sub(size));
+                    (budget.records, budget.bytes) = (budget.records - 1, budget.bytes.saturating_sub(size));
                     batch.records.push((seq, record));
                 }
                 None => batch.damaged.push(seq),
@@ -138,13 +139,13 @@ impl<R: Record> Journal<R> {
     }
 }
 
-/// A record out of the bytes that its frame begins; `None` where they are not it.
+/// Decodes the record at the start of `frame`; `None` if the frame is invalid or another record's.
 pub(super) fn decode<R: Record>(segment: &Segment, seq: Seq, frame: &[u8]) -> Option<R> {
     let (found, record) = split_record(frame::read(segment.salt, frame)?)?;
     R::decode(record).ok().filter(|_| found == seq)
 }
 
-/// Reads as many bytes as there are.
+/// Fills `buf` as far as the file reaches, and returns the number of bytes read.
 pub(super) fn read_upto(file: &dyn DiskFile, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {

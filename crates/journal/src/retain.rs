@@ -1,4 +1,4 @@
-//! What goes: acknowledgements, and the files that nobody needs any more.
+//! Acknowledging records, and removing files that are no longer needed.
 
 use std::io;
 
@@ -7,18 +7,18 @@ use super::segment::Segment;
 use super::write::{Journal, head};
 use super::{AppendError, Seq};
 
-/// So many accepted records may not be known to the cursor's file.
+/// Maximum number of accepted records not recorded in the cursor file.
 const UNKNOWN: u64 = 1000;
-/// So many syncs at most go without writing acknowledgements after that has failed.
+/// Maximum number of syncs without writing acknowledgements after failures.
 const LONGEST_PAUSE: u32 = 64;
 
 impl<R> Journal<R> {
-    /// Acknowledges records; a number that no pending record has is passed over. On disk at the next
-    /// [`Journal::sync`]. Gives back how many were pending.
+    /// Acknowledges records and returns how many were pending. Ignores other numbers. The next [`Journal::sync`] writes
+    /// the acknowledgements.
     pub fn ack(&mut self, seqs: impl IntoIterator<Item = Seq>) -> u64 {
         let before = self.pending;
         for seq in seqs {
-            // By where they end: damage may leave one behind it that begins alike and has nothing.
+            // Searched by end: after damage, an empty segment may follow with the same start.
             let at = self.segments.partition_point(|segment| segment.end <= seq);
             let is_last = at + 1 == self.segments.len();
             let Some(segment) = self.segments.get_mut(at) else { continue };
@@ -26,33 +26,32 @@ impl<R> Journal<R> {
                 self.pending -= 1;
                 self.acked.push(seq);
                 if !is_last {
-                    segment.forget();
+                    segment.drop_entries();
                 }
             }
         }
         before - self.pending
     }
 
-    /// Lets go of what lies before a number: the oldest segments below it are removed once they are acknowledged, now or
-    /// at a sync. Never takes back what an earlier call has said.
+    /// Allows the removal of segments below a sequence number once they are acknowledged, now or at a sync. Never
+    /// reverts an earlier call.
     pub fn release(&mut self, before: Seq) {
         self.keep_from = self.keep_from.max(before);
         self.remove_acked();
     }
 
-    /// Removes the segments at the front that are acknowledged and released. What cannot be removed is tried again the
-    /// next time.
+    /// Removes acknowledged and released segments at the front. Failed removals are retried next time.
     ///
-    /// None behind one that has something pending: were the cursor's file damaged then, an older state of an object
-    /// would come back and the newer one not.
+    /// Segments behind one with pending records are kept: if the cursor file were damaged then, an older state of an
+    /// object would return without the newer one.
     pub(super) fn remove_acked(&mut self) {
-        self.remove_orphans();
+        self.remove_replaced_files();
         let sealed = &self.segments[..self.segments.len().saturating_sub(1)];
-        let goes = |segment: &&Segment| segment.pending == 0 && segment.end <= self.keep_from;
-        self.remove_first(sealed.iter().take_while(goes).count());
+        let is_obsolete = |segment: &&Segment| segment.pending == 0 && segment.end <= self.keep_from;
+        self.remove_first(sealed.iter().take_while(is_obsolete).count());
     }
 
-    /// Removes so many segments at the front that are acknowledged; ends at one that cannot be.
+    /// Removes `count` acknowledged segments at the front, up to the first failure.
     fn remove_first(&mut self, count: usize) {
         if count > 0 {
             self.write_cursor(true);
@@ -64,18 +63,18 @@ impl<R> Journal<R> {
         }
     }
 
-    pub(super) fn remove_orphans(&mut self) {
+    pub(super) fn remove_replaced_files(&mut self) {
         let disk = &self.disk;
-        self.orphans
+        self.replaced_files
             .retain(|(path, _)| matches!(disk.remove(path), Err(error) if error.kind() != io::ErrorKind::NotFound));
     }
 
     fn remove_segment(&mut self, at: usize) -> io::Result<()> {
-        // A merged one says that what it replaced is void, as long as that is there.
-        if self.segments[at].name.merged && !self.orphans.is_empty() {
+        // A merged segment voids the ones it replaced while their files exist.
+        if self.segments[at].name.merged && !self.replaced_files.is_empty() {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
-        // Removals reach the disk in their order: what a crash brings back is never an old record without the newer ones.
+        // Removals reach the disk in order, so a crash never brings back an old record without the newer ones.
         self.sync_names()?;
         match self.disk.remove(&self.segments[at].path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -95,21 +94,21 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Sees that `size` more bytes stay within the limit.
+    /// Frees space so that `size` more bytes stay within the limit.
     pub(super) fn make_room(&mut self, size: u64) -> Result<(), AppendError> {
         let mut known = false;
         while self.bytes() + size + head() > self.limit {
             let Some((last, sealed)) = self.segments.split_last() else { break };
-            if let Some(at) = sealed.iter().position(|segment| self.may_go(segment)) {
+            if let Some(at) = sealed.iter().position(|segment| self.is_removable(segment)) {
                 if !known {
                     self.write_cursor(true);
                     known = true;
                 }
-                // One behind others only goes if the disk knows what is acknowledged.
+                // A segment behind others is removed only if its acknowledgements are on disk.
                 if at > 0
                     && let Some(error) = &self.cursor_error
                 {
-                    return Err(io::Error::new(error.kind(), "acknowledgements cannot be written").into());
+                    return Err(io::Error::new(error.kind(), "cannot write acknowledgements").into());
                 }
                 self.remove_segment(at)?;
             } else if sealed.iter().any(|segment| segment.pending == 0) {
@@ -125,35 +124,36 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// The disk is full: acknowledged segments at the front go, those too that a restart would have liked to know of; what
-    /// would let them go may itself be waiting for room. The last one as well, where there is room for another's header.
-    pub fn yield_acked(&mut self) {
+    /// Frees space on a full disk by removing acknowledged segments at the front, even if a restart would have used
+    /// them: saving their records may itself need space. Includes the last segment, if a new segment's header can be
+    /// written.
+    pub fn drop_acked(&mut self) {
         let is_spent = self.segments.last().is_some_and(|last| last.pending == 0 && last.bytes > head());
         if is_spent && self.sync_records().is_ok() {
             self.sealed = self.begin_segment().is_err() || self.sealed;
         }
         let sealed = &self.segments[..self.segments.len().saturating_sub(1)];
-        self.remove_first(sealed.iter().take_while(|segment| self.may_go(segment)).count());
+        self.remove_first(sealed.iter().take_while(|segment| self.is_removable(segment)).count());
     }
 
-    /// From now on what is acknowledged and not released goes only once [`Journal::let_go`] has said that it is written
-    /// down elsewhere, even at the limit: [`AppendError::Retained`] asks for that. A merge does not ask.
-    pub fn remember(&mut self) {
-        self.remembers = true;
+    /// Retains acknowledged records that are not released, even at the limit, until [`Journal::mark_saved`] is called.
+    /// At the limit, appends fail with [`AppendError::Retained`] then. Merges ignore this setting.
+    pub fn retain_acked(&mut self) {
+        self.retains_acked = true;
     }
 
-    /// What [`Journal::visit_retained`] shows now is written down elsewhere.
-    pub fn let_go(&mut self) {
+    /// Notes that the records of [`Journal::visit_retained`] are saved elsewhere.
+    pub fn mark_saved(&mut self) {
         let sealed = self.segments.len().saturating_sub(1);
-        self.segments[..sealed].iter_mut().for_each(|segment| segment.is_told |= segment.pending == 0);
+        self.segments[..sealed].iter_mut().for_each(|segment| segment.is_saved_elsewhere |= segment.pending == 0);
     }
 
-    /// Whether a segment that is acknowledged has nothing that is still needed after a restart.
-    fn may_go(&self, segment: &Segment) -> bool {
-        segment.pending == 0 && (!self.remembers || segment.is_told || segment.end <= self.keep_from)
+    /// Returns whether a segment is acknowledged and not needed after a restart.
+    fn is_removable(&self, segment: &Segment) -> bool {
+        segment.pending == 0 && (!self.retains_acked || segment.is_saved_elsewhere || segment.end <= self.keep_from)
     }
 
-    /// Writes the acknowledgements, and syncs them where that is due.
+    /// Writes the acknowledgements, and syncs them if due.
     pub(super) fn write_cursor(&mut self, at_once: bool) {
         if self.cursor_pause > 0 {
             self.cursor_pause -= 1;
@@ -180,7 +180,7 @@ impl<R> Journal<R> {
         self.cursor.sync(at_once)
     }
 
-    /// All numbers but those of pending records.
+    /// Returns all sequence numbers except those of pending records.
     pub(super) fn all_acked(&self) -> Ranges {
         let (mut all, mut from) = (Ranges::default(), 0);
         for segment in &self.segments {

@@ -1,4 +1,4 @@
-//! A file of a journal: which records it has, where they are, and which of them are acknowledged.
+//! One file of a journal: its records, their positions, and which are acknowledged.
 
 use std::fmt;
 use std::io;
@@ -13,60 +13,60 @@ const FORMAT: u8 = 1;
 const APPENDED: &str = "log";
 const MERGED: &str = "mrg";
 
-/// The name of a segment, which says what it needs to be understood even if its header is damaged.
+/// Name of a segment, which contains all that is needed to read it even if its header is damaged.
 ///
-/// Generations only grow. An appended segment says by its name that what older ones have from its first number on was
-/// not accepted.
+/// Generations only increase. An appended segment's name voids the records of older segments from its first sequence
+/// number on: they were not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub(super) first: Seq,
     pub(super) generation: u64,
-    /// Made by a merge, not by appends.
+    /// Whether a merge wrote it, not appends.
     pub(super) merged: bool,
 }
 
-/// The first frame of a segment.
+/// First frame of a segment. The fields are zero or empty unless a merge wrote it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Of a merged one: the number behind the last that it stands for, how many records it has, and the generations of
-    /// those it replaces.
+    /// End of the sequence numbers that it covers. The fields below are its number of records and the generations of
+    /// the segments it replaces.
     pub(super) end: Seq,
     pub(super) records: u64,
     pub(super) replaces: Vec<u64>,
 }
 
-/// A header that this version does not know.
+/// Error for a header of a newer format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct UnknownFormat(pub(super) u8);
 
-/// Where a record is.
+/// Position of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Its number, from the segment's first.
+    /// Sequence number relative to the segment's first.
     delta: u32,
     pub(super) offset: u32,
 }
 
-/// A file of a journal.
+/// One file of a journal.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) name: Name,
     pub(super) path: PathBuf,
     pub(super) salt: u32,
-    /// Only the one that is appended to has it.
+    /// Open file of the segment that is appended to; `None` for others.
     pub(super) file: Option<Box<dyn DiskFile>>,
     pub(super) bytes: u64,
-    /// How many of them are durable.
+    /// Durable bytes.
     pub(super) synced: u64,
-    /// The number behind the last.
+    /// First sequence number behind its records.
     pub(super) end: Seq,
-    /// In the order of numbers and offsets; empty once all is acknowledged.
+    /// Entries in order of sequence number and offset; empty once all are acknowledged.
     pub(super) entries: Vec<Entry>,
-    /// A bit for each entry.
+    /// One bit per entry.
     acked: Vec<u64>,
     pub(super) pending: usize,
-    /// What it holds for a restart's sake is written down elsewhere.
-    pub(super) is_told: bool,
+    /// Whether its acknowledged records are saved elsewhere and need no longer be retained.
+    pub(super) is_saved_elsewhere: bool,
 }
 
 // === impl Name ===
@@ -91,18 +91,18 @@ impl FromStr for Name {
             _ => return Err(()),
         };
         let name = Self { first: number(first)?, generation: number(generation)?, merged };
-        // Only what is written as we write it is ours.
+        // Only names in canonical form are segments.
         if name.to_string() == text { Ok(name) } else { Err(()) }
     }
 }
 
 impl Name {
-    /// What the checksums of its frames begin with: frames of another segment are none here.
+    /// Returns the initial value of its frames' checksums, which makes frames of other segments invalid here.
     pub(super) fn salt(self) -> u32 {
         crc32fast::hash(self.to_string().as_bytes())
     }
 
-    /// Whether a record at a place can be told by an entry.
+    /// Returns whether an entry can represent this position.
     pub(super) fn can_hold(self, seq: Seq, offset: u64) -> bool {
         let delta = seq.checked_sub(self.first);
         delta.is_some_and(|delta| u32::try_from(delta).is_ok()) && u32::try_from(offset).is_ok()
@@ -119,7 +119,7 @@ impl Header {
         }
     }
 
-    /// `Ok(None)`: bytes that are no header.
+    /// Decodes a header. Returns `Ok(None)` for bytes that are no header.
     pub(super) fn decode(payload: &[u8]) -> Result<Option<Self>, UnknownFormat> {
         match payload.split_first() {
             Some((&FORMAT, numbers)) => Ok(Self::numbers(numbers)),
@@ -136,7 +136,7 @@ impl Header {
     }
 }
 
-/// Adds the frame of a record to `out`.
+/// Appends the frame of a record to `out`.
 pub(super) fn write_record(
     salt: u32,
     seq: Seq,
@@ -149,7 +149,7 @@ pub(super) fn write_record(
     })
 }
 
-/// A record's number and bytes.
+/// Returns a record's sequence number and bytes.
 pub(super) fn split_record(payload: &[u8]) -> Option<(Seq, &[u8])> {
     let (seq, record) = payload.split_first_chunk()?;
     Some((u64::from_le_bytes(*seq), record)).filter(|(seq, _)| *seq < MAX_SEQ)
@@ -170,13 +170,13 @@ impl Segment {
             entries: Vec::new(),
             acked: Vec::new(),
             pending: 0,
-            is_told: false,
+            is_saved_elsewhere: false,
         }
     }
 
-    /// Takes a record in that lies behind all others.
+    /// Adds a record behind all others.
     pub(super) fn push(&mut self, seq: Seq, offset: u64, acked: bool) -> io::Result<()> {
-        let beyond = || io::Error::other("a record lies beyond what a segment can tell");
+        let beyond = || io::Error::other("record position exceeds the range of a segment");
         let delta = seq.checked_sub(self.name.first).and_then(|delta| u32::try_from(delta).ok()).ok_or_else(beyond)?;
         let offset = u32::try_from(offset).map_err(|_| beyond())?;
         let at = self.entries.len();
@@ -197,7 +197,7 @@ impl Segment {
         self.name.first + u64::from(self.entries[at].delta)
     }
 
-    /// Where a record's frame lies; what is behind it up to the next one may belong to nobody.
+    /// Returns where a record's frame starts and where the next one does. Bytes in between may be invalid.
     pub(super) fn place(&self, at: usize) -> (u64, u64) {
         let end = self.entries.get(at + 1).map_or(self.bytes, |next| u64::from(next.offset));
         (u64::from(self.entries[at].offset), end)
@@ -207,23 +207,23 @@ impl Segment {
         self.acked[at / 64] & (1 << (at % 64)) != 0
     }
 
-    /// Whether it has a record of this number that is not acknowledged.
+    /// Returns whether it has a pending record with this number.
     pub(super) fn has_pending(&self, seq: Seq) -> bool {
         let at = self.position(seq);
         self.pending > 0 && at < self.entries.len() && self.seq(at) == seq && !self.is_acked(at)
     }
 
-    /// The first entry with this number or a higher one.
+    /// Returns the index of the first entry with this number or a higher one.
     pub(super) fn position(&self, seq: Seq) -> usize {
         let Some(delta) = seq.checked_sub(self.name.first) else { return 0 };
-        // Most often no number is missing.
+        // Usually no number is missing, so the index equals the difference.
         match usize::try_from(delta).ok().and_then(|at| Some((at, self.entries.get(at)?))) {
             Some((at, entry)) if u64::from(entry.delta) == delta => at,
             _ => self.entries.partition_point(|entry| u64::from(entry.delta) < delta),
         }
     }
 
-    /// Whether that made a pending record an acknowledged one.
+    /// Acknowledges a record and returns whether it was pending.
     pub(super) fn ack(&mut self, seq: Seq) -> bool {
         let at = self.position(seq);
         if at >= self.entries.len() || self.seq(at) != seq || self.is_acked(at) {
@@ -234,7 +234,7 @@ impl Segment {
         true
     }
 
-    /// The first entry from `at` on that is not acknowledged.
+    /// Returns the first pending entry at or after `at`.
     pub(super) fn next_pending(&self, at: usize) -> Option<usize> {
         let mut word = at / 64;
         let mut bits = !self.acked.get(word)? & (u64::MAX << (at % 64));
@@ -248,20 +248,20 @@ impl Segment {
         }
     }
 
-    /// Forgets where records are that nobody will read.
-    pub(super) fn forget(&mut self) {
+    /// Drops the entries if none is pending.
+    pub(super) fn drop_entries(&mut self) {
         if self.pending == 0 {
             (self.entries, self.acked) = (Vec::new(), Vec::new());
         }
     }
 
-    /// Takes the entries from `at` on out, with whether they are acknowledged.
+    /// Removes the entries from `at` on and returns them with their acknowledgement.
     pub(super) fn split_off(&mut self, at: usize) -> Vec<(Seq, bool)> {
         let taken: Vec<_> = (at..self.entries.len()).map(|at| (self.seq(at), self.is_acked(at))).collect();
         let kept: Vec<_> = (0..at).map(|at| (self.seq(at), self.entries[at].offset, self.is_acked(at))).collect();
         (self.entries, self.acked, self.pending, self.end) = (Vec::new(), Vec::new(), 0, self.name.first);
         for (seq, offset, acked) in kept {
-            // They were in it before.
+            // Cannot fail, as these entries were in the segment before.
             let _ = self.push(seq, u64::from(offset), acked);
         }
         taken

@@ -1,4 +1,4 @@
-//! The journal itself, and how records get into it.
+//! The journal and appending to it.
 
 use std::io;
 use std::marker::PhantomData;
@@ -12,12 +12,12 @@ use super::{AppendError, JournalParams, MAX_SEQ, Record, Seq};
 use informer_hub_disk::frame::{self, Item, Reader};
 use informer_hub_disk::{self as disk, Disk, DiskFile, Open};
 
-/// More than this is not held back for a sync that somebody else asks for.
+/// Maximum unsynced bytes before an append syncs on its own.
 const UNSYNCED: usize = 16 << 20;
 const SMALLEST_SEGMENT: u64 = 4 << 10;
 const LARGEST_SEGMENT: u64 = 1 << 30;
 
-/// A durable log for one reader; the [module](super) has the contract.
+/// Durable log with one reader; see the [module](super) for its contract.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub struct Journal<R> {
@@ -25,45 +25,45 @@ pub struct Journal<R> {
     pub(super) dir: PathBuf,
     pub(super) limit: u64,
     pub(super) segment_bytes: u64,
-    /// In the order of their records. The last one is appended to.
+    /// Segments in record order. Records are appended to the last one.
     pub(super) segments: Vec<Segment>,
-    /// The frames of the last segment that are not synced.
+    /// Frames of the last segment that are not synced.
     pub(super) unsynced: Vec<u8>,
     pub(super) next: Seq,
     pub(super) next_generation: u64,
-    /// The last segment takes nothing any more: it is long enough, or cannot be trusted.
+    /// Whether the last segment accepts no more records, because it is long enough or unreliable.
     pub(super) sealed: bool,
-    /// New names are not synced.
+    /// Whether new names are not yet synced.
     pub(super) dir_dirty: bool,
-    /// That names are gone is not synced.
+    /// Whether removals of names are not yet synced.
     pub(super) removals_dirty: bool,
     pub(super) cursor: Cursor,
-    /// Acknowledged and not written.
+    /// Acknowledged but not yet written to the cursor file.
     pub(super) acked: Vec<Seq>,
     pub(super) cursor_error: Option<io::Error>,
-    /// Writing acknowledgements has failed so often in a row, and is not tried again for so many syncs.
+    /// Number of consecutive failures to write acknowledgements, and of syncs until the next attempt.
     pub(super) cursor_failures: u32,
     pub(super) cursor_pause: u32,
-    /// Everything below is durable.
+    /// All lower sequence numbers are durable.
     pub(super) accepted: Seq,
-    /// The one that the cursor's file knows.
+    /// Value of `accepted` in the cursor file.
     pub(super) accepted_written: Seq,
     pub(super) keep_from: Seq,
-    /// Whether what is acknowledged and not released is held at the limit too.
-    pub(super) remembers: bool,
+    /// Whether acknowledged records that are not released are retained even at the limit.
+    pub(super) retains_acked: bool,
     pub(super) pending: u64,
     pub(super) lost: u64,
-    /// How often its files were found to be gone, or others'.
+    /// Number of times the files were found removed or replaced.
     pub(super) replaced: u64,
-    /// Whether they are now, which has been said.
-    pub(super) is_away: bool,
-    /// Whether its directory was not there when a segment was to be made.
+    /// Whether the files are removed or replaced now, which was logged.
+    pub(super) is_displaced: bool,
+    /// Whether the directory was missing when a segment was created.
     pub(super) is_missing: bool,
-    /// Merged away, and not removed yet: their files and bytes.
-    pub(super) orphans: Vec<(PathBuf, u64)>,
-    /// Generations of merges that may be on disk though they were given up.
+    /// Files replaced by a merge and not yet removed, with their sizes in bytes.
+    pub(super) replaced_files: Vec<(PathBuf, u64)>,
+    /// Generations of failed merges whose files may be on disk.
     pub(super) abandoned: Vec<u64>,
-    /// The segment that was read last.
+    /// Open file of the last read, with its generation.
     pub(super) reading: Option<(u64, Box<dyn DiskFile>)>,
     pub(super) records: PhantomData<fn() -> R>,
 }
@@ -91,83 +91,85 @@ impl<R> Journal<R> {
             accepted: 0,
             accepted_written: 0,
             keep_from: 0,
-            remembers: false,
+            retains_acked: false,
             pending: 0,
             lost: 0,
             replaced: 0,
-            is_away: false,
+            is_displaced: false,
             is_missing: false,
-            orphans: Vec::new(),
+            replaced_files: Vec::new(),
             abandoned: Vec::new(),
             reading: None,
             records: PhantomData,
         }
     }
 
-    /// The number that the next record gets.
+    /// Returns the sequence number of the next record.
     #[must_use]
     pub fn next_seq(&self) -> Seq {
         self.next
     }
 
-    /// The lowest number that is not acknowledged; [`Journal::next_seq`] when all are.
+    /// Returns the lowest pending sequence number; [`Journal::next_seq`] if none is pending.
     #[must_use]
     pub fn first_pending(&self) -> Seq {
         let first = self.segments.iter().find_map(|segment| segment.next_pending(0).map(|at| segment.seq(at)));
         first.unwrap_or(self.next)
     }
 
-    /// Records that are not acknowledged.
+    /// Returns the number of records that are not acknowledged.
     #[must_use]
     pub fn pending(&self) -> u64 {
         self.pending
     }
 
-    /// Bytes of its files.
+    /// Returns the bytes of its files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let orphans = self.orphans.iter().map(|(_, bytes)| *bytes).sum::<u64>();
-        self.cursor.bytes() + self.segments.iter().map(|segment| segment.bytes).sum::<u64>() + orphans
+        let replaced_files = self.replaced_files.iter().map(|(_, bytes)| *bytes).sum::<u64>();
+        self.cursor.bytes() + self.segments.iter().map(|segment| segment.bytes).sum::<u64>() + replaced_files
     }
 
-    /// What [`Journal::bytes`] may be.
+    /// Returns the limit of [`Journal::bytes`].
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Records that were accepted and found to be damaged, since it was opened and then.
+    /// Returns the number of accepted records lost to damage, found when the journal was opened or since.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Everything with a lower number is durable.
+    /// Returns the end of the durable records: all lower sequence numbers are durable.
     #[must_use]
     pub fn accepted(&self) -> Seq {
         self.accepted
     }
 
-    /// Whether all that was appended is durable, and what was found when it was opened.
+    /// Returns whether all appended records are durable, including those found when the journal was opened.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.unsynced.is_empty() && !self.dir_dirty
     }
 
-    /// Why acknowledgements could not be written at the last sync: until they are, a restart repeats them.
+    /// Returns why the last sync could not write the acknowledgements. Until they are written, a restart repeats the
+    /// records.
     #[must_use]
     pub fn cursor_error(&self) -> Option<&io::Error> {
         self.cursor_error.as_ref()
     }
 
-    /// Makes everything durable that was appended; then it is accepted. Acknowledgements are written too, and segments
-    /// removed that nobody needs.
+    /// Makes all appended records durable, which accepts them. Also writes acknowledgements and removes segments that
+    /// are no longer needed.
     ///
     /// # Errors
-    /// The disk's. What was appended since the last success is not durable then; it is kept and written anew, somewhere
-    /// else, by the next call. That acknowledgements cannot be written is no error: see [`Journal::cursor_error`].
+    /// Those of the disk. Records appended since the last success are not durable then. They are kept, and the next
+    /// call writes them to a new segment. A failure to write acknowledgements is no error; see
+    /// [`Journal::cursor_error`].
     pub fn sync(&mut self) -> io::Result<()> {
-        self.tend()?;
+        self.check_files()?;
         let idle = self.is_synced();
         self.sync_records()?;
         self.write_cursor(idle);
@@ -177,7 +179,7 @@ impl<R> Journal<R> {
 
     pub(super) fn sync_records(&mut self) -> io::Result<()> {
         if !self.unsynced.is_empty() && (self.sealed || !self.sync_last()) {
-            // What the system failed to write it may have thrown away: nothing but writing it again helps.
+            // After a failed sync the system may have dropped the data, so it must be written again.
             self.begin_segment()?;
         }
         self.unsynced.clear();
@@ -201,9 +203,9 @@ impl<R> Journal<R> {
         synced
     }
 
-    /// Begins a segment; with what is not synced, durably then, and the one before keeps what is.
+    /// Starts a segment and moves the unsynced records into it, durably. The previous segment keeps the synced ones.
     ///
-    /// After an error all is as it was, but for a file that the next attempt puts its own in place of.
+    /// After an error the state is unchanged, except for a file that the next attempt replaces.
     pub(super) fn begin_segment(&mut self) -> io::Result<()> {
         let (keep, first) = match self.segments.last() {
             Some(last) => {
@@ -221,11 +223,11 @@ impl<R> Journal<R> {
             last.split_off(keep);
             last.end = first;
             if let Some(mut file) = last.file.take() {
-                // Best effort: what stays behind the synced part is void.
+                // Best effort: records behind the synced part are void.
                 let _ = file.truncate(last.synced);
                 last.bytes = file.len().unwrap_or(last.bytes).max(last.synced);
             }
-            last.forget();
+            last.drop_entries();
         }
         self.unsynced.clear();
         (segment.bytes, segment.synced) = (bytes.len() as u64, bytes.len() as u64);
@@ -236,7 +238,7 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// The bytes of a new segment that has what is not synced.
+    /// Returns the bytes of a new segment with the unsynced records.
     fn moved(&self, segment: &mut Segment) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         frame::write_with(segment.salt, &mut bytes, |out| Header::default().encode(out)).map_err(io::Error::other)?;
@@ -246,7 +248,7 @@ impl<R> Journal<R> {
             let Item::Frame { payload, .. } = item else { continue };
             let Some((seq, _)) = segment::split_record(payload) else { continue };
             let at = last.position(seq);
-            // Only the first of its number counts.
+            // Only the first record with this number counts.
             if seq >= segment.end && at < last.entries.len() && last.seq(at) == seq {
                 segment.push(seq, bytes.len() as u64, last.is_acked(at))?;
                 frame::write(segment.salt, payload, &mut bytes).map_err(io::Error::other)?;
@@ -255,12 +257,12 @@ impl<R> Journal<R> {
         Ok(bytes)
     }
 
-    /// Makes a segment's file.
+    /// Creates a segment's file.
     fn make(&self, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>> {
         if self.unsynced.is_empty() {
             return self.create(path, bytes);
         }
-        // By its name it says that what the one before has of this is void: it must be whole when it gets it.
+        // Its name voids the records of the previous segment, so it must be complete when it gets that name.
         disk::replace(&*self.disk, path, bytes)?;
         self.disk.open(path, Open::Append)
     }
@@ -269,7 +271,7 @@ impl<R> Journal<R> {
         let mut file = self.disk.open(path, Open::Append)?;
         file.truncate(0)?;
         if let Err(error) = file.append(bytes) {
-            // A file that stays is written over; one that is gone leaves the space to others.
+            // Frees the space. If the removal fails, the next attempt overwrites the file.
             let _ = self.disk.remove(path);
             return Err(error);
         }
@@ -278,22 +280,22 @@ impl<R> Journal<R> {
 }
 
 impl<R: Record> Journal<R> {
-    /// Adds records, which get the numbers that come back. They are accepted after the next [`Journal::sync`].
+    /// Appends records and returns their sequence numbers. The next [`Journal::sync`] accepts them.
     ///
     /// # Errors
-    /// Nothing is added then.
+    /// [`AppendError`]. Nothing is appended then.
     pub fn append(&mut self, records: &[R]) -> Result<Range<Seq>, AppendError> {
         if records.is_empty() {
             return Ok(self.next..self.next);
         }
         if MAX_SEQ - self.next.min(MAX_SEQ) < records.len() as u64 {
-            // Only damage comes this far, and what has such a number is not read back.
-            return Err(io::Error::other("the journal has no numbers left, remove it").into());
+            // Only damage leads to such numbers, and records with them could not be read back.
+            return Err(io::Error::other("the journal has no sequence numbers left; remove it").into());
         }
         if self.unsynced.len() > UNSYNCED {
             self.sync_records()?;
         }
-        // Only damage makes numbers leap: there are never more records in a segment than bytes.
+        // Only damage makes numbers jump: a segment has fewer records than bytes.
         let is_far = |last: &Segment| !last.name.can_hold(self.next + LARGEST_SEGMENT, 0);
         if self.segments.last().is_some_and(is_far) {
             self.sync_records()?;
@@ -308,12 +310,12 @@ impl<R: Record> Journal<R> {
             self.unsynced.truncate(mark);
         }
         if matches!(&added, Err(AppendError::Disk(error)) if error.kind() == io::ErrorKind::StorageFull) {
-            self.yield_acked();
+            self.drop_acked();
         }
         added
     }
 
-    /// Appends the frames to what is not synced; where each begins, from the first.
+    /// Appends the frames to the unsynced bytes, and returns where each starts relative to the first.
     fn encode(&mut self, records: &[R]) -> Result<Vec<usize>, AppendError> {
         let salt = self.segments.last().map_or(0, |last| last.salt);
         let (mark, most) = (self.unsynced.len(), LARGEST_SEGMENT.min(self.limit.saturating_sub(2 * head())));
@@ -330,7 +332,7 @@ impl<R: Record> Journal<R> {
         Ok(starts)
     }
 
-    /// Writes the frames behind `mark` where they fit.
+    /// Writes the frames behind `mark` to the segment where they fit.
     fn place(&mut self, mark: usize, starts: &[usize]) -> Result<Range<Seq>, AppendError> {
         let size = (self.unsynced.len() - mark) as u64;
         let fits = |last: &Segment| last.bytes <= head() || last.bytes + size <= self.segment_bytes;
@@ -378,7 +380,7 @@ impl<R: Record> Journal<R> {
     }
 }
 
-/// Bytes of a segment without records.
+/// Returns the bytes of a segment without records.
 pub(super) const fn head() -> u64 {
     (frame::HEADER + 1 + 2 * size_of::<u64>()) as u64
 }

@@ -1,4 +1,4 @@
-//! `SelfSubjectAccessReview` and `SelfSubjectReview`: what the client may do, and who it is.
+//! `SelfSubjectAccessReview` and `SelfSubjectReview` endpoints: the client's permissions and user name.
 
 use std::error::Error;
 use std::io;
@@ -16,33 +16,33 @@ const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 const SELF_PATH: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
-/// What may be wrong with a request's body.
+/// Error of reading a request body.
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Largest review that is read.
+/// Largest accepted review, in bytes.
 const MAX_BODY: usize = 64 * 1024;
 
-/// Whether a request is a review.
+/// Returns whether a request is a review.
 pub(super) fn is_review<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && matches!(request.uri().path(), PATH | SELF_PATH)
 }
 
-/// Answers a review: everything but lists and watches of what was forbidden is allowed, and the client is whom the
-/// simulation is configured to see.
+/// Answers a review. Everything is allowed except lists and watches of forbidden resources. The user name is the
+/// configured one.
 pub(super) async fn review<B>(shared: &Shared, request: Request<B>) -> io::Result<SimResponse>
 where
     B: Body<Error: Into<BoxError>>,
 {
     if request.uri().path() == SELF_PATH {
-        return Ok(who(shared));
+        return Ok(user_info(shared));
     }
     let body = Limited::new(request.into_body(), MAX_BODY).collect().await;
-    let asked = body.ok().and_then(|body| serde_json::from_slice::<Value>(&body.to_bytes()).ok());
-    let Some(mut review) = asked.filter(|review| review["spec"]["resourceAttributes"].is_object()) else {
-        return Ok(Status::bad_request("the body is no SelfSubjectAccessReview").response());
+    let review = body.ok().and_then(|body| serde_json::from_slice::<Value>(&body.to_bytes()).ok());
+    let Some(mut review) = review.filter(|review| review["spec"]["resourceAttributes"].is_object()) else {
+        return Ok(Status::bad_request("the body is not a SelfSubjectAccessReview").response());
     };
-    let of = |key: &str| review["spec"]["resourceAttributes"][key].as_str().unwrap_or_default();
-    let forbidden = shared.is_forbidden(&Gvr::new(of("group"), of("version"), of("resource")));
+    let attribute = |key: &str| review["spec"]["resourceAttributes"][key].as_str().unwrap_or_default();
+    let forbidden = shared.is_forbidden(&Gvr::new(attribute("group"), attribute("version"), attribute("resource")));
     review["status"] = if forbidden {
         json!({ "allowed": false, "reason": "forbidden by the simulation" })
     } else {
@@ -51,7 +51,7 @@ where
     Ok(json_response(StatusCode::CREATED, &review))
 }
 
-fn who(shared: &Shared) -> SimResponse {
+fn user_info(shared: &Shared) -> SimResponse {
     let Some(username) = &shared.config.username else {
         return Status::new(404, "NotFound", "the server could not find the requested resource").response();
     };

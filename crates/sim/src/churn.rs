@@ -1,4 +1,4 @@
-//! Seeded change: a sequence of operations that keeps a world about as large as it was.
+//! Seeded generator of object changes that keeps a world at about its initial size.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -8,10 +8,10 @@ use super::pods::PHASES;
 use super::world::World;
 use informer_hub_types::{Gvr, ObjectKey};
 
-/// How often each operation comes up, relative to the others.
+/// Relative frequency of each operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weights {
-    /// A new pod.
+    /// Creation of a pod.
     pub create: u32,
     /// A change of a pod's status.
     pub status: u32,
@@ -19,15 +19,15 @@ pub struct Weights {
     pub labels: u32,
     /// A change of a pod's spec.
     pub spec: u32,
-    /// A pod goes.
+    /// Deletion of a pod.
     pub delete: u32,
-    /// A pod goes and comes back under the same name with a new UID.
+    /// Deletion of a pod and creation under the same name with a new UID.
     pub recreate: u32,
-    /// Five to thirty status changes at once, a few of them to the same pod.
+    /// Five to thirty status changes in one step, about half of them to the same pod.
     pub burst: u32,
     /// A change of a node.
     pub node: u32,
-    /// A change of a custom resource: created, changed or deleted.
+    /// Creation, change or deletion of a custom resource.
     pub widget: u32,
 }
 
@@ -37,7 +37,7 @@ impl Default for Weights {
     }
 }
 
-/// What one step did.
+/// Kind of change that one step made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Created a pod.
@@ -52,7 +52,7 @@ pub enum Operation {
     Delete,
     /// Recreated a pod.
     Recreate,
-    /// Changed the status of many.
+    /// Changed the status of several pods.
     Burst,
     /// Changed a node.
     Node,
@@ -60,24 +60,24 @@ pub enum Operation {
     Widget,
 }
 
-/// The generator: equal seeds do equal things to equal worlds.
+/// Seeded change generator. Equal seeds make equal changes to equal worlds.
 #[derive(Debug)]
 pub struct Churn {
     rng: StdRng,
     table: [(Operation, u32); 9],
-    /// Pods at the first step; deletions stop at half of it and creations at twice.
-    home: Option<usize>,
+    /// Pods at the first step. Deletions stop at half this number, creations at twice.
+    initial: Option<usize>,
     steps: u64,
 }
 
 impl Churn {
-    /// Churn with the default weights.
+    /// Creates churn with the default weights.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self::weighted(seed, Weights::default())
     }
 
-    /// Churn with weights of one's own.
+    /// Creates churn with the given weights.
     #[must_use]
     pub fn weighted(seed: u64, weights: Weights) -> Self {
         let table = [
@@ -91,18 +91,18 @@ impl Churn {
             (Operation::Node, weights.node),
             (Operation::Widget, weights.widget),
         ];
-        Self { rng: StdRng::seed_from_u64(seed), table, home: None, steps: 0 }
+        Self { rng: StdRng::seed_from_u64(seed), table, initial: None, steps: 0 }
     }
 
-    /// Does one thing to the world and says what. A world without pods gets one.
+    /// Makes one change and returns its kind. Creates a pod if the world has none.
     pub fn step(&mut self, world: &mut World) -> Operation {
         self.steps += 1;
         let pods = World::pods();
-        let (count, home) = (world.count(&pods), *self.home.get_or_insert(world.count(&pods)));
+        let (count, initial) = (world.count(&pods), *self.initial.get_or_insert(world.count(&pods)));
         let operation = match self.draw() {
             _ if count == 0 => Operation::Create,
-            Operation::Delete if count <= home / 2 => Operation::Create,
-            Operation::Create if count >= home.max(4) * 2 => Operation::Delete,
+            Operation::Delete if count <= initial / 2 => Operation::Create,
+            Operation::Create if count >= initial.max(4) * 2 => Operation::Delete,
             drawn => drawn,
         };
         self.apply(operation, world, &pods);
@@ -205,7 +205,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn churn_does_everything_and_keeps_the_world_about_as_large_as_it_was() {
+    fn churn_makes_every_change_and_keeps_the_world_size() {
         let mut world = World::new(&WorldConfig { pods: 40, ..WorldConfig::default() });
         let mut churn = Churn::new(3);
         let mut seen = HashSet::new();

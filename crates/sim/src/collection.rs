@@ -1,4 +1,4 @@
-//! The objects of one resource, their recent history, and the snapshots that paged lists hold on to.
+//! Objects of one resource, their recent event history, and the snapshots that paged lists read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use imbl::OrdMap;
 use super::object::{Event, EventKind, SimObject};
 use informer_hub_types::{ApiResource, Gvr, ObjectKey};
 
-/// Consistent snapshots kept for continue tokens and exact lists; older ones expire.
+/// Snapshots kept for continue tokens and exact lists; older ones expire.
 const SNAPSHOTS: usize = 32;
 
 /// All objects of a resource at one version.
 pub(super) type Objects = OrdMap<ObjectKey, Arc<SimObject>>;
 
-/// A resource as the simulated cluster serves it.
+/// Resource that a simulated cluster serves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResourceDef {
     /// Group, version, resource, kind, scope.
@@ -23,12 +23,12 @@ pub struct ResourceDef {
     pub singular: String,
     /// Short names, as discovery shows them.
     pub short_names: Vec<String>,
-    /// Whether it is a custom resource: its list items carry `kind` and `apiVersion`, those of built-in ones do not.
+    /// Whether it is a custom resource. List items of custom resources carry `kind` and `apiVersion`; others do not.
     pub custom: bool,
 }
 
 impl ResourceDef {
-    /// A resource whose singular is its kind in lower case and that has no short names.
+    /// Creates a resource whose singular name is its lowercase kind, without short names.
     #[must_use]
     pub fn new(gvr: &Gvr, kind: &str, namespaced: bool, custom: bool) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl ResourceDef {
         }
     }
 
-    /// The same with a short name more.
+    /// Adds a short name.
     #[must_use]
     pub fn short_name(mut self, name: &str) -> Self {
         self.short_names.push(name.to_owned());
@@ -47,24 +47,25 @@ impl ResourceDef {
     }
 }
 
-/// Where a watch stands in a resource's history.
+/// Position of a watch in a resource's history.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Cursor(u64);
 
-/// The history before this point is gone: the watcher has to list again.
+/// Error: the requested history was dropped, so the watcher must list again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Expired;
 
+/// Objects of one resource with their history.
 #[derive(Debug)]
 pub(super) struct Collection {
     def: ResourceDef,
-    /// The version at which it began: of two under one name, the earlier has the lower.
+    /// Cluster version at creation. Distinguishes two collections of the same resource.
     born: u64,
     objects: Objects,
-    /// Oldest first; bounded by `capacity`.
+    /// Oldest first; at most `capacity` events.
     history: VecDeque<Arc<Event>>,
     capacity: usize,
-    /// Number of the first event in `history`, counted from the beginning of the world.
+    /// Sequence number of the first event in `history`, counted from creation.
     first: u64,
     /// Highest version whose event is no longer in `history`.
     floor: u64,
@@ -92,7 +93,7 @@ impl Collection {
         &self.objects
     }
 
-    /// Takes over a new or changed object and records the event.
+    /// Stores a new or changed object and records the event.
     pub(super) fn put(&mut self, object: SimObject) {
         let object = Arc::new(object);
         let previous = self.objects.insert(object.key().clone(), Arc::clone(&object));
@@ -100,7 +101,7 @@ impl Collection {
         self.record(Event::new(kind, object, previous));
     }
 
-    /// Removes the object of `last_state`'s key and records the event.
+    /// Removes the object with the key of `last_state` and records the event.
     pub(super) fn remove(&mut self, last_state: SimObject) {
         let previous = self.objects.remove(last_state.key());
         self.record(Event::new(EventKind::Deleted, Arc::new(last_state), previous));
@@ -121,7 +122,7 @@ impl Collection {
         }
     }
 
-    /// Forgets all history and every snapshot. `version` is the cluster's own: everything older has expired.
+    /// Drops the history and all snapshots. Versions older than `version`, the cluster's current one, expire.
     pub(super) fn compact(&mut self, version: u64) {
         while !self.history.is_empty() {
             self.drop_oldest();
@@ -130,7 +131,7 @@ impl Collection {
         self.snapshots.clear();
     }
 
-    /// Where a watch from `version` starts.
+    /// Returns the position of the first event after `version`.
     pub(super) fn cursor_after(&self, version: u64) -> Result<Cursor, Expired> {
         if version < self.floor {
             return Err(Expired);
@@ -139,12 +140,12 @@ impl Collection {
         Ok(Cursor(self.first + skipped as u64))
     }
 
-    /// Where a watch that has seen everything stands.
+    /// Returns the position after the last event.
     pub(super) fn end(&self) -> Cursor {
         Cursor(self.first + self.history.len() as u64)
     }
 
-    /// Up to `limit` events from `cursor` on, which is moved behind them.
+    /// Returns up to `limit` events from `cursor` on and advances `cursor`.
     pub(super) fn read(&self, cursor: &mut Cursor, limit: usize) -> Result<Vec<Arc<Event>>, Expired> {
         let skip = cursor.0.checked_sub(self.first).ok_or(Expired)?;
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
@@ -153,9 +154,9 @@ impl Collection {
         Ok(events)
     }
 
-    /// Holds the present state for later pages of a list at `version`.
-    pub(super) fn hold(&mut self, version: u64) {
-        if self.snapshots.iter().any(|(held, _)| *held == version) {
+    /// Keeps a snapshot of the current state for later pages of a list at `version`.
+    pub(super) fn keep_snapshot(&mut self, version: u64) {
+        if self.snapshots.iter().any(|(kept, _)| *kept == version) {
             return;
         }
         self.snapshots.push_back((version, self.objects.clone()));
@@ -164,11 +165,11 @@ impl Collection {
         }
     }
 
-    /// The state at `version`, where it is the present one (the cluster being at `now`) or has been held.
+    /// Returns the state at `version` if it is the current one (the cluster is at `now`) or a kept snapshot.
     pub(super) fn at(&self, version: u64, now: u64) -> Option<Objects> {
         if version >= self.last.max(self.floor) && version <= now {
             return Some(self.objects.clone());
         }
-        self.snapshots.iter().find(|(held, _)| *held == version).map(|(_, objects)| objects.clone())
+        self.snapshots.iter().find(|(kept, _)| *kept == version).map(|(_, objects)| objects.clone())
     }
 }

@@ -1,4 +1,4 @@
-//! A connection of the simulated server: counted, and able to end in a reset.
+//! Server connection that counts bytes and can end in a TCP reset.
 
 use std::io;
 use std::pin::Pin;
@@ -11,54 +11,55 @@ use tokio::net::TcpStream;
 
 use super::shared::Shared;
 
-/// What an answer can do to its connection.
+/// Handle by which an answer resets its connection.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     reset: AtomicBool,
 }
 
 impl Link {
-    /// Makes the connection end in a TCP reset once it is dropped; the error makes hyper drop it.
+    /// Makes the connection end in a TCP reset when it is dropped. The returned error makes hyper drop it.
     pub(super) fn reset(&self) -> io::Error {
         self.reset.store(true, Relaxed);
         io::Error::new(io::ErrorKind::ConnectionReset, "reset by the fault script")
     }
 }
 
-/// What connections are made of.
-pub(super) trait Transit: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// Has small writes go at once.
-    fn hurry(&self) {}
+/// Byte stream of a connection.
+pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Disables the delay of small writes (Nagle's algorithm).
+    fn set_no_delay(&self) {}
 
-    /// Makes it end in a reset when it is dropped.
-    fn reset(&self) {}
+    /// Makes dropping the stream send a reset.
+    fn reset_on_drop(&self) {}
 }
 
-// Where something of this fails the peer sees an ordinary close, which cuts its answer as well, or waits a little longer.
-impl Transit for TcpStream {
-    fn hurry(&self) {
+// Errors are ignored: the peer then sees an ordinary close, which also truncates the answer, or small delays.
+impl Transport for TcpStream {
+    fn set_no_delay(&self) {
         let _ = self.set_nodelay(true);
     }
 
-    fn reset(&self) {
+    fn reset_on_drop(&self) {
         let _ = self.set_zero_linger();
     }
 }
 
-impl Transit for DuplexStream {}
+impl Transport for DuplexStream {}
 
+/// Counted connection of the simulated server.
 #[derive(Debug)]
-pub(super) struct Connection<S: Transit> {
+pub(super) struct Connection<S: Transport> {
     stream: S,
     link: Arc<Link>,
     shared: Arc<Shared>,
 }
 
-impl<S: Transit> Connection<S> {
+impl<S: Transport> Connection<S> {
     pub(super) fn new(stream: S, link: Arc<Link>, shared: Arc<Shared>) -> Self {
         shared.counters.connections.fetch_add(1, Relaxed);
         shared.counters.open_connections.fetch_add(1, Relaxed);
-        stream.hurry();
+        stream.set_no_delay();
         Self { stream, link, shared }
     }
 
@@ -69,22 +70,22 @@ impl<S: Transit> Connection<S> {
     }
 }
 
-impl<S: Transit> Drop for Connection<S> {
+impl<S: Transport> Drop for Connection<S> {
     fn drop(&mut self) {
         self.shared.counters.open_connections.fetch_sub(1, Relaxed);
         if self.link.reset.load(Relaxed) {
-            self.stream.reset();
+            self.stream.reset_on_drop();
         }
     }
 }
 
-impl<S: Transit> AsyncRead for Connection<S> {
+impl<S: Transport> AsyncRead for Connection<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl<S: Transit> AsyncWrite for Connection<S> {
+impl<S: Transport> AsyncWrite for Connection<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.count(&written);

@@ -1,4 +1,4 @@
-//! Discovery documents, and which document or resource a path is about.
+//! Discovery documents, and the routing of request paths to documents and resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::collection::ResourceDef;
 use informer_hub_types::Gvr;
 
-/// What a path asks for.
+/// Document or resource that a path addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Route {
     Version,
@@ -51,17 +51,17 @@ impl Route {
     }
 }
 
-/// `/version`.
+/// Returns the document at `/version`.
 pub(super) fn version() -> Value {
     json!({ "major": "1", "minor": "36", "gitVersion": "v1.36.3-sim", "platform": "linux/amd64" })
 }
 
-/// `/api`.
+/// Returns the document at `/api`.
 pub(super) fn api_versions() -> Value {
     json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] })
 }
 
-/// `/apis`.
+/// Returns the document at `/apis`.
 pub(super) fn groups<'d>(defs: impl Iterator<Item = &'d ResourceDef>) -> Value {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for gvr in defs.map(|def| &def.api.gvr).filter(|gvr| !gvr.group.is_empty()) {
@@ -71,7 +71,7 @@ pub(super) fn groups<'d>(defs: impl Iterator<Item = &'d ResourceDef>) -> Value {
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
 }
 
-/// `/apis/<group>`; `None` where there is no such group.
+/// Returns the document at `/apis/<group>`; `None` if the group does not exist.
 pub(super) fn group<'d>(name: &str, defs: impl Iterator<Item = &'d ResourceDef>) -> Option<Value> {
     let of_group = defs.map(|def| &def.api.gvr).filter(|gvr| gvr.group == name && !name.is_empty());
     let versions: BTreeSet<&str> = of_group.map(|gvr| gvr.version.as_str()).collect();
@@ -90,7 +90,7 @@ fn group_entry(name: &str, versions: &BTreeSet<&str>) -> Value {
     json!({ "name": name, "versions": entries, "preferredVersion": entries.first() })
 }
 
-/// `/api/<version>` and `/apis/<group>/<version>`; `None` where there is no such version.
+/// Returns the document at `/api/<version>` or `/apis/<group>/<version>`; `None` if the version does not exist.
 pub(super) fn resources<'d>(group: &str, version: &str, defs: impl Iterator<Item = &'d ResourceDef>) -> Option<Value> {
     let here = defs.filter(|def| def.api.gvr.group == group && def.api.gvr.version == version);
     let resources: Vec<_> = here.map(resource_entry).collect();
@@ -101,7 +101,7 @@ pub(super) fn resources<'d>(group: &str, version: &str, defs: impl Iterator<Item
     })
 }
 
-/// `/api` or `/apis`, aggregated: each version with its resources, the preferred one first.
+/// Returns the aggregated document at `/api` or `/apis`: each version with its resources, the preferred version first.
 pub(super) fn aggregated(defs: &[ResourceDef], core: bool) -> Value {
     let mut groups: BTreeMap<&str, BTreeMap<&str, Vec<Value>>> = BTreeMap::new();
     for def in defs.iter().filter(|def| def.api.gvr.group.is_empty() == core) {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_read_as_kubernetes_reads_it() {
+    fn route_parses_kubernetes_paths() {
         let objects = |gvr: Gvr, namespace: Option<&str>, name: Option<&str>| Route::Objects {
             gvr,
             namespace: namespace.map(str::to_owned),

@@ -1,9 +1,9 @@
-//! A simulated disk: in memory, decided by a seed, and as hostile as a real one may be.
+//! Simulated in-memory disk with seeded crashes and faults.
 //!
-//! A crash keeps what was synced; of what was not, each file keeps a prefix of its own choice, sometimes with a sector
-//! of garbage, and each name that was not synced with its directory is there or is not. A sync that fails has lost what
-//! it should have written, though reading still shows it: that is how page caches do it. A disk may be full (an append
-//! writes what fits), fail at any call, claim to have synced without having done so, and rot.
+//! A crash keeps all synced data. Each file keeps a random prefix of its unsynced data, sometimes with a sector of
+//! garbage. A name whose directory was not synced is kept or lost at random. A failed sync loses the data that it should
+//! have written, although reads still return it, as with a real page cache. The disk can be full (an append writes what
+//! fits), fail any call, report a sync that it did not perform, and flip bits at rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,7 +20,7 @@ mod inode;
 
 use inode::Inode;
 
-/// What a disk is asked to do, for counting and for making it fail.
+/// Kind of disk call, for counters and for faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DiskCall {
     /// `create_dir_all`
@@ -47,20 +47,21 @@ pub enum DiskCall {
     Sync,
 }
 
-/// A simulated disk; clones are the same one.
+/// Simulated disk. Clones share one state.
 #[derive(Debug, Clone)]
 pub struct SimDisk(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
     rng: StdRng,
-    /// Names as a running process sees them, and as a crash leaves them.
+    /// Names that the running process sees.
     live: BTreeMap<PathBuf, Node>,
+    /// Names that survive a crash.
     durable: BTreeMap<PathBuf, Node>,
     inodes: BTreeMap<u64, Inode>,
     next_inode: u64,
     locks: BTreeSet<u64>,
-    /// Crashes so far; a handle of before is dead.
+    /// Crashes and kills so far. Calls on a handle of an earlier epoch fail.
     epoch: u64,
     calls: BTreeMap<DiskCall, u64>,
     total: u64,
@@ -68,7 +69,7 @@ struct State {
     capacity: Option<u64>,
     failing: BTreeMap<DiskCall, u32>,
     fail_rate: f64,
-    lie_rate: f64,
+    lost_sync_rate: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +100,7 @@ fn not_found(path: &Path) -> io::Error {
 // === impl SimDisk ===
 
 impl SimDisk {
-    /// An empty disk without faults.
+    /// Creates an empty disk without faults.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(State {
@@ -116,74 +117,75 @@ impl SimDisk {
             capacity: None,
             failing: BTreeMap::new(),
             fail_rate: 0.0,
-            lie_rate: 0.0,
+            lost_sync_rate: 0.0,
         })))
     }
 
-    /// The power goes: open files and locks are gone, and so may be what was not synced. Faults of calls end, the
-    /// capacity stays.
+    /// Simulates a power loss: open files and locks are invalid, and unsynced data may be lost. Clears all faults except the
+    /// capacity.
     pub fn crash(&self) {
         self.0.lock().crash();
     }
 
-    /// Like the end of the process alone: open files and locks are gone, nothing else is.
+    /// Simulates the end of the process: open files and locks are invalid, and no data is lost. Clears all faults except the
+    /// capacity.
     pub fn kill(&self) {
-        self.0.lock().forget_handles();
+        self.0.lock().invalidate_handles();
     }
 
-    /// All bytes of files that there is room for; `None`: no bound.
+    /// Sets the capacity for the bytes of all files; `None` removes the limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.0.lock().capacity = bytes;
     }
 
-    /// The next `times` calls of a kind fail.
+    /// Makes the next `times` calls of a kind fail.
     pub fn fail(&self, call: DiskCall, times: u32) {
         self.0.lock().failing.insert(call, times);
     }
 
-    /// How likely each call that writes fails.
+    /// Sets the probability that a writing call fails.
     pub fn set_fail_rate(&self, rate: f64) {
         self.0.lock().fail_rate = rate;
     }
 
-    /// How likely each sync does nothing and says that it has.
-    pub fn set_lie_rate(&self, rate: f64) {
-        self.0.lock().lie_rate = rate;
+    /// Sets the probability that a sync returns `Ok` without syncing.
+    pub fn set_lost_sync_rate(&self, rate: f64) {
+        self.0.lock().lost_sync_rate = rate;
     }
 
-    /// After so many more calls each fails, until [`SimDisk::crash`] or [`SimDisk::kill`]: how a process is stopped in
-    /// the middle of something.
+    /// Makes every call fail after `calls` more, until [`SimDisk::crash`] or [`SimDisk::kill`]. Stops a process in the middle
+    /// of an operation.
     pub fn stop_after(&self, calls: u64) {
         let mut state = self.0.lock();
         state.stop_after = Some(state.total + calls);
     }
 
-    /// Calls so far, all kinds.
+    /// Returns the number of calls of all kinds.
     #[must_use]
     pub fn total_calls(&self) -> u64 {
         self.0.lock().total
     }
 
-    /// Calls of a kind so far.
+    /// Returns the number of calls of one kind.
     #[must_use]
     pub fn calls(&self, call: DiskCall) -> u64 {
         self.0.lock().calls.get(&call).copied().unwrap_or(0)
     }
 
-    /// Bytes of all files.
+    /// Returns the size of all files in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.lock().used()
     }
 
-    /// Bytes that it takes in memory: what was synced lies twice, and what was removed until the next crash.
+    /// Returns the memory in use, in bytes. Synced data is held twice, and removed files until the next crash.
     #[must_use]
     pub fn resident(&self) -> u64 {
         let inodes = &self.0.lock().inodes;
         inodes.values().map(|inode| (inode.data.capacity() + inode.durable.capacity()) as u64).sum()
     }
 
-    /// All files there are, with their lengths.
+    /// Returns all files with their lengths.
     #[must_use]
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         let state = self.0.lock();
@@ -194,7 +196,7 @@ impl SimDisk {
         files.collect()
     }
 
-    /// Flips a bit of a file at rest; nothing where there is none such.
+    /// Flips a bit of a file at rest. Does nothing if the file or the bit does not exist.
     pub fn flip(&self, file: &Path, bit: u64) {
         let mut state = self.0.lock();
         let Some(Node::File(inode)) = state.live.get(file).copied() else { return };
@@ -223,7 +225,7 @@ impl Disk for SimDisk {
                 Node::Dir => {}
                 Node::File(_) => return Err(io::ErrorKind::AlreadyExists.into()),
             }
-            // The root was there before us.
+            // The root directory always exists.
             if dir.parent().is_none() {
                 state.durable.insert(dir.to_owned(), Node::Dir);
             }
@@ -270,7 +272,7 @@ impl Disk for SimDisk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut state = self.call(DiskCall::SyncDir)?;
-        if !state.lies() {
+        if !state.loses_sync() {
             state.sync_dir(dir);
         }
         Ok(())
@@ -278,14 +280,14 @@ impl Disk for SimDisk {
 
     fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
         let mut state = self.call(DiskCall::Lock)?;
-        let there = match state.live.get(file) {
+        let existing = match state.live.get(file) {
             Some(Node::File(inode)) => Some(*inode),
             _ => None,
         };
-        if there.is_some_and(|inode| state.locks.contains(&inode)) {
+        if existing.is_some_and(|inode| state.locks.contains(&inode)) {
             return Ok(None);
         }
-        let inode = there.map_or_else(|| state.create(file), Ok)?;
+        let inode = existing.map_or_else(|| state.create(file), Ok)?;
         state.locks.insert(inode);
         if let Some(inode) = state.inodes.get_mut(&inode) {
             inode.truncate(0);
@@ -323,10 +325,10 @@ impl State {
             *left -= 1;
             return Err(io::Error::other(format!("simulated: {call:?} fails")));
         }
-        // A sync and an append fail in their own way.
-        let elsewhere = matches!(call, DiskCall::List | DiskCall::Read | DiskCall::Append | DiskCall::Sync);
-        if !elsewhere && self.fails() {
-            return Err(io::Error::other(format!("simulated: {call:?} fails by chance")));
+        // Reads never fail at random. `append` and `sync` decide on random failures themselves.
+        let decided_elsewhere = matches!(call, DiskCall::List | DiskCall::Read | DiskCall::Append | DiskCall::Sync);
+        if !decided_elsewhere && self.fails() {
+            return Err(io::Error::other(format!("simulated: random failure of {call:?}")));
         }
         Ok(())
     }
@@ -335,8 +337,8 @@ impl State {
         self.fail_rate > 0.0 && self.rng.random_bool(self.fail_rate)
     }
 
-    fn lies(&mut self) -> bool {
-        self.lie_rate > 0.0 && self.rng.random_bool(self.lie_rate)
+    fn loses_sync(&mut self) -> bool {
+        self.lost_sync_rate > 0.0 && self.rng.random_bool(self.lost_sync_rate)
     }
 
     fn used(&self) -> u64 {
@@ -366,21 +368,21 @@ impl State {
         }
     }
 
-    fn forget_handles(&mut self) {
+    fn invalidate_handles(&mut self) {
         self.epoch += 1;
         self.locks.clear();
         self.failing.clear();
-        (self.stop_after, self.fail_rate, self.lie_rate) = (None, 0.0, 0.0);
+        (self.stop_after, self.fail_rate, self.lost_sync_rate) = (None, 0.0, 0.0);
     }
 
     fn crash(&mut self) {
-        self.forget_handles();
+        self.invalidate_handles();
         let paths: BTreeSet<_> = self.live.keys().chain(self.durable.keys()).cloned().collect();
         let mut left = BTreeMap::new();
         for path in paths {
             let (live, durable) = (self.live.get(&path).copied(), self.durable.get(&path).copied());
             let kept = if live == durable || self.rng.random_bool(0.5) { durable } else { live };
-            // A name goes with its directory. Names come in order: parents first.
+            // A name is lost with its directory. The iteration visits parents first.
             let parent = path.parent().is_none_or(|parent| left.contains_key(parent));
             if let Some(node) = kept.filter(|_| parent) {
                 left.insert(path, node);
@@ -446,7 +448,7 @@ impl DiskFile for SimFile {
             state.inode(inode)?.data.extend_from_slice(&bytes[..part.min(fits)]);
             match (part > fits, fails) {
                 (true, _) => Err(io::ErrorKind::StorageFull.into()),
-                (_, true) => Err(io::Error::other("simulated: Append fails by chance")),
+                (_, true) => Err(io::Error::other("simulated: random failure of Append")),
                 _ => Ok(()),
             }
         })
@@ -473,16 +475,16 @@ impl DiskFile for SimFile {
         let failing = self.disk.0.lock().failing.get(&DiskCall::Sync).is_some_and(|left| *left > 0);
         let synced = self.with(DiskCall::Sync, |state, inode| {
             if state.fails() {
-                state.inode(inode)?.forget();
-                return Err(io::Error::other("simulated: Sync fails by chance"));
+                state.inode(inode)?.lose_unsynced();
+                return Err(io::Error::other("simulated: random failure of Sync"));
             }
-            if !state.lies() {
+            if !state.loses_sync() {
                 state.inode(inode)?.sync();
             }
             Ok(())
         });
         if failing && synced.is_err() {
-            self.disk.0.lock().inode(self.inode)?.forget();
+            self.disk.0.lock().inode(self.inode)?.lose_unsynced();
         }
         synced
     }
@@ -505,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_survives_and_the_rest_is_torn_anywhere() {
+    fn crash_keeps_synced_bytes_and_a_random_prefix_of_the_rest() {
         let mut lengths = BTreeSet::new();
         for seed in seeds(0..200) {
             let disk = disk(seed);
@@ -515,7 +517,7 @@ mod tests {
             disk.sync_dir(Path::new("d")).unwrap();
             file.append(&[2; 50]).unwrap();
             disk.crash();
-            assert!(file.append(b"x").is_err(), "a handle outlived the crash");
+            assert!(file.append(b"x").is_err(), "a handle works after the crash");
             let left = contents(&disk).expect("its name was synced");
             assert_eq!(left[..50], [1; 50]);
             lengths.insert(left.len());
@@ -524,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_not_synced_may_vanish_or_stay() {
+    fn crash_keeps_or_loses_an_unsynced_name() {
         let stays: BTreeSet<_> = (0..50)
             .map(|seed| {
                 let disk = disk(seed);
@@ -537,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_sync_should_have_written_is_gone_even_if_the_next_one_succeeds() {
+    fn failed_sync_loses_its_bytes_even_if_the_next_sync_succeeds() {
         let disk = disk(1);
         let mut file = disk.open(Path::new("d/f"), Open::CreateNew).unwrap();
         disk.sync_dir(Path::new("d")).unwrap();
@@ -552,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_takes_what_fits_and_a_liar_keeps_nothing() {
+    fn full_disk_appends_what_fits_and_a_lost_sync_keeps_nothing() {
         let disk = disk(3);
         let mut file = disk.open(Path::new("d/f"), Open::CreateNew).unwrap();
         disk.sync_dir(Path::new("d")).unwrap();
@@ -562,7 +564,7 @@ mod tests {
         file.sync().unwrap();
         disk.set_capacity(None);
         file.truncate(0).unwrap();
-        disk.set_lie_rate(1.0);
+        disk.set_lost_sync_rate(1.0);
         file.append(b"1234567").unwrap();
         file.sync().unwrap();
         assert_eq!(disk.calls(DiskCall::Sync), 2);

@@ -1,4 +1,4 @@
-//! What goes wrong, and when: a script written by hand or drawn from a seed.
+//! Fault scripts: the faults of a simulated apiserver and when they strike, by rules or drawn from a seed.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,71 +9,71 @@ use rand::{Rng, SeedableRng};
 
 use super::answer::RawAnswer;
 
-/// One thing that a simulated apiserver does wrong with one request.
+/// Fault of a simulated apiserver in one request.
 ///
-/// After any of them, and the end of the script, a correct client converges on the truth.
+/// After any fault and the end of the script, a correct client converges on the server's state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The TCP connection is reset (RST) in mid-answer.
+    /// Resets the TCP connection (RST) in the middle of the answer.
     Reset,
-    /// Nothing more is sent for this long (or until the script heals); then the answer goes on.
+    /// Sends nothing for this long, or until the script is healed, then continues the answer.
     Stall(Duration),
-    /// Half a line (half an item of a list), then the answer ends as if complete.
+    /// Sends half a line (half an item of a list), then ends the answer as if complete.
     HalfLine,
-    /// An ERROR event with code 410 in the stream, which then ends.
+    /// Sends an ERROR event with code 410, then ends the stream.
     ExpireWatch,
-    /// HTTP 410 instead of an answer.
+    /// Answers HTTP 410.
     HttpGone,
-    /// HTTP 429 with this `Retry-After`, in seconds.
+    /// Answers HTTP 429 with this `Retry-After`, in seconds.
     Throttle(u32),
-    /// HTTP 500 instead of an answer.
+    /// Answers HTTP 500.
     InternalError,
-    /// HTTP 503 without `Retry-After` instead of an answer.
+    /// Answers HTTP 503 without `Retry-After`.
     Unavailable,
-    /// An ERROR event with code 500 in the stream, which then ends.
+    /// Sends an ERROR event with code 500, then ends the stream.
     ErrorEvent,
-    /// HTTP 200 with an HTML page, as a captive proxy answers.
+    /// Answers HTTP 200 with an HTML page, like a captive proxy.
     WrongContentType,
-    /// Bytes that are not JSON in the middle, then the end.
+    /// Sends bytes that are not JSON, then ends the answer.
     Garbage,
-    /// The next event (item) arrives a few bytes at a time.
+    /// Sends the next event (item) a few bytes at a time.
     SlowDrip,
-    /// The next event is never sent, the watch closes, and history is compacted: only a relist tells.
+    /// Drops the next event, closes the watch and compacts the history. Only a relist recovers the event.
     DropEvents,
-    /// The answer ends, in good order for a watch.
+    /// Ends the answer; for a watch this is a regular end.
     EarlyClose,
-    /// This watch sends no bookmarks but the one that ends a streaming list.
+    /// Sends no bookmarks on this watch except the one that ends a streaming list.
     NoBookmarks,
-    /// A streaming list never gets the bookmark that ends it. Not drawn by seeded scripts: a client without a
-    /// deadline of its own waits until the watch times out.
+    /// Withholds the bookmark that ends a streaming list. Not drawn by seeded scripts: a client without a deadline waits
+    /// until the watch times out.
     WithholdMarker,
-    /// HTTP 422 to `sendInitialEvents`, as a server without the feature answers.
+    /// Answers HTTP 422 to `sendInitialEvents`, like a server without the feature.
     RefuseStreaming,
-    /// `sendInitialEvents` is ignored, as a proxy that strips parameters makes it.
+    /// Ignores `sendInitialEvents`, as if a proxy had stripped the parameter.
     IgnoreStreaming,
-    /// The whole cluster refuses connections for this long (or until the script heals); open ones are cut.
+    /// Cuts all connections of the cluster and refuses new ones for this long, or until the script is healed.
     Down(Duration),
-    /// An object without a name comes before the next event (item).
+    /// Sends an object without a name before the next event (item).
     NamelessObject,
-    /// An event of a type that nobody knows comes before the next event.
+    /// Sends an event of an unknown type before the next event.
     UnknownEventType,
-    /// The next event has `object` before `type`.
+    /// Sends the next event with `object` before `type`.
     ReorderedKeys,
-    /// The next event is padded to this many bytes; then the watch expires with an in-stream 410.
+    /// Pads the next event to this many bytes, then expires the watch with an in-stream 410.
     HugeObject(usize),
-    /// This instead of the answer. Not drawn by seeded scripts.
+    /// Sends this answer instead. Not drawn by seeded scripts.
     Answer(RawAnswer),
-    /// These bytes, as they are, as a line of a watch or an item of a list. A watch does not wait for an event to put
-    /// them in. Not drawn by seeded scripts.
+    /// Inserts these bytes unchanged as a line of a watch or an item of a list. A watch sends them without waiting for an
+    /// event. Not drawn by seeded scripts.
     Insert(Bytes),
 }
 
-/// What kind of request a fault is for.
+/// Kind of request that a fault strikes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
     /// Any request.
     Any,
-    /// A list, whichever page.
+    /// Any page of a list.
     List,
     /// A later page of a list.
     Continue,
@@ -85,7 +85,7 @@ pub enum When {
     Discovery,
 }
 
-/// What a request turned out to be.
+/// Kind of a parsed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RequestKind {
     List,
@@ -108,7 +108,7 @@ impl When {
     }
 }
 
-/// One line of a script: the fault, for which requests, how far into the answer, how often.
+/// Rule of a script: a fault, the requests it strikes, its position in the answer, and how often it strikes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
     when: When,
@@ -120,7 +120,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// `fault`, once, for the next request that `when` covers, before its first event or item.
+    /// Creates a rule that strikes the next request covered by `when`, once, before its first event or item.
     #[must_use]
     pub fn new(when: When, fault: Fault) -> Self {
         Self { when, resource: None, fault, after: 0, skip: 0, times: 1 }
@@ -133,7 +133,7 @@ impl Rule {
         self
     }
 
-    /// Lets this many requests pass unharmed first.
+    /// Skips this many matching requests first.
     #[must_use]
     pub fn skip(mut self, requests: usize) -> Self {
         self.skip = requests;
@@ -155,37 +155,37 @@ impl Rule {
     }
 }
 
-/// A fault that one request has been given.
+/// Fault assigned to one request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Armed {
     pub(super) fault: Fault,
     pub(super) after: usize,
 }
 
-/// Decides for each request what goes wrong. Rules first, in their order; then chance, where the script has a seed.
+/// Assigns faults to requests: first the rules in their order, then random faults if the script has a seed.
 ///
-/// Every script ends: a rule strikes a bounded number of requests, and a seed has a budget of faults.
+/// Every script ends: a rule strikes a bounded number of requests, and a seeded script has a bounded number of faults.
 #[derive(Clone, Debug, Default)]
 pub struct FaultScript {
     rules: Vec<Rule>,
-    chance: Option<Chance>,
+    random: Option<RandomFaults>,
 }
 
 #[derive(Clone, Debug)]
-struct Chance {
+struct RandomFaults {
     rng: StdRng,
     probability: f64,
     left: usize,
 }
 
 impl FaultScript {
-    /// A script without faults.
+    /// Creates a script without faults.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// A script of one rule.
+    /// Creates a script of one rule.
     #[must_use]
     pub fn one(rule: Rule) -> Self {
         Self::none().with(rule)
@@ -198,25 +198,26 @@ impl FaultScript {
         self
     }
 
-    /// Faults at random. `intensity` (0 to 1) is the share of requests that are struck, until 40 × `intensity`
-    /// (at least one) have been.
+    /// Creates a script of random faults. `intensity` (0 to 1) is the share of requests that are struck, until
+    /// 40 × `intensity` (at least one) have been struck.
     #[must_use]
     pub fn seeded(seed: u64, intensity: f64) -> Self {
         let probability = intensity.clamp(0.0, 1.0);
         let left = (1..40_u32).take_while(|count| f64::from(*count) < probability * 40.0).count() + 1;
-        Self { rules: Vec::new(), chance: Some(Chance { rng: StdRng::seed_from_u64(seed), probability, left }) }
+        Self { rules: Vec::new(), random: Some(RandomFaults { rng: StdRng::seed_from_u64(seed), probability, left }) }
     }
 
-    /// Whether nothing can go wrong any more.
+    /// Returns whether no fault is left.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.rules.iter().all(|rule| rule.times == 0) && self.chance.as_ref().is_none_or(|chance| chance.left == 0)
+        self.rules.iter().all(|rule| rule.times == 0) && self.random.as_ref().is_none_or(|random| random.left == 0)
     }
 
+    /// Returns the fault for a request. With `by_name`, only rules that name the resource apply.
     pub(super) fn decide(&mut self, kind: RequestKind, resource: &str, by_name: bool) -> Option<Armed> {
         for rule in &mut self.rules {
-            let about = rule.resource.as_deref().map_or(!by_name, |wanted| wanted == resource);
-            if rule.times == 0 || !about || !rule.when.covers(kind) {
+            let matches = rule.resource.as_deref().map_or(!by_name, |required| required == resource);
+            if rule.times == 0 || !matches || !rule.when.covers(kind) {
                 continue;
             }
             if rule.skip > 0 {
@@ -226,11 +227,11 @@ impl FaultScript {
             rule.times -= 1;
             return Some(Armed { fault: rule.fault.clone(), after: rule.after });
         }
-        self.chance.as_mut().filter(|_| !by_name)?.draw(kind)
+        self.random.as_mut().filter(|_| !by_name)?.draw(kind)
     }
 }
 
-impl Chance {
+impl RandomFaults {
     fn draw(&mut self, kind: RequestKind) -> Option<Armed> {
         if self.left == 0 || !self.rng.random_bool(self.probability) {
             return None;
@@ -275,14 +276,14 @@ impl Chance {
     }
 }
 
-/// A fault that happened.
+/// Record of a fault that struck.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FaultRecord {
-    /// The request that it happened to.
+    /// Method and URI of the request.
     pub request: String,
-    /// Events (items) of the answer that had been sent.
+    /// Events (items) of the answer sent before the fault.
     pub sent: usize,
-    /// What happened.
+    /// The fault.
     pub fault: Fault,
 }
 
@@ -297,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_strikes_what_it_names_and_as_often_as_it_says() {
+    fn rule_strikes_its_requests_the_given_number_of_times() {
         let rule = Rule::new(When::Watch, Fault::Reset).resource("pods").skip(1).times(2).after(3);
         let mut script = FaultScript::one(rule);
         assert_eq!(script.decide(RequestKind::List, "pods", false), None);
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_seeds_make_equal_scripts_that_end() {
+    fn equal_seeds_draw_equal_scripts_that_end() {
         let run = |seed| {
             let mut script = FaultScript::seeded(seed, 0.5);
             let drawn: Vec<_> = (0..500).map(|_| script.decide(RequestKind::Streaming, "pods", false)).collect();

@@ -1,10 +1,10 @@
-//! Which objects a request is about: namespace, label selector, field selector.
+//! Object selection of a request: namespace, label selector, field selector.
 //!
-//! Written anew rather than taken from `types`, so that a mistake there shows as a difference and not as agreement.
+//! An implementation independent of `types`, so that a bug in either shows as a difference in tests.
 
 use super::object::SimObject;
 
-/// The part of a resource that a list or watch covers.
+/// Selection of the objects that a list or watch covers.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     namespace: Option<String>,
@@ -12,11 +12,11 @@ pub struct Filter {
     fields: Vec<FieldRequirement>,
 }
 
-/// A selector that an apiserver would answer with 400; the client can fix it.
+/// Selector that an apiserver rejects with 400. The client must fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unable to parse requirement: {0:?}")]
 pub struct InvalidFilter(
-    /// The part that was not understood.
+    /// The invalid part.
     pub String,
 );
 
@@ -42,23 +42,23 @@ struct FieldRequirement {
 }
 
 impl Filter {
-    /// Every object of the resource.
+    /// Selects every object of the resource.
     #[must_use]
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Takes a request's parameters apart; empty texts select everything.
+    /// Parses the selectors of a request. An empty selector selects everything.
     ///
     /// # Errors
-    /// [`InvalidFilter`] for what an apiserver would refuse.
+    /// [`InvalidFilter`] for a selector that an apiserver rejects.
     pub fn parse(namespace: Option<&str>, labels: &str, fields: &str) -> Result<Self, InvalidFilter> {
         let labels = split_requirements(labels).map(parse_requirement).collect::<Result<_, _>>()?;
         let fields = fields.split(',').filter(|part| !part.is_empty()).map(parse_field).collect::<Result<_, _>>()?;
         Ok(Self { namespace: namespace.map(str::to_owned), labels, fields })
     }
 
-    /// Whether `object` is selected.
+    /// Returns whether `object` is selected.
     #[must_use]
     pub fn matches(&self, object: &SimObject) -> bool {
         let key = object.key();
@@ -67,7 +67,7 @@ impl Filter {
             && self.fields.iter().all(|requirement| requirement.matches(object))
     }
 
-    /// Whether an object can enter or leave the selection while it lives.
+    /// Returns whether an update can move an object into or out of the selection.
     #[must_use]
     pub fn can_change(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
@@ -78,8 +78,8 @@ impl Requirement {
     fn matches(&self, object: &SimObject) -> bool {
         let value = object.label(&self.key);
         match &self.test {
-            Test::In(values) => value.is_some_and(|value| values.iter().any(|wanted| wanted == value)),
-            Test::NotIn(values) => value.is_none_or(|value| values.iter().all(|unwanted| unwanted != value)),
+            Test::In(values) => value.is_some_and(|value| values.iter().any(|allowed| allowed == value)),
+            Test::NotIn(values) => value.is_none_or(|value| values.iter().all(|excluded| excluded != value)),
             Test::Exists => value.is_some(),
             Test::Absent => value.is_none(),
         }
@@ -114,21 +114,21 @@ fn split_requirements(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn parse_requirement(text: &str) -> Result<Requirement, InvalidFilter> {
-    let wrong = || InvalidFilter(text.to_owned());
+    let invalid = || InvalidFilter(text.to_owned());
     let requirement = |key: &str, test| {
         let key = key.trim();
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
         let good = !key.is_empty() && key.chars().all(legal);
-        if good { Ok(Requirement { key: key.to_owned(), test }) } else { Err(wrong()) }
+        if good { Ok(Requirement { key: key.to_owned(), test }) } else { Err(invalid()) }
     };
     if let Some((head, values)) = text.split_once('(') {
-        let values = values.strip_suffix(')').ok_or_else(wrong)?;
+        let values = values.strip_suffix(')').ok_or_else(invalid)?;
         let values = values.split(',').map(|value| value.trim().to_owned()).collect();
         let head = head.trim();
         if let Some(key) = head.strip_suffix(" notin") {
             return requirement(key, Test::NotIn(values));
         }
-        let key = head.strip_suffix(" in").ok_or_else(wrong)?;
+        let key = head.strip_suffix(" in").ok_or_else(invalid)?;
         return requirement(key, Test::In(values));
     }
     let one = |value: &str| vec![value.trim().to_owned()];
@@ -145,16 +145,16 @@ fn parse_requirement(text: &str) -> Result<Requirement, InvalidFilter> {
 }
 
 fn parse_field(text: &str) -> Result<FieldRequirement, InvalidFilter> {
-    let wrong = || InvalidFilter(text.to_owned());
+    let invalid = || InvalidFilter(text.to_owned());
     let (field, value, equal) = if let Some((field, value)) = text.split_once("!=") {
         (field, value, false)
     } else {
-        let (field, value) = text.split_once("==").or_else(|| text.split_once('=')).ok_or_else(wrong)?;
+        let (field, value) = text.split_once("==").or_else(|| text.split_once('=')).ok_or_else(invalid)?;
         (field, value, true)
     };
     let field = field.trim();
     if !matches!(field, "metadata.name" | "metadata.namespace" | "spec.nodeName" | "status.phase") {
-        return Err(wrong());
+        return Err(invalid());
     }
     Ok(FieldRequirement { field: field.to_owned(), value: value.trim().to_owned(), equal })
 }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_select_as_an_apiserver_does() {
+    fn filter_selects_like_an_apiserver() {
         let pod = pod();
         let matches = |labels: &str, fields: &str| Filter::parse(None, labels, fields).unwrap().matches(&pod);
         for yes in [
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_selector_is_refused() {
+    fn filter_rejects_invalid_selectors() {
         for bad in ["a b", "app in (x", "app within (x)", "=x"] {
             assert!(Filter::parse(None, bad, "").is_err(), "{bad}");
         }

@@ -1,4 +1,4 @@
-//! Answers: JSON documents and `metav1.Status`, and taking a query string apart.
+//! HTTP helpers: JSON answers, `metav1.Status`, and query string parsing.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,23 +10,23 @@ use hyper::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
-/// A body of any kind; its error cuts the connection.
+/// Answer body. An error cuts the connection.
 pub(super) type SimBody = UnsyncBoxBody<Bytes, io::Error>;
 
-/// An answer.
+/// HTTP answer.
 pub(super) type SimResponse = Response<SimBody>;
 
-/// A whole body at once.
+/// Creates a body from complete bytes.
 pub(super) fn full(bytes: impl Into<Bytes>) -> SimBody {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A JSON answer.
+/// Creates a JSON answer.
 pub(super) fn json_response(code: StatusCode, value: &Value) -> SimResponse {
     typed_response(code, "application/json", full(value.to_string()))
 }
 
-/// An answer with a content type.
+/// Creates an answer with the given content type.
 pub(super) fn typed_response(code: StatusCode, content_type: &'static str, body: SimBody) -> SimResponse {
     let mut response = Response::new(body);
     *response.status_mut() = code;
@@ -34,7 +34,7 @@ pub(super) fn typed_response(code: StatusCode, content_type: &'static str, body:
     response
 }
 
-/// A `metav1.Status` that reports a failure.
+/// `metav1.Status` of a failure.
 #[derive(Clone, Debug)]
 pub(super) struct Status {
     code: u16,
@@ -57,15 +57,15 @@ impl Status {
         Self::new(400, "BadRequest", message)
     }
 
-    /// What list options that contradict each other or the server are answered with.
+    /// Creates the status for list options that contradict each other or that the server does not support.
     pub(super) fn invalid_options(field: &str, why: &str) -> Self {
         let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {field}: Forbidden: {why}");
         Self { cause: Some("FieldValueForbidden"), ..Self::new(422, "Invalid", message) }
     }
 
-    /// The version asked for lies in the future.
-    pub(super) fn too_large(asked: u64, now: u64) -> Self {
-        let message = format!("Too large resource version: {asked}, current: {now}");
+    /// Creates the status for a requested version that is newer than the current one.
+    pub(super) fn too_large(requested: u64, now: u64) -> Self {
+        let message = format!("Too large resource version: {requested}, current: {now}");
         Self { cause: Some("ResourceVersionTooLarge"), retry_after: Some(1), ..Self::new(504, "Timeout", message) }
     }
 
@@ -98,7 +98,7 @@ impl Status {
     }
 }
 
-/// The parameters of a query string, decoded; of a repeated one the last counts.
+/// Decoded parameters of a query string. The last of repeated parameters wins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Query(BTreeMap<String, String>);
 
@@ -110,7 +110,7 @@ impl Query {
         )
     }
 
-    /// The value; empty where it is not given, as Kubernetes reads its options.
+    /// Returns the value; empty if the parameter is absent, as in Kubernetes' list options.
     pub(super) fn get(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
@@ -119,7 +119,7 @@ impl Query {
         matches!(self.get(name), "true" | "1")
     }
 
-    /// A number; `None` where it is not given.
+    /// Returns a number; `None` if the parameter is absent.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Status> {
         match self.get(name) {
             "" => Ok(None),
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_decoded() {
+    fn query_is_decoded() {
         let query = Query::parse("labelSelector=a%3Db%2Cc+in+%28d%29&watch=true&limit=5&broken=%4&x");
         assert_eq!(query.get("labelSelector"), "a=b,c in (d)");
         assert!(query.flag("watch") && !query.flag("x"));

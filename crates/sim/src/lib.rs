@@ -1,9 +1,8 @@
 //! Simulated clusters: Kubernetes' list and watch protocol over real HTTP on loopback, for the demo, tests and benches.
 //!
-//! A [`World`] is a cluster's state and history, pure and decided by a seed; [`Churn`] changes it; [`SimCluster`]
-//! serves it and lets a [`FaultScript`] go wrong with it. The world knows the truth at each moment: an
-//! [`oracle`] compares it with what a consumer has seen, and checks on the way that nothing was told that cannot
-//! have happened. [`replay`] is a second, much simpler server that is as fast as a socket, for benches.
+//! A [`World`] holds a cluster's state and history. It does no I/O and is determined by a seed. [`Churn`] changes it.
+//! [`SimCluster`] serves it, with the faults of a [`FaultScript`]. An [`oracle`] compares a consumer's state with the
+//! world's and rejects notifications that are impossible. [`replay`] is a simpler, faster server for benches.
 
 mod access;
 mod answer;
@@ -15,6 +14,7 @@ mod discovery;
 pub mod disk;
 mod fault;
 mod filter;
+mod handler;
 mod http;
 mod list;
 mod object;
@@ -22,6 +22,7 @@ pub mod oracle;
 mod piped;
 mod pods;
 mod pump;
+mod raw_response;
 pub mod replay;
 mod request;
 mod server;

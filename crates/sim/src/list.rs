@@ -1,4 +1,4 @@
-//! LIST: which objects, at which version, in which pages.
+//! LIST answers: object selection, resourceVersion rules and paging.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use super::request::ObjectsRequest;
 use super::shared::Shared;
 use informer_hub_types::{ApiResource, ObjectKey};
 
-/// The body of a list, made item by item.
+/// Body of a list, generated item by item.
 #[derive(Debug)]
 pub(super) struct ListSource {
     version: u64,
     partial: bool,
     custom: bool,
-    /// The resource that objects are shown as, where they are stored as another.
+    /// Requested resource version, if objects are stored as another one.
     shown_as: Option<ApiResource>,
     head: Option<Bytes>,
     items: vec::IntoIter<Arc<SimObject>>,
@@ -31,44 +31,44 @@ pub(super) struct ListSource {
     tail: Option<Bytes>,
 }
 
-/// Which state of the resource a list shows.
-enum Asked {
-    /// The next page of a list that began at this version.
+/// State of the resource that a list shows.
+enum Requested {
+    /// The next page of a list at this version.
     Page { version: u64, start: ObjectKey },
     /// Exactly this version.
     Exact(u64),
-    /// The present state, which must not be older than this.
+    /// The current state, which must not be older than this.
     NotOlderThan(u64),
 }
 
 impl ListSource {
-    /// Finds the objects that the request asks for.
+    /// Selects the objects that the request covers.
     pub(super) fn open(shared: &Shared, request: &ObjectsRequest) -> Result<Self, Status> {
         let query = &request.query;
         let limit = query.number("limit")?.filter(|&limit| limit > 0 && shared.config.honour_limit);
-        let asked = asked(request, limit.is_some())?;
+        let requested = requested(request, limit.is_some())?;
         let limit = limit.filter(|_| query.get("resourceVersion") != "0" || !query.get("continue").is_empty());
         shared.with_world(|world| {
             let now = world.version();
             let collection = world.collection_mut(&request.def.api.gvr).ok_or_else(|| request.not_found())?;
-            let (version, objects, start) = match asked {
-                Asked::Page { version, start } => {
+            let (version, objects, start) = match requested {
+                Requested::Page { version, start } => {
                     (version, collection.at(version, now).ok_or_else(token_expired)?, Bound::Excluded(start))
                 }
-                Asked::Exact(version) | Asked::NotOlderThan(version) if version > now => {
+                Requested::Exact(version) | Requested::NotOlderThan(version) if version > now => {
                     return Err(Status::too_large(version, now));
                 }
-                Asked::Exact(version) => {
+                Requested::Exact(version) => {
                     let objects = collection.at(version, now);
-                    let gone = || Status::expired("The resourceVersion for the provided list is too old.");
-                    (version, objects.ok_or_else(gone)?, Bound::Unbounded)
+                    let expired = || Status::expired("The resourceVersion for the provided list is too old.");
+                    (version, objects.ok_or_else(expired)?, Bound::Unbounded)
                 }
-                Asked::NotOlderThan(_) => (now, collection.objects().clone(), Bound::Unbounded),
+                Requested::NotOlderThan(_) => (now, collection.objects().clone(), Bound::Unbounded),
             };
             let (items, rest) = select(&objects, start, request, limit);
             let token = rest.map(|remaining| (token(version, items.last()), remaining));
             if token.is_some() && version == now {
-                collection.hold(version);
+                collection.keep_snapshot(version);
             }
             let stored = &collection.def().api.gvr;
             let shown_as = (*stored != request.def.api.gvr).then(|| request.def.api.clone());
@@ -140,7 +140,7 @@ impl Source for ListSource {
     }
 }
 
-/// Up to `limit` selected objects from `start` on, and how many objects come after them if any is selected.
+/// Returns up to `limit` selected objects from `start` on, and the number of selected objects after them, if any.
 fn select(
     objects: &Objects,
     start: Bound<ObjectKey>,
@@ -154,8 +154,8 @@ fn select(
     (items, (rest > 0).then_some(rest))
 }
 
-/// Reads `resourceVersion`, `resourceVersionMatch` and `continue` by the apiserver's rules.
-fn asked(request: &ObjectsRequest, limited: bool) -> Result<Asked, Status> {
+/// Evaluates `resourceVersion`, `resourceVersionMatch` and `continue` by the apiserver's rules.
+fn requested(request: &ObjectsRequest, limited: bool) -> Result<Requested, Status> {
     let query = &request.query;
     let (version, matching, token) =
         (query.get("resourceVersion"), query.get("resourceVersionMatch"), query.get("continue"));
@@ -173,10 +173,10 @@ fn asked(request: &ObjectsRequest, limited: bool) -> Result<Asked, Status> {
     }
     let number = request.version()?;
     match (matching, number) {
-        ("", Some(version)) if limited && version > 0 => Ok(Asked::Exact(version)),
-        ("" | "NotOlderThan", Some(version)) => Ok(Asked::NotOlderThan(version)),
-        ("", None) => Ok(Asked::NotOlderThan(0)),
-        ("Exact", Some(version)) if version > 0 => Ok(Asked::Exact(version)),
+        ("", Some(version)) if limited && version > 0 => Ok(Requested::Exact(version)),
+        ("" | "NotOlderThan", Some(version)) => Ok(Requested::NotOlderThan(version)),
+        ("", None) => Ok(Requested::NotOlderThan(0)),
+        ("Exact", Some(version)) if version > 0 => Ok(Requested::Exact(version)),
         ("Exact", Some(_)) => Err(Status::invalid_options(
             "resourceVersionMatch",
             "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
@@ -194,11 +194,11 @@ fn token(version: u64, last: Option<&Arc<SimObject>>) -> String {
     URL_SAFE_NO_PAD.encode(json!({ "v": "meta.k8s.io/v1", "rv": version, "start": start }).to_string())
 }
 
-fn parse_token(token: &str) -> Option<Asked> {
+fn parse_token(token: &str) -> Option<Requested> {
     let token: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
     let start = token["start"].as_str()?;
     let (namespace, name) = start.split_once('/').unwrap_or(("", start));
-    Some(Asked::Page { version: token["rv"].as_u64()?, start: ObjectKey::new(namespace, name) })
+    Some(Requested::Page { version: token["rv"].as_u64()?, start: ObjectKey::new(namespace, name) })
 }
 
 fn token_expired() -> Status {

@@ -1,4 +1,4 @@
-//! One simulated object at one version, encoded once and shared by every answer that carries it.
+//! Simulated object at one version, encoded once and shared by all answers, and the events of its history.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use informer_hub_types::{Gvr, ObjectKey, ResourceVersion, Uid};
 
-/// An object as the cluster stored it at one resourceVersion.
+/// Object as stored at one resourceVersion.
 #[derive(Clone, Debug)]
 pub struct SimObject {
     key: ObjectKey,
@@ -18,12 +18,12 @@ pub struct SimObject {
     node: String,
     phase: String,
     json: Bytes,
-    /// Length of `{"kind":…,"apiVersion":…,`: what a typed list leaves out of its items.
+    /// Length of `{"kind":…,"apiVersion":…,`, which the items of a typed list omit.
     type_meta: usize,
 }
 
 impl SimObject {
-    /// Encodes `body`, whose metadata is complete but for its type.
+    /// Encodes `body`. Its metadata must be complete; `kind` and `apiVersion` are set here.
     pub(super) fn encode(gvr: &Gvr, kind: &str, version: u64, mut body: Value) -> Self {
         if let Some(fields) = body.as_object_mut() {
             fields.remove("apiVersion");
@@ -59,7 +59,7 @@ impl SimObject {
         &self.uid
     }
 
-    /// `metadata.resourceVersion` as a number, which it always is here.
+    /// `metadata.resourceVersion` as a number.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
@@ -71,43 +71,43 @@ impl SimObject {
         ResourceVersion::new(&self.version.to_string())
     }
 
-    /// The value of one label.
+    /// Returns the value of one label.
     #[must_use]
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key).map(String::as_str)
     }
 
-    /// `spec.nodeName`, or empty.
+    /// `spec.nodeName`; empty if absent.
     #[must_use]
     pub fn node(&self) -> &str {
         &self.node
     }
 
-    /// `status.phase`, or empty.
+    /// `status.phase`; empty if absent.
     #[must_use]
     pub fn phase(&self) -> &str {
         &self.phase
     }
 
-    /// The whole object with its type, as a watch or a GET shows it.
+    /// Returns the whole object with its type, as in a watch event or a GET answer.
     #[must_use]
     pub fn json(&self) -> &Bytes {
         &self.json
     }
 
-    /// The object as a tree. Costs a parse.
+    /// Returns the parsed object. Costs a parse.
     #[must_use]
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.json).unwrap_or_default()
     }
 
-    /// The object as an item of a typed list: without `kind` and `apiVersion`. Appends to `out`.
+    /// Appends the object as an item of a typed list: without `kind` and `apiVersion`.
     pub(super) fn write_untyped(&self, out: &mut Vec<u8>) {
         out.push(b'{');
         out.extend_from_slice(&self.json[self.type_meta..]);
     }
 
-    /// The object cut down to `PartialObjectMetadata`. Costs a parse and an encode.
+    /// Returns the object as `PartialObjectMetadata`. Costs a parse and an encode.
     pub(super) fn partial(&self) -> Bytes {
         let value = self.value();
         let metadata = &value["metadata"];
@@ -115,12 +115,12 @@ impl SimObject {
         Bytes::from(partial.to_string())
     }
 
-    /// The same object as another version of its resource shows it. Costs a parse and an encode.
+    /// Returns the object in another served version of its resource. Costs a parse and an encode.
     pub(super) fn read_as(&self, gvr: &Gvr, kind: &str) -> Self {
         Self::encode(gvr, kind, self.version, self.value())
     }
 
-    /// The same state under a later version, as a DELETED event shows it.
+    /// Returns the same state with a later resourceVersion, as in a DELETED event.
     pub(super) fn at_version(&self, gvr: &Gvr, kind: &str, version: u64) -> Self {
         let mut value = self.value();
         value["metadata"]["resourceVersion"] = json!(version.to_string());
@@ -128,7 +128,7 @@ impl SimObject {
     }
 }
 
-/// What a watch event says of its object.
+/// Type of a watch event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventKind {
     /// ADDED.
@@ -140,7 +140,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The word on the wire.
+    /// Returns the JSON value of `type`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -151,14 +151,14 @@ impl EventKind {
     }
 }
 
-/// One entry of a resource's history.
+/// Entry of a resource's history.
 #[derive(Debug)]
 pub struct Event {
-    /// What happened.
+    /// Type of the event.
     pub kind: EventKind,
-    /// The object after it (for a deletion: its last state, under the deletion's version).
+    /// The object after the event. After a deletion: its last state with the deletion's resourceVersion.
     pub object: Arc<SimObject>,
-    /// The object before it.
+    /// The object before the event.
     pub previous: Option<Arc<SimObject>>,
     line: OnceLock<Bytes>,
 }
@@ -168,13 +168,13 @@ impl Event {
         Self { kind, object, previous, line: OnceLock::new() }
     }
 
-    /// The event as a watch line, encoded once for all watchers.
+    /// Returns the event as a watch line, encoded once for all watchers.
     pub(super) fn line(&self) -> Bytes {
         self.line.get_or_init(|| event_line(self.kind.as_str(), self.object.json())).clone()
     }
 }
 
-/// `{"type":…,"object":…}` and a newline.
+/// Returns `{"type":…,"object":…}` and a newline.
 pub(super) fn event_line(kind: &str, object: &[u8]) -> Bytes {
     let mut line = Vec::with_capacity(object.len() + kind.len() + 24);
     line.extend_from_slice(b"{\"type\":\"");

@@ -1,4 +1,4 @@
-//! Judges what a consumer has seen: against the truth at the end, and against what can happen on the way.
+//! Consumer oracle: compares a consumer's state with the server's, and rejects impossible notifications.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -8,42 +8,42 @@ use serde_json::Value;
 use super::world::Truth;
 use informer_hub_types::{Notification, ObjectKey, Origin, ResourceVersion, Uid};
 
-/// Violations kept; a broken stream makes one per notification.
+/// Violations kept. A broken stream causes one per notification.
 const VIOLATIONS: usize = 200;
 
-/// A way in which what was seen is not the truth.
+/// Difference between a consumer's state and the expected state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Difference {
-    /// It exists, and the consumer does not know.
+    /// The object exists, but the consumer does not have it.
     Missing {
-        /// Which object.
+        /// Key of the object.
         key: ObjectKey,
-        /// What it is.
+        /// Expected state.
         truth: (Uid, ResourceVersion),
     },
-    /// It is gone, and the consumer still has it.
+    /// The object was deleted, but the consumer still has it.
     Extra {
-        /// Which object.
+        /// Key of the object.
         key: ObjectKey,
-        /// What the consumer has.
+        /// The consumer's state.
         seen: (Uid, ResourceVersion),
     },
-    /// The consumer has another object under this name.
+    /// The consumer has an object with another UID under this key.
     OtherObject {
-        /// Which name.
+        /// Key of the object.
         key: ObjectKey,
-        /// What it is.
+        /// Expected state.
         truth: (Uid, ResourceVersion),
-        /// What the consumer has.
+        /// The consumer's state.
         seen: (Uid, ResourceVersion),
     },
-    /// The consumer has another state of this object.
+    /// The consumer has another version of this object.
     OtherVersion {
-        /// Which object.
+        /// Key of the object.
         key: ObjectKey,
-        /// The version that it has.
+        /// Expected version.
         truth: ResourceVersion,
-        /// The version that the consumer has.
+        /// The consumer's version.
         seen: ResourceVersion,
     },
 }
@@ -52,21 +52,23 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing { key, truth: (uid, version) } => write!(f, "{key} is missing: {uid} at {version}"),
-            Self::Extra { key, seen: (uid, version) } => write!(f, "{key} is gone but was kept: {uid} at {version}"),
-            Self::OtherObject { key, truth, seen } => {
-                write!(f, "{key} is {} at {}, but was seen as {} at {}", truth.0, truth.1, seen.0, seen.1)
+            Self::Extra { key, seen: (uid, version) } => {
+                write!(f, "{key} was deleted but is still present: {uid} at {version}")
             }
-            Self::OtherVersion { key, truth, seen } => write!(f, "{key} is at {truth}, but was seen at {seen}"),
+            Self::OtherObject { key, truth, seen } => {
+                write!(f, "{key} should be {} at {}, but is {} at {}", truth.0, truth.1, seen.0, seen.1)
+            }
+            Self::OtherVersion { key, truth, seen } => write!(f, "{key} should be at {truth}, but is at {seen}"),
         }
     }
 }
 
-/// Compares final states.
+/// Comparison of final states.
 #[derive(Clone, Copy, Debug)]
 pub struct Oracle;
 
 impl Oracle {
-    /// Every way in which `seen` is not `truth`, by key.
+    /// Returns all differences between the consumer's state `seen` and the expected state `truth`, by key.
     #[must_use]
     pub fn diff(truth: &Truth, seen: &Truth) -> Vec<Difference> {
         let mut differences = Vec::new();
@@ -90,48 +92,48 @@ impl Oracle {
     }
 }
 
-/// What a consumer was told, freed of where it was told it.
+/// Event that a consumer received, independent of its transport.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Told {
-    /// The informer: notifications of one origin are about one set of keys.
+    /// Name of the informer. Notifications of one origin cover one set of keys.
     pub origin: String,
-    /// The event's id, where it came over the wire.
+    /// Event id, if the event was received as a CloudEvent.
     pub id: Option<String>,
-    /// What happened.
+    /// Content of the event.
     pub what: What,
 }
 
-/// What happened, in a [`Told`].
+/// Content of a [`Told`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
     /// The first list is complete.
     Synced,
-    /// An object is new.
+    /// An object was added.
     Added {
-        /// Which object.
+        /// State of the object.
         object: Seen,
         /// Whether it is part of the first list.
         initial: bool,
     },
     /// An object changed.
     Updated {
-        /// The state that is said to have been told last; `None` where the event does not carry it.
+        /// The last delivered state according to the event; `None` if the event does not carry it.
         old: Option<(Uid, ResourceVersion)>,
-        /// The state now.
+        /// The new state.
         object: Seen,
-        /// Whether nothing changed.
+        /// Whether it is a resync, in which nothing changed.
         resync: bool,
     },
-    /// An object is gone.
+    /// An object was deleted.
     Deleted {
-        /// Its last state.
+        /// Last known state.
         object: Seen,
-        /// Whether the deletion was not seen.
+        /// Whether the deletion itself was not observed.
         tombstone: bool,
     },
 }
 
-/// One object at one version.
+/// Object at one version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
     /// Namespace and name.
@@ -142,17 +144,17 @@ pub struct Seen {
     pub version: ResourceVersion,
 }
 
-/// An event that is not what a sink promises to send.
+/// Event that violates the format a sink documents.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("event {id:?} lacks {lacks}, or it is not what it should be")]
+#[error("event {id:?}: {attribute} is missing or invalid")]
 pub struct InvalidEvent {
-    /// The event's id, where it has one.
+    /// Event id; empty if it is missing.
     pub id: String,
-    /// The attribute, as a JSON pointer.
-    pub lacks: &'static str,
+    /// The attribute as a JSON pointer.
+    pub attribute: &'static str,
 }
 
-/// The name under which a replica keeps an informer's objects.
+/// Returns the name under which a replica keeps an informer's objects.
 #[must_use]
 pub fn origin_name(origin: &Origin) -> String {
     format!("{}/{} {}", origin.cluster, origin.resource.gvr.long(), origin.scope)
@@ -182,14 +184,15 @@ impl<K> From<&Notification<K>> for Told {
 }
 
 impl Told {
-    /// Reads one CloudEvent as a webhook received it. Its origin is `cluster/resource.version.group`.
+    /// Parses one CloudEvent as a webhook received it. Its origin is `cluster/resource.version.group`.
     ///
     /// # Errors
-    /// [`InvalidEvent`] naming the first attribute that is missing or wrong.
+    /// [`InvalidEvent`] naming the first attribute that is missing or invalid.
     pub fn from_event(event: &Value) -> Result<Self, InvalidEvent> {
         let id = event["id"].as_str().map(str::to_owned);
-        let lack = |lacks| InvalidEvent { id: id.clone().unwrap_or_default(), lacks };
-        let text = |pointer: &'static str| event.pointer(pointer).and_then(Value::as_str).ok_or_else(|| lack(pointer));
+        let invalid = |attribute| InvalidEvent { id: id.clone().unwrap_or_default(), attribute };
+        let text =
+            |pointer: &'static str| event.pointer(pointer).and_then(Value::as_str).ok_or_else(|| invalid(pointer));
         let flag = |pointer: &'static str| event.pointer(pointer).and_then(Value::as_bool).unwrap_or(false);
         let gvr = informer_hub_types::Gvr::new(
             text("/data/resource/group")?,
@@ -217,17 +220,20 @@ impl Told {
             "io.informer-hub.resource.deleted.v1" => {
                 What::Deleted { object: seen()?, tombstone: flag("/data/tombstone") }
             }
-            _ => return Err(lack("/type")),
+            _ => return Err(invalid("/type")),
         };
         Ok(Self { origin, id, what })
     }
 }
 
-/// A consumer's copy, built from nothing but what it is told, which notes everything that cannot be right.
+/// Consumer state built from notifications alone, with a record of impossible notifications.
 ///
-/// Held to client-go's promises and the hub's own: `Updated` and `Deleted` only of what is known, `Added` only of
-/// what is not, the old state of an update is the one told last, identity never changes in an update, versions of
-/// one object never go back, `Synced` once per origin, and nothing `initial` after it.
+/// Verifies the guarantees of client-go and of the hub:
+/// - `Updated` and `Deleted` only for known objects, `Added` only for unknown ones;
+/// - the old state of an update is the last delivered one;
+/// - an update never changes the UID;
+/// - versions of one object never decrease;
+/// - `Synced` once per origin, and no `initial` event after it.
 #[derive(Debug, Default)]
 pub struct Replica {
     origins: BTreeMap<String, State>,
@@ -240,30 +246,30 @@ pub struct Replica {
 #[derive(Debug, Default)]
 struct State {
     objects: Truth,
-    /// Versions at which objects went, so that a late event cannot bring one of them back unnoticed.
-    gone: HashMap<Uid, ResourceVersion>,
+    /// Versions of deletions by UID, to detect a late event that restores a deleted object.
+    deleted: HashMap<Uid, ResourceVersion>,
     synced: bool,
 }
 
 impl Replica {
-    /// A replica that is told everything exactly once.
+    /// Creates a replica that expects each event exactly once.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A replica that is told everything at least once: an event whose id it has had is only counted.
+    /// Creates a replica that expects each event at least once. Events with a known id are only counted.
     #[must_use]
     pub fn at_least_once() -> Self {
         Self { ids: Some(HashSet::new()), ..Self::default() }
     }
 
-    /// Takes one notification in.
+    /// Applies one notification.
     pub fn apply<K>(&mut self, notification: &Notification<K>) {
         self.tell(&notification.into());
     }
 
-    /// Takes one statement in, wherever it comes from.
+    /// Applies one event from any transport.
     pub fn tell(&mut self, told: &Told) {
         self.told += 1;
         if let (Some(ids), Some(id)) = (&mut self.ids, &told.id)
@@ -273,68 +279,68 @@ impl Replica {
             return;
         }
         let state = self.origins.entry(told.origin.clone()).or_default();
-        if let Err(problem) = state.take(&told.what)
+        if let Err(problem) = state.apply(&told.what)
             && self.violations.len() < VIOLATIONS
         {
             self.violations.push(format!("notification {} of {}: {problem}: {:?}", self.told, told.origin, told.what));
         }
     }
 
-    /// The hub has been restarted: each origin may sync, and tell its first list, once more.
+    /// Allows each origin to sync and deliver its initial list once more, after a restart of the hub.
     pub fn hub_restarted(&mut self) {
         for state in self.origins.values_mut() {
             state.synced = false;
         }
     }
 
-    /// What the consumer was told of all origins whose name begins so is forgotten: it is going to be told anew.
+    /// Drops the state of all origins with this prefix, whose objects are going to be delivered again.
     pub fn forget(&mut self, prefix: &str) {
         self.origins.retain(|name, _| !name.starts_with(prefix));
     }
 
-    /// What the consumer has of one origin; empty where it was told nothing.
+    /// Returns the objects of one origin; empty for an unknown origin.
     #[must_use]
     pub fn seen(&self, origin: &str) -> Truth {
         self.origins.get(origin).map(|state| state.objects.clone()).unwrap_or_default()
     }
 
-    /// What the consumer has of all origins whose name begins so (`"prod-eu/pods.v1."`).
+    /// Returns the objects of all origins with this prefix (`"prod-eu/pods.v1."`).
     #[must_use]
     pub fn seen_of(&self, prefix: &str) -> Truth {
         let origins = self.origins.iter().filter(|(name, _)| name.starts_with(prefix));
         origins.flat_map(|(_, state)| state.objects.clone()).collect()
     }
 
-    /// How many objects the consumer has of one origin; cheap.
+    /// Returns the number of objects of one origin in constant time.
     #[must_use]
     pub fn count(&self, origin: &str) -> usize {
         self.origins.get(origin).map_or(0, |state| state.objects.len())
     }
 
-    /// The origins that have told anything.
+    /// Returns the origins that have sent an event.
     pub fn origins(&self) -> impl Iterator<Item = &str> {
         self.origins.keys().map(String::as_str)
     }
 
-    /// Whether an origin has told its first list.
+    /// Returns whether an origin has delivered its initial list.
     #[must_use]
     pub fn is_synced(&self, origin: &str) -> bool {
         self.origins.get(origin).is_some_and(|state| state.synced)
     }
 
-    /// Statements taken in, repeats included.
+    /// Returns the number of applied events, repeats included.
     #[must_use]
     pub fn told(&self) -> u64 {
         self.told
     }
 
-    /// Statements that had been told before, by their id.
+    /// Returns the number of events with a known id.
     #[must_use]
     pub fn repeats(&self) -> u64 {
         self.repeats
     }
 
-    /// What cannot have happened but was told, with its place; the first few hundred.
+    /// Returns the impossible events with their positions, at most the first 200.
     #[must_use]
     pub fn violations(&self) -> &[String] {
         &self.violations
@@ -342,8 +348,8 @@ impl Replica {
 }
 
 impl State {
-    /// Takes a statement in even when it is wrong, so that one mistake is not reported for ever.
-    fn take(&mut self, what: &What) -> Result<(), String> {
+    /// Applies an event even if it is a violation, so that one error is not reported again and again.
+    fn apply(&mut self, what: &What) -> Result<(), String> {
         match what {
             What::Synced if self.synced => Err("synced a second time".into()),
             What::Synced => {
@@ -364,8 +370,10 @@ impl State {
         if initial && self.synced {
             return Err("initial, but the origin has synced".into());
         }
-        match self.gone.get(&object.uid) {
-            Some(gone) if gone.newer_than(&object.version) => Err(format!("added, but it went at {gone}")),
+        match self.deleted.get(&object.uid) {
+            Some(deleted) if deleted.newer_than(&object.version) => {
+                Err(format!("added, but it was deleted at {deleted}"))
+            }
             _ => Ok(()),
         }
     }
@@ -373,13 +381,13 @@ impl State {
     fn updated(&mut self, old: Option<&(Uid, ResourceVersion)>, object: &Seen, resync: bool) -> Result<(), String> {
         let Some(known) = self.put(object) else { return Err("updated, but nothing is known under this name".into()) };
         if known.0 != object.uid {
-            return Err(format!("updated, but under this name {} is known", known.0));
+            return Err(format!("updated, but {} is known under this name", known.0));
         }
         if let Some(old) = old.filter(|old| **old != known) {
-            return Err(format!("updated from {} at {}, but {} was told last", old.0, old.1, known.1));
+            return Err(format!("updated from {} at {}, but the last delivered state is {}", old.0, old.1, known.1));
         }
         if known.1.newer_than(&object.version) {
-            return Err(format!("updated backwards from {}", known.1));
+            return Err(format!("updated to an older version than {}", known.1));
         }
         if resync && known.1 != object.version {
             return Err(format!("a resync that changes {}", known.1));
@@ -392,10 +400,10 @@ impl State {
 
     fn deleted(&mut self, object: &Seen) -> Result<(), String> {
         let known = self.objects.remove(&object.key);
-        self.gone.insert(object.uid.clone(), object.version.clone());
+        self.deleted.insert(object.uid.clone(), object.version.clone());
         let Some(known) = known else { return Err("deleted, but nothing is known under this name".into()) };
         if known.0 != object.uid {
-            return Err(format!("deleted, but under this name {} is known", known.0));
+            return Err(format!("deleted, but {} is known under this name", known.0));
         }
         if known.1.newer_than(&object.version) {
             return Err(format!("deleted at a version before {}", known.1));
@@ -443,10 +451,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lawful_story_has_no_violation_and_ends_in_its_last_states() {
+    fn replica_accepts_a_valid_sequence_and_ends_in_its_last_states() {
         let initial = What::Added { object: seen("a", "u1", 1), initial: true };
-        let story = [initial, What::Synced, updated("a", "u1", 1, 3), deleted("a", "u1", 4), added("a", "u2", 5)];
-        let replica = run(story);
+        let sequence = [initial, What::Synced, updated("a", "u1", 1, 3), deleted("a", "u1", 4), added("a", "u2", 5)];
+        let replica = run(sequence);
         assert_eq!(replica.violations(), &[] as &[String]);
         assert!(replica.is_synced("a/pods.v1. *"));
         let truth = Truth::from([(ObjectKey::new("ns", "a"), (Uid::new("u2"), ResourceVersion::new("5")))]);
@@ -454,10 +462,10 @@ mod tests {
     }
 
     #[test]
-    fn each_unlawful_story_is_noticed() {
+    fn replica_reports_each_invalid_sequence() {
         let initial = What::Added { object: seen("b", "u", 1), initial: true };
         let resync = What::Updated { old: None, object: seen("a", "u1", 2), resync: true };
-        let stories = [
+        let sequences = [
             ("synced twice", vec![What::Synced, What::Synced]),
             ("initial after synced", vec![What::Synced, initial]),
             ("added twice", vec![added("a", "u1", 1), added("a", "u1", 2)]),
@@ -469,16 +477,16 @@ mod tests {
             ("update to the same", vec![added("a", "u1", 3), updated("a", "u1", 3, 3)]),
             ("deleted backwards", vec![added("a", "u1", 3), deleted("a", "u1", 2)]),
             ("deleted another", vec![added("a", "u1", 3), deleted("a", "u2", 4)]),
-            ("risen from the dead", vec![added("a", "u1", 3), deleted("a", "u1", 5), added("a", "u1", 4)]),
+            ("added after its deletion", vec![added("a", "u1", 3), deleted("a", "u1", 5), added("a", "u1", 4)]),
             ("resync that changes", vec![added("a", "u1", 1), resync]),
         ];
-        for (name, story) in stories {
-            assert_eq!(run(story).violations().len(), 1, "{name}");
+        for (name, sequence) in sequences {
+            assert_eq!(run(sequence).violations().len(), 1, "{name}");
         }
     }
 
     #[test]
-    fn differences_say_what_is_wrong() {
+    fn differences_describe_expected_and_actual_states() {
         let truth = run([added("a", "u1", 1), added("b", "u2", 2), added("c", "u3", 3)]).seen_of("a/");
         let seen = run([added("b", "u9", 2), added("c", "u3", 1), added("d", "u4", 4)]).seen_of("a/");
         assert_eq!(Oracle::diff(&truth, &truth), []);
@@ -487,15 +495,15 @@ mod tests {
             found,
             [
                 "ns/a is missing: u1 at 1",
-                "ns/b is u2 at 2, but was seen as u9 at 2",
-                "ns/c is at 3, but was seen at 1",
-                "ns/d is gone but was kept: u4 at 4",
+                "ns/b should be u2 at 2, but is u9 at 2",
+                "ns/c should be at 3, but is at 1",
+                "ns/d was deleted but is still present: u4 at 4",
             ]
         );
     }
 
     #[test]
-    fn a_webhook_event_is_read_and_a_repeat_is_only_counted() {
+    fn webhook_event_is_parsed_and_a_repeat_is_only_counted() {
         let event = json!({
             "id": "e1", "type": "io.informer-hub.resource.updated.v1",
             "data": {
@@ -511,7 +519,7 @@ mod tests {
         replica.tell(&told);
         replica.tell(&told);
         assert_eq!((replica.told(), replica.repeats(), replica.violations().len()), (3, 1, 0));
-        let lacking = Told::from_event(&json!({ "id": "e2", "data": {} })).unwrap_err();
-        assert_eq!(lacking.lacks, "/data/resource/group");
+        let invalid = Told::from_event(&json!({ "id": "e2", "data": {} })).unwrap_err();
+        assert_eq!(invalid.attribute, "/data/resource/group");
     }
 }

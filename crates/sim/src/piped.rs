@@ -1,4 +1,4 @@
-//! A simulated cluster without a port: each connection is a pipe in memory, on the runtime that asks for it.
+//! Simulated cluster without a port: each connection is an in-memory pipe on the caller's runtime.
 
 use std::io;
 use std::ops::Deref;
@@ -7,39 +7,40 @@ use std::sync::Arc;
 use tokio::io::{DuplexStream, duplex};
 
 use super::connection::{Connection, Link};
-use super::server::{SimServer, converse};
+use super::server::{SimServer, serve_connection};
 use super::shared::{Gate, SimConfig};
 
-/// What is on its way on one connection, each way.
+/// Buffer of one connection in each direction, in bytes.
 const IN_FLIGHT: usize = 16 * 1024;
 
-/// A simulated cluster that outlives runtimes: it has no task but its connections.
+/// Simulated cluster that outlives runtimes. It has no tasks besides its connections.
 ///
-/// Under a paused clock and a seed ([`chance`](informer_hub_types::rng)) all that happens on its connections happens in the
-/// same order each time.
+/// With a paused clock and a seeded [`rng`](informer_hub_types::rng), everything on its connections happens in the same
+/// order in each run.
 #[derive(Debug)]
 pub struct PipedCluster {
     server: SimServer,
 }
 
 impl PipedCluster {
-    /// A cluster that takes connections.
+    /// Creates a cluster that accepts connections.
     #[must_use]
     pub fn new(config: SimConfig) -> Self {
         Self { server: SimServer::new(config) }
     }
 
-    /// Opens a connection, which is served on the runtime that this is called on.
+    /// Opens a connection, served on the current runtime.
     ///
     /// # Errors
-    /// Refused while the cluster is down; from a fault that took it down it comes back a while after the first try.
+    /// `ConnectionRefused` while the cluster is down. After [`Fault::Down`](super::Fault::Down) the cluster comes back when
+    /// the fault's time has passed since the first attempt.
     pub fn connect(&self) -> io::Result<DuplexStream> {
         let shared = Arc::clone(self.server.shared());
         let mut gate = shared.gate.subscribe();
         let now = *gate.see();
         if let Gate::DownFor(pause) = now {
-            let knocked = Arc::clone(&shared);
-            tokio::spawn(async move { knocked.come_back(pause).await });
+            let shared = Arc::clone(&shared);
+            tokio::spawn(async move { shared.come_back(pause).await });
         }
         if now != Gate::Up {
             return Err(io::ErrorKind::ConnectionRefused.into());
@@ -51,7 +52,7 @@ impl PipedCluster {
             tokio::select! {
                 biased;
                 _ = gate.wait_for(|gate| *gate != Gate::Up) => {}
-                () = converse(connection, link, Arc::clone(&shared)) => {}
+                () = serve_connection(connection, link, Arc::clone(&shared)) => {}
             }
         });
         Ok(theirs)
@@ -62,7 +63,7 @@ impl PipedCluster {
         self.server.shared().gate.set(Gate::Down);
     }
 
-    /// Takes connections again; the world has gone on.
+    /// Accepts connections again. The world may have changed meanwhile.
     pub fn restart(&self) {
         self.server.shared().gate.set(Gate::Up);
     }

@@ -1,6 +1,6 @@
-//! Bodies of simulated pods: as large and as varied as real ones, or short for tests that want to be quick.
+//! Generator of pod, node and custom resource bodies: pods as large and varied as real ones, or short ones for tests.
 //!
-//! Everything comes from the generator that is passed in, so equal seeds make equal bytes.
+//! All randomness comes from the given generator, so equal seeds produce equal bytes.
 
 use std::fmt::Write as _;
 
@@ -14,13 +14,13 @@ const APPS: [&str; 12] =
 const TIERS: [&str; 3] = ["frontend", "backend", "data"];
 const TEAMS: [&str; 5] = ["payments", "storefront", "platform", "growth", "identity"];
 
-/// The namespaces that simulated pods live in.
+/// Namespaces of simulated pods.
 pub const NAMESPACES: [&str; 5] = ["shop", "pay", "infra", "default", "team-a"];
 
-/// The phases that churn moves a pod through.
+/// Phases that churn sets.
 pub const PHASES: [&str; 4] = ["Running", "Pending", "Succeeded", "Failed"];
 
-/// `count` characters of lower-case hexadecimal.
+/// Returns `count` lowercase hexadecimal digits.
 pub(super) fn hex(rng: &mut StdRng, count: usize) -> String {
     let mut text = String::with_capacity(count + 16);
     while text.len() < count {
@@ -31,19 +31,19 @@ pub(super) fn hex(rng: &mut StdRng, count: usize) -> String {
     text
 }
 
-/// A random UUID (version 4), lower case.
+/// Returns a random UUID (version 4) in lowercase.
 pub(super) fn uuid(rng: &mut StdRng) -> String {
     let variant = ['8', '9', 'a', 'b'][rng.random_range(0..4)];
     format!("{}-{}-4{}-{variant}{}-{}", hex(rng, 8), hex(rng, 4), hex(rng, 3), hex(rng, 3), hex(rng, 12))
 }
 
-/// A suffix as controllers append it to the names that they generate.
+/// Returns a random suffix as controllers append to generated names.
 pub(super) fn suffix(rng: &mut StdRng, count: usize) -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     (0..count).map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())])).collect()
 }
 
-/// A ReplicaSet: what its pods have in common, which is all that its template says.
+/// ReplicaSet: the content that its pods share.
 #[derive(Debug)]
 pub(super) struct ReplicaSet {
     app: &'static str,
@@ -58,18 +58,18 @@ pub(super) struct ReplicaSet {
 }
 
 impl ReplicaSet {
-    /// Any one.
+    /// Creates a random ReplicaSet.
     pub(super) fn new(rng: &mut StdRng) -> Self {
         let (app, hash) = (Self::app(rng), suffix(rng, 9));
         Self::named(rng, app, &hash)
     }
 
-    /// The application of any one.
+    /// Returns a random application name.
     pub(super) fn app(rng: &mut StdRng) -> &'static str {
         APPS[rng.random_range(0..APPS.len())]
     }
 
-    /// One of an application, by the hash of its template.
+    /// Creates a ReplicaSet of an application with the given template hash.
     pub(super) fn named(rng: &mut StdRng, app: &'static str, hash: &str) -> Self {
         let version = format!("1.{}.{}", rng.random_range(0..30), rng.random_range(0..10));
         Self {
@@ -85,12 +85,12 @@ impl ReplicaSet {
         }
     }
 
-    /// What the names of its pods begin with.
+    /// Name, which is also the prefix of its pods' names.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// A body (labels, owner, spec, status) for one of its pods. `time` is its creation time, RFC 3339.
+    /// Creates the body (labels, owner, spec, status) of one of its pods. `time` is the creation time (RFC 3339).
     pub(super) fn pod(&self, rng: &mut StdRng, nodes: usize, time: &str, small: bool) -> Value {
         let node = rng.random_range(0..nodes.max(1));
         let draft = Draft {
@@ -104,7 +104,7 @@ impl ReplicaSet {
     }
 }
 
-/// What the parts of one pod have in common.
+/// Values shared by the parts of one pod.
 #[derive(Debug)]
 struct Draft<'s> {
     set: &'s ReplicaSet,
@@ -114,7 +114,7 @@ struct Draft<'s> {
     time: String,
 }
 
-/// A name and a body for a new pod with a ReplicaSet of its own.
+/// Creates the name and body of a pod with its own ReplicaSet.
 pub(super) fn pod(rng: &mut StdRng, nodes: usize, time: &str, small: bool) -> (String, Value) {
     let set = ReplicaSet::new(rng);
     let name = format!("{}-{}", set.name, suffix(rng, 5));
@@ -278,7 +278,7 @@ fn proxy_container(token: &str) -> Value {
     })
 }
 
-/// What a registry says of an image: the same wherever it runs.
+/// Returns the digest of an image, which is the same on every node.
 fn digest(image: &str) -> String {
     Sha256::digest(image).iter().fold(String::with_capacity(64), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -315,7 +315,7 @@ fn status(rng: &mut StdRng, draft: &Draft<'_>) -> Value {
     })
 }
 
-/// About 3 KB, as the controller manager and the kubelet leave it behind.
+/// Creates about 3 KB of `managedFields`, as written by the controller manager and the kubelet.
 fn managed_fields(draft: &Draft<'_>) -> Value {
     let leaf = || json!({});
     let probe = || {
@@ -371,7 +371,7 @@ fn managed_fields(draft: &Draft<'_>) -> Value {
     ])
 }
 
-/// A body for a new node: labels, capacity, conditions.
+/// Creates the body of a node: labels, capacity, conditions.
 pub(super) fn node(rng: &mut StdRng, time: &str) -> Value {
     let zone = rng.random_range(0..3);
     json!({
@@ -388,7 +388,7 @@ pub(super) fn node(rng: &mut StdRng, time: &str) -> Value {
     })
 }
 
-/// A body for a new custom resource.
+/// Creates the body of a custom resource.
 pub(super) fn widget(rng: &mut StdRng) -> Value {
     let color = ["red", "green", "blue"][rng.random_range(0..3)];
     json!({

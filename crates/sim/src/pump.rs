@@ -1,7 +1,7 @@
-//! A streamed answer with its fault: takes units (events, items) from a source and sends them, until the fault strikes.
+//! Streamed answer with an optional fault: reads units (events, items) from a source and sends them.
 //!
-//! Nothing is sent ahead: the next unit is made when the connection asks for it, so an answer holds one unit in memory
-//! however slow its reader is. There is no task behind it: dropping the body ends everything.
+//! The next unit is created when the connection requests it. An answer therefore holds one unit in memory, however slow
+//! the reader is. There is no background task: dropping the body ends the answer.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -21,26 +21,27 @@ use super::http::{SimBody, Status};
 use super::object::event_line;
 use super::shared::Shared;
 
-/// A piece of an answer that a fault can stand before.
+/// Piece of an answer before which a fault can strike.
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) bytes: Bytes,
-    /// Whether it is an event of an object or an item, rather than a frame around them or a bookmark.
+    /// Whether it is an item or an object's event, rather than a bookmark or the list's envelope.
     pub(super) object: bool,
 }
 
-/// Where units come from.
+/// Source of an answer's units.
 pub(super) trait Source: Send + 'static {
-    /// The next unit; `None` ends the answer in good order.
+    /// Returns the next unit; `None` ends the answer regularly.
     fn next(&mut self) -> impl Future<Output = Option<Unit>> + Send;
 
-    /// The version that the answer has come to.
+    /// Returns the resourceVersion of the last unit.
     fn position(&self) -> u64;
 
     /// Whether this is a watch, rather than a list.
     const WATCH: bool;
 }
 
+/// Planned step of a faulty answer.
 #[derive(Debug)]
 enum Step {
     Send(Bytes),
@@ -50,7 +51,7 @@ enum Step {
     End,
 }
 
-/// See the module's documentation.
+/// Streamed answer, see the [module](self).
 #[derive(Debug)]
 pub(super) struct Pump<S> {
     source: S,
@@ -106,7 +107,7 @@ impl<S: Source> Pump<S> {
         }
     }
 
-    /// Whether the fault's time has come; some faults happen to an event and wait for one (`at_object`).
+    /// Returns whether the fault strikes now. Some faults affect an event and wait for one (`at_object`).
     fn strikes_now(&self, at_object: bool) -> bool {
         let Some(Armed { fault, after }) = &self.fault else { return false };
         let to_object = match fault {
@@ -117,20 +118,20 @@ impl<S: Source> Pump<S> {
             | Fault::HugeObject(_)
             | Fault::UnknownEventType
             | Fault::NamelessObject => true,
-            // A list must have begun before it can break.
+            // A list must have started before it can fail.
             _ => !S::WATCH,
         };
         self.sent >= *after && to_object == at_object
     }
 
-    /// Plans what the fault makes of the unit that comes next (or of the silence).
+    /// Plans the steps of the fault for the next unit, or without a unit.
     fn strike(&mut self, unit: Option<Bytes>, position: u64) {
         let Some(Armed { fault, .. }) = self.fault.take() else { return };
         self.shared.record(&self.request, self.sent, &fault);
         let unit = unit.unwrap_or_default();
         self.sent += usize::from(!unit.is_empty());
         let mut steps = match fault {
-            // The pause lets what was sent leave; a reset throws away what the peer has not read.
+            // The pause lets sent data reach the peer. A reset discards unread data.
             Fault::Reset => vec![Step::Pause(Duration::from_millis(2)), Step::Abort],
             Fault::Stall(pause) => vec![Step::Stall(pause), Step::Send(unit)],
             Fault::HalfLine => vec![Step::Send(unit.slice(..unit.len() / 2)), Step::End],
@@ -160,12 +161,12 @@ impl<S: Source> Pump<S> {
     }
 }
 
-/// An ERROR event, as a line.
+/// Returns an ERROR event as a watch line.
 pub(super) fn error_line(status: &Status) -> Bytes {
     event_line("ERROR", status.to_value().to_string().as_bytes())
 }
 
-/// The ERROR event that ends a watch whose version is gone.
+/// Returns the ERROR event that ends a watch whose version has expired.
 pub(super) fn expired_line() -> Bytes {
     error_line(&Status::expired("too old resource version"))
 }
@@ -174,7 +175,7 @@ fn garbage() -> Bytes {
     Bytes::from_static(b"\x00\xff\xfe<<<this is not JSON>>>\n\n{\"type\":\n")
 }
 
-/// A few bytes at a time at first; the rest of a large unit in one piece, so that it ends.
+/// Sends the first 420 bytes in pieces of 7, and the rest of a large unit at once to bound the time.
 fn drip(unit: &Bytes) -> Vec<Step> {
     const PIECE: usize = 7;
     const PIECES: usize = 60;
@@ -194,7 +195,7 @@ fn nameless<S: Source>(unit: Bytes, position: u64) -> Vec<Step> {
     inserted::<S>(unit, &piece)
 }
 
-/// A line of a watch (with its newline, if it is to have one) or an item of a list, before the unit.
+/// Inserts a watch line or a list item before the unit. A watch line must include its newline.
 fn inserted<S: Source>(unit: Bytes, piece: &Bytes) -> Vec<Step> {
     if S::WATCH {
         return vec![Step::Send(piece.clone()), Step::Send(unit)];
@@ -211,7 +212,7 @@ fn unknown(position: u64) -> Bytes {
     )
 }
 
-/// The parts of a line that `event_line` made: type and object.
+/// Splits a line of `event_line` into type and object.
 fn parts(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = line.strip_prefix(b"{\"type\":\"")?;
     let quote = rest.iter().position(|&byte| byte == b'"')?;

@@ -1,43 +1,62 @@
-//! One HTTP request: who may, what it is about, and which fault it has been given.
+//! Parameters of a list or watch request: resource, selection, resourceVersion, representation.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use hyper::Request;
+use hyper::header::ACCEPT;
 
-use hyper::body::Body;
-use hyper::header::{ACCEPT, AUTHORIZATION, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
-use hyper::{Method, Request, StatusCode};
-use serde_json::Value;
-
-use super::access::{self, BoxError};
 use super::collection::ResourceDef;
-use super::connection::Link;
-use super::discovery::{self, Route};
-use super::fault::{Armed, Fault, RequestKind};
+use super::fault::RequestKind;
 use super::filter::Filter;
-use super::http::{Query, SimResponse, Status, full, json_response, typed_response};
-use super::list::ListSource;
-use super::pump::Pump;
-use super::shared::{Shared, Streaming};
-use super::watch::WatchSource;
+use super::http::{Query, Status};
+use super::shared::Shared;
 use super::world::World;
-use informer_hub_types::{Gvr, ObjectKey};
+use informer_hub_types::Gvr;
 
-/// A list or watch, taken apart.
+/// Parsed list or watch request.
 #[derive(Debug)]
 pub(super) struct ObjectsRequest {
     pub(super) def: ResourceDef,
     pub(super) filter: Filter,
     pub(super) query: Query,
-    /// Whether the client wants `PartialObjectMetadata`.
+    /// Whether the client accepts `PartialObjectMetadata` only.
     pub(super) partial: bool,
-    /// For the fault log.
-    label: String,
+    /// Method and URI, for the fault log.
+    pub(super) label: String,
 }
 
 impl ObjectsRequest {
-    /// `resourceVersion` as a number; `None` where it is not given.
+    /// Parses a request and checks everything that does not depend on the stored objects.
+    pub(super) fn parse<B>(
+        shared: &Shared,
+        request: &Request<B>,
+        gvr: &Gvr,
+        namespace: Option<&str>,
+    ) -> Result<Self, Status> {
+        let def = shared.with_world(|world| world.served_as(gvr));
+        let def = def.filter(|def| namespace.is_none() || def.api.namespaced).ok_or_else(|| no_such_page(gvr))?;
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        if shared.is_forbidden(gvr) {
+            let verb = if query.flag("watch") { "watch" } else { "list" };
+            let message = format!(
+                "{} is forbidden: User \"sim\" cannot {verb} resource \"{}\" in API group \"{}\" at the cluster scope",
+                gvr.resource, gvr.resource, gvr.group
+            );
+            return Err(Status::new(403, "Forbidden", message));
+        }
+        let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
+        if !["json", "*/*", "application/*"].iter().any(|wanted| accept.contains(wanted)) {
+            return Err(Status::new(
+                406,
+                "NotAcceptable",
+                "only the following media types are accepted: application/json",
+            ));
+        }
+        let filter = Filter::parse(namespace, query.get("labelSelector"), query.get("fieldSelector"))
+            .map_err(|invalid| Status::bad_request(invalid.to_string()))?;
+        let label = format!("{} {}", request.method(), request.uri());
+        Ok(Self { def, filter, query, partial: accept.contains("as=PartialObjectMetadata"), label })
+    }
+
+    /// Returns `resourceVersion` as a number; `None` if it is absent.
     pub(super) fn version(&self) -> Result<Option<u64>, Status> {
         match self.query.get("resourceVersion") {
             "" => Ok(None),
@@ -55,7 +74,7 @@ impl ObjectsRequest {
         no_such_page(&self.def.api.gvr)
     }
 
-    fn kind(&self) -> RequestKind {
+    pub(super) fn kind(&self) -> RequestKind {
         let watch = self.query.flag("watch");
         match (watch, self.query.flag("sendInitialEvents"), self.query.get("continue").is_empty()) {
             (true, true, _) => RequestKind::Streaming,
@@ -70,261 +89,7 @@ fn no_such_page(gvr: &Gvr) -> Status {
     Status::new(404, "NotFound", format!("the server could not find the requested resource ({})", gvr.long()))
 }
 
-/// Answers one request. An error cuts the connection.
-pub(super) async fn handle<B>(shared: Arc<Shared>, link: Arc<Link>, request: Request<B>) -> io::Result<SimResponse>
-where
-    B: Body<Error: Into<BoxError>>,
-{
-    shared.counters.requests.fetch_add(1, Relaxed);
-    if let Err(status) = admit(&shared, &request) {
-        return Ok(status.response());
-    }
-    if access::is_review(&request) {
-        return access::review(&shared, request).await;
-    }
-    let route = Route::parse(request.uri().path());
-    if let Route::Objects { gvr, namespace, name } = route {
-        return match parse(&shared, &request, &gvr, namespace.as_deref()) {
-            Err(status) => Ok(status.response()),
-            Ok(_) if name.is_some() => {
-                let name = name.unwrap_or_default();
-                Ok(get(&shared, &gvr, &ObjectKey::new(namespace.as_deref().unwrap_or_default(), &name)))
-            }
-            Ok(request) => objects(shared, link, request).await,
-        };
-    }
-    let label = format!("{} {}", request.method(), request.uri());
-    // Nothing depends on the version: faults are for what a client does need.
-    if route != Route::Version
-        && let Some(armed) = shared.decide(RequestKind::Discovery, "", false).filter(strikes_head)
-        && let Some(answer) = break_head(&shared, &link, &armed.fault, &label).await
-    {
-        return answer;
-    }
-    Ok(describe(&shared, &route, request.headers()))
-}
-
-/// Who may ask, and how.
-fn admit<B>(shared: &Shared, request: &Request<B>) -> Result<(), Status> {
-    if let Some(token) = &shared.config.token {
-        let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        if given.and_then(|value| value.strip_prefix("Bearer ")) != Some(token) {
-            return Err(Status::new(401, "Unauthorized", "Unauthorized"));
-        }
-    }
-    if request.method() != Method::GET && !access::is_review(request) {
-        let message = "the server does not allow this method on the requested resource";
-        return Err(Status::new(405, "MethodNotAllowed", message));
-    }
-    Ok(())
-}
-
-/// Takes a request for objects apart and checks what can be checked without looking at them.
-fn parse<B>(
-    shared: &Shared,
-    request: &Request<B>,
-    gvr: &Gvr,
-    namespace: Option<&str>,
-) -> Result<ObjectsRequest, Status> {
-    let def = shared.with_world(|world| world.served_as(gvr));
-    let def = def.filter(|def| namespace.is_none() || def.api.namespaced).ok_or_else(|| no_such_page(gvr))?;
-    let query = Query::parse(request.uri().query().unwrap_or_default());
-    if shared.is_forbidden(gvr) {
-        let verb = if query.flag("watch") { "watch" } else { "list" };
-        let message = format!(
-            "{} is forbidden: User \"sim\" cannot {verb} resource \"{}\" in API group \"{}\" at the cluster scope",
-            gvr.resource, gvr.resource, gvr.group
-        );
-        return Err(Status::new(403, "Forbidden", message));
-    }
-    let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
-    if !["json", "*/*", "application/*"].iter().any(|wanted| accept.contains(wanted)) {
-        return Err(Status::new(406, "NotAcceptable", "only the following media types are accepted: application/json"));
-    }
-    let filter = Filter::parse(namespace, query.get("labelSelector"), query.get("fieldSelector"))
-        .map_err(|invalid| Status::bad_request(invalid.to_string()))?;
-    let label = format!("{} {}", request.method(), request.uri());
-    Ok(ObjectsRequest { def, filter, query, partial: accept.contains("as=PartialObjectMetadata"), label })
-}
-
-/// LIST and WATCH.
-async fn objects(shared: Arc<Shared>, link: Arc<Link>, request: ObjectsRequest) -> io::Result<SimResponse> {
-    let kind = request.kind();
-    let counters = &shared.counters;
-    let signals = is_signal(&request.def.api.gvr);
-    match kind {
-        _ if signals => &counters.signals,
-        RequestKind::List | RequestKind::Continue | RequestKind::Discovery => &counters.lists,
-        RequestKind::Watch | RequestKind::Streaming => &counters.watches,
-    }
-    .fetch_add(1, Relaxed);
-    let mut fault = shared.decide(kind, &request.def.api.gvr.resource, signals);
-    if let Some(armed) = fault.take_if(|armed| strikes_head(armed))
-        && let Some(answer) = break_head(&shared, &link, &armed.fault, &request.label).await
-    {
-        return answer;
-    }
-    let answer = match kind {
-        RequestKind::Watch | RequestKind::Streaming => watch(&shared, link, &request, kind, fault),
-        RequestKind::List | RequestKind::Continue | RequestKind::Discovery => {
-            ListSource::open(&shared, &request).map(|source| {
-                let pump = Pump::new(source, fault, Arc::clone(&shared), link, request.label.clone());
-                typed_response(StatusCode::OK, "application/json", pump.into_body())
-            })
-        }
-    };
-    Ok(answer.unwrap_or_else(|status| status.response()))
-}
-
-fn watch(
-    shared: &Arc<Shared>,
-    link: Arc<Link>,
-    request: &ObjectsRequest,
-    kind: RequestKind,
-    fault: Option<Armed>,
-) -> Result<SimResponse, Status> {
-    let what = fault.as_ref().map(|armed| &armed.fault);
-    let mode = match what {
-        Some(Fault::RefuseStreaming) => Streaming::Refused,
-        Some(Fault::IgnoreStreaming) => Streaming::Ignored,
-        _ => shared.config.streaming,
-    };
-    let lasting = [Fault::NoBookmarks, Fault::WithholdMarker, Fault::RefuseStreaming, Fault::IgnoreStreaming]
-        .iter()
-        .find(|f| Some(*f) == what);
-    if let Some(fault) = lasting {
-        shared.record(&request.label, 0, fault);
-    }
-    let streaming = streaming(shared, request, kind, mode)?;
-    let source = WatchSource::open(shared, request, streaming, what)?;
-    let fault = fault.filter(|_| lasting.is_none());
-    let pump = Pump::new(source, fault, Arc::clone(shared), link, request.label.clone());
-    Ok(typed_response(StatusCode::OK, "application/json", pump.into_body()))
-}
-
-/// Whether the watch begins with a list; the rules of `sendInitialEvents`.
-fn streaming(shared: &Shared, request: &ObjectsRequest, kind: RequestKind, mode: Streaming) -> Result<bool, Status> {
-    let matching = request.query.get("resourceVersionMatch");
-    if mode == Streaming::Ignored {
-        return Ok(false);
-    }
-    if kind == RequestKind::Watch {
-        let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-        let allowed = matching.is_empty() || !request.query.get("sendInitialEvents").is_empty();
-        return if allowed { Ok(false) } else { Err(Status::invalid_options("resourceVersionMatch", why)) };
-    }
-    if mode == Streaming::Refused {
-        let why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
-        return Err(Status::invalid_options("sendInitialEvents", why));
-    }
-    if matching != "NotOlderThan" {
-        let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-        return Err(Status::invalid_options("resourceVersionMatch", why));
-    }
-    if !is_signal(&request.def.api.gvr) {
-        shared.counters.streaming.fetch_add(1, Relaxed);
-    }
-    Ok(true)
-}
-
-/// Whether a fault happens before the answer's first byte.
-fn strikes_head(armed: &Armed) -> bool {
-    match armed.fault {
-        Fault::HttpGone
-        | Fault::Throttle(_)
-        | Fault::InternalError
-        | Fault::Unavailable
-        | Fault::WrongContentType
-        | Fault::Answer(_)
-        | Fault::Down(_) => true,
-        Fault::Stall(_) | Fault::Reset => armed.after == 0,
-        _ => false,
-    }
-}
-
-/// What a fault of the head makes of the answer; `None` when it only delays it.
-async fn break_head(shared: &Arc<Shared>, link: &Link, fault: &Fault, label: &str) -> Option<io::Result<SimResponse>> {
-    shared.record(label, 0, fault);
-    let answer = match fault {
-        Fault::HttpGone => Status::expired("too old resource version").response(),
-        Fault::Throttle(seconds) => Status::throttled(*seconds).response(),
-        Fault::InternalError => Status::new(500, "InternalError", "etcdserver: leader changed").response(),
-        Fault::Unavailable => Status::new(503, "ServiceUnavailable", "apiserver not ready").response(),
-        Fault::WrongContentType => {
-            let page = full("<html><body>Please sign in to continue</body></html>");
-            typed_response(StatusCode::OK, "text/html", page)
-        }
-        Fault::Answer(answer) => answer.response(shared),
-        Fault::Stall(pause) => {
-            shared.stall(*pause).await;
-            return None;
-        }
-        Fault::Down(pause) => {
-            shared.go_down(*pause);
-            return Some(Err(link.reset()));
-        }
-        _ => return Some(Err(link.reset())),
-    };
-    Some(Ok(answer))
-}
-
-fn get(shared: &Shared, gvr: &Gvr, key: &ObjectKey) -> SimResponse {
-    let found = shared.with_world(|world| world.get(gvr, key).cloned());
-    match found {
-        Some(object) => typed_response(StatusCode::OK, "application/json", full(object.json().clone())),
-        None => Status::new(404, "NotFound", format!("{} \"{}\" not found", gvr, key.name())).response(),
-    }
-}
-
-/// Whether a resource tells of others that come and go.
+/// Returns whether a resource announces which other resources are served.
 pub(super) fn is_signal(gvr: &Gvr) -> bool {
     *gvr == World::definitions() || *gvr == World::services()
-}
-
-/// An aggregated document under a tag that is another where it is.
-fn aggregated(shared: &Shared, document: &Value, known: &str) -> SimResponse {
-    let mut hasher = DefaultHasher::new();
-    document.to_string().hash(&mut hasher);
-    let tag = format!("\"{:016x}\"", hasher.finish());
-    let mut response = if tag == known {
-        shared.counters.unchanged.fetch_add(1, Relaxed);
-        let mut response = SimResponse::new(full(""));
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-        response
-    } else {
-        shared.counters.documents.fetch_add(1, Relaxed);
-        let kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        typed_response(StatusCode::OK, kind, full(document.to_string()))
-    };
-    if let Ok(tag) = HeaderValue::from_str(&tag) {
-        response.headers_mut().insert(ETAG, tag);
-    }
-    response
-}
-
-/// Discovery, version, health.
-fn describe(shared: &Shared, route: &Route, headers: &HeaderMap) -> SimResponse {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if matches!(route, Route::ApiVersions | Route::Groups) && text(ACCEPT).contains("as=APIGroupDiscoveryList") {
-        let served = shared.with_world(|world| world.served());
-        return aggregated(shared, &discovery::aggregated(&served, *route == Route::ApiVersions), text(IF_NONE_MATCH));
-    }
-    // Whoever connects asks for the version: that is no discovery.
-    if *route != Route::Version {
-        shared.counters.documents.fetch_add(1, Relaxed);
-    }
-    let served = shared.with_world(|world| world.served());
-    let document = match route {
-        Route::Version => Some(discovery::version()),
-        Route::ApiVersions => Some(discovery::api_versions()),
-        Route::Groups => Some(discovery::groups(served.iter())),
-        Route::Group(name) => discovery::group(name, served.iter()),
-        Route::Resources { group, version } => discovery::resources(group, version, served.iter()),
-        Route::Health | Route::Objects { .. } | Route::Unknown => None,
-    };
-    match (document, route) {
-        (Some(document), _) => json_response(StatusCode::OK, &document),
-        (None, Route::Health) => typed_response(StatusCode::OK, "text/plain; charset=utf-8", full("ok")),
-        (None, _) => Status::new(404, "NotFound", "the server could not find the requested resource").response(),
-    }
 }

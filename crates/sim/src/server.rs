@@ -1,4 +1,4 @@
-//! A simulated cluster behind a real port: starts, stops, comes back, and shows its truth.
+//! Simulated cluster on a TCP port: start, stop, restart, and access to its state and counters.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,17 +14,17 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::connection::{Connection, Link, Transit};
+use super::connection::{Connection, Link, Transport};
 use super::fault::{FaultRecord, FaultScript};
-use super::request;
+use super::handler;
 use super::shared::{Gate, Shared, SimConfig, Stats};
 use super::world::{Truth, World};
 use informer_hub_types::{Gvr, Watcher};
 
-/// Connections that may wait to be accepted.
+/// Connections that can wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// A simulated apiserver, however it is reached: its world, its faults, its counters.
+/// Simulated apiserver, independent of its transport: its world, faults and counters.
 #[derive(Debug)]
 pub struct SimServer {
     shared: Arc<Shared>,
@@ -39,58 +39,58 @@ impl SimServer {
         &self.shared
     }
 
-    /// Looks at the world or changes it, then wakes the watches. Requests wait meanwhile: keep it short.
+    /// Reads or changes the world, then wakes the watches. Requests wait meanwhile, so `work` must be short.
     pub fn with_world<R>(&self, work: impl FnOnce(&mut World) -> R) -> R {
         self.shared.with_world(work)
     }
 
-    /// What an observer of the whole resource should have now.
+    /// Returns the state that an observer of the whole resource should have now.
     #[must_use]
     pub fn truth(&self, gvr: &Gvr) -> Truth {
         self.with_world(|world| world.truth(gvr))
     }
 
-    /// Removes a resource, as deleting its CRD does: its watches close, requests for it get 404.
+    /// Removes a resource like a deletion of its CRD: its watches close, and requests for it get 404.
     pub fn unregister(&self, gvr: &Gvr) {
         self.with_world(|world| world.unregister(gvr));
         self.shared.wake();
     }
 
-    /// Requests for a resource get 403, or no longer do. Watches that are open stay so.
+    /// Makes requests for a resource get 403, or allows them again. Open watches stay open.
     pub fn forbid(&self, gvr: &Gvr, forbidden: bool) {
         self.shared.forbid(gvr, forbidden);
     }
 
-    /// Replaces the fault script; answers under way keep the fault that they have been given.
+    /// Replaces the fault script. Started answers keep their fault.
     pub fn set_faults(&self, script: FaultScript) {
         self.shared.set_faults(script);
     }
 
-    /// Ends all faults: nothing new goes wrong, stalled answers go on, a cluster that a fault took down comes back.
+    /// Ends all faults: no new ones strike, stalled answers continue, and a cluster that a fault took down comes back.
     pub fn heal(&self) {
         self.shared.heal();
     }
 
-    /// Whether the script has nothing left to do.
+    /// Returns whether the script has no faults left.
     #[must_use]
     pub fn faults_over(&self) -> bool {
         self.shared.faults_over()
     }
 
-    /// The faults that have happened, oldest first.
+    /// Returns the faults that have struck, oldest first.
     #[must_use]
     pub fn fault_log(&self) -> Vec<FaultRecord> {
         self.shared.log()
     }
 
-    /// What has been asked so far.
+    /// Returns the request counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.counters.read()
     }
 }
 
-/// A simulated cluster that speaks Kubernetes' list and watch protocol on a loopback port.
+/// Simulated cluster that serves Kubernetes' list and watch protocol on a loopback port.
 ///
 /// Dropping it closes the port and every connection, and ends all of its tasks.
 #[derive(Debug)]
@@ -99,15 +99,15 @@ pub struct SimCluster {
     address: SocketAddr,
     serving: watch::Receiver<bool>,
     task: JoinHandle<()>,
-    /// Bound but never listening: keeps the port ours while the cluster is down.
+    /// Bound but never listening: reserves the port while the cluster is down.
     _reservation: TcpSocket,
 }
 
 impl SimCluster {
-    /// Starts a cluster on a free port, its tasks on `handle`'s runtime. It takes connections when this returns.
+    /// Starts a cluster on a free port, with its tasks on `handle`'s runtime. It accepts connections on return.
     ///
     /// # Errors
-    /// When no loopback port can be bound.
+    /// I/O errors of binding a loopback port.
     pub fn start(config: SimConfig, handle: &Handle) -> io::Result<Self> {
         let _guard = handle.enter();
         let reservation = socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
@@ -119,7 +119,7 @@ impl SimCluster {
         Ok(Self { server, address, serving, task, _reservation: reservation })
     }
 
-    /// `http://127.0.0.1:<port>`; the same for the cluster's whole life.
+    /// `http://127.0.0.1:<port>`; it never changes.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
@@ -133,18 +133,18 @@ impl SimCluster {
 
     /// Cuts every connection and refuses new ones until [`Self::restart`]. Returns when the port is closed.
     pub async fn stop(&self) {
-        self.turn(Gate::Down).await;
+        self.set_gate(Gate::Down).await;
     }
 
-    /// Takes connections again, on the same port; the world has gone on. Returns when the port is open.
+    /// Accepts connections again on the same port. Returns when the port is open.
     pub async fn restart(&self) {
-        self.turn(Gate::Up).await;
+        self.set_gate(Gate::Up).await;
     }
 
-    async fn turn(&self, gate: Gate) {
+    async fn set_gate(&self, gate: Gate) {
         let mut serving = self.serving.clone();
         self.server.shared.gate.set(gate);
-        // An error means that the server's runtime is gone, and the port with it.
+        // An error means that the server's runtime has ended, and the port is closed.
         let _ = serving.wait_for(|&up| up == (gate == Gate::Up)).await;
     }
 }
@@ -163,7 +163,7 @@ impl Drop for SimCluster {
     }
 }
 
-/// A socket that can share its address with the one that reserves it.
+/// Binds a socket that can share its address with the reserving one.
 fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
@@ -173,7 +173,7 @@ fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Serves while the gate is up. Connections live in this task's set, so that aborting it ends them too.
+/// Serves while the gate is up. Its `JoinSet` owns the connections, so aborting this task ends them too.
 async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, serving: watch::Sender<bool>) {
     let mut gate = shared.gate.subscribe();
     let mut listener = Some(listener);
@@ -193,7 +193,7 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, 
                     if let Ok((stream, _)) = accepted {
                         let link = Arc::new(Link::default());
                         let connection = Connection::new(stream, Arc::clone(&link), Arc::clone(&shared));
-                        connections.spawn(converse(connection, link, Arc::clone(&shared)));
+                        connections.spawn(serve_connection(connection, link, Arc::clone(&shared)));
                     }
                 }
             }
@@ -204,7 +204,7 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, 
     }
 }
 
-/// Waits until the gate goes up and listens again; `None` when the port could not be had, to be tried again.
+/// Waits until the gate is up and listens again; `None` if the caller must try again.
 async fn reopen(shared: &Shared, gate: &mut Watcher<Gate>, address: SocketAddr) -> Option<TcpListener> {
     let now = *gate.see();
     match now {
@@ -229,11 +229,12 @@ async fn reopen(shared: &Shared, gate: &mut Watcher<Gate>, address: SocketAddr) 
     listener.ok()
 }
 
-pub(super) async fn converse<S>(connection: Connection<S>, link: Arc<Link>, shared: Arc<Shared>)
+/// Serves one connection until either side closes it.
+pub(super) async fn serve_connection<S>(connection: Connection<S>, link: Arc<Link>, shared: Arc<Shared>)
 where
-    S: Transit,
+    S: Transport,
 {
-    let service = service_fn(|request| request::handle(Arc::clone(&shared), Arc::clone(&link), request));
-    // A connection's end is the client's business, or the fault script's, whatever it is.
+    let service = service_fn(|request| handler::handle(Arc::clone(&shared), Arc::clone(&link), request));
+    // Connection errors are ignored: the client or the fault script caused them.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(connection), service).await;
 }

@@ -1,4 +1,4 @@
-//! What the tasks of one simulated cluster share: the world, the fault script, counters, the gate.
+//! State shared by the tasks of one simulated cluster: world, fault script, counters, gate.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,36 +11,36 @@ use super::fault::{Armed, Fault, FaultRecord, FaultScript, RequestKind};
 use super::world::{World, WorldConfig};
 use informer_hub_types::{Gvr, WatchCell, Watcher};
 
-/// Faults remembered for a failing test to print.
+/// Fault records kept for the output of a failing test.
 const LOG: usize = 10_000;
 
-/// How a server treats `sendInitialEvents`.
+/// Treatment of `sendInitialEvents` by a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Streaming {
-    /// As Kubernetes 1.35 and later do.
+    /// Streaming lists, as in Kubernetes 1.35 and later.
     Supported,
-    /// 422, as a server without the feature answers.
+    /// HTTP 422, like a server without the feature.
     Refused,
-    /// As if it had not been asked for.
+    /// Ignored, as if the parameter were absent.
     Ignored,
 }
 
-/// How a simulated cluster behaves when nothing goes wrong.
+/// Configuration of a simulated cluster.
 #[derive(Clone)]
 pub struct SimConfig {
-    /// What is in it.
+    /// Initial content.
     pub world: WorldConfig,
-    /// Streaming lists.
+    /// Treatment of streaming lists.
     pub streaming: Streaming,
-    /// Time between two bookmarks of a watch that allows them.
+    /// Interval between bookmarks of a watch that allows them.
     pub bookmark_every: Duration,
-    /// Whether `limit` is honoured; a server may ignore it. As on a real one, it never is with `resourceVersion=0`.
+    /// Whether `limit` is honoured. Like a real server, this one always ignores it with `resourceVersion=0`.
     pub honour_limit: bool,
-    /// How long a watch without `timeoutSeconds` stays open.
+    /// Lifetime of a watch without `timeoutSeconds`.
     pub watch_timeout: Duration,
-    /// Bearer token that every request must carry; `None` lets everybody in.
+    /// Bearer token that every request must carry; `None` disables authentication.
     pub token: Option<String>,
-    /// The user that every client is; `None`: a server that does not say, as those before Kubernetes 1.28.
+    /// User name that `SelfSubjectReview` returns; `None` answers 404, like Kubernetes before 1.28.
     pub username: Option<String>,
 }
 
@@ -72,28 +72,28 @@ impl fmt::Debug for SimConfig {
     }
 }
 
-/// What a simulated cluster has been asked so far.
+/// Request and connection counters of a simulated cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Requests of any kind.
     pub requests: u64,
-    /// Discovery documents that were sent.
+    /// Discovery documents sent.
     pub documents: u64,
-    /// Those that were as they were asked for, so that only that was said.
+    /// Discovery requests answered with 304 Not Modified.
     pub unchanged: u64,
-    /// Lists and watches of definitions and API services, which count among no others.
+    /// Lists and watches of definitions and API services, which no other counter includes.
     pub signals: u64,
-    /// Lists, each page counted.
+    /// List pages.
     pub lists: u64,
     /// Watches, streaming or not.
     pub watches: u64,
     /// Streaming lists.
     pub streaming: u64,
-    /// Watches open now.
+    /// Open watches.
     pub open_watches: u64,
     /// Connections accepted.
     pub connections: u64,
-    /// Connections open now.
+    /// Open connections.
     pub open_connections: u64,
     /// Bytes written to sockets.
     pub bytes_sent: u64,
@@ -132,7 +132,7 @@ impl Counters {
     }
 }
 
-/// Whether the cluster takes connections.
+/// Whether the cluster accepts connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Gate {
     Up,
@@ -145,10 +145,10 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) gate: WatchCell<Gate>,
     world: Mutex<World>,
-    /// The world's version; wakes the watches.
+    /// Version of the world; a change wakes the watches.
     changed: WatchCell<u64>,
     faults: Mutex<FaultScript>,
-    /// Counts how often the script was healed; releases what is stalled.
+    /// Notified when the script is healed; releases stalled answers.
     healed: WatchCell<()>,
     log: Mutex<Vec<FaultRecord>>,
     forbidden: Mutex<BTreeSet<Gvr>>,
@@ -170,7 +170,7 @@ impl Shared {
         }
     }
 
-    /// Works on the world, then wakes the watches if its version has moved.
+    /// Reads or changes the world, then wakes the watches if its version has changed.
     pub(super) fn with_world<R>(&self, work: impl FnOnce(&mut World) -> R) -> R {
         let mut world = self.world.lock();
         let answer = work(&mut world);
@@ -184,7 +184,7 @@ impl Shared {
         self.changed.subscribe()
     }
 
-    /// Wakes the watches although no version has moved (a resource is gone, for example).
+    /// Wakes the watches without a change of the version, for example after a resource was removed.
     pub(super) fn wake(&self) {
         self.changed.modify(|_| true);
     }
@@ -216,19 +216,19 @@ impl Shared {
         }
     }
 
-    /// Ends what [`Self::go_down`] did, after a while or once the script is healed.
+    /// Ends [`Self::go_down`] after `pause` or when the script is healed.
     pub(super) async fn come_back(&self, pause: Duration) {
         self.stall(pause).await;
         self.gate.modify(|gate| {
-            let ours = matches!(gate, Gate::DownFor(_));
-            if ours {
+            let was_fault = matches!(gate, Gate::DownFor(_));
+            if was_fault {
                 *gate = Gate::Up;
             }
-            ours
+            was_fault
         });
     }
 
-    /// Takes the cluster down for a while, unless it is down already.
+    /// Takes the cluster down for `pause`, unless it is down already.
     pub(super) fn go_down(&self, pause: Duration) {
         self.gate.modify(|gate| {
             let up = *gate == Gate::Up;
@@ -239,7 +239,7 @@ impl Shared {
         });
     }
 
-    /// What goes wrong; with requests that are `signals`, only what a rule has for their resource by name.
+    /// Returns the fault for a request. With `signals`, only rules that name the resource apply.
     pub(super) fn decide(&self, kind: RequestKind, resource: &str, signals: bool) -> Option<Armed> {
         self.faults.lock().decide(kind, resource, signals)
     }

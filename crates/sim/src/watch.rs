@@ -1,4 +1,4 @@
-//! WATCH: history from a version on, then what happens; initial events, bookmarks, expiry.
+//! WATCH answers: initial events, history from a version on, live events, bookmarks, expiry.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,26 +20,26 @@ use super::world::World;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, Watcher};
 
-/// Events taken from the history under one lock.
+/// Events read from the history under one lock.
 const BATCH: usize = 64;
 
-/// The events of one watch, made when they are asked for.
+/// Events of one watch, created on demand.
 #[derive(Debug)]
 pub(super) struct WatchSource {
     shared: Arc<Shared>,
     def: ResourceDef,
-    /// When the collection that it reads began.
+    /// Creation version of the collection.
     born: u64,
-    /// The resource that objects are shown as, where they are stored as another.
+    /// Requested resource version, if objects are stored as another one.
     shown_as: Option<ApiResource>,
-    /// Whether it counts among the watches of objects.
+    /// Whether it is included in `open_watches`.
     counts: bool,
     filter: Filter,
     partial: bool,
     initial: VecDeque<Arc<SimObject>>,
-    /// The version of the bookmark that ends the initial events, until it has been sent.
+    /// Version of the bookmark that ends the initial events; `None` once it is sent.
     marker: Option<u64>,
-    /// `None` when the history has expired before the watch began.
+    /// `None` if the history had expired when the watch was opened.
     cursor: Option<Cursor>,
     pending: VecDeque<Arc<Event>>,
     position: u64,
@@ -51,7 +51,7 @@ pub(super) struct WatchSource {
 }
 
 impl WatchSource {
-    /// Opens the watch that the request asks for, with or without a streaming list before it.
+    /// Opens the requested watch, with or without a streaming list.
     pub(super) fn open(
         shared: &Arc<Shared>,
         request: &ObjectsRequest,
@@ -64,7 +64,7 @@ impl WatchSource {
         let allowed = request.query.flag("allowWatchBookmarks");
         let regular = allowed && fault != Some(&Fault::NoBookmarks);
         let now = clock::now();
-        // Subscribed before the world is looked at, so that no change falls between.
+        // Subscribes before reading the world, so that no change is missed.
         let changed = shared.changes();
         shared.with_world(|world| {
             let current = world.version();
@@ -106,7 +106,7 @@ impl WatchSource {
         Unit { bytes, object: false }
     }
 
-    /// Takes what has happened since; whether there was anything. Also gives the version that this leads to.
+    /// Reads new events. Returns whether there are any, and the current version.
     fn read(&mut self) -> Result<(bool, u64), Expired> {
         let Some(cursor) = &mut self.cursor else { return Err(Expired) };
         let (gvr, born) = (&self.def.api.gvr, self.born);
@@ -118,13 +118,13 @@ impl WatchSource {
         })?;
         match events {
             Some(events) => self.pending.extend(events),
-            // The resource is no longer served: the watch closes, and the next one gets a 404.
+            // The resource is no longer served: the watch closes, and the next one gets 404.
             None => self.ended = true,
         }
         Ok((!self.pending.is_empty(), version))
     }
 
-    /// The event as this watch sees it; `None` when it does not.
+    /// Returns the event as this watch's selection sees it; `None` if it is filtered out.
     fn render(&self, event: &Event) -> Option<Bytes> {
         let is = self.filter.matches(&event.object);
         let was =
@@ -135,7 +135,7 @@ impl WatchSource {
             (_, false, true) => EventKind::Added,
             (_, true, true) => EventKind::Modified,
         };
-        // An object that leaves the selection is shown as it last was inside, under the version at which it left.
+        // An object that leaves the selection is sent in its last selected state, with the version at which it left.
         let left = (kind == EventKind::Deleted && event.kind != EventKind::Deleted).then_some(event.previous.as_ref());
         let last_inside = left
             .flatten()
@@ -173,7 +173,7 @@ impl WatchSource {
         Unit { bytes: event_line("BOOKMARK", object.to_string().as_bytes()), object: false }
     }
 
-    /// The next event that has happened already, or a bookmark that is due.
+    /// Returns the next pending event or a due bookmark.
     fn ready(&mut self) -> Option<Unit> {
         if let Some(object) = self.initial.pop_front() {
             return Some(self.initial_event(&object));

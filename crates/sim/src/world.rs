@@ -1,4 +1,4 @@
-//! A simulated cluster's state and history, without any I/O: the truth that tests compare the hub with.
+//! State and history of a simulated cluster, without I/O. Tests compare the hub with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use super::object::SimObject;
 use super::pods;
 use informer_hub_types::{Gvr, ObjectKey, ResourceVersion, Uid};
 
-/// 2026-01-01T00:00:00Z: where a world's own clock starts. It ticks once per resourceVersion.
+/// 2026-01-01T00:00:00Z, the start of a world's clock, which advances one second per resourceVersion.
 const EPOCH: i64 = 1_767_225_600;
 
-/// What an observer of one resource should have ended up with.
+/// Expected state of an observer of one resource.
 pub type Truth = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
 
-/// How a world begins.
+/// Initial content of a world.
 #[derive(Clone, Debug)]
 pub struct WorldConfig {
-    /// Decides everything that is random in the world.
+    /// Seed of all randomness in the world.
     pub seed: u64,
     /// Pods at the start.
     pub pods: usize,
-    /// Nodes at the start; pods are spread over them.
+    /// Nodes at the start. Pods are spread over them.
     pub nodes: usize,
     /// Objects of the custom resource at the start.
     pub widgets: usize,
     /// Short pods (about 600 B) instead of real-sized ones (about 9 KB).
     pub small: bool,
-    /// Events kept per resource; a watcher that is further behind has to list again.
+    /// Events kept per resource. A watcher that is further behind must list again.
     pub history: usize,
 }
 
@@ -45,8 +45,8 @@ impl Default for WorldConfig {
 
 /// All resources of one cluster, under one rising resourceVersion.
 ///
-/// Pure and synchronous; equal seeds and equal calls make equal worlds, byte for byte. Operations answer `None`
-/// (or `false`) where the resource or the object does not exist, and change nothing then.
+/// Synchronous and without I/O. Equal seeds and equal calls produce equal worlds, byte for byte. If the resource or the
+/// object does not exist, operations return `None` or `false` and change nothing.
 #[derive(Debug)]
 pub struct World {
     rng: StdRng,
@@ -54,12 +54,12 @@ pub struct World {
     nodes: usize,
     small: bool,
     history: usize,
-    pub(super) collections: BTreeMap<Gvr, Collection>,
-    pub(super) definitions: Definitions,
+    collections: BTreeMap<Gvr, Collection>,
+    definitions: Definitions,
 }
 
 impl World {
-    /// A world with `pods`, `nodes` and `widgets.example.com`, populated.
+    /// Creates a world with objects of `pods`, `nodes` and `widgets.example.com`.
     #[must_use]
     pub fn new(config: &WorldConfig) -> Self {
         let mut world = Self {
@@ -71,7 +71,10 @@ impl World {
             collections: BTreeMap::new(),
             definitions: Definitions::default(),
         };
-        world.serve_definitions();
+        world.register(
+            ResourceDef::new(&Self::definitions(), "CustomResourceDefinition", false, false).short_name("crd"),
+        );
+        world.register(ResourceDef::new(&Self::services(), "APIService", false, false));
         world.register(ResourceDef::new(&Self::pods(), "Pod", true, false).short_name("po"));
         world.register(ResourceDef::new(&Self::nodes(), "Node", false, false).short_name("no"));
         world.register(ResourceDef::new(&Self::widgets(), "Widget", true, true).short_name("wd"));
@@ -107,7 +110,19 @@ impl World {
         Gvr::new("example.com", "v1", "widgets")
     }
 
-    /// Serves one more resource; one that is there already stays as it is.
+    /// `customresourcedefinitions.apiextensions.k8s.io/v1`.
+    #[must_use]
+    pub fn definitions() -> Gvr {
+        Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+    }
+
+    /// `apiservices.apiregistration.k8s.io/v1`. There are none at the start.
+    #[must_use]
+    pub fn services() -> Gvr {
+        Gvr::new("apiregistration.k8s.io", "v1", "apiservices")
+    }
+
+    /// Serves one more resource. Does nothing if it is served already.
     pub fn register(&mut self, def: ResourceDef) {
         if self.collections.contains_key(&def.api.gvr) {
             return;
@@ -117,19 +132,41 @@ impl World {
         }
         let (gvr, history, version) = (def.api.gvr.clone(), self.history, self.version);
         self.collections.insert(gvr.clone(), Collection::new(def, history, version));
-        self.show_definition(&gvr);
+        self.write_definition(&gvr);
     }
 
-    /// Stops serving a resource, with its definition if it has one; its objects vanish with it, and nobody is told of their
-    /// end: as a client sees the deletion of a CRD that was not there to see it. [`Self::undefine`] tells.
+    /// Stops serving a resource and deletes its definition, if it has one. Its objects vanish without deletion events,
+    /// as for a client that was disconnected while the CRD was deleted. [`Self::undefine`] sends the events.
     pub fn unregister(&mut self, gvr: &Gvr) -> bool {
         let Some(collection) = self.collections.remove(gvr) else { return false };
-        self.definitions.bury(collection);
-        self.hide_definition(gvr);
+        self.definitions.keep_removed(collection);
+        self.definitions.forget(gvr);
+        self.delete(&Self::definitions(), &Definitions::key(gvr));
         true
     }
 
-    /// What is served, by GVR.
+    /// Serves the objects of a custom resource in one more version.
+    pub fn serve(&mut self, version: &str, of: &Gvr) {
+        self.definitions.serve(version, of);
+        self.write_definition(of);
+    }
+
+    /// Stops serving a custom resource in a version; watches in that version close.
+    pub fn unserve(&mut self, version: &str, of: &Gvr) {
+        self.definitions.unserve(version, of);
+        self.write_definition(of);
+    }
+
+    /// Deletes a custom resource as an apiserver does: first its objects, with one event each, then its definition.
+    pub fn undefine(&mut self, gvr: &Gvr) -> bool {
+        let keys: Vec<ObjectKey> = self.objects(gvr).map(|object| object.key().clone()).collect();
+        for key in keys {
+            self.delete(gvr, &key);
+        }
+        self.unregister(gvr)
+    }
+
+    /// Returns the stored resources, by GVR.
     pub fn resources(&self) -> impl Iterator<Item = &ResourceDef> {
         self.collections.values().map(Collection::def)
     }
@@ -140,9 +177,9 @@ impl World {
         self.version
     }
 
-    /// Creates an object; `None` also when there is one of that name. `body` gives labels, spec and status.
+    /// Creates an object; `None` also if the name is taken. `body` provides labels, spec and status.
     pub fn create(&mut self, gvr: &Gvr, namespace: &str, name: &str, mut body: Value) -> Option<ObjectKey> {
-        let gvr = &self.stored_as(gvr);
+        let gvr = &self.definitions.stored_as(gvr).clone();
         let key = ObjectKey::new(namespace, name);
         let collection = self.collections.get(gvr)?;
         if !body.is_object() || collection.objects().contains_key(&key) {
@@ -178,9 +215,9 @@ impl World {
         self.create(&Self::widgets(), "shop", name, body)
     }
 
-    /// Changes an object in place; name, namespace, UID and version stay the world's. Gives the new version.
+    /// Changes an object and returns the new version. `change` cannot alter name, namespace, UID and version.
     pub fn update(&mut self, gvr: &Gvr, key: &ObjectKey, change: impl FnOnce(&mut Value)) -> Option<u64> {
-        let gvr = &self.stored_as(gvr);
+        let gvr = &self.definitions.stored_as(gvr).clone();
         let before = Arc::clone(self.get(gvr, key)?);
         let mut body = before.value();
         change(&mut body);
@@ -199,14 +236,14 @@ impl World {
         Some(self.version)
     }
 
-    /// Applies a JSON merge patch (RFC 7396). Gives the new version.
+    /// Applies a JSON merge patch (RFC 7396) and returns the new version.
     pub fn patch(&mut self, gvr: &Gvr, key: &ObjectKey, patch: &Value) -> Option<u64> {
         self.update(gvr, key, |body| merge(body, patch))
     }
 
-    /// Deletes an object. Gives the deletion's version.
+    /// Deletes an object and returns the deletion's version.
     pub fn delete(&mut self, gvr: &Gvr, key: &ObjectKey) -> Option<u64> {
-        let gvr = &self.stored_as(gvr);
+        let gvr = &self.definitions.stored_as(gvr).clone();
         let collection = self.collections.get_mut(gvr)?;
         let before = Arc::clone(collection.objects().get(key)?);
         self.version += 1;
@@ -216,7 +253,7 @@ impl World {
         Some(self.version)
     }
 
-    /// Deletes an object and creates it anew under the same name: same content, new UID. Gives the new version.
+    /// Deletes an object and creates it under the same name with the same content and a new UID. Returns the new version.
     pub fn recreate(&mut self, gvr: &Gvr, key: &ObjectKey) -> Option<u64> {
         let body = self.get(gvr, key)?.value();
         self.delete(gvr, key)?;
@@ -224,9 +261,9 @@ impl World {
         Some(self.version)
     }
 
-    /// Forgets all history: every version and continue token that a client may hold has expired.
+    /// Drops all history: every version and continue token that a client holds expires.
     ///
-    /// A watch that is open and has been sent everything goes on, as on a real apiserver.
+    /// An open watch that has received all events continues, as on a real apiserver.
     pub fn compact(&mut self) {
         self.version += 1;
         for collection in self.collections.values_mut() {
@@ -234,24 +271,27 @@ impl World {
         }
     }
 
-    /// One object.
+    /// Returns one object.
     #[must_use]
     pub fn get(&self, gvr: &Gvr, key: &ObjectKey) -> Option<&Arc<SimObject>> {
-        self.collections.get(&self.stored_as(gvr))?.objects().get(key)
+        self.collections.get(self.definitions.stored_as(gvr))?.objects().get(key)
     }
 
-    /// The objects of a resource, by key; none where it is not served.
+    /// Returns the objects of a resource, by key; none if it does not exist.
     pub fn objects(&self, gvr: &Gvr) -> impl Iterator<Item = &Arc<SimObject>> {
-        self.collections.get(&self.stored_as(gvr)).into_iter().flat_map(|collection| collection.objects().values())
+        self.collections
+            .get(self.definitions.stored_as(gvr))
+            .into_iter()
+            .flat_map(|collection| collection.objects().values())
     }
 
-    /// How many objects a resource has.
+    /// Returns the number of objects of a resource.
     #[must_use]
     pub fn count(&self, gvr: &Gvr) -> usize {
-        self.collections.get(&self.stored_as(gvr)).map_or(0, |collection| collection.objects().len())
+        self.collections.get(self.definitions.stored_as(gvr)).map_or(0, |collection| collection.objects().len())
     }
 
-    /// A random key of a resource. Costs a walk over the keys.
+    /// Returns a random key of a resource. Iterates over the keys.
     pub fn random_key(&mut self, gvr: &Gvr, rng: &mut impl Rng) -> Option<ObjectKey> {
         let objects = self.collections.get(gvr)?.objects();
         if objects.is_empty() {
@@ -260,13 +300,13 @@ impl World {
         objects.keys().nth(rng.random_range(0..objects.len())).cloned()
     }
 
-    /// What an observer of the whole resource should have.
+    /// Returns the state that an observer of the whole resource should have.
     #[must_use]
     pub fn truth(&self, gvr: &Gvr) -> Truth {
         self.truth_where(gvr, &Filter::all())
     }
 
-    /// What an observer of the selected part should have.
+    /// Returns the state that an observer of the selected objects should have.
     #[must_use]
     pub fn truth_where(&self, gvr: &Gvr, filter: &Filter) -> Truth {
         let selected = self.objects(gvr).filter(|object| filter.matches(object));
@@ -274,27 +314,61 @@ impl World {
     }
 
     pub(super) fn collection(&self, gvr: &Gvr) -> Option<&Collection> {
-        self.collections.get(&self.stored_as(gvr))
+        self.collections.get(self.definitions.stored_as(gvr))
     }
 
     pub(super) fn collection_mut(&mut self, gvr: &Gvr) -> Option<&mut Collection> {
-        let gvr = self.stored_as(gvr);
-        self.collections.get_mut(&gvr)
+        self.collections.get_mut(self.definitions.stored_as(gvr))
     }
 
-    pub(super) fn tick(&mut self) -> u64 {
+    /// Returns a resource as it is served; `None` if it is not.
+    pub(super) fn served_as(&self, gvr: &Gvr) -> Option<ResourceDef> {
+        if self.definitions.is_unserved(gvr) {
+            return None;
+        }
+        let mut def = self.collection(gvr)?.def().clone();
+        def.api.gvr = gvr.clone();
+        Some(def)
+    }
+
+    /// Returns all served resources in every served version.
+    pub(super) fn served(&self) -> Vec<ResourceDef> {
+        let all = self.collections.keys().chain(self.definitions.additional());
+        all.filter_map(|gvr| self.served_as(gvr)).collect()
+    }
+
+    /// Returns the collection that a watch was opened on, by its creation version, and whether it is still served.
+    pub(super) fn watched(&self, gvr: &Gvr, born: u64) -> Option<(&Collection, bool)> {
+        let current = self.collection(gvr).filter(|collection| collection.born() == born);
+        let current = current.map(|collection| (collection, self.served_as(gvr).is_some()));
+        current.or_else(|| Some((self.definitions.removed(gvr, born)?, false)))
+    }
+
+    /// Writes the definition of a custom resource as a new version of that object.
+    fn write_definition(&mut self, gvr: &Gvr) {
+        let Some(def) = self.collections.get(gvr).map(Collection::def).filter(|def| def.custom).cloned() else {
+            return;
+        };
+        let key = Definitions::key(gvr);
+        let uid = self.get(&Self::definitions(), &key).map(|object| object.uid().to_string());
         self.version += 1;
-        self.version
+        let uid = uid.unwrap_or_else(|| format!("00000000-0000-4000-8000-{:012x}", self.version));
+        let metadata = json!({
+            "name": key.name(), "uid": uid, "creationTimestamp": self.time(),
+            "resourceVersion": self.version.to_string(),
+        });
+        let body = self.definitions.body(&def, &metadata);
+        self.put(&Self::definitions(), body);
     }
 
-    /// The world's own time: fixed by the version, so that equal worlds show equal times.
+    /// Returns the world's time, derived from the version, so that equal worlds have equal times.
     #[must_use]
     pub fn time(&self) -> String {
         let second = EPOCH.saturating_add_unsigned(self.version);
         jiff::Timestamp::from_second(second).unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
     }
 
-    pub(super) fn put(&mut self, gvr: &Gvr, body: Value) -> Option<ObjectKey> {
+    fn put(&mut self, gvr: &Gvr, body: Value) -> Option<ObjectKey> {
         let collection = self.collections.get_mut(gvr)?;
         let kind = collection.def().api.kind.clone();
         let object = SimObject::encode(gvr, &kind, self.version, body);
@@ -304,7 +378,7 @@ impl World {
     }
 }
 
-/// RFC 7396.
+/// Applies a JSON merge patch (RFC 7396).
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
@@ -336,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_seeds_make_equal_worlds_byte_for_byte() {
+    fn equal_seeds_make_byte_identical_worlds() {
         let make = |seed: u64| {
             let mut world = World::new(&WorldConfig { seed, small: false, ..WorldConfig::default() });
             let mut churn = Churn::new(seed);
@@ -350,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_as_large_as_real_ones_and_a_third_is_managed_fields() {
+    fn pods_have_realistic_sizes() {
         let world = World::new(&WorldConfig { pods: 200, small: false, ..WorldConfig::default() });
         let pods = World::pods();
         let total: usize = world.objects(&pods).map(|pod| pod.json().len()).sum();
@@ -365,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recreated_object_has_a_new_uid_under_the_old_name() {
+    fn recreated_object_has_a_new_uid_under_the_old_name() {
         let mut world = World::new(&WorldConfig::default());
         let pods = World::pods();
         let before = Arc::clone(world.objects(&pods).next().unwrap());
@@ -377,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_changes_what_it_names_and_never_the_identity() {
+    fn patch_changes_its_fields_and_never_the_identity() {
         let mut world = World::new(&WorldConfig::default());
         let pods = World::pods();
         let before = Arc::clone(world.objects(&pods).next().unwrap());

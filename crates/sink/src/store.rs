@@ -132,7 +132,7 @@ impl Store {
         let retained = RetainedEvents::open(disk, directory, &mut note).map_err(failed)?;
         let (at, params) = (directory.join("journal"), sized(limits.journal));
         let (mut journal, of_events) = Journal::open(Arc::clone(disk), &at, params, &mut |_, event, _| note(event))?;
-        journal.remember();
+        journal.retain_acked();
         let params = sized(limits.letters);
         let (letters, of_letters) =
             Journal::open(Arc::clone(disk), &directory.join("dead"), params, &mut |_, _: &DeadLetter, _| {})?;
@@ -197,10 +197,10 @@ impl Store {
     pub fn tend(&mut self) -> Result<Option<JournalState>, StoreError> {
         let before = self.state().replaced;
         if let Some(journal) = &mut self.journal {
-            journal.tend().map_err(StoreError::Disk)?;
+            journal.check_files().map_err(StoreError::Disk)?;
         }
         if let Letters::Journal(letters) = &mut self.letters {
-            letters.tend().map_err(StoreError::Disk)?;
+            letters.check_files().map_err(StoreError::Disk)?;
         }
         Ok(Some(self.state()).filter(|state| state.replaced > before))
     }
@@ -334,7 +334,7 @@ fn append_in_parts(
             Ok(_) => appended.extend(events.drain(..count)),
             Err(AppendError::TooLarge { .. } | AppendError::Full { .. }) if count > 1 => most = count.div_ceil(2),
             Err(AppendError::Retained) => match retained.save(journal) {
-                Ok(()) => journal.let_go(),
+                Ok(()) => journal.mark_saved(),
                 Err(error) if is_full(&error) && !saved => {
                     saved = true;
                     retained.save_on_full_disk(journal)?;

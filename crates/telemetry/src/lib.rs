@@ -1,4 +1,4 @@
-//! Logs, metrics, and traces where an endpoint is configured.
+//! Logs, metrics and traces.
 
 #[cfg(feature = "log")]
 mod lines;

@@ -1,5 +1,5 @@
-//! Log lines: harmless to terminals and one event each, whatever is in their fields; as JSON they name the trace in which
-//! they were written, so that one leads to the other.
+//! Formats of log lines: one printable line per event, whatever its fields contain. JSON lines include the current
+//! trace and span.
 
 use std::{fmt, io};
 
@@ -12,8 +12,8 @@ use super::spans;
 use crate::log::LogFormat;
 use informer_hub_types::{TraceParent, printable_json, printable_lines};
 
-/// Writes lines with what is foreign in them made printable. The formats write a whole line at once; they escape colour
-/// codes in fields, so that in text those which are left are the format's own.
+/// Writer that makes foreign text in log lines printable. It receives whole lines. The formats escape colour codes in
+/// fields, so the remaining ones are the format's own.
 #[derive(Debug)]
 pub(super) struct Printable<W> {
     pub(super) out: W,
@@ -39,8 +39,7 @@ impl<W: io::Write> io::Write for Printable<W> {
     }
 }
 
-/// Adds `trace_id` and `span_id` to the objects that another format writes, where a span is current that is exported.
-/// Elsewhere a line costs what it did.
+/// JSON format that adds `trace_id` and `span_id` if the current span is exported. Otherwise it adds no cost.
 #[derive(Debug)]
 pub(super) struct WithTrace<F>(pub(super) F);
 

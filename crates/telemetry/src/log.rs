@@ -1,4 +1,4 @@
-//! Log lines on standard error, as text for people or JSON for machines.
+//! Logging to standard error, as text for people or JSON for machines.
 
 use std::io::IsTerminal;
 
@@ -17,33 +17,36 @@ use crate::lines;
 use crate::traces::{self, Traces};
 use informer_hub_types::SPANS;
 
-/// Dependencies that tell per attempt, and without the cluster's name, what our own lines say once and with it.
+/// Dependencies silenced by default. They log each attempt without the cluster's name; our own lines report it once,
+/// with the name.
 const QUIET: [&str; 9] =
     ["kube", "kube_client", "tower", "hyper", "hyper_util", "h2", "reqwest", "rustls", "opentelemetry"];
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Starts logging to standard error. `default` is a level; `RUST_LOG` overrides it and whatever is quiet by default, in
-/// `tracing`'s filter syntax.
+/// Starts logging to standard error. `default` is a level. `RUST_LOG`, in `tracing`'s filter syntax, overrides it and
+/// the silenced dependencies.
 ///
-/// Calling it twice changes nothing.
+/// Later calls have no effect.
 pub fn init(format: LogFormat, default: &str) {
     start(format, default, None);
 }
 
-/// Starts logging as [`init`] does, and exports [`spans`](crate::spans) over OTLP/HTTP where `OTEL_EXPORTER_OTLP_ENDPOINT` or
-/// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set; its requests run on `io`. Without them nothing is traced.
+/// Starts logging like [`init`], and exports [`spans`](crate::spans) over OTLP/HTTP.
 ///
-/// What cannot be exported costs a warning, and spans.
+/// The export needs `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`; without them nothing is
+/// traced. Its requests run on `io`.
+///
+/// If the export cannot be set up, logs a warning and drops the spans.
 #[cfg(feature = "otlp")]
 #[must_use = "the last spans are lost without a flush"]
 pub fn init_with_traces(format: LogFormat, default: &str, io: &Handle) -> Traces {
@@ -53,17 +56,17 @@ pub fn init_with_traces(format: LogFormat, default: &str, io: &Handle) -> Traces
     };
     start(format, default, traces.tracer());
     if let Some(error) = error {
-        tracing::warn!(error, "no traces are exported");
+        tracing::warn!(error, "cannot set up the export of traces");
     }
     traces
 }
 
 fn start(format: LogFormat, default: &str, tracer: Option<SdkTracer>) {
     let (filter, error) = filter(default);
-    // An error means that somebody has set logging up before, who then wants it their way.
+    // An error means that logging was already set up, which takes precedence.
     let _ = subscriber(format, filter, tracer).try_init();
     if let Some(error) = error {
-        tracing::warn!(error, "RUST_LOG is not a filter; logging as if it were not set");
+        tracing::warn!(error, "cannot parse RUST_LOG; ignoring it");
     }
 }
 
@@ -72,7 +75,7 @@ fn subscriber(format: LogFormat, filter: EnvFilter, tracer: Option<SdkTracer>) -
     subscriber_to(std::io::stderr, colours, format, filter, tracer)
 }
 
-/// The same, its lines written to what `out` gives.
+/// Creates a subscriber that writes its lines to the writer returned by `out`.
 fn subscriber_to<W: std::io::Write + 'static>(
     out: impl Fn() -> W + Send + Sync + 'static,
     colours: bool,
@@ -87,7 +90,7 @@ fn subscriber_to<W: std::io::Write + 'static>(
         LogFormat::Text => lines.with_ansi(colours).boxed(),
         LogFormat::Json => lines.with_ansi(false).json().flatten_event(true).map_event_format(lines::WithTrace).boxed(),
     };
-    // Spans are for traces alone; on lines they would repeat what the lines' own fields say. JSON has their ids.
+    // Spans are for traces only. On log lines they would repeat the fields; JSON lines include their IDs.
     let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = vec![lines.with_filter(filter.and(events)).boxed()];
     if let Some(tracer) = tracer {
         let ours = filter_fn(|data| data.is_span() && data.target() == SPANS);
@@ -98,7 +101,7 @@ fn subscriber_to<W: std::io::Write + 'static>(
     tracing_subscriber::registry().with(layers)
 }
 
-/// What is logged, and what is wrong with `RUST_LOG`.
+/// Returns the log filter, and the problem of `RUST_LOG` if it is invalid.
 fn filter(default: &str) -> (EnvFilter, Option<String>) {
     let quiet = || {
         let directives = QUIET.iter().map(|name| format!(",{name}=off"));
@@ -137,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn log_lines_are_one_harmless_line_each_whatever_is_in_them() {
+    fn log_events_with_hostile_text_are_one_harmless_line() {
         for format in [LogFormat::Text, LogFormat::Json] {
             let kept = Arc::default();
             let out = Arc::clone(&kept);
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_exporter_no_span_is_made_however_much_is_logged() {
+    fn spans_are_disabled_without_an_exporter_at_any_log_level() {
         let subscriber = subscriber(LogFormat::Json, EnvFilter::new("trace"), None);
         tracing::subscriber::with_default(subscriber, || {
             assert!(spans::list(&"c", &"pods", &"*").is_disabled());
@@ -165,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn with_an_exporter_spans_are_made_at_any_level_of_the_log() {
+    fn spans_are_enabled_with_an_exporter_at_any_log_level() {
         use opentelemetry::trace::TracerProvider;
         let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
         let subscriber = subscriber(LogFormat::Text, EnvFilter::new("off"), Some(provider.tracer("test")));
         tracing::subscriber::with_default(subscriber, || {
             assert!(!spans::delivery("s", 1, std::iter::empty).is_disabled());
-            assert!(tracing::info_span!("of_a_dependency").is_disabled());
+            assert!(tracing::info_span!("span_of_a_dependency").is_disabled());
         });
     }
 }

@@ -1,4 +1,4 @@
-//! What exports over OTLP/HTTP have in common: where to, through which client, in whose name, and how failure is told.
+//! Shared parts of OTLP/HTTP exports: endpoint, HTTP client, resource, headers and failure logging.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -7,42 +7,42 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::{Key, Value};
 use opentelemetry_sdk::Resource;
 
-/// How long one export may take, its repetitions included.
+/// Time limit of one export, including its retries.
 pub(super) const EXPORT: Duration = Duration::from_secs(10);
 
-/// How long the last export is waited for at the end.
+/// Time limit of the last export at shutdown.
 pub(super) const FLUSH: Duration = Duration::from_secs(3);
 
-/// The name of the service, and of what instruments it.
+/// Default service name, and the instrumentation scope.
 pub(super) const NAME: &str = "informer-hub";
 
-/// A variable of the environment that says something.
-pub(super) fn given(name: &str) -> Option<String> {
+/// Returns an environment variable; `None` if it is unset or blank.
+pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.trim().is_empty())
 }
 
-/// Whether OpenTelemetry is switched off as a whole.
+/// Returns whether OpenTelemetry is disabled as a whole.
 pub(super) fn is_disabled() -> bool {
-    given("OTEL_SDK_DISABLED").is_some_and(|text| text.trim().eq_ignore_ascii_case("true"))
+    variable("OTEL_SDK_DISABLED").is_some_and(|text| text.trim().eq_ignore_ascii_case("true"))
 }
 
-/// Scheme, host and port of an address: the rest may hold credentials.
+/// Returns scheme, host and port of an endpoint. The rest may contain credentials.
 pub(super) fn shown(endpoint: &str) -> Result<String, String> {
     let url = reqwest::Url::parse(endpoint).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-    let url = url.ok_or("OTEL_EXPORTER_OTLP_…ENDPOINT is not an address; write e.g. http://127.0.0.1:4318")?;
+    let url = url.ok_or("OTEL_EXPORTER_OTLP_…ENDPOINT is not an HTTP address; use e.g. http://127.0.0.1:4318")?;
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     Ok(format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or_default()))
 }
 
 pub(super) fn client(endpoint: &str) -> Result<reqwest::Client, reqwest::Error> {
-    // Whoever comes first decides on the process's TLS provider; that it was somebody else is as good.
+    // Ignore the error: a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(EXPORT);
-    // A plain receiver needs no roots, and a machine without any must not stop it.
+    // A plain HTTP receiver needs no root certificates, so a machine without any must not fail here.
     if endpoint.starts_with("https") { builder.build() } else { builder.tls_certs_only([]).build() }
 }
 
-/// As the environment has it; `informer-hub` where it names no service.
+/// Returns the resource from the environment, with service name `informer-hub` if it sets none.
 pub(super) fn resource() -> Resource {
     let named = |resource: &Resource| match resource.get(&Key::from_static_str("service.name")) {
         Some(Value::String(name)) => !name.as_str().starts_with("unknown_service"),
@@ -54,8 +54,8 @@ pub(super) fn resource() -> Resource {
     Resource::builder().with_service_name(NAME).build()
 }
 
-/// Headers as `OTEL_EXPORTER_OTLP_HEADERS` writes them: `name=value,…`, percent-encoded. What is none is left out. They
-/// mostly are credentials, so they are marked as such.
+/// Parses headers in the format of `OTEL_EXPORTER_OTLP_HEADERS`: `name=value,…`, percent-encoded. Skips invalid ones.
+/// Marks the values as sensitive, since most are credentials.
 pub(super) fn headers(text: &str) -> HeaderMap {
     let pairs = text.split(',').filter_map(|pair| {
         let (name, value) = pair.split_once('=')?;
@@ -67,7 +67,7 @@ pub(super) fn headers(text: &str) -> HeaderMap {
     pairs.collect()
 }
 
-/// Without percent-encoding; a percent sign that begins none stands for itself.
+/// Decodes percent-encoding. A percent sign without two hexadecimal digits is kept.
 fn decoded(text: &str) -> Vec<u8> {
     let (mut decoded, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((&first, after)) = rest.split_first() {
@@ -83,30 +83,30 @@ fn decoded(text: &str) -> Vec<u8> {
     decoded
 }
 
-/// Logs when exports begin to fail, and when they work again: not each time.
+/// Logs when exports start to fail and when they work again, rather than each failure.
 #[derive(Debug)]
-pub(super) struct Failing {
+pub(super) struct FailureLog {
     what: &'static str,
     shown: String,
-    is_on: AtomicBool,
+    is_failing: AtomicBool,
 }
 
-impl Failing {
-    /// Nothing has failed yet.
+impl FailureLog {
+    /// Creates a log for a kind of telemetry (`what`) and an endpoint.
     pub(super) fn new(what: &'static str, shown: String) -> Self {
-        Self { what, shown, is_on: AtomicBool::new(false) }
+        Self { what, shown, is_failing: AtomicBool::new(false) }
     }
 
-    /// An export has ended.
+    /// Records the result of an export.
     pub(super) fn note(&self, error: Option<&str>) {
         let (what, endpoint) = (self.what, &self.shown);
-        if self.is_on.swap(error.is_some(), Relaxed) == error.is_some() {
+        if self.is_failing.swap(error.is_some(), Relaxed) == error.is_some() {
             return;
         }
         match error {
-            None => tracing::info!(endpoint, "{what} are exported again"),
+            None => tracing::info!(endpoint, "exporting {what} again"),
             Some(error) => {
-                tracing::warn!(endpoint, error, "{what} cannot be exported, they are dropped until they can");
+                tracing::warn!(endpoint, error, "cannot export {what}; dropping them until exports succeed");
             }
         }
     }
@@ -117,13 +117,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_shown_without_what_may_be_secret() {
+    fn shown_endpoint_omits_secrets() {
         assert_eq!(shown("https://u:p@collector:4318/v1?key=x").unwrap(), "https://collector:4318");
-        assert!(shown("collector:4318").unwrap_err().contains("is not an address"));
+        assert!(shown("collector:4318").unwrap_err().contains("is not an HTTP address"));
     }
 
     #[test]
-    fn headers_are_decoded_and_what_is_none_is_left_out() {
+    fn headers_are_decoded_and_invalid_ones_skipped() {
         let headers = headers("authorization=Bearer%20a%3Db, x-tenant = 100% , broken, b@d=1, empty=");
         assert_eq!(headers["authorization"], "Bearer a=b");
         assert_eq!(headers["x-tenant"], "100%");

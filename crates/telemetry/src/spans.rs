@@ -1,7 +1,7 @@
-//! The spans that are exported as traces: one per list and per watch connection; of changes and delivery attempts, so many
-//! a second at most.
+//! Spans exported as traces: one per list and per watch connection, and a limited rate of changes and delivery
+//! attempts.
 //!
-//! While nobody exports, making one costs a load and a branch.
+//! Without an exporter, creating one costs a load and a branch.
 
 use std::fmt::Display;
 
@@ -13,7 +13,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use informer_hub_types::{SPANS, TraceLimiter, TraceParent, Traced};
 
-/// A list, paged or streaming, from its first request to its last object.
+/// Starts the span of a list, paged or streaming, from its first request to its last object.
 #[must_use]
 pub fn list(cluster: &impl Display, resource: &impl Display, scope: &impl Display) -> Span {
     tracing::info_span!(
@@ -23,13 +23,13 @@ pub fn list(cluster: &impl Display, resource: &impl Display, scope: &impl Displa
     )
 }
 
-/// Notes what came of a list. A streaming list has no pages.
+/// Records the result of a list. A streaming list has no pages.
 pub fn end_list(span: &Span, objects: u64, pages: u64, error: Option<&dyn Display>) {
     span.record("objects", objects).record("pages", pages);
     fail(span, error);
 }
 
-/// A watch connection, from its request to its end.
+/// Starts the span of a watch connection, from its request to its end.
 #[must_use]
 pub fn watch(cluster: &impl Display, resource: &impl Display, scope: &impl Display) -> Span {
     tracing::info_span!(
@@ -39,14 +39,14 @@ pub fn watch(cluster: &impl Display, resource: &impl Display, scope: &impl Displ
     )
 }
 
-/// Notes what came of a watch.
+/// Records the result of a watch.
 pub fn end_watch(span: &Span, events: u64, error: Option<&dyn Display>) {
     span.record("events", events);
     fail(span, error);
 }
 
-/// A change's way through one actor, from when it gets there until it has gone on. A [`Traced`] has been begun at the watch
-/// line; of a change without one there is no span.
+/// Starts the span of a change in one actor, from its arrival to its departure. Returns a disabled span for a change
+/// without a trace.
 #[must_use]
 pub fn stage(name: &'static str, traced: Option<&Traced>) -> Span {
     traced.map_or_else(Span::none, |traced| {
@@ -54,24 +54,24 @@ pub fn stage(name: &'static str, traced: Option<&Traced>) -> Span {
     })
 }
 
-/// Says what a change is of, which is not known where its trace begins.
+/// Records the origin of a change, which is not known yet when its trace starts.
 pub fn name_change(span: &Span, cluster: &impl Display, resource: &impl Display, scope: &impl Display) {
     span.record("cluster", display(cluster)).record("resource", display(resource)).record("scope", display(scope));
 }
 
-/// One attempt to deliver a batch. The transport notes in it what came of it.
+/// Starts the span of one attempt to deliver a batch. The transport records the result in it.
 ///
-/// It goes on from the first of `parents`, where changes in the batch have traces, and is linked to the others. Without any
-/// it is a trace of its own; of these there are no more than [`TraceLimiter::MOST`] a second.
+/// If changes in the batch have traces, the span continues the first of `parents` and is linked to the others.
+/// Otherwise it is a trace of its own, limited to [`TraceLimiter::MOST`] per second.
 #[must_use]
 pub fn delivery<I: Iterator<Item = TraceParent>>(sink: &str, events: u64, parents: impl FnOnce() -> I) -> Span {
-    static ALONE: TraceLimiter = TraceLimiter::new();
+    static ROOT_LIMIT: TraceLimiter = TraceLimiter::new();
     if !tracing::span_enabled!(target: SPANS, tracing::Level::INFO) {
         return Span::none();
     }
     let mut parents = parents();
     let first = parents.next();
-    if first.is_none() && !ALONE.take() {
+    if first.is_none() && !ROOT_LIMIT.take() {
         return Span::none();
     }
     let span = tracing::info_span!(
@@ -80,7 +80,7 @@ pub fn delivery<I: Iterator<Item = TraceParent>>(sink: &str, events: u64, parent
         http.response.status_code = Empty, otel.status_code = Empty, otel.status_description = Empty,
     );
     if let Some(first) = first {
-        // An error says that nobody exports.
+        // An error means that there is no exporter.
         let _ = span.set_parent(Context::new().with_remote_span_context(context(first)));
         parents.for_each(|other| span.add_link(context(other)));
     }
@@ -92,7 +92,7 @@ fn context(TraceParent { trace, span }: TraceParent) -> SpanContext {
     SpanContext::new(trace, span, TraceFlags::SAMPLED, true, TraceState::default())
 }
 
-/// Where the span is that is current; `None` where it is not exported.
+/// Returns the ID of the current span; `None` if it is not exported.
 #[cfg(feature = "log")]
 pub(super) fn current() -> Option<TraceParent> {
     Context::map_current(|context| TraceParent::of_context(context.span().span_context()))

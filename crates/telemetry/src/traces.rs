@@ -1,9 +1,9 @@
-//! Traces over OTLP/HTTP: set up from OpenTelemetry's own environment variables, off without them.
+//! Export of traces over OTLP/HTTP, configured by OpenTelemetry's environment variables and off without them.
 //!
-//! `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` turns it on; `OTEL_SERVICE_NAME`,
-//! `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_BSP_…` and their like mean what OpenTelemetry says. Finished spans wait in a
-//! bounded queue (2,048) for a thread of the SDK; while it is full, further ones are dropped. What the receiver does
-//! can therefore cost spans, never time or memory.
+//! `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` enables it. `OTEL_SERVICE_NAME`,
+//! `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_BSP_…` and others have OpenTelemetry's meaning. Finished spans wait in a queue
+//! of 2,048 for a thread of the SDK; when it is full, further spans are dropped. So a slow receiver can cost spans, but
+//! never time or memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +15,20 @@ use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, SpanData, SpanExporter};
 use tokio::runtime::Handle;
 
-use super::otlp::{EXPORT, FLUSH, Failing, NAME, client, given, is_disabled, resource, shown};
+use super::otlp::{EXPORT, FLUSH, FailureLog, NAME, client, is_disabled, resource, shown, variable};
 
-/// The export of traces; does nothing where none was asked for.
+/// Handle of the trace export; does nothing if the export is off.
 #[derive(Debug, Default)]
 pub struct Traces(Option<SdkTracerProvider>);
 
 impl Traces {
-    /// Sends what waits, for up to three seconds, and ends the export.
+    /// Sends the remaining spans, for at most three seconds, and ends the export.
     pub async fn flush(self) {
         let Some(provider) = self.0 else { return };
-        // The SDK blocks; what is exported goes over the runtime's other threads.
+        // The SDK blocks this thread, while the export runs on other threads of the runtime.
         let ending = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH));
         if !matches!(tokio::time::timeout(FLUSH, ending).await, Ok(Ok(Ok(())))) {
-            tracing::debug!("the last traces were not exported in time");
+            tracing::debug!("cannot export the last traces in time");
         }
     }
 
@@ -37,40 +37,40 @@ impl Traces {
     }
 }
 
-/// Starts the export where the environment asks for it; its requests run on `io`.
+/// Starts the export if the environment enables it. Its requests run on `io`.
 ///
 /// # Errors
-/// In words, when it cannot be set up: the address is none, or there is no HTTP client for it.
+/// A message if the export cannot be set up: the endpoint is invalid, or the HTTP client cannot be created.
 pub(super) fn start(io: &Handle) -> Result<Traces, String> {
-    let own = given("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
-    let Some(endpoint) = own.or_else(|| given("OTEL_EXPORTER_OTLP_ENDPOINT")) else { return Ok(Traces::default()) };
+    let own = variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
+    let Some(endpoint) = own.or_else(|| variable("OTEL_EXPORTER_OTLP_ENDPOINT")) else { return Ok(Traces::default()) };
     if is_disabled() {
         return Ok(Traces::default());
     }
     let shown = shown(&endpoint)?;
-    let client = client(&endpoint).map_err(|error| format!("no HTTP client for {shown}: {error}"))?;
+    let client = client(&endpoint).map_err(|error| format!("cannot create an HTTP client for {shown}: {error}"))?;
     let built = OtlpExporter::builder().with_http().with_http_client(client).build();
-    // Not the builder's own words: they quote the address, which may hold credentials.
-    let inner = built.map_err(|_| format!("the exporter for {shown} cannot be set up; check the OTEL_… variables"))?;
-    let failing = Failing::new("traces", shown);
+    // Without the builder's error, which quotes the endpoint and thus possibly credentials.
+    let inner = built.map_err(|_| format!("cannot set up the exporter for {shown}; check the OTEL_… variables"))?;
+    let failing = FailureLog::new("traces", shown);
     let exporter = OnRuntime { inner: Arc::new(inner), io: io.clone(), failing };
     let provider = SdkTracerProvider::builder().with_resource(resource()).with_batch_exporter(exporter).build();
     Ok(Traces(Some(provider)))
 }
 
-/// Runs exports on a runtime: the SDK's thread has none.
+/// Exporter that runs exports on a runtime, since the SDK's thread has none.
 #[derive(Debug)]
 struct OnRuntime {
     inner: Arc<OtlpExporter>,
     io: Handle,
-    failing: Failing,
+    failing: FailureLog,
 }
 
 impl OnRuntime {
     fn show(&self, result: &OTelSdkResult) {
         self.failing.note(result.as_ref().err().map(|error| match error {
-            OTelSdkError::Timeout(_) => "no answer in time",
-            _ => "the export failed",
+            OTelSdkError::Timeout(_) => "timed out",
+            _ => "export failed",
         }));
     }
 }
@@ -93,7 +93,7 @@ impl SpanExporter for OnRuntime {
     }
 
     fn set_resource(&mut self, resource: &Resource) {
-        // It comes before the first export, so nobody shares the exporter yet.
+        // Called before the first export, so the exporter is not shared yet.
         if let Some(inner) = Arc::get_mut(&mut self.inner) {
             inner.set_resource(resource);
         }

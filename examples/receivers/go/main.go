@@ -1,4 +1,4 @@
-// Receives the webhooks of informer-hub: verifies signatures, drops what it has had, prints the rest.
+// Receives the webhooks of informer-hub: verifies signatures, drops repeated events, prints the others.
 //
 //	WEBHOOK_SECRET=whsec_... go run . 127.0.0.1:9000
 //
@@ -25,12 +25,12 @@ import (
 )
 
 const (
-	tolerance  = 5 * time.Minute // that a request may be old, or ahead of this machine's clock
-	limit      = 64 << 20        // bytes of a body
-	remembered = 100_000         // ids of events
+	tolerance  = 5 * time.Minute // maximum difference between a timestamp and the clock
+	limit      = 64 << 20        // maximum size of a body in bytes
+	remembered = 100_000         // number of event ids that are stored
 )
 
-// event has of a CloudEvent what is needed here; "data" has the object.
+// event has the members of a CloudEvent that are used here; "data" holds the object.
 type event struct {
 	ID      string          `json:"id"`
 	Type    string          `json:"type"`
@@ -39,7 +39,7 @@ type event struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// keysOf reads secrets as the hub takes them: whsec_ and base64, or a text as it is; several with white space between.
+// keysOf parses secrets in the format of the hub: whsec_ and base64, or plain text; several are separated by white space.
 func keysOf(secret string) ([][]byte, error) {
 	var keys [][]byte
 	for _, one := range strings.Fields(secret) {
@@ -58,7 +58,7 @@ func keysOf(secret string) ([][]byte, error) {
 	return keys, nil
 }
 
-// verify says whether a request was signed with one of the keys, and lately.
+// verify checks that a request was signed recently with one of the keys.
 func verify(keys [][]byte, header http.Header, body []byte, now time.Time) error {
 	id, timestamp := header.Get("webhook-id"), header.Get("webhook-timestamp")
 	signatures := strings.Fields(header.Get("webhook-signature"))
@@ -67,7 +67,7 @@ func verify(keys [][]byte, header http.Header, body []byte, now time.Time) error
 	}
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil || now.Sub(time.Unix(seconds, 0)).Abs() > tolerance {
-		return errors.New("not of now")
+		return errors.New("timestamp is too old or in the future")
 	}
 	for _, key := range keys {
 		mac := hmac.New(sha256.New, key)
@@ -80,10 +80,10 @@ func verify(keys [][]byte, header http.Header, body []byte, now time.Time) error
 			}
 		}
 	}
-	return errors.New("signed by somebody else")
+	return errors.New("signature does not match")
 }
 
-// inbox takes events, each once. What is to survive a restart belongs where the events' effects are, with their ids.
+// inbox handles each event once. To survive a restart, store the ids together with the effects of the events.
 type inbox struct {
 	mutex  sync.Mutex
 	seen   map[string]bool
@@ -101,7 +101,7 @@ func (i *inbox) take(events []event) error {
 		if err := i.handle(one); err != nil {
 			return err
 		}
-		// Only now: if handling fails, the event has to come again.
+		// Stored after handling: if handling fails, the event is delivered again.
 		i.seen[one.ID] = true
 		if i.order = append(i.order, one.ID); len(i.order) > remembered {
 			delete(i.seen, i.order[0])
@@ -111,7 +111,7 @@ func (i *inbox) take(events []event) error {
 	return nil
 }
 
-// eventsOf reads a batch, or a single event.
+// eventsOf parses a batch or a single event.
 func eventsOf(body []byte) ([]event, error) {
 	var events []event
 	var err error
@@ -137,7 +137,7 @@ func receive(keys [][]byte, inbox *inbox) http.HandlerFunc {
 		}
 		body, err := io.ReadAll(http.MaxBytesReader(answer, request.Body, limit))
 		if err != nil {
-			http.Error(answer, "too long, or broken off", http.StatusRequestEntityTooLarge)
+			http.Error(answer, "body is too large or incomplete", http.StatusRequestEntityTooLarge)
 			return
 		}
 		if err := verify(keys, request.Header, body, time.Now()); err != nil {
@@ -146,7 +146,7 @@ func receive(keys [][]byte, inbox *inbox) http.HandlerFunc {
 		}
 		events, err := eventsOf(body)
 		if err != nil {
-			http.Error(answer, "not events", http.StatusBadRequest)
+			http.Error(answer, "body is not events", http.StatusBadRequest)
 			return
 		}
 		if err := inbox.take(events); err != nil {

@@ -1,4 +1,4 @@
-"""Receives the webhooks of informer-hub: verifies signatures, drops what it has had, prints the rest.
+"""Receives the webhooks of informer-hub: verifies signatures, drops repeated events, prints the others.
 
 WEBHOOK_SECRET=whsec_... python3 receiver.py 127.0.0.1:9000
 
@@ -15,13 +15,13 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-TOLERANCE = 300  # seconds that a request may be old, or ahead of this machine's clock
-LIMIT = 64 << 20  # bytes of a body
-REMEMBERED = 100_000  # ids of events
+TOLERANCE = 300  # maximum difference between a timestamp and the clock, in seconds
+LIMIT = 64 << 20  # maximum size of a body in bytes
+REMEMBERED = 100_000  # number of event ids that are stored
 
 
 class Refused(Exception):
-    """What is answered instead of 204."""
+    """Error that is answered instead of 204."""
 
     def __init__(self, status, reason):
         super().__init__(reason)
@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 def keys_of(secret):
-    """Secrets as the hub takes them: whsec_ and base64, or a text as it is; several with white space between."""
+    """Parses secrets in the format of the hub: whsec_ and base64, or plain text; several are separated by white space."""
     prefix = "whsec_"
     keys = [
         base64.b64decode(one[len(prefix):], validate=True) if one.startswith(prefix) else one.encode()
@@ -41,24 +41,24 @@ def keys_of(secret):
 
 
 def verify(keys, headers, body, now):
-    """Whether a request was signed with one of the keys, and lately."""
+    """Checks that a request was signed recently with one of the keys."""
     signed = [headers.get(name) for name in ("webhook-id", "webhook-timestamp", "webhook-signature")]
     if not all(signed):
         raise Refused(401, "not signed")
     name, timestamp, signatures = signed
     if not (timestamp.isascii() and timestamp.isdigit()) or abs(now - int(timestamp)) > TOLERANCE:
-        raise Refused(401, "not of now")
+        raise Refused(401, "timestamp is too old or in the future")
     content = f"{name}.{timestamp}.".encode() + body
     for key in keys:
         right = "v1," + base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
-        # Bytes, since texts that are not ASCII cannot be compared so.
+        # Compares bytes: compare_digest does not accept non-ASCII strings.
         if any(hmac.compare_digest(right.encode(), one.encode()) for one in signatures.split()):
             return
-    raise Refused(401, "signed by somebody else")
+    raise Refused(401, "signature does not match")
 
 
 class Inbox:
-    """Events, each once. What is to survive a restart belongs where the events' effects are, with their ids."""
+    """Handles each event once. To survive a restart, store the ids together with the effects of the events."""
 
     def __init__(self, handle):
         self.handle = handle
@@ -71,13 +71,13 @@ class Inbox:
             events = content if isinstance(content, list) else [content]
             events = [(event["id"], event) for event in events]
         except (ValueError, TypeError, KeyError):
-            raise Refused(400, "not events") from None
+            raise Refused(400, "body is not events") from None
         with self.lock:
             for id, event in events:
                 if id in self.seen:
                     continue
                 self.handle(event)
-                # Only now: if handling fails, the event has to come again.
+                # Stored after handling: if handling fails, the event is delivered again.
                 self.seen[id] = None
                 if len(self.seen) > REMEMBERED:
                     del self.seen[next(iter(self.seen))]
@@ -85,7 +85,7 @@ class Inbox:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = 30  # seconds of silence, after which a connection is closed
+    timeout = 30  # seconds after which an idle connection is closed
 
     def do_POST(self):
         try:
@@ -93,10 +93,10 @@ class Handler(BaseHTTPRequestHandler):
             verify(self.server.keys, self.headers, body, time.time())
             self.server.inbox.take(body)
         except Refused as refused:
-            # What was not read cannot be told from the next request.
+            # The unread body would be taken for the next request.
             self.close_connection = self.close_connection or refused.status == 413
             return self.answer(refused.status, str(refused))
-        except Exception as error:  # the hub tries again later
+        except Exception as error:  # the hub retries
             print(error, file=sys.stderr, flush=True)
             return self.answer(500, "try again")
         self.answer(204, "")
@@ -104,7 +104,7 @@ class Handler(BaseHTTPRequestHandler):
     def body(self):
         length = self.headers.get("content-length", "")
         if not (length.isascii() and length.isdigit()) or int(length) > LIMIT:
-            raise Refused(413, "how long?")
+            raise Refused(413, "content-length is missing or too large")
         return self.rfile.read(int(length))
 
     def answer(self, status, reason):

@@ -1,4 +1,4 @@
-//! Receives the webhooks of informer-hub: verifies signatures, drops what it has had, prints the rest.
+//! Receives the webhooks of informer-hub: verifies signatures, drops repeated events, prints the others.
 //!
 //! `WEBHOOK_SECRET=whsec_... cargo run --example receiver -- 127.0.0.1:9000`
 
@@ -19,29 +19,29 @@ use serde_json::Value;
 use sha2::Sha256;
 use tokio::net::TcpListener;
 
-/// Seconds that a request may be old, or ahead of this machine's clock.
+/// Maximum difference between a timestamp and the clock, in seconds.
 const TOLERANCE: i64 = 300;
 
-/// Bytes of a body.
+/// Maximum size of a body in bytes.
 const LIMIT: usize = 64 << 20;
 
-/// Ids of events.
+/// Number of event ids that are stored.
 const REMEMBERED: usize = 100_000;
 
-/// What is answered instead of 204.
+/// Error that is answered instead of 204.
 type Refused = (StatusCode, &'static str);
 
-/// What is done with an event.
+/// Function that handles an event.
 type Handle = Box<dyn Fn(&Value) -> anyhow::Result<()> + Send + Sync>;
 
-/// Takes events, each once.
+/// Verifies requests and handles each event once.
 pub(crate) struct Receiver {
     keys: Vec<Vec<u8>>,
     seen: Mutex<Seen>,
     handle: Handle,
 }
 
-/// Ids of events that were handled. What is to survive a restart belongs where the events' effects are, with their ids.
+/// Ids of handled events. To survive a restart, store the ids together with the effects of the events.
 #[derive(Default)]
 struct Seen {
     ids: HashSet<String>,
@@ -49,7 +49,7 @@ struct Seen {
 }
 
 impl Receiver {
-    /// With secrets as the hub takes them: whsec_ and base64, or a text as it is; several with white space between.
+    /// Parses secrets in the format of the hub: whsec_ and base64, or plain text; several are separated by white space.
     pub(crate) fn new(secret: &str, handle: Handle) -> anyhow::Result<Self> {
         let key = |one: &str| match one.strip_prefix("whsec_") {
             Some(encoded) => STANDARD.decode(encoded).context("the secret is not base64"),
@@ -60,7 +60,7 @@ impl Receiver {
         Ok(Self { keys, seen: Mutex::default(), handle })
     }
 
-    /// Whether a request was signed with one of the keys, and lately.
+    /// Checks that a request was signed recently with one of the keys.
     fn verify(&self, headers: &HeaderMap, body: &[u8], now: i64) -> Result<(), Refused> {
         let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let signed = (header("webhook-id"), header("webhook-timestamp"), header("webhook-signature"));
@@ -68,27 +68,28 @@ impl Receiver {
             return Err((StatusCode::UNAUTHORIZED, "not signed"));
         };
         if timestamp.parse().map_or(true, |then: i64| now.abs_diff(then) > TOLERANCE.unsigned_abs()) {
-            return Err((StatusCode::UNAUTHORIZED, "not of now"));
+            return Err((StatusCode::UNAUTHORIZED, "timestamp is too old or in the future"));
         }
         let given = signatures.split_whitespace().filter_map(|one| STANDARD.decode(one.strip_prefix("v1,")?).ok());
         let given: Vec<_> = given.collect();
         for key in &self.keys {
-            let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
+            let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC accepts a key of any length");
             mac.update(format!("{id}.{timestamp}.").as_bytes());
             mac.update(body);
             if given.iter().any(|one| mac.clone().verify_slice(one).is_ok()) {
                 return Ok(());
             }
         }
-        Err((StatusCode::UNAUTHORIZED, "signed by somebody else"))
+        Err((StatusCode::UNAUTHORIZED, "signature does not match"))
     }
 
-    /// Handles those events of a body that it has not had.
+    /// Handles the events of a body, except repeated ones.
     fn take(&self, body: &[u8]) -> Result<(), Refused> {
-        let content: Value = serde_json::from_slice(body).map_err(|_| (StatusCode::BAD_REQUEST, "not events"))?;
+        let content: Value =
+            serde_json::from_slice(body).map_err(|_| (StatusCode::BAD_REQUEST, "body is not events"))?;
         let events = if let Value::Array(batch) = content { batch } else { vec![content] };
         if events.iter().any(|event| !event["id"].is_string()) {
-            return Err((StatusCode::BAD_REQUEST, "not events"));
+            return Err((StatusCode::BAD_REQUEST, "body is not events"));
         }
         let mut seen = self.seen.lock();
         for event in &events {
@@ -100,7 +101,7 @@ impl Receiver {
                 eprintln!("{error:#}");
                 return Err((StatusCode::INTERNAL_SERVER_ERROR, "try again"));
             }
-            // Only now: if handling fails, the event has to come again.
+            // Stored after handling: if handling fails, the event is delivered again.
             seen.ids.insert(id.to_owned());
             seen.order.push_back(id.to_owned());
             if seen.order.len() > REMEMBERED

@@ -1,7 +1,7 @@
 //! Cache actor: owns the write half of one resource's store, over all clusters, and answers queries.
 //!
 //! Queries that may scan many objects run on separate threads over a snapshot, so a write never waits for a query.
-//! Compression runs there too. A processor waits only if compression lags by half a generation.
+//! Compression runs there too. A processor waits only if the limit on uncompressed objects is exceeded by half.
 
 mod index_builds;
 mod memory_steps;
@@ -278,8 +278,8 @@ impl Handler<Apply> for CacheActor {
     type Result = MessageResult<Apply>;
 
     fn handle(&mut self, Apply { partition, lease, batch, version }: Apply, ctx: &mut Self::Context) -> Self::Result {
-        // The bound on uncompressed objects is shared by all clusters of the resource. A processor with a large batch
-        // waits at half of it; one with a small batch waits only when it is full.
+        // The limit on uncompressed objects is shared by all clusters of the resource. A processor with a large batch waits
+        // if the limit is exceeded by half, one with a small batch only at three times the limit.
         let adds_little = is_small(&batch);
         let written = self.write_half.write(|half| {
             let written = half.apply(partition, lease, batch, version)?;

@@ -180,7 +180,7 @@ fn failure(error: &JoinError) -> QueryError {
 
 impl fmt::Debug for QueryRunner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Questions").field("turns", &self.permits.available_permits()).finish_non_exhaustive()
+        f.debug_struct("QueryRunner").field("permits", &self.permits.available_permits()).finish_non_exhaustive()
     }
 }
 
@@ -198,13 +198,13 @@ impl PendingAnswer {
 }
 
 impl<A: Actor> MessageResponse<A, Ask> for PendingAnswer {
-    fn handle(self, _ctx: &mut A::Context, asker: Option<OneshotSender<Result<Answer, QueryError>>>) {
-        let Some(mut asker) = asker else { return };
+    fn handle(self, _ctx: &mut A::Context, caller: Option<OneshotSender<Result<Answer, QueryError>>>) {
+        let Some(mut caller) = caller else { return };
         actix_rt::spawn(async move {
             tokio::select! {
                 biased;
-                answer = self.answer => drop(asker.send(answer)),
-                () = asker.closed() => {}
+                answer = self.answer => drop(caller.send(answer)),
+                () = caller.closed() => {}
             }
         });
     }
@@ -212,6 +212,6 @@ impl<A: Actor> MessageResponse<A, Ask> for PendingAnswer {
 
 impl fmt::Debug for PendingAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Answering")
+        f.write_str("PendingAnswer")
     }
 }

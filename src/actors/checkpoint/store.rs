@@ -31,9 +31,9 @@ pub trait CheckpointListener: fmt::Debug + Send + Sync + 'static {
     /// Called when the last begun pass is complete: every partition is on disk in its state at the beginning, or a
     /// newer one.
     ///
-    /// Not called for a pass that left a partition out. After a start, not called before every partition has been heard
-    /// of and the journals' events from before the start had the time of one pass to be repeated. Partitions whose
-    /// delivered events were all on disk are exempt.
+    /// Not called for a pass that skipped a partition. After a start, it is first called when every partition has caught
+    /// up with the events delivered before the start, and one more pass has run. A partition whose delivered events were
+    /// all on disk need not catch up.
     fn pass_completed(&self);
 }
 
@@ -274,7 +274,7 @@ impl CheckpointStore {
 
 impl fmt::Debug for CheckpointStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keeping").field("root", &self.root).finish_non_exhaustive()
+        f.debug_struct("CheckpointStore").field("root", &self.root).finish_non_exhaustive()
     }
 }
 

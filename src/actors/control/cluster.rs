@@ -11,10 +11,9 @@ use actix::prelude::*;
 use futures::FutureExt;
 use futures::future::join_all;
 
-use crate::actors::cache::messages::CloseAbandoned;
 use crate::actors::control::informer::{InformerActor, InformerParts};
 use crate::actors::control::messages::{
-    AddListener, Attach, Detach, MoveTo, RemoveListener, Resolved, StopCluster, StopInformer, WatchMode,
+    AddListener, Attach, Detach, MoveTo, RemoveListener, Resolved, StopCluster, WatchMode,
 };
 use crate::actors::env::Env;
 use crate::actors::runtime::capacity::CONTROL_MAILBOX;
@@ -32,7 +31,6 @@ use crate::actors::subscribe::user::User;
 use crate::actors::subscribe::watch_errors::WatchErrors;
 use crate::cache::DeclaredIndex;
 use informer_hub_reflector::{Connection, Connector, EarlyRetry, ErrorClass, InformerOptions};
-use informer_hub_types::clock::Instant;
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterTimings, Gvr, InformerHealth, Origin, Scope};
 
 /// Smaller than an informer's intensity: by the time an informer gives up, five restarts have not helped.
@@ -44,6 +42,7 @@ mod lookup;
 mod patterns;
 mod reconcile;
 mod server_probe;
+mod stop;
 mod view;
 
 use failure_log::FailureLog;
@@ -319,96 +318,6 @@ impl ClusterActor {
         };
         self.requests.insert(Arc::new(key.clone()), Box::new(state));
         self.resolve(&key, ctx);
-    }
-
-    /// Removes a user from all requests and stops informers without users.
-    fn release_user(&mut self, user: &User, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
-        self.discovery.patterns.remove(user);
-        for request in self.requests.values_mut() {
-            request.users.remove(user);
-            request.watch_errors.remove(user);
-        }
-        // A resource that only this user named may belong to a pattern now.
-        self.reconcile(ctx);
-        self.stop_unused(None, ctx)
-    }
-
-    /// Stops informers without users. Pending events are delivered until `drain_until`.
-    fn stop_unused(&mut self, drain_until: Option<Instant>, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
-        // A subscription that shared a removed request needs its own request, possibly the same one.
-        let alone = self.attached.values().filter(|subscription| self.requests_of(subscription).is_empty());
-        let own: Vec<_> = alone.filter_map(|subscription| subscription.own_request()).collect();
-        for request in own {
-            self.request_informer(request, ctx);
-        }
-        let (caches, name) = (&self.env.caches, &self.parts.name);
-        self.requests.retain(|key, request| {
-            let is_used = !request.users.is_empty();
-            if let Some(restored) = request.restored.as_ref().filter(|_| !is_used) {
-                caches.forget_restored(name, restored, &key.1);
-            }
-            is_used
-        });
-        let wanted: BTreeSet<_> = self.requests.keys().filter_map(|key| self.informer_key(key)).collect();
-        let (kept, gone): (BTreeMap<_, _>, _) =
-            std::mem::take(&mut self.informers).into_iter().partition(|(key, _)| wanted.contains(key));
-        self.informers = kept;
-        self.publish_view();
-        self.stop_all(gone, StopInformer { drain_until, stays_open: false })
-    }
-
-    /// Stops informers concurrently. Completes when they have stopped and their partitions are closed; closes the
-    /// partitions of dead informers itself.
-    fn stop_all(
-        &mut self,
-        gone: BTreeMap<Arc<InformerKey>, Box<Informer>>,
-        stop: StopInformer,
-    ) -> ResponseActFuture<Self, ()> {
-        self.ending.extend(gone.keys().cloned());
-        let caches = self.env.caches.clone();
-        let stops: Vec<_> = gone
-            .into_iter()
-            .map(|(key, informer)| {
-                let stopping = informer.address.map(|address| address.send(stop));
-                let (origin, caches) = (informer.parts.origin, caches.clone());
-                async move {
-                    let stopped = match stopping {
-                        Some(stopping) => stopping.await.is_ok(),
-                        None => false,
-                    };
-                    if !stopped && !stop.stays_open {
-                        let abandoned = CloseAbandoned::Origin(Arc::clone(&origin));
-                        // On an error the cache actor has died; its successor gets the same message.
-                        if caches.of_origin(&origin).send(abandoned.clone()).await.is_err() {
-                            let _ = caches.of_origin(&origin).send(abandoned).await;
-                        }
-                    }
-                    (key, origin)
-                }
-            })
-            .collect();
-        Box::pin(join_all(stops).into_actor(self).map(move |ended, act, ctx| {
-            // A hub that is shutting down keeps the delivery state for the last checkpoint.
-            let forgets = !act.env.checkpoints.is_closing() && !stop.stays_open;
-            for (key, origin) in ended {
-                act.ending.remove(&key);
-                if !forgets {
-                    continue;
-                }
-                act.attached.values().for_each(|subscription| subscription.forget(&origin));
-            }
-            // Starts informers that were requested again meanwhile.
-            let open: Vec<_> = act
-                .requests
-                .iter()
-                .filter(|(_, request)| request.resolved.is_none())
-                .map(|(key, _)| key.clone())
-                .collect();
-            for key in open {
-                act.resolve(&key, ctx);
-            }
-            act.publish_view();
-        }))
     }
 }
 

@@ -43,7 +43,7 @@ enum WatchState {
     Starting,
     /// All current names.
     All(BTreeSet<SmolStr>),
-    /// The watch failed with this error; the flag tells whether it was logged.
+    /// The watch failed with this error; the flag is set once it was logged.
     Refused(SourceError, bool),
 }
 

@@ -1,7 +1,7 @@
 //! Sink actor: accepts notifications, delivers batches, and applies back-pressure while its queue is full.
 //!
 //! It drives one [`Machine`], which decides. The actor runs attempts on the I/O runtime and the store on a blocking
-//! thread, reports the outcomes to the machine, and keeps the only timer.
+//! thread, and reports the outcomes. It keeps the only timer.
 //!
 //! # Back-pressure
 //! A message with notifications is answered when all of them are queued, and on disk if the sink has a journal. A

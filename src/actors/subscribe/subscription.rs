@@ -30,8 +30,8 @@ pub(in crate::actors) enum Target {
 /// Subscribes to the objects of a resource in some clusters.
 ///
 /// Answered with the subscription's ID when every running informer has added it. An informer that takes longer than
-/// [`STOP_GRACE`](super::capacity::STOP_GRACE) adds it later. Waiting for the answer keeps callers from flooding the
-/// informers.
+/// [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE) adds it later. Waiting for the answer keeps callers from
+/// flooding the informers.
 ///
 /// If the configuration (or an `InformerFor`) watches the resource in a cluster, the subscription shares those
 /// informers. Otherwise an informer is started for it and stopped with it.
@@ -66,7 +66,7 @@ impl Subscribe {
         Self::new(Target::Of(User::Config(name.to_owned())), clusters, subscriber.into())
     }
 
-    /// Subscribes to the informers that an [`InformerFor`](super::messages::InformerFor) of this user started.
+    /// Subscribes to the informers that an [`InformerFor`](crate::actors::messages::InformerFor) of this user started.
     pub fn to_informers_of<K: 'static>(
         user: User,
         clusters: ClusterSelector,

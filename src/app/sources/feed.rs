@@ -7,12 +7,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::status::ClusterSourceState;
 use crate::app::error::ReloadError;
-use informer_hub_config::fleet::Said;
+use informer_hub_config::fleet::SourceReport;
 
 /// Hub side of a [`SourceFeed`].
 pub(in crate::app) trait SourceHost: Send + Sync + 'static {
     /// Stores the report of a source. Returns false if the feed belongs to a watcher that was replaced.
-    fn store(&self, feed: &SourceFeed, report: Said) -> bool;
+    fn store(&self, feed: &SourceFeed, report: SourceReport) -> bool;
 
     /// Stores the state of a source for the status.
     fn set_state(&self, feed: &SourceFeed, state: ClusterSourceState, error: Option<String>);
@@ -35,7 +35,7 @@ pub(in crate::app) struct SourceFeed {
 
 impl SourceFeed {
     /// Publishes the complete report of the source and applies it. Returns whether the watcher goes on.
-    pub(super) async fn publish(&self, report: Said) -> bool {
+    pub(super) async fn publish(&self, report: SourceReport) -> bool {
         let Some(host) = self.host.upgrade() else { return false };
         if self.stop.is_cancelled() || !host.store(self, report) {
             return false;

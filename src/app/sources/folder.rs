@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::feed::SourceFeed;
 use super::status::ClusterSourceState;
-use informer_hub_config::fleet::{Problem, Said, of_file, stem};
+use informer_hub_config::fleet::{Problem, SourceReport, report_from_file, stem};
 use informer_hub_config::{ClusterSourceConfig, Contexts};
 use informer_hub_disk::FileState;
 use informer_hub_types::{Threads, clock};
@@ -35,7 +35,7 @@ struct Folder {
     /// Files at the last poll.
     seen: Listing,
     /// Clusters of each file, with the state of the file when it was read.
-    read: BTreeMap<String, (FileState, Said)>,
+    read: BTreeMap<String, (FileState, SourceReport)>,
 }
 
 /// Reads all files at once for the start, without waiting for two equal polls. Returns `None` if the folder cannot be
@@ -45,7 +45,7 @@ pub(crate) async fn read_all(
     path: PathBuf,
     contexts: Contexts,
     io: &Threads,
-) -> Option<Said> {
+) -> Option<SourceReport> {
     let reading = io.spawn_blocking(move || {
         let mut folder = Folder::new(source, path, contexts);
         folder.seen = list(&folder.path).ok()?;
@@ -127,21 +127,21 @@ impl Folder {
         is_changed
     }
 
-    fn file(&self, file: &str) -> Said {
+    fn file(&self, file: &str) -> SourceReport {
         let path = self.path.join(file);
         match text(&path) {
-            Ok(text) => of_file(&self.source, self.contexts, &path, &text),
+            Ok(text) => report_from_file(&self.source, self.contexts, &path, &text),
             Err(error) => {
                 let problem =
                     Problem { object: format!("file {file}"), problem: format!("cannot read the file: {error}") };
-                Said { problems: vec![problem], ..Said::default() }
+                SourceReport { problems: vec![problem], ..SourceReport::default() }
             }
         }
     }
 
     /// Returns the clusters and problems of all files.
-    fn report(&self) -> Said {
-        let mut all = Said::default();
+    fn report(&self) -> SourceReport {
+        let mut all = SourceReport::default();
         for (_, report) in self.read.values() {
             all.clusters.extend(report.clusters.iter().cloned());
             all.problems.extend(report.problems.iter().cloned());

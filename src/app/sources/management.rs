@@ -17,8 +17,8 @@ use crate::app::convert;
 use crate::cache::Snapshot;
 use informer_hub_codec::Projection;
 use informer_hub_config::fleet::{
-    ARGOCD_SELECTOR, CLUSTER_API_SELECTOR, PROFILE_SECRETS_SELECTOR, Said, name_for, of_argocd, of_cluster_api,
-    of_profiles,
+    ARGOCD_SELECTOR, CLUSTER_API_SELECTOR, PROFILE_SECRETS_SELECTOR, SourceReport, name_for, report_from_argocd,
+    report_from_cluster_api, report_from_profiles,
 };
 use informer_hub_config::{ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Management, SecretFormat};
 use informer_hub_dial::Dial;
@@ -53,15 +53,15 @@ pub(in crate::app) struct WatchParams {
 }
 
 /// One watched resource of a source: selector and the fields to keep.
-pub(crate) struct Watching {
+pub(crate) struct WatchedResource {
     /// Name in messages, and as a user of informers.
-    pub(crate) what: &'static str,
-    pub(crate) wanted: ResourceRequest,
+    pub(crate) name: &'static str,
+    pub(crate) resource: ResourceRequest,
     pub(crate) selector: Option<String>,
     keep: &'static [&'static str],
 }
 
-impl Watching {
+impl WatchedResource {
     /// Returns the scopes to watch: one for each namespace, or the whole cluster.
     pub(crate) fn scopes(&self, management: &Management) -> Vec<Scope> {
         let scope = |namespace: Option<&String>| Scope {
@@ -78,13 +78,13 @@ impl Watching {
 }
 
 /// Returns the resources that a source watches in its management cluster; empty for a folder.
-pub(crate) fn watched(source: &ClusterSourceConfig) -> Vec<Watching> {
+pub(crate) fn watched_resources(source: &ClusterSourceConfig) -> Vec<WatchedResource> {
     let also = |own: Option<&str>, given: Option<&LabelSelector>| {
         let parts: Vec<_> = own.map(str::to_owned).into_iter().chain(given.map(ToString::to_string)).collect();
         (!parts.is_empty()).then(|| parts.join(","))
     };
     let secrets =
-        |selector, keep| Watching { what: SECRETS, wanted: ResourceRequest::known(&secret()), selector, keep };
+        |selector, keep| WatchedResource { name: SECRETS, resource: ResourceRequest::known(&secret()), selector, keep };
     match &source.kind {
         ClusterSourceKind::Folder { .. } => Vec::new(),
         ClusterSourceKind::Secrets { management, format } => {
@@ -99,9 +99,9 @@ pub(crate) fn watched(source: &ClusterSourceConfig) -> Vec<Watching> {
         ClusterSourceKind::ClusterProfiles { management, secrets: with_secrets, .. } => {
             let keep =
                 &["metadata.labels", "status.properties", "status.accessProviders", "status.credentialProviders"];
-            let wanted = ResourceRequest::Written(PROFILES.parse().expect("PROFILES is a valid resource name"));
+            let resource = ResourceRequest::Written(PROFILES.parse().expect("PROFILES is a valid resource name"));
             let selector = also(None, management.label_selector.as_ref());
-            let mut all = vec![Watching { what: PROFILE, wanted, selector, keep }];
+            let mut all = vec![WatchedResource { name: PROFILE, resource, selector, keep }];
             if *with_secrets {
                 let keep = &["metadata.labels", "data.Config", "data.config"];
                 all.push(secrets(Some(PROFILE_SECRETS_SELECTOR.to_owned()), keep));
@@ -118,16 +118,18 @@ fn secret() -> ApiResource {
     ApiResource { gvr: Gvr::new("", "v1", "secrets"), kind: "Secret".into(), namespaced: true }
 }
 
-/// Decodes the objects of a source into its clusters. `objects` holds the JSON objects of each [`Watching`], in order.
-pub(crate) fn read<J: AsRef<[u8]>>(source: &ClusterSourceConfig, mut objects: Vec<Vec<J>>) -> Said {
+/// Decodes the objects of a source into its clusters. `objects` holds the JSON objects of each [`WatchedResource`], in order.
+pub(crate) fn read<J: AsRef<[u8]>>(source: &ClusterSourceConfig, mut objects: Vec<Vec<J>>) -> SourceReport {
     let second = if objects.len() > 1 { objects.remove(1) } else { Vec::new() };
     let first = objects.into_iter().next().unwrap_or_default();
     match &source.kind {
-        ClusterSourceKind::Folder { .. } => Said::default(),
-        ClusterSourceKind::Secrets { management, format: SecretFormat::ArgoCd } => of_argocd(source, management, first),
-        ClusterSourceKind::Secrets { format: SecretFormat::ClusterApi, .. } => of_cluster_api(source, first),
+        ClusterSourceKind::Folder { .. } => SourceReport::default(),
+        ClusterSourceKind::Secrets { management, format: SecretFormat::ArgoCd } => {
+            report_from_argocd(source, management, first)
+        }
+        ClusterSourceKind::Secrets { format: SecretFormat::ClusterApi, .. } => report_from_cluster_api(source, first),
         ClusterSourceKind::ClusterProfiles { providers, take_properties, .. } => {
-            of_profiles(source, providers, take_properties, first, second)
+            report_from_profiles(source, providers, take_properties, first, second)
         }
     }
 }
@@ -168,7 +170,7 @@ pub(super) async fn watch(source: ClusterSourceConfig, params: WatchParams, feed
 /// A separate registry, with the informers of one source.
 struct Session {
     apart: SeparateRegistry,
-    watched: Vec<Watching>,
+    watched: Vec<WatchedResource>,
     scopes: usize,
     changed: Arc<Notify>,
 }
@@ -176,7 +178,12 @@ struct Session {
 impl Session {
     fn begin(source: &ClusterSourceConfig, management: &Management, params: &WatchParams) -> Self {
         let scopes = management.namespaces.len().max(1);
-        Self { apart: SeparateRegistry::start(&params.env), watched: watched(source), scopes, changed: Arc::default() }
+        Self {
+            apart: SeparateRegistry::start(&params.env),
+            watched: watched_resources(source),
+            scopes,
+            changed: Arc::default(),
+        }
     }
 
     /// Publishes reports until the feed is stopped. Fails if the registry dies.
@@ -222,16 +229,16 @@ impl Session {
         // The only error is a duplicate name, and the registry has no other cluster.
         let _ = registry.send(add).await?;
         for watching in &self.watched {
-            let (Watching { what, wanted, keep, .. }, scopes) = (watching, watching.scopes(management));
+            let (WatchedResource { name, resource, keep, .. }, scopes) = (watching, watching.scopes(management));
             let keep: Vec<FieldPath> = keep.iter().filter_map(|path| path.parse().ok()).collect();
             let options = InformerOptions { projection: Projection::Keep(keep), ..InformerOptions::default() };
-            let user = User::Caller((*what).to_owned());
-            let (clusters, wanted) = (ClusterSelector::All, wanted.clone());
+            let user = User::Caller((*name).to_owned());
+            let (clusters, wanted) = (ClusterSelector::All, resource.clone());
             let demand = InformerFor { user: user.clone(), wanted, clusters, scopes, options, watch_errors: None };
             registry.send(demand).await?;
             let changed = Arc::clone(&self.changed);
             let subscriber = Subscriber::<()>::from_fn(move |_: &Notification<()>| changed.notify_one());
-            registry.send(Subscribe::to_informers_of(user, ClusterSelector::All, subscriber).named(what)).await?;
+            registry.send(Subscribe::to_informers_of(user, ClusterSelector::All, subscriber).named(name)).await?;
         }
         registry.send(Start).await
     }
@@ -259,7 +266,7 @@ impl Session {
             caches.published(&gvr, &view)
         };
         let all = self.watched.iter().map(|watching| {
-            let snapshot = snapshot_of(watching.what)?;
+            let snapshot = snapshot_of(watching.name)?;
             let synced = snapshot.partitions().filter(|(_, partition)| partition.has_synced()).count();
             (synced == self.scopes && snapshot.partitions().count() == self.scopes).then_some(snapshot)
         });

@@ -13,6 +13,6 @@ mod status;
 pub(super) use feed::{SourceFeed, SourceHost};
 pub(crate) use folder::read_all as read_folder;
 pub(super) use management::WatchParams;
-pub(crate) use management::{Watching, cluster as management_cluster, read as read_objects, watched};
+pub(crate) use management::{WatchedResource, cluster as management_cluster, read as read_objects, watched_resources};
 pub(super) use set::Sources;
 pub use status::{ClusterSourceState, ClusterSourceStatus};

@@ -11,7 +11,7 @@ use super::folder;
 use super::management::{self, WatchParams};
 use super::status::{ClusterSourceState, ClusterSourceStatus, MAX_SHOWN};
 use crate::state::fleet::SourcedCluster;
-use informer_hub_config::fleet::{Conflict, Found, Holder, Roster, Said, merge};
+use informer_hub_config::fleet::{Conflict, FoundCluster, Holder, Roster, SourceReport, merge};
 use informer_hub_config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Config};
 use informer_hub_types::{ClusterName, Threads, WatchCell, Watcher, clock};
 
@@ -20,7 +20,7 @@ struct Entry {
     config: ClusterSourceConfig,
     /// Number of its watcher: reports of earlier watchers are ignored.
     generation: u64,
-    report: Arc<Said>,
+    report: Arc<SourceReport>,
     state: ClusterSourceState,
     last_error: Option<String>,
     last_read: Option<jiff::Timestamp>,
@@ -114,7 +114,7 @@ impl Sources {
             }
             // Problems are dropped: the new watcher reports them again.
             let clusters = known.map(|entry| entry.report.clusters.clone()).unwrap_or_default();
-            let report = Said { clusters, ..Said::default() };
+            let report = SourceReport { clusters, ..SourceReport::default() };
             let mut entry = Entry::new(config.clone(), report, ClusterSourceState::Waiting);
             let generation = {
                 let mut generations = self.generations.lock();
@@ -141,7 +141,7 @@ impl Sources {
     }
 
     /// Stores the report of a source. Returns false if the feed belongs to a watcher that was replaced.
-    pub(in crate::app) fn store(&self, feed: &SourceFeed, report: Said) -> bool {
+    pub(in crate::app) fn store(&self, feed: &SourceFeed, report: SourceReport) -> bool {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(&feed.name).filter(|entry| entry.generation == feed.generation) else {
             return false;
@@ -254,7 +254,7 @@ impl Sources {
 }
 
 impl Entry {
-    fn new(config: ClusterSourceConfig, report: Said, state: ClusterSourceState) -> Self {
+    fn new(config: ClusterSourceConfig, report: SourceReport, state: ClusterSourceState) -> Self {
         let report = Arc::new(report);
         Self { config, generation: 0, report, state, last_error: None, last_read: None, watching: None }
     }
@@ -281,9 +281,9 @@ impl Entry {
 }
 
 /// Returns the report of a source as saved before the restart. The access to its clusters is not known yet.
-fn remembered_report(config: &ClusterSourceConfig, remembered: &[SourcedCluster]) -> Said {
-    let of_it = remembered.iter().filter(|cluster| cluster.source == config.name);
-    let found = of_it.map(|one| Found {
+fn remembered_report(config: &ClusterSourceConfig, remembered: &[SourcedCluster]) -> SourceReport {
+    let own = remembered.iter().filter(|cluster| cluster.source == config.name);
+    let found = own.map(|one| FoundCluster {
         cluster: ClusterConfig {
             name: one.name.clone(),
             labels: one.labels.clone(),
@@ -292,5 +292,5 @@ fn remembered_report(config: &ClusterSourceConfig, remembered: &[SourcedCluster]
         },
         object: one.object.clone(),
     });
-    Said { clusters: found.collect(), ..Said::default() }
+    SourceReport { clusters: found.collect(), ..SourceReport::default() }
 }

@@ -1,4 +1,4 @@
-//! Asks one cluster everything that a check wants to know of it.
+//! Check of one cluster: connection, credentials, identity, and the rights, size and memory of each resource.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,29 +10,31 @@ use tokio::runtime::Handle;
 use super::credentials;
 use super::report::{ClusterReport, Finding, Level, ResourceReport, ScopeReport};
 use crate::app;
-use crate::cli::rbac::{Advice, Of};
+use crate::cli::rbac::{Advice, RightsTarget};
 use crate::discovery::{self, Claim};
 use informer_hub_config::{ClusterConfig, ResourceConfig};
 use informer_hub_reflector::{ErrorClass, SourceError};
 use informer_hub_source::{self as source, DiscoveryError};
 use informer_hub_types::{ApiResource, ClusterName, Found, ResourceRef, Scope, View, clock, object_memory};
 
-/// Resources of a cluster that are asked about at the same time.
-const AT_ONCE: usize = 4;
+/// Maximum number of resources of a cluster that are checked concurrently.
+const MAX_CONCURRENT: usize = 4;
 
-/// Of a cluster whose certificate is not verified.
+/// Finding for a cluster whose certificate is not verified.
 pub(super) const UNVERIFIED: &str = "insecure-skip-tls-verify is set: the certificate of the apiserver is not verified, and \
-    whatever answers at its address is sent the credentials";
+    any server at its address gets the credentials";
+/// Advice for [`UNVERIFIED`].
 pub(super) const NAME_ITS_CA: &str =
     "remove it, and name the CA of the cluster: certificate-authority-data in the kubeconfig, or ca_file";
 
-/// How much smaller a body gets: measured of pods (docs/memory.md).
-const PACKED: u64 = 16;
+/// Compression factor of object bodies, measured with pods (docs/memory.md).
+const COMPRESSION_FACTOR: u64 = 16;
 
-/// Groups of a user that are reported, and characters of a name of one.
-const MOST_GROUPS: usize = 50;
+/// Maximum number of groups of a user in the report.
+const MAX_GROUPS: usize = 50;
 
-/// Fills a report; what is in it when this is cut off holds as far as it goes. `file` is the configuration's.
+/// Fills a report. If the future is dropped, the report holds what was found up to then. `file` is the configuration
+/// file.
 pub(super) async fn check(
     cluster: &ClusterConfig,
     resources: &[&ResourceConfig],
@@ -40,7 +42,7 @@ pub(super) async fn check(
     report: &mut ClusterReport,
 ) {
     let access = app::access(cluster);
-    // What is wrong with the kubeconfig, the client says too.
+    // Faults of the kubeconfig are reported by the client below.
     let read = move || (source::credentials(&access), source::skips_tls_verification(&access));
     if let Ok((found, is_unverified)) = tokio::task::spawn_blocking(read).await {
         report.credentials = found.unwrap_or_default();
@@ -53,42 +55,44 @@ pub(super) async fn check(
         Ok(client) => client,
         Err(error) => {
             let problem = format!("{:#}", anyhow::Error::from(error));
-            report.find(Level::Error, problem, "mend what it names; nothing was asked of the cluster");
+            report.find(Level::Error, problem, "correct the named fault; no request was sent to the cluster");
             return;
         }
     };
     match source::server_version(&client).await {
         Ok(version) => report.version = Some(version),
-        // It answers: only anonymous or odd roles hide their version.
+        // The cluster answers; it only hides its version from this user.
         Err(error) if error.class == ErrorClass::Forbidden => report.version = Some("unknown".to_owned()),
         Err(error) => {
-            report.find(Level::Error, error.message, what_to_do(error.class));
+            report.find(Level::Error, error.message, advice_for(error.class));
             return;
         }
     }
-    // A server that does not say is no reason for a finding: rights are asked for one by one.
+    // An unknown identity is not a finding: each right is checked below.
     report.identity = source::whoami(&client).await.ok().map(|mut identity| {
-        identity.groups.truncate(MOST_GROUPS);
+        identity.groups.truncate(MAX_GROUPS);
         identity
     });
-    let of = match report.source {
-        Some(_) => Of::Sourced,
-        None => Of::Cluster(cluster.name.as_str(), resources),
+    let target = match report.source {
+        Some(_) => RightsTarget::Sourced,
+        None => RightsTarget::Cluster(cluster.name.as_str(), resources),
     };
-    let rights = Advice { config: file, of, access: &cluster.access, identity: report.identity.as_ref() }.text();
+    let rights = Advice { config: file, target, access: &cluster.access, identity: report.identity.as_ref() }.text();
     let resources = expand(&client, resources, report, &cluster.name, &rights).await;
-    let asked = resources.iter().map(|resource| {
+    let checks = resources.iter().map(|resource| {
         let (client, cluster, rights) = (client.clone(), cluster.name.clone(), rights.as_str());
-        async move { Asking { client: &client, cluster: &cluster, rights, resource, findings: Vec::new() }.run().await }
+        async move {
+            ResourceCheck { client: &client, cluster: &cluster, rights, resource, findings: Vec::new() }.run().await
+        }
     });
-    let mut answers = std::pin::pin!(futures::stream::iter(asked).buffered(AT_ONCE));
+    let mut answers = std::pin::pin!(futures::stream::iter(checks).buffered(MAX_CONCURRENT));
     while let Some((resource, findings)) = answers.next().await {
         report.resources.push(resource);
         report.findings.extend(findings);
     }
 }
 
-/// Each resource of a pattern in the place of the pattern.
+/// Replaces each pattern by the resources that it matches in the cluster.
 async fn expand(
     client: &Client,
     resources: &[&ResourceConfig],
@@ -97,8 +101,8 @@ async fn expand(
     rights: &str,
 ) -> Vec<ResourceConfig> {
     let mut found: Vec<_> = resources.iter().filter(|it| it.resource.one().is_some()).map(|it| (*it).clone()).collect();
-    if resources.iter().any(|it| it.may_come_and_go()) {
-        may_hear_of_changes(client, report, rights).await;
+    if resources.iter().any(|it| it.is_dynamic()) {
+        check_discovery_watches(client, report, rights).await;
     }
     let patterns: Vec<_> = resources.iter().filter_map(|it| Some((*it, it.resource.pattern()?))).collect();
     if patterns.is_empty() {
@@ -107,7 +111,7 @@ async fn expand(
     let catalogue = match source::discover_catalogue(client).await {
         Ok(catalogue) => catalogue,
         Err(error) => {
-            report.find(Level::Error, error.message, what_to_do(error.class));
+            report.find(Level::Error, error.message, advice_for(error.class));
             return found;
         }
     };
@@ -124,12 +128,12 @@ async fn expand(
             report.findings.push(Finding { level, about, problem, advice });
         };
         if share.watched.is_empty() {
-            let advice = "look at the pattern, or install it: the hub picks it up when it comes";
-            about(Level::Warning, format!("nothing that the cluster has matches {pattern}"), advice);
+            let advice = "correct the pattern, or install a resource that it matches: the hub picks it up";
+            about(Level::Warning, format!("no resource of the cluster matches {pattern}"), advice);
         }
         if !share.left_out.is_empty() {
             let problem = format!("the limit of {} leaves out {}", pattern.limit, share.left_out.join(", "));
-            about(Level::Warning, problem, "raise limit, or exclude what nobody wants");
+            about(Level::Warning, problem, "raise limit, or exclude resources that are not needed");
         }
         for resource in share.watched {
             let written = ResourceRef { version: None, ..ResourceRef::exact(&resource.gvr) };
@@ -139,43 +143,42 @@ async fn expand(
     found
 }
 
-/// Whether it is heard at once of resources that come and go.
-async fn may_hear_of_changes(client: &Client, report: &mut ClusterReport, rights: &str) {
+/// Checks the right to watch for added and removed resources.
+async fn check_discovery_watches(client: &Client, report: &mut ClusterReport, rights: &str) {
     for resource in [discovery::definitions(), discovery::services()] {
         if let Ok(verdict) = source::check_access(client, "watch", &resource, None).await
             && !verdict.allowed
         {
             let problem =
-                format!("may not watch {}: resources that come and go are noticed after 30 to 45 s", resource.gvr);
+                format!("may not watch {}: added and removed resources are noticed after 30 to 45 s", resource.gvr);
             report.find(Level::Warning, problem, rights);
         }
     }
 }
 
-pub(super) fn what_to_do(class: ErrorClass) -> &'static str {
+/// Returns the advice for a request that failed.
+pub(super) fn advice_for(class: ErrorClass) -> &'static str {
     match class {
-        ErrorClass::Refused => {
-            "nothing listens there: look at the address and its port, and whether the apiserver runs"
-        }
-        ErrorClass::Unauthorized => "the cluster does not know whoever this is: renew the credentials",
-        ErrorClass::Stalled => "nothing comes back: look for a firewall, a VPN or a proxy in between",
-        ErrorClass::NotFound | ErrorClass::Malformed => "what answers is no apiserver: look at the address",
+        ErrorClass::Refused => "nothing listens there: check the address and the port, and whether the apiserver runs",
+        ErrorClass::Unauthorized => "the cluster does not accept the credentials: renew them",
+        ErrorClass::Stalled => "there is no answer: check for a firewall, a VPN or a proxy in between",
+        ErrorClass::NotFound | ErrorClass::Malformed => "the server is not an apiserver: check the address",
         ErrorClass::Throttled(_) => "the apiserver is overloaded: try again later",
-        _ => "look at the address, its name in DNS, and the CA that its certificate is checked against",
+        _ => "check the address, its DNS name, and the CA of its certificate",
     }
 }
 
-/// One entry of `[resources]`, while it is asked about.
-struct Asking<'a> {
+/// Check of one entry of `[resources]`.
+struct ResourceCheck<'a> {
     client: &'a Client,
     cluster: &'a ClusterName,
-    /// What to do where rights are missing.
+    /// Advice for missing rights.
     rights: &'a str,
     resource: &'a ResourceConfig,
     findings: Vec<Finding>,
 }
 
-impl Asking<'_> {
+impl ResourceCheck<'_> {
     async fn run(mut self) -> (ResourceReport, Vec<Finding>) {
         let name = self.resource.name.clone();
         let mut report = ResourceReport { name, resource: None, streaming: None, scopes: Vec::new() };
@@ -190,7 +193,7 @@ impl Asking<'_> {
         report.resource = Some(found.gvr.long());
         let namespaces = &self.resource.namespaces;
         if !found.namespaced && !namespaces.is_empty() {
-            let problem = format!("{} is of the cluster as a whole: namespaces has no effect", found.gvr);
+            let problem = format!("{} is cluster-scoped: namespaces has no effect", found.gvr);
             self.find(Level::Warning, problem, "remove namespaces from the entry");
         }
         let scopes: Vec<_> = if found.namespaced && !namespaces.is_empty() {
@@ -230,18 +233,18 @@ impl Asking<'_> {
             Ok(estimate) => {
                 report.list = Some(true);
                 report.objects = estimate.objects;
-                let body = estimate.sample.unwrap_or_default() as u64 / PACKED;
+                let body = estimate.sample.unwrap_or_default() as u64 / COMPRESSION_FACTOR;
                 report.memory = estimate.objects.map(|objects| object_memory(objects, objects.saturating_mul(body)));
             }
             Err(error) => {
                 let advice = match error.class {
                     ErrorClass::Forbidden => self.rights.to_owned(),
                     _ if self.resource.field_selector.is_some() => {
-                        "see that the resource has the fields of field_selector: most have metadata.name and \
-                         metadata.namespace only"
+                        "check that the resource supports the fields of field_selector: most support only metadata.name and \
+                         metadata.namespace"
                             .to_owned()
                     }
-                    class => what_to_do(class).to_owned(),
+                    class => advice_for(class).to_owned(),
                 };
                 report.list = report.list.filter(|_| error.class != ErrorClass::Forbidden);
                 self.find(Level::Error, error.message, advice);
@@ -250,7 +253,7 @@ impl Asking<'_> {
         report
     }
 
-    /// What the authorisers say; `None`, and a finding, where they say nothing.
+    /// Asks the cluster whether a right is granted. Returns `None`, and adds a finding, if it cannot be checked.
     async fn may(&mut self, verb: &str, found: &ApiResource, namespace: Option<&str>) -> Option<bool> {
         let place = namespace.map_or_else(|| "in any namespace".to_owned(), |name| format!("in namespace {name}"));
         let place = if found.namespaced { place } else { "in the cluster".to_owned() };
@@ -265,8 +268,8 @@ impl Asking<'_> {
                 Some(verdict.allowed)
             }
             Err(SourceError { message, .. }) => {
-                let problem = format!("cannot be told whether {} may be {verb}ed {place}: {message}", found.gvr);
-                let advice = "let it make SelfSubjectAccessReviews (system:basic-user), or go by what the hub says";
+                let problem = format!("cannot check the right to {verb} {} {place}: {message}", found.gvr);
+                let advice = "allow SelfSubjectAccessReviews (system:basic-user), or rely on the status of the hub";
                 self.find(Level::Warning, problem, advice);
                 None
             }
@@ -276,15 +279,15 @@ impl Asking<'_> {
     fn not_resolved(&mut self, error: &DiscoveryError) {
         let advice = match error {
             DiscoveryError::NotFound { nearest, .. } => match nearest.first() {
-                Some(meant) => {
-                    format!("write {meant:?} if that is meant; or install it: the hub picks it up when it comes")
+                Some(nearest) => {
+                    format!("write {nearest:?} if that is the resource, or install it: the hub picks it up")
                 }
                 None if self.resource.resource.one().is_some_and(|written| written.group.is_some()) => {
-                    "install it: the hub picks it up when it comes; or leave it out, if it never does".to_owned()
+                    "install it: the hub picks it up; otherwise remove the entry".to_owned()
                 }
-                None => "write it in full (plural.group), or install it: the hub picks it up when it comes".to_owned(),
+                None => "write the full name (plural.group), or install it: the hub picks it up".to_owned(),
             },
-            DiscoveryError::Unavailable(error) => what_to_do(error.class).to_owned(),
+            DiscoveryError::Unavailable(error) => advice_for(error.class).to_owned(),
         };
         self.find(Level::Error, error.to_string(), advice);
     }

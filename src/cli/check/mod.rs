@@ -1,6 +1,6 @@
-//! `informer-hub check`: whether a configuration will work, before it runs.
+//! `informer-hub check`: checks a configuration against its clusters before a hub runs with it.
 //!
-//! Each cluster is asked by itself and has a deadline of its own, so one that is down holds up no other.
+//! Each cluster has its own deadline, so a cluster that is down does not delay the others.
 
 mod cluster;
 pub(super) mod credentials;
@@ -22,33 +22,34 @@ use self::report::{ClusterReport, Finding, Level, Report, SourceReport};
 use super::print::{self, Format, bytes};
 use super::{interruptible, runtime};
 use crate::app;
-use informer_hub_config::fleet::{self, Holder, Roster, Said};
+use informer_hub_config::fleet::{self, Holder, Roster};
 use informer_hub_config::{ClusterConfig, ClusterSourceConfig, Config, HumanDuration};
 use informer_hub_types::{ClusterName, ClusterSelector, clock};
 
-/// Clusters that are asked at the same time.
-const AT_ONCE: usize = 16;
+/// Maximum number of clusters that are checked concurrently.
+const MAX_CONCURRENT: usize = 16;
 
-/// What the program takes itself, and what each informer takes: docs/memory.md.
-const PROGRAM: u64 = 60 << 20;
-const INFORMER: u64 = 66 << 10;
+/// Memory of the process without objects, in bytes (docs/memory.md).
+const PROCESS_MEMORY: u64 = 60 << 20;
+/// Memory of each informer without objects, in bytes (docs/memory.md).
+const INFORMER_MEMORY: u64 = 66 << 10;
 
 /// Arguments of `check`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:\n  informer-hub check -c hub.toml\n  informer-hub check -c hub.toml -o json | jq \
-    .clusters[].findings\n\nExit codes: 0 nothing to do, 1 warnings, 2 errors: something that is configured would not \
-    be watched.\nObjects and memory are estimates. Nothing is changed anywhere.")]
+    .clusters[].findings\n\nExit codes: 0 no findings, 1 warnings, 2 errors: some configured resources would not be \
+        watched.\nObjects and memory are estimates. It changes nothing.")]
 pub(super) struct Args {
     /// The configuration file (TOML); INFORMER_HUB_… variables override it
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
-    /// Ask this cluster only; may be given several times
+    /// Check only this cluster; may be given several times
     #[arg(long = "cluster", value_name = "NAME")]
     clusters: Vec<String>,
-    /// How long a cluster may take in all
+    /// The time limit for each cluster
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     timeout: HumanDuration,
-    /// How it is printed
+    /// The output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
@@ -57,8 +58,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let report = match app::load(&args.config) {
         Ok(config) => {
             let runtime = runtime()?;
-            let report = interruptible(&runtime, args.ask(&config));
-            // A credential plugin that hangs is not waited for.
+            let report = interruptible(&runtime, args.check(&config));
+            // Does not wait for a credential plugin that hangs.
             runtime.shutdown_background();
             report?
         }
@@ -84,13 +85,13 @@ impl Args {
             findings: Vec::new(),
             objects: 0,
             object_memory: 0,
-            memory: PROGRAM,
+            memory: PROCESS_MEMORY,
         }
     }
 
-    async fn ask(&self, config: &Config) -> anyhow::Result<Report> {
+    async fn check(&self, config: &Config) -> anyhow::Result<Report> {
         let mut report = self.report();
-        let roster = self.ask_sources(config, &mut report).await;
+        let roster = self.check_sources(config, &mut report).await;
         let chosen = super::chosen(&roster.clusters, &self.clusters)?;
         let progress = Progress::new(chosen.len());
         let source_of = |cluster: &ClusterConfig| match roster.sourced.get(&cluster.name)? {
@@ -99,9 +100,9 @@ impl Args {
         };
         let mut answers = futures::stream::iter(chosen)
             .map(async |cluster| {
-                progress.done(one(cluster, source_of(cluster), config, &self.config, self.timeout.0).await)
+                progress.done(check_cluster(cluster, source_of(cluster), config, &self.config, self.timeout.0).await)
             })
-            .buffered(AT_ONCE);
+            .buffered(MAX_CONCURRENT);
         while let Some(cluster) = answers.next().await {
             report.clusters.push(cluster);
         }
@@ -112,26 +113,26 @@ impl Args {
         Ok(report)
     }
 
-    /// All clusters there are, with what sources bring now.
-    async fn ask_sources(&self, config: &Config, report: &mut Report) -> Roster {
-        let asked = config.sources.iter().map(|source| one_source(source, &self.config, self.timeout.0));
-        let answers: Vec<_> = futures::stream::iter(asked).buffered(AT_ONCE).collect().await;
-        let mut said = BTreeMap::new();
-        for (source, (found, about)) in config.sources.iter().zip(answers) {
-            said.insert(source.name.clone(), found.clusters);
-            report.cluster_sources.push(about);
+    /// Checks all sources. Returns all clusters, with the current clusters of sources.
+    async fn check_sources(&self, config: &Config, report: &mut Report) -> Roster {
+        let checks = config.sources.iter().map(|source| check_source(source, &self.config, self.timeout.0));
+        let answers: Vec<_> = futures::stream::iter(checks).buffered(MAX_CONCURRENT).collect().await;
+        let mut found = BTreeMap::new();
+        for (source, (report_of_source, source_report)) in config.sources.iter().zip(answers) {
+            found.insert(source.name.clone(), report_of_source.clusters);
+            report.cluster_sources.push(source_report);
         }
-        let roster = fleet::merge(&config.clusters, &said);
+        let roster = fleet::merge(&config.clusters, &found);
         for about in &mut report.cluster_sources {
-            let is_its = |holder: &Holder| matches!(holder, Holder::Source { name, .. } if *name == about.source);
-            let its = roster.sourced.iter().filter(|(_, holder)| is_its(holder)).map(|(name, _)| name.to_string());
-            about.clusters = its.collect();
+            let is_own = |holder: &Holder| matches!(holder, Holder::Source { name, .. } if *name == about.source);
+            let names = roster.sourced.iter().filter(|(_, holder)| is_own(holder)).map(|(name, _)| name.to_string());
+            about.clusters = names.collect();
             let source = about.source.clone();
             for conflict in roster.conflicts.iter().filter(|conflict| conflict.source == source) {
                 let holder = conflict.holder.of(&conflict.cluster);
                 about.conflicting += 1;
-                let problem = format!("{}: the name {} is that of {holder}", conflict.object, conflict.cluster);
-                let advice = "it is not watched: rename one of them, or give the source another pattern of names";
+                let problem = format!("{}: the name {} belongs to {holder}", conflict.object, conflict.cluster);
+                let advice = "it is not watched: rename one of them, or set another name pattern for the source";
                 about.find(Level::Warning, problem, advice);
             }
         }
@@ -139,36 +140,40 @@ impl Args {
     }
 }
 
-/// Looks at one source, and no longer than this.
-async fn one_source(source: &ClusterSourceConfig, file: &Path, timeout: Duration) -> (Said, SourceReport) {
+/// Checks one source within `timeout`.
+async fn check_source(
+    source: &ClusterSourceConfig,
+    file: &Path,
+    timeout: Duration,
+) -> (fleet::SourceReport, SourceReport) {
     let begun = clock::now();
     let mut report = SourceReport::new(&source.name, source.kind.as_str());
-    let said = tokio::time::timeout(timeout, source::check(source, file, &mut report)).await.unwrap_or_else(|_| {
-        let problem = format!("not done within {}", HumanDuration(timeout));
-        let advice = "look for a firewall, a VPN or a proxy in between; or give it longer by --timeout";
+    let found = tokio::time::timeout(timeout, source::check(source, file, &mut report)).await.unwrap_or_else(|_| {
+        let problem = format!("not finished within {}", HumanDuration(timeout));
+        let advice = "check for a firewall, a VPN or a proxy in between, or raise --timeout";
         report.find(Level::Error, problem, advice);
-        Said::default()
+        fleet::SourceReport::default()
     });
     report.took = clock::now().duration_since(begun);
-    (said, report)
+    (found, report)
 }
 
-/// What entries select of the clusters that there are now: with sources nobody could tell before.
+/// Checks which clusters the entries select now. With sources, this is unknown when the configuration is loaded.
 fn selections(config: &Config, clusters: &[ClusterConfig], findings: &mut Vec<Finding>) {
     let resources = config.resources.iter().map(|it| (format!("resources.{}.clusters", it.name), &it.clusters));
     let sinks = config.sinks.iter().map(|it| (format!("sinks.{}.match.clusters", it.name), &it.select.clusters));
     for (about, selector) in resources.chain(sinks) {
         let mut warn = |problem: String| {
-            let advice = "a source may bring one later; if none will, mend the names or labels".to_owned();
+            let advice = "a source may add one later; otherwise correct the names or labels".to_owned();
             findings.push(Finding { level: Level::Warning, about: about.clone(), problem, advice });
         };
         if let ClusterSelector::Names(names) = selector {
             let is_there = |name: &&ClusterName| clusters.iter().any(|cluster| cluster.name == **name);
             for name in names.iter().filter(|name| !is_there(name)) {
-                warn(format!("there is no cluster {name} now"));
+                warn(format!("there is currently no cluster {name}"));
             }
         } else if !clusters.iter().any(|cluster| selector.matches(&cluster.name, &cluster.labels)) {
-            warn("selects no cluster that there is now".to_owned());
+            warn("currently selects no cluster".to_owned());
         }
     }
     for (at, one) in config.resources.iter().enumerate() {
@@ -178,18 +183,18 @@ fn selections(config: &Config, clusters: &[ClusterConfig], findings: &mut Vec<Fi
                 level: Level::Error,
                 about: format!("resources.{}", one.name),
                 problem: format!(
-                    "watches objects that resources.{} watches too, in cluster {cluster}, and keeps other parts of them",
+                    "watches the same objects as resources.{} in cluster {cluster}, but keeps other fields",
                     other.name
                 ),
-                advice: "write the same drop, keep and metadata_only in both, or give them other clusters or namespaces"
+                advice: "use the same drop, keep and metadata_only in both, or separate clusters or namespaces"
                     .to_owned(),
             });
         }
     }
 }
 
-/// Asks one cluster, which a source may bring, and no longer than this.
-async fn one(
+/// Checks one cluster within `timeout`.
+async fn check_cluster(
     cluster: &ClusterConfig,
     source: Option<String>,
     config: &Config,
@@ -197,16 +202,16 @@ async fn one(
     timeout: Duration,
 ) -> ClusterReport {
     let begun = clock::now();
-    let wanted: Vec<_> =
+    let resources: Vec<_> =
         config.resources.iter().filter(|it| it.clusters.matches(&cluster.name, &cluster.labels)).collect();
     let mut report = ClusterReport { source, ..ClusterReport::new(cluster.name.as_str()) };
-    if tokio::time::timeout(timeout, cluster::check(cluster, &wanted, file, &mut report)).await.is_err() {
-        let problem = format!("not done within {}", HumanDuration(timeout));
-        let advice = "look for a firewall, a VPN or a proxy in between, or for a credential command that waits for \
-                      somebody; or give it longer by --timeout";
+    if tokio::time::timeout(timeout, cluster::check(cluster, &resources, file, &mut report)).await.is_err() {
+        let problem = format!("not finished within {}", HumanDuration(timeout));
+        let advice = "check for a firewall, a VPN or a proxy in between, and for a credential command that waits for \
+                      input; or raise --timeout";
         report.find(Level::Error, problem, advice);
     }
-    if wanted.is_empty() {
+    if resources.is_empty() {
         report.find(Level::Warning, "no entry of [resources] selects it", "remove it, or widen an entry's clusters");
     }
     report.took = clock::now().duration_since(begun);
@@ -217,26 +222,26 @@ fn sum(report: &mut Report, limit: Option<u64>) {
     let scopes = || report.clusters.iter().flat_map(|cluster| &cluster.resources).flat_map(|it| &it.scopes);
     let objects = scopes().filter_map(|scope| scope.objects).sum();
     let object_memory = scopes().filter_map(|scope| scope.memory).fold(0, u64::saturating_add);
-    let memory = object_memory.saturating_add(PROGRAM + INFORMER * scopes().count() as u64);
+    let memory = object_memory.saturating_add(PROCESS_MEMORY + INFORMER_MEMORY * scopes().count() as u64);
     (report.objects, report.object_memory, report.memory) = (objects, object_memory, memory);
-    // The hub acts from 90 % on, and the first list takes more than what stays.
+    // The hub reduces memory from 90 % of the limit on, and the first list takes more than the objects that stay.
     if let Some(limit) = limit.filter(|limit| memory.saturating_add(memory / 4) > *limit) {
         report.findings.push(Finding {
             level: Level::Warning,
             about: "hub.memory_limit".to_owned(),
-            problem: format!("{} may not hold what is estimated to take {}", bytes(limit), bytes(memory)),
-            advice: "raise it to a quarter more than the estimate, or keep less: docs/memory.md says how".to_owned(),
+            problem: format!("{} may be too small: the estimate is {}", bytes(limit), bytes(memory)),
+            advice: "raise it to 25 % above the estimate, or keep less: see docs/memory.md".to_owned(),
         });
     }
 }
 
-/// A bar on a terminal, nothing elsewhere.
+/// Progress bar on a terminal, nothing elsewhere.
 struct Progress(Option<ProgressBar>);
 
 impl Progress {
     fn new(clusters: usize) -> Self {
         Self(std::io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{spinner} {pos}/{len} clusters asked {wide_msg}");
+            let style = ProgressStyle::with_template("{spinner} {pos}/{len} clusters checked {wide_msg}");
             let bar = ProgressBar::new(clusters as u64);
             bar.enable_steady_tick(Duration::from_millis(100));
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
@@ -260,7 +265,7 @@ impl Drop for Progress {
     }
 }
 
-/// A report with this text wherever it can be foreign, and one with a word in its place.
+/// Renders a report with untrusted text in all places that can hold it, and one with a plain word instead.
 #[cfg(test)]
 pub(super) fn screens(foreign: &str) -> (String, String) {
     let screen = |text: &str| {

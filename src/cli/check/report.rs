@@ -1,4 +1,4 @@
-//! What a check found: the shape of its JSON, and what is worst in it.
+//! Report of a check: its JSON members, and its overall result.
 
 use std::time::Duration;
 
@@ -8,30 +8,30 @@ use informer_hub_config::ConfigErrors;
 use informer_hub_source::Identity;
 use informer_hub_types::Credential;
 
-/// How bad something is; the worst decides the exit code.
+/// Severity of a finding; the worst one decides the exit code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::cli) enum Level {
-    /// Nothing to do.
+    /// No action needed.
     Fine,
-    /// It works, but not for long, or not as well as it could.
+    /// It works, but not for long or not as well as it could.
     Warning,
-    /// Something that is configured will not be watched.
+    /// Some configured resources will not be watched.
     Error,
 }
 
-/// One thing that somebody should do something about.
+/// A problem with advice for the operator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct Finding {
     pub(super) level: Level,
-    /// The key of the configuration that it is about.
+    /// Configuration key that it is about.
     pub(super) about: String,
     pub(super) problem: String,
     /// What to do.
     pub(super) advice: String,
 }
 
-/// All that was found.
+/// Report of a check.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
@@ -42,31 +42,31 @@ pub(super) struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) cluster_sources: Vec<SourceReport>,
     pub(super) clusters: Vec<ClusterReport>,
-    /// About the process as a whole.
+    /// Findings about the process as a whole.
     pub(super) findings: Vec<Finding>,
     pub(super) objects: u64,
-    /// Bytes that the objects take, estimated.
+    /// Estimated bytes of the objects.
     pub(super) object_memory: u64,
-    /// Bytes that the process takes with them, estimated.
+    /// Estimated bytes of the process, objects included.
     pub(super) memory: u64,
 }
 
-/// What was found of one source of clusters.
+/// Report on one cluster source.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SourceReport {
     pub(super) source: String,
     #[serde(rename = "type")]
     pub(super) kind: &'static str,
-    /// Whether it could be looked at.
+    /// Whether it could be read.
     pub(super) reached: bool,
     #[serde(rename = "tookMillis", serialize_with = "millis")]
     pub(super) took: Duration,
-    /// Clusters that it brings.
+    /// Names of its clusters.
     pub(super) clusters: Vec<String>,
-    /// Clusters whose names others have.
+    /// Number of its clusters whose name another cluster has.
     pub(super) conflicting: usize,
-    /// Objects of which no cluster can be made.
+    /// Number of its objects that do not describe a cluster.
     pub(super) invalid: usize,
     pub(super) findings: Vec<Finding>,
 }
@@ -85,24 +85,24 @@ impl SourceReport {
         }
     }
 
-    /// Notes something about it.
+    /// Adds a finding about the source.
     pub(super) fn find(&mut self, level: Level, problem: impl Into<String>, advice: impl Into<String>) {
         let about = format!("cluster_sources.{}", self.source);
         self.findings.push(Finding { level, about, problem: problem.into(), advice: advice.into() });
     }
 }
 
-/// What was found of one cluster.
+/// Report on one cluster.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ClusterReport {
     pub(super) cluster: String,
-    /// The source that brings it; unset: a table.
+    /// Source of the cluster; unset for a `[clusters]` table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<String>,
-    /// Unset: it was not reached.
+    /// Unset if the cluster was not reached.
     pub(super) version: Option<String>,
-    /// Who the cluster takes the hub for. Unset: it does not say, or was not reached.
+    /// User as which the cluster knows the hub. Unset if it is unknown or the cluster was not reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) identity: Option<Identity>,
     #[serde(rename = "tookMillis", serialize_with = "millis")]
@@ -112,28 +112,28 @@ pub(super) struct ClusterReport {
     pub(super) findings: Vec<Finding>,
 }
 
-/// What was found of one entry of `[resources]` in one cluster.
+/// Report on one entry of `[resources]` in one cluster.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ResourceReport {
-    /// The key in the configuration.
+    /// Name of the entry.
     pub(super) name: String,
-    /// What the cluster calls it, in full; unset: it has no such resource, or could not be asked.
+    /// Full name in the cluster. Unset if the cluster has no such resource or did not answer.
     pub(super) resource: Option<String>,
     pub(super) streaming: Option<bool>,
     pub(super) scopes: Vec<ScopeReport>,
 }
 
-/// What was found of a resource in one namespace, or in all of them.
+/// Report on a resource in one namespace, or in all namespaces.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ScopeReport {
-    /// Unset: all of them.
+    /// Unset for all namespaces.
     pub(super) namespace: Option<String>,
     pub(super) list: Option<bool>,
     pub(super) watch: Option<bool>,
     pub(super) objects: Option<u64>,
-    /// Bytes that the objects take, estimated.
+    /// Estimated bytes of the objects.
     pub(super) memory: Option<u64>,
 }
 
@@ -151,7 +151,7 @@ impl ClusterReport {
         }
     }
 
-    /// Notes something about the cluster itself.
+    /// Adds a finding about the cluster itself.
     pub(super) fn find(&mut self, level: Level, problem: impl Into<String>, advice: impl Into<String>) {
         let about = format!("clusters.{}", self.cluster);
         self.findings.push(Finding { level, about, problem: problem.into(), advice: advice.into() });
@@ -159,7 +159,7 @@ impl ClusterReport {
 }
 
 impl Report {
-    /// Everything there is to do, the worst first.
+    /// Returns all findings, worst first.
     pub(super) fn all_findings(&self) -> Vec<&Finding> {
         let mut all: Vec<_> = self.cluster_sources.iter().flat_map(|source| &source.findings).collect();
         all.extend(self.clusters.iter().flat_map(|cluster| &cluster.findings));
@@ -168,7 +168,7 @@ impl Report {
         all
     }
 
-    /// Sets the result by what was found.
+    /// Sets the overall result from the findings.
     pub(super) fn judge(mut self) -> Self {
         let worst = self.all_findings().iter().map(|finding| finding.level).max();
         let mistakes = self.mistakes.as_ref().map(|_| Level::Error);

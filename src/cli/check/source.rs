@@ -1,4 +1,4 @@
-//! Asks about one source of clusters everything that a check wants to know of it.
+//! Check of one cluster source: connection, rights and the clusters that it has.
 
 use std::path::Path;
 
@@ -7,50 +7,50 @@ use tokio::runtime::Handle;
 
 use super::report::{Level, SourceReport};
 use crate::actors::messages::ResourceRequest;
-use crate::app::{self, Watching};
-use crate::cli::rbac::{Advice, Of};
-use informer_hub_config::fleet::{Problem, Said};
+use crate::app::{self, WatchedResource};
+use crate::cli::rbac::{Advice, RightsTarget};
+use informer_hub_config::fleet::{self, Problem};
 use informer_hub_config::{ClusterSourceConfig, ClusterSourceKind, Management};
 use informer_hub_reflector::ErrorClass;
 use informer_hub_source as source;
 use informer_hub_types::{ApiResource, Threads};
 
-/// Objects that are read of a source.
-const MOST: usize = 20_000;
+/// Maximum number of objects that are read from a source.
+const MAX_OBJECTS: usize = 20_000;
 
-/// Fills a report, and gives what the source says; what is in the report when this is cut off holds as far as it goes.
-/// `file` is the configuration's.
-pub(super) async fn check(source: &ClusterSourceConfig, file: &Path, report: &mut SourceReport) -> Said {
-    let said = match &source.kind {
+/// Fills a report and returns the clusters of the source. If the future is dropped, the report holds what was found up
+/// to then. `file` is the configuration file.
+pub(super) async fn check(source: &ClusterSourceConfig, file: &Path, report: &mut SourceReport) -> fleet::SourceReport {
+    let found = match &source.kind {
         ClusterSourceKind::Folder { path, contexts } => {
-            let said = app::read_folder(source.clone(), path.clone(), *contexts, &Threads::current()).await;
-            report.reached = said.is_some();
-            said.unwrap_or_else(|| {
-                let problem = format!("the folder {} cannot be read", path.display());
+            let found = app::read_folder(source.clone(), path.clone(), *contexts, &Threads::current()).await;
+            report.reached = found.is_some();
+            found.unwrap_or_else(|| {
+                let problem = format!("cannot read the folder {}", path.display());
                 report.find(
                     Level::Error,
                     problem,
-                    "make it, and let the hub read it; it is looked at every two seconds",
+                    "create it and make it readable for the hub, which polls it every 2 s",
                 );
-                Said::default()
+                fleet::SourceReport::default()
             })
         }
         _ => match source.kind.management() {
             Some(management) => of_management(source, management, file, report).await,
-            None => Said::default(),
+            None => fleet::SourceReport::default(),
         },
     };
-    let said = said.limited(source.max_clusters, &std::collections::BTreeSet::new());
-    for Problem { object, problem } in &said.problems {
-        let advice = "mend the object; what else the source has is not concerned (docs/clusters.md)";
+    let found = found.limited(source.max_clusters, &std::collections::BTreeSet::new());
+    for Problem { object, problem } in &found.problems {
+        let advice = "correct the object; other objects of the source are not affected (docs/clusters.md)";
         report.find(Level::Error, format!("{object}: {problem}"), advice);
     }
-    if said.over > 0 {
-        let problem = format!("{} clusters are more than max_clusters ({}) allows", said.over, source.max_clusters);
-        report.find(Level::Warning, problem, "raise max_clusters, or narrow what is looked at");
+    if found.over > 0 {
+        let problem = format!("{} clusters exceed max_clusters ({})", found.over, source.max_clusters);
+        report.find(Level::Warning, problem, "raise max_clusters, or narrow the source");
     }
-    report.invalid = said.problems.len();
-    said
+    report.invalid = found.problems.len();
+    found
 }
 
 async fn of_management(
@@ -58,7 +58,7 @@ async fn of_management(
     management: &Management,
     file: &Path,
     report: &mut SourceReport,
-) -> Said {
+) -> fleet::SourceReport {
     let cluster = app::management_cluster(source, management);
     let access = app::access(&cluster);
     if tokio::task::spawn_blocking(move || source::skips_tls_verification(&access)).await.unwrap_or(false) {
@@ -68,44 +68,48 @@ async fn of_management(
         Ok(client) => client,
         Err(error) => {
             let problem = format!("{:#}", anyhow::Error::from(error));
-            report.find(Level::Error, problem, "mend what it names; nothing was asked of the management cluster");
-            return Said::default();
+            report.find(
+                Level::Error,
+                problem,
+                "correct the named fault; no request was sent to the management cluster",
+            );
+            return fleet::SourceReport::default();
         }
     };
     match source::server_version(&client).await {
         Ok(_) => report.reached = true,
-        // It answers: only anonymous or odd roles hide their version.
+        // The cluster answers; it only hides its version from this user.
         Err(error) if error.class == ErrorClass::Forbidden => report.reached = true,
         Err(error) => {
-            report.find(Level::Error, error.message, super::cluster::what_to_do(error.class));
-            return Said::default();
+            report.find(Level::Error, error.message, super::cluster::advice_for(error.class));
+            return fleet::SourceReport::default();
         }
     }
     let identity = source::whoami(&client).await.ok();
-    let (of, access) = (Of::Source(&source.name), &cluster.access);
-    let rights = Advice { config: file, of, access, identity: identity.as_ref() }.text();
+    let (target, access) = (RightsTarget::Source(&source.name), &cluster.access);
+    let rights = Advice { config: file, target, access, identity: identity.as_ref() }.text();
     let mut all = Vec::new();
-    for watching in app::watched(source) {
+    for watching in app::watched_resources(source) {
         let (rights, report) = (rights.as_str(), &mut *report);
-        let mut asking = Asking { client: &client, watching: &watching, management, rights, report };
-        let Some(objects) = asking.run().await else { return Said::default() };
+        let mut check = ResourceCheck { client: &client, watching: &watching, management, rights, report };
+        let Some(objects) = check.run().await else { return fleet::SourceReport::default() };
         all.push(objects);
     }
     app::read_objects(source, all)
 }
 
-/// One resource of a management cluster, while it is asked about.
-struct Asking<'a> {
+/// Check of one resource of a management cluster.
+struct ResourceCheck<'a> {
     client: &'a Client,
-    watching: &'a Watching,
+    watching: &'a WatchedResource,
     management: &'a Management,
-    /// What to do where rights are missing.
+    /// Advice for missing rights.
     rights: &'a str,
     report: &'a mut SourceReport,
 }
 
-impl Asking<'_> {
-    /// The objects; `None`, and a finding, where they cannot be had.
+impl ResourceCheck<'_> {
+    /// Returns the objects. Returns `None`, and adds a finding, if they cannot be listed.
     async fn run(&mut self) -> Option<Vec<Box<[u8]>>> {
         let resource = self.resource().await?;
         let mut found = Vec::new();
@@ -113,12 +117,12 @@ impl Asking<'_> {
             for verb in ["list", "watch"] {
                 self.may(verb, &resource, scope.namespace.as_deref()).await;
             }
-            match source::list_objects(self.client, &resource, &scope, MOST).await {
+            match source::list_objects(self.client, &resource, &scope, MAX_OBJECTS).await {
                 Ok(objects) => found.extend(objects),
                 Err(error) => {
                     let advice = match error.class {
                         ErrorClass::Forbidden => self.rights,
-                        class => super::cluster::what_to_do(class),
+                        class => super::cluster::advice_for(class),
                     };
                     self.report.find(Level::Error, error.message, advice);
                     return None;
@@ -129,13 +133,13 @@ impl Asking<'_> {
     }
 
     async fn resource(&mut self) -> Option<ApiResource> {
-        if let ResourceRequest::Known(known) = &self.watching.wanted {
+        if let ResourceRequest::Known(known) = &self.watching.resource {
             return Some(known.0.clone());
         }
-        match source::resolve(self.client, &self.watching.wanted.one()?).await {
+        match source::resolve(self.client, &self.watching.resource.one()?).await {
             Ok(resource) => Some(resource),
             Err(error) => {
-                let advice = "look at the address; or install the Cluster Inventory API, which the hub then picks up";
+                let advice = "check the address, or install the Cluster Inventory API: the hub picks it up";
                 self.report.find(Level::Error, error.to_string(), advice);
                 None
             }
@@ -151,9 +155,8 @@ impl Asking<'_> {
                 self.report.find(Level::Error, problem, self.rights);
             }
             Err(error) => {
-                let problem =
-                    format!("cannot be told whether {} may be {verb}ed {place}: {}", resource.gvr, error.message);
-                let advice = "let it make SelfSubjectAccessReviews (system:basic-user), or go by what the hub says";
+                let problem = format!("cannot check the right to {verb} {} {place}: {}", resource.gvr, error.message);
+                let advice = "allow SelfSubjectAccessReviews (system:basic-user), or rely on the status of the hub";
                 self.report.find(Level::Warning, problem, advice);
             }
         }

@@ -1,4 +1,4 @@
-//! A report for people.
+//! Report of a check as text: tables, findings and totals.
 
 use std::fmt::Write;
 
@@ -6,13 +6,12 @@ use comfy_table::{Cell, CellAlignment};
 
 use super::report::{ClusterReport, Level, Report, ScopeReport, SourceReport};
 use crate::cli::print::{bytes, lines, span, table};
-use crate::cli::quote::shown;
-use informer_hub_types::{Credential, clock, printable};
+use informer_hub_types::{Credential, clock, printable, printable_start};
 
-/// Characters that are shown of a user's name.
-const MOST_OF_USER: usize = 80;
+/// Maximum number of shown characters of a user name.
+const MAX_USER: usize = 80;
 
-/// Tables of clusters and resources, what is to be done, and the sum.
+/// Renders a report.
 pub(super) fn text(report: &Report, colours: bool) -> String {
     if let Some(mistakes) = &report.mistakes {
         return format!("{mistakes}\n");
@@ -72,7 +71,7 @@ fn clusters(reports: &[ClusterReport]) -> comfy_table::Table {
     for report in reports {
         let version = report.version.as_deref().unwrap_or("not reached");
         let took = format!("{} ms", report.took.as_millis());
-        let user = report.identity.as_ref().map(|identity| shown(&identity.username, MOST_OF_USER));
+        let user = report.identity.as_ref().map(|identity| printable_start(&identity.username, MAX_USER));
         let user = user.unwrap_or_else(|| "unknown".to_owned());
         table.add_row([report.cluster.as_str(), version, &credentials(&report.credentials), &took, &user]);
     }
@@ -82,7 +81,7 @@ fn clusters(reports: &[ClusterReport]) -> comfy_table::Table {
 fn credentials(all: &[Credential]) -> String {
     let now = clock::wall().as_second();
     let one = |one: &Credential| match (one.expires, one.written) {
-        (Some(expires), _) if expires.as_second() <= now => format!("{} ended", one.kind.as_str()),
+        (Some(expires), _) if expires.as_second() <= now => format!("{} expired", one.kind.as_str()),
         (Some(expires), _) => format!("{} for {}", one.kind.as_str(), span(expires.as_second().abs_diff(now))),
         (None, Some(written)) => {
             format!(
@@ -112,7 +111,7 @@ fn resources(reports: &[ClusterReport]) -> comfy_table::Table {
 }
 
 fn row(cluster: &str, resource: &str, streaming: Option<bool>, scope: &ScopeReport) -> Vec<Cell> {
-    let truth = |known: Option<bool>| match known {
+    let yes_no = |known: Option<bool>| match known {
         Some(true) => "yes",
         Some(false) => "no",
         None => "unknown",
@@ -123,9 +122,9 @@ fn row(cluster: &str, resource: &str, streaming: Option<bool>, scope: &ScopeRepo
         Cell::new(cluster),
         Cell::new(resource),
         Cell::new(scope.namespace.as_deref().unwrap_or("all")),
-        Cell::new(truth(scope.list)),
-        Cell::new(truth(scope.watch)),
-        Cell::new(truth(streaming)),
+        Cell::new(yes_no(scope.list)),
+        Cell::new(yes_no(scope.watch)),
+        Cell::new(yes_no(streaming)),
         number(scope.objects.map(|objects| objects.to_string())),
         number(scope.memory.map(bytes)),
     ]

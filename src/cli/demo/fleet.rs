@@ -1,4 +1,4 @@
-//! The simulated clusters: what changes in them, and what goes wrong with them, when.
+//! Simulated clusters of the demo: their changes and faults.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use anyhow::Context;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use super::view::{DOWN_TEXT, FRESH, SYNCING, WELL_TEXT};
+use super::view::{DOWN_TEXT, FRESH, SYNCING, UP_TO_DATE};
 use informer_hub_sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, When, World, WorldConfig};
 use informer_hub_types::{ApiResource, ClusterName, Gvr, clock};
 
-/// Clusters that change at one step; larger fleets take turns, so that the demo stays the machine's smallest problem.
+/// Number of clusters that change in one step. Larger fleets take turns, to limit the load of the demo.
 const PER_STEP: usize = 10;
-/// Changes per cluster whose time is remembered.
-const TIMES: usize = 50_000;
-/// Every which cluster goes down, the last one first.
+/// Maximum number of change times that are stored for each cluster.
+const MAX_TIMES: usize = 50_000;
+/// One of this many clusters goes down, counted from the last one.
 const DOWN_EVERY: usize = 5;
-/// From and until when clusters are down, as shares of the whole time.
+/// Begin and end of the outages, as shares of the whole duration.
 const DOWN: (f64, f64) = (0.3, 0.6);
 
-/// What is watched.
+/// Returns the watched resources.
 pub(super) fn resources() -> [ApiResource; 3] {
     let resource = |gvr: Gvr, kind: &str, namespaced| ApiResource { gvr, kind: kind.into(), namespaced };
     [
@@ -31,7 +31,7 @@ pub(super) fn resources() -> [ApiResource; 3] {
     ]
 }
 
-/// When each version of a cluster came to be, for as many as fit.
+/// Times of the latest versions of a cluster.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     first: u64,
@@ -39,7 +39,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// How long ago `version` came to be.
+    /// Returns the age of `version`; `None` if its time is not stored.
     pub(super) fn age_of(&self, version: u64) -> Option<Duration> {
         let at = self.at.get(usize::try_from(version.checked_sub(self.first)?).ok()?)?;
         Some(at.elapsed())
@@ -51,14 +51,14 @@ impl Times {
         }
         let now = clock::now();
         self.at.extend((before..after).map(|_| now));
-        while self.at.len() > TIMES {
+        while self.at.len() > MAX_TIMES {
             self.at.pop_front();
             self.first += 1;
         }
     }
 }
 
-/// One cluster and what happens to it.
+/// A simulated cluster with its changes and faults.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) name: ClusterName,
@@ -66,18 +66,19 @@ pub(super) struct Member {
     pub(super) times: Arc<Mutex<Times>>,
     pub(super) down: bool,
     churn: Churn,
-    falls: bool,
-    /// Faults up to the last time that it was seen well.
-    weathered: usize,
+    /// Whether it goes down during the demo.
+    goes_down: bool,
+    /// Number of faults up to the last time that the copy of the hub was fresh.
+    past_faults: usize,
 }
 
 impl Member {
-    /// What is the matter with it, for people.
-    pub(super) fn plight(&self, state: &str) -> String {
-        let expired = self.cluster.fault_log().len() > self.weathered;
+    /// Describes the situation of the cluster for people.
+    pub(super) fn situation(&self, state: &str) -> String {
+        let expired = self.cluster.fault_log().len() > self.past_faults;
         let text = match state {
             _ if self.down => DOWN_TEXT,
-            FRESH => WELL_TEXT,
+            FRESH => UP_TO_DATE,
             SYNCING => "first list",
             _ if expired => "watch expired, lists again",
             _ => "reconnecting",
@@ -85,20 +86,20 @@ impl Member {
         text.to_owned()
     }
 
-    /// Notes how it was seen.
+    /// Records the state of the copy of the hub.
     pub(super) fn note(&mut self, state: &str) {
         if state == FRESH {
-            self.weathered = self.cluster.fault_log().len();
+            self.past_faults = self.cluster.fault_log().len();
         }
     }
 }
 
-/// All clusters.
+/// All simulated clusters.
 #[derive(Debug)]
 pub(super) struct Fleet {
     pub(super) members: Vec<Member>,
     pub(super) operations: u64,
-    /// How often a cluster went down.
+    /// Number of outages.
     pub(super) outages: u64,
     turn: usize,
 }
@@ -110,7 +111,7 @@ impl Fleet {
             let world = WorldConfig { seed, pods, small: true, ..WorldConfig::default() };
             let cluster = SimCluster::start(SimConfig { world, ..SimConfig::default() }, &Handle::current());
             let cluster = cluster.context("cannot start a simulated cluster")?;
-            // The counts are in events of one answer, of which a streaming list's items are the first.
+            // `after` counts the events of one response, which begin with the items of a streaming list.
             let expiry = |more| Rule::new(When::Watch, Fault::ExpireWatch).resource("pods").after(pods + more);
             cluster.set_faults(FaultScript::none().with(expiry(40 + at % 7)).with(expiry(120)));
             anyhow::Ok(Member {
@@ -118,24 +119,24 @@ impl Fleet {
                 cluster,
                 times: Arc::default(),
                 down: false,
-                weathered: 0,
+                past_faults: 0,
                 churn: Churn::new(seed),
-                falls: (count - 1 - at).is_multiple_of(DOWN_EVERY),
+                goes_down: (count - 1 - at).is_multiple_of(DOWN_EVERY),
             })
         };
         Ok(Self { members: (0..count).map(member).collect::<Result<_, _>>()?, operations: 0, outages: 0, turn: 0 })
     }
 
-    /// Names and addresses.
+    /// Returns names and addresses of the clusters.
     pub(super) fn addresses(&self) -> impl Iterator<Item = (&ClusterName, String)> {
         self.members.iter().map(|member| (&member.name, member.cluster.url()))
     }
 
-    /// Changes some clusters; takes clusters down, or up again, when it is time.
+    /// Changes some clusters, and starts or ends outages that are due.
     pub(super) async fn step(&mut self, elapsed: Duration, of: Duration) {
         let share = elapsed.as_secs_f64() / of.as_secs_f64().max(f64::EPSILON);
         let down = (DOWN.0..DOWN.1).contains(&share);
-        for member in self.members.iter_mut().filter(|member| member.falls && member.down != down) {
+        for member in self.members.iter_mut().filter(|member| member.goes_down && member.down != down) {
             if down {
                 member.cluster.stop().await;
                 self.outages += 1;
@@ -159,7 +160,7 @@ impl Fleet {
         }
     }
 
-    /// Ends all trouble.
+    /// Ends all faults and outages.
     pub(super) async fn heal(&mut self) {
         for member in &mut self.members {
             member.cluster.heal();
@@ -169,7 +170,7 @@ impl Fleet {
         }
     }
 
-    /// How many faults have struck.
+    /// Returns the number of faults so far.
     pub(super) fn faults(&self) -> usize {
         self.members.iter().map(|member| member.cluster.fault_log().len()).sum()
     }
@@ -180,12 +181,12 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_age_of_a_version_is_that_of_its_change() {
+    async fn the_age_of_a_version_counts_from_its_change() {
         let mut times = Times::default();
         times.note(1000, 1002);
         tokio::time::advance(Duration::from_secs(2)).await;
         times.note(1002, 1003);
-        assert_eq!(times.age_of(1000), None, "it was there before");
+        assert_eq!(times.age_of(1000), None, "older than the first stored time");
         assert_eq!(times.age_of(1002), Some(Duration::from_secs(2)));
         assert_eq!(times.age_of(1003), Some(Duration::ZERO));
         assert_eq!(times.age_of(1004), None);

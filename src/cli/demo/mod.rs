@@ -1,8 +1,8 @@
-//! `informer-hub demo`: simulated clusters, the real hub, and a receiver that checks what arrives.
+//! `informer-hub demo`: runs the hub between simulated clusters and a receiver that verifies all events.
 //!
-//! Nothing is faked between the ends: clusters and receiver speak HTTP on loopback, the hub is the one of `run`. The
-//! clusters change, one by one they expire watches and go down, and the receiver refuses deliveries now and then. At
-//! the end everything heals, and cache and receiver must hold exactly what the clusters hold.
+//! The hub is the one of `run`, and speaks HTTP on loopback with clusters and receiver. While the clusters change,
+//! watches expire, clusters go down, and the receiver refuses some deliveries. Then all faults end, and cache and
+//! receiver must hold exactly the objects of the clusters.
 
 mod fleet;
 mod receiver;
@@ -24,54 +24,54 @@ use informer_hub_config::HumanDuration;
 use informer_hub_telemetry::{self as telemetry, LogFormat};
 use informer_hub_types::clock;
 
-/// How often clusters change.
-const CHURN: Duration = Duration::from_millis(20);
-/// How often a terminal is redrawn.
-const REDRAW: Duration = Duration::from_millis(200);
-/// How often a line is written where there is no terminal.
-const LINE: Duration = Duration::from_secs(1);
+/// Interval between two changes of the clusters.
+const CHURN_INTERVAL: Duration = Duration::from_millis(20);
+/// Interval between two drawings on a terminal.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
+/// Interval between two lines without a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long cache and receiver may take to catch up at the end.
-const SETTLE: Duration = Duration::from_secs(20);
-/// How often it is looked whether they have.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long the hub may take to end.
-const SHUTDOWN: Duration = Duration::from_secs(10);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Interval between two comparisons at the end.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Deadline of the shutdown of the hub.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Columns of lines where there is no terminal.
+/// Width of lines without a terminal, in columns.
 const COLUMNS: usize = 80;
-/// What goes on after the faults.
+/// Status text after the faults have ended.
 const HEALED: &str = "the faults are over, waiting until all copies are equal";
-/// The same after Ctrl-C.
+/// Status text after Ctrl-C.
 const INTERRUPTED: &str = "interrupted, waiting until all copies are equal (Ctrl-C again: ends at once)";
 
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  informer-hub demo --duration 30s --clusters 10\n\n\
-    Exit code 0: hub and receiver ended up with exactly what the clusters hold.\n\
-    RUST_LOG=warn shows what the hub logs about the trouble that it is given.")]
+    Exit code 0: hub and receiver hold exactly the objects of the clusters at the end.\n\
+    RUST_LOG=warn shows what the hub logs about the faults.")]
 pub(super) struct Args {
-    /// How long the clusters change and misbehave
+    /// How long the clusters change and fail
     #[arg(long, default_value = "10s")]
     duration: HumanDuration,
-    /// Simulated clusters
+    /// The number of simulated clusters
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
     clusters: u16,
-    /// Pods of each cluster
+    /// The number of pods in each cluster
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pods: u32,
-    /// Decides what changes; equal seeds change equal things
+    /// The seed of all changes; the same seed makes the same changes
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What is written to standard output: a live table on a terminal, lines elsewhere, and a summary; or that alone
+    /// The output format: text has progress and a summary, json and yaml have the summary alone
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
-    /// How log lines look
+    /// The format of log lines
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
 }
 
 pub(super) fn main(args: Args) -> anyhow::Result<ExitCode> {
-    // What fails here fails on purpose, and would only disturb the table.
+    // Logs are off by default: all faults are deliberate, and log lines would disturb the table.
     telemetry::init(args.log_format, "off");
     runtime()?.block_on(run(args))
 }
@@ -82,17 +82,17 @@ async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Format::Text if std::io::stdout().is_terminal() => Screen::live(),
         Format::Text => Screen::lines(),
     };
-    let every = if screen.is_live() { REDRAW } else { LINE };
+    let every = if screen.is_live() { REDRAW_INTERVAL } else { LINE_INTERVAL };
     screen.say(&introduction(&args))?;
     let mut stage = Stage::start(&args, screen).await?;
     let interrupted = perform(&mut stage, args.duration.0, every).await?;
     let summary = settle(&mut stage, every, interrupted).await?;
-    stage.end(SHUTDOWN).await;
+    stage.end(SHUTDOWN_TIMEOUT).await;
     answer(args.output, &summary, || summary::render(&summary, columns(), colours()))?;
     Ok(if summary.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Two lines for those who see it for the first time.
+/// Returns two introductory lines.
 fn introduction(args: &Args) -> String {
     let clusters = if args.clusters == 1 { "cluster" } else { "clusters" };
     format!(
@@ -102,16 +102,16 @@ fn introduction(args: &Args) -> String {
     )
 }
 
-/// Columns that there are for lines.
+/// Returns the width of lines in columns.
 fn columns() -> usize {
     width().unwrap_or(COLUMNS)
 }
 
-/// Lets the clusters change and misbehave; whether the user has had enough before the time was up.
+/// Runs changes and faults for `duration`. Returns whether the user interrupted them.
 async fn perform(stage: &mut Stage, duration: Duration, every: Duration) -> anyhow::Result<bool> {
     let end = tokio::time::sleep_until(clock::now() + duration);
     tokio::pin!(end);
-    let mut churn = tokio::time::interval(CHURN);
+    let mut churn = tokio::time::interval(CHURN_INTERVAL);
     churn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     let mut draw = tokio::time::interval(every);
     draw.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -126,14 +126,14 @@ async fn perform(stage: &mut Stage, duration: Duration, every: Duration) -> anyh
     }
 }
 
-/// Heals everything and waits until all copies are equal or the time is up.
+/// Ends all faults and waits until all copies are equal, at most [`SETTLE_TIMEOUT`].
 async fn settle(stage: &mut Stage, every: Duration, interrupted: bool) -> anyhow::Result<summary::Summary> {
     let waiting = if interrupted { INTERRUPTED } else { HEALED };
     stage.heal().await;
     let began = clock::now();
     let mut draw = tokio::time::interval(every);
-    let mut look = tokio::time::interval(LOOK);
-    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    let mut poll = tokio::time::interval(POLL_INTERVAL);
+    poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         tokio::select! {
             biased;
@@ -143,9 +143,9 @@ async fn settle(stage: &mut Stage, every: Duration, interrupted: bool) -> anyhow
                 return Ok(stage.summary(began.elapsed(), true).await?.cut());
             }
             _ = draw.tick() => stage.draw(waiting).await?,
-            _ = look.tick() => {
+            _ = poll.tick() => {
                 let summary = stage.summary(began.elapsed(), interrupted).await?;
-                if summary.is_settled() || began.elapsed() >= SETTLE {
+                if summary.is_settled() || began.elapsed() >= SETTLE_TIMEOUT {
                     stage.clear()?;
                     return Ok(summary);
                 }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_introduction_is_two_lines_that_fit_an_old_terminal() {
+    fn the_introduction_is_two_lines_of_80_columns() {
         let text = introduction(&Line::parse_from(["demo", "--clusters", "100", "--duration", "1m"]).args);
         let lines: Vec<_> = text.lines().collect();
         assert!(lines.len() == 2 && lines.iter().all(|line| line.len() <= COLUMNS), "{text}");

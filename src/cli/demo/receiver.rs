@@ -1,4 +1,4 @@
-//! The webhook's other end: checks each signature, keeps a replica of what it is told, and is sometimes unwell.
+//! Webhook receiver of the demo: verifies signatures, keeps a replica of all objects, and fails some requests.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -21,16 +21,16 @@ use informer_hub_sim::oracle::{Replica, Told, What};
 use informer_hub_sink::webhook::SigningKeys;
 use informer_hub_types::clock;
 
-/// Every which batch is refused before it is read.
-const REFUSED: u64 = 20;
-/// Every which batch is taken, but said not to be: it comes again.
-const FORGOTTEN: u64 = 33;
-/// How far a request's clock may be off, in seconds, as Standard Webhooks advises.
+/// One of this many batches is refused unread.
+const REFUSE_EVERY: u64 = 20;
+/// One of this many batches is accepted but answered with an error, so that the hub sends it again.
+const FAIL_EVERY: u64 = 33;
+/// Maximum age of a signature in seconds, as recommended by Standard Webhooks.
 const TOLERANCE: u64 = 300;
-/// Longest time that is told apart, in milliseconds.
-const SLOWEST: usize = 60_000;
+/// Highest bucket of the histogram, in milliseconds.
+const MAX_MILLIS: usize = 60_000;
 
-/// What the receiver knows.
+/// State of the receiver.
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) replica: Replica,
@@ -39,10 +39,11 @@ pub(super) struct Received {
     pub(super) signature_failures: u64,
     pub(super) unreadable: u64,
     pub(super) arrivals: Histogram,
-    well: bool,
+    /// Whether it fails no more requests.
+    is_healed: bool,
 }
 
-/// Times from a change to its arrival, by the millisecond.
+/// Histogram of the times from a change to its arrival, in milliseconds.
 #[derive(Debug)]
 pub(super) struct Histogram {
     counts: Vec<u64>,
@@ -51,26 +52,26 @@ pub(super) struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: vec![0; SLOWEST + 1], total: 0 }
+        Self { counts: vec![0; MAX_MILLIS + 1], total: 0 }
     }
 }
 
 impl Histogram {
     fn note(&mut self, time: Duration) {
-        let millis = usize::try_from(time.as_millis()).unwrap_or(SLOWEST).min(SLOWEST);
+        let millis = usize::try_from(time.as_millis()).unwrap_or(MAX_MILLIS).min(MAX_MILLIS);
         if let Some(count) = self.counts.get_mut(millis) {
             *count += 1;
             self.total += 1;
         }
     }
 
-    /// The time within which `percent` of all changes arrived; `None` before the first.
+    /// Returns the time within which `percent` of all changes arrived; `None` before the first.
     pub(super) fn percentile(&self, percent: u64) -> Option<u64> {
-        let wanted = (self.total * percent).div_ceil(100).max(1);
+        let target = (self.total * percent).div_ceil(100).max(1);
         let mut seen = 0;
         let found = self.counts.iter().position(|count| {
             seen += count;
-            seen >= wanted
+            seen >= target
         })?;
         u64::try_from(found).ok()
     }
@@ -82,7 +83,7 @@ struct Shared {
     received: Arc<Mutex<Received>>,
 }
 
-/// A running receiver. Dropping it ends it.
+/// A running receiver, which ends on drop.
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) url: String,
@@ -101,22 +102,22 @@ impl Receiver {
             signature_failures: 0,
             unreadable: 0,
             arrivals: Histogram::default(),
-            well: false,
+            is_healed: false,
         }));
         let times = fleet.members.iter().map(|member| (member.name.to_string(), Arc::clone(&member.times))).collect();
         let shared = Arc::new(Shared { keys, times, received: Arc::clone(&received) });
         let router = Router::new().route("/events", post(receive)).with_state(shared);
         let task = tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, router).await {
-                tracing::error!(%error, "the receiver has ended");
+                tracing::error!(%error, "the receiver of the demo ended");
             }
         });
         Ok(Self { url, received, task })
     }
 
-    /// From now on it takes everything.
+    /// Stops failing requests.
     pub(super) fn heal(&self) {
-        self.received.lock().well = true;
+        self.received.lock().is_healed = true;
     }
 }
 
@@ -134,17 +135,17 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
         received.signature_failures += 1;
         return StatusCode::UNAUTHORIZED;
     }
-    let unwell = |every| !received.well && received.requests.is_multiple_of(every);
-    let (refuse, forget) = (unwell(REFUSED), unwell(FORGOTTEN));
-    received.refused += u64::from(refuse || forget);
+    let fails = |every| !received.is_healed && received.requests.is_multiple_of(every);
+    let (refuse, fail) = (fails(REFUSE_EVERY), fails(FAIL_EVERY));
+    received.refused += u64::from(refuse || fail);
     if refuse {
         return StatusCode::SERVICE_UNAVAILABLE;
     }
     match serde_json::from_slice::<Vec<Value>>(&body) {
-        Ok(events) => events.iter().for_each(|event| take(&shared, &mut received, event)),
+        Ok(events) => events.iter().for_each(|event| apply(&shared, &mut received, event)),
         Err(_) => received.unreadable += 1,
     }
-    if forget { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::NO_CONTENT }
+    if fail { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::NO_CONTENT }
 }
 
 fn is_signed(keys: &SigningKeys, headers: &HeaderMap, body: &[u8]) -> bool {
@@ -159,12 +160,12 @@ fn is_signed(keys: &SigningKeys, headers: &HeaderMap, body: &[u8]) -> bool {
     fresh && keys.sign(id, timestamp, body) == signature
 }
 
-fn take(shared: &Shared, received: &mut Received, event: &Value) {
+fn apply(shared: &Shared, received: &mut Received, event: &Value) {
     let Ok(mut told) = Told::from_event(event) else {
         received.unreadable += 1;
         return;
     };
-    // Requests keep the order of each object only, so that what is initial may well come after `synced`.
+    // Order holds only for each object, so an initial object may arrive after `synced`.
     if let What::Added { initial, .. } = &mut told.what {
         *initial = false;
     }
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_those_of_the_times_that_were_noted() {
+    fn percentiles_are_computed_from_recorded_times() {
         let mut histogram = Histogram::default();
         assert_eq!(histogram.percentile(50), None);
         (1..=100).for_each(|millis| histogram.note(Duration::from_millis(millis)));
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_counts_only_for_its_body_its_key_and_its_time() {
+    fn a_signature_is_valid_only_for_its_body_key_and_time() {
         let keys = SigningKeys::parse("secret").unwrap();
         let signed = |timestamp: i64| {
             let mut headers = HeaderMap::new();

@@ -1,4 +1,4 @@
-//! The webhook's signing secret: random, in a file that only this user can read, gone at the end.
+//! Random signing secret of the webhook, in a file that only this user can read.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -12,7 +12,7 @@ use rand::RngCore;
 use informer_hub_sink::webhook::SigningKeys;
 use informer_hub_types::rng;
 
-/// A file with a secret. Dropping it removes the file.
+/// A file with a secret. Dropping it deletes the file.
 #[derive(Debug)]
 pub(super) struct SecretFile {
     path: PathBuf,
@@ -46,7 +46,7 @@ impl SecretFile {
 
 impl Drop for SecretFile {
     fn drop(&mut self) {
-        // Nothing to be done about a file that somebody else has removed.
+        // An error means that the file was deleted already.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_holds_the_key_that_signs_and_goes_with_its_owner() {
+    fn the_file_holds_the_signing_key_and_is_deleted_on_drop() {
         let secret = SecretFile::create().unwrap();
         let path = secret.path().to_owned();
         let read = SigningKeys::parse(&fs::read_to_string(&path).unwrap()).unwrap();

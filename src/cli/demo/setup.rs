@@ -1,4 +1,4 @@
-//! The hub's configuration for the demo, as a file would give it.
+//! Configuration of the hub in the demo.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use informer_hub_config::{
 };
 use informer_hub_types::ClusterSelector;
 
-/// Every resource of every cluster, to one webhook at `url`, signed.
+/// Returns a configuration that sends all resources of all clusters to one signed webhook at `url`.
 pub(super) fn config(fleet: &Fleet, url: String, secret: &Path) -> anyhow::Result<Config> {
     let cluster = |(name, url): (&informer_hub_types::ClusterName, String)| ClusterConfig {
         name: name.clone(),

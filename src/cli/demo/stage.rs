@@ -1,4 +1,4 @@
-//! Everything that runs during the demo, and how it looks at one moment.
+//! Running parts of the demo, and the snapshots of their state for screen and summary.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use informer_hub_sim::Truth;
 use informer_hub_sim::oracle::Oracle;
 use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Freshness, clock};
 
-/// Differences that are kept per cluster and copy.
-const SHOWN: usize = 20;
+/// Maximum number of shown differences for each cluster, and of shown violations.
+const MAX_SHOWN: usize = 20;
 
-/// Clusters, hub, receiver, screen.
+/// Clusters, hub, receiver and screen of the demo.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) fleet: Fleet,
@@ -29,7 +29,7 @@ pub(super) struct Stage {
     seed: u64,
     duration: Duration,
     began: clock::Instant,
-    /// How long the clusters have changed and misbehaved.
+    /// How long the clusters have changed and failed.
     ran: Duration,
 }
 
@@ -40,7 +40,7 @@ impl Stage {
         let receiver = Receiver::start(secret.keys.clone(), &fleet).await?;
         let config = setup::config(&fleet, receiver.url.clone(), secret.path())?;
         let hub = Hub::start_with(config, Tuning::default()).await?;
-        // The hub has read it; the earlier it is gone, the less can be left behind.
+        // The hub has read the secret, so the file can be deleted now.
         drop(secret);
         let (seed, duration) = (args.seed, args.duration.0);
         Ok(Self { fleet, hub, receiver, screen, seed, duration, began: clock::now(), ran: Duration::ZERO })
@@ -52,15 +52,15 @@ impl Stage {
         self.receiver.heal();
     }
 
-    /// Ends the hub before what it talks to.
+    /// Shuts the hub down before clusters and receiver end.
     pub(super) async fn end(self, timeout: Duration) {
         let report = self.hub.shutdown(timeout).await;
         if report.actors_left > 0 {
-            tracing::warn!(actors = report.actors_left, "actors were left at the end");
+            tracing::warn!(actors = report.actors_left, "actors are still alive after the shutdown");
         }
     }
 
-    /// Takes away what was drawn, in whose place the summary comes.
+    /// Removes the drawing, to print the summary in its place.
     pub(super) fn clear(&mut self) -> anyhow::Result<()> {
         self.screen.clear()
     }
@@ -100,7 +100,7 @@ impl Stage {
         let informers = status.map_or(&[][..], |status| &status.informers);
         let state = state(status);
         Row {
-            plight: member.plight(&state),
+            situation: member.situation(&state),
             name: member.name.to_string(),
             state,
             truth: counts.iter().sum(),
@@ -109,7 +109,7 @@ impl Stage {
         }
     }
 
-    /// Compares everything with everything; the clusters must not be changing for it to mean anything.
+    /// Compares clusters, cache and receiver. The result is meaningful only while the clusters do not change.
     pub(super) async fn summary(&self, settling: Duration, interrupted: bool) -> anyhow::Result<Summary> {
         let report = self.hub.report().await?;
         let mut clusters = Vec::new();
@@ -137,7 +137,7 @@ impl Stage {
             p50_millis: received.arrivals.percentile(50),
             p99_millis: received.arrivals.percentile(99),
         };
-        let violations = received.replica.violations().iter().take(SHOWN).cloned().collect();
+        let violations = received.replica.violations().iter().take(MAX_SHOWN).cloned().collect();
         Ok(Summary::new(self.seed, [self.ran, settling], interrupted, clusters, totals, violations))
     }
 
@@ -153,11 +153,11 @@ impl Stage {
             summary.truth += truth.len();
             summary.cache += cache.len();
             summary.receiver += receiver.len();
-            for (who, seen) in [("hub", &cache), ("receiver", &receiver)] {
+            for (copy, seen) in [("hub", &cache), ("receiver", &receiver)] {
                 let differences = Oracle::diff(&truth, seen);
                 summary.differences += differences.len();
-                let room = SHOWN.saturating_sub(summary.shown.len());
-                let lines = differences.iter().map(|difference| format!("{who}: {} {difference}", resource.gvr));
+                let room = MAX_SHOWN.saturating_sub(summary.shown.len());
+                let lines = differences.iter().map(|difference| format!("{copy}: {} {difference}", resource.gvr));
                 summary.shown.extend(lines.take(room));
             }
         }
@@ -174,17 +174,17 @@ impl Stage {
     }
 }
 
-/// The name of an informer's objects in the receiver's replica.
+/// Returns the origin of objects in the replica of the receiver.
 fn origin(cluster: &ClusterName, resource: &ApiResource) -> String {
     format!("{cluster}/{}", resource.gvr.long())
 }
 
-/// Lists after the first one of each informer.
+/// Counts the lists after the first one of each informer.
 fn relists(status: Option<&ClusterStatus>) -> u64 {
     status.iter().flat_map(|status| &status.informers).map(|informer| informer.lists.saturating_sub(1)).sum()
 }
 
-/// How far the cluster's copy can be trusted: as far as its worst informer's.
+/// Returns the freshness of the copy of a cluster: that of its worst informer.
 fn state(status: Option<&ClusterStatus>) -> String {
     let informers = status.map_or(&[][..], |status| &status.informers);
     if informers.is_empty() || informers.iter().any(|informer| informer.freshness == Freshness::Missing) {

@@ -1,4 +1,4 @@
-//! How it ended: the comparison, the totals and the verdict.
+//! Summary of a demo: comparison of the copies, totals and verdict.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,24 +9,24 @@ use serde::Serialize;
 use super::view::FRESH;
 use crate::cli::print::{grouped, lines, number, painted, styled, table, wrapped};
 
-/// What to try after the demo: command lines, and what each is good for.
+/// Suggested next commands, with their purpose.
 const NEXT: [(&str, &str); 4] = [
     ("informer-hub demo --clusters 20 --duration 1m", "more of the same"),
-    ("informer-hub import-kubeconfig > hub.toml", "lists your own clusters"),
-    ("informer-hub check -c hub.toml", "whether it will work"),
+    ("informer-hub import-kubeconfig > hub.toml", "list your own clusters"),
+    ("informer-hub check -c hub.toml", "check that it will work"),
     ("informer-hub run -c hub.toml", "watch them"),
 ];
 
-/// The end of a demo; also the JSON that `-o json` writes.
+/// Summary of a demo; also the document of `-o json`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Summary {
-    /// Whether everything is as promised: the exit code.
+    /// Whether all copies are equal and no event was wrong; decides the exit code.
     pub(super) ok: bool,
     verdict: String,
     seed: u64,
     interrupted: bool,
-    /// How long the clusters changed and misbehaved.
+    /// How long the clusters changed and failed.
     ran_millis: u64,
     settled_after_millis: u64,
     clusters: Vec<ClusterSummary>,
@@ -34,25 +34,25 @@ pub(super) struct Summary {
     violations: Vec<String>,
 }
 
-/// One cluster and its two copies.
+/// A cluster compared with its two copies.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ClusterSummary {
     pub(super) name: String,
     /// Objects in the cluster.
     pub(super) truth: usize,
-    /// Objects in the hub's cache.
+    /// Objects in the cache of the hub.
     pub(super) cache: usize,
-    /// Objects that the receiver has.
+    /// Objects at the receiver.
     pub(super) receiver: usize,
-    /// Objects in which one of the copies differs.
+    /// Differences between the cluster and its copies.
     pub(super) differences: usize,
-    /// The first of these.
+    /// The first differences.
     #[serde(rename = "firstDifferences", skip_serializing_if = "Vec::is_empty")]
     pub(super) shown: Vec<String>,
     pub(super) events: u64,
     pub(super) relists: u64,
-    /// How far the cache can be trusted.
+    /// Freshness of the cache.
     pub(super) state: String,
 }
 
@@ -61,35 +61,35 @@ pub(super) struct ClusterSummary {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Totals {
     pub(super) operations: u64,
-    /// Faults that the clusters' scripts struck with, besides clusters that went down.
+    /// Injected faults, without outages.
     pub(super) faults: u64,
-    /// How often a cluster went down.
+    /// Number of outages.
     pub(super) outages: u64,
     pub(super) relists: u64,
-    /// Events that wait to be delivered.
+    /// Undelivered events.
     pub(super) pending: u64,
-    /// Events acknowledged.
+    /// Acknowledged events.
     pub(super) delivered: u64,
-    /// Batches acknowledged.
+    /// Acknowledged batches.
     pub(super) batches: u64,
     pub(super) retries: u64,
-    /// Requests at the receiver.
+    /// Requests received.
     pub(super) requests: u64,
-    /// Of these, refused on purpose.
+    /// Requests refused on purpose.
     pub(super) refused: u64,
-    /// Events that the receiver had had before.
+    /// Events that the receiver got more than once.
     pub(super) repeats: u64,
     pub(super) signature_failures: u64,
-    /// Events that were not what a sink promises.
+    /// Malformed events or batches.
     pub(super) unreadable: u64,
     pub(super) violations: u64,
-    /// From a change to its arrival, outages included.
+    /// Time from a change to its arrival, outages included.
     pub(super) p50_millis: Option<u64>,
     pub(super) p99_millis: Option<u64>,
 }
 
 impl Summary {
-    /// `times`: how long the clusters changed, and how long it then took until all was equal.
+    /// Creates the summary. `times` are the duration of the changes and the time until all copies were equal.
     pub(super) fn new(
         seed: u64,
         times: [Duration; 2],
@@ -110,7 +110,7 @@ impl Summary {
         Self { ok, verdict, seed, interrupted, ran_millis, settled_after_millis, clusters, totals, violations }
     }
 
-    /// The same after a second interruption: where something had yet to arrive, differences prove nothing.
+    /// Marks the verdict as unknown after a second interruption, unless all changes had arrived.
     pub(super) fn cut(mut self) -> Self {
         if !self.is_settled() {
             self.ok = false;
@@ -119,15 +119,14 @@ impl Summary {
         self
     }
 
-    /// Whether there is nothing to wait for: both copies of every cluster are equal to it, the hub knows so, and
-    /// nothing is on its way.
+    /// Whether all copies are equal and fresh and no event is undelivered.
     pub(super) fn is_settled(&self) -> bool {
         let settled = |cluster: &ClusterSummary| cluster.differences == 0 && cluster.state == FRESH;
         self.totals.pending == 0 && self.clusters.iter().all(settled)
     }
 }
 
-/// What is not as promised, each in a few words.
+/// Lists the kinds of faults with their numbers.
 fn problems(clusters: &[ClusterSummary], totals: &Totals) -> Vec<String> {
     let differences: u64 = clusters.iter().map(|cluster| cluster.differences as u64).sum();
     let kinds = [
@@ -136,10 +135,10 @@ fn problems(clusters: &[ClusterSummary], totals: &Totals) -> Vec<String> {
         (totals.signature_failures, "signatures that do not match"),
         (totals.unreadable, "events that could not be read"),
     ];
-    kinds.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
+    kinds.iter().filter(|(count, _)| *count > 0).map(|(count, kind)| format!("{count} {kind}")).collect()
 }
 
-/// The summary for people, in lines of at most `width`.
+/// Renders the summary for people, with lines of at most `width` columns.
 pub(super) fn render(summary: &Summary, width: usize, colours: bool) -> String {
     let mut table = table(&["CLUSTER", "OBJECTS", "IN THE HUB", "AT RECEIVER", "DIFFERENT"]);
     for cluster in &summary.clusters {
@@ -176,7 +175,7 @@ pub(super) fn render(summary: &Summary, width: usize, colours: bool) -> String {
     text
 }
 
-/// What happened, in whole sentences.
+/// Describes the demo in sentences.
 fn story(summary: &Summary) -> Vec<String> {
     let totals = &summary.totals;
     let seconds = |millis| Duration::from_millis(millis).as_secs_f64();
@@ -187,7 +186,7 @@ fn story(summary: &Summary) -> Vec<String> {
         lines.push(format!("Interrupted after {:.1} s.", seconds(summary.ran_millis)));
     }
     lines.push(format!(
-        "The clusters changed {}. {} and {} on purpose; the hub listed {} anew.",
+        "The clusters changed {}. {} and {} on purpose; the hub listed {} again.",
         count(totals.operations, "time", "times"),
         count(totals.outages, "cluster went down", "clusters went down"),
         count(totals.faults, "watch expired", "watches expired"),
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_is_good_only_when_nothing_is_wrong() {
+    fn the_verdict_is_ok_only_without_faults() {
         let good = summary(0, Totals { retries: 5, repeats: 3, ..Totals::default() });
         assert!(good.ok && good.is_settled());
         assert!(good.verdict.contains("exactly the 10 objects of the 1 simulated clusters"), "{}", good.verdict);
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_printed_one_by_one_and_counted_in_the_verdict() {
+    fn differences_are_listed_and_counted() {
         let text = render(&summary(2, Totals::default()), 80, false);
         assert!(text.contains("cluster-1: cache: pods a/1 is missing"), "{text}");
         assert!(text.contains("\nnot equal: 2 differences\n"), "{text}");
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_fits_an_old_terminal_breaks_at_words_and_says_what_to_try() {
+    fn the_summary_fits_80_columns_and_suggests_commands() {
         let big = 1_234_567;
         let totals = Totals {
             operations: big,
@@ -284,11 +283,11 @@ mod tests {
     }
 
     #[test]
-    fn an_interruption_is_said_and_a_second_one_proves_nothing() {
+    fn an_interruption_is_reported_and_a_second_one_voids_the_verdict() {
         let interrupted = Summary { interrupted: true, ran_millis: 4200, ..summary(0, Totals::default()) };
         let text = render(&interrupted, 80, false);
         assert!(text.contains("\nInterrupted after 4.2 s.\n"), "{text}");
-        assert!(interrupted.cut().ok, "all had arrived");
+        assert!(interrupted.cut().ok, "all changes had arrived");
         let cut = summary(2, Totals::default()).cut();
         assert!(!cut.ok && cut.verdict.starts_with("not known: interrupted again"), "{}", cut.verdict);
     }

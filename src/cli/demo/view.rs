@@ -1,4 +1,4 @@
-//! What is shown while the demo runs: a table that is redrawn in place, or a line now and then.
+//! Progress of the demo: a table redrawn in place, or lines.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,46 +8,46 @@ use comfy_table::{Attribute, Cell, Color};
 use super::columns;
 use crate::cli::print::{InPlace, colours, grouped, lines, number, say, styled, table as plain_table, wrapped};
 
-/// The state of a cluster whose watches are all open.
+/// State of a cluster whose watches are all open.
 pub(super) const FRESH: &str = "fresh";
-/// The state of a cluster that has never been listed to the end.
+/// State of a cluster whose first lists are not complete.
 pub(super) const SYNCING: &str = "syncing";
-/// What is going on with a cluster of which the hub has everything.
-pub(super) const WELL_TEXT: &str = "up to date";
-/// What is going on with a cluster that the demo has taken down.
+/// Situation of a cluster whose copy is complete.
+pub(super) const UP_TO_DATE: &str = "up to date";
+/// Situation of a cluster during its outage.
 pub(super) const DOWN_TEXT: &str = "down";
-/// Rows that are shown at a time: as many as an old terminal has room for.
-const ROWS: usize = 15;
+/// Maximum number of shown rows: the table fits a terminal of 24 lines.
+const MAX_ROWS: usize = 15;
 
-/// One cluster at one moment.
+/// State of one cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     pub(super) name: String,
-    /// How far the hub's copy can be trusted.
+    /// Freshness of the copy of the hub.
     pub(super) state: String,
     pub(super) truth: usize,
     pub(super) cache: u64,
     pub(super) receiver: usize,
-    /// What is going on.
-    pub(super) plight: String,
+    /// What is happening to the cluster.
+    pub(super) situation: String,
 }
 
-/// What the hub has sent to the receiver.
+/// Deliveries of the hub to the receiver.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Deliveries {
-    /// Events acknowledged.
+    /// Acknowledged events.
     pub(super) delivered: u64,
-    /// Events that wait.
+    /// Waiting events.
     pub(super) waiting: u64,
-    /// Requests that were repeated.
+    /// Repeated requests.
     pub(super) repeated: u64,
 }
 
-/// Everything at one moment.
+/// State of the whole demo.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scene {
     pub(super) elapsed: Duration,
-    /// How long the clusters change and misbehave in all.
+    /// How long the clusters change and fail in all.
     pub(super) duration: Duration,
     pub(super) stage: String,
     pub(super) operations: u64,
@@ -55,14 +55,14 @@ pub(super) struct Scene {
     pub(super) deliveries: Deliveries,
 }
 
-/// Where it is shown.
+/// Kind of output.
 #[derive(Debug)]
 pub(super) enum Screen {
-    /// Nowhere.
+    /// No output.
     Silent,
-    /// A line each time.
+    /// A line for each scene.
     Lines,
-    /// In place.
+    /// A table redrawn in place.
     Live(InPlace),
 }
 
@@ -87,7 +87,7 @@ impl Screen {
         matches!(self, Self::Live(_))
     }
 
-    /// Writes a text that stays, and a blank line.
+    /// Prints a text and a blank line.
     pub(super) fn say(&self, text: &str) -> anyhow::Result<()> {
         if self.is_silent() { Ok(()) } else { say(wrapped(text, columns(), "") + "\n") }
     }
@@ -100,7 +100,7 @@ impl Screen {
         }
     }
 
-    /// Takes away what is redrawn in place; below lines, leaves a blank one.
+    /// Removes the table; after lines, prints a blank line.
     pub(super) fn clear(&mut self) -> anyhow::Result<()> {
         match self {
             Self::Silent => Ok(()),
@@ -110,12 +110,13 @@ impl Screen {
     }
 }
 
-/// The scene in one line, or in a second one that is indented.
+/// Renders the scene as a line, wrapped with indentation.
 pub(super) fn line(scene: &Scene) -> String {
     let truth: usize = scene.rows.iter().map(|row| row.truth).sum();
     let cache: u64 = scene.rows.iter().map(|row| row.cache).sum();
     let receiver: usize = scene.rows.iter().map(|row| row.receiver).sum();
-    let down: Vec<_> = scene.rows.iter().filter(|row| row.plight == DOWN_TEXT).map(|row| row.name.as_str()).collect();
+    let down: Vec<_> =
+        scene.rows.iter().filter(|row| row.situation == DOWN_TEXT).map(|row| row.name.as_str()).collect();
     let mut text = format!(
         "{:5.1} s  {} changes; objects: {truth} in the clusters, {cache} in the hub, {receiver} at the receiver",
         scene.elapsed.as_secs_f64(),
@@ -138,18 +139,18 @@ fn deliveries(of: &Deliveries) -> String {
     format!("{delivered} events delivered, {waiting} waiting, {repeated} sent again")
 }
 
-/// The scene as a table.
+/// Renders the scene as a table.
 pub(super) fn table(scene: &Scene, width: usize, colours: bool) -> String {
     let mut table = plain_table(&["CLUSTER", "OBJECTS", "IN THE HUB", "AT RECEIVER", "NOW"]);
     for row in shown(&scene.rows) {
         let numbers = [row.truth as u64, row.cache, row.receiver as u64];
         let mut cells = vec![Cell::new(&row.name)];
         cells.extend(numbers.map(|figure| number(grouped(figure))));
-        cells.push(painted(&row.plight, &now(row), colours));
+        cells.push(painted(&row.situation, &now(row), colours));
         table.add_row(cells);
     }
     let table = lines(&styled(table, colours));
-    let more = match scene.rows.len().saturating_sub(ROWS) {
+    let more = match scene.rows.len().saturating_sub(MAX_ROWS) {
         0 => String::new(),
         more => format!("\n … and {more} more clusters"),
     };
@@ -161,28 +162,28 @@ pub(super) fn table(scene: &Scene, width: usize, colours: bool) -> String {
     format!("{table}{more}\n\n{}", wrapped(&below, width, " "))
 }
 
-/// What is going on with a cluster, and how old the hub's copy is where it is not of now.
+/// Returns the situation of a cluster, and the age of the copy of the hub if it is stale.
 fn now(row: &Row) -> String {
     match row.state.as_str() {
-        FRESH | SYNCING => row.plight.clone(),
-        age => format!("{}; {age}", row.plight),
+        FRESH | SYNCING => row.situation.clone(),
+        age => format!("{}; {age}", row.situation),
     }
 }
 
-/// The rows that there is room for, in their order: those in trouble before the others.
+/// Selects at most [`MAX_ROWS`] rows, clusters with problems first, and keeps their order.
 fn shown(rows: &[Row]) -> Vec<&Row> {
     let mut places: Vec<usize> = (0..rows.len()).collect();
-    places.sort_by_key(|&at| rows.get(at).is_some_and(|row| row.plight == WELL_TEXT));
-    places.truncate(ROWS);
+    places.sort_by_key(|&at| rows.get(at).is_some_and(|row| row.situation == UP_TO_DATE));
+    places.truncate(MAX_ROWS);
     places.sort_unstable();
     places.into_iter().filter_map(|at| rows.get(at)).collect()
 }
 
-fn painted(plight: &str, text: &str, colours: bool) -> Cell {
+fn painted(situation: &str, text: &str, colours: bool) -> Cell {
     let cell = Cell::new(text);
-    match plight {
+    match situation {
         _ if !colours => cell,
-        WELL_TEXT => cell.fg(Color::Green),
+        UP_TO_DATE => cell.fg(Color::Green),
         DOWN_TEXT => cell.fg(Color::Red).add_attribute(Attribute::Bold),
         _ => cell.fg(Color::Yellow),
     }
@@ -193,16 +194,16 @@ mod tests {
     use super::*;
 
     fn scene() -> Scene {
-        let row = |name: &str, state: &str, plight: &str| Row {
+        let row = |name: &str, state: &str, situation: &str| Row {
             name: name.into(),
             state: state.into(),
             truth: 308,
             cache: 307,
             receiver: 306,
-            plight: plight.into(),
+            situation: situation.into(),
         };
         let rows = vec![
-            row("cluster-001", FRESH, WELL_TEXT),
+            row("cluster-001", FRESH, UP_TO_DATE),
             row("cluster-002", "copy is 1.5 s old", DOWN_TEXT),
             row("cluster-003", "copy is 0.2 s old", "reconnecting"),
         ];
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_shows_each_cluster_and_fits_an_old_terminal() {
+    fn a_table_shows_each_cluster_in_80_columns() {
         let scene = Scene { stage: super::super::INTERRUPTED.to_owned(), ..scene() };
         let text = table(&scene, 80, false);
         for part in
@@ -227,10 +228,10 @@ mod tests {
     }
 
     #[test]
-    fn a_large_fleet_shows_its_troubled_clusters_first() {
+    fn clusters_with_problems_are_shown_if_not_all_fit() {
         let row = |at: usize| Row {
             name: format!("cluster-{at:03}"),
-            plight: if at == 90 { DOWN_TEXT.into() } else { WELL_TEXT.into() },
+            situation: if at == 90 { DOWN_TEXT.into() } else { UP_TO_DATE.into() },
             ..Row::default()
         };
         let text = table(&Scene { rows: (0..100).map(row).collect(), ..Scene::default() }, 80, false);
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_adds_the_clusters_up_and_names_those_that_are_down() {
+    fn a_line_has_totals_and_names_the_clusters_that_are_down() {
         let text = line(&scene());
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");

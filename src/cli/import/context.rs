@@ -1,4 +1,4 @@
-//! One context of a kubeconfig: what the hub would reach with it, and what would keep it from that.
+//! One context of a kubeconfig: server, user and credentials, with warnings about what will not work.
 
 use std::path::Path;
 
@@ -8,22 +8,22 @@ use kube::config::{Cluster, ExecConfig, ExecInteractiveMode, Kubeconfig, NamedCo
 use crate::cli::check::credentials::verdict;
 use informer_hub_source::context_credentials;
 
-/// A context, as far as it is told of.
+/// Summary of a context.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) context: String,
-    /// Host and port of the apiserver; nothing of the address that could be secret.
+    /// Host and port of the apiserver, without parts of the address that may be secret.
     pub(super) server: Option<String>,
     pub(super) user: Option<String>,
-    /// How the user is known to the cluster, in words.
+    /// Kinds of the credentials, in words.
     pub(super) credentials: String,
     pub(super) namespace: Option<String>,
-    /// What will not work.
+    /// Faults that will keep the hub from using the context.
     pub(super) warnings: Vec<String>,
 }
 
 impl Found {
-    /// Looks at a context and at the files that it leads to. Runs no command.
+    /// Examines a context and the files that it names. Runs no command.
     pub(super) fn of(kubeconfig: &Kubeconfig, named: &NamedContext, now: Timestamp) -> Self {
         let context = named.context.clone().unwrap_or_default();
         let cluster = kubeconfig.clusters.iter().find(|it| it.name == context.cluster);
@@ -51,10 +51,10 @@ impl Found {
 
     fn look_at_cluster(&mut self, cluster: &Cluster) {
         if self.server.is_none() {
-            self.warn("its cluster has no address that could be used (server)");
+            self.warn("its cluster has no usable address (server)");
         }
         if cluster.insecure_skip_tls_verify == Some(true) {
-            self.warn("insecure-skip-tls-verify: whoever answers at the address is believed to be the cluster");
+            self.warn("insecure-skip-tls-verify: the certificate of the apiserver is not verified");
         }
     }
 
@@ -98,15 +98,16 @@ impl Found {
             return;
         };
         if matches!(exec.interactive_mode, Some(ExecInteractiveMode::Always)) {
-            self.warn(format!("exec command {command}: wants a terminal (interactiveMode), which a service has not"));
+            self.warn(format!(
+                "exec command {command}: needs a terminal (interactiveMode), which a service does not have"
+            ));
         }
         if command.contains('/') {
             if !Path::new(command).is_file() {
                 self.warn(format!("exec command {command}: there is no such file"));
             }
         } else if !is_on_path(command) {
-            let hint = "the hub looks for it on the PATH that it is started with; write its full path";
-            self.warn(format!("exec command {command}: not on the PATH here, and {hint}"));
+            self.warn(format!("exec command {command}: not on the PATH of this shell; write its full path"));
         }
     }
 }

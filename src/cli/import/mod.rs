@@ -1,5 +1,5 @@
-//! `informer-hub import-kubeconfig`: the contexts of a kubeconfig as a configuration. It refers to the kubeconfig;
-//! nothing secret is copied.
+//! `informer-hub import-kubeconfig`: makes a configuration from the contexts of a kubeconfig. The configuration refers
+//! to the kubeconfig and contains no secrets.
 
 mod context;
 mod name;
@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use clap::Args as ClapArgs;
 
 use self::context::Found;
-use self::name::{is_meant, name_for};
+use self::name::{matches, name_for};
 use super::print::out;
 use informer_hub_source::{default_kubeconfigs, read_any_kubeconfig};
 use informer_hub_types::{clock, printable, printable_char};
@@ -22,15 +22,15 @@ use informer_hub_types::{clock, printable, printable_char};
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:\n  informer-hub import-kubeconfig > hub.toml\n  informer-hub import-kubeconfig \
     --context 'prod-*' --context staging ~/.kube/work > hub.toml\n  informer-hub check -c hub.toml\n\nExit codes: 0 \
-    done, warnings included; 1 no context was found, or a file cannot be read.")]
+    done, also with warnings; 1 no context was found, or a file cannot be read.")]
 pub(super) struct Args {
-    /// The kubeconfig; default: those of KUBECONFIG, or else ~/.kube/config
+    /// The kubeconfig; default: the files in KUBECONFIG, or ~/.kube/config
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Only this context, or all that fit a pattern (* any text, ? any character); may be given several times
+    /// Only this context, or all that match a pattern (* any text, ? any character); may be given several times
     #[arg(long = "context", value_name = "NAME|GLOB")]
     contexts: Vec<String>,
-    /// Write no [resources], so that it can be added to a file
+    /// Leave out [resources], to append the output to a file
     #[arg(long)]
     clusters_only: bool,
 }
@@ -39,14 +39,14 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let files = args.file.as_ref().map_or_else(default_kubeconfigs, |file| vec![file.clone()]);
     let found = gather(&files)?;
     let known: Vec<_> = found.iter().map(|(_, it)| it.context.clone()).collect();
-    if let Some(unmet) = args.contexts.iter().find(|pattern| !known.iter().any(|name| is_meant(pattern, name))) {
+    if let Some(unmet) = args.contexts.iter().find(|pattern| !known.iter().any(|name| matches(pattern, name))) {
         bail!(
-            "no context fits {unmet:?}; there is {}",
+            "no context matches {unmet:?}; there is {}",
             if known.is_empty() { "none".to_owned() } else { known.join(", ") }
         );
     }
-    let wanted = |name: &str| args.contexts.is_empty() || args.contexts.iter().any(|pattern| is_meant(pattern, name));
-    let chosen: Vec<_> = found.into_iter().filter(|(_, found)| wanted(&found.context)).collect();
+    let is_chosen = |name: &str| args.contexts.is_empty() || args.contexts.iter().any(|pattern| matches(pattern, name));
+    let chosen: Vec<_> = found.into_iter().filter(|(_, found)| is_chosen(&found.context)).collect();
     if chosen.is_empty() {
         bail!("no context in {}", files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "));
     }
@@ -57,7 +57,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The contexts of all files, each with its file. Of one that two files have, the first counts, as it does to kubectl.
+/// Reads the contexts of all files, each with its file. If two files have the same context the first one counts, as
+/// with kubectl.
 fn gather(files: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, Found)>> {
     let mut all: Vec<(PathBuf, Found)> = Vec::new();
     for file in files {
@@ -66,10 +67,11 @@ fn gather(files: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, Found)>> {
             continue;
         }
         let kubeconfig = read_any_kubeconfig(file)?;
-        let file = std::path::absolute(file).with_context(|| format!("{} is no path", file.display()))?;
+        let file = std::path::absolute(file).with_context(|| format!("{} is not a path", file.display()))?;
         for named in &kubeconfig.contexts {
             if let Some((first, _)) = all.iter().find(|(_, it)| it.context == named.name) {
-                eprintln!("context {:?} of {}: that of {} counts", named.name, file.display(), first.display());
+                let (name, file) = (&named.name, file.display());
+                eprintln!("context {name:?} of {file}: ignored, {} has a context of this name", first.display());
                 continue;
             }
             all.push((file.clone(), Found::of(&kubeconfig, named, clock::wall())));
@@ -93,28 +95,28 @@ fn toml(contexts: &[(PathBuf, Found)], resources: bool) -> String {
         }
         let _ = writeln!(text, "kubeconfig = {}", quoted(&short(file)));
         let _ = writeln!(text, "context = {}", quoted(&found.context));
-        text.push_str("# Yours, to select clusters by:\n# labels = { tier = \"prod\" }\n");
+        text.push_str("# Labels to select clusters by:\n# labels = { tier = \"prod\" }\n");
     }
     if resources {
-        text.push_str("\n# What is watched, as kubectl writes it: pods, deployments.apps, …\n[resources.pods]\n");
+        text.push_str("\n# Watched resources, named as for kubectl: pods, deployments.apps, …\n[resources.pods]\n");
     }
     text
 }
 
 fn about(found: &Found) -> String {
     let server = found.server.as_deref().unwrap_or("no address");
-    let user = found.user.as_deref().map_or_else(|| "nobody".to_owned(), |user| format!("{user:?}"));
+    let user = found.user.as_deref().map_or_else(|| "without a user".to_owned(), |user| format!("as {user:?}"));
     let namespace = found.namespace.as_deref();
     let namespace = namespace.map(|name| format!("; its namespace {name} does not limit what is watched"));
-    format!("{server}, as {user} ({}){}", found.credentials, namespace.unwrap_or_default())
+    format!("{server}, {user} ({}){}", found.credentials, namespace.unwrap_or_default())
 }
 
-/// One line, whatever the kubeconfig has.
+/// Returns a text as a comment of one line, whatever the kubeconfig contains.
 fn comment(text: &str) -> String {
     printable(text)
 }
 
-/// A text as a TOML value that a terminal can be shown.
+/// Returns a text as a TOML value that is safe on a terminal.
 fn quoted(text: &str) -> String {
     if printable(text) == text {
         return toml_edit::Value::from(text).to_string();
@@ -132,7 +134,7 @@ fn quoted(text: &str) -> String {
     value + "\""
 }
 
-/// With `~` for the home.
+/// Returns a path with `~` for the home directory.
 fn short(file: &Path) -> String {
     let home = std::env::home_dir().filter(|home| home.as_os_str().len() > 1);
     match home.as_deref().and_then(|home| file.strip_prefix(home).ok()) {

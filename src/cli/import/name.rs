@@ -1,32 +1,32 @@
-//! Names of the hub's own for contexts, and which contexts a pattern means.
+//! Cluster names for contexts, and patterns that select contexts.
 
 use std::collections::BTreeSet;
 
-/// Longest name of a cluster.
-const LONGEST: usize = 63;
+/// Maximum length of the name of a cluster.
+const MAX_LENGTH: usize = 63;
 
-/// A legal name that is nobody else's, as near to the context's as can be: what is not allowed becomes `-`.
+/// Returns a unique valid name that is close to the name of the context: invalid characters become `-`.
 pub(super) fn name_for(context: &str, taken: &mut BTreeSet<String>) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
     let text: String = context.chars().map(legal).collect();
     let text = text.trim_start_matches(|c: char| !c.is_ascii_alphanumeric()).trim_end_matches('-');
     let text = if text.is_empty() { "cluster" } else { text };
     let cut = |room: usize| text.chars().take(room).collect::<String>();
-    let mut name = cut(LONGEST);
+    let mut name = cut(MAX_LENGTH);
     let mut number = 2;
     while !taken.insert(name.clone()) {
         let suffix = format!("-{number}");
-        name = cut(LONGEST - suffix.len()) + &suffix;
+        name = cut(MAX_LENGTH - suffix.len()) + &suffix;
         number += 1;
     }
     name
 }
 
-/// Whether a text is what a pattern means, in which `*` is any text and `?` any one character.
-pub(super) fn is_meant(pattern: &str, text: &str) -> bool {
+/// Whether a text matches a pattern, in which `*` is any text and `?` any one character.
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<_>, Vec<_>) = (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
-    // Where to go on if what follows the last star does not fit.
+    // Position of the last star, for another attempt if the text after it does not match.
     let mut star = None;
     while t < text.len() {
         match pattern.get(p) {
@@ -53,13 +53,13 @@ mod tests {
     use informer_hub_types::ClusterName;
 
     #[test]
-    fn every_context_gets_a_legal_name_of_its_own() {
+    fn every_context_gets_a_unique_valid_name() {
         let mut taken = BTreeSet::new();
         let long = "x".repeat(80);
         let contexts = ["prod", "arn:aws:eks:eu-west-1:12:cluster/prod", "prod", "/", "@@", "", "ü-1", &long, &long];
         let names: Vec<_> = contexts.iter().map(|context| name_for(context, &mut taken)).collect();
         let (cut, second) = ("x".repeat(63), "x".repeat(61) + "-2");
-        let wanted = [
+        let expected = [
             "prod",
             "arn-aws-eks-eu-west-1-12-cluster-prod",
             "prod-2",
@@ -70,19 +70,19 @@ mod tests {
             &cut,
             &second,
         ];
-        assert_eq!(names, wanted);
+        assert_eq!(names, expected);
         assert!(names.iter().all(|name| ClusterName::new(name).is_ok()));
     }
 
     #[test]
-    fn a_pattern_means_what_a_shell_would_mean() {
+    fn patterns_match_as_in_a_shell() {
         for (pattern, text) in
             [("a", "a"), ("*", ""), ("*", "a/b"), ("a*", "abc"), ("*c", "abcc"), ("a*b*c", "aXbYbc"), ("a?c", "abc")]
         {
-            assert!(is_meant(pattern, text), "{pattern} {text}");
+            assert!(matches(pattern, text), "{pattern} {text}");
         }
         for (pattern, text) in [("a", "ab"), ("", "a"), ("a*b", "abc"), ("a?", "a"), ("*a", "ab")] {
-            assert!(!is_meant(pattern, text), "{pattern} {text}");
+            assert!(!matches(pattern, text), "{pattern} {text}");
         }
     }
 }

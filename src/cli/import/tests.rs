@@ -1,4 +1,4 @@
-//! A kubeconfig with everything that can be wrong with one.
+//! Tests of the import, with a kubeconfig that has every known fault.
 
 use super::*;
 use informer_hub_config::{ClusterAccess, Config};
@@ -35,7 +35,7 @@ fn gathered(folder: &Path) -> Vec<(PathBuf, Found)> {
 }
 
 #[test]
-fn what_is_written_loads_refers_to_the_kubeconfig_and_copies_no_secret() {
+fn the_output_is_a_valid_configuration_without_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let text = toml(&gathered(folder.path()), true);
     assert!(!text.contains("hunter2"), "{text}");
@@ -44,7 +44,7 @@ fn what_is_written_loads_refers_to_the_kubeconfig_and_copies_no_secret() {
     let file = folder.path().join("config");
     let access = |context: &str| ClusterAccess::Kubeconfig { path: file.clone(), context: Some(context.to_owned()) };
     let found: Vec<_> = config.clusters.iter().map(|it| (it.name.as_str(), it.access.clone())).collect();
-    let wanted = [
+    let expected = [
         ("a--b", "a/\"b\""),
         ("a-b", "a-b"),
         ("bare", "bare"),
@@ -53,12 +53,12 @@ fn what_is_written_loads_refers_to_the_kubeconfig_and_copies_no_secret() {
         ("plain", "plain"),
         ("relative", "relative"),
     ];
-    assert_eq!(found, wanted.map(|(name, context)| (name, access(context))));
-    assert!(Config::from_toml(&toml(&gathered(folder.path()), false)).is_err(), "without resources it is a part");
+    assert_eq!(found, expected.map(|(name, context)| (name, access(context))));
+    assert!(Config::from_toml(&toml(&gathered(folder.path()), false)).is_err(), "without resources it is incomplete");
 }
 
 #[test]
-fn what_cannot_work_is_warned_of() {
+fn unusable_contexts_have_warnings() {
     let folder = tempfile::tempdir().unwrap();
     let all = gathered(folder.path());
     let of = |context: &str| {
@@ -72,15 +72,15 @@ fn what_cannot_work_is_warned_of() {
     }
     let command = folder.path().join("./bin/login");
     assert!(of("relative").contains(&format!("{}: there is no such file", command.display())), "{}", of("relative"));
-    assert!(of("relative").contains("wants a terminal"));
+    assert!(of("relative").contains("needs a terminal"));
     assert!(of("bare").contains("no-such-command-anywhere: not on the PATH"), "{}", of("bare"));
-    assert!(of("bare").contains("no address"), "{}", of("bare"));
+    assert!(of("bare").contains("no usable address"), "{}", of("bare"));
     assert!(of("lost").contains("no cluster \"gone\"") && of("lost").contains("no user \"gone\""));
     assert!(of("old").contains("auth-provider azure: not supported"));
 }
 
 #[test]
-fn a_context_of_two_files_is_that_of_the_first() {
+fn a_context_in_two_files_is_taken_from_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (folder.path().join("one"), folder.path().join("two"));
     let with = |server: &str| {
@@ -93,7 +93,7 @@ fn a_context_of_two_files_is_that_of_the_first() {
     let all = gather(&[folder.path().join("none"), one.clone(), two]).unwrap();
     let [(file, found)] = &all[..] else { panic!("{all:?}") };
     assert_eq!((file, found.server.as_deref()), (&one, Some("one")));
-    assert!(gather(&[folder.path().join("none")]).is_err(), "the only one must be there");
+    assert!(gather(&[folder.path().join("none")]).is_err(), "a single file must exist");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_comment_stays_one_line() {
 }
 
 #[test]
-fn imported_contexts_are_harmless_to_a_terminal_and_stay_what_they_are() {
+fn imported_contexts_are_escaped_without_changing_their_value() {
     let found = Found {
         context: hostile::TEXT.to_owned(),
         server: Some(hostile::TEXT.to_owned()),

@@ -1,28 +1,28 @@
-//! What rights call a resource, where no cluster is asked.
+//! Names of resources in RBAC rules, determined without asking a cluster.
 
 use informer_hub_types::{ResourceRef, built_in};
 
-/// A resource as rights name it.
+/// Resource as RBAC rules name it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Named {
+pub(super) struct NamedResource {
     pub(super) group: String,
     pub(super) plural: String,
     pub(super) namespaced: bool,
-    /// Nobody has confirmed it: the text of the configuration was taken at its word.
-    pub(super) taken_as_written: bool,
+    /// Whether the name comes from the configuration and was not looked up.
+    pub(super) is_unchecked: bool,
 }
 
-/// What a text of the configuration means without a cluster to ask. What is not built in is taken at its word where it
-/// has a group: as a plural, in namespaces if some are configured.
+/// Returns the name of a configured resource. A resource that is not built in needs a group: its name is taken as the
+/// plural, and it counts as namespaced if namespaces are configured.
 ///
-/// `None`: a bare name that Kubernetes does not bring, whose group nobody knows.
-pub(super) fn named(written: &ResourceRef, has_namespaces: bool) -> Option<Named> {
+/// Returns `None` for a name without a group that is not built into Kubernetes.
+pub(super) fn named(written: &ResourceRef, has_namespaces: bool) -> Option<NamedResource> {
     if let Some(found) = built_in(written) {
         let (group, plural) = (found.group.to_owned(), found.plural.to_owned());
-        return Some(Named { group, plural, namespaced: found.namespaced, taken_as_written: false });
+        return Some(NamedResource { group, plural, namespaced: found.namespaced, is_unchecked: false });
     }
     let (group, plural) = (written.group.as_ref()?.to_string(), written.resource.to_string());
-    Some(Named { group, plural, namespaced: has_namespaces, taken_as_written: true })
+    Some(NamedResource { group, plural, namespaced: has_namespaces, is_unchecked: true })
 }
 
 #[cfg(test)]
@@ -30,14 +30,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_built_in_is_taken_as_written_where_it_has_a_group() {
+    fn a_resource_that_is_not_built_in_needs_a_group() {
         let of = |text: &str| {
             let named = named(&text.parse().unwrap(), false)?;
-            Some((named.group, named.plural, named.namespaced, named.taken_as_written))
+            Some((named.group, named.plural, named.namespaced, named.is_unchecked))
         };
         assert_eq!(of("po"), Some((String::new(), "pods".to_owned(), true, false)));
         assert_eq!(of("widgets"), None);
-        assert_eq!(of("pods.v1"), of("pods"), "the core group, written out");
+        assert_eq!(of("pods.v1"), of("pods"), "with the version of the core group");
         assert_eq!(of("widgets.example.com"), Some(("example.com".to_owned(), "widgets".to_owned(), false, true)));
     }
 }

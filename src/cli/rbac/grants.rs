@@ -1,12 +1,12 @@
-//! The least that a service account must be allowed, and the objects that allow it.
+//! Rights to list and watch resources, and the RBAC objects that grant them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::builtin::Named;
+use super::builtin::NamedResource;
 
-/// All that the hub does with what it watches.
+/// Verbs that the hub needs for each resource.
 const VERBS: [&str; 2] = ["list", "watch"];
 
 const API: &str = "rbac.authorization.k8s.io";
@@ -14,16 +14,16 @@ const API: &str = "rbac.authorization.k8s.io";
 /// Plurals by group.
 type Rules = BTreeMap<String, BTreeSet<String>>;
 
-/// The subjects of the bindings, and the names of the objects.
+/// Subjects of the bindings, and names of the objects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grantee {
-    /// A service account, which is printed too.
+    /// Service account, which is printed as an object too.
     pub(super) account: Option<Account>,
     /// Whether a Secret with a token of the service account is printed.
     pub(super) token_secret: bool,
     pub(super) users: Vec<String>,
     pub(super) groups: Vec<String>,
-    /// The name of roles and bindings.
+    /// Name of roles and bindings.
     pub(super) role: String,
 }
 
@@ -48,7 +48,7 @@ impl Grantee {
 }
 
 impl Account {
-    /// The Secret in which the cluster puts a token that does not expire.
+    /// Returns the name of the Secret for a token that does not expire.
     pub(super) fn token_secret(&self) -> String {
         format!("{}-token", self.name)
     }
@@ -71,7 +71,7 @@ fn labels() -> Value {
     json!({ "app.kubernetes.io/name": "informer-hub" })
 }
 
-/// What is to be listed and watched in one cluster.
+/// Resources to list and watch in one cluster.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     everywhere: Rules,
@@ -79,8 +79,8 @@ pub(super) struct Grants {
 }
 
 impl Grants {
-    /// Adds a resource: in these namespaces, or everywhere if there are none.
-    pub(super) fn add(&mut self, named: &Named, namespaces: &[String]) {
+    /// Adds a resource in these namespaces, or in the whole cluster if there are none.
+    pub(super) fn add(&mut self, named: &NamedResource, namespaces: &[String]) {
         let to = |rules: &mut Rules| {
             rules.entry(named.group.clone()).or_default().insert(named.plural.clone());
         };
@@ -93,7 +93,7 @@ impl Grants {
         }
     }
 
-    /// The objects, in the order in which they are applied. What is allowed everywhere is not allowed again in a
+    /// Returns the objects, in the order in which to apply them. A right for the whole cluster is not repeated in a
     /// namespace.
     pub(super) fn objects(&self, to: &Grantee) -> Vec<Value> {
         let (role, subjects) = (&to.role, to.subjects());
@@ -114,7 +114,7 @@ impl Grants {
             grant("ClusterRole", None, rules(&self.everywhere));
         }
         for (place, allowed) in &self.by_namespace {
-            let left = self.without_what_is_everywhere(allowed);
+            let left = self.without_cluster_wide(allowed);
             if !left.is_empty() {
                 grant("Role", Some(place), rules(&left));
             }
@@ -122,7 +122,7 @@ impl Grants {
         objects
     }
 
-    fn without_what_is_everywhere(&self, allowed: &Rules) -> Rules {
+    fn without_cluster_wide(&self, allowed: &Rules) -> Rules {
         let left = |(group, plurals): (&String, &BTreeSet<String>)| {
             let covered = self.everywhere.get(group);
             let is_covered = |plural: &String| covered.is_some_and(|all| all.contains(plural) || all.contains("*"));
@@ -135,7 +135,7 @@ impl Grants {
 
 fn rules(allowed: &Rules) -> Value {
     let rule = |(group, plurals): (&String, &BTreeSet<String>)| {
-        // With all of a group, none of it is named besides.
+        // `*` covers all other names.
         let plurals = if plurals.contains("*") { json!(["*"]) } else { json!(plurals) };
         json!({ "apiGroups": [group], "resources": plurals, "verbs": VERBS })
     };
@@ -146,8 +146,8 @@ fn rules(allowed: &Rules) -> Value {
 mod tests {
     use super::*;
 
-    fn named(group: &str, plural: &str, namespaced: bool) -> Named {
-        Named { group: group.to_owned(), plural: plural.to_owned(), namespaced, taken_as_written: false }
+    fn named(group: &str, plural: &str, namespaced: bool) -> NamedResource {
+        NamedResource { group: group.to_owned(), plural: plural.to_owned(), namespaced, is_unchecked: false }
     }
 
     fn account() -> Account {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn bindings_name_users_and_groups_and_print_no_account_for_them() {
+    fn users_and_groups_are_subjects_without_objects_of_their_own() {
         let mut grants = Grants::default();
         grants.add(&named("", "pods", true), &[]);
         let to = Grantee {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_secret_names_its_account() {
+    fn a_token_secret_refers_to_its_account() {
         let to = Grantee { account: Some(account()), token_secret: true, ..Grantee::default() };
         let objects = Grants::default().objects(&to);
         let [_, secret] = &objects[..] else { panic!("{objects:?}") };
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_watched_in_namespaces_gets_roles_there_and_the_rest_a_cluster_role() {
+    fn namespaced_rights_are_roles_and_the_others_a_cluster_role() {
         let mut grants = Grants::default();
         let namespaces = ["shop".to_owned(), "pay".to_owned()];
         grants.add(&named("", "pods", true), &namespaces);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_everywhere_is_not_allowed_twice() {
+    fn cluster_wide_rights_are_not_repeated_in_namespaces() {
         let mut grants = Grants::default();
         grants.add(&named("", "pods", true), &["shop".to_owned()]);
         grants.add(&named("", "secrets", true), &["shop".to_owned()]);
@@ -231,13 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_group_stands_for_each_of_it() {
+    fn a_whole_group_covers_its_resources() {
         let mut grants = Grants::default();
         grants.add(&named("example.com", "widgets", true), &[]);
         grants.add(&named("example.com", "*", true), &[]);
         grants.add(&named("example.com", "gears", true), &["shop".to_owned()]);
         let found = summary(&grants);
         assert_eq!(found[1], "ClusterRole - \"reader\" [\"example.com\"][\"*\"]");
-        assert_eq!(found.len(), 3, "nothing is left for the namespace: {found:?}");
+        assert_eq!(found.len(), 3, "there is no role for the namespace: {found:?}");
     }
 }

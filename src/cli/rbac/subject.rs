@@ -1,5 +1,4 @@
-//! Subjects of bindings: how they are written on the command line, and the command that gives rights to the credentials in
-//! use.
+//! Subjects of bindings: parsing them from options, and the command that grants rights to the credentials in use.
 
 use std::path::Path;
 
@@ -12,73 +11,72 @@ use informer_hub_config::{ClusterAccess, ResourceConfig};
 use informer_hub_source::{self as source, Identity};
 use informer_hub_types::printable;
 
-/// The name of the service account, its namespace, and its roles, unless others are given.
+/// Default name of the service account, its namespace and its roles.
 const HUB: &str = "informer-hub";
 
-/// The name of roles and bindings for users and groups. Another than that of the service account, whose binding would
-/// otherwise lose its subject.
+/// Default name of roles and bindings for users and groups. It differs from that of the service account, because
+/// applying a binding of the same name would remove its subject.
 const HUB_USERS: &str = "informer-hub-users";
 
-/// Cluster roles that Kubernetes has. A role of the same name would replace one of them.
+/// Names of cluster roles of Kubernetes. A role of the same name would replace one of them.
 const BUILT_IN_ROLES: [&str; 4] = ["admin", "cluster-admin", "edit", "view"];
 
-/// The longest user or group.
-const MOST: usize = 1024;
+/// Maximum length of a user or group in bytes.
+const MAX_LENGTH: usize = 1024;
 
-/// A service account as it is written: `NAME` or `NAMESPACE/NAME`.
+/// Service account given as `NAME` or `NAMESPACE/NAME`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Written {
+pub(super) struct AccountArg {
     namespace: Option<String>,
     name: String,
 }
 
-impl Written {
-    /// The service account that is meant.
+impl AccountArg {
+    /// Combines the options `--service-account` and `--namespace`.
     ///
     /// # Errors
-    /// Two namespaces are given.
-    pub(super) fn account(written: Option<&Self>, namespace: Option<&str>) -> anyhow::Result<Account> {
-        let own = written.and_then(|written| written.namespace.as_deref());
+    /// If the options contradict each other.
+    pub(super) fn account(argument: Option<&Self>, namespace: Option<&str>) -> anyhow::Result<Account> {
+        let own = argument.and_then(|argument| argument.namespace.as_deref());
         if let (Some(own), Some(given)) = (own, namespace)
             && own != given
         {
             bail!("--service-account is in namespace {own}, and --namespace is {given}: leave one of them out");
         }
-        let name = written.map_or(HUB, |written| &written.name).to_owned();
+        let name = argument.map_or(HUB, |argument| &argument.name).to_owned();
         Ok(Account { name, namespace: own.or(namespace).unwrap_or(HUB).to_owned() })
     }
 }
 
 /// Parses a service account.
-pub(super) fn account(text: &str) -> Result<Written, String> {
+pub(super) fn account(text: &str) -> Result<AccountArg, String> {
     let (namespace, text) = match text.split_once('/') {
         Some((namespace, text)) => (Some(name(namespace)?), text),
         None => (None, text),
     };
-    Ok(Written { namespace, name: name(text)? })
+    Ok(AccountArg { namespace, name: name(text)? })
 }
 
-/// Parses a name of an object.
+/// Parses the name of an object.
 pub(super) fn name(text: &str) -> Result<String, String> {
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     if text.len() <= 253 && text.chars().all(legal) && text.starts_with(ends) && text.ends_with(ends) {
         return Ok(text.to_owned());
     }
-    Err("is no name of Kubernetes: a-z 0-9 - . with a letter or digit at both ends".to_owned())
+    Err("is not a Kubernetes name: a-z 0-9 - . with a letter or digit at both ends".to_owned())
 }
 
-/// Parses a user or a group. Kubernetes takes any text for a name; one that could end a line of YAML, or that no person
-/// could read, is refused.
+/// Parses a user or a group. Kubernetes accepts any text; control characters and line separators are refused here.
 pub(super) fn user(text: &str) -> Result<String, String> {
     let is_legal = |c: char| !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}');
-    if text.is_empty() || text.len() > MOST || !text.chars().all(is_legal) {
-        return Err(format!("is no user or group: write 1 to {MOST} bytes without control characters"));
+    if text.is_empty() || text.len() > MAX_LENGTH || !text.chars().all(is_legal) {
+        return Err(format!("is not a user or group: write 1 to {MAX_LENGTH} bytes without control characters"));
     }
     Ok(text.to_owned())
 }
 
-/// The name of roles and bindings where none is given.
+/// Returns the default name of roles and bindings.
 pub(super) fn role(account: Option<&Account>) -> String {
     match account.map(|account| account.name.as_str()) {
         None => HUB_USERS.to_owned(),
@@ -87,11 +85,11 @@ pub(super) fn role(account: Option<&Account>) -> String {
     }
 }
 
-/// `kubectl` for a cluster that is reached in this way.
+/// Returns the `kubectl` command for a cluster.
 pub(in crate::cli) fn kubectl(access: &ClusterAccess) -> String {
     let ClusterAccess::Kubeconfig { path, context } = access else { return "kubectl".to_owned() };
     let mut command = "kubectl".to_owned();
-    // kubectl finds the others itself.
+    // kubectl reads the default kubeconfigs without an option.
     if !source::default_kubeconfigs().contains(path) {
         command = format!("{command} --kubeconfig {}", shell(&path.display().to_string()));
     }
@@ -101,53 +99,53 @@ pub(in crate::cli) fn kubectl(access: &ClusterAccess) -> String {
     }
 }
 
-/// An option with a value, a blank before it. A value that begins with a dash is not taken for an option.
+/// Formats an option with a value and a leading blank. Uses `=` for a value that begins with a dash.
 fn option(name: &str, value: &str) -> String {
     let between = if value.starts_with('-') { '=' } else { ' ' };
     format!(" --{name}{between}{}", shell(value))
 }
 
-/// What is needed to say how the credentials in use get their rights.
+/// Input for the advice on missing rights.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cli) struct Advice<'a> {
-    /// The configuration file.
+    /// Path of the configuration file.
     pub(in crate::cli) config: &'a Path,
-    pub(in crate::cli) of: Of<'a>,
-    /// How the cluster is reached.
+    pub(in crate::cli) target: RightsTarget<'a>,
+    /// Address and credentials of the cluster.
     pub(in crate::cli) access: &'a ClusterAccess,
-    /// Unset: the cluster does not say.
+    /// User as which the cluster knows the hub, if it is known.
     pub(in crate::cli) identity: Option<&'a Identity>,
 }
 
-/// The cluster in which rights are missing.
+/// Cluster in which rights are missing.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cli) enum Of<'a> {
-    /// One of a table, and what is watched there.
+pub(in crate::cli) enum RightsTarget<'a> {
+    /// A cluster of a `[clusters]` table, and the resources watched there.
     Cluster(&'a str, &'a [&'a ResourceConfig]),
-    /// One that a source brings.
+    /// A cluster of a source.
     Sourced,
     /// The management cluster of a source.
     Source(&'a str),
 }
 
 impl Advice<'_> {
-    /// How to give the rights that are missing, in a sentence.
+    /// Returns how to grant the missing rights, in one sentence.
     pub(in crate::cli) fn text(&self) -> String {
         let subject = match self.identity {
             Some(identity) if identity.is_anonymous() => {
-                return "the cluster was shown no credentials that it knows: name a token, a client certificate or a \
-                        command for it"
+                return "the cluster knows none of the credentials: configure a token, a client certificate or a \
+                        credential command"
                     .to_owned();
             }
             Some(identity) => match self::subject(identity) {
                 Some(subject) => subject,
                 None => {
-                    return "give its user the rights that informer-hub rbac prints; its name cannot be \
-                                written in a command"
+                    return "grant its user the rights that informer-hub rbac prints; its name cannot be \
+                                        part of a command"
                         .to_owned();
                 }
             },
-            // Without a word of the cluster: a kubeconfig has a user, a token that was made for the hub its account.
+            // If the identity is unknown: a kubeconfig usually has a user, other credentials the account of the hub.
             None if matches!(self.access, ClusterAccess::Kubeconfig { .. }) => " --user NAME".to_owned(),
             None => String::new(),
         };
@@ -155,21 +153,21 @@ impl Advice<'_> {
         let rbac = format!("informer-hub rbac -c {file}");
         let kubectl = kubectl(self.access);
         let unknown = if subject == " --user NAME" {
-            format!("; NAME is what `{kubectl} auth whoami` says")
+            format!("; NAME is the user that `{kubectl} auth whoami` prints")
         } else {
             String::new()
         };
-        match self.of {
-            Of::Sourced => {
-                format!("give it the rights that `{rbac}{subject}` prints for clusters that sources bring{unknown}")
+        match self.target {
+            RightsTarget::Sourced => {
+                format!("grant the rights that `{rbac}{subject}` prints for clusters of sources{unknown}")
             }
-            Of::Source(source) => {
+            RightsTarget::Source(source) => {
                 let source = option("source", source);
                 format!(
                     "as an administrator of that cluster: `{rbac}{source}{subject} | {kubectl} apply -f -`{unknown}"
                 )
             }
-            Of::Cluster(cluster, resources) => {
+            RightsTarget::Cluster(cluster, resources) => {
                 let discover = if resources.iter().any(|it| needs_discovery(it)) { " --discover" } else { "" };
                 let cluster = option("cluster", cluster);
                 format!(
@@ -180,7 +178,7 @@ impl Advice<'_> {
     }
 }
 
-/// The options of `rbac` for somebody; `None` where no command can have the name.
+/// Returns the options of `rbac` for an identity; `None` if its name cannot be part of a command.
 fn subject(identity: &Identity) -> Option<String> {
     let account = identity
         .service_account()
@@ -188,7 +186,7 @@ fn subject(identity: &Identity) -> Option<String> {
     match account {
         Some(Account { name, namespace }) if (name.as_str(), namespace.as_str()) == (HUB, HUB) => Some(String::new()),
         Some(Account { name, namespace }) => Some(option("service-account", &format!("{namespace}/{name}"))),
-        // A command in which a name is shown otherwise than it is would bind somebody else.
+        // A command that shows the name in escaped form would grant the rights to another user.
         None if printable(&identity.username) != identity.username => None,
         None => Some(option("user", &user(&identity.username).ok()?)),
     }
@@ -206,8 +204,8 @@ mod tests {
 
     fn advice(access: &ClusterAccess, username: Option<&str>) -> String {
         let identity = username.map(identity);
-        let of = Of::Cluster("prod-eu", &[]);
-        Advice { config: Path::new("hub.toml"), of, access, identity: identity.as_ref() }.text()
+        let target = RightsTarget::Cluster("prod-eu", &[]);
+        Advice { config: Path::new("hub.toml"), target, access, identity: identity.as_ref() }.text()
     }
 
     fn kubeconfig(path: &str, context: &str) -> ClusterAccess {
@@ -215,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_names_the_user_the_account_or_what_tells_of_it() {
+    fn advice_names_the_user_or_account_or_how_to_find_it() {
         let access = kubeconfig("/k/config", "eu");
         assert_eq!(
             advice(&access, Some("jane@example.com")),
@@ -223,15 +221,15 @@ mod tests {
              jane@example.com | kubectl --kubeconfig /k/config --context eu apply -f -`"
         );
         assert!(advice(&access, None).ends_with(
-            "--user NAME | kubectl --kubeconfig /k/config --context eu apply -f -`; NAME is what `kubectl --kubeconfig \
-             /k/config --context eu auth whoami` says"
+            "--user NAME | kubectl --kubeconfig /k/config --context eu apply -f -`; NAME is the user that `kubectl \
+                     --kubeconfig /k/config --context eu auth whoami` prints"
         ));
         let account = |name: &str| advice(&ClusterAccess::InCluster, Some(&format!("system:serviceaccount:{name}")));
         assert!(account("informer-hub:informer-hub").contains("--cluster prod-eu | kubectl apply"));
         assert!(account("tools:hub").contains(" --service-account tools/hub | kubectl apply"));
-        assert!(account("tools").contains(" --user system:serviceaccount:tools | "), "it is no account");
-        let nobody = advice(&access, Some("system:anonymous"));
-        assert!(nobody.contains("no credentials") && !nobody.contains("rbac"), "{nobody}");
+        assert!(account("tools").contains(" --user system:serviceaccount:tools | "), "it is not an account");
+        let anonymous = advice(&access, Some("system:anonymous"));
+        assert!(anonymous.contains("none of the credentials") && !anonymous.contains("rbac"), "{anonymous}");
         for name in ["a\nb", "", "a\u{2028}b", "\u{1b}[31m", &"x".repeat(2000)] {
             let text = advice(&access, Some(name));
             assert!(!text.contains("--user") && !text.contains('\n'), "{text}");
@@ -239,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_and_the_program_read_back_every_name_that_advice_has() {
+    fn every_name_in_advice_survives_the_shell_and_the_option_parser() {
         use clap::Parser;
 
         #[derive(Parser)]
@@ -288,9 +286,9 @@ mod tests {
     }
 
     #[test]
-    fn an_account_is_a_name_or_a_namespace_and_a_name() {
+    fn an_account_is_parsed_with_and_without_a_namespace() {
         let parsed = |text: &str, namespace: Option<&str>| {
-            let account = Written::account(Some(&account(text).unwrap()), namespace);
+            let account = AccountArg::account(Some(&account(text).unwrap()), namespace);
             account.map(|account| format!("{}/{}", account.namespace, account.name)).map_err(|error| error.to_string())
         };
         assert_eq!(parsed("hub", None).as_deref(), Ok("informer-hub/hub"));
@@ -303,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_is_never_called_as_one_of_kubernetes() {
+    fn a_role_never_has_the_name_of_a_built_in_role() {
         let of = |name: &str| role(Some(&Account { name: name.to_owned(), namespace: "a".to_owned() }));
         assert_eq!([of("hub"), of("view"), of("admin")], ["hub", "informer-hub", "informer-hub"]);
         assert_eq!(role(None), "informer-hub-users");

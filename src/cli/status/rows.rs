@@ -1,52 +1,38 @@
-//! From a status to rows, and how much of a concern each is.
+//! Rows and columns of the status tables, and the totals.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Subject;
-use super::select::{informer_name, informers, list};
+use super::concern::{Concern, cluster_concern, concern, expiry_concern, informer_concern, sink_concern};
+use super::select::informers;
+use super::subject::Subject;
+use super::values::{informer_name, line, list, number, text};
 use super::why;
 use crate::cli::print::{bytes, grouped, span};
-use informer_hub_types::{first_names, printable};
-
-/// How bad something is; the worst is the least.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Concern(u8);
-
-/// Of no concern.
-const WELL: Concern = Concern(9);
-
-/// The last of those that somebody has to do something about.
-const BAD: Concern = Concern(3);
-
-impl Concern {
-    pub(super) fn is_bad(self) -> bool {
-        self <= BAD
-    }
-}
+use informer_hub_types::first_names;
 
 /// A row of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
-    /// What it is of.
+    /// Name of the cluster, informer, sink or source.
     pub(super) name: String,
-    /// What a change of it is worth a line.
+    /// State with its reason: `--watch` prints a line when it changes.
     pub(super) state: String,
     pub(super) cells: Vec<String>,
-    /// The cell with its state.
+    /// Index of the cell with the state.
     pub(super) stated: usize,
-    /// Unset: none.
+    /// Severity of its problem; `None` if there is none.
     pub(super) concern: Option<Concern>,
 }
 
-/// What a table looks like.
+/// Columns of a table.
 pub(super) struct Shape {
     pub(super) header: &'static [&'static str],
-    /// Columns of numbers.
+    /// Indexes of columns with numbers.
     pub(super) numbers: &'static [usize],
-    /// Columns that may be left out where there is no room, the least telling first.
+    /// Indexes of columns that may be left out, least important first.
     pub(super) spare: &'static [usize],
 }
 
@@ -84,14 +70,6 @@ pub(super) fn shape(subject: Subject) -> Shape {
     Shape { header, numbers, spare }
 }
 
-pub(super) fn plural(subject: Subject) -> &'static str {
-    match subject {
-        Subject::Status | Subject::Clusters => "clusters",
-        Subject::Resources => "resources",
-        Subject::Sinks => "sinks",
-    }
-}
-
 pub(super) fn rows(subject: Subject, status: &Value) -> Vec<Row> {
     match subject {
         Subject::Status => troubles(status),
@@ -101,21 +79,16 @@ pub(super) fn rows(subject: Subject, status: &Value) -> Vec<Row> {
     }
 }
 
-/// A text in an answer; empty where there is none.
-pub(super) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value[key].as_str().unwrap_or_default()
-}
-
-/// What of clusters' offers no row shows: what a limit leaves out, and where changes are not heard of.
+/// Returns notes on the discovery of clusters: resources beyond a limit, and clusters without discovery watches.
 pub(super) fn notes(status: &Value) -> Vec<String> {
     let mut notes = Vec::new();
     for cluster in list(status, "clusters") {
         let name = text(cluster, "name");
         let discovery = &cluster["discovery"];
-        // Of a cluster that does not answer nothing is noticed, and its row says so.
+        // An unreachable cluster has its own row.
         if text(discovery, "state") == "polling" && text(cluster, "state") != "unreachable" {
             let why = text(discovery, "lastError");
-            notes.push(format!("{name}: resources that come and go are noticed within a minute: {why}"));
+            notes.push(format!("{name}: added and removed resources are noticed within a minute: {why}"));
         }
         for pattern in list(cluster, "patterns") {
             let names = |key: &str| list(pattern, key).iter().filter_map(Value::as_str).collect::<Vec<_>>();
@@ -123,71 +96,13 @@ pub(super) fn notes(status: &Value) -> Vec<String> {
             if !left_out.is_empty() {
                 let watched = names("watched").len();
                 notes.push(format!(
-                    "{name}: {entry} watches {watched} resources, its limit; not {}",
+                    "{name}: {entry} watches {watched} resources, its limit; left out: {}",
                     left_out.join(", ")
                 ));
             }
         }
     }
     notes
-}
-
-pub(super) fn number(value: &Value, key: &str) -> u64 {
-    value[key].as_u64().unwrap_or_default()
-}
-
-pub(super) fn cluster_concern(cluster: &Value) -> Concern {
-    match text(cluster, "state") {
-        "degraded" => Concern(0),
-        "unreachable" => Concern(1),
-        "connecting" => Concern(4),
-        "connected" if why::is_forbidden(cluster) => Concern(1),
-        "connected" => {
-            let worst = list(cluster, "informers").iter().map(informer_concern).min();
-            let own = if why::has_error(cluster) { Concern(5) } else { expiry_concern(cluster) };
-            // What concerns one resource is less than what concerns the cluster.
-            worst.filter(|worst| *worst < WELL).map_or(own, |worst| own.min(Concern(worst.0.clamp(5, 8))))
-        }
-        _ => Concern(8),
-    }
-}
-
-/// How bad it is that credentials end: of a cluster, a source, a sink or the hub.
-fn expiry_concern(owner: &Value) -> Concern {
-    let concern = |one: &Value| match text(one, "state") {
-        "expired" => Concern(1),
-        "imminent" => Concern(3),
-        "soon" => Concern(6),
-        _ => WELL,
-    };
-    list(owner, "credentials").iter().map(concern).min().unwrap_or(WELL)
-}
-
-pub(super) fn informer_concern(informer: &Value) -> Concern {
-    match text(informer, "state") {
-        "degraded" => Concern(0),
-        "forbidden" => Concern(1),
-        "absent" => Concern(2),
-        "stale" => Concern(3),
-        "paused" => Concern(4),
-        "pending" | "listing" => Concern(5),
-        "watching" if why::of_informer(informer).is_empty() => WELL,
-        "watching" => Concern(7),
-        _ => Concern(8),
-    }
-}
-
-pub(super) fn sink_concern(sink: &Value) -> Concern {
-    let is = |key: &str| sink[key].as_bool().unwrap_or_default();
-    match () {
-        () if is("disabled") => Concern(0),
-        () if sink["journal"]["trouble"].is_string() => Concern(1),
-        () if is("circuitOpen") => Concern(2),
-        () if why::is_stuck(sink) => Concern(3),
-        () if why::is_retrying(sink) => Concern(4),
-        () if why::letters(sink) > 0 => Concern(6).min(expiry_concern(sink).max(Concern(5))),
-        () => expiry_concern(sink).max(Concern(5)),
-    }
 }
 
 fn sink_state(sink: &Value) -> &'static str {
@@ -201,7 +116,7 @@ fn sink_state(sink: &Value) -> &'static str {
     }
 }
 
-/// A source of clusters, where something of it is in trouble.
+/// Returns the row of a cluster source, if it has a problem.
 fn source(source: &Value) -> Option<Row> {
     let (name, state) = (text(source, "name"), text(source, "state"));
     let numbers = ["invalid", "conflicting", "over"].map(|key| (key, number(source, key)));
@@ -225,7 +140,7 @@ fn source(source: &Value) -> Option<Row> {
     })
 }
 
-/// What of the hub itself is in trouble.
+/// Returns the problems of the hub itself: port, state directory, configuration.
 fn own(status: &Value) -> Vec<Row> {
     let (configuration, state_dir) = (&status["configuration"], &status["stateDir"]);
     let waiting: Vec<_> = list(configuration, "needsRestart").iter().filter_map(Value::as_str).collect();
@@ -234,9 +149,9 @@ fn own(status: &Value) -> Vec<Row> {
     let of_state_dir = state_dir["lastError"]
         .as_str()
         .map(line)
-        .map(|error| if error.is_empty() { "its disk does not accept the caches".to_owned() } else { error });
+        .map(|error| if error.is_empty() { "the caches cannot be written to its disk".to_owned() } else { error });
     let troubles = [
-        ("port", "certificate ends", certificate, expiry_concern(status)),
+        ("port", "certificate expires", certificate, expiry_concern(status)),
         ("state directory", "failing", of_state_dir, Concern(1)),
         ("configuration", "refused", why::of_configuration(configuration), Concern(1)),
         ("configuration", "needs a restart", waiting, Concern(7)),
@@ -252,10 +167,6 @@ fn own(status: &Value) -> Vec<Row> {
         })
     };
     troubles.into_iter().filter_map(row).collect()
-}
-
-fn concern(concern: Concern) -> Option<Concern> {
-    (concern < WELL).then_some(concern)
 }
 
 fn with_reason(state: &str, why: &str) -> String {
@@ -314,7 +225,7 @@ fn resource(cluster: &str, informer: &Value) -> Row {
 fn sink(sink: &Value) -> Row {
     let (name, state) = (text(sink, "name"), sink_state(sink));
     let why = why::of_sink(sink);
-    // What waits in a journal is more than what waits in memory.
+    // A journal may hold more events than the queue in memory.
     let pending = number(sink, "pendingEvents").max(number(&sink["journal"], "pending"));
     let letters = why::letters(sink);
     let numbers = [pending, number(sink, "delivered"), number(sink, "retries"), letters].map(grouped);
@@ -331,11 +242,11 @@ fn sink(sink: &Value) -> Row {
     }
 }
 
-/// Everything that is not well, as one table.
+/// Returns all problems as rows of one table, worst first.
 fn troubles(status: &Value) -> Vec<Row> {
-    let told = |what: &'static str, row: Row, why: String| Row {
-        cells: vec![what.to_owned(), row.name.clone(), row.cells.get(row.stated).cloned().unwrap_or_default(), why],
-        name: format!("{what} {}", row.name),
+    let problem = |kind: &'static str, row: Row, why: String| Row {
+        cells: vec![kind.to_owned(), row.name.clone(), row.cells.get(row.stated).cloned().unwrap_or_default(), why],
+        name: format!("{kind} {}", row.name),
         stated: 2,
         ..row
     };
@@ -345,7 +256,7 @@ fn troubles(status: &Value) -> Vec<Row> {
         !is_well || !why::expiry(cluster).is_empty()
     };
     let clusters = list(status, "clusters").iter().filter(is_own).map(cluster).map(|row| ("cluster", row));
-    // What is wrong with a cluster is wrong with each of its resources, and told once.
+    // A problem of a whole cluster is shown once, not for each of its resources.
     let is_unreached =
         |cluster: &&Value| matches!(why::cluster_state(cluster), "unreachable" | "connecting" | "forbidden");
     let unreached: HashSet<_> =
@@ -358,10 +269,10 @@ fn troubles(status: &Value) -> Vec<Row> {
     let all = own.chain(sources).chain(clusters).chain(informers).chain(sinks);
     let mut all: Vec<_> = all.filter(|(_, row)| row.concern.is_some()).collect();
     all.sort_by_key(|(_, row)| row.concern);
-    all.into_iter().map(|(what, row)| (what, why(&row), row)).map(|(what, why, row)| told(what, row, why)).collect()
+    all.into_iter().map(|(kind, row)| (kind, why(&row), row)).map(|(kind, why, row)| problem(kind, row, why)).collect()
 }
 
-/// Everything in a few lines.
+/// Returns the totals in a few lines.
 pub(super) fn summary(status: &Value) -> String {
     let clusters = list(status, "clusters");
     let informers = informers(status);
@@ -398,8 +309,8 @@ pub(super) fn summary(status: &Value) -> String {
     lines.join("\n")
 }
 
-/// Whether the hub is ready, and what is not watched although it is: readiness does not wait for clusters and resources
-/// that waiting does not mend.
+/// Returns whether the hub is ready, and what is not watched. Readiness does not wait for unreachable clusters or
+/// forbidden and absent resources.
 fn ready(status: &Value) -> String {
     match status["ready"].as_bool() {
         Some(true) => {}
@@ -422,21 +333,15 @@ fn ready(status: &Value) -> String {
     }
 }
 
-/// The first line of what may be several, printable.
-pub(super) fn line(text: &str) -> String {
-    let line = text.lines().map(str::trim_end).find(|line| !line.is_empty()).unwrap_or_default();
-    printable(line)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::select::{Selection, tests::status};
     use super::*;
 
     #[test]
-    fn a_status_adds_up_and_shows_what_is_wrong() {
+    fn a_status_shows_totals_and_problems() {
         let status = Selection::default().of(&status()).unwrap();
-        let text = super::super::text(Subject::Status, &status, false);
+        let text = super::super::screen::text(Subject::Status, &status, false);
         for part in [
             "ready      yes",
             "clusters   3 (2 connected, 1 unreachable)",
@@ -447,11 +352,11 @@ mod tests {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
         let names: Vec<_> = rows(Subject::Status, &status).into_iter().map(|row| row.name).collect();
-        assert_eq!(names, ["cluster c", "resource a/deployments.apps", "sink chat"], "and nothing of what is in c");
+        assert_eq!(names, ["cluster c", "resource a/deployments.apps", "sink chat"], "without the resources of c");
     }
 
     #[test]
-    fn credentials_that_end_are_trouble_of_their_owner() {
+    fn expiring_credentials_are_a_problem_of_their_owner() {
         let mut status = status();
         let one = |state: &str| {
             serde_json::json!([
@@ -460,10 +365,12 @@ mod tests {
             ])
         };
         assert!(rows(Subject::Clusters, &status).iter().all(|row| !row.cells[7].contains("token")));
-        for (state, said, is_bad) in [("soon", "ends", false), ("imminent", "ends", true), ("expired", "ended", true)] {
+        for (state, verb, is_bad) in
+            [("soon", "expires", false), ("imminent", "expires", true), ("expired", "expired", true)]
+        {
             status["clusters"][1]["credentials"] = one(state);
             let trouble = rows(Subject::Status, &status).into_iter().find(|row| row.name == "cluster b").unwrap();
-            let why = format!("token file /t {said} at 2026-01-01T00:00:00Z");
+            let why = format!("token file /t {verb} at 2026-01-01T00:00:00Z");
             assert_eq!(trouble.cells, ["cluster", "b", "connected", &why]);
             assert_eq!(trouble.concern.unwrap().is_bad(), is_bad, "{state}");
         }
@@ -474,7 +381,7 @@ mod tests {
         status["clusterSources"] =
             serde_json::json!([{ "name": "argo", "state": "current", "credentials": one("soon") }]);
         let names: Vec<_> = rows(Subject::Status, &status).into_iter().map(|row| row.cells[..3].join("|")).collect();
-        for row in ["hub|port|certificate ends", "source|argo|current"] {
+        for row in ["hub|port|certificate expires", "source|argo|current"] {
             assert!(names.contains(&row.to_owned()), "{row} is missing in {names:?}");
         }
         let sinks = rows(Subject::Sinks, &status);
@@ -482,13 +389,13 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_whose_events_wait_after_a_refusal_is_in_trouble_and_says_why() {
+    fn a_sink_with_refused_events_is_a_problem_with_its_reason() {
         let mut status = status();
         status["sinks"] = serde_json::json!([{
             "name": "chat", "delivered": 7, "pendingEvents": 1200, "refusedEvents": 1200, "lastError": null,
             "refusal": "receiver answered 400 Bad Request",
         }]);
-        let text = super::super::text(Subject::Sinks, &status, false);
+        let text = super::super::screen::text(Subject::Sinks, &status, false);
         assert!(text.contains("1,200 events wait after a refusal: receiver answered 400 Bad Request"), "{text}");
         assert!(text.contains("retrying"), "{text}");
         let names: Vec<_> = rows(Subject::Status, &status).into_iter().map(|row| row.name).collect();
@@ -496,25 +403,28 @@ mod tests {
     }
 
     #[test]
-    fn what_no_row_shows_of_a_clusters_offers_is_noted_below() {
+    fn limits_and_missing_discovery_watches_are_notes_below_the_table() {
         let mut status = status();
         status["clusters"][0]["discovery"] = serde_json::json!({ "state": "polling", "lastError": "403" });
         status["clusters"][1]["patterns"] = serde_json::json!([
             { "name": "ours", "pattern": "*.x", "watched": ["a.x", "b.x"], "leftOut": ["c.x"] },
             { "name": "all", "pattern": "*", "watched": ["pods"] },
         ]);
-        let text = super::super::text(Subject::Resources, &status, false);
+        let text = super::super::screen::text(Subject::Resources, &status, false);
         let last: Vec<_> = text.lines().rev().take(3).collect();
-        assert_eq!(last[0], "b: ours watches 2 resources, its limit; not c.x");
-        assert_eq!(last[1], "a: resources that come and go are noticed within a minute: 403");
+        assert_eq!(last[0], "b: ours watches 2 resources, its limit; left out: c.x");
+        assert_eq!(last[1], "a: added and removed resources are noticed within a minute: 403");
         assert_eq!(last[2], "");
         status["clusters"][0]["state"] = "unreachable".into();
-        assert!(!super::super::text(Subject::Resources, &status, false).contains("noticed within"), "its row says it");
-        assert!(!super::super::text(Subject::Sinks, &status, false).contains("c.x"));
+        assert!(
+            !super::super::screen::text(Subject::Resources, &status, false).contains("noticed within"),
+            "the cluster has a row of its own"
+        );
+        assert!(!super::super::screen::text(Subject::Sinks, &status, false).contains("c.x"));
     }
 
     #[test]
-    fn what_is_wrong_with_the_hub_itself_is_shown_too() {
+    fn problems_of_the_hub_itself_are_shown() {
         let mut status = status();
         status["configuration"] =
             serde_json::json!({ "lastError": "hub.toml:3: no\nmore", "needsRestart": ["hub.tls"] });
@@ -530,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_in_trouble_are_shown_with_what_is_wrong_and_those_that_are_well_are_counted() {
+    fn sources_with_problems_have_rows_and_all_sources_are_counted() {
         let mut status = status();
         status["clusterSources"] = serde_json::json!([
             { "name": "argo", "state": "unreachable", "lastError": "no route" },
@@ -550,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_have_a_cell_for_each_column_and_colours_only_where_they_are_wanted() {
+    fn rows_have_a_cell_for_each_column_and_colours_are_optional() {
         let status = status();
         for subject in [Subject::Status, Subject::Clusters, Subject::Resources, Subject::Sinks] {
             let Shape { header, numbers, spare } = shape(subject);
@@ -559,14 +469,14 @@ mod tests {
             );
             assert!(numbers.iter().all(|at| *at < header.len()));
             let why = header.len() - 1;
-            assert!(spare.iter().all(|at| *at != why && *at < why), "what explains is never left out");
-            assert!(!super::super::text(subject, &status, false).contains('\x1b'));
-            assert!(super::super::text(subject, &status, true).contains('\x1b'), "{subject:?}");
+            assert!(spare.iter().all(|at| *at != why && *at < why), "the explanation is never left out");
+            assert!(!super::super::screen::text(subject, &status, false).contains('\x1b'));
+            assert!(super::super::screen::text(subject, &status, true).contains('\x1b'), "{subject:?}");
         }
     }
 
     #[test]
-    fn figures_are_written_for_people() {
+    fn numbers_are_grouped_and_texts_printable() {
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(line("no\x1b[31m such\nhost"), "no such");
     }

@@ -1,13 +1,14 @@
-//! What of a status is asked for, worst first, and as what it is handed to programs.
+//! Selection and order of the parts of a status document, and its output for programs.
 
 use anyhow::bail;
 use serde_json::{Value, json};
 
-use super::Subject;
-use super::rows::{cluster_concern, informer_concern, sink_concern, text};
+use super::concern::{cluster_concern, informer_concern, sink_concern};
+use super::subject::Subject;
+use super::values::{list, text};
 use informer_hub_types::ResourceRef;
 
-/// What is asked for; of what is not named, all.
+/// Names to show; an empty list selects all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
     pub(super) clusters: Vec<String>,
@@ -16,22 +17,22 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// The same with names alone, where kinds were given with them, as `-o name` prints them.
-    pub(super) fn bare(&self) -> Self {
-        let bare = |names: &[String], kind: &str| {
+    /// Strips the kinds that `-o name` prints (`cluster/prod-eu`).
+    pub(super) fn without_kinds(&self) -> Self {
+        let strip = |names: &[String], kind: &str| {
             names.iter().map(|name| name.strip_prefix(kind).unwrap_or(name).to_owned()).collect()
         };
         Self {
-            clusters: bare(&self.clusters, "cluster/"),
+            clusters: strip(&self.clusters, "cluster/"),
             resources: self.resources.clone(),
-            sinks: bare(&self.sinks, "sink/"),
+            sinks: strip(&self.sinks, "sink/"),
         }
     }
 
-    /// The part of a status that is asked for, sorted: what is worst comes first.
+    /// Returns the selected part of a status document, sorted worst first.
     ///
     /// # Errors
-    /// When something that is named is not there.
+    /// If a name does not exist.
     pub(super) fn of(&self, status: &Value) -> anyhow::Result<Value> {
         let mut status = status.clone();
         self.check(&status)?;
@@ -41,7 +42,7 @@ impl Selection {
             });
             for cluster in clusters.iter_mut() {
                 let Some(informers) = list_mut(cluster, "informers") else { continue };
-                informers.retain(|informer| self.wants(informer));
+                informers.retain(|informer| self.includes(informer));
                 informers.sort_by_key(informer_concern);
             }
             clusters.retain(|cluster| self.resources.is_empty() || !list(cluster, "informers").is_empty());
@@ -54,54 +55,49 @@ impl Selection {
         Ok(status)
     }
 
-    fn wants(&self, informer: &Value) -> bool {
+    fn includes(&self, informer: &Value) -> bool {
         self.resources.is_empty() || self.resources.iter().any(|name| is_resource(text(informer, "resource"), name))
     }
 
     fn check(&self, status: &Value) -> anyhow::Result<()> {
-        for (what, asked) in [("clusters", &self.clusters), ("sinks", &self.sinks)] {
-            for name in asked {
-                let there: Vec<_> = list(status, what).iter().map(|one| text(one, "name")).collect();
-                if !there.contains(&name.as_str()) {
-                    bail!("there is no {} {name:?}; there is {}", what.trim_end_matches('s'), named(&there));
+        for (kind, names) in [("clusters", &self.clusters), ("sinks", &self.sinks)] {
+            for name in names {
+                let known: Vec<_> = list(status, kind).iter().map(|one| text(one, "name")).collect();
+                if !known.contains(&name.as_str()) {
+                    bail!("there is no {} {name:?}; there is {}", kind.trim_end_matches('s'), joined(&known));
                 }
             }
         }
         let informers = || list(status, "clusters").iter().flat_map(|cluster| list(cluster, "informers"));
         for name in &self.resources {
             if !informers().any(|informer| is_resource(text(informer, "resource"), name)) {
-                let mut there: Vec<_> = informers().map(|informer| text(informer, "resource")).collect();
-                there.sort_unstable();
-                there.dedup();
-                bail!("nothing watches {name:?}; there is {}", named(&there));
+                let mut known: Vec<_> = informers().map(|informer| text(informer, "resource")).collect();
+                known.sort_unstable();
+                known.dedup();
+                bail!("nothing watches {name:?}; there is {}", joined(&known));
             }
         }
         Ok(())
     }
 }
 
-fn named(there: &[&str]) -> String {
-    if there.is_empty() { "none".to_owned() } else { there.join(", ") }
+fn joined(names: &[&str]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// Whether a resource, as the status has it, is what somebody asks for: with its group, or without; of what Kubernetes
-/// brings also by its other names.
-fn is_resource(resource: &str, asked: &str) -> bool {
-    let is = |asked: &str| resource == asked || resource.split_once('.').is_some_and(|(plural, _)| plural == asked);
-    let known = asked.parse::<ResourceRef>().ok().map(|asked| ResourceRef { version: None, ..asked.canonical() });
-    is(asked) || known.is_some_and(|known| is(&known.to_string()))
-}
-
-/// A list in an answer; none where there is none.
-pub(super) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
-    value[key].as_array().map(Vec::as_slice).unwrap_or_default()
+/// Whether `name` denotes a resource of the status: with or without its group, and for built-in resources also by short
+/// name or singular.
+fn is_resource(resource: &str, name: &str) -> bool {
+    let is = |name: &str| resource == name || resource.split_once('.').is_some_and(|(plural, _)| plural == name);
+    let known = name.parse::<ResourceRef>().ok().map(|name| ResourceRef { version: None, ..name.canonical() });
+    is(name) || known.is_some_and(|known| is(&known.to_string()))
 }
 
 fn list_mut<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Vec<Value>> {
     value.get_mut(key)?.as_array_mut()
 }
 
-/// Each informer with its cluster's name, the worst first.
+/// Returns each informer with the name of its cluster, worst first.
 pub(super) fn informers(status: &Value) -> Vec<(&str, &Value)> {
     let of = |cluster| list(cluster, "informers").iter().map(|informer| (text(cluster, "name"), informer));
     let mut all: Vec<_> = list(status, "clusters").iter().flat_map(of).collect();
@@ -109,7 +105,7 @@ pub(super) fn informers(status: &Value) -> Vec<(&str, &Value)> {
     all
 }
 
-/// What programs get: members are as in `/v1/status`.
+/// Returns the document for programs; its members are those of `/v1/status`.
 pub(super) fn document(subject: Subject, status: &Value) -> Value {
     match subject {
         Subject::Status => status.clone(),
@@ -121,12 +117,6 @@ pub(super) fn document(subject: Subject, status: &Value) -> Value {
     }
 }
 
-/// An informer's name within its cluster: the resource, and the scope if that is not everything.
-pub(super) fn informer_name(informer: &Value) -> String {
-    let (name, scope) = (text(informer, "resource"), text(informer, "scope"));
-    if scope == "*" { name.to_owned() } else { format!("{name} ({scope})") }
-}
-
 fn with_cluster(cluster: &str, informer: &Value) -> Value {
     let mut informer = informer.clone();
     if let Some(members) = informer.as_object_mut() {
@@ -135,10 +125,10 @@ fn with_cluster(cluster: &str, informer: &Value) -> Value {
     informer
 }
 
-/// Kinds and names, as kubectl prints them.
+/// Returns kinds and names in the style of kubectl.
 pub(super) fn names(subject: Subject, status: &Value) -> Vec<String> {
-    let names = |what, kind| -> Vec<_> {
-        list(status, what).iter().map(|one| format!("{kind}/{}", text(one, "name"))).collect()
+    let names = |member, kind| -> Vec<_> {
+        list(status, member).iter().map(|one| format!("{kind}/{}", text(one, "name"))).collect()
     };
     let informers = || -> Vec<_> {
         informers(status)
@@ -182,7 +172,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_worst_comes_first() {
+    fn the_worst_comes_first() {
         let status = Selection::default().of(&status()).unwrap();
         assert_eq!(names(Subject::Clusters, &status), ["cluster/c", "cluster/a", "cluster/b"]);
         let resources = ["resource/a/deployments.apps", "resource/c/pods", "resource/a/pods", "resource/b/pods"];
@@ -192,7 +182,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_named_is_shown_and_what_is_not_there_is_said() {
+    fn names_select_parts_and_unknown_names_are_errors() {
         let of = |selection: Selection| selection.of(&status());
         let resources = |name: &str| Selection { resources: vec![name.into()], ..Selection::default() };
         assert_eq!(names(Subject::Clusters, &of(resources("deployments")).unwrap()), ["cluster/a"]);
@@ -204,21 +194,24 @@ pub(super) mod tests {
         assert_eq!(names(Subject::Clusters, &of(resources("po")).unwrap()), ["cluster/c", "cluster/a", "cluster/b"]);
         let printed =
             Selection { clusters: vec!["cluster/b".into()], sinks: vec!["sink/chat".into()], ..Selection::default() };
-        assert_eq!(names(Subject::Status, &of(printed.bare()).unwrap()), ["cluster/b", "sink/chat"]);
-        let told = of(resources("deployments.extensions")).unwrap_err().to_string();
-        assert_eq!(told, "nothing watches \"deployments.extensions\"; there is deployments.apps, pods");
-        let told = of(Selection { clusters: vec!["d".into()], ..Selection::default() }).unwrap_err().to_string();
-        assert_eq!(told, "there is no cluster \"d\"; there is a, b, c");
+        assert_eq!(names(Subject::Status, &of(printed.without_kinds()).unwrap()), ["cluster/b", "sink/chat"]);
+        let error = of(resources("deployments.extensions")).unwrap_err().to_string();
+        assert_eq!(error, "nothing watches \"deployments.extensions\"; there is deployments.apps, pods");
+        let error = of(Selection { clusters: vec!["d".into()], ..Selection::default() }).unwrap_err().to_string();
+        assert_eq!(error, "there is no cluster \"d\"; there is a, b, c");
     }
 
     #[test]
-    fn an_answer_of_another_version_is_no_panic() {
+    fn malformed_answers_do_not_panic() {
         for odd in [json!(null), json!([]), json!({ "clusters": 7, "sinks": [1, {}] }), json!({ "clusters": [{}, 1] })]
         {
             let status = Selection::default().of(&odd).unwrap();
             for subject in [Subject::Status, Subject::Clusters, Subject::Resources, Subject::Sinks] {
-                let _ =
-                    (names(subject, &status), document(subject, &status), super::super::text(subject, &status, true));
+                let _ = (
+                    names(subject, &status),
+                    document(subject, &status),
+                    super::super::screen::text(subject, &status, true),
+                );
             }
         }
     }

@@ -1,5 +1,6 @@
-//! `--watch`: the same again and again, in place on a terminal, else a line for each change. While the hub gives no
-//! answer that is said, with its beginning, and the last answer is no longer shown as the present.
+//! `--watch`: repeats a status command, in place on a terminal, otherwise with a line for each change.
+//!
+//! While the hub does not answer, the output shows since when, and marks the last answer as old.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -8,21 +9,23 @@ use comfy_table::Color;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::args::{Form, View};
 use super::rows::{self, Row};
+use super::screen::{changes, page};
 use super::select::{self, Selection};
-use super::{Form, Subject, View, changes, page};
+use super::subject::Subject;
 use crate::cli::client::{Client, Unanswered};
 use crate::cli::print::{InPlace, colours, out, painted, say, span, width, wrapped, yaml};
 use informer_hub_config::HumanDuration;
 use informer_hub_types::{clock, printable, printable_json};
 
-/// How long an answer may take before the hub counts as unreachable.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of a request, after which the hub counts as unreachable.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Watches until a signal ends it, or its output has no reader any more.
+/// Runs until a signal ends the process or the output has no reader any more.
 ///
 /// # Errors
-/// Why the first answer is none; later ones are waited for.
+/// If the first request fails. Later failures are shown and retried.
 pub(super) async fn watch(client: &Client, subject: Subject, selection: &Selection, view: &View) -> anyhow::Result<()> {
     let mut watch = Watch {
         subject,
@@ -38,7 +41,7 @@ pub(super) async fn watch(client: &Client, subject: Subject, selection: &Selecti
     let mut tick = clock::ticks(view.interval.0);
     loop {
         tick.tick().await;
-        let answer = client.get_within(&["v1", "status"], PATIENCE).await;
+        let answer = client.get_within(&["v1", "status"], TIMEOUT).await;
         match answer.and_then(|status| selection.of(&status)) {
             Ok(status) => watch.answered(status, clock::wall())?,
             Err(error) if watch.last.is_none() => return Err(error),
@@ -52,15 +55,15 @@ struct Watch {
     form: Form,
     every: HumanDuration,
     address: String,
-    /// Columns that there are, and whether there are colours. Asked again each time: a window changes its size.
+    /// Returns the width and whether to use colours. Called for each drawing, because a window may be resized.
     terminal: fn() -> (Option<usize>, bool),
-    /// Where it is drawn over and over; `None`: lines are written.
+    /// Area that is redrawn in place; `None` to write lines.
     place: Option<InPlace>,
-    /// The rows of which changes were written.
+    /// Rows of the last written changes.
     rows: Option<Vec<Row>>,
-    /// The last answer, and when it came.
+    /// Last answer and its time.
     last: Option<(Timestamp, Value)>,
-    /// Since when there is none.
+    /// Beginning of the current outage.
     outage: Option<Timestamp>,
 }
 
@@ -90,38 +93,38 @@ impl Watch {
         let is_new = self.outage.is_none();
         let since = *self.outage.get_or_insert(now);
         let error_text = printable(&format!("{error:#}"));
-        let what = if error.is::<Unanswered>() { "unreachable" } else { "no status" };
+        let state = if error.is::<Unanswered>() { "unreachable" } else { "no status" };
         let last = self.last.as_ref().map(|(at, status)| (*at, stale(status)));
         let shown = last.map(|(at, status)| {
-            let trouble = format!("hub {what} since {} ({}): {error_text}", time(since), ago(since, now));
+            let trouble = format!("hub {state} since {} ({}): {error_text}", time(since), ago(since, now));
             self.shown(&status, now, Some((&trouble, at)))
         });
         match (&mut self.place, self.form) {
             (Some(place), _) => place.draw(&shown.unwrap_or_default()),
-            (None, Form::Table) if is_new => say(format_args!("{} hub: {what}: {error_text}", time(now))),
+            (None, Form::Table) if is_new => say(format_args!("{} hub: {state}: {error_text}", time(now))),
             (None, _) if is_new => {
-                eprintln!("informer-hub: {} hub {what}: {error_text}", time(now));
+                eprintln!("informer-hub: {} hub {state}: {error_text}", time(now));
                 Ok(())
             }
             (None, _) => Ok(()),
         }
     }
 
-    /// A screen: a clock and how to end it, what is wrong with the hub itself since an earlier answer, and that answer.
+    /// Renders a screen: time and address, the outage if there is one, and the last answer.
     fn shown(&self, status: &Value, now: Timestamp, trouble: Option<(&str, Timestamp)>) -> String {
         let (width, colours) = (self.terminal)();
         let room = width.unwrap_or(usize::MAX);
         let head = format!("{}  {}  every {}, Ctrl-C ends", time(now), self.address, self.every);
         let trouble = trouble.map(|(trouble, at)| {
             let trouble = painted(&wrapped(trouble, room, "  "), Color::Red, colours);
-            format!("\n{trouble}\nit is tried again; its last answer, of {}:\n", time(at))
+            format!("\n{trouble}\nretrying; the last answer, of {}:\n", time(at))
         });
         let page = page(self.subject, status, width, colours);
         format!("{}\n{}\n{page}", wrapped(&head, room, "  "), trouble.unwrap_or_default())
     }
 }
 
-/// An answer of the past: what held then is not claimed to hold.
+/// Returns an old answer without its readiness, which is unknown now.
 fn stale(status: &Value) -> Value {
     let mut status = status.clone();
     if let Some(members) = status.as_object_mut() {
@@ -145,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_screen_has_a_clock_and_says_how_to_end_it_and_a_dead_hub_is_not_ready() {
+    fn a_screen_has_a_header_and_an_unreachable_hub_is_not_ready() {
         let mut watch = Watch {
             subject: Subject::Status,
             form: Form::Name,
@@ -167,11 +170,11 @@ mod tests {
         watch.last = Some((at(5), status.clone()));
         watch.unanswered(&Unanswered::of("nothing listens").into(), at(7)).unwrap();
         watch.unanswered(&Unanswered::of("nothing listens").into(), at(19)).unwrap();
-        assert_eq!(watch.outage, Some(at(7)), "of an outage the beginning counts");
+        assert_eq!(watch.outage, Some(at(7)), "the beginning of the outage");
         let dead = watch.shown(&stale(&status), at(19), Some(("hub unreachable since 00:00:07Z (12s): x", at(5))));
-        let wanted = "00:00:19Z  http://127.0.0.1:7080  every 2s, Ctrl-C ends\n\nhub unreachable since 00:00:07Z (12s): x\n\
-                      it is tried again; its last answer, of 00:00:05Z:\n\nready      unknown\n";
-        assert!(dead.starts_with(wanted), "{dead}");
+        let expected = "00:00:19Z  http://127.0.0.1:7080  every 2s, Ctrl-C ends\n\nhub unreachable since 00:00:07Z (12s): x\n\
+                      retrying; the last answer, of 00:00:05Z:\n\nready      unknown\n";
+        assert!(dead.starts_with(expected), "{dead}");
         watch.answered(status, at(20)).unwrap();
         assert_eq!(watch.outage, None);
     }

@@ -1,15 +1,14 @@
-//! The reason of each row that is in trouble. Never empty: if the hub gives no error, the state is explained.
+//! Reason for each problem in a status document. Never empty: without an error of the hub, the state is explained.
 
 use serde_json::Value;
 
-use super::rows::{line, number, text};
-use super::select::{informer_name, list};
+use super::values::{informer_name, line, list, number, text};
 use crate::cli::print::grouped;
 
-/// Mistakes of a refused configuration that are shown; the rest is counted.
-const MISTAKES: usize = 10;
+/// Maximum number of shown mistakes of a refused configuration; further ones are only counted.
+const MAX_MISTAKES: usize = 10;
 
-/// What the hub gives as the last error; `None` if that is nothing but white space.
+/// Returns the last error of the hub; `None` if it is blank.
 fn error(value: &Value) -> Option<String> {
     Some(line(text(value, "lastError"))).filter(|error| !error.is_empty())
 }
@@ -22,21 +21,21 @@ fn or<'t>(given: Option<String>, explanation: impl Into<std::borrow::Cow<'t, str
     given.unwrap_or_else(|| explanation.into().into_owned())
 }
 
-/// Which credentials end, worst first; empty where none is due. Says when, not how soon: a watch prints what changes.
+/// Lists the credentials that are due, worst first; empty if none is. It gives the time of expiry, not the remaining
+/// time, because `--watch` prints every change.
 pub(super) fn expiry(owner: &Value) -> String {
-    let said = |one: &Value| {
+    let due = |one: &Value| {
         let (kind, place, expires) = (text(one, "kind").replace('-', " "), text(one, "place"), text(one, "expires"));
         match text(one, "state") {
-            "expired" => Some(format!("{kind} {place} ended at {expires}")),
-            "imminent" | "soon" => Some(format!("{kind} {place} ends at {expires}")),
+            "expired" => Some(format!("{kind} {place} expired at {expires}")),
+            "imminent" | "soon" => Some(format!("{kind} {place} expires at {expires}")),
             _ => None,
         }
     };
-    line(&list(owner, "credentials").iter().filter_map(said).collect::<Vec<_>>().join("; "))
+    line(&list(owner, "credentials").iter().filter_map(due).collect::<Vec<_>>().join("; "))
 }
 
-/// Whether a cluster answers and none of its informers may list and watch: at least one is forbidden, and the others
-/// ask for nothing.
+/// Whether a cluster answers and forbids all informers: at least one is forbidden, and the others send no requests.
 pub(super) fn is_forbidden(cluster: &Value) -> bool {
     let states = || list(cluster, "informers").iter().map(|informer| text(informer, "state"));
     text(cluster, "state") == "connected"
@@ -44,12 +43,12 @@ pub(super) fn is_forbidden(cluster: &Value) -> bool {
         && states().all(|state| matches!(state, "forbidden" | "absent" | "stopped" | "paused"))
 }
 
-/// The state of a cluster as people are shown it: that of `/v1/status`, or `forbidden`.
+/// Returns the shown state of a cluster: that of `/v1/status`, or `forbidden`.
 pub(super) fn cluster_state(cluster: &Value) -> &str {
     if is_forbidden(cluster) { "forbidden" } else { text(cluster, "state") }
 }
 
-/// Why a cluster is not well. Empty if it is.
+/// Returns the reason for the problem of a cluster; empty if there is none.
 pub(super) fn of_cluster(cluster: &Value) -> String {
     let own = error(cluster);
     let informers = list(cluster, "informers");
@@ -73,16 +72,16 @@ pub(super) fn of_cluster(cluster: &Value) -> String {
     }
 }
 
-/// An informer's reason under its name.
+/// Returns the reason of an informer, with its name and state.
 fn named(informer: &Value) -> String {
     format!("{} is {}: {}", informer_name(informer), text(informer, "state"), of_informer(informer))
 }
 
-/// Why an informer is not well. Empty if it is.
+/// Returns the reason for the problem of an informer; empty if there is none.
 pub(super) fn of_informer(informer: &Value) -> String {
     let explanation = match text(informer, "state") {
         "watching" => "",
-        "degraded" => "it died too often, see the log; it is tried again slowly",
+        "degraded" => "it died too often, see the log; it is retried at long intervals",
         "forbidden" => "the cluster answered 401 or 403",
         "absent" => "the cluster does not have the resource",
         "stale" => "its watch is not open",
@@ -98,13 +97,13 @@ pub(super) fn of_informer(informer: &Value) -> String {
     or(error(informer), explanation)
 }
 
-/// Dead letters that are kept now. A hub that does not say is taken by its journal, then by its counter.
+/// Returns the number of stored dead letters. If the member is missing, the journal or the counter is used.
 pub(super) fn letters(sink: &Value) -> u64 {
     let now = sink["deadLetters"].as_u64().or_else(|| sink["journal"]["deadLetters"].as_u64());
     now.unwrap_or_else(|| number(sink, "deadLettered"))
 }
 
-/// Whether something that a sink has to deliver failed and waits for its next attempt.
+/// Whether an event of a sink waits for another attempt.
 pub(super) fn is_retrying(sink: &Value) -> bool {
     if number(sink, "refusedEvents") > 0 {
         return true;
@@ -115,22 +114,22 @@ pub(super) fn is_retrying(sink: &Value) -> bool {
     }
 }
 
-/// Whether a sink cannot even try: there is something to deliver, and an error that is no dead letter's.
+/// Whether a sink has pending events and an error, but neither retries nor dead letters.
 pub(super) fn is_stuck(sink: &Value) -> bool {
     error(sink).is_some() && !is_retrying(sink) && letters(sink) == 0 && number(sink, "pendingEvents") > 0
 }
 
-/// Why a sink is not well. Empty if it is.
+/// Returns the reason for the problem of a sink; empty if there is none.
 pub(super) fn of_sink(sink: &Value) -> String {
     let is = |key: &str| sink[key].as_bool().unwrap_or_default();
     let trouble = Some(&sink["journal"]["trouble"]).filter(|trouble| trouble.is_string());
     let trouble = trouble.map(|trouble| line(trouble.as_str().unwrap_or_default()));
     match (trouble, letters(sink)) {
-        _ if is("disabled") => or(error(sink), "its receiver wants no more events"),
-        (Some(trouble), _) if trouble.is_empty() => "its journal accepts nothing".to_owned(),
+        _ if is("disabled") => or(error(sink), "its receiver accepts no more events"),
+        (Some(trouble), _) if trouble.is_empty() => "its journal accepts no events".to_owned(),
         (Some(trouble), _) => trouble,
         _ if is("circuitOpen") => or(error(sink), "its receiver keeps failing"),
-        // The last error goes with the next delivery of another object; what is refused still waits then.
+        // A delivery of another object clears the last error while refused events still wait.
         _ if number(sink, "refusedEvents") > 0 => {
             let refused = grouped(number(sink, "refusedEvents"));
             let refusal = Some(line(text(sink, "refusal"))).filter(|refusal| !refusal.is_empty());
@@ -147,17 +146,17 @@ pub(super) fn of_sink(sink: &Value) -> String {
     }
 }
 
-/// Why a source of clusters is not well; `counts` says how many objects of it are left out, in words.
+/// Returns the reason for the problem of a cluster source. `counts` has the numbers of its ignored objects, in words.
 pub(super) fn of_source(source: &Value, counts: &[String]) -> String {
     let problems = list(source, "problems").iter().map(|it| format!("{}: {}", text(it, "object"), text(it, "problem")));
     let conflicts = list(source, "conflicts").iter();
-    let conflicts = conflicts.map(|it| format!("{}: another has the name {}", text(it, "object"), text(it, "cluster")));
+    let conflicts =
+        conflicts.map(|it| format!("{}: another cluster has the name {}", text(it, "object"), text(it, "cluster")));
     match text(source, "state") {
         "current" if counts.is_empty() => expiry(source),
         "current" => {
             let first = problems.chain(conflicts).map(|problem| line(&problem)).find(|problem| !problem.is_empty());
-            let over =
-                (number(source, "over") > 0).then(|| "it brings more clusters than max_clusters allows".to_owned());
+            let over = (number(source, "over") > 0).then(|| "it has more clusters than max_clusters allows".to_owned());
             first.or(over).or_else(|| error(source)).unwrap_or_else(|| counts.join(", "))
         }
         "waiting" => or(error(source), "it has not answered yet"),
@@ -167,7 +166,7 @@ pub(super) fn of_source(source: &Value, counts: &[String]) -> String {
     }
 }
 
-/// The mistakes of a refused configuration, one text each.
+/// Returns the mistakes of a refused configuration, one text each.
 fn mistakes(configuration: &Value) -> Vec<String> {
     let place = |mistake: &Value| match (text(mistake, "variable"), mistake["line"].as_u64()) {
         ("", Some(line)) => format!("{}:{line}: ", text(mistake, "file")),
@@ -182,22 +181,22 @@ fn mistakes(configuration: &Value) -> Vec<String> {
     list(configuration, "mistakes").iter().map(one).collect()
 }
 
-/// Why a configuration is refused: how many mistakes it has, and the first. `None` if none is refused.
+/// Returns why a configuration is refused: the number of mistakes and the first one. `None` if it is not refused.
 pub(super) fn of_configuration(configuration: &Value) -> Option<String> {
     configuration["lastError"].as_str()?;
     let mistakes = mistakes(configuration);
     Some(match &mistakes[..] {
-        [] => or(error(configuration), "it cannot be used: informer-hub check says why"),
+        [] => or(error(configuration), "it is not usable: run informer-hub check for the reason"),
         [only] => only.clone(),
         [first, rest @ ..] => format!("{} mistakes: {first}; and {} more, see below", mistakes.len(), rest.len()),
     })
 }
 
-/// A line for each mistake of a refused configuration after the first, and where the rest is found.
+/// Returns the mistakes of a refused configuration after the first, and how to see those beyond the limit.
 pub(super) fn further_mistakes(configuration: &Value) -> Vec<String> {
     let mistakes = mistakes(configuration);
-    let mut lines: Vec<_> = mistakes.iter().take(MISTAKES).skip(1).cloned().collect();
-    if let Some(rest @ 1..) = mistakes.len().checked_sub(MISTAKES) {
+    let mut lines: Vec<_> = mistakes.iter().take(MAX_MISTAKES).skip(1).cloned().collect();
+    if let Some(rest @ 1..) = mistakes.len().checked_sub(MAX_MISTAKES) {
         let file =
             list(configuration, "mistakes").iter().map(|mistake| text(mistake, "file")).find(|it| !it.is_empty());
         lines.push(format!("{rest} more: informer-hub check -c {}", file.unwrap_or("FILE")));

@@ -1,8 +1,10 @@
+//! Tests of the reasons, over every combination of states that a status can have.
+
 use serde_json::json;
 
-use super::super::Subject;
 use super::super::rows::{Row, rows, summary};
 use super::super::select::{Selection, names};
+use super::super::subject::Subject;
 use super::*;
 
 const ERRORS: [Option<&str>; 4] = [None, Some(""), Some("\n"), Some("GET /api/v1/pods: 403 Forbidden\nmore")];
@@ -13,7 +15,7 @@ fn informer(state: &str, error: Option<&str>) -> Value {
     json!({ "resource": "pods", "scope": "*", "state": state, "skipped": 1, "lastError": error })
 }
 
-/// Every state of clusters with every state of two informers, with and without errors.
+/// Returns clusters in every state, with two informers in every state, with and without errors.
 fn clusters() -> Vec<Value> {
     let mut all = Vec::new();
     for state in ["connecting", "connected", "unreachable", "degraded", "of tomorrow"] {
@@ -31,7 +33,7 @@ fn clusters() -> Vec<Value> {
     all
 }
 
-/// Every combination of what a sink shows.
+/// Returns sinks with every combination of members.
 fn sinks() -> Vec<Value> {
     let mut all = Vec::new();
     for bits in 0..64_u32 {
@@ -86,7 +88,7 @@ fn statuses() -> impl Iterator<Item = Value> {
 }
 
 #[test]
-fn whatever_is_listed_as_trouble_has_a_reason() {
+fn every_problem_has_a_reason() {
     let mut listed = 0;
     for status in statuses() {
         let status = Selection::default().of(&status).unwrap();
@@ -95,7 +97,7 @@ fn whatever_is_listed_as_trouble_has_a_reason() {
                 listed += 1;
                 let why = row.cells.last().unwrap();
                 assert!(!why.trim().is_empty() && why.lines().count() == 1, "{subject:?} {row:#?}");
-                assert!(row.state.len() > row.cells[row.stated].len(), "a change tells no reason: {row:#?}");
+                assert!(row.state.len() > row.cells[row.stated].len(), "the state has no reason: {row:#?}");
             }
         }
     }
@@ -111,7 +113,7 @@ fn named(rows: &[Row]) -> Vec<&str> {
 }
 
 #[test]
-fn a_cluster_of_which_every_informer_is_forbidden_is_trouble_and_the_summary_says_so() {
+fn a_cluster_with_only_forbidden_informers_is_a_problem() {
     let cluster = |name: &str, informers: Value| json!({ "name": name, "state": "connected", "informers": informers });
     let status = json!({ "ready": true, "clusters": [
         cluster("a", json!([informer("watching", None), informer("absent", Some("the cluster has no resource w"))])),
@@ -129,7 +131,7 @@ fn a_cluster_of_which_every_informer_is_forbidden_is_trouble_and_the_summary_say
 }
 
 #[test]
-fn a_summary_says_ready_without_more_only_if_everything_is_watched() {
+fn a_summary_is_plainly_ready_only_if_everything_is_watched() {
     let of = |informers: Value| {
         let status =
             json!({ "ready": true, "clusters": [{ "name": "a", "state": "connected", "informers": informers }] });
@@ -143,7 +145,7 @@ fn a_summary_says_ready_without_more_only_if_everything_is_watched() {
 }
 
 #[test]
-fn a_sink_is_in_trouble_for_dead_letters_only_while_it_keeps_some() {
+fn dead_letters_are_a_problem_only_while_they_are_stored() {
     let sink = |letters: u64, retrying: u64, pending: u64, error: Option<&str>| {
         json!({ "sinks": [{ "name": "s", "deadLettered": 5, "deadLetters": letters, "retrying": retrying,
             "pendingEvents": pending, "lastError": error, "journal": null }] })
@@ -160,7 +162,7 @@ fn a_sink_is_in_trouble_for_dead_letters_only_while_it_keeps_some() {
 }
 
 #[test]
-fn a_refused_configuration_is_above_an_absent_resource_and_shows_its_mistakes() {
+fn a_refused_configuration_precedes_absent_resources_and_shows_its_mistakes() {
     let mistakes: Vec<_> = (1..=12).map(mistake).collect();
     let status = json!({
         "ready": true,
@@ -170,7 +172,7 @@ fn a_refused_configuration_is_above_an_absent_resource_and_shows_its_mistakes() 
     let rows = troubles(&status);
     assert_eq!(named(&rows), ["hub configuration", "resource a/pods"]);
     assert_eq!(rows[0].cells[3], "12 mistakes: hub.toml:1: hub.listen: is wrong; and 11 more, see below");
-    let text = super::super::text(Subject::Status, &Selection::default().of(&status).unwrap(), false);
+    let text = super::super::screen::text(Subject::Status, &Selection::default().of(&status).unwrap(), false);
     let below: Vec<_> = text.lines().rev().take_while(|line| !line.is_empty()).collect();
     assert_eq!(below.len(), 10, "{text}");
     assert_eq!(below[9], "hub.toml:2: hub.listen: is wrong");
@@ -178,7 +180,7 @@ fn a_refused_configuration_is_above_an_absent_resource_and_shows_its_mistakes() 
 }
 
 #[test]
-fn a_watching_informer_is_well_again_once_no_skipped_object_is_missing() {
+fn a_watching_informer_without_error_is_no_problem() {
     assert!(of_informer(&informer("watching", None)).is_empty());
     let cluster = json!({ "name": "a", "state": "connected", "informers": [informer("watching", None)] });
     assert!(troubles(&json!({ "clusters": [cluster] })).is_empty());

@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use informer_hub_config::fleet::{Said, of_argocd, of_cluster_api, of_file, of_profiles};
+use informer_hub_config::fleet::{
+    SourceReport, report_from_argocd, report_from_cluster_api, report_from_file, report_from_profiles,
+};
 use informer_hub_config::{ClusterAccess, ClusterSourceConfig, ClusterSourceKind, Config, Contexts};
 use serde_json::{Value, json};
 
@@ -29,15 +31,15 @@ pub(crate) fn run(data: &[u8]) {
         2 => {
             let mut object = secret(&json!({ "value": text }));
             object["type"] = json!("cluster.x-k8s.io/secret");
-            let said = of_cluster_api(capi, [object.to_string()]);
+            let said = report_from_cluster_api(capi, [object.to_string()]);
             assert_eq!(said.clusters.len() + said.problems.len(), 1);
             look_at(&said, None);
         }
-        3 => look_at(&of_cluster_api(capi, [rest]), None),
-        4 => drop(of_file(files, Contexts::All, Path::new("/x/y.yaml"), &text)),
+        3 => look_at(&report_from_cluster_api(capi, [rest]), None),
+        4 => drop(report_from_file(files, Contexts::All, Path::new("/x/y.yaml"), &text)),
         _ => {
             let ClusterSourceKind::ClusterProfiles { providers, take_properties, .. } = &profiles.kind else { return };
-            let said = of_profiles(profiles, providers, take_properties, [rest], [rest]);
+            let said = report_from_profiles(profiles, providers, take_properties, [rest], [rest]);
             look_at(&said, Some("gke"));
         }
     }
@@ -45,7 +47,7 @@ pub(crate) fn run(data: &[u8]) {
 
 fn argocd(source: &ClusterSourceConfig, object: &[u8]) {
     let management = source.kind.management().expect("it has one");
-    let said = of_argocd(source, management, [object]);
+    let said = report_from_argocd(source, management, [object]);
     assert_eq!(said.clusters.len() + said.problems.len(), 1);
     look_at(&said, None);
 }
@@ -60,7 +62,7 @@ fn secret(data: &Value) -> Value {
 }
 
 /// What is made has an address, and nothing in it that only the operator may say.
-fn look_at(said: &Said, command: Option<&str>) {
+fn look_at(said: &SourceReport, command: Option<&str>) {
     assert!(said.problems.iter().all(|problem| !problem.problem.trim().is_empty()));
     for found in &said.clusters {
         let ClusterAccess::Inline(inline) = &found.cluster.access else { continue };

@@ -1,4 +1,4 @@
-//! Argo CD's cluster Secrets: `name`, `server`, and `config` as JSON.
+//! Cluster Secrets of Argo CD: `name`, `server`, and `config` as JSON.
 
 use std::borrow::Cow;
 
@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use super::credentials::{Credentials, Keys, given};
 use super::object::{Secret, read};
-use super::said::{Candidate, Said};
+use super::source_report::{Candidate, SourceReport};
 use crate::{ClusterAccess, ClusterSourceConfig, Management};
 
-/// Which Secrets Argo CD takes for clusters.
+/// Label selector of Argo CD's cluster Secrets.
 pub const ARGOCD_SELECTOR: &str = "argocd.argoproj.io/secret-type=cluster";
 
-/// What labels of its own begin with.
+/// Prefix of Argo CD's own labels.
 const OWN: &str = "argocd.argoproj.io/";
 
-/// The host by which a cluster's apiserver is reached from its own pods.
+/// Host of a cluster's apiserver inside its pods.
 const ITSELF: &str = "kubernetes.default.svc";
 
 const KEYS: Keys = Keys {
@@ -50,20 +50,20 @@ struct Tls {
     key_data: Option<String>,
 }
 
-/// What Secrets of Argo CD say, each as JSON.
-pub fn of_argocd<J: AsRef<[u8]>>(
+/// Reads the clusters of Argo CD's Secrets, each given as JSON.
+pub fn report_from_argocd<J: AsRef<[u8]>>(
     source: &ClusterSourceConfig,
     management: &Management,
     secrets: impl IntoIterator<Item = J>,
-) -> Said {
-    let mut said = Said::default();
+) -> SourceReport {
+    let mut report = SourceReport::default();
     for json in secrets {
         match read::<Secret>(json.as_ref()) {
-            Ok(secret) => said.note(source, &secret.title(), candidate(&secret, management)),
-            Err(problem) => said.note(source, "Secret", Err(problem)),
+            Ok(secret) => report.note(source, &secret.title(), candidate(&secret, management)),
+            Err(problem) => report.note(source, "Secret", Err(problem)),
         }
     }
-    said
+    report
 }
 
 fn candidate<'s>(secret: &'s Secret, management: &Management) -> Result<Candidate<'s>, String> {
@@ -72,14 +72,14 @@ fn candidate<'s>(secret: &'s Secret, management: &Management) -> Result<Candidat
     let config = match secret.text("config")? {
         None => Login::default(),
         Some(text) => serde_json::from_str(&text).map_err(|error| {
-            format!("data.config is not the JSON of Argo CD: line {} column {}", error.line(), error.column())
+            format!("data.config is not valid JSON of Argo CD: line {} column {}", error.line(), error.column())
         })?,
     };
     let credentials = credentials(server, config)?;
     let host = credentials.server.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned));
     let is_itself = host.is_some_and(|host| host == ITSELF || host.starts_with(&format!("{ITSELF}.")));
     let access = if is_itself && credentials.is_anonymous() {
-        // From elsewhere that host is another cluster, or none.
+        // The host is the management cluster only inside that cluster, so its own connection is used.
         management.access.clone()
     } else {
         ClusterAccess::Inline(credentials.kubeconfig(KEYS, &object)?)
@@ -103,7 +103,7 @@ fn credentials(server: String, config: Login) -> Result<Credentials, String> {
         );
     }
     if is_there(&config.exec_provider_config) {
-        return Err("data.config has execProviderConfig, which is not supported: commands do not come from Secrets; \
+        return Err("data.config has execProviderConfig, which is not supported: commands from Secrets are not run; \
                     write a [clusters.<name>] with a kubeconfig whose user has exec"
             .to_owned());
     }

@@ -1,5 +1,4 @@
-//! What a cluster is reached with, as far as others than the operator may say it: put together to a kubeconfig that has
-//! nothing else in it.
+//! Credentials from untrusted objects, and the minimal kubeconfig built from them.
 
 use std::fmt;
 
@@ -9,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{InlineKubeconfig, is_loopback, url};
 
-/// An address, what its certificate is checked against, and who the hub is there. No files, no commands but one that the
-/// hub's own configuration names.
+/// Address, CA and credentials of a cluster. They contain no file names, and no command except one from the hub's own
+/// configuration.
 #[derive(Clone, Default)]
 pub struct Credentials {
     pub(super) server: String,
@@ -35,7 +34,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What the keys are called where they stand.
+/// Names of the keys in their source, for messages.
 #[derive(Clone, Copy)]
 pub(super) struct Keys {
     pub(super) server: &'static str,
@@ -46,18 +45,18 @@ pub(super) struct Keys {
     pub(super) proxy: &'static str,
 }
 
-/// A text of an object; an empty one says nothing.
+/// Copies a text; an empty one counts as missing.
 pub(super) fn given(text: Option<&str>) -> Option<String> {
     text.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 impl Credentials {
-    /// Whether anything says who the hub is.
+    /// Whether there are no credentials of a user.
     pub(super) fn is_anonymous(&self) -> bool {
         self.token.is_none() && self.password.is_none() && self.certificate.is_none() && self.exec.is_none()
     }
 
-    /// A kubeconfig that says this and no more, or what is wrong.
+    /// Builds a kubeconfig with exactly these credentials. Returns the problem if they are not valid.
     pub(super) fn kubeconfig(&self, keys: Keys, origin: &str) -> Result<InlineKubeconfig, String> {
         self.check(keys)?;
         let mut cluster = Map::new();
@@ -88,13 +87,13 @@ impl Credentials {
     fn check(&self, keys: Keys) -> Result<(), String> {
         let uri = url(&self.server).map_err(|problem| format!("{}: {problem}", keys.server))?;
         if uri.scheme_str() == Some("http") && !self.is_anonymous() && !is_loopback(uri.host().unwrap_or_default()) {
-            return Err(format!("{} would have credentials sent unencrypted; write https://", keys.server));
+            return Err(format!("{} would send credentials unencrypted; write https://", keys.server));
         }
         if self.insecure && self.ca_data.is_some() {
             return Err(format!("has {} and {}; keep one of them", keys.insecure, keys.ca));
         }
         if let Some(proxy) = &self.proxy_url {
-            // Nothing of it is quoted: it may hold a password.
+            // Not quoted: it may contain a password.
             proxy.parse::<http::Uri>().map_err(|_| format!("{} is not an address", keys.proxy))?;
         }
         for (key, data) in [
@@ -105,7 +104,7 @@ impl Credentials {
             let Some(data) = data else { continue };
             let pem = STANDARD.decode(data).map_err(|_| format!("{key} is not base64"))?;
             if !pem.windows(PEM.len()).any(|window| window == PEM) {
-                return Err(format!("{key} holds no PEM; it is base64 of what begins with -----BEGIN"));
+                return Err(format!("{key} is not base64 of PEM text (-----BEGIN …)"));
             }
         }
         Ok(())

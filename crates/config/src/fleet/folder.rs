@@ -1,15 +1,15 @@
-//! Kubeconfigs in a folder: each file a cluster, or each of its contexts.
+//! Source of kubeconfigs in a directory: each file, or each of its contexts, is a cluster.
 
 use std::path::Path;
 
 use super::kubeconfig::Kubeconfig;
-use super::said::{Candidate, PART, Said};
+use super::source_report::{Candidate, PART, SourceReport};
 use crate::{ClusterAccess, ClusterSourceConfig, Contexts};
 
-/// Endings of files that do not belong to a cluster's name.
+/// File endings that are removed from a cluster's name.
 const ENDINGS: [&str; 5] = [".yaml", ".yml", ".kubeconfig", ".conf", ".json"];
 
-/// The name of the cluster that a file stands for; `None` for what is hidden or a backup, which does not count.
+/// Returns the cluster name of a file; `None` for hidden files and backups, which are ignored.
 #[must_use]
 pub fn stem(file: &str) -> Option<&str> {
     if file.starts_with('.') || file.ends_with('~') {
@@ -18,17 +18,17 @@ pub fn stem(file: &str) -> Option<&str> {
     Some(ENDINGS.iter().find_map(|ending| file.strip_suffix(ending)).unwrap_or(file)).filter(|stem| !stem.is_empty())
 }
 
-/// What a file says.
+/// Reads the clusters of a kubeconfig file.
 #[must_use]
-pub fn of_file(source: &ClusterSourceConfig, contexts: Contexts, path: &Path, text: &str) -> Said {
-    let mut said = Said::default();
+pub fn report_from_file(source: &ClusterSourceConfig, contexts: Contexts, path: &Path, text: &str) -> SourceReport {
+    let mut report = SourceReport::default();
     let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let object = format!("file {file}");
     let kubeconfig = match Kubeconfig::read(text) {
         Ok(kubeconfig) => kubeconfig,
         Err(problem) => {
-            said.note(source, &object, Err(problem));
-            return said;
+            report.note(source, &object, Err(problem));
+            return report;
         }
     };
     let access = |context: Option<&str>| ClusterAccess::Kubeconfig {
@@ -44,7 +44,7 @@ pub fn of_file(source: &ClusterSourceConfig, contexts: Contexts, path: &Path, te
                 labels: Vec::new(),
                 access: access(None),
             });
-            said.note(source, &object, candidate);
+            report.note(source, &object, candidate);
         }
         Contexts::All => {
             for context in kubeconfig.contexts() {
@@ -56,9 +56,9 @@ pub fn of_file(source: &ClusterSourceConfig, contexts: Contexts, path: &Path, te
                     labels: Vec::new(),
                     access: access(Some(context)),
                 });
-                said.note(source, &object, candidate);
+                report.note(source, &object, candidate);
             }
         }
     }
-    said
+    report
 }

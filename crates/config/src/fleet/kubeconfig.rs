@@ -1,5 +1,5 @@
-//! Kubeconfigs: of others, of which credentials are taken and nothing else; and of the operator, of which only the contexts
-//! are looked at.
+//! Kubeconfigs: untrusted ones, from which only credentials are copied, and the operator's, of which only the contexts are
+//! read.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -56,7 +56,7 @@ pub(super) struct Cluster {
     pub(super) extensions: Option<Vec<Extension>>,
 }
 
-/// A named piece of data that a cluster's entry carries for others.
+/// Named extension of a cluster entry.
 #[derive(Clone, Deserialize)]
 pub(super) struct Extension {
     pub(super) name: String,
@@ -90,7 +90,7 @@ struct Context {
 }
 
 impl Kubeconfig {
-    /// Reads one. What cannot be read is not quoted.
+    /// Parses a kubeconfig. Errors do not quote the text.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         let read: Self = serde_saphyr::from_str(text).map_err(|error| {
             let place = error.location().map(|at| format!(" at line {} column {}", at.line(), at.column()));
@@ -102,12 +102,12 @@ impl Kubeconfig {
         Ok(read)
     }
 
-    /// The names of its contexts.
+    /// Returns the names of its contexts.
     pub(super) fn contexts(&self) -> impl Iterator<Item = &str> {
         self.contexts.iter().flatten().map(|context| context.name.as_str())
     }
 
-    /// Whether a context (the current one if none is named) leads to a cluster with an address.
+    /// Checks that a context (by default the current one) refers to a cluster with a valid address.
     pub(super) fn check(&self, context: Option<&str>) -> Result<(), String> {
         let (cluster, _) = self.of_context(context)?;
         url(cluster.server.as_deref().unwrap_or_default()).map(drop).map_err(|problem| format!("server: {problem}"))
@@ -121,26 +121,25 @@ impl Kubeconfig {
         let context = found.ok_or_else(|| format!("has no context {wanted:?}"))?;
         let cluster = self.clusters.iter().flatten().find(|cluster| cluster.name == context.cluster);
         let cluster = cluster.and_then(|named| named.cluster.as_ref());
-        let cluster =
-            cluster.ok_or_else(|| format!("has no cluster {:?}, which its context names", context.cluster))?;
+        let cluster = cluster.ok_or_else(|| format!("has no cluster {:?}, named by its context", context.cluster))?;
         let Some(user) = context.user.as_deref().filter(|user| !user.is_empty()) else { return Ok((cluster, None)) };
         let known = self.users.iter().flatten().find(|known| known.name == user);
-        let known = known.ok_or_else(|| format!("has no user {user:?}, whom its context names"))?;
+        let known = known.ok_or_else(|| format!("has no user {user:?}, named by its context"))?;
         Ok((cluster, known.user.as_ref()))
     }
 
-    /// The credentials of the current context, where they say nothing that only the operator may say.
+    /// Returns the credentials of the current context. Fails if they have keys that only the operator may set.
     pub(super) fn credentials(&self) -> Result<Credentials, String> {
         let (cluster, user) = self.of_context(None)?;
         let mut credentials = of_cluster(cluster)?;
         let Some(user) = user else { return Ok(credentials) };
         let refused = [
-            ("exec", user.exec.is_some(), "commands do not come from Secrets"),
-            ("auth-provider", user.auth_provider.is_some(), "it would read and write files here"),
-            ("tokenFile", user.token_file.is_some(), "files of the hub are not named in Secrets; write token"),
+            ("exec", user.exec.is_some(), "commands from Secrets are not run"),
+            ("auth-provider", user.auth_provider.is_some(), "it would read and write files of the hub"),
+            ("tokenFile", user.token_file.is_some(), "Secrets must not name files of the hub; write token"),
             ("client-certificate", user.client_certificate.is_some(), "write client-certificate-data"),
             ("client-key", user.client_key.is_some(), "write client-key-data"),
-            ("as", user.impersonate.is_some(), "whom to be is not taken from Secrets"),
+            ("as", user.impersonate.is_some(), "impersonation from Secrets is not allowed"),
         ];
         if let Some((key, _, why)) = refused.into_iter().find(|(_, is_there, _)| *is_there) {
             return Err(format!("its user has {key}, which is not supported: {why}"));
@@ -162,12 +161,12 @@ impl Kubeconfig {
     }
 }
 
-/// A kubeconfig from data, with nothing in it but what may come from there.
+/// Builds a kubeconfig from untrusted text, with only the keys that are allowed in it.
 pub(super) fn from_data(text: &str, origin: &str) -> Result<InlineKubeconfig, String> {
     Kubeconfig::read(text)?.credentials()?.kubeconfig(KEYS, origin)
 }
 
-/// The credentials that a cluster's entry has: none, but its address and CA.
+/// Returns the credentials of a cluster entry: its address and CA, but no user.
 pub(super) fn of_cluster(cluster: &Cluster) -> Result<Credentials, String> {
     if cluster.certificate_authority.as_ref().is_some_and(|file| !file.is_empty()) {
         let problem = "its cluster has certificate-authority, which is not supported: write certificate-authority-data";

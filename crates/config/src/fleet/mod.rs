@@ -1,15 +1,15 @@
-//! Which clusters there are: those of tables and those that sources bring, merged; and the formats in which sources find
-//! them. Pure: whoever has read a Secret, a ClusterProfile or a file asks here what it says.
+//! The fleet: the set of clusters from tables and cluster sources, and the formats that sources read. No I/O: the caller
+//! passes in the content of Secrets, ClusterProfiles and files.
 //!
-//! # Whom to believe
-//! What lies in a management cluster is data: whoever may write a Secret there must not get the hub to run a command, to
-//! read a file of its own, or to send a token without encryption. So a kubeconfig from there is taken apart, and of it only
-//! addresses, certificates and secrets are put together again ([`Credentials`]). Commands come from the hub's own
-//! configuration alone. A folder of kubeconfigs is the operator's, as those are that tables name.
+//! # Trust
+//! Objects of a management cluster are untrusted data. An author of a Secret must not make the hub run a command, read a
+//! local file, or send a token unencrypted. So only addresses, certificates and secrets are copied from such a kubeconfig
+//! ([`Credentials`]). Commands are taken only from the hub's own configuration. A directory of kubeconfigs belongs to the
+//! operator and is trusted, like kubeconfigs in tables.
 //!
 //! # Mistakes
-//! What is wrong with one object is a [`Problem`] of that object, which names its key and never its value; other objects
-//! are not concerned.
+//! A problem with one object is a [`Problem`] of that object, which names the key and never its value. Other objects are
+//! not affected.
 
 mod argocd;
 mod cluster_api;
@@ -20,16 +20,16 @@ mod name;
 mod object;
 mod profile;
 mod roster;
-mod said;
+mod source_report;
 
 #[cfg(test)]
 mod tests;
 
-pub use argocd::{ARGOCD_SELECTOR, of_argocd};
-pub use cluster_api::{CLUSTER_API_SELECTOR, of_cluster_api};
+pub use argocd::{ARGOCD_SELECTOR, report_from_argocd};
+pub use cluster_api::{CLUSTER_API_SELECTOR, report_from_cluster_api};
 pub use credentials::Credentials;
-pub use folder::{of_file, stem};
+pub use folder::{report_from_file, stem};
 pub use name::name_for;
-pub use profile::{PROFILE_SECRETS_SELECTOR, of_profiles};
+pub use profile::{PROFILE_SECRETS_SELECTOR, report_from_profiles};
 pub use roster::{Conflict, Holder, Roster, merge};
-pub use said::{Found, Problem, Said};
+pub use source_report::{FoundCluster, Problem, SourceReport};

@@ -1,14 +1,14 @@
-//! A name of the hub's own for whatever a tool calls a cluster.
+//! Derivation of valid cluster names from names of other tools.
 
 use sha2::{Digest, Sha256};
 
 use informer_hub_types::ClusterName;
 
-/// Longest name of a cluster.
+/// Maximum length of a cluster name.
 const LONGEST: usize = 63;
 
-/// A valid name, as near to the text as can be: what is not allowed becomes `-`, a text that is too long ends in a hash of
-/// all of it. The same text always gets the same name. `None` where there is no letter or digit in it.
+/// Derives a valid name from a text. Invalid characters become `-`; a text that is too long is cut and ends with a hash of
+/// the whole text. Equal texts give equal names. Returns `None` for a text without letters and digits.
 #[must_use]
 pub fn name_for(text: &str) -> Option<ClusterName> {
     let mut name = String::with_capacity(text.len());
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stays_as_near_to_the_text_as_it_can() {
+    fn name_stays_close_to_the_text() {
         for (text, wanted) in [
             ("prod-eu", "prod-eu"),
             ("https://1.2.3.4:6443", "https-1.2.3.4-6443"),
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_with_one_beginning_get_different_names() {
+    fn long_texts_with_a_common_prefix_get_different_names() {
         let (one, other) = ("x".repeat(80) + "1", "x".repeat(80) + "2");
         assert_ne!(named(&one), named(&other));
         assert_eq!(named(&one).map(|name| name.len()), Some(63));
@@ -66,7 +66,7 @@ mod tests {
         #![proptest_config(properties(64))]
 
         #[test]
-        fn whatever_the_text_is_its_name_is_valid_and_a_valid_one_is_itself(text in ".{0,90}", valid in "[a-z0-9][A-Za-z0-9._]{0,61}[a-z]") {
+        fn derived_name_is_valid_and_valid_names_are_unchanged(text in ".{0,90}", valid in "[a-z0-9][A-Za-z0-9._]{0,61}[a-z]") {
             let _ = name_for(&text);
             prop_assert_eq!(named(&valid), Some(valid));
         }

@@ -1,4 +1,4 @@
-//! Objects of a management cluster, as far as they say something of clusters.
+//! Objects of a management cluster: metadata and Secrets.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// An object's name, namespace and labels.
+/// Name, namespace and labels of an object.
 #[derive(Deserialize)]
 pub(super) struct Metadata {
     #[serde(default)]
@@ -23,14 +23,14 @@ impl Metadata {
         self.labels.as_ref()?.get(key)?.as_deref()
     }
 
-    /// All labels, and whether each is one of the tool itself.
+    /// Returns all labels, each with whether it belongs to the tool itself.
     pub(super) fn labels(&self, is_own: impl Fn(&str) -> bool) -> Vec<(&str, &str, bool)> {
         let all = self.labels.iter().flatten();
         all.map(|(key, value)| (key.as_str(), value.as_deref().unwrap_or_default(), is_own(key))).collect()
     }
 }
 
-/// A Secret.
+/// Secret.
 #[derive(Deserialize)]
 pub(super) struct Secret {
     pub(super) metadata: Metadata,
@@ -41,12 +41,12 @@ pub(super) struct Secret {
 }
 
 impl Secret {
-    /// Its name for messages.
+    /// Returns its name for messages.
     pub(super) fn title(&self) -> String {
         format!("Secret {}/{}", self.metadata.namespace, self.metadata.name)
     }
 
-    /// The text behind a key.
+    /// Decodes the text of a key.
     pub(super) fn text(&self, key: &str) -> Result<Option<String>, String> {
         let Some(encoded) = self.data.as_ref().and_then(|data| data.get(key)?.as_deref()) else { return Ok(None) };
         let bytes = STANDARD.decode(encoded).map_err(|_| format!("data.{key} is not base64"))?;
@@ -55,8 +55,9 @@ impl Secret {
     }
 }
 
-/// Takes an object's JSON apart. What cannot be read is said without a quotation.
+/// Parses an object's JSON. Errors do not quote it.
 pub(super) fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(json)
-        .map_err(|error| format!("is not an object as expected: line {} column {}", error.line(), error.column()))
+    serde_json::from_slice(json).map_err(|error| {
+        format!("does not have the expected JSON form: line {} column {}", error.line(), error.column())
+    })
 }

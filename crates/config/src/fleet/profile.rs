@@ -1,5 +1,5 @@
-//! ClusterProfiles of the Cluster Inventory API (`multicluster.x-k8s.io/v1alpha1`): names, labels, properties, and how
-//! credentials are had: by commands of the hub's configuration (KEP-5339), or from Secrets (KEP-4322).
+//! ClusterProfiles of the Cluster Inventory API (`multicluster.x-k8s.io/v1alpha1`): names, labels, properties and
+//! credentials, from commands of the hub's configuration (KEP-5339) or from Secrets (KEP-4322).
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use serde_json::{Value, json};
 
 use super::kubeconfig::{self, Cluster, Extension, from_data};
 use super::object::{Metadata, Secret, read};
-use super::said::{Candidate, Said};
+use super::source_report::{Candidate, SourceReport};
 use crate::{ClusterAccess, ClusterSourceConfig, ProviderConfig};
 
-/// Which Secrets hold credentials of ClusterProfiles.
+/// Label selector of Secrets with credentials of ClusterProfiles.
 pub const PROFILE_SECRETS_SELECTOR: &str = "x-k8s.io/cluster-profile";
 
-/// The label with the namespace of the profile that a Secret is of; without it that is the Secret's own, or `default`.
+/// Label with the namespace of a Secret's profile. Without it, the profile is in the Secret's namespace or in `default`.
 const SECRET_NAMESPACE: &str = "x-k8s.io/cluster-profile-namespace";
 
-/// The kubeconfig's key; both are in use.
+/// Keys of the kubeconfig; both are in use.
 const SECRET_KEYS: [&str; 2] = ["Config", "config"];
 
-/// What labels of its own begin with.
+/// Prefix of the API's own labels.
 const OWN: &str = "x-k8s.io/";
 
-/// What is handed to a command as its cluster's configuration.
+/// Extension that is passed to a command as its cluster configuration.
 const EXEC: &str = "client.authentication.k8s.io/exec";
-/// Arguments and variables that a profile gives a command.
+/// Extensions with a profile's arguments and variables for a command.
 const MORE_ARGS: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args";
 const MORE_ENV: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs";
 
@@ -41,7 +41,7 @@ struct Profile {
 struct Status {
     properties: Option<Vec<Property>>,
     access_providers: Option<Vec<Provider>>,
-    /// What `accessProviders` was called before.
+    /// Former name of `accessProviders`.
     credential_providers: Option<Vec<Provider>>,
 }
 
@@ -59,20 +59,20 @@ struct Provider {
     cluster: Option<Cluster>,
 }
 
-/// What ClusterProfiles say, and Secrets of theirs, each as JSON.
-pub fn of_profiles<J: AsRef<[u8]>, S: AsRef<[u8]>>(
+/// Reads the clusters of ClusterProfiles and their Secrets, each given as JSON.
+pub fn report_from_profiles<J: AsRef<[u8]>, S: AsRef<[u8]>>(
     source: &ClusterSourceConfig,
     providers: &BTreeMap<String, ProviderConfig>,
     take_properties: &[String],
     profiles: impl IntoIterator<Item = J>,
     secrets: impl IntoIterator<Item = S>,
-) -> Said {
-    let mut said = Said::default();
+) -> SourceReport {
+    let mut report = SourceReport::default();
     let mut known = Vec::new();
     for json in secrets {
         match read::<Secret>(json.as_ref()) {
             Ok(secret) => known.push(secret),
-            Err(problem) => said.note(source, "Secret", Err(problem)),
+            Err(problem) => report.note(source, "Secret", Err(problem)),
         }
     }
     for json in profiles {
@@ -80,12 +80,12 @@ pub fn of_profiles<J: AsRef<[u8]>, S: AsRef<[u8]>>(
             Ok(profile) => {
                 let title = format!("ClusterProfile {}/{}", profile.metadata.namespace, profile.metadata.name);
                 let candidate = profile.candidate(&title, providers, take_properties, &known);
-                said.note(source, &title, candidate);
+                report.note(source, &title, candidate);
             }
-            Err(problem) => said.note(source, "ClusterProfile", Err(problem)),
+            Err(problem) => report.note(source, "ClusterProfile", Err(problem)),
         }
     }
-    said
+    report
 }
 
 impl Profile {
@@ -100,8 +100,8 @@ impl Profile {
             Some(access) => access,
             None => self.by_secret(secrets)?.ok_or_else(|| self.no_way(providers))?,
         };
-        let taken = |property: &&Property| take_properties.contains(&property.name);
-        let properties = self.status.iter().flat_map(|status| &status.properties).flatten().filter(taken);
+        let is_label = |property: &&Property| take_properties.contains(&property.name);
+        let properties = self.status.iter().flat_map(|status| &status.properties).flatten().filter(is_label);
         let mut labels: Vec<_> = properties.map(|it| (it.name.as_str(), it.value.as_str(), false)).collect();
         labels.extend(self.metadata.labels(|key| key.starts_with(OWN)));
         Ok(Candidate {
@@ -113,7 +113,7 @@ impl Profile {
         })
     }
 
-    /// What a profile offers under a name: of both fields, the newer one counts.
+    /// Returns a profile's provider with a name. The newer of the two fields has precedence.
     fn offer(&self, name: &str) -> Option<&Provider> {
         let status = self.status.as_ref()?;
         let mut all = status.access_providers.iter().flatten().chain(status.credential_providers.iter().flatten());
@@ -157,7 +157,7 @@ impl Profile {
             return false;
         }
         match secret.metadata.label(SECRET_NAMESPACE) {
-            Some(wanted) => wanted == namespace,
+            Some(of_profile) => of_profile == namespace,
             None => secret.metadata.namespace == *namespace || namespace == "default",
         }
     }
@@ -169,14 +169,14 @@ impl Profile {
         let offered: Vec<_> = offered.collect();
         let configured: Vec<_> = providers.keys().map(String::as_str).collect();
         match (offered.is_empty(), configured.is_empty()) {
-            (true, _) => "status.accessProviders is empty, and there is no Secret of its own".to_owned(),
+            (true, _) => "status.accessProviders is empty, and the profile has no Secret".to_owned(),
             (false, true) => format!(
-                "status.accessProviders has {}, and no providers are configured; write a table providers.{}",
+                "status.accessProviders has {}, but no providers are configured; write a table providers.{}",
                 offered.join(", "),
                 offered[0]
             ),
             (false, false) => format!(
-                "status.accessProviders has {}, and what is configured is {}",
+                "status.accessProviders has {}, but configured are {}",
                 offered.join(", "),
                 configured.join(", ")
             ),
@@ -184,7 +184,7 @@ impl Profile {
     }
 }
 
-/// `exec` of a user: what the hub's configuration says, with what it lets a profile add.
+/// Builds `exec` of a user from the hub's configuration, with the additions of a profile that it allows.
 fn exec(config: &ProviderConfig, extensions: &[Extension]) -> Result<Value, String> {
     let (mut args, mut env) = (config.args.clone(), config.env.clone());
     for extension in extensions {

@@ -1,22 +1,22 @@
-//! Tables and sources merged into one list of clusters: who has a name, and who wanted it too.
+//! Merge of tables and sources into one list of clusters, with conflicts over names.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::said::Found;
+use super::source_report::FoundCluster;
 use crate::ClusterConfig;
 use informer_hub_types::ClusterName;
 
-/// Who has a name.
+/// Origin of the cluster with a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Holder {
     /// A table `[clusters.<name>]`.
     Table,
-    /// A source, and what it found the cluster in.
+    /// Cluster source, and the object in which it found the cluster.
     Source {
-        /// The source.
+        /// Name of the source.
         name: String,
         /// The object or file.
         object: String,
@@ -24,7 +24,7 @@ pub enum Holder {
 }
 
 impl Holder {
-    /// Where the configuration has it, as people write it.
+    /// Describes the origin, for messages.
     #[must_use]
     pub fn of(&self, cluster: &ClusterName) -> String {
         match self {
@@ -34,42 +34,42 @@ impl Holder {
     }
 }
 
-/// A cluster that is not watched as a source has it, since somebody else has its name.
+/// Cluster of a source that is ignored because its name is in use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Conflict {
-    /// The name.
+    /// Name of the cluster.
     pub cluster: ClusterName,
-    /// The source.
+    /// Name of the source.
     pub source: String,
-    /// What it found the cluster in.
+    /// Object in which the source found the cluster.
     pub object: String,
-    /// Who has the name.
+    /// Origin of the cluster in use.
     pub holder: Holder,
 }
 
-/// All clusters, and where they come from.
+/// All clusters with their origins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roster {
-    /// The clusters, by name.
+    /// Clusters, sorted by name.
     pub clusters: Vec<ClusterConfig>,
-    /// Where each comes from that no table has.
+    /// Origins of the clusters from sources.
     pub sourced: BTreeMap<ClusterName, Holder>,
-    /// Who did not get a name, by source.
+    /// Ignored clusters, sorted by source.
     pub conflicts: Vec<Conflict>,
 }
 
-/// Merges tables and what sources have found. Of those who have one name a table comes first, then the first source by name,
-/// then what that found first.
+/// Merges the clusters of tables and sources. For equal names a table has precedence, then the first source by name, then
+/// the first cluster of that source.
 #[must_use]
-pub fn merge<'s>(tables: &[ClusterConfig], sources: &BTreeMap<String, impl AsRef<[Found]> + 's>) -> Roster {
+pub fn merge<'s>(tables: &[ClusterConfig], sources: &BTreeMap<String, impl AsRef<[FoundCluster]> + 's>) -> Roster {
     let mut all: BTreeMap<ClusterName, (ClusterConfig, Holder)> = BTreeMap::new();
     for table in tables {
         all.insert(table.name.clone(), (table.clone(), Holder::Table));
     }
     let mut conflicts = Vec::new();
     for (source, found) in sources {
-        for Found { cluster, object } in found.as_ref() {
+        for FoundCluster { cluster, object } in found.as_ref() {
             if let Some((_, holder)) = all.get(&cluster.name) {
                 conflicts.push(Conflict {
                     cluster: cluster.name.clone(),
@@ -89,7 +89,7 @@ pub fn merge<'s>(tables: &[ClusterConfig], sources: &BTreeMap<String, impl AsRef
 }
 
 impl Roster {
-    /// How many clusters a source has brought.
+    /// Number of clusters from a source.
     #[must_use]
     pub fn count(&self, source: &str) -> usize {
         self.sourced.values().filter(|holder| matches!(holder, Holder::Source { name, .. } if name == source)).count()

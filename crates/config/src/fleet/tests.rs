@@ -1,4 +1,4 @@
-//! Formats, with what can be wrong in each, and the roster against a slow model.
+//! Tests of the source formats and their problems, and of the merge against a simple model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -43,11 +43,11 @@ fn secret(name: &str, labels: Value, data: &[(&str, &str)]) -> Value {
     secret
 }
 
-fn argo(source: &ClusterSourceConfig, secrets: &[Value]) -> Said {
-    of_argocd(source, management(source), secrets.iter().map(|secret| secret.to_string().into_bytes()))
+fn argo(source: &ClusterSourceConfig, secrets: &[Value]) -> SourceReport {
+    report_from_argocd(source, management(source), secrets.iter().map(|secret| secret.to_string().into_bytes()))
 }
 
-/// A cluster Secret of Argo CD with this `config`.
+/// Returns a cluster Secret of Argo CD with this `config`.
 fn cluster_secret(config: &Value) -> Value {
     secret("c", json!({}), &[("name", "prod"), ("server", "https://prod:6443"), ("config", &config.to_string())])
 }
@@ -57,19 +57,19 @@ fn inline(cluster: &ClusterConfig) -> &InlineKubeconfig {
     inline
 }
 
-/// The kubeconfig's cluster and user.
+/// Returns cluster and user of the inline kubeconfig.
 fn entries(cluster: &ClusterConfig) -> (Value, Value) {
     let all: Value = serde_json::from_str(inline(cluster).expose()).unwrap();
     (all["clusters"][0]["cluster"].clone(), all["users"][0]["user"].clone())
 }
 
-/// The one problem of an object, which says nothing that is secret.
+/// Returns the single problem of a report, and asserts that it contains no secret.
 #[track_caller]
-fn problem(said: &Said) -> String {
-    assert!(said.clusters.is_empty(), "{said:?}");
-    let [Problem { object, problem }] = &said.problems[..] else { panic!("{said:?}") };
+fn problem(report: &SourceReport) -> String {
+    assert!(report.clusters.is_empty(), "{report:?}");
+    let [Problem { object, problem }] = &report.problems[..] else { panic!("{report:?}") };
     let text = format!("{object}: {problem}");
-    assert!(!format!("{said:?}").contains(SECRET), "{text}");
+    assert!(!format!("{report:?}").contains(SECRET), "{text}");
     text
 }
 
@@ -80,13 +80,13 @@ fn wrong_config(config: &Value, words: &str) {
 }
 
 #[test]
-fn a_secret_of_argocd_is_a_cluster_with_its_labels_but_those_of_argocd() {
+fn argocd_secret_becomes_a_cluster_with_its_labels() {
     let labels = json!({ "argocd.argoproj.io/secret-type": "cluster", "env": "prod", "team/owner": "shop" });
     let config = json!({ "bearerToken": SECRET, "tlsClientConfig": {
         "insecure": false, "caData": b64(PEM), "serverName": "prod.internal" } });
     let data = [("name", "Prod EU"), ("server", "https://prod:6443"), ("config", &*config.to_string())];
-    let said = argo(&argocd("labels = { from = \"argo\", env = \"all\" }"), &[secret("c", labels, &data)]);
-    let [Found { cluster, object }] = &said.clusters[..] else { panic!("{said:?}") };
+    let report = argo(&argocd("labels = { from = \"argo\", env = \"all\" }"), &[secret("c", labels, &data)]);
+    let [FoundCluster { cluster, object }] = &report.clusters[..] else { panic!("{report:?}") };
     assert_eq!((cluster.name.as_str(), object.as_str()), ("Prod-EU", "Secret argocd/c"));
     let wanted = [("env", "all"), ("from", "argo"), ("team/owner", "shop")];
     assert!(
@@ -99,28 +99,28 @@ fn a_secret_of_argocd_is_a_cluster_with_its_labels_but_those_of_argocd() {
     assert_eq!(server["tls-server-name"], "prod.internal");
     assert_eq!(server["certificate-authority-data"], b64(PEM));
     assert_eq!(user, json!({ "token": SECRET }));
-    assert!(!format!("{said:?}").contains(SECRET));
+    assert!(!format!("{report:?}").contains(SECRET));
     let kubeconfig = kube::config::Kubeconfig::from_yaml(inline(cluster).expose()).unwrap();
     assert_eq!(kubeconfig.current_context.as_deref(), Some("found"), "what reads it in the end takes it");
 }
 
 #[test]
-fn certificates_passwords_and_proxies_of_argocd_are_taken() {
+fn argocd_certificates_passwords_and_proxies_are_used() {
     let tls = json!({ "certData": b64(PEM), "keyData": b64(PEM) });
-    let said =
+    let report =
         argo(&argocd(""), &[cluster_secret(&json!({ "tlsClientConfig": tls, "proxyUrl": "http://proxy:3128" }))]);
-    let (server, user) = entries(&said.clusters[0].cluster);
+    let (server, user) = entries(&report.clusters[0].cluster);
     assert_eq!(server["proxy-url"], "http://proxy:3128");
     assert_eq!(user, json!({ "client-certificate-data": b64(PEM), "client-key-data": b64(PEM) }));
     let config = json!({ "username": "u", "password": SECRET, "tlsClientConfig": { "insecure": true } });
-    let said = argo(&argocd(""), &[cluster_secret(&config)]);
-    let (server, user) = entries(&said.clusters[0].cluster);
+    let report = argo(&argocd(""), &[cluster_secret(&config)]);
+    let (server, user) = entries(&report.clusters[0].cluster);
     assert_eq!(server["insecure-skip-tls-verify"], true);
     assert_eq!(user, json!({ "username": "u", "password": SECRET }));
 }
 
 #[test]
-fn what_is_wrong_with_a_secret_of_argocd_is_named_with_its_key_and_concerns_no_other() {
+fn argocd_problem_names_its_key_and_affects_no_other_secret() {
     wrong_config(&json!({ "awsAuthConfig": { "clusterName": SECRET } }), "awsAuthConfig, which is not supported");
     wrong_config(&json!({ "execProviderConfig": { "command": SECRET } }), "execProviderConfig, which is not supported");
     wrong_config(&json!({ "bearerToken": SECRET, "username": "u" }), "bearerToken and username");
@@ -128,7 +128,7 @@ fn what_is_wrong_with_a_secret_of_argocd_is_named_with_its_key_and_concerns_no_o
     wrong_config(&json!({ "tlsClientConfig": { "keyData": b64(PEM) } }), "keyData without certData");
     wrong_config(&json!({ "tlsClientConfig": { "caData": "@@" } }), "tlsClientConfig.caData is not base64");
     wrong_config(&json!({ "tlsClientConfig": { "caData": b64(SECRET) } }), "tlsClientConfig.caData holds no PEM");
-    wrong_config(&json!({ "bearerToken": [SECRET] }), "is not the JSON of Argo CD");
+    wrong_config(&json!({ "bearerToken": [SECRET] }), "is not valid JSON of Argo CD");
     wrong_config(&json!({ "proxyUrl": format!("not {SECRET}") }), "proxyUrl is not an address");
     let of = |data: &[(&str, &str)]| problem(&argo(&argocd(""), &[secret("c", json!({}), data)]));
     assert!(of(&[("name", "x")]).contains("data.server is missing"));
@@ -137,31 +137,31 @@ fn what_is_wrong_with_a_secret_of_argocd_is_named_with_its_key_and_concerns_no_o
     assert!(of(&[("server", "https://u:hunter2@x")]).contains("data.server: a user or password does not belong"));
     let plain = [("server", "http://10.0.0.1"), ("config", "{\"bearerToken\":\"hunter2\"}")];
     assert!(of(&plain).contains("data.server would have credentials sent unencrypted"));
-    assert!(of(&[("server", "https://x"), ("name", "///")]).contains("gives no name"));
+    assert!(of(&[("server", "https://x"), ("name", "///")]).contains("cannot derive a cluster name"));
     let both = json!({ "tlsClientConfig": { "insecure": true, "caData": b64(PEM) } });
     assert!(problem(&argo(&argocd(""), &[cluster_secret(&both)])).contains("keep one of them"));
     let not_base64 = json!({ "metadata": { "name": "c", "namespace": "argocd" }, "data": { "server": "hunter2!" } });
     assert!(problem(&argo(&argocd(""), &[not_base64])).contains("data.server is not base64"));
-    let said = argo(&argocd(""), &[json!([]), cluster_secret(&json!({})), json!({ "metadata": 7 })]);
-    assert_eq!((said.clusters.len(), said.problems.len()), (1, 2));
+    let report = argo(&argocd(""), &[json!([]), cluster_secret(&json!({})), json!({ "metadata": 7 })]);
+    assert_eq!((report.clusters.len(), report.problems.len()), (1, 2));
 }
 
 #[test]
-fn the_management_cluster_itself_is_reached_as_its_source_reaches_it() {
+fn management_cluster_uses_the_connection_of_its_source() {
     let itself = |server: &str, config: &str| {
         let source = argocd("");
         let data = [("name", "in-cluster"), ("server", server), ("config", config)];
-        let said = argo(&source, &[secret("c", json!({}), &data)]);
-        said.clusters[0].cluster.access == management(&source).access
+        let report = argo(&source, &[secret("c", json!({}), &data)]);
+        report.clusters[0].cluster.access == management(&source).access
     };
     assert!(itself("https://kubernetes.default.svc", "{}"));
     assert!(itself("https://kubernetes.default.svc.cluster.local:443", "{\"tlsClientConfig\":{\"insecure\":false}}"));
-    assert!(!itself("https://kubernetes.default.svc", "{\"bearerToken\":\"x\"}"), "it says itself who it is");
+    assert!(!itself("https://kubernetes.default.svc", "{\"bearerToken\":\"x\"}"), "it has credentials of its own");
     assert!(!itself("https://kubernetes.default.svc-other.example.com", "{}"));
 }
 
 #[test]
-fn labels_are_taken_by_pattern_and_get_a_prefix() {
+fn labels_are_selected_by_pattern_and_prefixed() {
     let labels = json!({ "argocd.argoproj.io/secret-type": "cluster", "env": "prod", "team-a": "1", "other": "x" });
     let take = |lines: &str| {
         let secret = secret("c", labels.clone(), &[("server", "https://x")]);
@@ -174,7 +174,7 @@ fn labels_are_taken_by_pattern_and_get_a_prefix() {
 }
 
 #[test]
-fn names_follow_the_pattern() {
+fn cluster_names_follow_the_pattern() {
     let named = |lines: &str| {
         let secret = secret("c", json!({}), &[("server", "https://x"), ("name", "prod")]);
         argo(&argocd(lines), &[secret]).clusters.remove(0).cluster.name.to_string()
@@ -203,27 +203,27 @@ fn capi_secret(name: &str, value: &str) -> Value {
     secret
 }
 
-fn capi(secrets: &[Value]) -> Said {
+fn capi(secrets: &[Value]) -> SourceReport {
     let source = source("type = \"secrets\"\nformat = \"cluster-api\"\nin_cluster = true");
-    of_cluster_api(&source, secrets.iter().map(|secret| secret.to_string().into_bytes()))
+    report_from_cluster_api(&source, secrets.iter().map(|secret| secret.to_string().into_bytes()))
 }
 
 #[test]
-fn a_kubeconfig_of_cluster_api_is_a_cluster_and_its_other_secrets_are_none() {
+fn cluster_api_kubeconfig_becomes_a_cluster() {
     let config = kubeconfig(&json!({ "client-certificate-data": b64(PEM), "client-key-data": b64(PEM) })).to_string();
     let secrets = ["blue-ca", "blue-kubeconfig", "blue-user-kubeconfig"].map(|name| capi_secret(name, &config));
-    let said = capi(&secrets);
-    let [Found { cluster, object }] = &said.clusters[..] else { panic!("{said:?}") };
+    let report = capi(&secrets);
+    let [FoundCluster { cluster, object }] = &report.clusters[..] else { panic!("{report:?}") };
     assert_eq!((cluster.name.as_str(), object.as_str()), ("blue", "Secret argocd/blue-kubeconfig"));
     assert!(cluster.labels.keys().eq(["env"]), "{:?}", cluster.labels);
     let (server, user) = entries(cluster);
     assert_eq!(server["server"], "https://c:6443");
     assert_eq!(user["client-key-data"], b64(PEM));
-    assert!(said.problems.is_empty());
+    assert!(report.problems.is_empty());
 }
 
 #[test]
-fn a_kubeconfig_from_a_secret_may_neither_run_commands_nor_read_files_here() {
+fn kubeconfig_from_a_secret_runs_no_command_and_reads_no_file() {
     let of = |user: Value| problem(&capi(&[capi_secret("blue-kubeconfig", &kubeconfig(&user).to_string())]));
     for (user, key) in [
         (json!({ "exec": { "apiVersion": "v1", "command": SECRET } }), "exec"),
@@ -244,7 +244,7 @@ fn a_kubeconfig_from_a_secret_may_neither_run_commands_nor_read_files_here() {
 }
 
 #[test]
-fn what_is_wrong_with_a_kubeconfig_is_said_without_what_is_in_it() {
+fn kubeconfig_problem_does_not_quote_the_kubeconfig() {
     let of = |text: &str| problem(&capi(&[capi_secret("blue-kubeconfig", text)]));
     assert!(
         of("users: [hunter2").contains("data.value: is not a kubeconfig in YAML at line"),
@@ -281,17 +281,17 @@ fn profile(status: Value) -> Value {
     profile
 }
 
-fn profiles(lines: &str, profile: &Value, secrets: &[Value]) -> Said {
+fn profiles(lines: &str, profile: &Value, secrets: &[Value]) -> SourceReport {
     let source = source(lines);
     let ClusterSourceKind::ClusterProfiles { providers, take_properties, .. } = &source.kind else {
         panic!("{source:?}")
     };
     let secrets: Vec<_> = secrets.iter().map(|secret| secret.to_string().into_bytes()).collect();
-    of_profiles(&source, providers, take_properties, [profile.to_string().into_bytes()], secrets)
+    report_from_profiles(&source, providers, take_properties, [profile.to_string().into_bytes()], secrets)
 }
 
 #[test]
-fn a_profile_is_reached_with_the_command_that_its_provider_is_configured_with() {
+fn profile_uses_the_command_of_its_provider() {
     let extensions = json!([
         { "name": "client.authentication.k8s.io/exec", "extension": { "clusterId": "7" } },
         { "name": "clusterprofiles.multicluster.x-k8s.io/exec/additional-args", "extension": ["--b"] },
@@ -302,8 +302,8 @@ fn a_profile_is_reached_with_the_command_that_its_provider_is_configured_with() 
     let properties = json!([{ "name": "region", "value": "eu" }, { "name": "cpus", "value": "12" }]);
     let other = json!({ "name": "other", "cluster": { "server": "https://elsewhere" } });
     for field in ["accessProviders", "credentialProviders"] {
-        let said = profiles(PROVIDERS, &profile(json!({ field: [other, offer], "properties": properties })), &[]);
-        let [Found { cluster, object }] = &said.clusters[..] else { panic!("{said:?}") };
+        let report = profiles(PROVIDERS, &profile(json!({ field: [other, offer], "properties": properties })), &[]);
+        let [FoundCluster { cluster, object }] = &report.clusters[..] else { panic!("{report:?}") };
         assert_eq!((cluster.name.as_str(), object.as_str()), ("blue", "ClusterProfile fleet/blue"));
         assert_eq!(
             cluster.labels,
@@ -321,21 +321,21 @@ fn a_profile_is_reached_with_the_command_that_its_provider_is_configured_with() 
 }
 
 #[test]
-fn a_profile_adds_nothing_to_a_command_unless_it_may() {
+fn profile_extends_a_command_only_if_allowed() {
     let lines = PROVIDERS.replace("take_args = true", "").replace("take_env = true", "");
     let extensions = json!([
         { "name": "clusterprofiles.multicluster.x-k8s.io/exec/additional-args", "extension": ["--b"] },
         { "name": "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs", "extension": "odd" },
     ]);
     let offer = json!({ "name": "gke", "cluster": { "server": "https://blue", "extensions": extensions } });
-    let said = profiles(&lines, &profile(json!({ "accessProviders": [offer] })), &[]);
-    let (_, user) = entries(&said.clusters[0].cluster);
+    let report = profiles(&lines, &profile(json!({ "accessProviders": [offer] })), &[]);
+    let (_, user) = entries(&report.clusters[0].cluster);
     assert_eq!(user["exec"]["args"], json!(["--a"]));
     assert_eq!(user["exec"]["env"], json!([{ "name": "E", "value": "own" }]));
 }
 
 #[test]
-fn a_profile_may_have_its_credentials_in_a_secret() {
+fn profile_reads_credentials_from_its_secret() {
     let lines = "type = \"cluster-profiles\"\nin_cluster = true\nsecrets = true\n";
     let config = kubeconfig(&json!({ "token": SECRET })).to_string();
     let of = |labels: Value, key: &str| {
@@ -351,10 +351,10 @@ fn a_profile_may_have_its_credentials_in_a_secret() {
 }
 
 #[test]
-fn what_is_wrong_with_a_profile_is_named() {
+fn profile_problem_is_described() {
     let of = |status: Value| problem(&profiles(PROVIDERS, &profile(status), &[]));
     assert!(of(json!(null)).contains("status.accessProviders is empty"));
-    assert!(of(json!({ "accessProviders": [{ "name": "eks" }] })).contains("has eks, and what is configured is gke"));
+    assert!(of(json!({ "accessProviders": [{ "name": "eks" }] })).contains("has eks, but configured are gke"));
     assert!(of(json!({ "accessProviders": [{ "name": "gke" }] })).contains("has no cluster"));
     let file = json!({ "server": "https://x", "certificate-authority": "/etc/x" });
     assert!(of(json!({ "accessProviders": [{ "name": "gke", "cluster": file }] })).contains("certificate-authority"));
@@ -369,11 +369,11 @@ fn what_is_wrong_with_a_profile_is_named() {
 // === folder ===
 
 #[test]
-fn a_file_of_the_operator_is_believed_and_referred_to() {
+fn operator_file_is_trusted_and_referenced() {
     let source = source("type = \"folder\"\npath = \"/x\"");
     let text = kubeconfig(&json!({ "exec": { "command": "x" }, "tokenFile": "/t" })).to_string();
-    let said = of_file(&source, Contexts::Current, Path::new("/x/prod-eu.kubeconfig"), &text);
-    let [Found { cluster, .. }] = &said.clusters[..] else { panic!("{said:?}") };
+    let report = report_from_file(&source, Contexts::Current, Path::new("/x/prod-eu.kubeconfig"), &text);
+    let [FoundCluster { cluster, .. }] = &report.clusters[..] else { panic!("{report:?}") };
     let wanted = ClusterAccess::Kubeconfig { path: "/x/prod-eu.kubeconfig".into(), context: None };
     assert_eq!((cluster.name.as_str(), &cluster.access), ("prod-eu", &wanted));
     assert_eq!([".x", "x~", "..data", ".yaml"].map(stem), [None; 4]);
@@ -387,12 +387,12 @@ fn cluster(name: &str) -> ClusterConfig {
     ClusterConfig { name: name.parse().unwrap(), labels: BTreeMap::new(), access, compression: true }
 }
 
-fn found(name: &str, object: &str) -> Found {
-    Found { cluster: cluster(name), object: object.to_owned() }
+fn found(name: &str, object: &str) -> FoundCluster {
+    FoundCluster { cluster: cluster(name), object: object.to_owned() }
 }
 
 #[test]
-fn a_table_wins_then_the_first_source_and_when_the_winner_goes_the_next_one_has_the_name() {
+fn name_belongs_to_the_table_then_to_the_first_source() {
     let tables = [cluster("a")];
     let mut sources = BTreeMap::from([
         ("y".to_owned(), vec![found("a", "1"), found("b", "2")]),
@@ -414,13 +414,15 @@ fn a_table_wins_then_the_first_source_and_when_the_winner_goes_the_next_one_has_
 }
 
 #[test]
-fn of_too_many_those_stay_that_were_there() {
-    let said =
-        |names: &[&str]| Said { clusters: names.iter().map(|name| found(name, name)).collect(), ..Said::default() };
+fn limit_keeps_known_clusters_first() {
+    let report = |names: &[&str]| SourceReport {
+        clusters: names.iter().map(|name| found(name, name)).collect(),
+        ..SourceReport::default()
+    };
     let limited = |names: &[&str], most, before: &[&str]| {
         let before = before.iter().map(|name| name.parse().unwrap()).collect();
-        let said = said(names).limited(most, &before);
-        (said.clusters.iter().map(|it| it.cluster.name.to_string()).collect::<Vec<_>>(), said.over)
+        let report = report(names).limited(most, &before);
+        (report.clusters.iter().map(|it| it.cluster.name.to_string()).collect::<Vec<_>>(), report.over)
     };
     assert_eq!(limited(&["c", "b", "a"], 3, &[]), (vec!["c".into(), "b".into(), "a".into()], 0));
     assert_eq!(limited(&["c", "b", "a"], 2, &[]), (vec!["b".into(), "a".into()], 1));
@@ -428,7 +430,7 @@ fn of_too_many_those_stay_that_were_there() {
 }
 
 #[test]
-fn an_object_that_becomes_wrong_keeps_what_it_said_and_one_that_goes_does_not() {
+fn invalid_object_keeps_its_clusters_and_a_removed_one_does_not() {
     let source = argocd("");
     let (right, wrong) = (cluster_secret(&json!({})), cluster_secret(&json!({ "execProviderConfig": {} })));
     let before = argo(&source, &[right]);
@@ -440,17 +442,17 @@ fn an_object_that_becomes_wrong_keeps_what_it_said_and_one_that_goes_does_not() 
 proptest! {
     #![proptest_config(properties(128))]
 
-    /// Each name that anybody wants is had by exactly one, the first by precedence; everybody else is named.
+    /// Each name has exactly one holder, the first by precedence; all others are reported as conflicts.
     #[test]
-    fn every_name_has_one_holder_and_every_loser_is_told(
+    fn every_name_has_one_holder_and_all_others_conflict(
         tables in prop::collection::btree_set("[a-d]", 0..4),
         sources in prop::collection::btree_map("[x-z]", prop::collection::vec("[a-e]", 0..6), 0..4),
     ) {
         let configs: Vec<_> = tables.iter().map(|name| cluster(name)).collect();
-        let said: BTreeMap<_, Vec<_>> = sources.iter()
+        let report: BTreeMap<_, Vec<_>> = sources.iter()
             .map(|(source, names)| (source.clone(), names.iter().enumerate().map(|(at, name)| found(name, &at.to_string())).collect()))
             .collect();
-        let roster = merge(&configs, &said);
+        let roster = merge(&configs, &report);
         let wanted: BTreeSet<ClusterName> =
             tables.iter().chain(sources.values().flatten()).map(|name| name.parse().unwrap()).collect();
         prop_assert!(roster.clusters.iter().map(|it| &it.name).eq(wanted.iter()));
@@ -468,16 +470,16 @@ proptest! {
         }
     }
 
-    /// Whatever an object is, it makes a cluster or a problem, and nothing of a secret shows.
+    /// Any object results in a cluster or a problem, and no secret is shown.
     #[test]
-    fn no_bytes_make_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), text in ".{0,80}") {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), text in ".{0,80}") {
         let source = argocd("");
         let data = json!({ "metadata": { "name": "c" }, "data": { "server": b64("https://x"), "config": b64(&text) } });
         for json in [bytes, data.to_string().into_bytes()] {
-            let said = of_argocd(&source, management(&source), [json.clone()]);
-            prop_assert_eq!(said.clusters.len() + said.problems.len(), 1);
-            of_cluster_api(&source, [json]);
+            let report = report_from_argocd(&source, management(&source), [json.clone()]);
+            prop_assert_eq!(report.clusters.len() + report.problems.len(), 1);
+            report_from_cluster_api(&source, [json]);
         }
-        let _ = of_file(&source, Contexts::All, Path::new("/x"), &text);
+        let _ = report_from_file(&source, Contexts::All, Path::new("/x"), &text);
     }
 }

@@ -1,9 +1,9 @@
-//! What people write for keys whose default does not show it: for editors, and for the reference.
+//! Examples of keys whose default is no example, for editors and the reference.
 
 use serde_json::{Value, json};
 
-/// Keys and examples in JSON. Names that people give are `*`; of a sink an example is for every shape that has the key,
-/// unless the type stands behind the name.
+/// Keys and examples in JSON. `*` stands for a user-defined name. An example applies to every type with the key, unless
+/// the type follows the name.
 pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ("cluster_sources.*.ca_file", r#""prod-us-ca.pem""#),
     ("cluster_sources.*.context", r#""management""#),
@@ -74,7 +74,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ("sinks.*.webhook.url", r#""https://audit.example.com/k8s""#),
 ];
 
-/// Sets `examples` where there are some.
+/// Sets `examples` in the schema.
 pub(super) fn put_into(schema: &mut Value) {
     for (path, example) in EXAMPLES {
         let steps: Vec<_> = path.split('.').collect();

@@ -1,8 +1,8 @@
-//! The JSON Schema of a configuration file: for editors, and for whoever generates such files.
+//! JSON Schema of the configuration file, for editors and generators.
 //!
-//! Bounds and defaults are those that the reader uses. A test asks the reader for the keys that it knows and holds the
-//! schema to them; another has every mistake of the reader's tests refused here too, but for those that no schema can
-//! see: what depends on other keys, on files, or on the order of durations.
+//! Bounds and defaults are shared with the reader. Tests verify that schema and reader have the same keys, and that the
+//! schema rejects every mistake of the reader's tests. Excluded are mistakes that no schema can detect: those that depend
+//! on other keys, on files, or on the order of durations.
 
 mod examples;
 mod node;
@@ -27,14 +27,14 @@ use super::resources::{LIMIT, LONGEST_RESYNC, SHORTEST_RESYNC};
 use super::{AuthConfig, HubConfig, HumanDuration, Projection, ServiceConfig};
 use informer_hub_types::{Fsync, ResourcePattern};
 
-/// The name of a cluster or a sink.
+/// Name of a cluster or a sink.
 const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
-/// A resource as kubectl writes it, or a pattern.
+/// Resource in kubectl's notation, or a pattern.
 const RESOURCE: &str = "^(\\*|(\\*(\\.\\*)?\\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)$";
 const NAMESPACE: &str = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$";
-/// An address of http or https, without a user.
+/// Address of http or https, without user.
 const URL: &str = "^https?://[^/?#@\\s]+([/?#]\\S*)?$";
-/// One that a token may go to.
+/// Address to which a token may be sent: https, or http on loopback.
 const URL_FOR_TOKENS: &str = "^(https://|http://(localhost|127\\.[0-9.]+|\\[::1\\])([:/?#]|$))";
 /// Paths that identify an object.
 const IDENTITY: [&str; 7] = [
@@ -47,16 +47,16 @@ const IDENTITY: [&str; 7] = [
     "metadata.resourceVersion",
 ];
 
-/// The JSON Schema (2020-12) of a configuration file.
+/// Returns the JSON Schema (2020-12) of a configuration file.
 ///
-/// What comes from the environment it does not see: a file that only the environment makes whole does not pass.
+/// It does not consider the environment: a file that is complete only with variables is not valid.
 #[must_use]
 pub fn schema() -> Value {
-    let clusters = named("Clusters, by the names that you give them.", NAME, &cluster());
+    let clusters = named("Clusters, by names of your choice.", NAME, &cluster());
     let mut resources = resources();
-    let sinks = named("Who is told of changes, by the names that you give them.", NAME, &sinks::sink());
+    let sinks = named("Receivers of changes, by names of your choice.", NAME, &sinks::sink());
     let mut sources =
-        named("Where clusters come from that no table names, by names of yours.", NAME, &sources::source());
+        named("Sources of clusters without a table of their own, by names of your choice.", NAME, &sources::source());
     for table in [&mut resources, &mut sources] {
         table["minProperties"] = json!(1);
     }
@@ -67,7 +67,7 @@ pub fn schema() -> Value {
         ("resources", resources),
         ("sinks", sinks),
     ];
-    let mut schema = table("Which clusters are watched, what of them, and who is told.", properties);
+    let mut schema = table("Watched clusters and resources, and the receivers of changes.", properties);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     examples::put_into(&mut schema);
     schema["title"] = json!("Configuration of informer-hub");
@@ -81,7 +81,7 @@ fn hub() -> Value {
     let is = HubConfig::default();
     let longest = HumanDuration(LONGEST_FSYNC);
     let fsync = format!(
-        "When what sinks have taken in is made durable: within this, up to {longest}; 0s: each batch by itself; or never."
+        "When events accepted by sinks are synced to disk: within this time, up to {longest}; 0s syncs each batch; or never."
     );
     let mut fsync = node(
         &fsync,
@@ -91,26 +91,26 @@ fn hub() -> Value {
         fsync = default(fsync, human(within));
     }
     let address = "^(\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9A-Fa-f:.]+\\]):\\d{1,5}$";
-    let listen = pattern("Where probes and status are served: an IP address and a port.", address);
+    let listen = pattern("IP address and port of the HTTP port for probes, status and queries.", address);
     let host = json!({ "type": "string", "pattern": r"^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$" });
-    let hosts = "Hosts that requests may name beside localhost and IP addresses, where nobody has to say who they are.";
+    let hosts = "Accepted Host names besides localhost and IP addresses, for requests without authentication.";
     let hub = vec![
         ("listen", default(listen, is.listen.to_string())),
         ("allowed_hosts", list(hosts, 1, &host)),
         (
             "shutdown_deadline",
             default(
-                duration("How long a shutdown waits for sinks to deliver what they have.", &SHUTDOWN),
+                duration("How long a shutdown waits for sinks to deliver their pending events.", &SHUTDOWN),
                 human(is.shutdown_deadline),
             ),
         ),
-        ("memory_limit", size("Bytes that the process may have resident. Unset: no limit.", &MEMORY)),
-        ("state_dir", text("Where caches and undelivered events are kept over restarts. Unset: in memory only.")),
-        ("checkpoint", default(duration("How often caches are put on disk.", &CHECKPOINT), human(is.checkpoint))),
+        ("memory_limit", size("Limit of the process's resident memory. Unset: no limit.", &MEMORY)),
+        ("state_dir", text("Directory for caches and undelivered events over restarts. Unset: in memory only.")),
+        ("checkpoint", default(duration("Interval of checkpoints of the caches.", &CHECKPOINT), human(is.checkpoint))),
         ("fsync", fsync),
         (
             "max_connections",
-            default(whole("Connections at a time.", &CONNECTIONS), ServiceConfig::default().max_connections),
+            default(whole("Maximum number of connections.", &CONNECTIONS), ServiceConfig::default().max_connections),
         ),
         ("tls", tls()),
         ("auth", auth()),
@@ -122,9 +122,9 @@ fn tls() -> Value {
     let mut tls = table(
         "The hub's own certificate. Without the table: plain HTTP.",
         vec![
-            ("cert_file", text("PEM file with the certificate, and those between it and the CA.")),
-            ("key_file", text("PEM file with its private key.")),
-            ("client_ca_file", text("PEM file with roots: who has a certificate of one of them may do everything.")),
+            ("cert_file", text("PEM file with the certificate and the intermediate certificates.")),
+            ("key_file", text("PEM file with the private key.")),
+            ("client_ca_file", text("PEM file with the CA of client certificates, which give full access.")),
         ],
     );
     tls["required"] = json!(["cert_file", "key_file"]);
@@ -133,14 +133,14 @@ fn tls() -> Value {
 
 fn auth() -> Value {
     let is = AuthConfig::default();
-    let open = "Whether everybody may do everything, from other machines too.";
+    let open = "Whether other machines have full access without authentication.";
     let auth = vec![
-        ("token", secret("What everybody but a probe has to send; who has it may do everything.")),
-        ("read_token", secret("Who has it may look, and change nothing.")),
-        ("metrics_open", default(truth("Whether /metrics is for everybody, as probes are."), is.metrics_open)),
+        ("token", secret("Bearer token with full access. If set, only probes need no token.")),
+        ("read_token", secret("Bearer token with read access.")),
+        ("metrics_open", default(truth("Whether /metrics needs no authentication, like the probes."), is.metrics_open)),
         ("allow_unauthenticated", default(truth(open), is.allow_unauthenticated)),
     ];
-    let mut auth = default(table("Who may ask.", auth), json!({}));
+    let mut auth = default(table("Authentication of requests.", auth), json!({}));
     let closed = json!({ "properties": { "allow_unauthenticated": { "const": false } } });
     auth["dependentSchemas"] = json!({ "token": closed, "read_token": closed });
     auth
@@ -149,27 +149,27 @@ fn auth() -> Value {
 fn cluster() -> Value {
     let mut properties = access();
     properties.extend([
-        ("labels", labels("Yours, to select clusters by.")),
-        ("compression", default(truth("Whether lists are asked for gzipped."), true)),
+        ("labels", labels("Labels of your choice, to select clusters.")),
+        ("compression", default(truth("Whether lists are requested gzipped."), true)),
     ]);
-    let mut cluster = table("How a cluster is reached: exactly one of kubeconfig, in_cluster, server.", properties);
+    let mut cluster = table("Connection to a cluster: exactly one of kubeconfig, in_cluster, server.", properties);
     ways(&mut cluster);
     cluster
 }
 
-/// The keys that say how a cluster is reached.
+/// Keys of the connection to a cluster.
 fn access() -> Vec<(&'static str, Value)> {
     vec![
-        ("kubeconfig", text("A kubeconfig file.")),
-        ("context", text("Unset: the kubeconfig's current context.")),
-        ("in_cluster", truth("The service account of the pod that the hub runs in.")),
-        ("server", pattern("The apiserver's address.", URL)),
+        ("kubeconfig", text("Kubeconfig file.")),
+        ("context", text("Context of the kubeconfig. Unset: its current context.")),
+        ("in_cluster", truth("Whether to use the service account of the hub's pod.")),
+        ("server", pattern("Address of the apiserver.", URL)),
         ("ca_file", text("PEM file with the CA. Unset: the system's.")),
-        ("token", secret("The bearer token.")),
+        ("token", secret("Bearer token.")),
     ]
 }
 
-/// Which of these keys go together.
+/// Adds the dependencies between these keys.
 fn ways(node: &mut Value) {
     node["oneOf"] = json!([
         { "required": ["kubeconfig"] },
@@ -180,7 +180,7 @@ fn ways(node: &mut Value) {
     node["dependentSchemas"] = json!({ "token": { "properties": { "server": { "pattern": URL_FOR_TOKENS } } } });
 }
 
-/// `clusters` of resources and sinks.
+/// Node of the key `clusters` of resources and sinks.
 fn selector(description: &str) -> Value {
     let names = json!({ "type": "array", "minItems": 1, "items": { "type": "string", "pattern": NAME } });
     let labels = json!({ "type": "object", "minProperties": 1, "additionalProperties": { "type": "string" } });
@@ -206,16 +206,16 @@ fn resources() -> Value {
         Projection::Drop(paths) => paths.iter().map(ToString::to_string).collect(),
         Projection::Keep(_) => Vec::new(),
     };
-    let index = pattern("A path, where [*] is each element of a list.", "\\S");
+    let index = pattern("Path, in which [*] is each element of a list.", "\\S");
     let mut resource = table(
-        "What is watched. The key is the resource as kubectl writes it, plural[.version].group, a pattern such as \
-         *.example.com, or a name of yours.",
+        "Watched resource. The key is the resource in kubectl's notation, plural[.version].group, a pattern such as \
+         *.example.com, or a name of your choice.",
         vec![
-            ("resource", pattern("The resource, or the pattern, where the key is a name of yours.", RESOURCE)),
+            ("resource", pattern("Resource or pattern, if the key is a name of your choice.", RESOURCE)),
             (
                 "exclude",
                 list(
-                    "Of a pattern: what it leaves out, by name or by pattern.",
+                    "Resources or patterns that a pattern excludes.",
                     0,
                     &json!({ "type": "string", "pattern": RESOURCE }),
                 ),
@@ -224,27 +224,27 @@ fn resources() -> Value {
                 "limit",
                 whole(
                     &format!(
-                        "Of a pattern: resources watched in a cluster, the first by name; {}.",
+                        "Maximum number of resources that a pattern watches per cluster, the first by name; default {}.",
                         ResourcePattern::LIMIT
                     ),
                     &LIMIT,
                 ),
             ),
-            ("clusters", selector("In which clusters: names, or labels that they have. Unset: all.")),
-            ("namespaces", namespaces("Unset: all.")),
-            ("label_selector", text("As kubectl takes it; the apiserver sends only what matches.")),
-            ("field_selector", pattern("As kubectl takes it; the apiserver sends only what matches.", "^[^=]+=")),
+            ("clusters", selector("Selected clusters, by name or by label. Unset: all.")),
+            ("namespaces", namespaces("Selected namespaces. Unset: all.")),
+            ("label_selector", text("Label selector in kubectl's notation, applied by the apiserver.")),
+            ("field_selector", pattern("Field selector in kubectl's notation, applied by the apiserver.", "^[^=]+=")),
             (
                 "resync",
                 duration(
-                    "Every object again for the sinks, from memory. Unset: never.",
+                    "Period of resyncs: all objects are sent to the sinks again, from memory. Unset: never.",
                     &(SHORTEST_RESYNC..=LONGEST_RESYNC),
                 ),
             ),
-            ("metadata_only", default(truth("Ask for metadata only."), false)),
-            ("drop", default(paths("What is not kept of each object.", false), drop)),
-            ("keep", paths("Only these paths, and what identifies the object. The opposite of drop.", true)),
-            ("indexes", named("Paths to look objects up by, by name.", "^[A-Za-z0-9._-]+$", &index)),
+            ("metadata_only", default(truth("Whether only metadata is requested."), false)),
+            ("drop", default(paths("Paths that are removed from each object.", false), drop)),
+            ("keep", paths("Paths that are kept of each object, besides its identity. Excludes drop.", true)),
+            ("indexes", named("Index names, and the paths whose values are indexed.", "^[A-Za-z0-9._-]+$", &index)),
         ],
     );
     resource["not"] = json!({ "required": ["drop", "keep"] });
@@ -253,8 +253,8 @@ fn resources() -> Value {
     resource["then"] = json!({ "properties": {
         "keep": { "items": inside }, "indexes": { "additionalProperties": inside },
     } });
-    // A key that is no resource is a name, and the resource stands beside it.
+    // A key that is not a resource is a name, and then `resource` is required.
     let other = json!({ "required": ["resource"] });
     let names = json!({ "patternProperties": { (RESOURCE): true }, "additionalProperties": other });
-    node("What is watched.", json!({ "type": "object", "additionalProperties": resource, "allOf": [names] }))
+    node("Watched resources.", json!({ "type": "object", "additionalProperties": resource, "allOf": [names] }))
 }

@@ -1,4 +1,4 @@
-//! The reference of all keys, a page in Markdown: made of the schema, so that it says what the schema says.
+//! Markdown reference of all keys, generated from the schema.
 
 use std::fmt::Write;
 
@@ -6,45 +6,45 @@ use serde_json::{Map, Value};
 
 use super::node::DURATION;
 use super::schema;
-use crate::show::toml;
+use crate::toml_text::toml;
 
 const HEAD: &str = "\
 # Configuration reference
 
-Every key of `hub.toml`. This page is made from the definitions that also make `config/schema.json`: do not change it by
-hand, run `make reference`. A file with examples of all keys is [config/hub.toml](../config/hub.toml); what is in force, and
-where each value comes from, shows `informer-hub config show -c hub.toml`.
+All keys of `hub.toml`. This page is generated from the same definitions as `config/schema.json`: do not edit it, run
+`make reference`. [config/hub.toml](../config/hub.toml) has examples of all keys. `informer-hub config show -c hub.toml`
+shows the effective values and their origins.
 
-**Forms.** A *duration* is whole numbers with units, from the largest on: `500ms`, `10m`, `1h30m`, `7d`. A *size* is a whole
-number with a unit (`64MiB`, `10MB`), or a bare number of bytes. A *secret* is never written here: `{ env = \"NAME\" }` or
-`{ file = \"path\" }`. A *path* leads into an object: `spec.containers[*].image`. Relative names of files are relative to the
-folder of `hub.toml`, and `~` is your home. All keys are there since version 0.1.0.
+**Notation.** A *duration* is whole numbers with units, largest first: `500ms`, `10m`, `1h30m`, `7d`. A *size* is a whole
+number with a unit (`64MiB`, `10MB`), or a bare number of bytes. A *secret* is a reference: `{ env = \"NAME\" }` or
+`{ file = \"path\" }`. A *path* selects a field of an object: `spec.containers[*].image`. Relative file names start at the
+directory of `hub.toml`, and `~` is the home directory. All keys exist since version 0.1.0.
 
-**Environment.** Each key can also come from a variable, which wins over the file: `INFORMER_HUB_` and the levels in upper
-case with two underscores between them, where `-`, `.` and `/` are written `_`: `INFORMER_HUB_HUB__LISTEN`.
+**Environment.** A variable overrides the key of the file: `INFORMER_HUB_` and the levels in upper case, joined by two
+underscores, with `_` for `-`, `.` and `/`: `INFORMER_HUB_HUB__LISTEN`.
 
-**Changes.** What becomes of a changed value in a running hub ([changing.md](changing.md)):
+**Changes.** When a changed value takes effect in a running hub ([changing.md](changing.md)):
 
 | | |
 |---|---|
-| at once | it counts from now on, and nothing is listed again. Sinks go on with all that is pending; one whose `match` covers other resources or clusters subscribes to these anew |
-| lists again | at once; the informers that it is about end, begin anew, and compare what they list with what is known |
-| next start | nothing until then: `configuration.needsRestart` in `/v1/status` names the key |
+| at once | immediately, without a new list. Sinks keep their pending events; a sink whose `match` selects other resources or clusters subscribes to them |
+| lists again | immediately; the affected informers restart and compare a new list with the cache |
+| next start | at the next start; until then `configuration.needsRestart` in `/v1/status` names the key |
 
 ";
 
-/// When a changed value counts in a running hub.
+/// When a changed value takes effect in a running hub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Nothing is listed again.
+    /// At once, without a new list.
     AtOnce,
-    /// Informers begin anew.
+    /// At once, with restarted informers.
     ListsAgain,
-    /// Until then everything stays.
+    /// At the next start.
     NextStart,
 }
 
-/// The first that fits counts; `*` is one level, and the end stands for all below.
+/// Effects by key; the first match applies. `*` matches one level, and a pattern matches all keys below it.
 const EFFECTS: &[(&str, Effect)] = &[
     ("hub.memory_limit", Effect::AtOnce),
     ("hub.shutdown_deadline", Effect::AtOnce),
@@ -63,25 +63,25 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("sinks", Effect::AtOnce),
 ];
 
-/// A key of the reference.
+/// Key of the reference.
 #[derive(Debug)]
 pub struct Key {
-    /// From the top; names that people give are `*`.
+    /// Path from the top; `*` stands for a user-defined name.
     pub path: String,
-    /// What may be written, in words; empty where the schema has a form that this page has no words for.
+    /// Accepted values, in words; empty for a schema form without a description.
     pub takes: String,
     bounds: Option<String>,
     required: bool,
     /// The default, if the key has one.
     pub default: Option<Value>,
-    /// What people write, in TOML's types.
+    /// Example, in TOML types.
     pub example: Option<Value>,
     what: String,
-    /// Unset where nobody has said.
+    /// When a change takes effect; `None` if not classified.
     pub effect: Option<Effect>,
 }
 
-/// A table with its keys, or those of one type of sink.
+/// Section of the page: a table, or one type of a table with types.
 struct Section {
     header: String,
     of: Option<String>,
@@ -89,7 +89,7 @@ struct Section {
     keys: Vec<Key>,
 }
 
-/// The page that `docs/configuration.md` is.
+/// Returns the content of `docs/configuration.md`.
 #[must_use]
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
@@ -99,7 +99,7 @@ pub fn reference() -> String {
         if keys.is_empty() {
             continue;
         }
-        page += "| key | takes | default | example | | a change counts |\n|---|---|---|---|---|---|\n";
+        page += "| key | value | default | example | | takes effect |\n|---|---|---|---|---|---|\n";
         for key in keys {
             page += &key.row();
         }
@@ -109,7 +109,7 @@ pub fn reference() -> String {
     page + "\n"
 }
 
-/// All keys; one that only some types of sinks have is there for each of them, with the type.
+/// Returns all keys. A key of only some types is listed for each of these types.
 #[cfg(any(test, feature = "testing"))]
 #[must_use]
 pub fn keys() -> Vec<(Key, Option<String>)> {
@@ -125,12 +125,12 @@ fn sections() -> Vec<Section> {
     found
 }
 
-/// The sections of a table, of those in it, and of its shapes.
+/// Collects the sections of a table, its subtables and its types.
 fn below(found: &mut Vec<Section>, path: &str, header: &str, node: &Value) {
     let names = &node["additionalProperties"];
     if names.is_object() {
         let (path, header) = (format!("{path}.*"), format!("{header}.<name>"));
-        // What the table is about is said here, and what each of its members is about there.
+        // Prefers the description of the members to that of the table.
         let about = describe(names).to_owned();
         let about = if about.is_empty() { describe(node).to_owned() } else { about };
         return shapes(found, &path, &header, names, &about);
@@ -147,23 +147,23 @@ fn shapes(found: &mut Vec<Section>, path: &str, header: &str, node: &Value, abou
         let sub = first["properties"].get(key);
         sub.is_some() && others.iter().all(|other| other["properties"].get(key) == sub)
     };
-    let about = format!("{about} `type` says which of the types below it is; these keys all of them have.");
+    let about = format!("{about} `type` selects one of the types below; these keys apply to all of them.");
     table(found, (path, header, None), &about, first, is_common);
     for &shape in &shapes {
         table(found, (path, header, kind_of(shape)), describe(shape), shape, |key| key != "type" && !is_common(key));
     }
 }
 
-/// Those keys of a table that are `wanted`, at a path, under a header, of one type of sinks.
+/// Adds a section with the selected keys of a table, for one type if `of` is set.
 fn table(
     found: &mut Vec<Section>,
     (path, header, of): (&str, &str, Option<&str>),
     about: &str,
     node: &Value,
-    wanted: impl Fn(&str) -> bool,
+    selected: impl Fn(&str) -> bool,
 ) {
-    let wanted = properties(node).filter(|(key, _)| wanted(key));
-    let (tables, leaves): (Vec<_>, Vec<_>) = wanted.partition(|(_, node)| is_table(node));
+    let selected = properties(node).filter(|(key, _)| selected(key));
+    let (tables, leaves): (Vec<_>, Vec<_>) = selected.partition(|(_, node)| is_table(node));
     let is_required = |key: &String| node["required"].as_array().is_some_and(|all| all.iter().any(|one| one == key));
     let key = |(key, node): (&String, &Value)| Key::new(format!("{path}.{key}"), node, is_required(key));
     let keys = leaves.into_iter().map(key).collect();
@@ -173,7 +173,7 @@ fn table(
     }
 }
 
-/// Whether it has keys, or names under which there are some.
+/// Whether a node has keys, or named members with keys.
 fn is_table(node: &Value) -> bool {
     node["properties"].is_object() || node["additionalProperties"]["properties"].is_object()
 }
@@ -224,7 +224,7 @@ impl Key {
     }
 }
 
-/// What may be written for a key, in words.
+/// Describes the accepted values of a key.
 fn takes(node: &Value) -> String {
     if let Some(words) = node["enum"].as_array() {
         return words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
@@ -254,7 +254,7 @@ fn takes(node: &Value) -> String {
     }
 }
 
-/// A description, and the bounds that are its last sentence where a value has some.
+/// Splits a description into text and bounds, which are its last sentence.
 fn bounds(node: &Value) -> (String, Option<String>) {
     let about = describe(node).trim();
     let has_bounds = matches!(takes(node).as_str(), "whole number" | "duration" | "size");
@@ -269,7 +269,7 @@ fn bounds(node: &Value) -> (String, Option<String>) {
 
 fn covers(pattern: &str, path: &str) -> bool {
     let mut steps = path.split('.');
-    pattern.split('.').all(|wanted| steps.next().is_some_and(|step| wanted == step))
+    pattern.split('.').all(|expected| steps.next().is_some_and(|step| expected == step))
 }
 
 #[cfg(test)]

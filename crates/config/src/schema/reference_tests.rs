@@ -1,4 +1,4 @@
-//! The reference has every key, and its examples are right.
+//! Tests that the reference has all keys and valid examples.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::{Key, keys};
 use crate::schema::samples::{around, load};
 
 #[test]
-fn every_key_has_words_an_example_and_an_effect() {
+fn reference_keys_have_a_value_an_example_and_an_effect() {
     let keys: Vec<_> = keys().into_iter().map(|(key, _)| key).collect();
     assert!(keys.len() > 80, "{} keys", keys.len());
     let lacks = |what: &str, lacks: fn(&Key) -> bool| {
@@ -22,7 +22,7 @@ fn every_key_has_words_an_example_and_an_effect() {
 }
 
 #[test]
-fn every_example_is_of_a_key() {
+fn examples_belong_to_existing_keys() {
     let known: BTreeSet<_> = keys().into_iter().map(|(key, _)| key.path).collect();
     for (path, example) in EXAMPLES {
         let path = ["nats", "webhook"]
@@ -34,7 +34,7 @@ fn every_example_is_of_a_key() {
 }
 
 #[test]
-fn every_example_is_taken_by_the_reader() {
+fn reader_accepts_every_example() {
     for (key, of) in keys() {
         let example = key.example.clone().expect("every key has an example");
         load(&around(&key, of.as_deref(), Some(&example)));

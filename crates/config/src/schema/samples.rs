@@ -1,4 +1,4 @@
-//! Sample configurations around single keys, for the tests of this crate and of its users.
+//! Sample configurations for single keys, for tests of this and other crates.
 
 #![allow(clippy::missing_panics_doc, reason = "helpers for tests panic on any mistake")]
 
@@ -7,10 +7,10 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::reference::Key;
-use crate::show::toml;
+use crate::toml_text::toml;
 use crate::{Config, ConfigErrors};
 
-/// Files and variables that examples name.
+/// Files used in examples.
 const FILES: [&str; 13] = [
     ".kube/config",
     "hub-cert.pem",
@@ -28,7 +28,7 @@ const FILES: [&str; 13] = [
 ];
 const VARIABLES: [&str; 5] = ["API_TOKEN", "AUDIT_API_KEY", "AUDIT_SECRET", "NATS_PASSWORD", "NATS_TOKEN"];
 
-/// What a key needs beside it, other than what its table needs in any case.
+/// Further lines that a key requires, besides the required keys of its table.
 const BESIDE: [(&str, &str); 14] = [
     ("clusters.*.context", "kubeconfig = \"~/.kube/config\""),
     ("cluster_sources.*.context", "kubeconfig = \"~/.kube/config\""),
@@ -46,13 +46,13 @@ const BESIDE: [(&str, &str); 14] = [
     ("sinks.*.user", "password = { env = \"NATS_PASSWORD\" }"),
 ];
 
-/// A configuration that is right, with a value for a key or without; the key is one of this type of sinks.
+/// Returns a valid configuration with or without a value for a key. `of` is the type to which the key belongs.
 #[must_use]
 pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
     let (parent, name) = key.path.rsplit_once('.').expect("every key is in a table");
     let beside = BESIDE.iter().find(|(path, _)| *path == key.path).map_or("", |(_, lines)| lines);
     let mut lines = value.map_or(String::new(), |value| format!("{name} = {}\n", toml(value)));
-    // What belongs to a key would be wrong without it.
+    // Dependent keys would be mistakes without the key.
     if value.is_some() {
         lines += beside;
     }
@@ -99,7 +99,7 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
         + &at("sinks.a", &format!("type = \"{kind}\"\n{needs}"))
 }
 
-/// What a source of clusters of this type needs beside a key.
+/// Returns the required lines of a cluster source of this type, without the key.
 fn source(of: Option<&str>, name: &str, value: Option<&Value>) -> String {
     let kind = of.unwrap_or("folder");
     let is_there = |key: &str| value.is_some() && name == key;
@@ -127,14 +127,14 @@ fn read(text: &str) -> Result<Config, ConfigErrors> {
     Config::from_file_with_env(&file, secrets.into_iter().chain([home]))
 }
 
-/// Reads what must be right, with the files and variables that the examples name. Paths are below another folder each
-/// time, so they are taken from there.
+/// Reads a valid configuration, with the files and variables of the examples. Each call uses a temporary directory of its
+/// own for the paths.
 #[allow(clippy::must_use_candidate, reason = "a call alone checks a configuration")]
 pub fn load(text: &str) -> Config {
     read(text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"))
 }
 
-/// Another value than the default: the example, or the default with its last number one larger.
+/// Returns a value that differs from the default: the example, or the default with its last number incremented.
 #[must_use]
 pub fn another(key: &Key) -> Option<Value> {
     let example = key.example.clone().filter(|example| Some(example) != key.default.as_ref());

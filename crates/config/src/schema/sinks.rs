@@ -1,4 +1,4 @@
-//! `[sinks.<name>]`: four shapes, one for each type.
+//! Schema of `[sinks.<name>]`, with one form per type.
 
 use serde_json::{Value, json};
 
@@ -11,16 +11,16 @@ use crate::transports::{CONCURRENCY, FILE_SIZE, KEEP, SECRET_WORDS, TIMEOUT};
 use crate::{BatchConfig, RetryConfig, WebhookConfig};
 use informer_hub_types::StoreLimits;
 
-/// Addresses of NATS servers, separated by commas, without a user.
+/// Comma-separated addresses of NATS servers, without user.
 const NATS_URLS: &str = "^\\s*(nats|tls)://[^/?#@,\\s]+/?\\s*(,\\s*(nats|tls)://[^/?#@,\\s]+/?\\s*)*$";
 
 pub(super) fn sink() -> Value {
-    node("Who is told of changes, and how.", json!({ "oneOf": [webhook(), nats(), file(), stdout()] }))
+    node("Receiver of changes.", json!({ "oneOf": [webhook(), nats(), file(), stdout()] }))
 }
 
-/// A shape: what all sinks have, and what this one has besides.
+/// Builds the form of a type: the common keys and its own.
 fn shape(name: &str, description: &str, required: &[&str], own: Vec<(&str, Value)>) -> Value {
-    let kind = node("What it is.", json!({ "const": name }));
+    let kind = node("Type of the sink.", json!({ "const": name }));
     let mut shape = table(description, [vec![("type", kind)], common(), own].concat());
     shape["required"] = json!([&["type"], required].concat());
     shape["dependentRequired"] = json!({ "on_filter_error": ["filter"] });
@@ -31,21 +31,24 @@ fn common() -> Vec<(&'static str, Value)> {
     let limits = StoreLimits::default();
     vec![
         ("match", select()),
-        ("filter", text("A CEL expression over object, oldObject, cluster and event. Unset: everything.")),
+        ("filter", text("CEL expression over object, oldObject, cluster and event. Unset: everything.")),
         (
             "on_filter_error",
-            default(choice("What becomes of an event that the filter fails for.", &["deliver", "drop"]), "deliver"),
+            default(choice("What happens to an event for which the filter fails.", &["deliver", "drop"]), "deliver"),
         ),
-        ("changed", paths("Updates only if one of these paths changed. Unset: all.", true)),
-        ("initial", default(choice("What was there before the hub.", &["skip", "replay"]), "skip")),
-        ("include_old", default(truth("Whether an update carries the object as it was before."), true)),
-        ("redact", paths("What does not leave the process, besides the values of Secrets.", false)),
+        ("changed", paths("Delivers updates only if a value at one of these paths changed. Unset: all.", true)),
+        ("initial", default(choice("Whether objects that already exist are delivered.", &["skip", "replay"]), "skip")),
+        ("include_old", default(truth("Whether an update includes the previous object."), true)),
+        ("redact", paths("Paths whose values are redacted, besides the values of Secrets.", false)),
         ("rate_limit", rate_limit()),
-        ("journal_limit", default(size("What its journal may take on disk.", &FILES), bytes(limits.journal))),
-        ("dead_letter_limit", default(size("What its dead letters may take on disk.", &FILES), bytes(limits.letters))),
+        ("journal_limit", default(size("Maximum size of its journal on disk.", &FILES), bytes(limits.journal))),
+        (
+            "dead_letter_limit",
+            default(size("Maximum size of its dead letters on disk.", &FILES), bytes(limits.letters)),
+        ),
         ("batch", batch()),
         ("retry", retry()),
-        ("format", default(choice("The form of the events.", &["cloudevents", "json"]), "cloudevents")),
+        ("format", default(choice("Format of the events.", &["cloudevents", "json"]), "cloudevents")),
     ]
 }
 
@@ -53,25 +56,25 @@ fn select() -> Value {
     let names = json!({ "type": "string", "pattern": "\\S" });
     let events = json!({ "enum": ["added", "updated", "deleted", "synced"] });
     let mut resources = list("Keys of [resources]. Unset: all.", 1, &names);
-    let mut events = default(list("Which events.", 1, &events), json!(["added", "updated", "deleted"]));
+    let mut events = default(list("Selected event types.", 1, &events), json!(["added", "updated", "deleted"]));
     for list in [&mut resources, &mut events] {
         list["uniqueItems"] = json!(true);
     }
     let select = vec![
         ("resources", resources),
-        ("clusters", selector("Names, or labels that they have. Unset: all.")),
-        ("namespaces", namespaces("Unset: all.")),
+        ("clusters", selector("Selected clusters, by name or by label. Unset: all.")),
+        ("namespaces", namespaces("Selected namespaces. Unset: all.")),
         ("events", events),
     ];
-    default(table("Which notifications.", select), json!({}))
+    default(table("Selected notifications.", select), json!({}))
 }
 
 fn rate_limit() -> Value {
     let mut limit = table(
-        "How many events may go. Unset: no limit.",
+        "Rate limit of deliveries. Unset: no limit.",
         vec![
-            ("events_per_second", whole("In the long run.", &RATE)),
-            ("burst", whole("At once after a pause. Unset: those of one second.", &RATE)),
+            ("events_per_second", whole("Long-term rate.", &RATE)),
+            ("burst", whole("Events sent at once after a pause. Unset: the events of one second.", &RATE)),
         ],
     );
     limit["required"] = json!(["events_per_second"]);
@@ -85,51 +88,54 @@ fn batch() -> Value {
         (
             "max_bytes",
             default(
-                size("Bytes per message; a larger event goes alone.", &BYTES_PER_BATCH),
+                size("Bytes per message; a larger event is sent alone.", &BYTES_PER_BATCH),
                 bytes(is.max_bytes as u64),
             ),
         ),
-        ("max_wait", default(duration("How long the first event waits for more.", &BATCH_WAIT), human(is.max_wait))),
+        (
+            "max_wait",
+            default(duration("How long the first event of a batch waits for more.", &BATCH_WAIT), human(is.max_wait)),
+        ),
     ];
-    default(table("How events are put together.", batch), json!({}))
+    default(table("Batch limits.", batch), json!({}))
 }
 
 fn retry() -> Value {
-    const REFUSED_FOR: &str = "How long an event that the receiver refuses is tried, while others go on.";
+    const REFUSED_FOR: &str = "How long an event that the receiver refuses is retried, while others are delivered.";
     let is = RetryConfig::default();
     let retry = vec![
-        ("first", default(duration("First delay; it doubles.", &RETRY_DELAY), human(is.first))),
-        ("max", default(duration("Longest delay.", &RETRY_DELAY), human(is.max))),
-        ("give_up_after", default(duration("How long a batch is tried.", &GIVE_UP), human(is.give_up_after))),
+        ("first", default(duration("First delay between attempts; it doubles.", &RETRY_DELAY), human(is.first))),
+        ("max", default(duration("Longest delay between attempts.", &RETRY_DELAY), human(is.max))),
+        ("give_up_after", default(duration("How long a batch is retried.", &GIVE_UP), human(is.give_up_after))),
         ("refused_for", default(duration(REFUSED_FOR, &REFUSED), human(is.refused_for))),
     ];
-    default(table("What happens when a delivery fails.", retry), json!({}))
+    default(table("Delays and limits of retries.", retry), json!({}))
 }
 
-/// Keys of what is reached over the network.
+/// Keys of sinks that are reached over the network.
 fn network() -> Vec<(&'static str, Value)> {
     let is = WebhookConfig::default();
     vec![
-        ("timeout", default(duration("One attempt.", &TIMEOUT), human(is.timeout))),
-        ("concurrency", default(whole("Attempts in flight.", &CONCURRENCY), is.concurrency)),
+        ("timeout", default(duration("Time limit of one attempt.", &TIMEOUT), human(is.timeout))),
+        ("concurrency", default(whole("Maximum number of attempts in flight.", &CONCURRENCY), is.concurrency)),
         ("ca_file", text("PEM file with the receiver's CA. Unset: the system's.")),
-        ("client_cert_file", text("PEM file with the certificate that the receiver is shown.")),
-        ("client_key_file", text("PEM file with its key.")),
+        ("client_cert_file", text("PEM file with the client certificate.")),
+        ("client_key_file", text("PEM file with the key of the client certificate.")),
     ]
 }
 
 fn webhook() -> Value {
     let own = vec![
-        ("url", pattern("Where to POST.", URL)),
-        ("signing_secret", secret("Key of the Standard Webhooks signature. Unset: not signed.")),
-        ("compression", choice("How bodies are compressed. Unset: not at all.", &["gzip", "zstd"])),
+        ("url", pattern("Address for the POST.", URL)),
+        ("signing_secret", secret("Key of the Standard Webhooks signature. Unset: unsigned.")),
+        ("compression", choice("Compression of bodies. Unset: none.", &["gzip", "zstd"])),
         ("headers", headers()),
-        ("template", text("A template of your own for one event, in Jinja's language.")),
-        ("template_file", text("The same in a file.")),
-        ("content_type", default(pattern("The media type of what the template makes.", "/"), "application/json")),
-        ("preset", choice("A message for people.", &["slack", "teams", "discord"])),
+        ("template", text("Jinja template for one event.")),
+        ("template_file", text("File with a Jinja template for one event.")),
+        ("content_type", default(pattern("Media type of the template's output.", "/"), "application/json")),
+        ("preset", choice("Chat message format.", &["slack", "teams", "discord"])),
     ];
-    let mut webhook = shape("webhook", "A webhook.", &["url"], [own, network()].concat());
+    let mut webhook = shape("webhook", "Webhook.", &["url"], [own, network()].concat());
     webhook["dependentRequired"] = json!({
         "on_filter_error": ["filter"],
         "client_cert_file": ["client_key_file"], "client_key_file": ["client_cert_file"],
@@ -148,33 +154,33 @@ fn webhook() -> Value {
 }
 
 fn headers() -> Value {
-    // Names of headers have no case, and patterns of JSON Schema no way to say so.
+    // Header names are case-insensitive, which JSON Schema patterns cannot express.
     let either = |c: char| {
         if c.is_ascii_alphabetic() { format!("[{c}{}]", c.to_ascii_uppercase()) } else { c.to_string() }
     };
     let words: Vec<String> = SECRET_WORDS.iter().map(|word| word.chars().map(either).collect()).collect();
-    let hidden = secret("A header whose value gives access to something.");
+    let hidden = secret("Header with a secret value.");
     let plain = json!({ "anyOf": [{ "type": "string" }, hidden] });
     let empty_or_hidden = json!({ "anyOf": [{ "const": "" }, hidden] });
     let all = json!({
         "type": "object", "patternProperties": { words.join("|"): empty_or_hidden }, "additionalProperties": plain,
     });
-    node("Headers that go with each request.", all)
+    node("Additional headers of each request.", all)
 }
 
 fn nats() -> Value {
     let subject = "k8s.{cluster}.{resource}.{namespace}.{name}";
     let own = vec![
-        ("url", pattern("Servers of one cluster, separated by commas.", NATS_URLS)),
-        ("subject", default(text("The pattern of subjects."), subject)),
-        ("stream", pattern("The stream that must take the events.", "^[^\\s.*>/\\\\]+$")),
-        ("creds_file", text("File with the JWT and the key of the hub.")),
+        ("url", pattern("Servers of one NATS cluster, separated by commas.", NATS_URLS)),
+        ("subject", default(text("Subject pattern."), subject)),
+        ("stream", pattern("Required stream. Unset: the stream that listens to the subject.", "^[^\\s.*>/\\\\]+$")),
+        ("creds_file", text("File with the hub's JWT and key.")),
         ("token", secret("The hub's token.")),
-        ("user", text("The hub's name.")),
-        ("password", secret("Its password.")),
-        ("nkey", secret("The seed of the hub's key.")),
+        ("user", text("User name of the hub.")),
+        ("password", secret("Password of the user.")),
+        ("nkey", secret("Seed of the hub's NKey.")),
     ];
-    let mut nats = shape("nats", "A stream of NATS JetStream.", &["url"], [own, network()].concat());
+    let mut nats = shape("nats", "NATS JetStream.", &["url"], [own, network()].concat());
     nats["dependentRequired"] = json!({
         "on_filter_error": ["filter"], "user": ["password"], "password": ["user"],
         "client_cert_file": ["client_key_file"], "client_key_file": ["client_cert_file"],
@@ -187,14 +193,14 @@ fn nats() -> Value {
 
 fn file() -> Value {
     let own = vec![
-        ("path", text("The file.")),
-        ("max_size", default(size("Bytes at which a new file is begun.", &FILE_SIZE), bytes(100 << 20))),
-        ("keep", default(whole("Full files that are kept.", &KEEP), 5)),
-        ("fsync", default(truth("Whether an event is acknowledged only when it is on disk."), true)),
+        ("path", text("Path of the file.")),
+        ("max_size", default(size("Size at which the file is rotated.", &FILE_SIZE), bytes(100 << 20))),
+        ("keep", default(whole("Number of rotated files to keep.", &KEEP), 5)),
+        ("fsync", default(truth("Whether an event is synced to disk before it is acknowledged."), true)),
     ];
-    shape("file", "A file with a line for each event.", &["path"], own)
+    shape("file", "File with one line per event.", &["path"], own)
 }
 
 fn stdout() -> Value {
-    shape("stdout", "The standard output, a line for each event.", &[], Vec::new())
+    shape("stdout", "Standard output with one line per event.", &[], Vec::new())
 }

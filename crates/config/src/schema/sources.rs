@@ -1,4 +1,4 @@
-//! The part of the schema that is about sources of clusters.
+//! Schema of cluster sources.
 
 use serde_json::{Value, json};
 
@@ -7,36 +7,37 @@ use super::{access, namespaces, ways};
 use crate::NamePattern;
 use crate::sources::{CLUSTERS, DEFAULT_CLUSTERS, EXEC_VERSIONS, TYPES};
 
-/// A source, of one of three types.
+/// Cluster source, of one of three types.
 pub(super) fn source() -> Value {
     let [folder, secrets, profiles] = TYPES;
-    let contexts = choice("Whether a file is a cluster, or each of its contexts.", &["current", "all"]);
+    let contexts =
+        choice("Whether each file is a cluster (its current context), or each of its contexts.", &["current", "all"]);
     let folder = of(
         folder,
-        "Kubeconfigs in a folder.",
+        "Kubeconfigs in a directory.",
         vec![
-            ("path", text("The folder; hidden files and folders in it do not count.")),
+            ("path", text("The directory; hidden files and subdirectories are ignored.")),
             ("contexts", default(contexts, "current")),
             (
                 "names",
                 default(
-                    pattern("What its clusters are called: {name} is the file's or the context's.", FILE_NAMES),
+                    pattern("Pattern of the clusters' names: {name} is the name of the file or context.", FILE_NAMES),
                     all(),
                 ),
             ),
         ],
         &["path"],
     );
-    let format = choice("What the Secrets hold.", &["argocd", "cluster-api"]);
+    let format = choice("Format of the Secrets.", &["argocd", "cluster-api"]);
     let secrets = managed(secrets, "Secrets in a management cluster.", vec![("format", format)], &["format"]);
     let provider = provider();
-    let providers = named("Commands that give credentials, by the names of access providers.", "\\S", &provider);
+    let providers = named("Credential commands, by the names of access providers.", "\\S", &provider);
     let mut profiles = managed(
         profiles,
         "ClusterProfiles in a management cluster.",
         vec![
             ("providers", providers),
-            ("secrets", default(truth("Whether Secrets with the label x-k8s.io/cluster-profile count."), false)),
+            ("secrets", default(truth("Whether Secrets with the label x-k8s.io/cluster-profile are read too."), false)),
             (
                 "take_properties",
                 list("Properties that become labels.", 0, &json!({ "type": "string", "pattern": "\\S" })),
@@ -48,7 +49,7 @@ pub(super) fn source() -> Value {
         { "required": ["providers"], "properties": { "providers": { "minProperties": 1 } } },
         { "required": ["secrets"], "properties": { "secrets": { "const": true } } },
     ]);
-    node("Where clusters come from that no table names.", json!({ "oneOf": [folder, secrets, profiles] }))
+    node("Source of clusters without a table of their own.", json!({ "oneOf": [folder, secrets, profiles] }))
 }
 
 const FILE_NAMES: &str = "^[A-Za-z0-9._-]*\\{name\\}([A-Za-z0-9._-]|\\{name\\})*$";
@@ -61,15 +62,18 @@ fn all() -> String {
 fn of(kind: &str, description: &str, own: Vec<(&str, Value)>, required: &[&str]) -> Value {
     let key = json!({ "type": "string", "pattern": "^([A-Za-z0-9._/-]+\\*?|\\*)$" });
     let mut properties = vec![
-        ("type", node("What is looked at.", json!({ "const": kind }))),
-        ("labels", labels("Labels that each of its clusters gets.")),
+        ("type", node("Type of the source.", json!({ "const": kind }))),
+        ("labels", labels("Labels of each of its clusters.")),
         (
             "take_labels",
-            default(list("Labels that a cluster keeps: keys, or their beginnings and *.", 0, &key), json!(["*"])),
+            default(
+                list("Labels from the source that a cluster keeps: keys, or prefixes and *.", 0, &key),
+                json!(["*"]),
+            ),
         ),
-        ("label_prefix", pattern("What is put before the keys of these.", "^[A-Za-z0-9._/-]+$")),
-        ("max_clusters", default(whole("Clusters that it may bring.", &CLUSTERS), DEFAULT_CLUSTERS)),
-        ("compression", default(truth("Whether lists of its clusters are asked for gzipped."), true)),
+        ("label_prefix", pattern("Prefix of the keys of labels from the source.", "^[A-Za-z0-9._/-]+$")),
+        ("max_clusters", default(whole("Maximum number of clusters.", &CLUSTERS), DEFAULT_CLUSTERS)),
+        ("compression", default(truth("Whether lists of its clusters are requested gzipped."), true)),
     ];
     properties.extend(own);
     let mut source = table(description, properties);
@@ -80,9 +84,9 @@ fn of(kind: &str, description: &str, own: Vec<(&str, Value)>, required: &[&str])
 fn managed(kind: &str, description: &str, own: Vec<(&str, Value)>, required: &[&str]) -> Value {
     let mut properties = access();
     properties.extend([
-        ("namespaces", namespaces("Where it looks. Unset: in all.")),
-        ("label_selector", text("As kubectl takes it; besides what the type asks for itself.")),
-        ("names", default(pattern("What its clusters are called, of {name} and {namespace}.", NAMES), all())),
+        ("namespaces", namespaces("Selected namespaces. Unset: all.")),
+        ("label_selector", text("Label selector in kubectl's notation, in addition to the selector of the type.")),
+        ("names", default(pattern("Pattern of the clusters' names, with {name} and {namespace}.", NAMES), all())),
     ]);
     properties.extend(own);
     let mut source = of(kind, description, properties, required);
@@ -91,16 +95,16 @@ fn managed(kind: &str, description: &str, own: Vec<(&str, Value)>, required: &[&
 }
 
 fn provider() -> Value {
-    let versions = choice("The version of ExecCredential.", &EXEC_VERSIONS);
+    let versions = choice("Version of ExecCredential.", &EXEC_VERSIONS);
     let mut provider = table(
-        "A command that gives credentials.",
+        "Credential command.",
         vec![
-            ("command", text("The command; looked for on the PATH if it has no slash.")),
-            ("args", list("Its arguments.", 0, &json!({ "type": "string", "pattern": "\\S" }))),
-            ("env", labels("Variables that it is given.")),
+            ("command", text("Command, searched on the PATH if it has no slash.")),
+            ("args", list("Arguments.", 0, &json!({ "type": "string", "pattern": "\\S" }))),
+            ("env", labels("Environment variables.")),
             ("api_version", default(versions, EXEC_VERSIONS[0])),
-            ("take_args", default(truth("Whether arguments that a ClusterProfile gives are appended."), false)),
-            ("take_env", default(truth("Whether variables that a ClusterProfile gives are added."), false)),
+            ("take_args", default(truth("Whether arguments of a ClusterProfile are appended."), false)),
+            ("take_env", default(truth("Whether variables of a ClusterProfile are added."), false)),
         ],
     );
     provider["required"] = json!(["command"]);

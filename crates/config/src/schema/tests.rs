@@ -1,4 +1,4 @@
-//! The schema and the reader agree: on the keys there are, on what is right, and on what is wrong.
+//! Tests that schema and reader agree on keys, valid values and mistakes.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -12,8 +12,8 @@ use crate::raw::{Environment, merge};
 
 static VALIDATOR: LazyLock<Validator> = LazyLock::new(|| jsonschema::validator_for(&schema()).expect("it is a schema"));
 
-/// Words in the reader's mistakes that no schema can see: they depend on other keys, on files, on the order of durations
-/// and sizes with units, or on languages of their own.
+/// Texts of mistakes that no schema can detect: they depend on other keys, on files, on the order of durations and sizes
+/// with units, or on embedded languages.
 const BEYOND: &[&str] = &[
     "is out of range",
     "is longer than",
@@ -22,30 +22,30 @@ const BEYOND: &[&str] = &[
     "there is no cluster",
     "there is no [resources.",
     "matches nothing",
-    "watches objects that",
-    "belongs to a pattern",
-    "leaves nothing of",
-    "names a version, and",
-    "is the pattern",
-    "is another path than",
-    "is where sinks.",
+    "watches the same objects as",
+    "requires a pattern",
+    "excludes all of",
+    "has a version, but",
+    "has the same pattern",
+    "differs from",
+    "is also the path of sinks.",
     "there is no such file",
     "is a directory",
     "there is no directory",
-    "is there twice",
-    "is reached from other machines",
+    "is duplicated",
+    "is reachable from other machines",
     "is not a label selector",
     "expected a comma or the end",
 ];
 
-/// What the schema says against a text; nothing if it is right, or no TOML at all.
+/// Returns the schema errors of a text; empty if it is valid or not TOML.
 fn against(text: &str) -> Vec<String> {
     let Ok(raw) = merge(text, &Environment::new()) else { return Vec::new() };
     let value = serde_json::to_value(&raw.values).expect("TOML's values are JSON's");
     VALIDATOR.iter_errors(&value).map(|error| error.to_string()).collect()
 }
 
-/// Asserts that what the reader refuses is refused here too, if a schema can see it.
+/// Asserts that the schema rejects what the reader rejects, if a schema can detect it.
 #[track_caller]
 pub(crate) fn refuses(text: &str, problem: &str) {
     let seen = !BEYOND.iter().any(|words| problem.contains(words)) && merge(text, &Environment::new()).is_ok();
@@ -53,7 +53,7 @@ pub(crate) fn refuses(text: &str, problem: &str) {
 }
 
 #[test]
-fn every_example_passes() {
+fn examples_match_the_schema() {
     for (name, text) in [
         ("hub", include_str!("../../../../config/hub.toml")),
         ("in-cluster", include_str!("../../../../config/in-cluster.toml")),
@@ -65,18 +65,18 @@ fn every_example_passes() {
 }
 
 #[test]
-fn the_file_in_config_is_this_schema() {
+fn schema_file_is_up_to_date() {
     let file: Value = serde_json::from_str(include_str!("../../../../config/schema.json")).expect("it is JSON");
     assert!(file == schema(), "out of date; run: informer-hub config schema > config/schema.json");
 }
 
 #[test]
-fn the_page_in_docs_is_this_reference() {
+fn reference_page_is_up_to_date() {
     let page = include_str!("../../../../docs/configuration.md");
     assert!(page == reference(), "out of date; run: make reference");
 }
 
-/// The keys that the reader says there are where it finds one that is none.
+/// Returns the keys that the reader lists when it finds an unknown one.
 fn known_to_the_reader(text: &str) -> BTreeSet<String> {
     let text = text.replace("HERE", "zzzzzzzzzzzzzzzzzzzzzzzz = 1");
     let errors = Config::from_toml(&text).expect_err("it has an unknown key").to_string();
@@ -92,7 +92,7 @@ fn known_to_the_schema(pointer: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_schema_has_the_keys_that_the_reader_knows_and_no_other() {
+fn schema_has_exactly_the_keys_of_the_reader() {
     const SINK: &str = "/properties/sinks/additionalProperties/oneOf";
     const SOURCE: &str = "/properties/cluster_sources/additionalProperties/oneOf";
     let same = |text: &str, pointer: &str| {

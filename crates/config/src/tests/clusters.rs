@@ -1,22 +1,22 @@
-//! Clusters in tables, and what selects them.
+//! Tests of cluster tables and cluster selectors.
 
 use super::*;
 
-/// As [`only`], for the lines of a cluster, the first of which is 1; its header is 0.
+/// Like [`only`], for lines of a cluster, counted from 1; its header is 0.
 #[track_caller]
 fn only_in_cluster(lines: &str, line: usize, words: &str) {
     only(&format!("[resources.pods]\n[clusters.one]\n{lines}"), line + 2, words);
 }
 
 #[test]
-fn a_cluster_is_reached_in_exactly_one_way() {
-    only_in_cluster("", 0, "clusters.one: does not say how to reach the cluster; write kubeconfig = ");
-    only_in_cluster("in_cluster = false\n", 0, "does not say how to reach the cluster");
+fn cluster_has_exactly_one_connection() {
+    only_in_cluster("", 0, "clusters.one: has no connection to the cluster; write kubeconfig = ");
+    only_in_cluster("in_cluster = false\n", 0, "has no connection to the cluster");
     only_in_cluster("in_cluster = true\nserver = \"https://x\"\n", 0, "has in_cluster and server; keep one of them");
     only_in_cluster("in_clutser = true\n", 1, "unknown key; did you mean \"in_cluster\"?");
     only_in_cluster("in_cluster = 1\n", 1, "expected true or false, found a number");
-    only_in_cluster("in_cluster = true\ncontext = \"a\"\n", 2, "context: belongs to kubeconfig, which is not given");
-    only_in_cluster("in_cluster = true\ntoken = { env = \"A\" }\n", 2, "token: belongs to server, which is not given");
+    only_in_cluster("in_cluster = true\ncontext = \"a\"\n", 2, "context: requires kubeconfig, which is missing");
+    only_in_cluster("in_cluster = true\ntoken = { env = \"A\" }\n", 2, "token: requires server, which is missing");
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn cluster_values_are_checked() {
 }
 
 #[test]
-fn cluster_selectors_must_select_something() {
+fn cluster_selectors_must_select_a_cluster() {
     only_in_resource("clusters = { tier = \"dev\" }\n", 1, "matches no cluster; the label \"tier\" is prod");
     only_in_resource("clusters = { teir = \"prod\" }\n", 1, "no cluster has a label \"teir\"; did you mean \"tier\"?");
     only_in_resource("clusters = [\"on\"]\n", 1, "clusters[0]: there is no cluster \"on\"; did you mean \"one\"?");

@@ -1,11 +1,11 @@
-//! `[hub]`: its own keys, and who may reach its port.
+//! Tests of `[hub]`: its keys and the access to its port.
 
 use std::fs;
 use std::time::Duration;
 
 use super::*;
 
-/// As [`only`], for the lines of `[hub]`, the first of which is 1; its header is 0.
+/// Like [`only`], for lines of `[hub]`, counted from 1; its header is 0.
 #[track_caller]
 fn only_in_hub(lines: &str, line: usize, words: &str) {
     only(&format!("{BASE}[hub]\n{lines}"), line + 5, words);
@@ -32,11 +32,12 @@ fn hub_keys_are_checked() {
 }
 
 #[test]
-fn a_memory_limit_is_a_size_and_may_come_from_the_environment() {
+fn memory_limit_is_a_size_in_file_or_environment() {
     let limit = |text: &str, variables: &[(&str, &str)]| {
         let environment = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let (file, environment) = (format!("[hub]\n{text}\n{BASE}"), Some(&environment));
-        let source = super::resolve::Source { file: None, text: &file, environment, probes: None, whole: true };
+        let source =
+            super::resolve::Source { file: None, text: &file, environment, probes: None, check_references: true };
         super::resolve::resolve(&source).unwrap().hub.memory_limit
     };
     assert_eq!(limit("", &[]), None);
@@ -47,7 +48,7 @@ fn a_memory_limit_is_a_size_and_may_come_from_the_environment() {
 }
 
 #[test]
-fn where_state_is_kept_and_how_often_is_read() {
+fn state_settings_are_read() {
     let hub = |lines: &str| Config::from_toml(&format!("[hub]\n{lines}\n{BASE}")).unwrap().hub;
     let default = hub("");
     assert_eq!((default.state_dir, default.checkpoint), (None, Duration::from_secs(5)));
@@ -59,8 +60,8 @@ fn where_state_is_kept_and_how_often_is_read() {
 }
 
 #[test]
-fn a_port_that_other_machines_reach_asks_who_is_there() {
-    let refused = "0.0.0.0:7080 is reached from other machines, and nothing asks who is there";
+fn port_beyond_loopback_requires_authentication() {
+    let refused = "0.0.0.0:7080 is reachable from other machines without authentication";
     only_in_hub("listen = \"0.0.0.0:7080\"", 1, refused);
     only_in_hub("listen = \"[::]:7080\"", 1, "[hub.auth] token = { file = \"hub-token\" }");
     only_in_hub("listen = \"10.1.2.3:7080\"\n[hub.auth]\nmetrics_open = true", 1, "or listen on 127.0.0.1:7080");
@@ -78,7 +79,7 @@ fn a_port_that_other_machines_reach_asks_who_is_there() {
 }
 
 #[test]
-fn what_belongs_to_the_port_is_checked_as_everything_is() {
+fn port_settings_are_checked() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["cert.pem", "key.pem", "ca.pem"] {
         fs::write(folder.path().join(name), "content").unwrap();
@@ -89,7 +90,7 @@ fn what_belongs_to_the_port_is_checked_as_everything_is() {
     assert!(service.authenticates() && service.max_connections == 99);
     assert_eq!(service.tls.unwrap().client_ca_file, Some(folder.path().join("ca.pem")));
     let errors = load(folder.path(), &format!("{BASE}[hub]\nlisten = \"0.0.0.0:1\"\n{tls}"), &[]).unwrap_err();
-    assert!(errors.to_string().contains("nothing asks who is there"), "TLS alone asks nobody: {errors}");
+    assert!(errors.to_string().contains("without authentication"), "TLS alone does not authenticate: {errors}");
     only_in_hub("max_connections = 3", 1, "from 16 to 65536");
     let hosts = |list: &str| load(folder.path(), &format!("{BASE}[hub]\nallowed_hosts = {list}\n"), &[]);
     let good = hosts("[\"hub.example.com\", \"*.svc\", \"localhost\"]").unwrap().hub.service.allowed_hosts;

@@ -1,5 +1,5 @@
-//! Whole configurations: the sample loads, every rule has a text that breaks it, and a file full of mistakes is
-//! reported in one go.
+//! Tests of whole configurations: the sample loads, each rule is violated by a text, and all mistakes of a file are
+//! reported at once.
 
 mod clusters;
 mod hub;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// A configuration that is right, to which tests add.
+/// Valid configuration that tests extend.
 const BASE: &str =
     "[clusters.one]\nserver = \"https://one.example.com\"\nlabels = { tier = \"prod\" }\n[resources.pods]\n";
 
@@ -27,7 +27,7 @@ fn problems(text: &str) -> Vec<String> {
     }
 }
 
-/// Asserts that `text` has exactly one mistake, at this line (0: none), with these words.
+/// Asserts that `text` has exactly one mistake, at this line (0 for none), with these words.
 #[track_caller]
 fn only(text: &str, line: usize, words: &str) {
     let errors = Config::from_toml(text).map(|_| text.to_owned()).expect_err("must be refused");
@@ -37,13 +37,13 @@ fn only(text: &str, line: usize, words: &str) {
     schema::tests::refuses(text, &mistake.to_string());
 }
 
-/// As [`only`], for lines after [`BASE`], the first of which is 1.
+/// Like [`only`], for lines after [`BASE`], counted from 1.
 #[track_caller]
 fn only_in_resource(lines: &str, line: usize, words: &str) {
     only(&format!("{BASE}{lines}"), line + 4, words);
 }
 
-/// As [`only`], for lines within a sink, the first of which is 1.
+/// Like [`only`], for lines of a sink, counted from 1.
 #[track_caller]
 fn only_in_sink(lines: &str, line: usize, words: &str) {
     only(&format!("{BASE}{SINK}{lines}"), line + 7, words);
@@ -56,7 +56,7 @@ fn load(folder: &Path, text: &str, environment: &[(&str, &str)]) -> Result<Confi
 }
 
 #[test]
-fn a_small_configuration_has_the_defaults() {
+fn small_configuration_has_the_defaults() {
     let config = Config::from_toml(&format!("{BASE}{SINK}")).unwrap();
     assert_eq!(config.hub, HubConfig::default());
     let pods = &config.resources[0];
@@ -74,7 +74,7 @@ fn a_small_configuration_has_the_defaults() {
 }
 
 #[test]
-fn the_sample_of_the_documentation_loads() {
+fn sample_configuration_loads() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join(".kube")).unwrap();
     fs::write(folder.path().join(".kube/config"), "").unwrap();
@@ -124,7 +124,7 @@ retry = { first = "500ms", max = "5m", give_up_after = "24h" }
 }
 
 #[test]
-fn a_file_full_of_mistakes_is_reported_in_one_go() {
+fn all_mistakes_are_reported_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let text = r#"[hub]
 listen = "localhost:7080"
@@ -191,21 +191,21 @@ limit = 0
 }
 
 #[test]
-fn a_text_that_is_not_toml_has_one_mistake_with_its_place() {
+fn syntax_error_is_one_mistake_with_its_position() {
     only("[hub]\nlisten = \n", 2, "not TOML at column 10: ");
-    only("[hub]\n[hub]\n", 2, "not TOML at column 2: hub is there twice; keep one of them");
+    only("[hub]\n[hub]\n", 2, "not TOML at column 2: hub is duplicated; keep one of them");
     only("[resources.pods]\n[resources.pods]\n", 2, "pods is there twice");
 }
 
 #[test]
-fn a_file_that_is_not_there_is_said_so() {
+fn missing_file_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let errors = Config::from_file(folder.path().join("no.toml")).unwrap_err();
     assert!(errors.to_string().contains("no.toml: cannot read the file: "), "{errors}");
 }
 
 #[test]
-fn without_clusters_or_resources_an_example_says_what_to_write() {
+fn missing_clusters_and_resources_are_reported_with_an_example() {
     let found = problems("");
     assert_eq!(found.len(), 2);
     assert!(found[0].contains("clusters: there is no cluster; write for example\n    [clusters.local]\n"), "{found:?}");
@@ -227,9 +227,9 @@ fn tables_must_be_tables() {
 proptest::proptest! {
     #![proptest_config(informer_hub_testing::properties(256))]
 
-    /// Some lines of a right configuration, in order, some with a value that does not belong there.
+    /// Builds configurations from valid lines, some with a wrong value.
     #[test]
-    fn no_text_makes_the_reader_panic(
+    fn arbitrary_text_does_not_panic_the_reader(
         picks in proptest::collection::btree_map(0..60_usize, 0..16_usize, 0..60),
         noise in "[\\[\\]{}=\"'.,a-z0-9 \n-]{0,40}",
     ) {
@@ -245,7 +245,7 @@ proptest::proptest! {
             }
         }
         for text in [text.clone(), text + &noise] {
-            // Few of them are right; those that are not say why.
+            // Most of these texts are invalid, and then have a mistake with a description.
             if let Err(errors) = Config::from_toml(&text) {
                 proptest::prop_assert!(!errors.mistakes().is_empty());
             }

@@ -1,4 +1,4 @@
-//! What is not in the file itself: secrets, files that it names, the environment.
+//! Tests of references outside the file: secrets, files and the environment.
 
 use std::fs;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 
 #[test]
-fn a_secret_is_only_referred_to_and_never_printed() {
+fn secret_is_a_reference_and_never_printed() {
     only_in_sink("signing_secret = \"hunter2\"\n", 1, "a secret does not belong in the configuration; write { env");
     only_in_sink("signing_secret = {}\n", 1, "names no secret; write { env");
     only_in_sink("signing_secret = { env = 1 }\n", 1, "expected a text in quotes");
@@ -17,7 +17,7 @@ fn a_secret_is_only_referred_to_and_never_printed() {
 }
 
 #[test]
-fn secrets_and_files_must_be_there() {
+fn secrets_and_files_must_exist() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("folder")).unwrap();
     fs::write(folder.path().join("secret"), "s\n").unwrap();
@@ -40,7 +40,7 @@ fn secrets_and_files_must_be_there() {
 }
 
 #[test]
-fn a_secret_is_read_without_its_line_break() {
+fn secret_is_read_without_its_line_break() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("secret");
     for (text, wanted) in
@@ -53,7 +53,7 @@ fn a_secret_is_read_without_its_line_break() {
 }
 
 #[test]
-fn the_environment_overrides_the_file_and_adds_to_it() {
+fn environment_overrides_and_extends_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let environment = [
         ("INFORMER_HUB_HUB__LISTEN", "127.0.0.1:8080"),
@@ -88,7 +88,7 @@ fn the_environment_overrides_the_file_and_adds_to_it() {
 }
 
 #[test]
-fn a_mistake_in_the_environment_names_its_variable() {
+fn environment_mistake_names_its_variable() {
     let folder = tempfile::tempdir().unwrap();
     let shown = |name: &str, value: &str| {
         load(folder.path(), &format!("{BASE}{SINK}"), &[(name, value)]).unwrap_err().to_string()
@@ -96,7 +96,7 @@ fn a_mistake_in_the_environment_names_its_variable() {
     for (name, value, wanted) in [
         ("INFORMER_HUB_HUB__LISTEN", "x", "hub.listen: \"x\" is not an IP address"),
         ("INFORMER_HUB_HUBB__LISTEN", "x", "hubb: unknown key; did you mean \"hub\"?"),
-        ("INFORMER_HUB_CLUSTERS__NEW__COMPRESSION", "true", "clusters.new: does not say how to reach the cluster"),
+        ("INFORMER_HUB_CLUSTERS__NEW__COMPRESSION", "true", "clusters.new: has no connection to the cluster"),
         ("INFORMER_HUB_RESOURCES__PODS__NAMESPACES", "[\"A\"]", "resources.pods.namespaces[0]: \"A\" is not"),
         (
             "INFORMER_HUB_CLUSTERS__ONE__LABELS",

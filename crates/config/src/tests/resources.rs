@@ -1,4 +1,4 @@
-//! Resources: names, patterns, scopes, indices.
+//! Tests of resources: names, patterns, scopes and indices.
 
 use super::*;
 
@@ -19,22 +19,22 @@ fn patterns_are_checked() {
     let told: Vec<_> = patterns.iter().map(|it| (it.to_string(), it.exclude.len(), it.limit.get())).collect();
     assert_eq!(told, [("*.*.example.com".to_owned(), 0, 50), ("*.example.com".to_owned(), 2, 7)]);
     let line = 7;
-    only(&ours("exclude = [\"*\"]\n"), line, "exclude[0]: leaves nothing of *.example.com");
+    only(&ours("exclude = [\"*\"]\n"), line, "exclude[0]: excludes all of *.example.com");
     only(&ours("exclude = [\"gears.v1.example.com\"]\n"), line, "exclude[0]: names a version");
     only(&ours("exclude = [\"a b\"]\n"), line, "exclude[0]: \"a b\" is not a resource");
     only(&ours("exclude = [\"*.\"]\n"), line, "exclude[0]: \"*.\" is not a pattern: write \"*.example.com\"");
     only(&ours("limit = 0\n"), line, "limit: expected a whole number from 1 to 1000, found 0");
     let again = ours("[resources.again]\nresource = \"*.example.com\"\n");
-    only(&again, 5, "is the pattern *.example.com for cluster one, which resources.again is too");
-    only_in_resource("exclude = [\"a\"]\n", 1, "exclude: belongs to a pattern such as");
-    only_in_resource("limit = 3\n", 1, "limit: belongs to a pattern such as");
+    only(&again, 5, "has the same pattern *.example.com for cluster one as resources.again");
+    only_in_resource("exclude = [\"a\"]\n", 1, "exclude: requires a pattern such as");
+    only_in_resource("limit = 3\n", 1, "limit: requires a pattern such as");
     only(&BASE.replace("pods", "\"**\""), 4, "\"**\" is not a pattern");
 }
 
 #[test]
-fn a_short_name_is_the_same_resource() {
+fn short_name_is_the_same_resource() {
     let text = format!("{BASE}keep = [\"spec\"]\n[resources.po]\n");
-    only(&text, 4, "watches objects that resources.po watches too");
+    only(&text, 4, "watches the same objects as resources.po");
 }
 
 #[test]
@@ -63,12 +63,12 @@ fn resource_values_are_checked() {
 }
 
 #[test]
-fn two_entries_may_not_keep_the_same_objects_in_two_ways() {
+fn entries_must_not_keep_different_parts_of_the_same_objects() {
     let second = |lines: &str| format!("{BASE}[resources.again]\nresource = \"pods\"\n{lines}");
-    // `again` is read first, by name; the mistake is at the later one and names both.
-    only(&second("drop = []\n"), 4, "resources.pods: watches objects that resources.again watches too, in cluster one");
-    only(&second("metadata_only = true\n"), 4, "watches objects that resources.again watches too");
-    only(&second("drop = []\nnamespaces = [\"a\"]\n"), 4, "watches objects that resources.again watches too");
+    // `again` is read first, by name. The mistake is reported at the later entry and names both.
+    only(&second("drop = []\n"), 4, "resources.pods: watches the same objects as resources.again in cluster one");
+    only(&second("metadata_only = true\n"), 4, "watches the same objects as resources.again");
+    only(&second("drop = []\nnamespaces = [\"a\"]\n"), 4, "watches the same objects as resources.again");
     for fine in ["", "resync = \"10m\"\n", "drop = []\nlabel_selector = \"a\"\n"] {
         assert_eq!(problems(&second(fine)), Vec::<String>::new(), "{fine}");
     }
@@ -79,13 +79,13 @@ fn two_entries_may_not_keep_the_same_objects_in_two_ways() {
 }
 
 #[test]
-fn an_index_of_a_resource_is_one_path_whoever_declares_it() {
+fn index_name_has_one_path_per_resource() {
     let two = |one: &str, other: &str| {
         let text = BASE.replace("[resources.pods]", &format!("[resources.pods]\nindexes = {{ {one} }}"));
         format!("{text}[resources.again]\nresource = \"pods\"\nlabel_selector = \"a\"\nindexes = {{ {other} }}\n")
     };
     let found = problems(&two("a = \"spec.x\"", "a = \"spec.y\""));
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].contains("resources.pods.indexes.a: is another path than resources.again.indexes.a"), "{found:?}");
+    assert!(found[0].contains("resources.pods.indexes.a: differs from resources.again.indexes.a"), "{found:?}");
     assert_eq!(problems(&two("a = \"spec.x\"", "a = \"spec.x\", b = \"spec.y\"")), Vec::<String>::new());
 }

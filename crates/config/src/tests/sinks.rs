@@ -1,8 +1,8 @@
-//! Sinks: what they send, to whom, how often.
+//! Tests of sinks: transports, formats, batches and retries.
 
 use super::*;
 
-/// As [`only_in_sink`], of a sink of another type, the first line of which is 1.
+/// Like [`only_in_sink`], for a sink of another type, counted from 1.
 #[track_caller]
 fn only_in(lines: &str, line: usize, words: &str) {
     only(&format!("{BASE}[sinks.audit]\n{lines}"), line + 5, words);
@@ -38,14 +38,14 @@ fn sinks_are_checked() {
 }
 
 #[test]
-fn what_a_sink_sends_and_how_is_checked() {
+fn sink_formats_and_limits_are_checked() {
     let both = "filter = \"true\"\non_filter_error = \"dropp\"\n";
     only_in_sink(both, 2, "there is no choice \"dropp\"; did you mean \"drop\"?");
-    only_in_sink("on_filter_error = \"drop\"\n", 1, "belongs to filter, which is not given");
+    only_in_sink("on_filter_error = \"drop\"\n", 1, "requires filter, which is missing");
     only_in_sink("include_old = \"no\"\n", 1, "expected true or false");
     only_in_sink("redact = [\"spec\", \"a b\"]\n", 1, "redact[1]: \"a b\" is not a path");
     only_in_sink("redact = [\"metadata.name\"]\n", 1, "is part of what identifies an object");
-    only_in_sink("rate_limit = { burst = 3 }\n", 1, "does not say how many; write { events_per_second");
+    only_in_sink("rate_limit = { burst = 3 }\n", 1, "has no events_per_second; write { events_per_second");
     only_in_sink("rate_limit = { events_per_secnd = 3 }\n", 1, "did you mean \"events_per_second\"?");
     only_in_sink("rate_limit = { events_per_second = 0 }\n", 1, "expected a whole number from 1 to 1000000, found 0");
     only_in_sink("format = \"cloudevent\"\n", 1, "there is no format \"cloudevent\"; did you mean \"cloudevents\"?");
@@ -53,7 +53,7 @@ fn what_a_sink_sends_and_how_is_checked() {
     only_in(both, 0, "sinks.audit: has format and preset; keep one of them");
     only_in_sink("preset = \"slak\"\n", 1, "there is no preset \"slak\"; did you mean \"slack\"?");
     only_in_sink("preset = \"slack\"\nbatch = { max_events = 2 }\n", 2, "sends one event at a time; remove the key");
-    only_in_sink("content_type = \"text/plain\"\n", 1, "belongs to template, which is not given");
+    only_in_sink("content_type = \"text/plain\"\n", 1, "requires template, which is missing");
     only_in_sink("template = \"x\"\ncontent_type = \"text\"\n", 2, "is not a media type");
     only_in_sink("template_file = \"nowhere\"\n", 1, "there is no such file");
     let slack = sink("type = \"webhook\"\nurl = \"https://x\"\npreset = \"slack\"\n");
@@ -66,14 +66,14 @@ fn what_a_sink_sends_and_how_is_checked() {
 }
 
 #[test]
-fn keys_of_a_webhook_are_checked() {
+fn webhook_keys_are_checked() {
     only_in_sink("compression = \"gz\"\n", 1, "there is no compression \"gz\"; there is gzip, zstd");
     only_in_sink("client_cert_file = \"Cargo.toml\"\n", 1, "needs its key; write client_key_file");
     only_in_sink("client_key_file = \"Cargo.toml\"\n", 1, "needs its certificate; write client_cert_file");
     only_in_sink("client_cert_file = \"Cargo.toml\"\nclient_key_fil = \"a\"\n", 2, "did you mean \"client_key_file\"?");
     let plain =
         "type = \"webhook\"\nurl = \"http://x\"\nclient_cert_file = \"Cargo.toml\"\nclient_key_file = \"Cargo.toml\"\n";
-    only_in(plain, 3, "is shown to nobody where url is http");
+    only_in(plain, 3, "has no effect if url is http");
     only_in_sink("headers = { x-api-key = \"hunter2\" }\n", 1, "headers.x-api-key: a secret does not belong");
     only_in_sink("headers = { Authorization = \"Bearer hunter2\" }\n", 1, "a secret does not belong");
     only_in_sink("headers = { x-a = 1 }\n", 1, "expected a text or { env = \"NAME\" }, found a number");
@@ -88,16 +88,16 @@ fn keys_of_a_webhook_are_checked() {
 }
 
 #[test]
-fn keys_of_nats_are_checked() {
+fn nats_keys_are_checked() {
     let nats = |lines: &str| format!("type = \"nats\"\nurl = \"nats://a, tls://b:4222\"\n{lines}");
     let only =
         |lines: &str, line: usize, words: &str| only_in(&nats(lines), if line == 0 { 0 } else { line + 2 }, words);
-    only_in("type = \"nats\"\n", 0, "does not say where to; write url = \"nats://");
+    only_in("type = \"nats\"\n", 0, "has no url; write url = \"nats://");
     only_in("type = \"nats\"\nurl = \"https://a\"\n", 2, "not an address of nats or tls");
     only_in("type = \"nats\"\nurl = \"nats://u:hunter2@a\"\n", 2, "use creds_file, token, user or nkey");
     only_in("type = \"natss\"\nurl = \"nats://a\"\n", 1, "did you mean \"nats\"?");
     only("user = \"u\"\n", 1, "needs a password");
-    only("password = { env = \"P\" }\n", 1, "belongs to user, which is not given");
+    only("password = { env = \"P\" }\n", 1, "requires user, which is missing");
     only("token = \"hunter2\"\n", 1, "a secret does not belong in the configuration");
     only("token = { env = \"T\" }\nnkey = { env = \"N\" }\n", 0, "has token and nkey; keep one of them");
     only("stream = \"a.b\"\n", 1, "is not the name of a stream");
@@ -111,8 +111,8 @@ fn keys_of_nats_are_checked() {
 }
 
 #[test]
-fn keys_of_files_are_checked() {
-    only_in("type = \"file\"\n", 0, "does not say where to; write path = \"events.jsonl\"");
+fn file_keys_are_checked() {
+    only_in("type = \"file\"\n", 0, "has no path; write path = \"events.jsonl\"");
     only_in("type = \"file\"\npath = \"src\"\n", 2, "src is a directory");
     only_in("type = \"file\"\npath = \"nowhere/a.jsonl\"\n", 2, "nowhere; make it first");
     only_in("type = \"file\"\npath = \"a.jsonl\"\nmax_size = 10\n", 3, "10B is out of range: from 1KiB to 1TiB");
@@ -120,7 +120,7 @@ fn keys_of_files_are_checked() {
     only_in("type = \"file\"\npath = \"a.jsonl\"\nconcurrency = 2\n", 3, "unknown key");
     only_in("type = \"stdout\"\npath = \"a.jsonl\"\n", 2, "unknown key");
     let twice = "type = \"file\"\npath = \"a.jsonl\"\n[sinks.b]\ntype = \"file\"\npath = \"a.jsonl\"\n";
-    only_in(twice, 5, "is where sinks.audit writes too; give each its own");
+    only_in(twice, 5, "is also the path of sinks.audit; write different paths");
     let TransportConfig::File(file) = sink("type = \"file\"\npath = \"a.jsonl\"\n").transport else {
         panic!("another type")
     };
@@ -147,7 +147,7 @@ fn batches_and_retries_have_bounds() {
 }
 
 #[test]
-fn a_default_of_retries_gives_way_to_what_is_written() {
+fn retry_defaults_adapt_to_written_values() {
     let retry = |text: &str| {
         let config = Config::from_toml(&format!("{BASE}{SINK}retry = {{ {text} }}\n")).unwrap();
         let retry = &config.sinks[0].retry;
@@ -168,7 +168,7 @@ fn a_default_of_retries_gives_way_to_what_is_written() {
 }
 
 #[test]
-fn what_a_sink_matches_must_be_there() {
+fn sink_match_must_refer_to_existing_entries() {
     only_in_sink("match = { resources = [\"pod\"] }\n", 1, "there is no [resources.pod]; did you mean \"pods\"?");
     only_in_sink("match = { resources = [\"pods\", \"pods\"] }\n", 1, "\"pods\" is in the list twice");
     only_in_sink("match = { resources = [] }\n", 1, "is empty; remove the key for all resources");

@@ -1,17 +1,17 @@
-//! Sources of clusters.
+//! Tests of cluster sources.
 
 use super::*;
 
 const SOURCE: &str = "[resources.pods]\n[cluster_sources.fleet]\n";
 
-/// As [`only`], for the lines of a source of clusters, the first of which is 1; its header is 0.
+/// Like [`only`], for lines of a cluster source, counted from 1; its header is 0.
 #[track_caller]
 fn only_in_source(lines: &str, line: usize, words: &str) {
     only(&format!("{SOURCE}{lines}"), line + 2, words);
 }
 
 #[test]
-fn sources_of_clusters_are_enough_and_have_defaults() {
+fn cluster_sources_suffice_and_have_defaults() {
     let text = "type = \"secrets\"\nformat = \"argocd\"\nin_cluster = true\nnamespaces = [\"argocd\"]\n";
     let config = Config::from_toml(&format!("{SOURCE}{text}")).unwrap();
     assert!(config.clusters.is_empty());
@@ -30,19 +30,19 @@ fn sources_of_clusters_are_enough_and_have_defaults() {
 }
 
 #[test]
-fn sources_of_clusters_are_checked() {
+fn cluster_sources_are_checked() {
     const SECRETS: &str = "type = \"secrets\"\nformat = \"argocd\"\nin_cluster = true\n";
     const FOLDER: &str = "type = \"folder\"\npath = \"x\"\n";
     const PROFILES: &str = "type = \"cluster-profiles\"\nin_cluster = true\n";
-    only_in_source("", 0, "does not say what is looked at; write type = \"folder\"");
+    only_in_source("", 0, "has no type; write type = \"folder\"");
     only_in_source(
         "type = \"secret\"\n",
         1,
         "there is no type of cluster source \"secret\"; did you mean \"secrets\"?",
     );
-    only_in_source("type = \"folder\"\n", 0, "does not say which folder");
-    only_in_source("type = \"secrets\"\nformat = \"argocd\"\n", 0, "does not say how to reach the cluster");
-    only_in_source("type = \"secrets\"\nin_cluster = true\n", 0, "does not say what the Secrets hold");
+    only_in_source("type = \"folder\"\n", 0, "has no path");
+    only_in_source("type = \"secrets\"\nformat = \"argocd\"\n", 0, "has no connection to the cluster");
+    only_in_source("type = \"secrets\"\nin_cluster = true\n", 0, "has no format");
     only_in_source("type = \"secrets\"\nin_cluster = true\nformat = \"argo\"\n", 3, "there is no format \"argo\"");
     only_in_source(&format!("{SECRETS}path = \"x\"\n"), 4, "unknown key");
     only_in_source(&format!("{SECRETS}names = \"x\"\n"), 4, "has no {name}");
@@ -56,8 +56,8 @@ fn sources_of_clusters_are_checked() {
     only_in_source(&format!("{FOLDER}take_labels = [\"a*b\"]\n"), 3, "is not the key of a label");
     only_in_source(&format!("{FOLDER}label_prefix = \"a b\"\n"), 3, "is not the beginning of a label's key");
     only_in_source(&format!("{FOLDER}max_clusters = 0\n"), 3, "from 1 to 10000");
-    only_in_source(PROFILES, 0, "does not say how credentials are had");
-    only_in_source(&format!("{PROFILES}providers = {{ gke = {{ args = [] }} }}\n"), 3, "does not say which command");
+    only_in_source(PROFILES, 0, "has no credentials");
+    only_in_source(&format!("{PROFILES}providers = {{ gke = {{ args = [] }} }}\n"), 3, "has no command");
     only_in_source(
         &format!("{PROFILES}providers = {{ gke = {{ command = \"g\", api_version = \"v1\" }} }}\n"),
         3,
@@ -68,7 +68,7 @@ fn sources_of_clusters_are_checked() {
 }
 
 #[test]
-fn with_sources_a_name_or_label_that_no_table_has_may_come_later() {
+fn unknown_cluster_names_are_allowed_with_sources() {
     let source = "[cluster_sources.f]\ntype = \"folder\"\npath = \"x\"\n";
     let sink = format!("{SINK}match = {{ clusters = {{ tier = \"other\" }} }}\n");
     let text = format!("{BASE}clusters = [\"later\"]\n{source}{sink}");

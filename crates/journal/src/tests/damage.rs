@@ -1,4 +1,4 @@
-//! Damage at rest, and disks that lie.
+//! Tests of damaged files, and of disks that lose synced data.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn change(i: u32) -> Change {
     Change { object: u64::from(i), from: None, to: Some(i), pad: 60 }
 }
 
-/// A journal of 120 accepted records, every third of which is acknowledged, all of it synced.
+/// Creates a disk with a synced journal of 120 accepted records, every third of which is acknowledged.
 fn filled(seed: u64) -> SimDisk {
     let disk = SimDisk::new(seed);
     let (mut journal, ..) = open(&disk, LIMIT);
@@ -40,7 +40,7 @@ fn segments(disk: &SimDisk) -> Vec<(PathBuf, u64)> {
 }
 
 #[test]
-fn a_flipped_bit_costs_its_record_alone_and_is_told_once() {
+fn flipped_bit_loses_one_record_and_is_reported_once() {
     let mut lost = 0;
     for seed in seeds(0..300) {
         let disk = filled(seed);
@@ -63,14 +63,14 @@ fn a_flipped_bit_costs_its_record_alone_and_is_told_once() {
         journal.sync().unwrap();
         drop(journal);
         disk.kill();
-        assert_eq!(open(&disk, LIMIT).1.lost, 0, "seed {seed}: told twice");
+        assert_eq!(open(&disk, LIMIT).1.lost, 0, "seed {seed}: reported twice");
         lost += missing;
     }
     assert!(lost > 100 || replayed().is_some(), "{lost}");
 }
 
 #[test]
-fn a_damaged_cursor_repeats_and_loses_nothing() {
+fn damaged_cursor_repeats_records_and_loses_none() {
     for seed in seeds(0..200) {
         let disk = filled(seed);
         let cursor = Path::new(DIR).join("cursor");
@@ -83,7 +83,7 @@ fn a_damaged_cursor_repeats_and_loses_nothing() {
 }
 
 #[test]
-fn no_acknowledgement_outlives_one_that_was_given_before_it() {
+fn no_acknowledgement_outlives_an_earlier_one() {
     let mut pending = std::collections::BTreeSet::new();
     for seed in seeds(0..200) {
         let disk = SimDisk::new(seed);
@@ -107,13 +107,13 @@ fn no_acknowledgement_outlives_one_that_was_given_before_it() {
 }
 
 #[test]
-fn a_record_that_is_damaged_while_the_journal_is_open_is_passed_over_and_counted() {
+fn record_damaged_while_open_is_skipped_and_counted() {
     let disk = filled(1);
     let (mut journal, ..) = open(&disk, LIMIT);
     let (file, _) = &segments(&disk)[0];
     // In the third record, which is pending.
     disk.flip(file, 8 * (33 + 2 * 100 + 50));
-    // It is met alone, and what comes back is the one behind it all the same.
+    // The damaged record alone is read; the read returns the one behind it.
     let first = journal.read(2, 1, 0).unwrap();
     assert_eq!((first.damaged, first.records.len(), first.records[0].0), (vec![2], 1, 4));
     let batch = journal.read(0, usize::MAX, usize::MAX).unwrap();
@@ -123,7 +123,7 @@ fn a_record_that_is_damaged_while_the_journal_is_open_is_passed_over_and_counted
 }
 
 #[test]
-fn a_segment_that_somebody_removed_is_counted_as_lost() {
+fn removed_segment_is_counted_as_lost() {
     use informer_hub_disk::Disk;
     let disk = filled(1);
     let files = segments(&disk);
@@ -135,13 +135,13 @@ fn a_segment_that_somebody_removed_is_counted_as_lost() {
 }
 
 #[test]
-fn what_a_lying_disk_has_lost_is_told_where_acknowledgements_show_it_and_no_number_is_given_again() {
+fn lost_syncs_are_detected_by_acknowledgements_and_numbers_are_not_reused() {
     let (mut lost, mut told) = (0, 0);
     for seed in seeds(0..300) {
         let disk = SimDisk::new(seed);
         let mut rng = StdRng::seed_from_u64(seed);
         let (mut journal, ..) = open(&disk, LIMIT);
-        disk.set_lie_rate(0.4);
+        disk.set_lost_sync_rate(0.4);
         let mut accepted = BTreeMap::new();
         for i in 0..40 {
             let Ok(seqs) = journal.append(&[change(i)]) else { continue };
@@ -165,7 +165,7 @@ fn what_a_lying_disk_has_lost_is_told_where_acknowledgements_show_it_and_no_numb
         (lost, told) = (lost + gone, told + recovery.lost);
         let pending = journal.pending();
         let seqs = journal.append(&[change(1000), change(1001)]).unwrap();
-        assert_eq!(journal.pending(), pending + 2, "seed {seed}: {seqs:?} was acknowledged before it was there");
+        assert_eq!(journal.pending(), pending + 2, "seed {seed}: {seqs:?} was acknowledged before it was appended");
     }
     assert!((lost > 0 && told > 0) || replayed().is_some(), "{lost} lost, {told} told of");
 }
@@ -174,7 +174,7 @@ proptest! {
     #![proptest_config(informer_hub_testing::properties(200))]
 
     #[test]
-    fn noise_in_place_of_any_file_is_damage_and_nothing_worse(
+    fn arbitrary_bytes_in_any_file_are_reported_as_damage(
         noise in prop::collection::vec(any::<u8>(), 0..400),
         which in any::<prop::sample::Index>(),
     ) {

@@ -1,5 +1,5 @@
-//! Thousands of histories against the model. `INFORMER_HUB_SEED`, or
-//! `JOURNAL_SEED`, runs one again, `JOURNAL_HISTORIES` more of them.
+//! Randomised histories against the model. `INFORMER_HUB_SEED` or `JOURNAL_SEED` replays one, `JOURNAL_HISTORIES` sets
+//! their number.
 
 use super::model::{Faults, World};
 use informer_hub_testing::{SEED, replayed};
@@ -11,12 +11,13 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// The history to run alone, if any.
+/// Returns the seed of the history to replay, if any.
 fn only() -> Option<u64> {
     number("JOURNAL_SEED").or_else(replayed)
 }
 
-/// Runs histories; gives back how often it was opened again, refused for being full, and merged records away.
+/// Runs histories. Returns how often the journal was reopened and rejected appends as full, and how many records merges
+/// removed.
 fn run(name: &str, faults: Faults) -> (u32, u32, u64) {
     let seeds = match only() {
         Some(seed) => seed..seed + 1,
@@ -36,28 +37,28 @@ fn run(name: &str, faults: Faults) -> (u32, u32, u64) {
 }
 
 #[test]
-fn nothing_accepted_is_lost_when_the_power_goes() {
+fn no_accepted_record_is_lost_on_power_loss() {
     let (reopened, ..) = run("power", Faults { power: true, limit: 1 << 20, ..Faults::default() });
     assert!(reopened > 400 || only().is_some());
 }
 
 #[test]
-fn nothing_accepted_is_lost_when_calls_fail() {
+fn no_accepted_record_is_lost_when_calls_fail() {
     run("calls", Faults { power: true, fail_rate: 0.1, limit: 1 << 20, ..Faults::default() });
 }
 
 #[test]
-fn nothing_accepted_is_lost_when_the_disk_is_full() {
+fn no_accepted_record_is_lost_when_the_disk_is_full() {
     run("full", Faults { power: true, full: true, limit: 1 << 20, ..Faults::default() });
 }
 
 #[test]
-fn the_limit_holds_and_merging_keeps_each_objects_story() {
+fn limit_holds_and_merging_preserves_each_objects_changes() {
     let (_, refused, merged) = run("merge", Faults { power: true, merges: true, limit: 20 << 10, ..Faults::default() });
     assert!((refused > 0 && merged > 0) || only().is_some(), "{refused} refused, {merged} merged");
 }
 
 #[test]
-fn nothing_accepted_is_lost_when_all_of_it_goes_wrong_at_once() {
+fn no_accepted_record_is_lost_with_all_faults_combined() {
     run("all", Faults { power: true, fail_rate: 0.05, full: true, merges: true, limit: 24 << 10 });
 }

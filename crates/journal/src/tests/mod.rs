@@ -1,7 +1,7 @@
-//! The journal over a simulated disk.
+//! Tests of the journal on a simulated disk.
 
 mod damage;
+mod displaced;
 mod histories;
 mod model;
-mod place;
 mod plain;

@@ -1,4 +1,4 @@
-//! What the journal is held against: per object, which changes were accepted and which acknowledged.
+//! Model of a journal: the accepted and acknowledged changes per object.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use informer_hub_sim::SimDisk;
 
 pub(super) const DIR: &str = "/s/sinks/a/journal";
 
-/// One change of an object's state; states are used once, so that a change tells when it was made.
+/// One change of an object's state. Each state is used once, so that a change identifies when it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) object: u64,
@@ -51,7 +51,7 @@ impl Record for Change {
     fn merge(older: Self, newer: Self) -> SmallVec<[Self; 2]> {
         match (older.from, older.to, newer.to) {
             _ if older.object != newer.object || older.to != newer.from => smallvec![older, newer],
-            // Gone and come again is two.
+            // Removed and added again are two changes.
             (_, None, _) => smallvec![older, newer],
             (None, _, None) => smallvec![],
             (from, _, to) => smallvec![Self { from, to, ..newer }],
@@ -59,7 +59,7 @@ impl Record for Change {
     }
 }
 
-/// As little as says the same.
+/// Returns the shortest equivalent sequence of changes.
 pub(super) fn canonical<'c>(changes: impl IntoIterator<Item = &'c Change>) -> Vec<(Option<u32>, Option<u32>)> {
     let mut kept: Vec<Change> = Vec::new();
     for change in changes {
@@ -79,16 +79,16 @@ struct Told {
     acked: bool,
 }
 
-/// An object's changes since the journal was last compared with.
+/// Changes of an object since the last comparison with the journal.
 #[derive(Debug, Clone, Default)]
 struct Object {
     base: Option<u32>,
     told: Vec<Told>,
-    /// Of an append that failed: they may be there after a crash all the same.
+    /// Changes of failed appends, which a crash may leave in the file.
     refused: Vec<Change>,
 }
 
-/// What may go wrong in a history.
+/// Faults that can occur in a history.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Faults {
     pub(super) power: bool,
@@ -98,18 +98,18 @@ pub(super) struct Faults {
     pub(super) limit: u64,
 }
 
-/// When the journal is compared with what is known.
+/// Situation in which the journal is compared with the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Compare {
-    /// In between: it is exactly what it is.
+    /// Normal operation: both are equal.
     Now,
-    /// After a merge: each object's story is the same.
+    /// After a merge: the changes of each object are equivalent.
     Merged,
-    /// After an end: what was not accepted may be gone, acknowledged records may be back.
+    /// After a restart: unaccepted records may be missing, acknowledged ones may have returned.
     Ended,
 }
 
-/// A journal, its disk, and what is known of both.
+/// A journal with its disk and model.
 pub(super) struct World {
     pub(super) disk: SimDisk,
     pub(super) rng: StdRng,
@@ -117,9 +117,9 @@ pub(super) struct World {
     journal: Option<Journal<Change>>,
     objects: BTreeMap<u64, Object>,
     next_state: u32,
-    /// Which numbers a merge has left could not be read.
+    /// Whether a read error left the numbers after a merge unknown.
     blind: bool,
-    /// Numbers of acknowledged records: none may be given again.
+    /// Numbers of acknowledged records, which must not be reused.
     highest_acked: Option<Seq>,
     pub(super) reopened: u32,
     pub(super) refused_full: u32,
@@ -134,15 +134,16 @@ pub(super) fn open(disk: &SimDisk, limit: u64) -> (Journal<Change>, Recovery, Ve
     let mut seen = Vec::new();
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut visit = |seq, change: &Change, acked| seen.push((seq, change.clone(), acked));
-    let (journal, recovery) = Journal::open(disk, Path::new(DIR), params(limit), &mut visit).expect("it opens");
+    let (journal, recovery) =
+        Journal::open(disk, Path::new(DIR), params(limit), &mut visit).expect("the journal opens");
     (journal, recovery, seen)
 }
 
 impl World {
     pub(super) fn new(seed: u64, faults: Faults) -> Self {
         let disk = SimDisk::new(seed);
-        // The state directory's part.
-        informer_hub_disk::make_dir(&disk, Path::new("/s/sinks"), 2).expect("nothing fails yet");
+        // In production, the state directory does this.
+        informer_hub_disk::make_dir(&disk, Path::new("/s/sinks"), 2).expect("no faults yet");
         let journal = Some(open(&disk, faults.limit).0);
         disk.set_fail_rate(faults.fail_rate);
         Self {
@@ -161,7 +162,7 @@ impl World {
     }
 
     fn journal(&mut self) -> &mut Journal<Change> {
-        self.journal.as_mut().expect("it is open")
+        self.journal.as_mut().expect("the journal is open")
     }
 
     pub(super) fn step(&mut self) {
@@ -180,7 +181,7 @@ impl World {
                 self.disk.set_capacity(room);
             }
             92..95 => {
-                // The end comes in the middle of what follows.
+                // The process ends in the middle of the following steps.
                 let calls = self.rng.random_range(0..12);
                 self.disk.stop_after(calls);
                 for _ in 0..self.rng.random_range(1..6) {
@@ -222,20 +223,20 @@ impl World {
         match self.journal().append(&batch) {
             Ok(seqs) => {
                 assert_eq!(seqs, next..next + batch.len() as u64);
-                assert!(self.highest_acked.is_none_or(|highest| highest < next), "a number is given again");
+                assert!(self.highest_acked.is_none_or(|highest| highest < next), "a number was reused");
                 for (change, seq) in batch.into_iter().zip(seqs) {
                     let told = Told { change: change.clone(), seq, accepted: false, acked: false };
                     self.objects.entry(change.object).or_default().told.push(told);
                 }
                 let (bytes, limit) = (self.journal().bytes(), self.faults.limit);
-                // What cannot be cut off counts all the same.
+                // Bytes that cannot be truncated count as well.
                 let spare = if self.faults.fail_rate > 0.0 { 4096 } else { 0 };
                 assert!(bytes <= limit + spare, "{bytes} bytes of {limit}");
             }
             Err(error) => {
-                // What an earlier append left may be there still.
+                // Records of an earlier append may still exist.
                 if let AppendError::Full { pending, .. } = error {
-                    assert!(pending > 0, "full of nothing");
+                    assert!(pending > 0, "full without pending records");
                     self.refused_full += 1;
                 }
                 for change in batch {
@@ -257,7 +258,7 @@ impl World {
         synced
     }
 
-    /// Acknowledges in the order of each object, as lanes do.
+    /// Acknowledges records in order per object, as lanes do.
     fn ack(&mut self) {
         for _ in 0..self.rng.random_range(1..8) {
             if self.blind {
@@ -276,8 +277,8 @@ impl World {
     }
 
     fn merge(&mut self) {
-        // What was acknowledged before is not to come back in the middle of what is merged.
-        // The second sync has nothing else to do, and syncs the acknowledgements.
+        // Records acknowledged before must not return in the middle of a merge.
+        // The second sync has nothing else to do, so it syncs the acknowledgements.
         let synced = self.sync() && self.sync();
         if self.blind || !synced || self.journal().cursor_error().is_some() {
             return;
@@ -294,7 +295,7 @@ impl World {
         }
     }
 
-    /// The process ends, perhaps with the power, and starts again.
+    /// Ends the process, perhaps with a power loss, and restarts it.
     fn end(&mut self) {
         self.journal = None;
         self.blind = false;
@@ -304,9 +305,9 @@ impl World {
             self.disk.kill();
         }
         let (mut journal, recovery, seen) = open(&self.disk, self.faults.limit);
-        let read = journal.read(0, usize::MAX, usize::MAX).expect("it can be read").records;
+        let read = journal.read(0, usize::MAX, usize::MAX).expect("the records can be read").records;
         let pending: Vec<_> = seen.into_iter().filter(|seen| !seen.2).map(|(seq, change, _)| (seq, change)).collect();
-        assert_eq!(read, pending, "what is read is not what was found");
+        assert_eq!(read, pending, "read and found records differ");
         assert_eq!(recovery.pending, journal.pending());
         self.journal = Some(journal);
         self.reopened += 1;
@@ -323,11 +324,11 @@ impl World {
         }
     }
 
-    /// All that is pending, in small batches; `None` where the disk has stopped.
+    /// Returns all pending records, read in small batches; `None` if the disk has stopped.
     fn read_all(&mut self) -> Option<Vec<(Seq, Change)>> {
         let mut read = Vec::new();
         let mut from = 0;
-        // Small batches meet their ends.
+        // Small batches exercise their boundaries.
         let (most, bytes) = (self.rng.random_range(1..20), self.rng.random_range(0..4000));
         loop {
             let batch = self.journal().read(from, most, bytes).ok()?;
@@ -341,16 +342,16 @@ impl World {
         Some(read)
     }
 
-    /// Holds what is pending against what must be, and may be.
+    /// Compares the pending records with the model.
     fn compare(&mut self, read: Vec<(Seq, Change)>, when: Compare) {
         assert!(read.windows(2).all(|pair| pair[0].0 < pair[1].0), "out of order: {read:?}");
         let mut by_object: BTreeMap<u64, Vec<(Seq, Change)>> = BTreeMap::new();
         for (seq, change) in read {
             by_object.entry(change.object).or_default().push((seq, change));
         }
-        assert!(by_object.keys().all(|object| self.objects.contains_key(object)), "an object nobody told of");
+        assert!(by_object.keys().all(|object| self.objects.contains_key(object)), "an unknown object");
         let synced = self.journal().is_synced();
-        // A merge that was given up may be there after a crash, and then for what has been acknowledged since too.
+        // After a crash, an aborted merge may exist, also for records acknowledged since.
         let given_up = !self.journal().abandoned.is_empty();
         for (id, object) in &mut self.objects {
             object.compare(*id, by_object.remove(id).unwrap_or_default(), when, synced, given_up);
@@ -359,7 +360,7 @@ impl World {
 }
 
 impl Object {
-    /// Compares, and takes what is pending for the truth where that may have changed.
+    /// Compares, and adopts the pending records as the expected state where that may have changed.
     fn compare(&mut self, id: u64, read: Vec<(Seq, Change)>, when: Compare, synced: bool, given_up: bool) {
         let unacked = self.told.iter().position(|told| !told.acked).unwrap_or(self.told.len());
         if when == Compare::Now {
@@ -370,22 +371,22 @@ impl Object {
         let accepted = self.told.iter().rposition(|told| told.accepted).map_or(0, |last| last + 1);
         let all: Vec<&Change> = self.told.iter().map(|told| &told.change).chain(&self.refused).collect();
         let found = canonical(read.iter().map(|(_, change)| change));
-        // Of what was not accepted anything may be there, as it was.
+        // Any unaccepted change may exist, unmerged.
         let mut rest: Vec<&Change> = Vec::new();
         for change in &all[accepted..] {
-            // One that was refused may have been tried again as it was.
+            // A rejected change may have been retried unchanged.
             if read.iter().any(|(_, read)| read == *change) && !rest.contains(change) {
                 rest.push(change);
             }
         }
-        // An acknowledgement may be lost with the power, and with it all that were given after it.
+        // A power loss can revert an acknowledgement together with all later ones.
         let from = (0..=unacked.min(accepted))
             .rev()
             .find(|from| canonical(all[*from..accepted].iter().copied().chain(rest.iter().copied())) == found);
         let Some(from) = from else {
             panic!("object {id}: {found:?} is pending, of {all:?}, unacked from {unacked}, accepted to {accepted}");
         };
-        assert!(when == Compare::Ended || from == unacked, "object {id}: acknowledged ones came back");
+        assert!(when == Compare::Ended || from == unacked, "object {id}: acknowledged records returned");
         let last = all[..accepted].iter().chain(&rest).next_back().map_or(self.base, |change| change.to);
         let were: Vec<Change> = all[..accepted].iter().map(|change| (*change).clone()).collect();
         let told = |(seq, change)| {
@@ -396,7 +397,7 @@ impl Object {
             self.base = read.first().map_or(last, |(_, change)| change.from);
             self.told.clear();
         } else {
-            // That these are acknowledged the disk may still forget.
+            // These acknowledgements may not be on disk yet.
             self.told.truncate(from);
             self.told.iter_mut().for_each(|told| (told.acked, told.accepted) = (true, true));
         }

@@ -1,4 +1,4 @@
-//! What a journal does when nothing goes wrong, and what it says when something does.
+//! Tests of a journal without faults or with single ones, and of its error texts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn seqs(journal: &mut Journal<Change>) -> Vec<Seq> {
 }
 
 #[test]
-fn records_come_back_in_order_until_they_are_acknowledged() {
+fn records_are_read_in_order_until_acknowledged() {
     let disk = SimDisk::new(1);
     let (mut journal, ..) = open(&disk, 1 << 20);
     assert_eq!(journal.append(&changes(0..10)).unwrap(), 0..10);
@@ -41,7 +41,7 @@ fn records_come_back_in_order_until_they_are_acknowledged() {
 }
 
 #[test]
-fn a_reading_of_few_bytes_gives_at_least_one_record() {
+fn read_with_a_small_byte_limit_returns_one_record() {
     let (mut journal, ..) = open(&SimDisk::new(1), 1 << 20);
     journal.append(&changes(0..10)).unwrap();
     assert_eq!(journal.read(0, 5, 0).unwrap().records.len(), 1);
@@ -50,7 +50,7 @@ fn a_reading_of_few_bytes_gives_at_least_one_record() {
 }
 
 #[test]
-fn segments_go_when_they_are_acknowledged_and_released() {
+fn segments_are_removed_when_acknowledged_and_released() {
     let disk = SimDisk::new(1);
     let (mut journal, ..) = open(&disk, 1 << 20);
     for i in 0..20 {
@@ -60,7 +60,7 @@ fn segments_go_when_they_are_acknowledged_and_released() {
     let full = journal.bytes();
     journal.ack(0..200);
     journal.sync().unwrap();
-    assert!(journal.bytes() >= full, "acknowledged is not released");
+    assert!(journal.bytes() >= full, "acknowledged but not released");
     journal.release(100);
     let half = journal.bytes();
     assert!(half < full * 2 / 3, "{half} of {full}");
@@ -73,7 +73,7 @@ fn segments_go_when_they_are_acknowledged_and_released() {
 }
 
 #[test]
-fn at_the_limit_acknowledged_segments_go_then_appends_are_refused_until_merging_helps() {
+fn full_journal_removes_acknowledged_segments_then_rejects_until_merged() {
     let (mut journal, ..) = open(&SimDisk::new(1), 16 << 10);
     let mut appended = 0;
     let refused = loop {
@@ -95,7 +95,7 @@ fn at_the_limit_acknowledged_segments_go_then_appends_are_refused_until_merging_
     while journal.append(&changes(appended..appended + 1)).is_ok() {}
     let next = journal.next_seq();
     let merged = journal.merge_pending(0..next).unwrap();
-    assert_eq!(merged.records_after, 5, "one for each object: {merged:?}");
+    assert_eq!(merged.records_after, 5, "one record per object: {merged:?}");
     assert!(merged.bytes_after < merged.bytes_before / 4, "{merged:?}");
     let read = journal.read(0, usize::MAX, usize::MAX).unwrap().records;
     assert_eq!(read.iter().map(|(_, change)| change.from).max(), Some(Some(44)));
@@ -103,7 +103,7 @@ fn at_the_limit_acknowledged_segments_go_then_appends_are_refused_until_merging_
 }
 
 #[test]
-fn a_batch_that_could_never_fit_is_refused_as_such() {
+fn overlong_append_is_rejected_as_too_large() {
     let (mut journal, ..) = open(&SimDisk::new(1), 8 << 10);
     let large = Change { object: 1, from: None, to: None, pad: 9000 };
     assert!(matches!(journal.append(std::slice::from_ref(&large)), Err(AppendError::TooLarge { .. })));
@@ -113,7 +113,7 @@ fn a_batch_that_could_never_fit_is_refused_as_such() {
 }
 
 #[test]
-fn an_append_that_fails_leaves_nothing_and_the_next_one_succeeds() {
+fn failed_append_leaves_nothing_and_can_be_retried() {
     for call in [DiskCall::Append, DiskCall::Truncate] {
         let disk = SimDisk::new(1);
         let (mut journal, ..) = open(&disk, 1 << 20);
@@ -133,7 +133,7 @@ fn an_append_that_fails_leaves_nothing_and_the_next_one_succeeds() {
 }
 
 #[test]
-fn what_a_failed_sync_has_thrown_away_is_written_again_elsewhere() {
+fn records_of_a_failed_sync_are_rewritten_to_a_new_segment() {
     let disk = SimDisk::new(1);
     let (mut journal, ..) = open(&disk, 1 << 20);
     journal.append(&changes(0..3)).unwrap();
@@ -151,7 +151,7 @@ fn what_a_failed_sync_has_thrown_away_is_written_again_elsewhere() {
 }
 
 #[test]
-fn that_acknowledgements_cannot_be_written_is_told_and_passes() {
+fn cursor_error_is_reported_until_a_write_succeeds() {
     let disk = SimDisk::new(1);
     let (mut journal, ..) = open(&disk, 1 << 20);
     journal.append(&changes(0..3)).unwrap();
@@ -171,7 +171,7 @@ fn that_acknowledgements_cannot_be_written_is_told_and_passes() {
 }
 
 #[test]
-fn at_the_limit_a_segment_behind_a_pending_one_stays_until_the_disk_knows_what_is_acknowledged() {
+fn full_journal_keeps_a_later_segment_until_its_acknowledgements_are_on_disk() {
     let disk = SimDisk::new(1);
     let (mut journal, ..) = open(&disk, 16 << 10);
     let mut appended = 0;
@@ -179,7 +179,7 @@ fn at_the_limit_a_segment_behind_a_pending_one_stays_until_the_disk_knows_what_i
         appended += 5;
     }
     journal.sync().unwrap();
-    // The first one holds the others.
+    // The first segment blocks the others.
     journal.ack(1..u64::from(appended));
     disk.set_capacity(Some(disk.bytes()));
     assert!(matches!(journal.append(&changes(0..5)), Err(AppendError::Disk(_))));
@@ -190,7 +190,7 @@ fn at_the_limit_a_segment_behind_a_pending_one_stays_until_the_disk_knows_what_i
 }
 
 #[test]
-fn as_a_store_of_dead_letters_it_is_listed_read_one_by_one_and_purged() {
+fn dead_letters_can_be_listed_read_singly_and_purged() {
     let (mut journal, ..) = open(&SimDisk::new(1), 1 << 20);
     for i in 0..10 {
         journal.append(&changes(i * 10..i * 10 + 10)).unwrap();
@@ -200,14 +200,14 @@ fn as_a_store_of_dead_letters_it_is_listed_read_one_by_one_and_purged() {
     journal.sync().unwrap();
     assert_eq!(seqs(&mut journal), [49, 99]);
     let before = journal.bytes();
-    // An empty range: nothing is merged, what was purged goes, but for the segment that is appended to.
+    // An empty range merges nothing and drops purged records, except in the current segment.
     journal.merge_pending(0..0).unwrap();
     assert_eq!(seqs(&mut journal), [49, 99]);
     assert!(journal.bytes() < before / 2, "{} of {before}", journal.bytes());
 }
 
 #[test]
-fn a_journal_of_a_newer_version_is_left_alone() {
+fn journal_of_a_newer_version_is_not_modified() {
     let disk = SimDisk::new(1);
     drop(open(&disk, 1 << 20));
     let file = Path::new(DIR).join("cursor");
@@ -215,7 +215,7 @@ fn a_journal_of_a_newer_version_is_left_alone() {
     informer_hub_disk::frame::write(0x63_75_72_73, &[2, 0, 0], &mut bytes).unwrap();
     informer_hub_disk::replace(&disk, &file, &bytes).unwrap();
     let opened = Journal::<Change>::open(Arc::new(disk), Path::new(DIR), params(1 << 20), &mut |_, _, _| {});
-    let error = opened.expect_err("it is newer");
+    let error = opened.expect_err("the format is newer");
     assert!(matches!(error, JournalError::Newer { version: 2, .. }));
     assert_eq!(
         error.to_string(),
@@ -224,7 +224,7 @@ fn a_journal_of_a_newer_version_is_left_alone() {
 }
 
 #[test]
-fn a_journal_on_the_real_disk_is_the_same() {
+fn journal_works_on_the_real_disk() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("sinks/a/journal");
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);

@@ -1,22 +1,24 @@
-//! The bytes of a simulated file, and what a sync, one that fails, and a crash make of them.
+//! Content of a simulated file, and the effect of a sync, a failed sync and a crash on it.
 
 use std::ops::Range;
 
 use rand::Rng;
 use rand::rngs::StdRng;
 
-/// Bytes that garbage comes in.
+/// Unit of garbage, in bytes.
 const SECTOR: usize = 512;
 
-/// Bytes as a running process sees them, and as a crash leaves them.
+/// Content of a simulated file.
 #[derive(Debug, Default)]
 pub(super) struct Inode {
+    /// Bytes that the running process reads.
     pub(super) data: Vec<u8>,
+    /// Bytes that survive a crash.
     pub(super) durable: Vec<u8>,
-    /// Up to where `durable` is what `data` is.
+    /// Length of the prefix in which `durable` equals `data`.
     stable: usize,
-    /// What a failed sync has thrown away.
-    forgotten: Vec<Range<usize>>,
+    /// Ranges that failed syncs have lost.
+    lost: Vec<Range<usize>>,
 }
 
 // === impl Inode ===
@@ -25,7 +27,7 @@ impl Inode {
     pub(super) fn truncate(&mut self, len: usize) {
         self.data.truncate(len);
         self.stable = self.stable.min(len);
-        self.forgotten.retain_mut(|range| {
+        self.lost.retain_mut(|range| {
             range.end = range.end.min(len);
             range.start < range.end
         });
@@ -35,21 +37,22 @@ impl Inode {
         self.durable.truncate(self.stable);
         self.durable.extend_from_slice(&self.data[self.stable..]);
         self.stable = self.data.len();
-        for range in &self.forgotten {
+        for range in &self.lost {
             self.durable[range.clone()].fill(0);
         }
     }
 
-    pub(super) fn forget(&mut self) {
+    /// Marks the unsynced bytes as lost. Reads still return them.
+    pub(super) fn lose_unsynced(&mut self) {
         if self.stable < self.data.len() {
-            self.forgotten.push(self.stable..self.data.len());
+            self.lost.push(self.stable..self.data.len());
         }
     }
 
     pub(super) fn crash(&mut self, rng: &mut StdRng) {
         let mut kept = std::mem::take(&mut self.durable);
         if self.stable < self.data.len() || self.stable < kept.len() {
-            // Of what was not synced a prefix is there; a cut that was not synced may not have been made.
+            // A prefix of the unsynced bytes is kept. An unsynced truncation may be undone.
             if self.stable == kept.len() || rng.random_bool(0.5) {
                 kept.truncate(self.stable);
                 let torn = rng.random_range(self.stable..=self.data.len());
@@ -61,6 +64,6 @@ impl Inode {
                 }
             }
         }
-        *self = Self { stable: kept.len(), durable: kept.clone(), data: kept, forgotten: Vec::new() };
+        *self = Self { stable: kept.len(), durable: kept.clone(), data: kept, lost: Vec::new() };
     }
 }

@@ -1,31 +1,32 @@
-//! The four forms that an answer can have, and how lists and events are put together in each.
+//! Four encodings of an answer, and the lists and events in each.
 //!
-//! Protobuf is written by hand: all that is needed is envelopes around pods that came encoded. A list is `k8s\0` and a
-//! `runtime.Unknown`; a watch is frames of a length in four bytes and a `WatchEvent`, whose object is such an envelope.
+//! Protobuf is written by hand, because only envelopes around encoded pods are needed. A list is `k8s\0` and a
+//! `runtime.Unknown`. A watch consists of frames: a length in four bytes and a `WatchEvent` whose object is such an
+//! envelope.
 
 use bytes::Bytes;
 
 use super::template::{BASE, Slotted, Template};
 
-/// How objects are written.
+/// Encoding of objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     Json,
     Protobuf,
     /// `PartialObjectMetadata` in JSON.
     JsonMetadata,
-    /// And in protobuf.
+    /// `PartialObjectMetadata` in protobuf.
     ProtobufMetadata,
 }
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 impl Form {
-    /// What a client that sent this `Accept` gets: the first form it names that the server has.
-    pub(super) fn wanted(accept: &str, speaks_protobuf: bool) -> Self {
-        for wanted in accept.split(',') {
-            let metadata = wanted.contains("as=PartialObjectMetadata");
-            match wanted.split(';').next().unwrap_or_default().trim() {
+    /// Returns the first encoding in an `Accept` header that the server supports.
+    pub(super) fn negotiate(accept: &str, speaks_protobuf: bool) -> Self {
+        for media_type in accept.split(',') {
+            let metadata = media_type.contains("as=PartialObjectMetadata");
+            match media_type.split(';').next().unwrap_or_default().trim() {
                 PROTOBUF if speaks_protobuf && metadata => return Self::ProtobufMetadata,
                 PROTOBUF if speaks_protobuf => return Self::Protobuf,
                 "application/json" if metadata => return Self::JsonMetadata,
@@ -48,7 +49,7 @@ impl Form {
         matches!(self, Self::Json | Self::JsonMetadata)
     }
 
-    /// `apiVersion` and `kind` of one object.
+    /// Returns `apiVersion` and `kind` of one object.
     fn type_meta(self) -> (&'static str, &'static str) {
         match self {
             Self::Json | Self::Protobuf => ("v1", "Pod"),
@@ -56,9 +57,9 @@ impl Form {
         }
     }
 
-    /// What a template is in this form, before what [`Self::item_tail`] adds.
+    /// Returns a template in this encoding, without [`Self::item_tail`].
     fn part(self, template: &Template) -> (&Slotted, &[u8]) {
-        // Where the server has no protobuf, nobody is given that form.
+        // Without protobuf, `negotiate` never returns a protobuf form.
         let protobuf = template.protobuf.as_ref().unwrap_or(&template.json);
         match self {
             Self::Json => (&template.json, template.json.bytes()),
@@ -94,7 +95,7 @@ impl Form {
         out
     }
 
-    /// Appends a template's pod at a version.
+    /// Appends a template's pod at the given version.
     pub(super) fn write_item(self, template: &Template, version: u64, is_first: bool, out: &mut Vec<u8>) {
         let (slotted, part) = self.part(template);
         if self.is_json() {
@@ -126,7 +127,7 @@ impl Form {
 
     // === watches ===
 
-    /// Appends an event about a template's pod, at a version and sent at a time.
+    /// Appends a MODIFIED event of a template's pod with the given send time and version.
     pub(super) fn write_event(self, template: &Template, sent: u64, version: u64, out: &mut Vec<u8>) {
         let (slotted, part) = self.part(template);
         let (api_version, kind) = self.type_meta();
@@ -147,7 +148,7 @@ impl Form {
         }
     }
 
-    /// A bookmark at a version.
+    /// Returns a bookmark at the given version.
     pub(super) fn bookmark(self, version: u64) -> Vec<u8> {
         let (api_version, kind) = self.type_meta();
         let mut out = Vec::new();
@@ -164,14 +165,14 @@ impl Form {
         out
     }
 
-    /// That a version is too old to watch from; nothing where only JSON can say it.
-    pub(super) fn gone(self) -> Option<Bytes> {
+    /// Returns the ERROR event for an expired version; `None` in encodings other than JSON.
+    pub(super) fn expired(self) -> Option<Bytes> {
         let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}"#;
         self.is_json().then(|| format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into())
     }
 }
 
-/// Appends one frame of a watch; returns where in `out` the object's bytes begin.
+/// Appends one frame of a watch and returns the offset of the object in `out`.
 fn write_frame(event: &str, api_version: &str, kind: &str, object: &[u8], out: &mut Vec<u8>) -> usize {
     let head = envelope_head(api_version, kind, object.len());
     let envelope = head.len() + object.len() + ENVELOPE_TAIL.len();
@@ -188,7 +189,7 @@ fn write_frame(event: &str, api_version: &str, kind: &str, object: &[u8], out: &
     start
 }
 
-/// An envelope up to where its object of `length` bytes begins.
+/// Returns the part of an envelope before its object of `length` bytes.
 fn envelope_head(api_version: &str, kind: &str, length: usize) -> Vec<u8> {
     let mut type_meta = Vec::new();
     field(&mut type_meta, 1, api_version.as_bytes());
@@ -199,16 +200,16 @@ fn envelope_head(api_version: &str, kind: &str, length: usize) -> Vec<u8> {
     out
 }
 
-/// Content encoding and content type, which are empty.
+/// Empty content encoding and content type.
 const ENVELOPE_TAIL: &[u8] = &[0x1a, 0, 0x22, 0];
 
-/// Appends a field of bytes; its number is below 16.
+/// Appends a field of bytes. `number` must be below 16.
 fn field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     tag(out, number, bytes.len());
     out.extend_from_slice(bytes);
 }
 
-/// Appends what stands before so many bytes of a field.
+/// Appends the tag and length of a field of `length` bytes.
 fn tag(out: &mut Vec<u8>, number: u8, mut length: usize) {
     out.push(number << 3 | 2);
     while length >= 0x80 {
@@ -228,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_form_that_the_server_has_is_given() {
+    fn negotiate_returns_the_first_supported_encoding() {
         let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
                         application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
         for (accept, with, without) in [
@@ -237,12 +238,12 @@ mod tests {
             ("application/vnd.kubernetes.protobuf, application/json", Form::Protobuf, Form::Json),
             (metadata, Form::ProtobufMetadata, Form::JsonMetadata),
         ] {
-            assert_eq!((Form::wanted(accept, true), Form::wanted(accept, false)), (with, without), "{accept}");
+            assert_eq!((Form::negotiate(accept, true), Form::negotiate(accept, false)), (with, without), "{accept}");
         }
     }
 
     #[test]
-    fn a_length_takes_as_many_bytes_as_it_is_said_to() {
+    fn varint_length_matches_the_written_tag() {
         for length in [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152] {
             let mut out = Vec::new();
             tag(&mut out, 1, length);

@@ -1,11 +1,11 @@
-//! A server for benches: one list, then events as fast as the socket takes them or at a steady pace.
+//! Replay server for benches: one list, then events at the speed of the socket or at a steady rate.
 //!
-//! All bytes are made once at the start; an event costs one copy of them and the writing of two numbers. A list and
-//! every watch show the same story: event `i` changes pod `i % pods` to version `pods + 1 + i`, and a watch from a
-//! version starts with the event after it. HTTP/1.1 and HTTP/2 on loopback, with TLS or without; JSON, Kubernetes
-//! protobuf where it was given the pods so, and the metadata alone (`PartialObjectMetadata`) in both.
+//! All objects are encoded once at the start. An event costs one copy and the writing of two numbers. Lists and watches
+//! are consistent: event `i` changes pod `i % pods` to version `pods + 1 + i`, and a watch from a version starts with the
+//! event after it. The server speaks HTTP/1.1 and HTTP/2 on loopback, with or without TLS. It serves JSON, and Kubernetes
+//! protobuf if it was given encoded pods, each also as `PartialObjectMetadata`.
 //!
-//! Under `/shards/<i>/<n>` lies the `i`th of `n` equal parts of the pods, a cluster for itself.
+//! `/shards/<i>/<n>` serves the `i`th of `n` equal parts of the pods as a separate cluster.
 
 mod form;
 mod serve;
@@ -31,26 +31,26 @@ use informer_hub_types::clock::{self, Instant};
 pub use shape::Shape;
 use template::{BASE, Template};
 
-/// The annotation that carries an event's send time, for [`ReplayServer::since_sent`]: microseconds since the Unix
-/// epoch, a decimal number as text.
+/// Annotation with an event's send time, for [`ReplayServer::since_sent`]: microseconds since the Unix epoch, as a
+/// decimal number.
 pub const SENT: &str = "bench/sent";
 
-/// What a replay server shows.
+/// Configuration of a replay server.
 #[derive(Clone, Debug)]
 pub struct ReplayConfig {
-    /// Decides the pods' content.
+    /// Seed of the pods' content.
     pub seed: u64,
     /// Pods in the list.
     pub pods: usize,
-    /// Nodes that they are spread over.
+    /// Nodes over which the pods are spread.
     pub nodes: usize,
-    /// What the pods look like.
+    /// Content of the pods.
     pub shape: Shape,
-    /// The same pods in Kubernetes protobuf, each after its length in four bytes (big-endian): what an encoder made of
-    /// [`ReplayConfig::export`]. Without it the server speaks JSON only.
+    /// File with the pods of [`ReplayConfig::export`] in Kubernetes protobuf, each after its length in four bytes
+    /// (big-endian). Without it the server serves JSON only.
     pub protobuf: Option<PathBuf>,
-    /// Speaks TLS with this certificate; its ALPN list decides whether HTTP/2 is offered. Without it there is no TLS,
-    /// and HTTP/2 for who begins with it.
+    /// TLS configuration; its ALPN list decides whether HTTP/2 is offered. Without it the server uses plain TCP, and HTTP/2
+    /// for clients that start with its preface.
     pub tls: Option<Arc<ServerConfig>>,
 }
 
@@ -61,58 +61,59 @@ impl Default for ReplayConfig {
 }
 
 impl ReplayConfig {
-    /// Writes the pods for an encoder to read, one line of JSON each.
+    /// Writes the pods for an encoder, one line of JSON each.
     ///
     /// # Errors
-    /// What `out` says.
+    /// I/O errors of `out`.
     pub fn export(&self, out: &mut impl Write) -> io::Result<()> {
         template::export(self, out)
     }
 }
 
-/// What watches have been told to send.
+/// Events that watches may send, and their pace.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
-    /// Events up to here may be sent.
+    /// Number of events that may be sent.
     total: u64,
-    /// Events from here on are paced.
+    /// Index of the first paced event.
     from: u64,
-    /// When event `from` was due.
+    /// Due time of event `from`.
     started: Instant,
-    /// Time between two events; `None` for a flood.
+    /// Interval between events; `None` for a flood.
     every: Option<Duration>,
-    /// How often all watches have been ended.
+    /// Number of calls of [`ReplayServer::expire`].
     expired: u64,
 }
 
+/// State shared by all connections.
 #[derive(Debug)]
-struct Story {
+struct ReplayState {
     templates: Vec<Template>,
     speaks_protobuf: bool,
     plan: watch::Sender<Plan>,
     started: Instant,
-    /// The wall clock's microseconds at `started`.
+    /// Wall clock at `started`, in microseconds.
     epoch: u64,
     sent: AtomicU64,
     lists: AtomicU64,
 }
 
-/// See the module's documentation. Dropping it closes the port and every connection.
+/// Replay server, see the [module](self). Dropping it closes the port and all connections.
 #[derive(Debug)]
 pub struct ReplayServer {
-    story: Arc<Story>,
+    state: Arc<ReplayState>,
     address: SocketAddr,
     scheme: &'static str,
     task: JoinHandle<()>,
 }
 
 impl ReplayServer {
-    /// Makes the pods and starts serving them on a free port, on `handle`'s runtime.
+    /// Creates the pods and serves them on a free port, on `handle`'s runtime.
     ///
-    /// Holds all pods in memory (190 MB for 20,000 in JSON): where the bench measures memory, run it in another process.
+    /// Holds all pods in memory (190 MB for 20,000 in JSON). A bench that measures memory must run it in another process.
     ///
     /// # Errors
-    /// When no loopback port can be bound, or the protobuf file cannot be read or has other pods.
+    /// I/O errors of binding a loopback port or reading the protobuf file, and `InvalidData` if that file does not match.
     pub fn start(config: &ReplayConfig, handle: &Handle) -> io::Result<Self> {
         let _guard = handle.enter();
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -120,9 +121,9 @@ impl ReplayServer {
         let address = listener.local_addr()?;
         let listener = TcpListener::from_std(listener)?;
         let templates = template::make(config)?;
-        // Both clocks at one moment: a send time is the one's beginning and the other's progress.
+        // Reads both clocks at once: a send time is the wall clock here plus the monotonic time since.
         let (started, epoch) = (clock::now(), wall_micros());
-        let story = Arc::new(Story {
+        let state = Arc::new(ReplayState {
             templates,
             speaks_protobuf: config.protobuf.is_some(),
             plan: watch::Sender::new(Plan { total: 0, from: 0, started, every: None, expired: 0 }),
@@ -133,65 +134,65 @@ impl ReplayServer {
         });
         let tls = config.tls.clone().map(TlsAcceptor::from);
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let task = handle.spawn(serve::serve(Arc::clone(&story), listener, tls));
-        Ok(Self { story, address, scheme, task })
+        let task = handle.spawn(serve::serve(Arc::clone(&state), listener, tls));
+        Ok(Self { state, address, scheme, task })
     }
 
-    /// `http://127.0.0.1:<port>`, or `https`.
+    /// `http://127.0.0.1:<port>`, or `https` with TLS.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, self.address)
     }
 
-    /// Bytes of one list in JSON.
+    /// Returns the size of one list in JSON, in bytes.
     #[must_use]
     pub fn list_size(&self) -> u64 {
-        Form::Json.list_size(&self.story.templates, self.story.version_before(0))
+        Form::Json.list_size(&self.state.templates, self.state.version_before(0))
     }
 
-    /// Lets every watch send `events` more, as fast as its client reads. They carry send times, one per chunk.
+    /// Lets every watch send `events` more, as fast as its client reads. All events of a chunk carry the same send time.
     pub fn flood(&self, events: u64) {
-        self.go_on(events, None);
+        self.extend(events, None);
     }
 
-    /// Lets every watch send `events` more, `rate` a second, each stamped when it is sent.
+    /// Lets every watch send `events` more at `rate` per second, each with its own send time.
     pub fn pace(&self, rate: u32, events: u64) {
-        self.go_on(events, Some(Duration::from_secs(1) / rate.max(1)));
+        self.extend(events, Some(Duration::from_secs(1) / rate.max(1)));
     }
 
-    fn go_on(&self, events: u64, every: Option<Duration>) {
+    fn extend(&self, events: u64, every: Option<Duration>) {
         let started = clock::now();
-        self.story.plan.send_modify(|plan| {
+        self.state.plan.send_modify(|plan| {
             *plan = Plan { total: plan.total + events, from: plan.total, started, every, ..*plan };
         });
     }
 
-    /// Ends every watch as one whose version is too old: who watches has to list again. In JSON it says so; in the other
-    /// forms the answer just ends.
+    /// Ends every watch as expired, so that clients must list again. A JSON watch ends with an ERROR event; in other
+    /// encodings the answer just ends.
     pub fn expire(&self) {
-        self.story.plan.send_modify(|plan| plan.expired += 1);
+        self.state.plan.send_modify(|plan| plan.expired += 1);
     }
 
-    /// Events that all watches together have handed to their connections.
+    /// Returns the number of events that all watches together have handed to their connections.
     #[must_use]
     pub fn sent(&self) -> u64 {
-        self.story.sent.load(Relaxed)
+        self.state.sent.load(Relaxed)
     }
 
-    /// Lists served so far.
+    /// Returns the number of lists served.
     #[must_use]
     pub fn lists(&self) -> u64 {
-        self.story.lists.load(Relaxed)
+        self.state.lists.load(Relaxed)
     }
 
-    /// The version that the last event allowed so far leads to: a client that has it has everything.
+    /// Returns the version of the last allowed event. A client at this version has received everything.
     #[must_use]
     pub fn last_version(&self) -> u64 {
-        self.story.version_before(self.story.plan.borrow().total)
+        self.state.version_before(self.state.plan.borrow().total)
     }
 
-    /// How long ago the event was sent whose [`SENT`] annotation has this value; `None` for one from the list, and
-    /// for what is no such value. Of use in every process of this machine.
+    /// Returns the time since the event with this [`SENT`] annotation was sent. Returns `None` for an object from the list
+    /// and for an invalid value. Works in every process of the same machine.
     #[must_use]
     pub fn since_sent(annotation: &str) -> Option<Duration> {
         let sent = annotation.parse::<u64>().ok().filter(|sent| *sent > BASE)?;
@@ -205,24 +206,24 @@ impl Drop for ReplayServer {
     }
 }
 
-impl Story {
-    /// The version of the state before event `index`, in a shard too.
+impl ReplayState {
+    /// Returns the version of the state before event `index`, also within a shard.
     fn version_before(&self, index: u64) -> u64 {
         BASE + self.templates.len() as u64 + index
     }
 
-    /// The first event after `version`.
+    /// Returns the index of the first event after `version`.
     fn event_after(&self, version: u64) -> u64 {
         version.saturating_sub(self.version_before(0))
     }
 
-    /// The wall clock, as steady as the monotonic one.
+    /// Returns the wall clock in microseconds, which never goes back.
     fn now(&self) -> u64 {
         self.epoch + u64::try_from(self.started.elapsed().as_micros()).unwrap_or_default()
     }
 }
 
-/// Sixteen digits until the year 2286.
+/// Returns the wall clock in microseconds: sixteen digits until the year 2286.
 fn wall_micros() -> u64 {
     u64::try_from(clock::wall().as_microsecond()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Connections and answers of a replay server.
+//! Connections, routing and streamed answers of a replay server.
 
 use std::io;
 use std::ops::Range;
@@ -26,28 +26,28 @@ use super::super::http::{Query, SimBody, SimResponse, Status, json_response, typ
 use super::super::world::{World, WorldConfig};
 use super::form::Form;
 use super::template::{BASE, Template};
-use super::{Plan, Story};
+use super::{Plan, ReplayState};
 use informer_hub_types::clock;
 
-/// Bytes written at once in a flood and in a list.
+/// Size of a chunk of a flood or a list, in bytes.
 const CHUNK: usize = 64 * 1024;
 
-pub(super) async fn serve(story: Arc<Story>, listener: TcpListener, tls: Option<TlsAcceptor>) {
+pub(super) async fn serve(state: Arc<ReplayState>, listener: TcpListener, tls: Option<TlsAcceptor>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => {
                 let Ok((stream, _)) = accepted else { continue };
-                // Only latency suffers if it cannot be set.
+                // A failure only adds latency.
                 let _ = stream.set_nodelay(true);
-                let (story, tls) = (Arc::clone(&story), tls.clone());
+                let (state, tls) = (Arc::clone(&state), tls.clone());
                 connections.spawn(async move {
                     match tls {
-                        None => speak(story, stream).await,
+                        None => serve_connection(state, stream).await,
                         Some(tls) => {
                             if let Ok(stream) = tls.accept(stream).await {
-                                speak(story, stream).await;
+                                serve_connection(state, stream).await;
                             }
                         }
                     }
@@ -57,18 +57,18 @@ pub(super) async fn serve(story: Arc<Story>, listener: TcpListener, tls: Option<
     }
 }
 
-async fn speak(story: Arc<Story>, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+async fn serve_connection(state: Arc<ReplayState>, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
     let service = service_fn(|request| {
-        let answer = answer(&story, &request);
+        let answer = answer(&state, &request);
         async move { Ok::<_, io::Error>(answer) }
     });
-    // A connection's end is the client's business.
+    // Connection errors are the client's.
     let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// The part of the pods that a request is about, as of which event, and in which form.
+/// Pods that a request covers, at a number of events, in one encoding.
 struct View {
-    story: Arc<Story>,
+    state: Arc<ReplayState>,
     shard: Range<usize>,
     events: u64,
     form: Form,
@@ -76,34 +76,34 @@ struct View {
 
 impl View {
     fn templates(&self) -> &[Template] {
-        &self.story.templates[self.shard.clone()]
+        &self.state.templates[self.shard.clone()]
     }
 
-    /// The version of the list.
+    /// Returns the version of the list.
     fn version(&self) -> u64 {
-        self.story.version_before(self.events)
+        self.state.version_before(self.events)
     }
 
-    /// How long after a period's begin this part has its turn: parts take turns, as independent clusters do.
-    fn turn(&self, every: Duration) -> Duration {
-        let nanos = every.as_nanos() * self.shard.start as u128 / self.story.templates.len().max(1) as u128;
+    /// Returns this shard's offset within a period. Shards send at different times, like independent clusters.
+    fn offset(&self, every: Duration) -> Duration {
+        let nanos = every.as_nanos() * self.shard.start as u128 / self.state.templates.len().max(1) as u128;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// The version that a pod of the part has in the list.
+    /// Returns the version of a pod of the shard in the list.
     fn version_of(&self, at: usize) -> u64 {
         let (at, pods) = (at as u64, self.shard.len() as u64);
         match self.events.checked_sub(at + 1) {
             None => BASE + 1 + (self.shard.start as u64 + at),
-            Some(since_first) => self.story.version_before(at + since_first / pods * pods + 1),
+            Some(since_first) => self.state.version_before(at + since_first / pods * pods + 1),
         }
     }
 }
 
-fn answer<B>(story: &Arc<Story>, request: &Request<B>) -> SimResponse {
+fn answer<B>(state: &Arc<ReplayState>, request: &Request<B>) -> SimResponse {
     let world = World::new(&WorldConfig { pods: 0, nodes: 0, widgets: 0, ..WorldConfig::default() });
     let pods = world.resources().filter(|def| def.api.gvr == World::pods());
-    let (shard, path) = shard(request.uri().path(), story.templates.len());
+    let (shard, path) = shard(request.uri().path(), state.templates.len());
     let document = match Route::parse(path) {
         Route::Version => Some(discovery::version()),
         Route::ApiVersions => Some(discovery::api_versions()),
@@ -111,20 +111,20 @@ fn answer<B>(story: &Arc<Story>, request: &Request<B>) -> SimResponse {
         Route::Resources { group, version } => discovery::resources(&group, &version, pods),
         Route::Objects { gvr, namespace: None, name: None } if gvr == World::pods() => {
             let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-            let form = Form::wanted(accept, story.speaks_protobuf);
-            let events = story.plan.borrow().total;
-            let view = View { story: Arc::clone(story), shard, events, form };
+            let form = Form::negotiate(accept, state.speaks_protobuf);
+            let events = state.plan.borrow().total;
+            let view = View { state: Arc::clone(state), shard, events, form };
             return objects(view, &Query::parse(request.uri().query().unwrap_or_default()));
         }
         _ => None,
     };
     document.map_or_else(
-        || Status::new(404, "NotFound", "a replay server has pods of all namespaces and nothing else").response(),
+        || Status::new(404, "NotFound", "a replay server serves only pods of all namespaces").response(),
         |document| json_response(StatusCode::OK, &document),
     )
 }
 
-/// Takes `/shards/<i>/<n>` off a path; all pods where that is not in front.
+/// Strips `/shards/<i>/<n>` from a path and returns the shard; without that prefix, all pods.
 fn shard(path: &str, pods: usize) -> (Range<usize>, &str) {
     let parse = || {
         let (index, rest) = path.strip_prefix("/shards/")?.split_once('/')?;
@@ -137,7 +137,7 @@ fn shard(path: &str, pods: usize) -> (Range<usize>, &str) {
 
 fn objects(view: View, query: &Query) -> SimResponse {
     if !query.flag("watch") {
-        view.story.lists.fetch_add(1, Relaxed);
+        view.state.lists.fetch_add(1, Relaxed);
         let size = view.form.list_size(view.templates(), view.version());
         let mut response = typed_response(StatusCode::OK, view.form.content_type(false), list_body(view));
         response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(size));
@@ -151,11 +151,11 @@ fn objects(view: View, query: &Query) -> SimResponse {
         Ok(version) => version.unwrap_or(0),
         Err(status) => return status.response(),
     };
-    let next = view.story.event_after(version);
+    let next = view.state.event_after(version);
     typed_response(StatusCode::OK, view.form.content_type(true), watch_body(view, next))
 }
 
-/// The list, in chunks; the first and the last item carry head and tail.
+/// Streams the list in chunks. The first chunk starts with the head and the last one ends with the tail.
 fn list_body(view: View) -> SimBody {
     let chunks = stream::unfold((view, 0), |(view, mut at)| async move {
         let templates = view.templates();
@@ -178,10 +178,10 @@ fn list_body(view: View) -> SimBody {
     StreamBody::new(chunks).boxed_unsync()
 }
 
-/// Events from `next` on, as the plan allows them; one bookmark first, so that the answer's head is sent at once.
+/// Streams events from `next` on as the plan allows. A bookmark comes first, so that the head is sent at once.
 fn watch_body(view: View, next: u64) -> SimBody {
-    let first = Some(Bytes::from(view.form.bookmark(view.story.version_before(next))));
-    let plans = view.story.plan.subscribe();
+    let first = Some(Bytes::from(view.form.bookmark(view.state.version_before(next))));
+    let plans = view.state.plan.subscribe();
     let expired = plans.borrow().expired;
     let chunks = stream::unfold((view, plans, Some(next), first), move |(view, mut plans, next, first)| async move {
         let mut next = next?;
@@ -191,14 +191,14 @@ fn watch_body(view: View, next: u64) -> SimBody {
         };
         match chunk {
             Some(chunk) => Some((Ok(Frame::data(chunk)), (view, plans, Some(next), None))),
-            None => Some((Ok(Frame::data(view.form.gone()?)), (view, plans, None, None))),
+            None => Some((Ok(Frame::data(view.form.expired()?)), (view, plans, None, None))),
         }
     });
     StreamBody::new(chunks).boxed_unsync()
 }
 
-/// Waits until an event is due and gives all that are, up to a chunk. `None` when the watch has expired, or the server
-/// ended.
+/// Waits until an event is due and returns all due events, up to one chunk. Returns `None` if the watch has expired or
+/// the server has ended.
 async fn events(view: &View, plans: &mut watch::Receiver<Plan>, next: &mut u64, expired: u64) -> Option<Bytes> {
     loop {
         let plan = *plans.borrow_and_update();
@@ -211,7 +211,8 @@ async fn events(view: &View, plans: &mut watch::Receiver<Plan>, next: &mut u64, 
         }
         let mut until = plan.total;
         if let (Some(every), Some(ahead)) = (plan.every, next.checked_sub(plan.from)) {
-            let due = plan.started + view.turn(every) + every.saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX));
+            let due =
+                plan.started + view.offset(every) + every.saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX));
             let now = clock::now();
             if now < due {
                 tokio::time::sleep_until(due).await;
@@ -221,14 +222,14 @@ async fn events(view: &View, plans: &mut watch::Receiver<Plan>, next: &mut u64, 
             let ready = u64::try_from(late).unwrap_or(u64::MAX).saturating_add(1);
             until = until.min(next.saturating_add(ready));
         }
-        let (start, now, templates) = (*next, view.story.now(), view.templates());
+        let (start, now, templates) = (*next, view.state.now(), view.templates());
         let mut chunk = Vec::with_capacity(CHUNK + CHUNK / 4);
         while *next < until && chunk.len() < CHUNK {
             let at = usize::try_from(*next % templates.len() as u64).unwrap_or_default();
-            view.form.write_event(&templates[at], now, view.story.version_before(*next + 1), &mut chunk);
+            view.form.write_event(&templates[at], now, view.state.version_before(*next + 1), &mut chunk);
             *next += 1;
         }
-        view.story.sent.fetch_add(*next - start, Relaxed);
+        view.state.sent.fetch_add(*next - start, Relaxed);
         return Some(chunk.into());
     }
 }

@@ -1,4 +1,4 @@
-//! What the objects of a replay server look like: pods, and what is hard on a cache.
+//! Content of a replay server's objects: pods, and objects that are expensive for a cache.
 
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -6,34 +6,34 @@ use serde_json::{Value, json};
 
 use super::super::pods::{self, ReplicaSet};
 
-/// The content of objects. All are served as pods; only their bodies differ.
+/// Content of objects. All are served as pods; only their bodies differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Shape {
     /// Pods of about 9.3 KB, as apiservers send them, in ReplicaSets of three to ten.
     #[default]
     Pods,
-    /// The same, each with a ReplicaSet of its own: no two have the same labels, owner, or template.
+    /// Pods of about 9.3 KB, each with its own ReplicaSet: no two share labels, owner or template.
     LonePods,
     /// Pods of about 600 B.
     SmallPods,
-    /// Small pods with 6 KB of random text each, which no dictionary helps.
+    /// Small pods with 6 KB of random text each, which a compression dictionary does not reduce.
     Noise,
-    /// One MiB of text each, random words.
+    /// Objects with 1 MiB of random words each.
     Large,
-    /// About 400 B, like an Event.
+    /// Objects of about 400 B, like an Event.
     Events,
-    /// About 1 KB, like a ConfigMap of settings.
+    /// Objects of about 1 KB, like a ConfigMap of settings.
     Settings,
-    /// Small pods, each with a label value of its own.
+    /// Small pods, each with a unique label value.
     DistinctLabels,
-    /// Small pods, all on one node and of one image.
+    /// Small pods, all on one node and with one image.
     OneValue,
-    /// The first half settings, then pods of 9.3 KB: what is learned from the first ones does not fit the rest.
+    /// Settings in the first half, then pods of 9.3 KB. A dictionary trained on the first objects does not fit the rest.
     Changing,
 }
 
 impl Shape {
-    /// All of them.
+    /// All shapes.
     pub const ALL: [Self; 10] = [
         Self::Pods,
         Self::LonePods,
@@ -47,27 +47,27 @@ impl Shape {
         Self::Changing,
     ];
 
-    /// The shape that [`Shape`]'s `Debug` calls so.
+    /// Returns the shape with this `Debug` name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|shape| format!("{shape:?}") == name)
     }
 
-    /// An object of a story.
-    pub(super) fn object(self, rng: &mut StdRng, workloads: &mut Workloads, story: &Story<'_>, at: usize) -> Sketch {
+    /// Creates the object at index `at`.
+    pub(super) fn object(self, rng: &mut StdRng, workloads: &mut Workloads, common: &Common<'_>, at: usize) -> Sketch {
         let other = |name: String, body: Value| {
-            // By key, as apiservers list.
+            // In the order of keys, as apiservers list.
             let mut namespaces = pods::NAMESPACES;
             namespaces.sort_unstable();
-            Sketch { namespace: namespaces[at * namespaces.len() / story.count], name, body }
+            Sketch { namespace: namespaces[at * namespaces.len() / common.count], name, body }
         };
         let mut pod =
-            |rng: &mut StdRng, nodes, small| workloads.pod(rng, |rng, set| set.pod(rng, nodes, story.time, small));
+            |rng: &mut StdRng, nodes, small| workloads.pod(rng, |rng, set| set.pod(rng, nodes, common.time, small));
         match self {
-            Self::Pods | Self::LonePods => pod(rng, story.nodes, false),
-            Self::SmallPods => pod(rng, story.nodes, true),
+            Self::Pods | Self::LonePods => pod(rng, common.nodes, false),
+            Self::SmallPods => pod(rng, common.nodes, true),
             Self::Noise => {
-                let mut sketch = pod(rng, story.nodes, true);
+                let mut sketch = pod(rng, common.nodes, true);
                 sketch.body["spec"]["noise"] = json!(noise(rng, 6_000));
                 sketch
             }
@@ -78,7 +78,7 @@ impl Shape {
             Self::Events => other(format!("web.17c9{at:08x}"), event(rng)),
             Self::Settings => other(format!("settings-{at:07}"), settings(rng)),
             Self::DistinctLabels => {
-                let mut sketch = pod(rng, story.nodes, true);
+                let mut sketch = pod(rng, common.nodes, true);
                 sketch.body["metadata"]["labels"]["session"] = json!(format!("session-{at:012}"));
                 sketch
             }
@@ -87,37 +87,37 @@ impl Shape {
                 sketch.body["spec"]["containers"][0]["image"] = json!("registry.example.com/web/server:1.0.0");
                 sketch
             }
-            Self::Changing if at < story.count / 2 => Self::Settings.object(rng, workloads, story, at),
-            Self::Changing => Self::Pods.object(rng, workloads, story, at),
+            Self::Changing if at < common.count / 2 => Self::Settings.object(rng, workloads, common, at),
+            Self::Changing => Self::Pods.object(rng, workloads, common, at),
         }
     }
 }
 
-/// What all objects of a server have in common.
-pub(super) struct Story<'t> {
-    /// How many there are.
+/// Values shared by all objects of a server.
+pub(super) struct Common<'t> {
+    /// Number of objects.
     pub(super) count: usize,
-    /// Nodes that pods are spread over.
+    /// Nodes over which pods are spread.
     pub(super) nodes: usize,
-    /// When they were created.
+    /// Creation time.
     pub(super) time: &'t str,
 }
 
-/// An object without what an apiserver adds.
+/// Object without the metadata that an apiserver adds.
 pub(super) struct Sketch {
     pub(super) namespace: &'static str,
     pub(super) name: String,
     pub(super) body: Value,
 }
 
-/// ReplicaSets, in the order of their keys, and so their pods: as an apiserver lists them.
+/// ReplicaSets in the order of their keys, which is also the order of their pods in a list.
 pub(super) struct Workloads {
     planned: std::vec::IntoIter<Planned>,
-    /// The one whose pods are being made, and the ends of their names, last first.
+    /// The current ReplicaSet with its namespace and the remaining pod name suffixes, last first.
     current: Option<(&'static str, ReplicaSet, Vec<String>)>,
 }
 
-/// Of a million pods the sets would be too much to have at once.
+/// ReplicaSet that is not created yet. Holding all ReplicaSets of a million pods would take too much memory.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Planned {
     namespace: &'static str,
@@ -127,7 +127,7 @@ struct Planned {
 }
 
 impl Workloads {
-    /// For so many pods of a shape.
+    /// Plans the ReplicaSets for `pods` pods of a shape.
     pub(super) fn new(rng: &mut StdRng, shape: Shape, pods: usize) -> Self {
         let (mut planned, mut left) = (Vec::new(), pods);
         while left > 0 {
@@ -141,10 +141,10 @@ impl Workloads {
         Self { planned: planned.into_iter(), current: None }
     }
 
-    /// The next pod.
+    /// Creates the next pod.
     fn pod(&mut self, rng: &mut StdRng, body: impl FnOnce(&mut StdRng, &ReplicaSet) -> Value) -> Sketch {
         let mut current = self.current.take().filter(|(_, _, ends)| !ends.is_empty()).unwrap_or_else(|| {
-            let set = self.planned.next().expect("sets for as many pods as there are");
+            let set = self.planned.next().expect("the plan covers all pods");
             let mut ends: Vec<_> = (0..set.replicas).map(|_| pods::suffix(rng, 5)).collect();
             ends.sort_unstable_by(|a, b| b.cmp(a));
             (set.namespace, ReplicaSet::named(rng, set.app, &set.hash), ends)
@@ -162,7 +162,7 @@ const WORDS: [&str; 16] = [
     "lima ", "mike ", "oscar ", "papa ", "quebec ",
 ];
 
-/// Random text of 64 different characters: three quarters of its size is the least that it takes.
+/// Returns random text of 64 different characters. It cannot be compressed below three quarters of its size.
 fn noise(rng: &mut StdRng, count: usize) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     (0..count).map(|_| char::from(ALPHABET[rng.random_range(0..64)])).collect()

@@ -1,4 +1,4 @@
-//! Pods with slots for the two numbers that change.
+//! Encoded pods with slots for the version and the send time.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -10,28 +10,29 @@ use serde_json::{Value, json};
 
 use super::super::pods;
 use super::super::world::{World, WorldConfig};
-use super::shape::{Sketch, Story, Workloads};
+use super::shape::{Common, Sketch, Workloads};
 use super::{ReplayConfig, SENT};
 
-/// Digits of a number's slot in a template.
+/// Digits of a slot in a template.
 const DIGITS: usize = 16;
-/// Stand in a template where the version and the send time go; as long as a slot.
+/// Placeholder of the version, as long as a slot.
 const VERSION_SLOT: &str = "1000000000000001";
+/// Placeholder of the send time, as long as a slot.
 const SENT_SLOT: &str = "1000000000000002";
-/// Versions start here, so that every one fills its slot. As a send time it says that nothing was sent.
+/// First version, so that every version fills its slot. As a send time it means "never sent".
 pub(super) const BASE: u64 = 1_000_000_000_000_000;
 
-/// One encoding of one pod as an item of a list, and where its slots are.
+/// One encoding of a pod as a list item, with the positions of its slots.
 #[derive(Clone, Debug)]
 pub(super) struct Slotted {
     bytes: Bytes,
     sent_at: usize,
     version_at: usize,
-    /// How many bytes in front are the metadata: `{"metadata":{…}` in JSON, field 1 in protobuf.
+    /// Length of the metadata prefix: `{"metadata":{…}` in JSON, field 1 in protobuf.
     metadata: usize,
 }
 
-/// One pod at its first version, never sent.
+/// Pod at its first version, in all encodings.
 #[derive(Debug)]
 pub(super) struct Template {
     pub(super) json: Slotted,
@@ -42,7 +43,9 @@ impl Slotted {
     fn new(mut bytes: Vec<u8>, metadata: usize, version: u64) -> io::Result<Self> {
         let find = |slot: &str| {
             let slot = memchr::memmem::find(&bytes[..metadata], slot.as_bytes());
-            slot.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a pod without a slot for a number"))
+            slot.ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidData, "a pod has no slot for the version or the send time")
+            })
         };
         let (sent_at, version_at) = (find(SENT_SLOT)?, find(VERSION_SLOT)?);
         put(&mut bytes, sent_at, BASE);
@@ -50,24 +53,24 @@ impl Slotted {
         Ok(Self { bytes: bytes.into(), sent_at, version_at, metadata })
     }
 
-    /// The whole item.
+    /// Returns the whole item.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The part of it that is the metadata.
+    /// Returns the metadata prefix.
     pub(super) fn metadata(&self) -> &[u8] {
         &self.bytes[..self.metadata]
     }
 
-    /// Writes both numbers into a copy whose first byte would be at `start` of `out`.
+    /// Writes both numbers into a copy of the item that starts at `start` of `out`.
     pub(super) fn stamp(&self, out: &mut [u8], start: usize, sent: u64, version: u64) {
         put(out, start + self.sent_at, sent);
         put(out, start + self.version_at, version);
     }
 }
 
-/// Writes a number over the slot at `at`. Every number has a slot's width, see [`BASE`].
+/// Writes a number into the slot at `at`. Every number has the width of a slot, see [`BASE`].
 fn put(out: &mut [u8], at: usize, mut number: u64) {
     for digit in out[at..at + DIGITS].iter_mut().rev() {
         *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
@@ -75,7 +78,7 @@ fn put(out: &mut [u8], at: usize, mut number: u64) {
     }
 }
 
-/// Makes the pods, and reads them in protobuf where there is a file.
+/// Creates the templates, with protobuf from the configured file if there is one.
 pub(super) fn make(config: &ReplayConfig) -> io::Result<Vec<Template>> {
     let mut encoded = config.protobuf.as_ref().map(File::open).transpose()?.map(BufReader::new);
     let template = |(i, body): (usize, Value)| {
@@ -91,7 +94,7 @@ pub(super) fn export(config: &ReplayConfig, out: &mut impl Write) -> io::Result<
     bodies(config).try_for_each(|body| writeln!(out, "{body}"))
 }
 
-/// The pods, with slots.
+/// Returns the pods with placeholders.
 fn bodies(config: &ReplayConfig) -> impl Iterator<Item = Value> {
     let mut rng = StdRng::seed_from_u64(config.seed);
     let time = World::new(&WorldConfig { pods: 0, nodes: 0, widgets: 0, ..WorldConfig::default() }).time();
@@ -99,7 +102,7 @@ fn bodies(config: &ReplayConfig) -> impl Iterator<Item = Value> {
     let mut workloads = Workloads::new(&mut rng, shape, count);
     (0..count).map(move |i| {
         let Sketch { namespace, name, mut body } =
-            shape.object(&mut rng, &mut workloads, &Story { count, nodes, time: &time }, i);
+            shape.object(&mut rng, &mut workloads, &Common { count, nodes, time: &time }, i);
         let metadata = &mut body["metadata"];
         metadata["name"] = json!(format!("{name}-{i}"));
         metadata["namespace"] = json!(namespace);
@@ -115,7 +118,7 @@ fn bodies(config: &ReplayConfig) -> impl Iterator<Item = Value> {
 }
 
 fn from_json(body: &Value, version: u64) -> io::Result<Slotted> {
-    // Metadata is the first member of every body, in the order of the alphabet too.
+    // `metadata` is alphabetically the first member of every body, so it is encoded first.
     let metadata = format!("{{\"metadata\":{}", body["metadata"]).len();
     Slotted::new(body.to_string().into_bytes(), metadata, version)
 }
@@ -126,12 +129,12 @@ fn from_protobuf(file: &mut impl Read, version: u64) -> io::Result<Slotted> {
     let mut bytes = vec![0; u32::from_be_bytes(length) as usize];
     file.read_exact(&mut bytes)?;
     let metadata = metadata_length(&bytes).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, "a pod in protobuf does not begin with its metadata")
+        io::Error::new(io::ErrorKind::InvalidData, "a pod in protobuf does not start with its metadata")
     })?;
     Slotted::new(bytes, metadata, version)
 }
 
-/// The length of field 1 with its tag, where the message begins with it.
+/// Returns the length of field 1 with its tag; `None` if the message does not start with it.
 fn metadata_length(bytes: &[u8]) -> Option<usize> {
     let (0x0a, rest) = bytes.split_first().map(|(tag, rest)| (*tag, rest))? else { return None };
     let mut length = 0;

@@ -1,4 +1,4 @@
-//! A small but correct client against seeded faults: every script must let such a client converge.
+//! Tests that a small, correct client converges under every seeded fault script.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,15 +9,15 @@ use informer_hub_types::{ObjectKey, ResourceVersion, Uid};
 const STREAM: &str =
     "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 
-/// Lists and watches pods for ever. A watch that ends or breaks is resumed where it was; anything odd in what it
-/// says, and an answer that is no watch, means a new list.
+/// Minimal client that lists and watches pods. It resumes a watch that ends or breaks. It lists again after an invalid
+/// event and after an answer that is not a watch.
 struct Client {
     address: SocketAddr,
     store: Arc<Mutex<Truth>>,
     resumed: Arc<Mutex<usize>>,
 }
 
-/// How a watch ended.
+/// Action after the end of a watch.
 enum End {
     Resume,
     Relist,
@@ -48,7 +48,7 @@ impl Client {
         }
     }
 
-    /// A streaming list, whose watch is left at the marker.
+    /// Reads a streaming list up to its marker.
     async fn stream(&self) -> Result<u64, Failure> {
         let mut watch = self.open(STREAM).await?;
         let mut fresh = Truth::new();
@@ -83,7 +83,7 @@ impl Client {
                 return End::Relist;
             }
             let seen = summary(&event).2;
-            assert!(seen >= *version, "a watch that goes back from {version} to {seen}");
+            assert!(seen >= *version, "the watch went back from {version} to {seen}");
             *version = seen;
         }
     }
@@ -118,7 +118,7 @@ fn entry(object: &Value) -> Option<(ObjectKey, (Uid, ResourceVersion))> {
     Some((key, state))
 }
 
-/// Gives how many faults happened and how often the client resumed a watch.
+/// Runs one seed. Returns the number of faults and of resumed watches.
 async fn converges(seed: u64) -> (usize, usize) {
     let (bookmark_every, watch_timeout) = (Duration::from_millis(20), Duration::from_millis(100));
     let cluster = start(SimConfig { bookmark_every, watch_timeout, ..SimConfig::default() });
@@ -146,14 +146,14 @@ async fn converges(seed: u64) -> (usize, usize) {
     }
     let log: Vec<_> = cluster.fault_log().iter().map(ToString::to_string).collect();
     assert!(same().is_empty(), "seed {seed}: {:#?}\nfaults: {log:#?}", same());
-    assert!(!client.is_finished(), "seed {seed}: the client gave up\nfaults: {log:#?}");
+    assert!(!client.is_finished(), "seed {seed}: the client ended\nfaults: {log:#?}");
     client.abort();
     let resumed = *resumed.lock().unwrap();
     (log.len(), resumed)
 }
 
 #[tokio::test]
-async fn a_correct_client_converges_after_every_seeded_script() {
+async fn correct_client_converges_after_every_seeded_script() {
     let seeds = std::env::var("SIM_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(8);
     for first in (0..seeds).step_by(8) {
         let runs = futures::future::join_all((first..seeds.min(first + 8)).map(converges)).await;

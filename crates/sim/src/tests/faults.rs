@@ -1,11 +1,13 @@
+//! Tests of each fault on lists, watches and discovery.
+
 use serde_json::json;
 
 use super::super::{Fault, RawAnswer, Rule, When};
 use super::*;
 
-/// A watch that is struck by `fault` after one event, that event having been read.
+/// Opens a watch that `fault` strikes after one event, and reads that event.
 async fn struck_watch(fault: Fault) -> (SimCluster, Answer) {
-    let cluster = broken(FaultScript::one(Rule::new(When::Watch, fault).after(1)));
+    let cluster = faulty_cluster(FaultScript::one(Rule::new(When::Watch, fault).after(1)));
     let mut watch = watch_now(&cluster).await;
     let (key, version) = touch(&cluster);
     assert_eq!(watch.event().await, ("MODIFIED".into(), key, version));
@@ -13,7 +15,7 @@ async fn struck_watch(fault: Fault) -> (SimCluster, Answer) {
 }
 
 async fn struck_list(fault: Fault) -> (SimCluster, Result<Vec<u8>, Failure>) {
-    let cluster = broken(FaultScript::one(Rule::new(When::List, fault).after(2)));
+    let cluster = faulty_cluster(FaultScript::one(Rule::new(When::List, fault).after(2)));
     let answer = get(&cluster, "/api/v1/pods").await;
     let body = answer.whole().await;
     (cluster, body)
@@ -31,7 +33,7 @@ fn is_json(body: &[u8]) -> bool {
 }
 
 #[tokio::test]
-async fn faults_of_the_head_are_answers() {
+async fn fault_before_the_first_byte_replaces_the_answer() {
     for (fault, code) in [
         (Fault::HttpGone, 410),
         (Fault::Throttle(1), 429),
@@ -40,7 +42,7 @@ async fn faults_of_the_head_are_answers() {
         (Fault::WrongContentType, 200),
     ] {
         for path in ["/api/v1/pods", "/api/v1/pods?watch=true", "/apis"] {
-            let cluster = broken(FaultScript::one(Rule::new(When::Any, fault.clone())));
+            let cluster = faulty_cluster(FaultScript::one(Rule::new(When::Any, fault.clone())));
             let answer = get(&cluster, path).await;
             assert_eq!(answer.status, code, "{fault:?}");
             let header = |name: &str| answer.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
@@ -48,29 +50,29 @@ async fn faults_of_the_head_are_answers() {
             assert_eq!(json, fault != Fault::WrongContentType);
             assert_eq!(header("retry-after").is_some(), code == 429);
             assert_logged(&cluster, &fault);
-            assert_eq!(get(&cluster, "/apis").await.status, 200, "only one request was to be struck");
+            assert_eq!(get(&cluster, "/apis").await.status, 200, "the fault struck a second request");
         }
     }
 }
 
 #[tokio::test]
-async fn a_reset_cuts_a_watch_a_list_and_a_request() {
-    let cluster = broken(FaultScript::one(Rule::new(When::Watch, Fault::Reset).after(1)));
+async fn reset_cuts_watch_list_and_request() {
+    let cluster = faulty_cluster(FaultScript::one(Rule::new(When::Watch, Fault::Reset).after(1)));
     let mut watch = watch_now(&cluster).await;
     touch(&cluster);
-    // The reset may overtake the event that was sent before it.
+    // The reset can overtake the event sent before it.
     assert!(watch.line().await.is_err() || watch.line().await.is_err());
     assert_logged(&cluster, &Fault::Reset);
     let (cluster, body) = struck_list(Fault::Reset).await;
     assert!(body.is_err());
     assert_logged(&cluster, &Fault::Reset);
-    let cluster = broken(FaultScript::one(Rule::new(When::Any, Fault::Reset)));
+    let cluster = faulty_cluster(FaultScript::one(Rule::new(When::Any, Fault::Reset)));
     assert!(within(try_get(cluster.address(), "/apis", &[])).await.is_err());
     eventually("no connection left", || cluster.stats().open_connections == 0).await;
 }
 
 #[tokio::test]
-async fn a_stall_holds_an_answer_until_it_is_healed_and_loses_nothing() {
+async fn stall_delays_an_answer_until_healed_and_loses_nothing() {
     let hour = Duration::from_secs(3600);
     let (cluster, mut watch) = struck_watch(Fault::Stall(hour)).await;
     let (key, version) = touch(&cluster);
@@ -79,7 +81,7 @@ async fn a_stall_holds_an_answer_until_it_is_healed_and_loses_nothing() {
     cluster.heal();
     assert_eq!(watch.event().await, ("MODIFIED".into(), key, version));
     for after in [0, 2] {
-        let cluster = broken(FaultScript::one(Rule::new(When::List, Fault::Stall(hour)).after(after)));
+        let cluster = faulty_cluster(FaultScript::one(Rule::new(When::List, Fault::Stall(hour)).after(after)));
         let list = async { json(&cluster, "/api/v1/pods").await };
         let heal = async {
             eventually("the stall", || cluster.fault_log().len() == 1).await;
@@ -94,7 +96,7 @@ async fn a_stall_holds_an_answer_until_it_is_healed_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn half_a_line_is_not_json_and_the_end() {
+async fn half_line_ends_the_answer_with_invalid_json() {
     let (cluster, mut watch) = struck_watch(Fault::HalfLine).await;
     touch(&cluster);
     let line = within(watch.raw_line()).await.unwrap().unwrap();
@@ -117,7 +119,7 @@ async fn error_events_end_a_watch() {
 }
 
 #[tokio::test]
-async fn garbage_is_garbage() {
+async fn garbage_is_not_json() {
     let (_, mut watch) = struck_watch(Fault::Garbage).await;
     assert!(watch.line().await.is_err());
     let (_, body) = struck_list(Fault::Garbage).await;
@@ -126,7 +128,7 @@ async fn garbage_is_garbage() {
 }
 
 #[tokio::test]
-async fn a_slow_drip_is_slow_and_whole() {
+async fn slow_drip_sends_the_complete_answer_in_small_frames() {
     let (cluster, mut watch) = struck_watch(Fault::SlowDrip).await;
     let (key, version) = touch(&cluster);
     let mut frames = 0;
@@ -141,18 +143,18 @@ async fn a_slow_drip_is_slow_and_whole() {
 }
 
 #[tokio::test]
-async fn dropped_events_can_only_be_learned_from_a_relist() {
+async fn dropped_events_expire_the_watch() {
     let (cluster, mut watch) = struck_watch(Fault::DropEvents).await;
     let before = version(&cluster);
     touch(&cluster);
-    assert_eq!(watch.line().await.unwrap(), None, "closed without a word");
+    assert_eq!(watch.line().await.unwrap(), None, "the watch closes without an event");
     let mut again = get(&cluster, &format!("/api/v1/pods?watch=true&resourceVersion={before}")).await;
     assert_eq!(again.line().await.unwrap().unwrap()["object"]["code"], 410);
     assert_logged(&cluster, &Fault::DropEvents);
 }
 
 #[tokio::test]
-async fn an_early_close_is_in_good_order() {
+async fn early_close_ends_a_watch_regularly_and_truncates_a_list() {
     let (cluster, mut watch) = struck_watch(Fault::EarlyClose).await;
     assert_eq!(watch.line().await.unwrap(), None);
     assert_logged(&cluster, &Fault::EarlyClose);
@@ -161,7 +163,7 @@ async fn an_early_close_is_in_good_order() {
 }
 
 #[tokio::test]
-async fn bookmarks_can_be_withheld() {
+async fn fault_withholds_bookmarks() {
     let fast = || start(SimConfig { bookmark_every: Duration::from_millis(1), ..SimConfig::default() });
     let cluster = fast();
     cluster.set_faults(FaultScript::one(Rule::new(When::Watch, Fault::NoBookmarks)));
@@ -183,12 +185,12 @@ async fn bookmarks_can_be_withheld() {
 }
 
 #[tokio::test]
-async fn a_streaming_list_can_be_refused_or_ignored_once() {
+async fn fault_refuses_or_ignores_one_streaming_list() {
     let path = "/api/v1/nodes?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1";
     let script = FaultScript::none()
         .with(Rule::new(When::Streaming, Fault::RefuseStreaming))
         .with(Rule::new(When::Streaming, Fault::IgnoreStreaming));
-    let cluster = broken(script);
+    let cluster = faulty_cluster(script);
     assert_eq!(json(&cluster, path).await.0, 422);
     let marked = async || {
         let mut watch = get(&cluster, path).await;
@@ -203,7 +205,7 @@ async fn a_streaming_list_can_be_refused_or_ignored_once() {
 }
 
 #[tokio::test]
-async fn strange_events_come_before_the_real_one_and_move_nothing() {
+async fn unknown_events_keep_the_resource_version() {
     for (fault, kind) in [(Fault::NamelessObject, "MODIFIED"), (Fault::UnknownEventType, "SPARKLED")] {
         let (cluster, mut watch) = struck_watch(fault).await;
         let before = version(&cluster);
@@ -214,7 +216,7 @@ async fn strange_events_come_before_the_real_one_and_move_nothing() {
         assert_eq!(watch.event().await, ("MODIFIED".into(), key, version));
     }
     for after in [0, 2] {
-        let cluster = broken(FaultScript::one(Rule::new(When::List, Fault::NamelessObject).after(after)));
+        let cluster = faulty_cluster(FaultScript::one(Rule::new(When::List, Fault::NamelessObject).after(after)));
         let (_, list) = json(&cluster, "/api/v1/pods").await;
         let items = list["items"].as_array().unwrap();
         assert_eq!(items.len(), 21);
@@ -223,7 +225,7 @@ async fn strange_events_come_before_the_real_one_and_move_nothing() {
 }
 
 #[tokio::test]
-async fn an_event_can_have_its_keys_the_other_way_round() {
+async fn reordered_event_has_object_before_type() {
     let (cluster, mut watch) = struck_watch(Fault::ReorderedKeys).await;
     let (key, version) = touch(&cluster);
     let line = within(watch.raw_line()).await.unwrap().unwrap();
@@ -232,7 +234,7 @@ async fn an_event_can_have_its_keys_the_other_way_round() {
 }
 
 #[tokio::test]
-async fn a_huge_object_is_huge_and_forces_a_relist() {
+async fn huge_object_is_padded_and_forces_a_relist() {
     let (cluster, mut watch) = struck_watch(Fault::HugeObject(1 << 20)).await;
     let (key, version) = touch(&cluster);
     let line = within(watch.raw_line()).await.unwrap().unwrap();
@@ -243,9 +245,9 @@ async fn a_huge_object_is_huge_and_forces_a_relist() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_down_cuts_everybody_and_comes_back_when_it_is_healed() {
+async fn down_cluster_cuts_all_connections_until_healed() {
     let rule = Rule::new(When::List, Fault::Down(Duration::from_secs(3600)));
-    let cluster = broken(FaultScript::one(rule));
+    let cluster = faulty_cluster(FaultScript::one(rule));
     let mut watch = watch_now(&cluster).await;
     assert!(within(try_get(cluster.address(), "/api/v1/pods", &[])).await.is_err());
     assert!(watch.line().await.is_err());
@@ -254,7 +256,7 @@ async fn a_cluster_that_is_down_cuts_everybody_and_comes_back_when_it_is_healed(
     cluster.restart().await;
     assert_eq!(json(&cluster, "/api/v1/pods").await.0, 200);
     let rule = Rule::new(When::List, Fault::Down(Duration::from_millis(5)));
-    let cluster = broken(FaultScript::one(rule));
+    let cluster = faulty_cluster(FaultScript::one(rule));
     assert!(within(try_get(cluster.address(), "/api/v1/pods", &[])).await.is_err());
     let back = async {
         while try_get(cluster.address(), "/api", &[]).await.is_err() {
@@ -265,11 +267,11 @@ async fn a_cluster_that_is_down_cuts_everybody_and_comes_back_when_it_is_healed(
 }
 
 #[tokio::test]
-async fn an_answer_can_be_anything() {
+async fn raw_answer_replaces_the_answer() {
     let raw = RawAnswer::new(418, "teapot").header("content-type", "text/plain").header("retry-after", "soon");
     let fault = Fault::Answer(raw.filled("ab", 100_000));
     for (when, path) in [(When::List, "/api/v1/pods"), (When::Watch, "/api/v1/pods?watch=true"), (When::Any, "/apis")] {
-        let cluster = broken(FaultScript::one(Rule::new(when, fault.clone())));
+        let cluster = faulty_cluster(FaultScript::one(Rule::new(when, fault.clone())));
         let answer = get(&cluster, path).await;
         assert_eq!(answer.status, 418);
         assert_eq!(answer.headers["content-type"], "text/plain");
@@ -277,28 +279,28 @@ async fn an_answer_can_be_anything() {
         let body = answer.whole().await.unwrap();
         assert!(body.starts_with(b"teapotabab") && body.len() >= 100_000 && body.len() < 200_000, "{}", body.len());
         assert_logged(&cluster, &fault);
-        assert_eq!(get(&cluster, path).await.status, 200, "only one request was to be struck");
+        assert_eq!(get(&cluster, path).await.status, 200, "the fault struck a second request");
     }
 }
 
 #[tokio::test]
-async fn an_answer_can_fall_silent_and_ends_when_it_is_healed() {
+async fn silent_raw_answer_ends_when_healed() {
     let fault = Fault::Answer(RawAnswer::new(200, "{").then_silence());
-    let cluster = broken(FaultScript::one(Rule::new(When::List, fault)));
+    let cluster = faulty_cluster(FaultScript::one(Rule::new(When::List, fault)));
     let mut answer = get(&cluster, "/api/v1/pods").await;
     assert!(within(answer.more()).await.unwrap());
-    assert!(tokio::time::timeout(Duration::from_millis(50), answer.more()).await.is_err(), "it was to be silent");
+    assert!(tokio::time::timeout(Duration::from_millis(50), answer.more()).await.is_err(), "the answer continued");
     cluster.heal();
     assert_eq!(answer.whole().await.unwrap(), b"{");
 }
 
 #[tokio::test]
-async fn bytes_can_be_put_between_events_and_items() {
+async fn insert_adds_bytes_between_events_and_items() {
     let (_, mut watch) = struck_watch(Fault::Insert("what\n".into())).await;
-    // No event is needed for it to come.
+    // The line is sent without waiting for an event.
     assert_eq!(within(watch.raw_line()).await.unwrap().unwrap(), b"what\n");
     for after in [0, 2] {
-        let cluster = broken(FaultScript::one(Rule::new(When::List, Fault::Insert("17".into())).after(after)));
+        let cluster = faulty_cluster(FaultScript::one(Rule::new(When::List, Fault::Insert("17".into())).after(after)));
         let (_, list) = json(&cluster, "/api/v1/pods").await;
         let items = list["items"].as_array().unwrap();
         assert_eq!((items.len(), items.iter().position(Value::is_number)), (21, Some(after)));

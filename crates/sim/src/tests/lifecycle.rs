@@ -1,8 +1,10 @@
+//! Tests of stop, restart, drop and the request counters.
+
 use super::super::Churn;
 use super::*;
 
 #[tokio::test]
-async fn a_cluster_stops_and_comes_back_on_its_port_with_its_history() {
+async fn restarted_cluster_keeps_its_port_and_history() {
     let cluster = cluster();
     let (before, address) = (version(&cluster), cluster.address());
     let mut watch = watch_now(&cluster).await;
@@ -24,7 +26,7 @@ async fn a_cluster_stops_and_comes_back_on_its_port_with_its_history() {
 }
 
 #[tokio::test]
-async fn a_dropped_cluster_leaves_neither_port_nor_connection() {
+async fn dropped_cluster_closes_its_port_and_connections() {
     let cluster = cluster();
     let address = cluster.address();
     let mut watch = watch_now(&cluster).await;
@@ -39,7 +41,7 @@ async fn a_dropped_cluster_leaves_neither_port_nor_connection() {
 }
 
 #[tokio::test]
-async fn what_is_asked_is_counted() {
+async fn stats_count_requests() {
     let cluster = cluster();
     json(&cluster, "/api").await;
     json(&cluster, "/api/v1/pods?limit=10").await;
@@ -53,7 +55,7 @@ async fn what_is_asked_is_counted() {
 }
 
 #[tokio::test]
-async fn equal_seeds_are_served_as_equal_bytes() {
+async fn equal_seeds_serve_equal_bytes() {
     let list = async || {
         let cluster = cluster();
         let mut churn = Churn::new(5);

@@ -1,4 +1,4 @@
-//! The simulated server, spoken to over its port: by a raw client that sees every byte, and by kube's.
+//! Tests of the simulated server over its port, with a raw client that reads every byte and with kube's client.
 
 mod chaos;
 mod faults;
@@ -22,19 +22,19 @@ use tokio::task::JoinHandle;
 
 use super::{FaultScript, SimCluster, SimConfig, World};
 
-/// Waits, but not for ever.
+/// Awaits a future for at most 20 s.
 pub(super) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future).await.expect("a deadline of 20 s")
 }
 
-/// Waits until `condition` holds; for states that nothing announces.
+/// Polls until `condition` holds, for states without a notification.
 pub(super) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let wait = async {
         while !condition() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    assert!(tokio::time::timeout(Duration::from_secs(20), wait).await.is_ok(), "never came: {what}");
+    assert!(tokio::time::timeout(Duration::from_secs(20), wait).await.is_ok(), "timeout: {what}");
 }
 
 pub(super) fn start(config: SimConfig) -> SimCluster {
@@ -45,13 +45,13 @@ pub(super) fn cluster() -> SimCluster {
     start(SimConfig::default())
 }
 
-pub(super) fn broken(script: FaultScript) -> SimCluster {
+pub(super) fn faulty_cluster(script: FaultScript) -> SimCluster {
     let cluster = cluster();
     cluster.set_faults(script);
     cluster
 }
 
-/// An answer whose body has not been read yet.
+/// HTTP answer whose body is read on demand.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
@@ -68,7 +68,7 @@ impl Drop for Answer {
 
 pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// One GET on a connection of its own.
+/// Sends one GET on a new connection.
 pub(super) async fn try_get(
     address: SocketAddr,
     path: &str,
@@ -90,7 +90,7 @@ pub(super) async fn get(cluster: &SimCluster, path: &str) -> Answer {
     within(try_get(cluster.address(), path, &[])).await.unwrap()
 }
 
-/// The whole answer as JSON, with its status.
+/// Returns the status and the whole answer as JSON.
 pub(super) async fn json(cluster: &SimCluster, path: &str) -> (u16, Value) {
     let answer = get(cluster, path).await;
     let status = answer.status.as_u16();
@@ -111,7 +111,7 @@ impl Answer {
         Ok(true)
     }
 
-    /// The next whole line; what is left at the end counts as one. `None` at the end.
+    /// Returns the next line; `None` at the end. The rest of the body counts as a line.
     pub(super) async fn raw_line(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.buffer) {
@@ -131,7 +131,7 @@ impl Answer {
         }
     }
 
-    /// The next event that is no bookmark, as type, key and version.
+    /// Returns type, key and version of the next event that is not a bookmark.
     pub(super) async fn event(&mut self) -> (String, String, u64) {
         loop {
             let event = self.line().await.unwrap().expect("an event");
@@ -142,6 +142,7 @@ impl Answer {
     }
 }
 
+/// Returns type, key and version of an event.
 pub(super) fn summary(event: &Value) -> (String, String, u64) {
     let metadata = &event["object"]["metadata"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -149,7 +150,7 @@ pub(super) fn summary(event: &Value) -> (String, String, u64) {
     (text(&event["type"]), format!("{}/{}", text(&metadata["namespace"]), text(&metadata["name"])), version)
 }
 
-/// Changes the first pod; gives its key and the new version.
+/// Changes the first pod and returns its key and new version.
 pub(super) fn touch(cluster: &SimCluster) -> (String, u64) {
     cluster.with_world(|world| {
         let pods = World::pods();
@@ -163,7 +164,7 @@ pub(super) fn version(cluster: &SimCluster) -> u64 {
     cluster.with_world(|world| world.version())
 }
 
-/// A watch on pods from the present version on.
+/// Opens a watch on pods from the current version on.
 pub(super) async fn watch_now(cluster: &SimCluster) -> Answer {
     let version = version(cluster);
     get(cluster, &format!("/api/v1/pods?watch=true&resourceVersion={version}&allowWatchBookmarks=true")).await

@@ -1,3 +1,5 @@
+//! Tests of the list, watch and discovery protocol.
+
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, WatchParams};
 use kube::{Api, Client, Config};
@@ -22,7 +24,7 @@ fn truth_of(items: &[Value]) -> super::super::Truth {
 }
 
 #[tokio::test]
-async fn kubes_own_client_lists_pages_watches_and_discovers() {
+async fn kube_client_lists_pages_watches_and_discovers() {
     let cluster = cluster();
     let client = client(&cluster);
     let pods: Api<Pod> = Api::all(client.clone());
@@ -57,7 +59,7 @@ async fn kubes_own_client_lists_pages_watches_and_discovers() {
 }
 
 #[tokio::test]
-async fn the_pages_of_a_list_are_one_snapshot_whatever_happens_between_them() {
+async fn pages_of_a_list_show_one_snapshot() {
     let cluster = cluster();
     let truth = cluster.truth(&World::pods());
     let (mut items, mut token, mut left) = (Vec::new(), String::new(), Vec::new());
@@ -81,7 +83,7 @@ async fn the_pages_of_a_list_are_one_snapshot_whatever_happens_between_them() {
 }
 
 #[tokio::test]
-async fn a_continue_token_expires_with_the_history() {
+async fn continue_token_expires_with_the_history() {
     let cluster = cluster();
     let (_, page) = json(&cluster, "/api/v1/pods?limit=6").await;
     let token = page["metadata"]["continue"].as_str().unwrap();
@@ -92,7 +94,7 @@ async fn a_continue_token_expires_with_the_history() {
 }
 
 #[tokio::test]
-async fn a_list_obeys_the_rules_of_resource_versions() {
+async fn list_follows_the_resource_version_rules() {
     let cluster = cluster();
     let now = version(&cluster);
     let count = async |query: String| {
@@ -115,7 +117,7 @@ async fn a_list_obeys_the_rules_of_resource_versions() {
 }
 
 #[tokio::test]
-async fn a_watch_replays_history_and_goes_on_live() {
+async fn watch_replays_history_and_continues_live() {
     let cluster = cluster();
     let start = version(&cluster);
     let (key, first) = touch(&cluster);
@@ -130,7 +132,7 @@ async fn a_watch_replays_history_and_goes_on_live() {
 }
 
 #[tokio::test]
-async fn a_watch_from_a_version_that_is_gone_gets_an_error_event_under_http_200() {
+async fn watch_from_an_expired_version_gets_an_error_event_with_http_200() {
     let cluster = cluster();
     let old = version(&cluster);
     cluster.with_world(World::compact);
@@ -142,7 +144,7 @@ async fn a_watch_from_a_version_that_is_gone_gets_an_error_event_under_http_200(
 }
 
 #[tokio::test]
-async fn a_watcher_that_falls_off_the_history_is_expired_and_one_that_keeps_up_survives_a_compaction() {
+async fn compaction_expires_only_watches_that_are_behind() {
     let config = SimConfig { world: WorldConfig { history: 10, ..WorldConfig::default() }, ..SimConfig::default() };
     let cluster = start(config);
     let mut watch = watch_now(&cluster).await;
@@ -160,7 +162,7 @@ async fn a_watcher_that_falls_off_the_history_is_expired_and_one_that_keeps_up_s
 }
 
 #[tokio::test]
-async fn a_streaming_list_is_everything_then_a_marked_bookmark_then_the_watch() {
+async fn streaming_list_sends_all_objects_a_marked_bookmark_and_live_events() {
     let cluster = cluster();
     let now = version(&cluster);
     let path =
@@ -187,7 +189,7 @@ async fn a_streaming_list_is_everything_then_a_marked_bookmark_then_the_watch() 
 }
 
 #[tokio::test]
-async fn a_server_without_streaming_lists_refuses_or_ignores_them() {
+async fn server_without_streaming_lists_refuses_or_ignores_them() {
     let path =
         "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let refusing = start(SimConfig { streaming: Streaming::Refused, ..SimConfig::default() });
@@ -205,7 +207,7 @@ async fn a_server_without_streaming_lists_refuses_or_ignores_them() {
 }
 
 #[tokio::test]
-async fn bookmarks_carry_the_clusters_version_and_only_where_they_are_allowed() {
+async fn bookmarks_carry_the_cluster_version_if_the_client_allows_them() {
     let cluster = start(SimConfig { bookmark_every: Duration::from_millis(2), ..SimConfig::default() });
     let start = version(&cluster);
     let mut watch = watch_now(&cluster).await;
@@ -225,7 +227,7 @@ async fn bookmarks_carry_the_clusters_version_and_only_where_they_are_allowed() 
 }
 
 #[tokio::test]
-async fn an_object_that_crosses_a_selector_is_added_or_deleted() {
+async fn object_that_enters_or_leaves_a_selector_is_added_or_deleted() {
     let cluster = cluster();
     let pods = World::pods();
     let key = cluster.with_world(|world| world.objects(&pods).next().unwrap().key().clone());
@@ -272,7 +274,7 @@ async fn namespaces_and_selectors_narrow_a_list() {
 }
 
 #[tokio::test]
-async fn metadata_alone_is_given_where_it_is_asked_for() {
+async fn partial_object_metadata_is_served_on_request() {
     let cluster = cluster();
     let accept = ("accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
     let answer = within(try_get(cluster.address(), "/api/v1/pods", &[accept])).await.unwrap();
@@ -291,7 +293,7 @@ async fn metadata_alone_is_given_where_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn who_may_not_and_what_is_not_there_is_told_so_in_a_status() {
+async fn unauthorized_forbidden_and_missing_requests_get_a_status() {
     let cluster = start(SimConfig { token: Some("s3cret".into()), ..SimConfig::default() });
     assert_eq!(json(&cluster, "/api/v1/pods").await.0, 401);
     let bearer = ("authorization", "Bearer s3cret");
@@ -311,7 +313,7 @@ async fn who_may_not_and_what_is_not_there_is_told_so_in_a_status() {
 }
 
 #[tokio::test]
-async fn a_resource_that_is_unregistered_closes_its_watches_and_is_not_found() {
+async fn unregistered_resource_closes_its_watches_and_is_not_found() {
     let cluster = cluster();
     let widgets = World::widgets();
     let path = format!("/apis/example.com/v1/widgets?watch=true&resourceVersion={}", version(&cluster));
@@ -327,7 +329,7 @@ async fn a_resource_that_is_unregistered_closes_its_watches_and_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_resource_is_defined_served_in_versions_and_undefined_with_a_word_on_each_object() {
+async fn custom_resource_is_served_in_versions_and_undefined_object_by_object() {
     let cluster = cluster();
     let (beta, widgets) = ("/apis/example.com/v1beta1/widgets", World::widgets());
     let path = format!("/apis/example.com/v1/widgets?watch=true&resourceVersion={}", version(&cluster));
@@ -355,7 +357,7 @@ async fn a_resource_is_defined_served_in_versions_and_undefined_with_a_word_on_e
 }
 
 #[tokio::test]
-async fn many_watchers_see_the_same_bytes() {
+async fn watchers_receive_equal_bytes() {
     let cluster = cluster();
     let mut watchers = Vec::new();
     for _ in 0..10 {

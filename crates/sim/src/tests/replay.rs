@@ -1,3 +1,5 @@
+//! Tests of the replay server.
+
 use std::sync::Arc;
 
 use super::super::replay::{ReplayConfig, ReplayServer, SENT, Shape};
@@ -11,7 +13,7 @@ fn server(pods: usize) -> (ReplayServer, SocketAddr) {
 }
 
 #[tokio::test]
-async fn the_list_has_the_size_that_it_announces_and_parses() {
+async fn list_has_the_announced_size_and_parses() {
     let (server, address) = server(500);
     let body = within(try_get(address, "/api/v1/pods", &[])).await.unwrap().whole().await.unwrap();
     assert_eq!(body.len() as u64, server.list_size());
@@ -23,14 +25,14 @@ async fn the_list_has_the_size_that_it_announces_and_parses() {
 }
 
 #[tokio::test]
-async fn real_sized_pods_are_as_large_as_those_of_the_anchors() {
+async fn default_pods_have_the_documented_size() {
     let config = ReplayConfig { pods: 100, ..ReplayConfig::default() };
     let server = ReplayServer::start(&config, &Handle::current()).unwrap();
     assert!((900_000..980_000).contains(&server.list_size()), "{}", server.list_size());
 }
 
 #[tokio::test]
-async fn a_flood_brings_every_event_in_order_and_then_holds() {
+async fn flood_sends_every_event_in_order_and_then_waits() {
     let (server, address) = server(50);
     let first = server.last_version();
     let path = format!("/api/v1/pods?watch=true&resourceVersion={first}");
@@ -48,7 +50,7 @@ async fn a_flood_brings_every_event_in_order_and_then_holds() {
 }
 
 #[tokio::test]
-async fn a_paced_event_says_when_it_was_sent() {
+async fn paced_event_carries_its_send_time() {
     let (server, address) = server(50);
     let path = format!("/api/v1/pods?watch=true&resourceVersion={}", server.last_version());
     let mut watch = within(try_get(address, &path, &[])).await.unwrap();
@@ -66,7 +68,7 @@ async fn a_paced_event_says_when_it_was_sent() {
 }
 
 #[tokio::test]
-async fn a_relist_shows_what_the_events_did() {
+async fn relist_shows_the_state_after_the_events() {
     let (server, address) = server(50);
     server.flood(70);
     let body = within(try_get(address, "/api/v1/pods", &[])).await.unwrap().whole().await.unwrap();
@@ -75,13 +77,13 @@ async fn a_relist_shows_what_the_events_did() {
     let version = |value: &Value| value["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
     let first = server.last_version() - 70;
     assert_eq!(version(&list), first + 70);
-    // Events 0 and 50 were about the first pod, 19 and 69 about the twentieth, 20 alone about the next one.
+    // Events 0 and 50 changed the first pod, 19 and 69 the twentieth, and only 20 the next one.
     let items = list["items"].as_array().unwrap();
     assert_eq!([0, 19, 20, 49].map(|at| version(&items[at]) - first), [51, 70, 21, 50]);
 }
 
 #[tokio::test]
-async fn a_watch_that_expires_says_so_and_ends_and_the_next_goes_on() {
+async fn expired_watch_ends_with_an_error_event_and_the_next_continues() {
     let (server, address) = server(50);
     let path = format!("/api/v1/pods?watch=true&resourceVersion={}", server.last_version());
     let mut watch = within(try_get(address, &path, &[])).await.unwrap();
@@ -96,20 +98,20 @@ async fn a_watch_that_expires_says_so_and_ends_and_the_next_goes_on() {
 }
 
 #[tokio::test]
-async fn pods_come_by_key_in_replica_sets_unless_they_are_lone() {
+async fn pods_are_sorted_by_key_and_grouped_in_replica_sets() {
     let list = async |shape| {
         let config = ReplayConfig { pods: 400, shape, ..ReplayConfig::default() };
         let server = ReplayServer::start(&config, &Handle::current()).unwrap();
         let address = server.url().strip_prefix("http://").unwrap().parse().unwrap();
         let body = within(try_get(address, "/api/v1/pods", &[])).await.unwrap().whole().await.unwrap();
         let list: Value = serde_json::from_slice(&body).unwrap();
-        let of = |path: &str| -> Vec<String> {
+        let values_at = |path: &str| -> Vec<String> {
             list["items"].as_array().unwrap().iter().map(|pod| pod.pointer(path).unwrap().to_string()).collect()
         };
-        let keys: Vec<_> = of("/metadata/namespace").into_iter().zip(of("/metadata/name")).collect();
+        let keys: Vec<_> = values_at("/metadata/namespace").into_iter().zip(values_at("/metadata/name")).collect();
         assert!(keys.is_sorted() && keys.len() == 400, "{shape:?}");
         ["/metadata/ownerReferences/0/uid", "/metadata/labels"].map(|path| {
-            let mut values = of(path);
+            let mut values = values_at(path);
             values.sort();
             values.dedup();
             values.len()
@@ -121,7 +123,7 @@ async fn pods_come_by_key_in_replica_sets_unless_they_are_lone() {
 }
 
 #[tokio::test]
-async fn shards_divide_the_pods_and_each_is_told_of_its_own() {
+async fn shards_divide_the_pods_and_their_events() {
     let (server, address) = server(10);
     let mut names = Vec::new();
     for shard in 0..3 {
@@ -145,7 +147,7 @@ async fn shards_divide_the_pods_and_each_is_told_of_its_own() {
 }
 
 #[tokio::test]
-async fn who_asks_for_metadata_is_given_nothing_else() {
+async fn metadata_request_gets_metadata_only() {
     let (_server, address) = server(3);
     let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
     let answer = within(try_get(address, "/api/v1/pods", &[("accept", accept)])).await.unwrap();
@@ -159,7 +161,7 @@ async fn who_asks_for_metadata_is_given_nothing_else() {
     }
 }
 
-/// The fields of a protobuf message, where all of them are bytes.
+/// Parses a protobuf message whose fields are all bytes.
 fn fields(mut message: &[u8]) -> Vec<(u8, &[u8])> {
     let mut fields = Vec::new();
     while let [tag, rest @ ..] = message {
@@ -185,13 +187,13 @@ fn only(message: &[u8], number: u8) -> &[u8] {
     bytes
 }
 
-/// A field of fewer than 128 bytes.
+/// Encodes a field of fewer than 128 bytes.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat()
 }
 
 #[tokio::test]
-async fn pods_come_in_protobuf_too_where_the_server_was_given_them() {
+async fn replay_server_serves_protobuf_pods() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let annotation = [field(1, SENT.as_bytes()), field(2, b"1000000000000002")].concat();
     let metadata = [field(1, b"web"), field(6, b"1000000000000001"), field(12, &annotation)].concat();
@@ -234,7 +236,7 @@ async fn pods_come_in_protobuf_too_where_the_server_was_given_them() {
 }
 
 impl Answer {
-    /// The next frame of a watch in protobuf.
+    /// Returns the next frame of a protobuf watch.
     async fn frame(&mut self) -> Vec<u8> {
         loop {
             if let Some((length, rest)) = self.buffer.split_first_chunk::<4>() {
@@ -248,7 +250,7 @@ impl Answer {
     }
 }
 
-/// A server's TLS configuration with a certificate of its own authority, and that authority as PEM.
+/// Returns a server's TLS configuration with a certificate of a new CA, and that CA as PEM.
 fn tls(protocols: &[&[u8]]) -> (Arc<rustls::ServerConfig>, String) {
     let ca_key = rcgen::KeyPair::generate().unwrap();
     let mut ca = rcgen::CertificateParams::default();
@@ -266,8 +268,8 @@ fn tls(protocols: &[&[u8]]) -> (Arc<rustls::ServerConfig>, String) {
 }
 
 #[tokio::test]
-async fn with_tls_the_protocol_is_what_the_server_offers() {
-    // Whoever comes first decides on the process's provider.
+async fn alpn_selects_the_protocol_that_the_server_offers() {
+    // The first test of the process installs the crypto provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     for (protocols, expected) in [
         (&[b"http/1.1".as_slice()][..], reqwest::Version::HTTP_11),

@@ -46,7 +46,7 @@ impl Store {
                             return Ok(());
                         }
                         // Acknowledged letters need not be retained.
-                        AppendError::Retained => letters.let_go(),
+                        AppendError::Retained => letters.mark_saved(),
                         AppendError::Disk(error) => return Err(StoreError::Disk(error)),
                     }
                 }

@@ -68,8 +68,8 @@ impl RetainedEvents {
     /// loses them.
     pub(super) fn save_on_full_disk(&mut self, journal: &mut Journal<Event>) -> io::Result<()> {
         self.unsaved = self.gather(journal)?;
-        journal.let_go();
-        journal.yield_acked();
+        journal.mark_saved();
+        journal.drop_acked();
         self.save(journal)
     }
 
@@ -190,7 +190,7 @@ mod tests {
         let params = JournalParams { limit_bytes: 64 << 10, segment_bytes: 4 << 10 };
         let mut journal =
             Journal::open(Arc::clone(disk), Path::new("/s/journal"), params, &mut |_, _, _| {}).unwrap().0;
-        journal.remember();
+        journal.retain_acked();
         journal
     }
 
@@ -214,7 +214,7 @@ mod tests {
             while let Err(error) = journal.append(&events) {
                 assert!(matches!(error, informer_hub_journal::AppendError::Retained), "{error}");
                 retained.save(&journal).unwrap();
-                journal.let_go();
+                journal.mark_saved();
                 saves += 1;
             }
             journal.sync().unwrap();

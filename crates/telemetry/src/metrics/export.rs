@@ -1,9 +1,8 @@
-//! Metrics over OTLP/HTTP: set up from OpenTelemetry's own environment variables, off without them.
+//! Export of metrics over OTLP/HTTP, configured by OpenTelemetry's environment variables and off without them.
 //!
-//! `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` turns it on, `OTEL_METRIC_EXPORT_INTERVAL` says
-//! how often; `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_EXPORTER_OTLP_HEADERS`, `…_TIMEOUT` mean what
-//! OpenTelemetry says. Sums are cumulative, so nothing has to be sent twice: an export that failed, or did not end in
-//! time, is dropped, and the next one says all that it would have said.
+//! `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` enables it. `OTEL_METRIC_EXPORT_INTERVAL`,
+//! `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_EXPORTER_OTLP_HEADERS`, `…_TIMEOUT` have OpenTelemetry's
+//! meaning. Sums are cumulative, so a failed or late export is dropped, and the next one includes its values.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,18 +18,18 @@ use tokio::task::JoinHandle;
 use super::process;
 use super::snapshot::Snapshot;
 use super::wire::Sender;
-use crate::otlp::{EXPORT, FLUSH, Failing, client, given, headers, is_disabled, resource, shown};
+use crate::otlp::{EXPORT, FLUSH, FailureLog, client, headers, is_disabled, resource, shown, variable};
 use informer_hub_types::clock;
 
-/// Where the environment names none, as OpenTelemetry has it.
+/// Default interval, as in OpenTelemetry.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Closer together they would only be work.
-const SHORTEST: Duration = Duration::from_millis(100);
+/// Minimum interval.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 type Collect = Arc<dyn Fn() -> Snapshot + Send + Sync>;
 
-/// The export of metrics; does nothing where none was asked for. Ends when it is dropped.
+/// Handle of the metrics export; does nothing if the export is off. Dropping it ends the export.
 #[derive(Debug, Default)]
 pub struct Export(Option<Running>);
 
@@ -46,7 +45,7 @@ impl Drop for Running {
     }
 }
 
-/// What sends snapshots.
+/// Sender of snapshots.
 struct Exporter {
     client: reqwest::Client,
     endpoint: String,
@@ -54,25 +53,26 @@ struct Exporter {
     timeout: Duration,
     sender: Sender,
     collect: Collect,
-    failing: Failing,
+    failing: FailureLog,
 }
 
-/// What came between a snapshot and its receiver.
+/// Reason of a failed export.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 enum ExportError {
-    #[error("no answer in time")]
-    Late,
-    #[error("the receiver cannot be reached")]
+    #[error("timed out")]
+    Timeout,
+    #[error("cannot reach the receiver")]
     Unreachable,
-    #[error("the receiver refused it")]
+    #[error("the receiver rejected the request")]
     Refused,
-    #[error("the metrics could not be collected")]
-    Uncollected,
+    #[error("cannot collect the metrics")]
+    CollectFailed,
 }
 
 impl Export {
-    /// Exports what `collect` gives, on `io`, where the environment asks for it; `collect` may neither wait nor ask
-    /// anybody. What cannot be set up costs a warning, and the export.
+    /// Exports the snapshots of `collect` on `io`, if the environment enables it. `collect` must not wait.
+    ///
+    /// If the export cannot be set up, logs a warning and exports nothing.
     #[must_use = "the last metrics are lost without a flush"]
     pub fn start(io: &Handle, collect: impl Fn() -> Snapshot + Send + Sync + 'static) -> Self {
         match Exporter::of_environment(Arc::new(collect)) {
@@ -81,55 +81,55 @@ impl Export {
                 Running { last, task: io.spawn(exporter.run(every, ending)) }
             })),
             Err(error) => {
-                tracing::warn!(error, "no metrics are exported");
+                tracing::warn!(error, "cannot set up the export of metrics");
                 Self::default()
             }
         }
     }
 
-    /// Sends the last state, for up to three seconds, and ends the export.
+    /// Sends the last values, for at most three seconds, and ends the export.
     pub async fn flush(self) {
         let Some(mut running) = self.0 else { return };
         let (last, _) = oneshot::channel();
-        // An error means that the task has ended already.
+        // An error means that the task has already ended.
         let _ = std::mem::replace(&mut running.last, last).send(());
         if tokio::time::timeout(FLUSH, &mut running.task).await.is_err() {
-            tracing::debug!("the last metrics were not exported in time");
+            tracing::debug!("cannot export the last metrics in time");
         }
     }
 }
 
 impl Exporter {
     fn of_environment(collect: Collect) -> Result<Option<(Self, Duration)>, String> {
-        let own = given("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
+        let own = variable("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
         let general =
-            || given("OTEL_EXPORTER_OTLP_ENDPOINT").map(|base| format!("{}/v1/metrics", base.trim_end_matches('/')));
+            || variable("OTEL_EXPORTER_OTLP_ENDPOINT").map(|base| format!("{}/v1/metrics", base.trim_end_matches('/')));
         let Some(endpoint) = own.or_else(general) else { return Ok(None) };
-        let exporters = given("OTEL_METRICS_EXPORTER").unwrap_or_else(|| "otlp".to_owned());
+        let exporters = variable("OTEL_METRICS_EXPORTER").unwrap_or_else(|| "otlp".to_owned());
         if is_disabled() || !exporters.split(',').any(|one| one.trim() == "otlp") {
             return Ok(None);
         }
         let shown = shown(&endpoint)?;
-        let client = client(&endpoint).map_err(|error| format!("no HTTP client for {shown}: {error}"))?;
-        let millis = |name: &str| given(name)?.trim().parse().ok().map(Duration::from_millis);
-        let every = millis("OTEL_METRIC_EXPORT_INTERVAL").unwrap_or(INTERVAL).max(SHORTEST);
+        let client = client(&endpoint).map_err(|error| format!("cannot create an HTTP client for {shown}: {error}"))?;
+        let millis = |name: &str| variable(name)?.trim().parse().ok().map(Duration::from_millis);
+        let every = millis("OTEL_METRIC_EXPORT_INTERVAL").unwrap_or(INTERVAL).max(MIN_INTERVAL);
         let timeout = millis("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT").or_else(|| millis("OTEL_EXPORTER_OTLP_TIMEOUT"));
         let names = ["OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
-        if given("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE")
+        if variable("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE")
             .is_some_and(|text| !text.trim().eq_ignore_ascii_case("cumulative"))
         {
             tracing::warn!(
-                "metrics are exported as cumulative, whatever OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE says"
+                "ignoring OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE; metrics are exported as cumulative"
             );
         }
         let exporter = Self {
             client,
-            headers: names.into_iter().find_map(given).map(|text| headers(&text)).unwrap_or_default(),
+            headers: names.into_iter().find_map(variable).map(|text| headers(&text)).unwrap_or_default(),
             endpoint,
             timeout: timeout.unwrap_or(EXPORT).min(EXPORT),
             sender: Sender::new(&resource(), since()),
             collect,
-            failing: Failing::new("metrics", shown),
+            failing: FailureLog::new("metrics", shown),
         };
         Ok(Some((exporter, every)))
     }
@@ -137,7 +137,7 @@ impl Exporter {
     async fn run(self, every: Duration, mut ending: oneshot::Receiver<()>) {
         let exporter = Arc::new(self);
         let mut ticks = tokio::time::interval_at(clock::now() + every, every);
-        // One that takes longer than that is followed by one, not by all that it held up.
+        // An export longer than the interval is followed by one tick, not by all missed ones.
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let is_last = tokio::select! {
@@ -148,7 +148,7 @@ impl Exporter {
             tokio::pin!(exporting);
             let (result, ends) = tokio::select! {
                 result = &mut exporting => (result, is_last),
-                // The end does not wait for one under way; but what it would say is to be said.
+                // At shutdown, a running export is replaced by one with the last values.
                 _ = &mut ending, if !is_last => (exporter.export().await, true),
             };
             exporter.failing.note(result.err().map(|error| error.to_string()).as_deref());
@@ -158,24 +158,24 @@ impl Exporter {
         }
     }
 
-    /// Sends what there is now, within the timeout.
+    /// Sends the current values, within the timeout.
     async fn export(self: &Arc<Self>) -> Result<(), ExportError> {
-        tokio::time::timeout(self.timeout, self.send()).await.unwrap_or(Err(ExportError::Late))
+        tokio::time::timeout(self.timeout, self.send()).await.unwrap_or(Err(ExportError::Timeout))
     }
 
     async fn send(self: &Arc<Self>) -> Result<(), ExportError> {
         let collector = Arc::clone(self);
-        // All at once: the snapshot is let go before anybody is waited for.
+        // Encoded at once, so that the snapshot is dropped before any request.
         let collecting = tokio::task::spawn_blocking(move || {
             let snapshot = (collector.collect)();
             collector.sender.requests(&snapshot).map(|request| request.encode_to_vec()).collect::<Vec<_>>()
         });
-        let bodies = collecting.await.map_err(|_| ExportError::Uncollected)?;
+        let bodies = collecting.await.map_err(|_| ExportError::CollectFailed)?;
         for body in bodies {
             let request = self.client.post(&self.endpoint).headers(self.headers.clone());
             let answer = request.header(CONTENT_TYPE, "application/x-protobuf").body(body).send().await;
             let answer = answer
-                .map_err(|error| if error.is_timeout() { ExportError::Late } else { ExportError::Unreachable })?;
+                .map_err(|error| if error.is_timeout() { ExportError::Timeout } else { ExportError::Unreachable })?;
             if !answer.status().is_success() {
                 return Err(ExportError::Refused);
             }
@@ -184,7 +184,7 @@ impl Exporter {
     }
 }
 
-/// Since when counters have counted, in nanoseconds since the epoch: the process's start.
+/// Returns the start of the process in nanoseconds since the epoch, from which counters count.
 fn since() -> u64 {
     let known = process::start_time().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let nanos = known.map(|since| since.as_nanos());

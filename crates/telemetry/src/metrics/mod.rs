@@ -1,17 +1,17 @@
-//! Metrics: what each is, how they are put together, and how they leave the process.
+//! Metrics: definitions, collection and export.
 //!
 //! # Layout
-//! - [`catalogue`](Id): one definition of each metric: name, kind, help, labels. Everything else comes from it.
-//! - [`Snapshot`]: the values of all of them at one moment. Whoever knows the hub makes it; nothing here does.
-//! - [`Format`]: a snapshot as a scraper reads it, in Prometheus' text format or OpenMetrics.
-//! - [`Scraper`]: answers scrapes, so that however many come at once one collection answers all of them.
-//! - [`Export`]: the same snapshots over OTLP/HTTP, where the environment asks for it.
+//! - [`catalogue`](Id): the one definition of each metric: name, kind, help, labels. Everything else derives from it.
+//! - [`Snapshot`]: the values of all metrics at one moment. The caller fills it; nothing here knows the hub.
+//! - [`Format`]: a snapshot as text for scrapers, in Prometheus' text format or OpenMetrics.
+//! - [`Scraper`]: answers scrapes, with one collection for concurrent ones.
+//! - [`Export`]: sends the same snapshots over OTLP/HTTP, if the environment enables it.
 //!
-//! # Why a catalogue of our own
-//! The values are there: counters that actors keep for the status. An SDK's instruments would have each of them copied,
-//! with its attributes, into a map per instrument at every collection, keep those maps for good, and fold everything
-//! beyond 2,000 sets of labels into one; a hub over a thousand clusters has ten thousand informers. Reading them when
-//! somebody asks costs nobody else anything, and keeps nothing.
+//! # Why a custom catalogue
+//! The values exist already, as counters that actors keep for the status. An SDK's instruments would copy each with its
+//! attributes into a map per instrument at every collection, and keep those maps forever. They would also merge all
+//! label sets beyond 2,000 into one, while a hub over a thousand clusters has ten thousand informers. Reading the
+//! counters on request costs nothing in between and keeps nothing.
 
 mod catalogue;
 #[cfg(feature = "otlp")]

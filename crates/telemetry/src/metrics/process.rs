@@ -1,14 +1,14 @@
-//! What the kernel says of this process, as Prometheus' client libraries name it.
+//! Metrics of this process from the kernel, with the names of Prometheus' client libraries.
 
 use std::sync::OnceLock;
 
 use super::catalogue::Id;
 use super::snapshot::{LabelSet, Snapshot};
 
-/// Parts of a second in which Linux tells processor time to programs, on every machine that this runs on.
+/// Clock ticks per second in which Linux reports processor time, on all supported machines.
 const TICKS: f64 = 100.0;
 
-/// Puts in what can be read; elsewhere than on Linux that is nothing. Some 100 µs.
+/// Adds the process metrics that can be read; on systems other than Linux, none. Takes about 100 µs.
 pub fn put_process(snapshot: &mut Snapshot) {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
     let none = LabelSet::NONE;
@@ -33,7 +33,7 @@ pub fn put_process(snapshot: &mut Snapshot) {
     }
 }
 
-/// When the process started, in seconds since the epoch.
+/// Returns when the process started, in seconds since the epoch.
 pub(super) fn start_time() -> Option<f64> {
     static START: OnceLock<Option<f64>> = OnceLock::new();
     *START.get_or_init(|| {
@@ -45,29 +45,29 @@ pub(super) fn start_time() -> Option<f64> {
     })
 }
 
-/// The fields after the program's name, which may hold anything: the state first.
+/// Returns the fields after the program's name, starting with the state. The name may contain any character.
 fn after_name(stat: &str) -> Option<impl Iterator<Item = &str>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
 }
 
-/// In user mode and in the kernel.
+/// Returns the ticks in user and kernel mode.
 fn cpu_ticks(stat: &str) -> Option<f64> {
     let mut fields = after_name(stat)?.skip(11);
     let mut next = || fields.next()?.parse::<f64>().ok();
     Some(next()? + next()?)
 }
 
-/// The first number on the line that begins so.
+/// Returns the first number on the line that starts with `key`.
 fn number_after(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Kernels since 6.2 say it without being asked for each.
+/// Returns the number of open files. Kernels since 6.2 report it as the size of the folder.
 fn open_files() -> Option<u64> {
     let folder = "/proc/self/fd";
     match std::fs::metadata(folder).ok()?.len() {
-        // Less the one that the reading of the folder takes.
+        // Without the descriptor used for reading the folder.
         0 => Some(std::fs::read_dir(folder).ok()?.count().saturating_sub(1) as u64),
         open => Some(open),
     }
@@ -81,7 +81,7 @@ mod tests {
     use informer_hub_types::clock;
 
     #[test]
-    fn this_process_has_run_and_holds_something() {
+    fn process_metrics_of_this_process_are_plausible() {
         let mut snapshot = Snapshot::new(clock::wall());
         put_process(&mut snapshot);
         let value = |id: Id| snapshot.value(id, &[]).unwrap();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_programs_name_may_hold_anything() {
+    fn stat_parses_with_any_program_name() {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 2 3 4 5 150 25 0 0 20 0 1 0 4711 0";
         assert_eq!(cpu_ticks(stat), Some(175.0));
         assert_eq!(after_name(stat).unwrap().nth(19), Some("4711"));

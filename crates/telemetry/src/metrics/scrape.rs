@@ -1,4 +1,4 @@
-//! Answers to scrapes.
+//! Scrapes, with one collection shared by concurrent scrapers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use parking_lot::Mutex;
 use super::snapshot::Snapshot;
 use super::text::Format;
 
-/// One answer, for as many as wait for it; `None` where it could not be made.
+/// Result of a scrape, shared by all that wait for it; `None` if the collection failed.
 pub type Scraped = Option<Bytes>;
 
 type UnderWay = Shared<BoxFuture<'static, Scraped>>;
 
-/// Has metrics collected and written when somebody asks, on a thread that may block. Cheap to clone.
+/// Collects and writes metrics on request, on a thread that may block. Cheap to clone.
 ///
 /// # Cost
-/// Per format there is one collection at a time, which answers all that wait for it: whoever comes while it runs gets
-/// what it finds, so however many scrape, one thread for each format works for them. It runs to its end, also when nobody
-/// waits any more. Nothing is kept between scrapes.
+/// Each format has one collection at a time, and all scrapes that arrive while it runs share its result. So any number
+/// of scrapers uses at most one thread per format. A collection runs to its end even if all its scrapers give up.
+/// Nothing is kept between scrapes.
 #[derive(Clone)]
 pub struct Scraper(Arc<Inner>);
 
@@ -31,12 +31,12 @@ struct Inner {
 }
 
 impl Scraper {
-    /// Scrapes what `collect` gives, which must neither wait nor ask anybody.
+    /// Creates a scraper of `collect`, which must not wait.
     pub fn new(collect: impl Fn() -> Snapshot + Send + Sync + 'static) -> Self {
         Self(Arc::new(Inner { collect: Box::new(collect), under_way: <[_; 2]>::default() }))
     }
 
-    /// The metrics as they are now. Must be called on a tokio runtime.
+    /// Returns the current metrics. Must be called on a tokio runtime.
     pub async fn scrape(&self, format: Format) -> Scraped {
         self.join(format).await
     }
@@ -49,7 +49,7 @@ impl Scraper {
         let scraper = self.clone();
         let work = tokio::task::spawn_blocking(move || {
             let text = format.write(&(scraper.0.collect)());
-            // Whoever comes from now on has another one. This waits for who is starting it.
+            // Later scrapes start a new collection. The lock waits for the scrape that is starting this one.
             scraper.0.under_way[format as usize].lock().take();
             Bytes::from(text)
         });
@@ -76,8 +76,8 @@ mod tests {
     use crate::metrics::{Id, LabelSet};
     use informer_hub_types::clock;
 
-    /// A scraper whose collections each wait for a word, and how many have begun.
-    fn held() -> (Scraper, mpsc::Sender<()>, Arc<AtomicUsize>) {
+    /// Returns a scraper whose collections each wait for a message, and the number of started collections.
+    fn gated() -> (Scraper, mpsc::Sender<()>, Arc<AtomicUsize>) {
         let (go, gate) = mpsc::channel();
         let (gate, begun) = (Mutex::new(gate), Arc::new(AtomicUsize::new(0)));
         let counted = Arc::clone(&begun);
@@ -98,8 +98,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn however_many_scrape_at_once_one_collection_answers_them() {
-        let (scraper, go, begun) = held();
+    async fn concurrent_scrapes_share_one_collection() {
+        let (scraper, go, begun) = gated();
         let waiting = tokio::spawn({
             let scraper = scraper.clone();
             async move { join_all((0..1000).map(|_| scraper.scrape(Format::Prometheus))).await }
@@ -111,12 +111,15 @@ mod tests {
         assert!(answers.iter().all(|answer| answer == &answers[0] && answer.is_some()));
         go.send(()).unwrap();
         let next = scraper.scrape(Format::Prometheus).await.unwrap();
-        assert!(String::from_utf8_lossy(&next).contains("informer_hub_metrics_series 2"), "the next is a new one");
+        assert!(
+            String::from_utf8_lossy(&next).contains("informer_hub_metrics_series 2"),
+            "the next scrape starts a new collection"
+        );
     }
 
     #[tokio::test]
-    async fn scrapers_that_give_up_do_not_pile_up_collections() {
-        let (scraper, go, begun) = held();
+    async fn cancelled_scrapes_start_no_further_collections() {
+        let (scraper, go, begun) = gated();
         for _ in 0..50 {
             let impatient = scraper.clone();
             let waiting = tokio::spawn(async move { impatient.scrape(Format::OpenMetrics).await });
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_collection_that_panics_answers_nothing_and_the_next_one_is_tried() {
+    async fn panicking_collection_returns_nothing_and_the_next_scrape_retries() {
         let first = AtomicUsize::new(0);
         let scraper = Scraper::new(move || {
             assert!(first.fetch_add(1, SeqCst) > 0, "the first one panics");

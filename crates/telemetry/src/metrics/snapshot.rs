@@ -1,11 +1,11 @@
-//! The values of all metrics at one moment.
+//! Values of all metrics at one moment.
 
 use std::fmt::Write;
 
 use super::catalogue::{CATALOGUE, Id, Kind};
 use informer_hub_types::HistogramState;
 
-/// See the module. Values of one metric lie together, in the order in which they were put in.
+/// Snapshot of all metrics. The values of one metric are stored together, in order of insertion.
 #[derive(Debug)]
 pub struct Snapshot {
     taken: jiff::Timestamp,
@@ -14,33 +14,33 @@ pub struct Snapshot {
     histograms: Vec<Vec<(LabelSet, &'static str, HistogramState)>>,
 }
 
-/// The labels that values of one thing share, in the snapshot that gave it.
+/// Handle of a label set, valid in the snapshot that returned it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LabelSet(u32);
 
 impl LabelSet {
-    /// Of a metric without labels, or with one that is a word.
+    /// Set without labels, for a metric without labels or with a word as its only one.
     pub const NONE: Self = Self(0);
 }
 
-/// A set of labels, and how it is written.
+/// A label set with its text form.
 #[derive(Debug, Default)]
 pub(super) struct Labels {
     pub(super) pairs: Vec<(&'static str, String)>,
     pub(super) text: String,
 }
 
-/// A value. What is the same for all clusters is a word and no label set of its own.
+/// A value of a metric. A label with fixed values is stored as a word instead of multiplying label sets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     pub(super) set: LabelSet,
-    /// The value of the metric's last label; empty where the set has all of them.
+    /// Value of the metric's last label; empty if the set contains it.
     pub(super) word: &'static str,
     pub(super) value: f64,
 }
 
 impl Snapshot {
-    /// An empty one.
+    /// Creates an empty snapshot.
     #[must_use]
     pub fn new(taken: jiff::Timestamp) -> Self {
         let per_metric = CATALOGUE.len();
@@ -52,7 +52,7 @@ impl Snapshot {
         }
     }
 
-    /// Makes a set of labels, to be given with each value of what they name.
+    /// Creates a label set for the values of one entity.
     pub fn labels(&mut self, pairs: &[(&'static str, &str)]) -> LabelSet {
         let Ok(number) = u32::try_from(self.sets.len()) else { return LabelSet::NONE };
         let mut text = String::new();
@@ -65,22 +65,22 @@ impl Snapshot {
         LabelSet(number)
     }
 
-    /// Puts a value in.
+    /// Adds a value.
     pub fn put(&mut self, id: Id, set: LabelSet, value: f64) {
         self.put_word(id, set, "", value);
     }
 
-    /// Puts a count or a size in.
+    /// Adds a count or a size.
     pub fn count(&mut self, id: Id, set: LabelSet, value: u64) {
         self.put(id, set, exact(value));
     }
 
-    /// Puts a state in: 1 or 0.
+    /// Adds a state as 1 or 0.
     pub fn flag(&mut self, id: Id, set: LabelSet, value: bool) {
         self.count(id, set, u64::from(value));
     }
 
-    /// Puts a count in whose last label is this word.
+    /// Adds a count with a word as its last label.
     pub fn count_word(&mut self, id: Id, set: LabelSet, word: &'static str, value: u64) {
         self.put_word(id, set, word, exact(value));
     }
@@ -91,7 +91,7 @@ impl Snapshot {
         self.points[id as usize].push(Point { set, word, value });
     }
 
-    /// Puts a histogram in, whose last label is a word, unless that is empty.
+    /// Adds a histogram. Unless `word` is empty, it is the value of the last label.
     pub fn histogram(&mut self, id: Id, set: LabelSet, word: &'static str, state: HistogramState) {
         debug_assert!(self.fits(id, set, word), "the labels of {} are {:?}", id.metric().name, id.metric().labels);
         debug_assert_eq!(id.metric().kind, Kind::Histogram);
@@ -107,27 +107,27 @@ impl Snapshot {
         names.eq(expected)
     }
 
-    /// Values in it; a histogram counts as one.
+    /// Returns the number of values; a histogram counts as one.
     #[must_use]
     pub fn len(&self) -> usize {
         let histograms: usize = self.histograms.iter().map(Vec::len).sum();
         self.points.iter().map(Vec::len).sum::<usize>() + histograms
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value of a metric with these label values, in the metric's order: for tests and tables.
+    /// Returns the value with these label values, in the metric's order. For tests and tables.
     #[must_use]
     pub fn value(&self, id: Id, labels: &[&str]) -> Option<f64> {
-        let is_it = |point: &&Point| {
-            let of_set = self.set(point.set).pairs.iter().map(|(_, value)| value.as_str());
-            of_set.chain(Some(point.word).filter(|word| !word.is_empty())).eq(labels.iter().copied())
+        let is_match = |point: &&Point| {
+            let set_values = self.set(point.set).pairs.iter().map(|(_, value)| value.as_str());
+            set_values.chain(Some(point.word).filter(|word| !word.is_empty())).eq(labels.iter().copied())
         };
-        self.points_of(id).iter().find(is_it).map(|point| point.value)
+        self.points_of(id).iter().find(is_match).map(|point| point.value)
     }
 
     /// Returns the time at which the values were read.
@@ -149,14 +149,14 @@ impl Snapshot {
     }
 }
 
-/// A count as a float, which is what scrapers keep; exact up to 2^53.
+/// Converts a count to a float, as scrapers do; exact up to 2^53.
 fn exact(value: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "scrapers keep floats")]
     let value = value as f64;
     value
 }
 
-/// A label's value as it stands between quotes.
+/// Formatter of a label value between quotes.
 struct Escaped<'a>(&'a str);
 
 impl std::fmt::Display for Escaped<'_> {
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_found_by_its_labels() {
+    fn value_is_found_by_its_labels() {
         let mut snapshot = Snapshot::new(jiff::Timestamp::UNIX_EPOCH);
         let (one, two) = (snapshot.labels(&[("cluster", "a")]), snapshot.labels(&[("cluster", "b")]));
         snapshot.flag(Id::ClusterUp, one, true);
@@ -197,14 +197,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the labels of informer_hub_objects are")]
-    fn a_value_with_other_labels_than_its_metrics_is_noticed() {
+    fn labels_that_differ_from_the_metrics_are_rejected() {
         let mut snapshot = Snapshot::new(jiff::Timestamp::UNIX_EPOCH);
         let set = snapshot.labels(&[("cluster", "a")]);
         snapshot.count(Id::Objects, set, 1);
     }
 
     #[test]
-    fn a_label_that_would_end_its_quotes_is_escaped() {
+    fn label_values_are_escaped() {
         let mut snapshot = Snapshot::new(jiff::Timestamp::UNIX_EPOCH);
         let set = snapshot.labels(&[("cluster", "a\"b\\c\nd"), ("resource", "é")]);
         assert_eq!(snapshot.set(set).text, r#"cluster="a\"b\\c\nd",resource="é""#);

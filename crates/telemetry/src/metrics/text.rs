@@ -1,4 +1,4 @@
-//! A snapshot as text: Prometheus' own format, and OpenMetrics, which has units and exemplars.
+//! Text formats of a snapshot: Prometheus' own, and OpenMetrics, which adds units and exemplars.
 
 use std::fmt::{self, Write};
 
@@ -6,7 +6,7 @@ use super::catalogue::{CATALOGUE, Id, Metric};
 use super::snapshot::{LabelSet, Snapshot};
 use informer_hub_types::{Exemplar, HistogramState};
 
-/// How metrics are written.
+/// Text format of metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// Prometheus' text format, version 0.0.4.
@@ -16,8 +16,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// Which one an `Accept` header asks for: OpenMetrics where that is wanted at least as much as plain text, and plain
-    /// text otherwise, also where neither is wanted.
+    /// Returns the format that an `Accept` header requests: OpenMetrics if it is weighted at least like plain text,
+    /// else Prometheus.
     #[must_use]
     pub fn accepted(accept: &str) -> Self {
         let weight = |wanted: &str| {
@@ -36,7 +36,7 @@ impl Format {
         }
     }
 
-    /// The `Content-Type` of what is written.
+    /// Returns the `Content-Type` of the format.
     #[must_use]
     pub fn content_type(self) -> &'static str {
         match self {
@@ -45,12 +45,12 @@ impl Format {
         }
     }
 
-    /// Writes all metrics of which there are values.
+    /// Writes all metrics that have values.
     #[must_use]
     pub fn write(self, snapshot: &Snapshot) -> String {
-        // About what a value with two labels takes.
+        // Estimate for a value with two labels.
         let mut text = String::with_capacity(CATALOGUE.len() * 160 + snapshot.len() * 96);
-        // Writing to a string fails never.
+        // Writing to a string cannot fail.
         let _ = self.write_to(&mut text, snapshot);
         text
     }
@@ -152,7 +152,7 @@ fn write_exemplar(out: &mut String, exemplar: &Exemplar) -> fmt::Result {
     write!(out, " {}.{:03}", at.as_second(), at.subsec_millisecond())
 }
 
-/// A value; whole ones without a point.
+/// Formatter of a value; integers without a decimal point.
 #[derive(Clone, Copy)]
 struct Number(f64);
 
@@ -165,12 +165,16 @@ impl Number {
 
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Up to here a float has every whole number.
+        /// Floats represent all integers up to here.
         const WHOLE: f64 = 9_007_199_254_740_992.0;
         let Self(value) = *self;
         if value.fract() == 0.0 && (0.0..WHOLE).contains(&value) {
-            // As an integer, which costs a third.
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a whole number")]
+            // Formatting as an integer takes a third of the time.
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "the value is a non-negative integer"
+            )]
             return write!(f, "{}", value as u64);
         }
         if value.is_infinite() {
@@ -180,7 +184,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// A bucket's bound. OpenMetrics wants a point in each.
+/// Formatter of a bucket's bound. OpenMetrics requires a decimal point.
 struct Bound {
     value: f64,
     format: Format,
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn prometheus_reads_counters_gauges_and_histograms() {
+    fn prometheus_format_has_counters_gauges_and_histograms() {
         let text = Format::Prometheus.write(&snapshot());
         for line in [
             "# TYPE informer_hub_lists_total counter",
@@ -235,11 +239,11 @@ mod tests {
             assert!(text.lines().any(|other| other == line), "no {line}:\n{text}");
         }
         assert!(!text.contains("trace_id") && !text.contains("UNIT") && !text.contains("EOF"), "{text}");
-        assert!(!text.contains("informer_hub_objects"), "what has no value is not written:\n{text}");
+        assert!(!text.contains("informer_hub_objects"), "metrics without values are omitted:\n{text}");
     }
 
     #[test]
-    fn openmetrics_has_families_units_exemplars_and_an_end() {
+    fn openmetrics_format_has_families_units_exemplars_and_an_end() {
         let text = Format::OpenMetrics.write(&snapshot());
         for line in [
             "# TYPE informer_hub_lists counter",
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_the_one_that_is_asked_for() {
+    fn accepted_follows_the_accept_header() {
         let prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
                           application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;q=0.4,\
                           text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
@@ -275,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_scrapers_read_them() {
+    fn numbers_are_formatted_for_scrapers() {
         let written = [0.0, 3.0, 0.1, 1.5e12, -2.0, f64::INFINITY, f64::NAN].map(|value| Number(value).to_string());
         assert_eq!(written, ["0", "3", "0.1", "1500000000000", "-2", "+Inf", "NaN"]);
     }

@@ -1,4 +1,4 @@
-//! A snapshot as OTLP: the messages that a collector reads.
+//! OTLP messages of a snapshot.
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
@@ -13,14 +13,14 @@ use super::catalogue::{Id, Kind};
 use super::snapshot::{LabelSet, Snapshot};
 use informer_hub_types::{self as types, HistogramState};
 
-/// Values in one request: about two megabytes. Receivers refuse what is much larger.
+/// Maximum values per request, about two megabytes. Receivers reject much larger requests.
 const PER_REQUEST: usize = 10_000;
 
-/// Whose metrics these are, and since when they have counted.
+/// Builder of requests, with the resource and the start of the counters.
 #[derive(Debug)]
 pub(super) struct Sender {
     resource: WireResource,
-    /// In nanoseconds since the epoch.
+    /// Nanoseconds since the epoch.
     since: u64,
 }
 
@@ -30,7 +30,7 @@ impl Sender {
         Self { resource: WireResource { attributes, ..WireResource::default() }, since }
     }
 
-    /// The requests that tell of a snapshot, one at a time: they are large.
+    /// Returns the requests for a snapshot. They are created one at a time, since they are large.
     pub(super) fn requests(&self, snapshot: &Snapshot) -> impl Iterator<Item = ExportMetricsServiceRequest> {
         let mut pieces = Id::ALL.iter().flat_map(|&id| self.pieces(snapshot, id)).peekable();
         std::iter::from_fn(move || {
@@ -57,7 +57,7 @@ impl Sender {
         ExportMetricsServiceRequest { resource_metrics }
     }
 
-    /// A metric in pieces that each fit into a request, with the number of their values.
+    /// Splits a metric into pieces that fit into a request, each with its number of values.
     fn pieces(&self, snapshot: &Snapshot, id: Id) -> impl Iterator<Item = (Metric, usize)> {
         let points = snapshot.points_of(id).chunks(PER_REQUEST).map(move |points| {
             let values = points.iter().map(|point| NumberDataPoint {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_is_a_cumulative_sum_and_a_gauge_is_a_gauge() {
+    fn counter_becomes_a_cumulative_sum_and_gauge_stays_a_gauge() {
         let mut snapshot = Snapshot::new(jiff::Timestamp::from_second(7).unwrap());
         let cluster = snapshot.labels(&[("cluster", "a")]);
         snapshot.count_word(Id::Lists, cluster, "first", 3);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_for_one_request_goes_in_several_and_nothing_is_left_out() {
+    fn large_snapshot_is_split_into_several_requests() {
         let mut snapshot = Snapshot::new(jiff::Timestamp::UNIX_EPOCH);
         for cluster in 0..(2 * PER_REQUEST + 7) {
             let set = snapshot.labels(&[("cluster", &cluster.to_string())]);

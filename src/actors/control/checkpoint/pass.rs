@@ -140,7 +140,7 @@ pub(in crate::actors) fn write_one(
     commits: &[Commit],
     is_last: bool,
 ) -> io::Result<Wrote> {
-    // Removed from the map during the write: after a panic, the files are started anew.
+    // Removed from the map during the write: after a panic, the files are recreated.
     let known = store.files.lock().remove(&part.key);
     let mut files = match known {
         Some(files) => files,

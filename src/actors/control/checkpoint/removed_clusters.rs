@@ -144,7 +144,7 @@ pub(in crate::actors) async fn save_removed(
         }
     };
     join_all(env.caches.abandon(cluster)).await;
-    // A pass that saw them open would start them anew on disk.
+    // A pass that saw them open would recreate them on disk.
     drop(lock);
     let unsaved = store.unsaved.lock();
     unsaved
@@ -255,7 +255,7 @@ fn reopen(
 /// Restores the requested partitions of one cache from disk and returns the number of objects. Unreadable partitions
 /// are dropped and listed again.
 fn read_back(caches: &CacheDirectory, store: &CheckpointStore, cache: &(Gvr, View), plan: &RestorePlan) -> usize {
-    // Removed from the map during the read: after a panic, the files are started anew.
+    // Removed from the map during the read: after a panic, the files are recreated.
     let Some(mut files) = store.files.lock().remove(cache) else { return 0 };
     let claim = |resource: &ApiResource, header: &PartitionHeader| plan.claim(resource, header);
     let mut objects = 0;

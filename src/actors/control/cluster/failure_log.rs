@@ -43,7 +43,7 @@ struct SharedFailure {
     resources: Vec<String>,
 }
 
-/// Maps error classes that an operator cannot tell apart to one class.
+/// Maps error classes that look alike to an operator to one class.
 pub(in crate::actors) fn kind_of(class: ErrorClass) -> ErrorClass {
     match class {
         _ if class.is_unreachable() => ErrorClass::Transient,

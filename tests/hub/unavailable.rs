@@ -1,4 +1,4 @@
-//! Clusters and resources that cannot be had: silent, not to be trusted, forbidden, absent, overloaded.
+//! Tests of unavailable clusters and resources: silent, untrusted, forbidden, absent, overloaded.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ fn sim(seed: u64) -> SimCluster {
     SimCluster::start(small(seed, 20), &Handle::current()).unwrap()
 }
 
-/// A server behind TLS whose certificate is of a CA of its own; answers 503 to everything. Gives its port and the CA.
+/// Starts a TLS server with a certificate of a new CA, which answers 503 to all requests. Returns its port and the CA.
 fn tls_server() -> (u16, String) {
     let ca_key = rcgen::KeyPair::generate().unwrap();
     let mut ca = rcgen::CertificateParams::default();
@@ -55,27 +55,27 @@ fn behind_tls(name: &str, port: u16, ca_file: &Path) -> ClusterConfig {
     ClusterConfig { access, ..cluster_config(name, "") }
 }
 
-/// All that the status says has gone wrong with a cluster.
+/// Returns all errors in the status of a cluster.
 fn errors(cluster: &ClusterStatus) -> String {
     let of_informers = cluster.informers.iter().filter_map(|informer| informer.last_error.as_deref());
     cluster.last_error.as_deref().into_iter().chain(of_informers).collect::<Vec<_>>().join("; ")
 }
 
-async fn until(fleet: &Fleet, cluster: &str, what: &str, wanted: impl Fn(&ClusterStatus) -> bool) {
+async fn until(fleet: &Fleet, cluster: &str, what: &str, condition: impl Fn(&ClusterStatus) -> bool) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let status = fleet.cluster(cluster).await;
-        if wanted(&status) {
+        if condition(&status) {
             return;
         }
-        assert!(Instant::now() < deadline, "{cluster} never was {what}: {status:#?}");
+        assert!(Instant::now() < deadline, "timeout: {cluster} {what}: {status:#?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_silent_cluster_and_one_that_is_not_trusted_hold_up_nobody_and_are_named() {
-    // Never accepted: the kernel takes connections, and nobody answers.
+async fn silent_and_untrusted_clusters_are_reported_and_block_no_other() {
+    // Connections are never accepted: the kernel completes the handshake, and no answer follows.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let (port, right) = tls_server();
     let (_, wrong) = tls_server();
@@ -90,7 +90,7 @@ async fn a_silent_cluster_and_one_that_is_not_trusted_hold_up_nobody_and_are_nam
     let begun = Instant::now();
     let fleet = Fleet::start_config(clusters, config, quick()).await;
     fleet.converged_on("healthy").await;
-    assert!(begun.elapsed() < Duration::from_secs(10), "held up by the others: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(10), "delayed by the other clusters: {:?}", begun.elapsed());
     let missing = fleet.hub.wait_for_cache_sync(Duration::from_millis(200)).await.unwrap_err().to_string();
     assert!(missing.contains("silent") && missing.contains("pods") && !missing.contains("healthy"), "{missing}");
 
@@ -101,14 +101,14 @@ async fn a_silent_cluster_and_one_that_is_not_trusted_hold_up_nobody_and_are_nam
         status.state == ClusterState::Unreachable && errors(status).contains("within")
     })
     .await;
-    // What cannot be reached does not make a hub unready.
+    // Unreachable clusters do not make the hub unready.
     fleet.ready().await;
     fleet.converged().await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_forbidden_resource_is_picked_up_when_it_is_permitted() {
+async fn forbidden_resource_is_watched_once_it_is_permitted() {
     for streaming in [Streaming::Supported, Streaming::Refused] {
         let sim_config = informer_hub_sim::SimConfig { streaming, ..small(2, 20) };
         let shut = SimCluster::start(sim_config, &Handle::current()).unwrap();
@@ -116,22 +116,22 @@ async fn a_forbidden_resource_is_picked_up_when_it_is_permitted() {
         let clusters = BTreeMap::from([("healthy".to_owned(), sim(1)), ("shut".to_owned(), shut)]);
         let fleet = Fleet::start(clusters, &["pods", "nodes"], Vec::new()).await;
         fleet.shows("shut", "forbidden", |pods| pods.state == Phase::Forbidden && !pods.synced).await;
-        let said = fleet.informer("shut").await.last_error.unwrap();
-        assert!(said.contains("403") && said.contains("pods"), "{said}");
+        let error = fleet.informer("shut").await.last_error.unwrap();
+        assert!(error.contains("403") && error.contains("pods"), "{error}");
         until(&fleet, "shut", "synced with its nodes", |status| status.informers.iter().any(|i| i.synced)).await;
         fleet.ready().await;
-        let asked = fleet.clusters["shut"].stats().requests;
+        let requests = fleet.clusters["shut"].stats().requests;
         fleet.clusters["shut"].forbid(&World::pods(), false);
         fleet.converged().await;
         fleet.shows("shut", "no error", |pods| pods.state == Phase::Watching && pods.last_error.is_none()).await;
-        assert!(asked < 30, "{asked} requests: a forbidden resource is not hammered");
+        assert!(requests < 30, "{requests} requests: a forbidden resource is retried slowly");
 
-        // Taken away again under an open watch, which then ends.
+        // Forbids it again under an open watch, and cuts that watch.
         fleet.clusters["shut"].forbid(&World::pods(), true);
         fleet.clusters["shut"].stop().await;
         fleet.clusters["shut"].restart().await;
         fleet.shows("shut", "forbidden again", |pods| pods.state == Phase::Forbidden && pods.synced).await;
-        assert_eq!(fleet.cached("shut").await.len(), 20, "what is known stays readable");
+        assert_eq!(fleet.cached("shut").await.len(), 20, "cached objects stay readable");
         fleet.clusters["shut"].forbid(&World::pods(), false);
         fleet.clusters["shut"].with_world(|world| world.create_pod().unwrap());
         fleet.converged().await;
@@ -140,16 +140,17 @@ async fn a_forbidden_resource_is_picked_up_when_it_is_permitted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_absent_resource_is_waited_for_and_watched_once_it_is_there() {
+async fn absent_resource_is_watched_once_it_is_defined() {
     let widgets = World::widgets();
     let late = sim(2);
     let def = late.with_world(|world| world.resources().find(|def| def.api.gvr == widgets).unwrap().clone());
     late.unregister(&widgets);
     let clusters = BTreeMap::from([("late".to_owned(), late)]);
     let fleet = Fleet::start(clusters, &["pods", "widgets.example.com"], Vec::new()).await;
-    let of_widgets = |status: &ClusterStatus| status.informers.iter().find(|i| i.resource.contains("widgets")).cloned();
+    let widgets_informer =
+        |status: &ClusterStatus| status.informers.iter().find(|i| i.resource.contains("widgets")).cloned();
     until(&fleet, "late", "without widgets", |status| {
-        of_widgets(status).is_some_and(|w| w.state == Phase::Absent && w.last_error.unwrap().contains("widgets"))
+        widgets_informer(status).is_some_and(|w| w.state == Phase::Absent && w.last_error.unwrap().contains("widgets"))
     })
     .await;
     fleet.ready().await;
@@ -159,15 +160,15 @@ async fn an_absent_resource_is_waited_for_and_watched_once_it_is_there() {
         world.create_widget("first").unwrap();
     });
     until(&fleet, "late", "with a widget", |status| {
-        of_widgets(status).is_some_and(|w| w.state == Phase::Watching && w.objects == 1 && w.last_error.is_none())
+        widgets_informer(status).is_some_and(|w| w.state == Phase::Watching && w.objects == 1 && w.last_error.is_none())
     })
     .await;
-    // Taken away under its watch, and brought back: no look-up is needed for that.
+    // Removes the resource under its watch and restores it.
     let def = fleet.clusters["late"]
         .with_world(|world| world.resources().find(|def| def.api.gvr == widgets).unwrap().clone());
     fleet.clusters["late"].unregister(&widgets);
     until(&fleet, "late", "without widgets again", |status| {
-        of_widgets(status).is_some_and(|w| w.state == Phase::Absent)
+        widgets_informer(status).is_some_and(|w| w.state == Phase::Absent)
     })
     .await;
     fleet.clusters["late"].with_world(|world| {
@@ -176,26 +177,26 @@ async fn an_absent_resource_is_waited_for_and_watched_once_it_is_there() {
         world.create_widget("third").unwrap();
     });
     until(&fleet, "late", "with two widgets", |status| {
-        of_widgets(status).is_some_and(|w| w.state == Phase::Watching && w.objects == 2)
+        widgets_informer(status).is_some_and(|w| w.state == Phase::Watching && w.objects == 2)
     })
     .await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_asks_to_be_left_alone_for_ever_is_named_and_does_not_hold_up_the_end() {
+async fn endless_retry_after_is_reported_and_does_not_block_shutdown() {
     let busy = sim(2);
     let never = u64::MAX.to_string();
     let answer = RawAnswer::new(429, "").header("retry-after", &never);
     busy.set_faults(FaultScript::one(Rule::new(When::Watch, Fault::Answer(answer)).times(usize::MAX)));
     let clusters = BTreeMap::from([("busy".to_owned(), busy), ("healthy".to_owned(), sim(1))]);
     let fleet = Fleet::start(clusters, &["pods"], Vec::new()).await;
-    fleet.shows("busy", "429", |pods| pods.last_error.as_deref().is_some_and(|said| said.contains("429"))).await;
+    fleet.shows("busy", "429", |pods| pods.last_error.as_deref().is_some_and(|error| error.contains("429"))).await;
     fleet.converged_on("healthy").await;
     let missing = fleet.hub.wait_for_cache_sync(Duration::from_millis(100)).await.unwrap_err().to_string();
     assert!(missing.contains("busy") && missing.contains("pods") && missing.contains("429"), "{missing}");
     assert_eq!(fleet.informer("busy").await.restarts, 0);
     let begun = Instant::now();
     fleet.end().await;
-    assert!(begun.elapsed() < Duration::from_secs(5), "the end was held up: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(5), "shutdown was delayed: {:?}", begun.elapsed());
 }

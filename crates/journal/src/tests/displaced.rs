@@ -1,4 +1,4 @@
-//! Somebody removes a journal's files, or puts others in their place, while it is in use.
+//! Tests of journal files that are removed or replaced while in use.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,27 +25,27 @@ fn pending(journal: &mut Journal<Change>) -> Vec<Seq> {
     batch.records.into_iter().map(|(seq, _)| seq).collect()
 }
 
-/// Ways of taking a directory away that is in use.
+/// Ways of removing or replacing a directory in use.
 const HANDS: [fn(&Path); 4] = [
     |sinks| std::fs::remove_dir_all(sinks).unwrap(),
-    |sinks| std::fs::rename(sinks, sinks.with_extension("away")).unwrap(),
+    |sinks| std::fs::rename(sinks, sinks.with_extension("moved")).unwrap(),
     |sinks| {
-        std::fs::rename(sinks, sinks.with_extension("away")).unwrap();
+        std::fs::rename(sinks, sinks.with_extension("moved")).unwrap();
         std::fs::create_dir_all(sinks.join("a/journal")).unwrap();
     },
-    // A copy, as of a backup, is not what is appended to.
+    // A copy, e.g. of a backup, contains a different file than the open one.
     |sinks| {
-        let away = sinks.with_extension("away");
-        std::fs::rename(sinks, &away).unwrap();
+        let moved = sinks.with_extension("moved");
+        std::fs::rename(sinks, &moved).unwrap();
         std::fs::create_dir_all(sinks.join("a/journal")).unwrap();
-        for file in std::fs::read_dir(away.join("a/journal")).unwrap().map(Result::unwrap) {
+        for file in std::fs::read_dir(moved.join("a/journal")).unwrap().map(Result::unwrap) {
             std::fs::copy(file.path(), sinks.join("a/journal").join(file.file_name())).unwrap();
         }
     },
 ];
 
 #[test]
-fn what_the_segment_in_use_has_is_written_anew_and_the_rest_is_counted_as_lost() {
+fn current_segment_is_rewritten_and_other_records_are_counted_as_lost() {
     for (way, hand) in HANDS.into_iter().enumerate() {
         for synced in [false, true] {
             let root = tempfile::tempdir().unwrap();
@@ -64,15 +64,15 @@ fn what_the_segment_in_use_has_is_written_anew_and_the_rest_is_counted_as_lost()
             let begun = Seq::from_str_radix(&latest(&dir)[..20], 10).unwrap();
             hand(&sinks);
             if synced {
-                journal.tend().unwrap();
+                journal.check_files().unwrap();
             } else {
                 journal.sync().unwrap();
             }
             assert_eq!(journal.replaced(), 1, "way {way}");
             let lost = (0..begun).filter(|seq| seq % 3 != 0).count() as u64;
-            // Of a copy the files that are not in use are as good.
+            // In a copy, the files other than the current segment are equivalent.
             let lost = if way == 3 { 0 } else { lost };
-            assert!(way == 3 || lost > 10, "there was more than one segment");
+            assert!(way == 3 || lost > 10, "there is more than one segment");
             assert_eq!(journal.lost(), lost, "way {way}");
             let from = if way == 3 { 0 } else { begun };
             let left: Vec<_> = (from..103).filter(|seq| seq % 3 != 0 || *seq >= 100).collect();
@@ -82,7 +82,7 @@ fn what_the_segment_in_use_has_is_written_anew_and_the_rest_is_counted_as_lost()
             journal.sync().unwrap();
             assert_eq!((journal.replaced(), journal.pending()), (1, left.len() as u64 + 1));
             drop(journal);
-            // The next process finds what this one had.
+            // The next process reads the records of this one.
             let mut journal = open(&dir);
             let expected: Vec<_> = left.into_iter().chain(103..105).filter(|seq| *seq != 101).collect();
             assert_eq!((pending(&mut journal), journal.next_seq()), (expected, 105), "way {way}");
@@ -90,14 +90,14 @@ fn what_the_segment_in_use_has_is_written_anew_and_the_rest_is_counted_as_lost()
     }
 }
 
-/// The name of the file that is appended to.
+/// Returns the name of the current segment.
 fn latest(dir: &Path) -> String {
     let names = RealDisk.list(dir).unwrap();
     names.into_iter().rfind(|name| name.contains('-')).unwrap()
 }
 
 #[test]
-fn a_journal_that_has_written_nothing_in_this_life_notices_too() {
+fn journal_without_writes_since_opening_detects_removal() {
     for hand in &HANDS[..3] {
         let root = tempfile::tempdir().unwrap();
         let (sinks, dir) = (root.path().join("sinks"), root.path().join("sinks/a/journal"));
@@ -107,10 +107,10 @@ fn a_journal_that_has_written_nothing_in_this_life_notices_too() {
         journal.sync().unwrap();
         drop(journal);
         let mut journal = open(&dir);
-        journal.tend().unwrap();
+        journal.check_files().unwrap();
         assert_eq!(journal.replaced(), 0);
         hand(&sinks);
-        journal.tend().unwrap();
+        journal.check_files().unwrap();
         assert_eq!((journal.replaced(), journal.lost(), journal.pending()), (1, 0, 5));
         assert_eq!(pending(&mut journal), [0, 1, 2, 3, 4]);
         journal.append(&changes(5..7)).unwrap();
@@ -121,26 +121,26 @@ fn a_journal_that_has_written_nothing_in_this_life_notices_too() {
 }
 
 #[test]
-fn an_empty_one_whose_directory_goes_is_made_again_and_one_that_cannot_be_says_so_until_it_can() {
+fn removed_directory_of_an_empty_journal_is_recreated_once_possible() {
     let root = tempfile::tempdir().unwrap();
     let (sinks, dir) = (root.path().join("sinks"), root.path().join("sinks/a/journal"));
     std::fs::create_dir_all(&dir).unwrap();
     let mut journal = open(&dir);
     std::fs::remove_dir_all(&sinks).unwrap();
-    std::fs::write(&sinks, "in the way").unwrap();
+    std::fs::write(&sinks, "an obstacle").unwrap();
     for _ in 0..3 {
         assert!(journal.sync().is_err());
     }
     std::fs::remove_file(&sinks).unwrap();
     journal.append(&changes(0..1)).unwrap();
     journal.sync().unwrap();
-    assert_eq!(journal.replaced(), 1, "it is one loss, however often it is tried");
+    assert_eq!(journal.replaced(), 1, "repeated attempts count as one loss");
     std::fs::remove_dir_all(&sinks).unwrap();
-    std::fs::write(&sinks, "in the way").unwrap();
+    std::fs::write(&sinks, "an obstacle").unwrap();
     for _ in 0..3 {
         assert!(journal.sync().is_err());
     }
-    assert_eq!(pending(&mut journal), [0], "it is read on meanwhile");
+    assert_eq!(pending(&mut journal), [0], "reading continues meanwhile");
     std::fs::remove_file(&sinks).unwrap();
     journal.sync().unwrap();
     drop(journal);

@@ -1,4 +1,4 @@
-//! Questions to a hub, in words and in Rust.
+//! Tests of queries to a hub, as text and in Rust.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn named(object: &Object) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fleet_is_asked_in_words_by_page_and_by_value() {
+async fn fleet_is_queried_by_text_by_page_and_by_index_value() {
     let fleet = Fleet::start(clusters(2, 150), &["pods"], Vec::new()).await;
     fleet.synced().await;
     fleet.converged().await;
@@ -31,7 +31,7 @@ async fn a_fleet_is_asked_in_words_by_page_and_by_value() {
     let ask = async |query: Query| cache.send(query).await.unwrap();
     let all: Vec<_> = ask(Query::list()).await.unwrap().items.iter().map(named).collect();
     assert!(all.len() >= 200, "{}", all.len());
-    // Every pod is counted on the node that its index names.
+    // The index and the grouping agree on the number of pods per node.
     let counted = ask(words("count by spec.nodeName")).await.unwrap();
     assert_eq!(counted.groups.iter().map(|group| group.count).sum::<u64>(), all.len() as u64);
     let node = counted.groups.iter().find_map(|group| group.value.as_str().map(|node| (node, group.count))).unwrap();
@@ -40,7 +40,7 @@ async fn a_fleet_is_asked_in_words_by_page_and_by_value() {
     assert_eq!(there.coverage.len(), 2);
     let by_cluster = ask(Query::list().count_by(Column::Cluster)).await.unwrap();
     assert_eq!(by_cluster.groups.len(), 2);
-    // Pages are of one moment while the fleet goes on.
+    // All pages show one snapshot while the clusters change.
     let mut churn = Churn::new(7);
     let mut page = ask(words("limit 40")).await.unwrap();
     let mut pages: Vec<_> = page.items.iter().map(named).collect();

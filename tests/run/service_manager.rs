@@ -1,14 +1,14 @@
-//! A service manager that wants to be told, as systemd is.
+//! Tests of the notifications to a service manager such as systemd.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use crate::process::{Launch, Process, cluster, sim};
-use crate::waiting::until;
+use crate::wait::until;
 
 const PODS: &str = "[resources.pods]\n";
 
-/// The socket of a manager, and the hub that it has started.
+/// Notification socket of a service manager, and the hub that it started.
 struct Managed {
     hub: Process,
     socket: UnixDatagram,
@@ -26,8 +26,8 @@ impl Managed {
         Self { hub: launch.start(), socket, _folder: folder }
     }
 
-    /// Waits for a message with this line, and gives the whole message.
-    async fn told(&self, line: &str) -> Vec<String> {
+    /// Waits for a message with this line and returns its lines.
+    async fn notified(&self, line: &str) -> Vec<String> {
         until(line, async || {
             let message = self.message()?;
             message.iter().any(|it| it == line).then_some(message)
@@ -35,7 +35,7 @@ impl Managed {
         .await
     }
 
-    /// The lines of the next message that has arrived.
+    /// Returns the lines of the next message, if one has arrived.
     fn message(&self) -> Option<Vec<String>> {
         let mut buffer = [0; 4096];
         let length = self.socket.recv(&mut buffer).ok()?;
@@ -49,42 +49,42 @@ fn number(message: &[String], name: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_manager_is_told_of_start_reload_and_end() {
+async fn service_manager_is_notified_of_start_reload_and_stop() {
     let sim = sim(61, 12);
-    // One that nobody reaches holds up nothing.
+    // An unreachable cluster does not delay readiness.
     let toml = cluster("a", &sim.url()) + &cluster("gone", "http://127.0.0.1:1") + PODS;
     let mut managed = Managed::start(&format!("shutdown_deadline = \"40s\"\n{toml}"), &[]);
-    managed.told("READY=1").await;
-    managed.told("STATUS=1 of 2 clusters connected, 1 of 2 informers synced, 12 objects").await;
+    managed.notified("READY=1").await;
+    managed.notified("STATUS=1 of 2 clusters connected, 1 of 2 informers synced, 12 objects").await;
     managed.hub.signal("HUP");
-    let message = managed.told("RELOADING=1").await;
+    let message = managed.notified("RELOADING=1").await;
     assert!(number(&message, "MONOTONIC_USEC") > 0);
-    managed.told("READY=1").await;
+    managed.notified("READY=1").await;
     managed.hub.configure("colour = \"red\"\n");
     managed.hub.signal("HUP");
-    managed.told("RELOADING=1").await;
-    managed.told("READY=1").await;
+    managed.notified("RELOADING=1").await;
+    managed.notified("READY=1").await;
     managed.hub.line("the configuration is not usable").await;
     managed.hub.signal("TERM");
     assert_eq!(managed.hub.ended().await, 0);
-    let message = managed.told("STOPPING=1").await;
-    assert_eq!(number(&message, "EXTEND_TIMEOUT_USEC"), 50_000_000, "the deadline, and ten seconds");
+    let message = managed.notified("STOPPING=1").await;
+    assert_eq!(number(&message, "EXTEND_TIMEOUT_USEC"), 50_000_000, "the deadline plus 10 s");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watchdog_is_fed_three_times_in_its_period() {
+async fn watchdog_is_notified_three_times_per_period() {
     let sim = sim(62, 3);
     let toml = cluster("a", &sim.url()) + PODS;
     let managed = Managed::start(&toml, &[("WATCHDOG_USEC", "600000")]);
     let began = std::time::Instant::now();
     for _ in 0..4 {
-        managed.told("WATCHDOG=1").await;
+        managed.notified("WATCHDOG=1").await;
     }
-    assert!(began.elapsed() > Duration::from_millis(500), "not in one go");
+    assert!(began.elapsed() > Duration::from_millis(500), "notifications are spread over time");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_manager_that_does_not_listen_is_no_reason_to_fail() {
+async fn unreachable_service_manager_is_not_an_error() {
     let sim = sim(63, 3);
     let hub = Launch::new(&(cluster("a", &sim.url()) + PODS)).env("NOTIFY_SOCKET", "/nonexistent/notify").start();
     hub.ready().await;

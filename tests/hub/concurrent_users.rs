@@ -1,4 +1,4 @@
-//! Storms: users of all kinds that come and go without a pause hold up neither the changes nor each other.
+//! Tests that continuously added and removed handlers, subscriptions and informer users do not delay changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,42 +17,42 @@ use tokio::task::JoinHandle;
 
 use crate::fleet::{Fleet, PATIENCE, pods, small};
 
-/// As many at once as a hub of many controllers may have.
-const MANY: usize = 16;
+/// Concurrent tasks, as in a hub with many controllers.
+const TASKS: usize = 16;
 
-/// Changes that have to arrive one after another meanwhile.
+/// Changes that must arrive one after another meanwhile.
 const CHANGES: usize = 25;
 
-/// What comes and goes until it is told to end, and how often it has.
-struct Storm {
-    ends: Arc<AtomicBool>,
-    turns: Arc<AtomicUsize>,
+/// Background load: tasks that repeat a round until they are stopped, and the number of rounds.
+struct Load {
+    stop: Arc<AtomicBool>,
+    rounds: Arc<AtomicUsize>,
     tasks: Vec<JoinHandle<()>>,
 }
 
-impl Storm {
-    /// `turn` over and over, `MANY` times at once.
-    fn of<F: Future<Output = ()> + Send + 'static>(turn: impl Fn(usize) -> F + Clone + Send + 'static) -> Self {
-        let (ends, turns) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+impl Load {
+    /// Starts `TASKS` tasks that repeat `round`.
+    fn start<F: Future<Output = ()> + Send + 'static>(round: impl Fn(usize) -> F + Clone + Send + 'static) -> Self {
+        let (stop, rounds) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let one = |number| {
-            let (ends, turns, turn) = (Arc::clone(&ends), Arc::clone(&turns), turn.clone());
+            let (stop, rounds, round) = (Arc::clone(&stop), Arc::clone(&rounds), round.clone());
             tokio::spawn(async move {
-                while !ends.load(SeqCst) {
-                    turn(number).await;
-                    turns.fetch_add(1, SeqCst);
+                while !stop.load(SeqCst) {
+                    round(number).await;
+                    rounds.fetch_add(1, SeqCst);
                 }
             })
         };
-        let tasks = (0..MANY).map(one).collect();
-        Self { ends, turns, tasks }
+        let tasks = (0..TASKS).map(one).collect();
+        Self { stop, rounds, tasks }
     }
 
-    async fn end(self) -> usize {
-        self.ends.store(true, SeqCst);
+    async fn stop(self) -> usize {
+        self.stop.store(true, SeqCst);
         for task in self.tasks {
-            tokio::time::timeout(PATIENCE, task).await.expect("a turn never ended").unwrap();
+            tokio::time::timeout(PATIENCE, task).await.expect("a round never ended").unwrap();
         }
-        self.turns.load(SeqCst)
+        self.rounds.load(SeqCst)
     }
 }
 
@@ -64,7 +64,7 @@ async fn two_clusters() -> Fleet {
     fleet
 }
 
-/// Each change is made when the one before it is in the cache and has been told.
+/// Makes each change when the previous one is in the cache and delivered.
 async fn changes_arrive(fleet: &Fleet) {
     for change in 0..CHANGES {
         for cluster in fleet.clusters.values() {
@@ -78,14 +78,14 @@ async fn changes_arrive(fleet: &Fleet) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn changes_arrive_while_handlers_come_and_go_without_a_pause() {
+async fn changes_arrive_while_handlers_are_added_and_removed() {
     let fleet = two_clusters().await;
     let factory = SharedInformerFactory::new(fleet.hub.system());
     let informer = factory.informer::<Pod>().unwrap();
     factory.start().await.unwrap();
     factory.wait_for_cache_sync(PATIENCE).await.into_error().unwrap();
     let busy = informer.clone();
-    let storm = Storm::of(move |number| {
+    let load = Load::start(move |number| {
         let informer = busy.clone();
         async move {
             let handler = ResourceEventHandlerFuncs::new().on_add(|_| {});
@@ -98,16 +98,16 @@ async fn changes_arrive_while_handlers_come_and_go_without_a_pause() {
         }
     });
     changes_arrive(&fleet).await;
-    assert!(storm.end().await > MANY);
+    assert!(load.stop().await > TASKS);
     factory.shutdown().await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn changes_arrive_while_subscriptions_come_and_nobody_waits_for_their_end() {
+async fn changes_arrive_while_subscriptions_end_in_the_background() {
     let fleet = two_clusters().await;
     let registry = fleet.hub.registry().clone();
-    let storm = Storm::of(move |_| {
+    let load = Load::start(move |_| {
         let registry = registry.clone();
         async move {
             let subscriber = Subscriber::<()>::from_fn(|_: &Notification<()>| {});
@@ -117,15 +117,15 @@ async fn changes_arrive_while_subscriptions_come_and_nobody_waits_for_their_end(
         }
     });
     changes_arrive(&fleet).await;
-    assert!(storm.end().await > MANY);
+    assert!(load.stop().await > TASKS);
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn changes_arrive_while_users_of_informers_come_and_go() {
+async fn changes_arrive_while_informers_are_requested_and_released() {
     let fleet = two_clusters().await;
     let registry = fleet.hub.registry().clone();
-    let storm = Storm::of(move |number| {
+    let load = Load::start(move |number| {
         let registry = registry.clone();
         async move {
             let user = User::Caller(format!("user-{number}"));
@@ -142,6 +142,6 @@ async fn changes_arrive_while_users_of_informers_come_and_go() {
         }
     });
     changes_arrive(&fleet).await;
-    assert!(storm.end().await > MANY);
+    assert!(load.stop().await > TASKS);
     fleet.end().await;
 }

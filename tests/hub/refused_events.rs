@@ -1,4 +1,4 @@
-//! A webhook's receiver that refuses contents: all of them for a while, or some for ever.
+//! Tests of a webhook receiver that refuses events: all of them temporarily, or some of them permanently.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use tokio::runtime::Handle;
 
 use crate::fleet::{Fleet, config, eventually, pods, quick, small};
 
-/// Whether a receiver refuses an object's events.
-type Refuses = Box<dyn Fn(&str) -> bool + Send>;
+/// Predicate on object names whose events the receiver refuses.
+type RefusePolicy = Box<dyn Fn(&str) -> bool + Send>;
 
-/// An HTTP server that keeps what it accepts.
+/// HTTP server that records the events it accepts.
 struct Receiver {
-    refuses: Mutex<Refuses>,
-    /// Name, version, and when it was accepted.
+    refuses: Mutex<RefusePolicy>,
+    /// Object name, version, and time of acceptance.
     accepted: Mutex<Vec<(String, u64, Instant)>>,
     refusals: Mutex<u32>,
 }
@@ -37,7 +37,7 @@ impl Receiver {
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
-        let service = axum::Router::new().fallback(take).with_state(Arc::clone(&receiver));
+        let service = axum::Router::new().fallback(receive).with_state(Arc::clone(&receiver));
         tokio::spawn(async move { axum::serve(listener, service).await });
         (receiver, url)
     }
@@ -46,7 +46,7 @@ impl Receiver {
         *self.refuses.lock() = Box::new(refuses);
     }
 
-    /// The newest version that it has of each object. Fails if an older one came after a newer one.
+    /// Returns the newest version of each object. Panics if an older version arrived after a newer one.
     fn newest(&self) -> BTreeMap<String, u64> {
         let mut newest = BTreeMap::new();
         for (name, version, _) in self.accepted.lock().iter() {
@@ -57,7 +57,7 @@ impl Receiver {
     }
 }
 
-async fn take(State(receiver): State<Arc<Receiver>>, body: Bytes) -> StatusCode {
+async fn receive(State(receiver): State<Arc<Receiver>>, body: Bytes) -> StatusCode {
     let batch: Value = serde_json::from_slice(&body).unwrap();
     let events = batch.as_array().cloned().unwrap_or_else(|| vec![batch]);
     let name = |event: &Value| event["data"]["name"].as_str().unwrap_or_default().to_owned();
@@ -65,23 +65,23 @@ async fn take(State(receiver): State<Arc<Receiver>>, body: Bytes) -> StatusCode 
         *receiver.refusals.lock() += 1;
         return StatusCode::BAD_REQUEST;
     }
-    let seen = |event: &Value| {
+    let record = |event: &Value| {
         let version = event["data"]["resourceVersion"].as_str()?.parse().ok()?;
         Some((name(event), version, Instant::now()))
     };
-    receiver.accepted.lock().extend(events.iter().filter_map(seen));
+    receiver.accepted.lock().extend(events.iter().filter_map(record));
     StatusCode::OK
 }
 
-struct House {
+struct Testbed {
     fleet: Fleet,
     receiver: Arc<Receiver>,
     keys: Vec<ObjectKey>,
     _dir: tempfile::TempDir,
 }
 
-impl House {
-    /// A hub over one cluster with a webhook, whose delays are a tenth of the defaults.
+impl Testbed {
+    /// Starts a hub over one cluster with a webhook. Delays are a tenth of the defaults.
     async fn new(is_durable: bool, refuses: impl Fn(&str) -> bool + Send + 'static) -> Self {
         let cluster = SimCluster::start(small(3, 0), &Handle::current()).unwrap();
         let keys: Vec<_> = (0..20).map(|_| cluster.with_world(World::create_pod).unwrap()).collect();
@@ -116,7 +116,7 @@ impl House {
         report.sinks.into_iter().find(|sink| sink.name == "hook").unwrap().status
     }
 
-    /// What is true of the cluster: the version of each object.
+    /// Returns the cluster's version of each object.
     fn truth(&self) -> BTreeMap<String, u64> {
         let truth = self.fleet.clusters["c0"].truth(&pods().gvr);
         truth.iter().map(|(key, (_, version))| (key.name().to_owned(), version.as_number().unwrap())).collect()
@@ -124,53 +124,53 @@ impl House {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_receiver_that_refuses_everything_for_a_while_gets_all_in_order_and_no_dead_letter_is_made() {
+async fn receiver_that_refuses_everything_temporarily_gets_all_events_in_order() {
     for is_durable in [true, false] {
-        let house = House::new(is_durable, |_| true).await;
-        // A tenth of half a minute, in which a refused event had been tried five times within 0.4 s.
+        let bed = Testbed::new(is_durable, |_| true).await;
+        // A tenth of 30 s. Five attempts of a refused event fit in 0.4 s.
         let until = Instant::now() + Duration::from_secs(3);
         while Instant::now() < until {
-            house.keys.iter().step_by(3).for_each(|key| house.touch(key));
+            bed.keys.iter().step_by(3).for_each(|key| bed.touch(key));
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        let refusals = *house.receiver.refusals.lock();
-        let status = house.status().await;
-        assert!(refusals > 10 && house.receiver.accepted.lock().is_empty(), "{refusals} refusals");
+        let refusals = *bed.receiver.refusals.lock();
+        let status = bed.status().await;
+        assert!(refusals > 10 && bed.receiver.accepted.lock().is_empty(), "{refusals} refusals");
         assert_eq!(status.dead_lettered, 0, "{status:?}");
         assert!(status.refused_events > 0 && status.refusal.is_some_and(|why| why.contains("400")));
-        house.receiver.set(|_| false);
+        bed.receiver.set(|_| false);
         let recovered = Instant::now();
-        eventually("the receiver has everything", async || house.receiver.newest() == house.truth()).await;
-        eventually("nothing waits", async || house.status().await.refused_events == 0).await;
+        eventually("the receiver has everything", async || bed.receiver.newest() == bed.truth()).await;
+        eventually("no refused event is pending", async || bed.status().await.refused_events == 0).await;
         println!("durable {is_durable}: {refusals} refusals, all delivered {:?} after", recovered.elapsed());
-        let status = house.status().await;
+        let status = bed.status().await;
         assert_eq!((status.dead_lettered, status.refusal), (0, None));
-        house.fleet.end().await;
+        bed.fleet.end().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_that_is_refused_holds_up_no_other() {
+async fn refused_object_blocks_no_other() {
     for is_durable in [true, false] {
-        let house = House::new(is_durable, |_| false).await;
-        eventually("a first delivery", async || house.receiver.newest() == house.truth()).await;
-        let (bad, others) = house.keys.split_first().unwrap();
+        let bed = Testbed::new(is_durable, |_| false).await;
+        eventually("a first delivery", async || bed.receiver.newest() == bed.truth()).await;
+        let (bad, others) = bed.keys.split_first().unwrap();
         let name = bad.name().to_owned();
-        house.receiver.set(move |object| object == name);
+        bed.receiver.set(move |object| object == name);
         for _ in 0..20 {
-            house.touch(bad);
+            bed.touch(bad);
             for key in others {
-                house.touch(key);
+                bed.touch(key);
             }
-            let truth = || house.truth().into_iter().filter(|(object, _)| object != bad.name());
-            let newest = || house.receiver.newest().into_iter().filter(|(object, _)| object != bad.name());
-            eventually("the others go on", async || newest().eq(truth())).await;
+            let truth = || bed.truth().into_iter().filter(|(object, _)| object != bad.name());
+            let newest = || bed.receiver.newest().into_iter().filter(|(object, _)| object != bad.name());
+            eventually("the other objects are delivered", async || newest().eq(truth())).await;
         }
-        let status = house.status().await;
-        assert_eq!((status.dead_lettered, house.receiver.newest()[bad.name()] < house.truth()[bad.name()]), (0, true));
+        let status = bed.status().await;
+        assert_eq!((status.dead_lettered, bed.receiver.newest()[bad.name()] < bed.truth()[bad.name()]), (0, true));
         assert!(status.refused_events > 0, "{status:?}");
-        house.receiver.set(|_| false);
-        eventually("the refused object too", async || house.receiver.newest() == house.truth()).await;
-        house.fleet.end().await;
+        bed.receiver.set(|_| false);
+        eventually("the refused object too", async || bed.receiver.newest() == bed.truth()).await;
+        bed.fleet.end().await;
     }
 }

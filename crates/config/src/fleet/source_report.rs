@@ -1,4 +1,4 @@
-//! What a source says at one moment.
+//! Clusters and problems that a source reports at one moment.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,52 +9,52 @@ use super::name::name_for;
 use crate::{ClusterAccess, ClusterConfig, ClusterSourceConfig, LabelPattern};
 use informer_hub_types::{ClusterLabels, ClusterName};
 
-/// What stands between an object and a part of it.
+/// Separator between an object and a part of it.
 pub(super) const PART: &str = ", context ";
 
-/// A cluster as a source has it.
+/// Cluster found by a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundCluster {
     /// The cluster.
     pub cluster: ClusterConfig,
-    /// What it was found in: `Secret argocd/prod-eu`.
+    /// Object in which it was found: `Secret argocd/prod-eu`.
     pub object: String,
 }
 
-/// What is wrong with an object.
+/// Problem of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Problem {
-    /// The object.
+    /// Object.
     pub object: String,
-    /// What is wrong, with its key and what would be right, and never with a value that may be secret.
+    /// Description with the key and the correction, without values that may be secret.
     pub problem: String,
 }
 
-/// All that a source says.
+/// All clusters and problems of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
-    /// Its clusters, by the objects that they were found in.
-    pub clusters: Vec<Found>,
-    /// Objects of which no cluster could be made.
+pub struct SourceReport {
+    /// Clusters, sorted by object.
+    pub clusters: Vec<FoundCluster>,
+    /// Problems of objects that are not usable.
     pub problems: Vec<Problem>,
-    /// Clusters that are more than the source may bring.
+    /// Number of clusters beyond the source's limit.
     pub over: usize,
 }
 
-/// A cluster, as its object has it.
+/// Cluster as described by its object.
 pub(super) struct Candidate<'o> {
-    /// What the object was found as.
+    /// Object, for messages.
     pub(super) object: String,
     pub(super) name: Cow<'o, str>,
-    /// The object's namespace; empty for a file.
+    /// Namespace of the object; empty for a file.
     pub(super) namespace: &'o str,
-    /// Labels that it brings; whether each is one of the tool itself.
+    /// Labels of the object, each with whether it belongs to the tool itself.
     pub(super) labels: Vec<(&'o str, &'o str, bool)>,
     pub(super) access: ClusterAccess,
 }
 
-impl Said {
-    /// Takes in what came of an object.
+impl SourceReport {
+    /// Adds the cluster or the problem of an object.
     pub(super) fn note(&mut self, source: &ClusterSourceConfig, object: &str, read: Result<Candidate<'_>, String>) {
         match read.and_then(|candidate| candidate.found(source)) {
             Ok(found) => self.clusters.push(found),
@@ -62,10 +62,10 @@ impl Said {
         }
     }
 
-    /// Of objects that have become wrong, what they said before stays.
+    /// Keeps the previous clusters of objects that now have a problem.
     #[must_use]
     pub fn keeping(mut self, before: &Self) -> Self {
-        let is_wrong = |found: &Found| {
+        let is_wrong = |found: &FoundCluster| {
             self.problems.iter().any(|Problem { object, .. }| {
                 let rest = found.object.strip_prefix(object.as_str());
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(PART))
@@ -77,8 +77,7 @@ impl Said {
         self
     }
 
-    /// Leaves out what is more than a source may bring: those that were there before stay, of the others those that are
-    /// the first by name.
+    /// Drops clusters beyond the source's limit. Known clusters are kept first, then new ones by name.
     #[must_use]
     pub fn limited(mut self, most: usize, before: &BTreeSet<ClusterName>) -> Self {
         if self.clusters.len() <= most {
@@ -97,7 +96,7 @@ impl Said {
         self
     }
 
-    /// The names of its clusters.
+    /// Returns the names of the clusters.
     #[must_use]
     pub fn names(&self) -> BTreeSet<ClusterName> {
         self.clusters.iter().map(|found| found.cluster.name.clone()).collect()
@@ -105,22 +104,22 @@ impl Said {
 }
 
 impl Candidate<'_> {
-    fn found(self, source: &ClusterSourceConfig) -> Result<Found, String> {
-        let wanted = source.names.fill(&self.name, self.namespace);
-        let name = name_for(&wanted)
-            .ok_or_else(|| format!("{wanted:?} gives no name for a cluster: it has no letter or digit"))?;
+    fn found(self, source: &ClusterSourceConfig) -> Result<FoundCluster, String> {
+        let filled = source.names.fill(&self.name, self.namespace);
+        let name = name_for(&filled)
+            .ok_or_else(|| format!("cannot derive a cluster name from {filled:?}: it has no letter or digit"))?;
         let labels = labels(source, &self.labels);
         let cluster = ClusterConfig { name, labels, access: self.access, compression: source.compression };
-        Ok(Found { cluster, object: self.object })
+        Ok(FoundCluster { cluster, object: self.object })
     }
 }
 
-/// The labels of a cluster that brings these.
-fn labels(source: &ClusterSourceConfig, brought: &[(&str, &str, bool)]) -> ClusterLabels {
+/// Returns the labels of a cluster whose object has these labels.
+fn labels(source: &ClusterSourceConfig, of_object: &[(&str, &str, bool)]) -> ClusterLabels {
     let taken =
-        |key: &str, is_own: bool| source.take_labels.iter().any(|pattern: &LabelPattern| pattern.takes(key, is_own));
+        |key: &str, is_own: bool| source.take_labels.iter().any(|pattern: &LabelPattern| pattern.matches(key, is_own));
     let mut all = ClusterLabels::new();
-    for (key, value, is_own) in brought {
+    for (key, value, is_own) in of_object {
         if taken(key, *is_own) {
             all.insert(format!("{}{key}", source.label_prefix), (*value).to_owned());
         }

@@ -1,4 +1,4 @@
-//! Resources that come and go under a running hub: definitions, versions, kinds, patterns.
+//! Tests of resources that are added and removed under a running hub: definitions, versions, kinds, patterns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,15 +25,15 @@ use crate::fleet::{Fleet, config, eventually, quick, resource_config, small};
 
 const WIDGETS: &str = "widgets.example.com";
 
-/// What a subscriber was told: `+` for added, `~` for updated, `-` for deleted, `†` where that was not seen; the version
-/// of the resource in front of the name where it is asked for.
-type Told = Arc<Mutex<Vec<String>>>;
+/// Log of a subscriber's events: `+` added, `~` updated, `-` deleted, `†` tombstone, then the name. Optionally, the
+/// resource's version precedes the name.
+type EventLog = Arc<Mutex<Vec<String>>>;
 
 fn sim(seed: u64) -> SimCluster {
     SimCluster::start(small(seed, 5), &Handle::current()).unwrap()
 }
 
-fn one(cluster: SimCluster) -> BTreeMap<String, SimCluster> {
+fn single(cluster: SimCluster) -> BTreeMap<String, SimCluster> {
     BTreeMap::from([("a".to_owned(), cluster)])
 }
 
@@ -45,9 +45,9 @@ fn def(version: &str, kind: &str, namespaced: bool) -> ResourceDef {
     ResourceDef::new(&widgets(version), kind, namespaced, true)
 }
 
-async fn listen(fleet: &Fleet, entry: &str, versions: bool) -> Told {
-    let told = Told::default();
-    let log = Arc::clone(&told);
+async fn listen(fleet: &Fleet, entry: &str, versions: bool) -> EventLog {
+    let events = EventLog::default();
+    let log = Arc::clone(&events);
     let subscriber = Subscriber::<()>::from_fn(move |notification: &Notification<()>| {
         let mark = match notification {
             Notification::Added { .. } => '+',
@@ -62,14 +62,14 @@ async fn listen(fleet: &Fleet, entry: &str, versions: bool) -> Told {
     });
     let subscribe = Subscribe::to_configured(entry, ClusterSelector::All, subscriber);
     fleet.hub.registry().send(subscribe).await.unwrap();
-    told
+    events
 }
 
-fn take(told: &Told) -> BTreeSet<String> {
-    told.lock().drain(..).collect()
+fn drain(events: &EventLog) -> BTreeSet<String> {
+    events.lock().drain(..).collect()
 }
 
-fn marked(mark: &str, names: &[&str]) -> BTreeSet<String> {
+fn with_mark(mark: &str, names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| format!("{mark}{name}")).collect()
 }
 
@@ -77,16 +77,16 @@ async fn informer(fleet: &Fleet, resource: &str) -> Option<InformerStatus> {
     fleet.cluster("a").await.informers.into_iter().find(|informer| informer.resource == resource)
 }
 
-async fn shows(fleet: &Fleet, resource: &str, what: &str, wanted: impl Fn(&InformerStatus) -> bool) {
-    eventually(what, async || informer(fleet, resource).await.is_some_and(|it| wanted(&it))).await;
+async fn shows(fleet: &Fleet, resource: &str, what: &str, condition: impl Fn(&InformerStatus) -> bool) {
+    eventually(what, async || informer(fleet, resource).await.is_some_and(|it| condition(&it))).await;
 }
 
 async fn watches(fleet: &Fleet, resource: &str) {
     shows(fleet, resource, "watching", |it| it.state == Phase::Watching && it.synced && it.last_error.is_none()).await;
 }
 
-async fn follows(fleet: &Fleet, state: SurveyState) {
-    eventually("the cluster's offers followed", async || {
+async fn discovery_reaches(fleet: &Fleet, state: SurveyState) {
+    eventually("discovery state", async || {
         fleet.cluster("a").await.discovery.is_some_and(|it| it.state == state && it.resources.is_some())
     })
     .await;
@@ -98,34 +98,35 @@ async fn cached(fleet: &Fleet, gvr: &Gvr, kind: &str) -> BTreeSet<String> {
     answer.items.iter().map(|object| object.name().to_owned()).collect()
 }
 
-/// Lists of objects, in whichever way.
+/// Returns the number of lists, plain and streaming.
 fn lists(cluster: &SimCluster) -> u64 {
     let stats = cluster.stats();
     stats.lists + stats.streaming
 }
 
-/// Widgets are defined again, and one of them is told.
-async fn is_back(fleet: &Fleet, told: &Told) {
+/// Defines widgets again and asserts that a new widget is notified.
+async fn assert_recreated(fleet: &Fleet, events: &EventLog) {
     fleet.clusters["a"].with_world(|world| {
         world.register(def("v1", "Widget", true));
         world.create_widget("again").unwrap();
     });
     watches(fleet, WIDGETS).await;
-    eventually("the new one", async || told.lock().len() == 1).await;
-    assert_eq!(take(told), marked("+", &["again"]));
+    eventually("the new widget", async || events.lock().len() == 1).await;
+    assert_eq!(drain(events), with_mark("+", &["again"]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_that_comes_is_picked_up_at_once_and_waiting_for_it_costs_nothing() {
+async fn new_definition_is_watched_at_once_and_waiting_sends_no_requests() {
     let cluster = sim(41);
     let widget = def("v1", "Widget", true);
     cluster.unregister(&World::widgets());
-    let fleet = Fleet::start(one(cluster), &["pods", WIDGETS], Vec::new()).await;
+    let fleet = Fleet::start(single(cluster), &["pods", WIDGETS], Vec::new()).await;
     let cluster = &fleet.clusters["a"];
     shows(&fleet, WIDGETS, "absent", |it| it.state == Phase::Absent && it.last_error.is_some()).await;
-    follows(&fleet, SurveyState::Watching).await;
+    discovery_reaches(&fleet, SurveyState::Watching).await;
     fleet.ready().await;
-    // What a quiet cluster is asked: two documents, a list and a watch of each kind of signal, and a look after that.
+    // A quiet cluster gets requests for two documents, a list and a watch of each of the two signal resources, and one
+    // survey after them.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (quiet, begun) = (cluster.stats(), Instant::now());
     assert!(quiet.signals <= 4 && quiet.documents <= 6, "{quiet:?}");
@@ -133,7 +134,7 @@ async fn a_definition_that_comes_is_picked_up_at_once_and_waiting_for_it_costs_n
     assert_eq!(
         cluster.stats().requests,
         quiet.requests,
-        "asked {} times in {:?}",
+        "{} requests in {:?}",
         cluster.stats().requests,
         begun.elapsed()
     );
@@ -143,118 +144,118 @@ async fn a_definition_that_comes_is_picked_up_at_once_and_waiting_for_it_costs_n
     });
     let defined = Instant::now();
     watches(&fleet, WIDGETS).await;
-    // A look-up by the clock would have come after 20 s at the earliest.
+    // A periodic survey would start after 20 s at the earliest.
     assert!(defined.elapsed() < Duration::from_secs(10), "{:?}", defined.elapsed());
     eventually("the widget", async || cached(&fleet, &World::widgets(), "Widget").await.len() == 1).await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_definition_that_is_deleted_each_object_is_told_and_nothing_is_asked_until_it_is_back() {
+async fn deleted_definition_notifies_each_object_and_stops_requests() {
     for seen in [true, false] {
-        let fleet = Fleet::start(one(sim(42)), &["pods", WIDGETS], Vec::new()).await;
-        let (cluster, told) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
+        let fleet = Fleet::start(single(sim(42)), &["pods", WIDGETS], Vec::new()).await;
+        let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
         watches(&fleet, WIDGETS).await;
-        follows(&fleet, SurveyState::Watching).await;
-        eventually("five widgets", async || told.lock().len() == 5).await;
+        discovery_reaches(&fleet, SurveyState::Watching).await;
+        eventually("five widgets", async || events.lock().len() == 5).await;
         let names = ["widget-0", "widget-1", "widget-2", "widget-3", "widget-4"];
-        assert_eq!(take(&told), marked("+", &names));
+        assert_eq!(drain(&events), with_mark("+", &names));
         if seen {
             cluster.with_world(|world| world.undefine(&World::widgets()));
         } else {
             cluster.unregister(&World::widgets());
         }
         shows(&fleet, WIDGETS, "absent and empty", |it| it.state == Phase::Absent && it.objects == 0).await;
-        eventually("five ends", async || told.lock().len() == 5).await;
-        assert_eq!(take(&told), marked(if seen { "-" } else { "†" }, &names));
-        assert!(cached(&fleet, &World::widgets(), "Widget").await.is_empty(), "no ghosts");
-        shows(&fleet, WIDGETS, "why", |it| {
-            let why = it.last_error.as_deref().unwrap_or_default();
-            why.contains("widgets.example.com") && why.contains("its definition was deleted")
+        eventually("five deletions", async || events.lock().len() == 5).await;
+        assert_eq!(drain(&events), with_mark(if seen { "-" } else { "†" }, &names));
+        assert!(cached(&fleet, &World::widgets(), "Widget").await.is_empty(), "no stale objects");
+        shows(&fleet, WIDGETS, "the reason", |it| {
+            let error = it.last_error.as_deref().unwrap_or_default();
+            error.contains("widgets.example.com") && error.contains("its definition was deleted")
         })
         .await;
         fleet.ready().await;
-        // The last look after the change comes after five seconds.
+        // The last survey after the change starts after five seconds.
         tokio::time::sleep(Duration::from_secs(6)).await;
-        let asked = cluster.stats();
+        let requests = cluster.stats();
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(cluster.stats().requests, asked.requests, "nothing is asked of what is not there");
-        is_back(&fleet, &told).await;
+        assert_eq!(cluster.stats().requests, requests.requests, "no requests for an absent resource");
+        assert_recreated(&fleet, &events).await;
         fleet.converged().await;
         fleet.end().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_with_other_labels_still_asks_nothing_of_what_is_not_there() {
-    let fleet = Fleet::start(one(sim(48)), &["pods", WIDGETS], Vec::new()).await;
-    let (cluster, told) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
+async fn relabelled_cluster_sends_no_requests_for_an_absent_resource() {
+    let fleet = Fleet::start(single(sim(48)), &["pods", WIDGETS], Vec::new()).await;
+    let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
     watches(&fleet, WIDGETS).await;
-    follows(&fleet, SurveyState::Watching).await;
-    eventually("five widgets", async || told.lock().len() == 5).await;
+    discovery_reaches(&fleet, SurveyState::Watching).await;
+    eventually("five widgets", async || events.lock().len() == 5).await;
     cluster.with_world(|world| world.undefine(&World::widgets()));
     shows(&fleet, WIDGETS, "absent and empty", |it| it.state == Phase::Absent && it.objects == 0).await;
-    eventually("five ends", async || told.lock().len() == 10).await;
+    eventually("five deletions", async || events.lock().len() == 10).await;
     let labels = [("tier".to_owned(), "dev".to_owned())].into();
     fleet.hub.registry().send(SetClusterLabels { name: "a".parse().unwrap(), labels }).await.unwrap().unwrap();
-    // The last look after the change comes after five seconds.
+    // The last survey after the change starts after five seconds.
     tokio::time::sleep(Duration::from_secs(6)).await;
-    let asked = lists(cluster);
+    let requests = lists(cluster);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(lists(cluster), asked);
+    assert_eq!(lists(cluster), requests);
     shows(&fleet, WIDGETS, "absent and empty", |it| it.state == Phase::Absent && it.objects == 0).await;
-    take(&told);
-    is_back(&fleet, &told).await;
+    drain(&events);
+    assert_recreated(&fleet, &events).await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_that_is_deleted_under_a_list_leaves_nothing() {
+async fn definition_deleted_during_a_list_leaves_no_objects() {
     for streaming in [Streaming::Refused, Streaming::Supported] {
         let world = WorldConfig { seed: 43, pods: 3, widgets: 12, small: true, ..WorldConfig::default() };
         let cluster =
             SimCluster::start(SimConfig { world, streaming, ..SimConfig::default() }, &Handle::current()).unwrap();
-        // A list at any version comes in one piece; one at the most recent in pages, of which the second stands still.
+        // A list at any version is unpaged. A list at the most recent version is paged, and its second page stalls.
         let stall = |when| Rule::new(when, Fault::Stall(Duration::from_secs(60))).resource("widgets");
         let (script, faults) = match streaming {
             Streaming::Supported => (FaultScript::one(stall(When::Streaming).after(5)), 1),
             Streaming::Refused | Streaming::Ignored => {
-                let gone = Rule::new(When::List, Fault::HttpGone).resource("widgets");
-                (FaultScript::one(gone).with(stall(When::Continue)), 2)
+                let expired = Rule::new(When::List, Fault::HttpGone).resource("widgets");
+                (FaultScript::one(expired).with(stall(When::Continue)), 2)
             }
         };
         cluster.set_faults(script);
         let tuning = Tuning { reflector: ReflectorOptions { page_size: Some(4), ..quick().reflector }, ..quick() };
-        let fleet = Fleet::start_with(one(cluster), &["pods", WIDGETS], Vec::new(), tuning).await;
-        let (cluster, told) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
-        follows(&fleet, SurveyState::Watching).await;
-        eventually("a list that stands still", async || cluster.fault_log().len() == faults).await;
+        let fleet = Fleet::start_with(single(cluster), &["pods", WIDGETS], Vec::new(), tuning).await;
+        let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
+        discovery_reaches(&fleet, SurveyState::Watching).await;
+        eventually("a stalled list", async || cluster.fault_log().len() == faults).await;
         cluster.unregister(&World::widgets());
         cluster.heal();
         shows(&fleet, WIDGETS, "absent and empty", |it| it.state == Phase::Absent && it.objects == 0).await;
         fleet.ready().await;
         let ends = || {
-            let told = told.lock();
-            let count = |mark: char| told.iter().filter(|told| told.starts_with(mark)).count();
+            let events = events.lock();
+            let count = |mark: char| events.iter().filter(|events| events.starts_with(mark)).count();
             (count('+'), count('†') + count('-'))
         };
-        eventually("as many ends as beginnings", async || ends().0 == ends().1).await;
-        let asked = lists(cluster);
+        eventually("one deletion per addition", async || ends().0 == ends().1).await;
+        let requests = lists(cluster);
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(lists(cluster), asked);
-        take(&told);
+        assert_eq!(lists(cluster), requests);
+        drain(&events);
         cluster.with_world(|world| {
             world.register(def("v1", "Widget", true));
             world.create_widget("again").unwrap();
         });
         watches(&fleet, WIDGETS).await;
-        eventually("the new one", async || !told.lock().is_empty()).await;
-        assert_eq!(take(&told), marked("+", &["again"]));
+        eventually("the new widget", async || !events.lock().is_empty()).await;
+        assert_eq!(drain(&events), with_mark("+", &["again"]));
         fleet.end().await;
     }
 }
 
-/// A cluster that serves widgets as v1beta1 alone, five of them.
+/// Starts a cluster that serves three widgets as v1beta1 only.
 fn beta(seed: u64) -> SimCluster {
     let cluster = sim(seed);
     cluster.unregister(&World::widgets());
@@ -268,39 +269,39 @@ fn beta(seed: u64) -> SimCluster {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_without_a_version_follows_the_preferred_one_and_nobody_is_told_of_an_end() {
+async fn entry_without_a_version_follows_the_preferred_version_without_deletions() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("events");
-    let fleet = Fleet::start(one(beta(44)), &["pods", WIDGETS], vec![file_sink("log", &file)]).await;
-    let (cluster, told) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, true).await);
+    let fleet = Fleet::start(single(beta(44)), &["pods", WIDGETS], vec![file_sink("log", &file)]).await;
+    let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, true).await);
     watches(&fleet, WIDGETS).await;
-    follows(&fleet, SurveyState::Watching).await;
-    eventually("three widgets", async || told.lock().len() == 3).await;
-    assert_eq!(take(&told), marked("+v1beta1/", &["w-0", "w-1", "w-2"]));
+    discovery_reaches(&fleet, SurveyState::Watching).await;
+    eventually("three widgets", async || events.lock().len() == 3).await;
+    assert_eq!(drain(&events), with_mark("+v1beta1/", &["w-0", "w-1", "w-2"]));
     let listed = lists(cluster);
     cluster.with_world(|world| world.serve("v1", &widgets("v1beta1")));
-    eventually("three conversions", async || told.lock().len() == 3).await;
-    assert_eq!(take(&told), marked("~v1/", &["w-0", "w-1", "w-2"]));
+    eventually("three conversions", async || events.lock().len() == 3).await;
+    assert_eq!(drain(&events), with_mark("~v1/", &["w-0", "w-1", "w-2"]));
     watches(&fleet, WIDGETS).await;
-    assert_eq!(lists(cluster), listed + 1, "one list is compared");
+    assert_eq!(lists(cluster), listed + 1, "one list for the comparison");
     let names: BTreeSet<_> = ["w-0", "w-1", "w-2"].map(str::to_owned).into();
     assert_eq!(cached(&fleet, &widgets("v1"), "Widget").await, names);
     assert!(cached(&fleet, &widgets("v1beta1"), "Widget").await.is_empty());
-    // What happens next is told as of the version in use, once.
+    // Later changes are notified once, in the new version.
     cluster.with_world(|world| {
         world.patch(&widgets("v1"), &ObjectKey::new("shop", "w-0"), &json!({ "spec": { "i": 9 } })).unwrap();
         world.delete(&widgets("v1"), &ObjectKey::new("shop", "w-1")).unwrap();
         world.create(&widgets("v1"), "shop", "w-9", json!({})).unwrap();
     });
-    eventually("three changes", async || told.lock().len() == 3).await;
-    assert_eq!(take(&told), ["~v1/w-0", "-v1/w-1", "+v1/w-9"].map(str::to_owned).into());
-    // The old version goes: nothing happens.
-    let asked = lists(cluster);
+    eventually("three changes", async || events.lock().len() == 3).await;
+    assert_eq!(drain(&events), ["~v1/w-0", "-v1/w-1", "+v1/w-9"].map(str::to_owned).into());
+    // Removing the old version has no effect.
+    let requests = lists(cluster);
     cluster.with_world(|world| world.unserve("v1beta1", &widgets("v1beta1")));
     tokio::time::sleep(Duration::from_secs(2)).await;
     watches(&fleet, WIDGETS).await;
-    assert_eq!((lists(cluster), take(&told)), (asked, BTreeSet::new()));
-    eventually("all that at the sink", async || subjects(&file).len() >= 13).await;
+    assert_eq!((lists(cluster), drain(&events)), (requests, BTreeSet::new()));
+    eventually("all events at the sink", async || subjects(&file).len() >= 13).await;
     let subjects = subjects(&file);
     assert_eq!(subjects.iter().filter(|it| it.contains("updated example.com/v1/widgets")).count(), 3, "{subjects:?}");
     assert!(!subjects.iter().any(|it| it.contains("deleted example.com/v1beta1")), "{subjects:?}");
@@ -308,87 +309,87 @@ async fn an_entry_without_a_version_follows_the_preferred_one_and_nobody_is_told
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_that_somebody_names_is_not_left_and_its_end_is_told_with_what_is_served() {
+async fn named_version_is_kept_and_its_removal_reports_the_served_versions() {
     let entry = "widgets.v1beta1.example.com";
-    let fleet = Fleet::start(one(beta(45)), &["pods", entry], Vec::new()).await;
-    let (cluster, told) = (&fleet.clusters["a"], listen(&fleet, entry, true).await);
+    let fleet = Fleet::start(single(beta(45)), &["pods", entry], Vec::new()).await;
+    let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, entry, true).await);
     watches(&fleet, WIDGETS).await;
-    follows(&fleet, SurveyState::Watching).await;
-    eventually("three widgets", async || told.lock().len() == 3).await;
-    take(&told);
+    discovery_reaches(&fleet, SurveyState::Watching).await;
+    eventually("three widgets", async || events.lock().len() == 3).await;
+    drain(&events);
     cluster.with_world(|world| world.serve("v1", &widgets("v1beta1")));
     tokio::time::sleep(Duration::from_secs(2)).await;
     watches(&fleet, WIDGETS).await;
-    assert!(told.lock().is_empty(), "{told:?}");
+    assert!(events.lock().is_empty(), "{events:?}");
     cluster.with_world(|world| world.unserve("v1beta1", &widgets("v1beta1")));
     shows(&fleet, WIDGETS, "absent, with what is served", |it| {
         it.state == Phase::Absent
-            && it.last_error.as_deref().is_some_and(|why| why.contains("in v1beta1; it serves v1"))
+            && it.last_error.as_deref().is_some_and(|error| error.contains("in v1beta1; it serves v1"))
     })
     .await;
     let status = informer(&fleet, WIDGETS).await.unwrap();
-    assert_eq!((status.objects, told.lock().len()), (3, 0), "they are there still, as they were last seen");
+    assert_eq!((status.objects, events.lock().len()), (3, 0), "the cache keeps the last known objects");
     cluster.with_world(|world| world.serve("v1beta1", &widgets("v1beta1")));
     watches(&fleet, WIDGETS).await;
-    assert!(told.lock().is_empty(), "{told:?}");
+    assert!(events.lock().is_empty(), "{events:?}");
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_defined_anew_as_another_kind_or_scope_has_the_right_objects() {
+async fn resource_redefined_with_another_kind_or_scope_has_the_new_objects() {
     for (kind, namespaced) in [("Gadget", true), ("Widget", false), ("Gadget", false)] {
-        let clusters = one(sim(46));
+        let clusters = single(sim(46));
         let mut start = config(&clusters, &["pods"]);
         start.resources.push(ResourceConfig { namespaces: vec!["shop".to_owned()], ..resource_config(WIDGETS) });
         let fleet = Fleet::start_config(clusters, start, quick()).await;
-        let (cluster, told) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
+        let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
         watches(&fleet, WIDGETS).await;
-        follows(&fleet, SurveyState::Watching).await;
-        eventually("five widgets", async || told.lock().len() == 5).await;
-        take(&told);
+        discovery_reaches(&fleet, SurveyState::Watching).await;
+        eventually("five widgets", async || events.lock().len() == 5).await;
+        drain(&events);
         let namespace = if namespaced { "shop" } else { "" };
         cluster.with_world(|world| {
             world.undefine(&World::widgets());
             world.register(def("v1", kind, namespaced));
             world.create(&World::widgets(), namespace, "other", json!({ "spec": {} })).unwrap();
         });
-        eventually("five ends and a beginning", async || told.lock().len() == 6).await;
-        let all = take(&told);
+        eventually("five deletions and one addition", async || events.lock().len() == 6).await;
+        let all = drain(&events);
         assert!(all.contains("+other") && all.iter().filter(|it| !it.starts_with('+')).count() == 5, "{all:?}");
         watches(&fleet, WIDGETS).await;
         let expected: BTreeSet<_> = ["other".to_owned()].into();
-        eventually("the new one alone", async || cached(&fleet, &World::widgets(), kind).await == expected).await;
+        eventually("only the new object", async || cached(&fleet, &World::widgets(), kind).await == expected).await;
         assert_eq!(informer(&fleet, WIDGETS).await.unwrap().skipped, 0, "{kind} {namespaced}");
         fleet.end().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_right_to_watch_definitions_a_cluster_is_asked_now_and_then_and_nothing_counts_as_deleted() {
+async fn cluster_with_forbidden_definitions_is_polled_and_keeps_objects() {
     let cluster = sim(47);
     cluster.forbid(&World::definitions(), true);
-    let fleet = Fleet::start(one(cluster), &["pods", WIDGETS], Vec::new()).await;
-    let (cluster, told) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
+    let fleet = Fleet::start(single(cluster), &["pods", WIDGETS], Vec::new()).await;
+    let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
     watches(&fleet, WIDGETS).await;
-    follows(&fleet, SurveyState::Polling).await;
-    let why = fleet.cluster("a").await.discovery.unwrap().last_error.unwrap();
-    assert!(why.contains("403") && why.contains("customresourcedefinitions"), "{why}");
-    eventually("five widgets", async || told.lock().len() == 5).await;
-    take(&told);
+    discovery_reaches(&fleet, SurveyState::Polling).await;
+    let error = fleet.cluster("a").await.discovery.unwrap().last_error.unwrap();
+    assert!(error.contains("403") && error.contains("customresourcedefinitions"), "{error}");
+    eventually("five widgets", async || events.lock().len() == 5).await;
+    drain(&events);
     cluster.unregister(&World::widgets());
     shows(&fleet, WIDGETS, "absent", |it| {
-        it.state == Phase::Absent && it.last_error.as_deref().is_some_and(|why| why.contains("cannot be told"))
+        it.state == Phase::Absent && it.last_error.as_deref().is_some_and(|error| error.contains("cannot be told"))
     })
     .await;
-    assert_eq!((informer(&fleet, WIDGETS).await.unwrap().objects, told.lock().len()), (5, 0));
+    assert_eq!((informer(&fleet, WIDGETS).await.unwrap().objects, events.lock().len()), (5, 0));
     fleet.ready().await;
-    // When it comes again, the list tells.
+    // When the resource is back, a list finds the changes.
     cluster.with_world(|world| {
         world.register(def("v1", "Widget", true));
         world.create_widget("again").unwrap();
     });
     watches(&fleet, WIDGETS).await;
-    eventually("the truth", async || told.lock().len() == 6).await;
+    eventually("all changes", async || events.lock().len() == 6).await;
     assert_eq!(cached(&fleet, &World::widgets(), "Widget").await.len(), 1);
     fleet.end().await;
 }
@@ -400,7 +401,7 @@ fn file_sink(name: &str, path: &Path) -> SinkConfig {
     SinkConfig { initial: Initial::Replay, ..SinkConfig::new(name, TransportConfig::File(file)) }
 }
 
-/// What a sink has written: what happened to what, without a cluster's name.
+/// Returns the event types and subjects that a sink has written, without cluster names.
 fn subjects(path: &Path) -> BTreeSet<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -412,12 +413,12 @@ fn subjects(path: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-fn thing(group: &str, plural: &str) -> ResourceDef {
+fn custom_resource(group: &str, plural: &str) -> ResourceDef {
     ResourceDef::new(&Gvr::new(group, "v1", plural), &format!("K{plural}"), true, true).short_name(&plural[..2])
 }
 
-/// A cluster with things of two groups beside its widgets, an object of each.
-fn things(seed: u64) -> SimCluster {
+/// Starts a cluster with custom resources of three groups besides its widgets, one object each.
+fn cluster_with_custom_resources(seed: u64) -> SimCluster {
     let cluster = sim(seed);
     cluster.with_world(|world| {
         for (group, plural) in [
@@ -427,7 +428,7 @@ fn things(seed: u64) -> SimCluster {
             ("a.example.com", "nuts"),
             ("other.com", "cogs"),
         ] {
-            world.register(thing(group, plural));
+            world.register(custom_resource(group, plural));
             world.create(&Gvr::new(group, "v1", plural), "shop", &format!("one-{plural}"), json!({})).unwrap();
         }
     });
@@ -458,40 +459,42 @@ async fn matches(fleet: &Fleet, expected: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pattern_watches_what_matches_and_a_sink_that_names_it_gets_all_of_that() {
+async fn pattern_watches_all_matches_and_its_sink_gets_their_events() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("events");
-    let clusters = one(things(48));
+    let clusters = single(cluster_with_custom_resources(48));
     let mut start = config(&clusters, &["pods", "levers.example.com"]);
     start.resources.push(pattern("ours", "*.example.com", &["wd"], 50));
     let select = SinkMatch { resources: vec!["ours".to_owned()], ..SinkMatch::default() };
     start.sinks = vec![SinkConfig { select, ..file_sink("ours", &file) }];
     let fleet = Fleet::start_config(clusters, start, quick()).await;
     let cluster = &fleet.clusters["a"];
-    // Widgets by their short name, and levers since they have an entry.
+    // Widgets are excluded by their short name. Levers have their own entry.
     matches(&fleet, &["gears.example.com"]).await;
     watches(&fleet, "levers.example.com").await;
     assert_eq!(informer(&fleet, WIDGETS).await.map(|it| it.resource), None);
     eventually("the gear", async || subjects(&file).len() == 1).await;
     assert_eq!(subjects(&file), ["added example.com/v1/gears/shop/one-gears".to_owned()].into());
-    // One that comes, and one that goes.
+    // One resource is added and one is removed.
     cluster.with_world(|world| {
-        world.register(thing("example.com", "springs"));
+        world.register(custom_resource("example.com", "springs"));
         world.create(&Gvr::new("example.com", "v1", "springs"), "shop", "s", json!({})).unwrap();
     });
     matches(&fleet, &["gears.example.com", "springs.example.com"]).await;
     cluster.with_world(|world| world.undefine(&Gvr::new("example.com", "v1", "gears")));
     matches(&fleet, &["springs.example.com"]).await;
-    eventually("the end of the gear", async || subjects(&file).contains("deleted example.com/v1/gears/shop/one-gears"))
-        .await;
-    eventually("the informer let go", async || informer(&fleet, "gears.example.com").await.is_none()).await;
+    eventually("the deletion of the gear", async || {
+        subjects(&file).contains("deleted example.com/v1/gears/shop/one-gears")
+    })
+    .await;
+    eventually("the informer stopped", async || informer(&fleet, "gears.example.com").await.is_none()).await;
     assert_eq!(subjects(&file).len(), 3, "{:?}", subjects(&file));
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_its_limit_a_pattern_watches_the_first_by_name_and_names_the_rest() {
-    let clusters = one(things(49));
+async fn pattern_at_its_limit_watches_the_first_by_name_and_reports_the_rest() {
+    let clusters = single(cluster_with_custom_resources(49));
     let mut start = config(&clusters, &["pods"]);
     start.resources.push(pattern("ours", "*.example.com", &[], 2));
     start.resources.push(pattern("below", "*.*.example.com", &[], 1));
@@ -499,35 +502,35 @@ async fn at_its_limit_a_pattern_watches_the_first_by_name_and_names_the_rest() {
     matches(&fleet, &["bolts.a.example.com", "gears.example.com", "levers.example.com"]).await;
     let left_out: Vec<_> = shares(&fleet).await.into_iter().flat_map(|share| share.left_out).collect();
     assert_eq!(left_out, ["nuts.a.example.com", "widgets.example.com"]);
-    // With the second gone, the next one takes its place.
+    // When the second resource is removed, the next one is watched.
     fleet.clusters["a"].with_world(|world| world.undefine(&Gvr::new("example.com", "v1", "gears")));
     matches(&fleet, &["bolts.a.example.com", "levers.example.com", "widgets.example.com"]).await;
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_of_what_is_excluded_touches_nothing_else() {
-    let clusters = one(things(50));
+async fn changed_exclude_list_relists_only_the_affected_resources() {
+    let clusters = single(cluster_with_custom_resources(50));
     let mut start = config(&clusters, &["pods"]);
     start.resources.push(pattern("ours", "*.example.com", &["gears"], 50));
     let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
     let cluster = &fleet.clusters["a"];
     matches(&fleet, &["levers.example.com", WIDGETS]).await;
-    let told = listen(&fleet, "ours", false).await;
-    eventually("what is there", async || told.lock().len() == 6).await;
-    take(&told);
+    let events = listen(&fleet, "ours", false).await;
+    eventually("the initial objects", async || events.lock().len() == 6).await;
+    drain(&events);
     let listed = lists(cluster);
     let mut next = start.clone();
     next.resources[1] = pattern("ours", "*.example.com", &["widgets"], 50);
     let changes = fleet.hub.reloader().reload(next.clone()).await.unwrap();
     assert_eq!(changes.resources.changed, ["ours".to_owned()]);
     matches(&fleet, &["gears.example.com", "levers.example.com"]).await;
-    eventually("widgets let go", async || informer(&fleet, WIDGETS).await.is_none()).await;
-    assert_eq!(lists(cluster), listed + 1, "the gears alone");
-    // What is let go is not deleted.
-    eventually("the gear", async || told.lock().len() == 1).await;
-    assert_eq!(take(&told), marked("+", &["one-gears"]));
-    // An entry of its own in the same words takes a resource over as it is; in others it begins anew.
+    eventually("the widgets informer stopped", async || informer(&fleet, WIDGETS).await.is_none()).await;
+    assert_eq!(lists(cluster), listed + 1, "only the gears are listed");
+    // Objects of an excluded resource are not notified as deleted.
+    eventually("the gear", async || events.lock().len() == 1).await;
+    assert_eq!(drain(&events), with_mark("+", &["one-gears"]));
+    // A separate entry with equal options takes the resource over without a list.
     let options = next.resources[1].clone();
     next.resources.push(ResourceConfig {
         name: "levers.example.com".to_owned(),
@@ -537,17 +540,17 @@ async fn a_change_of_what_is_excluded_touches_nothing_else() {
     fleet.hub.reloader().reload(next.clone()).await.unwrap();
     matches(&fleet, &["gears.example.com"]).await;
     watches(&fleet, "levers.example.com").await;
-    assert_eq!(lists(cluster), listed + 1, "taken over as it is");
+    assert_eq!(lists(cluster), listed + 1, "taken over without a list");
     next.resources.pop();
     fleet.hub.reloader().reload(next).await.unwrap();
     matches(&fleet, &["gears.example.com", "levers.example.com"]).await;
-    assert_eq!(lists(cluster), listed + 1, "and given back");
+    assert_eq!(lists(cluster), listed + 1, "returned without a list");
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_short_name_is_the_resource_for_everybody() {
-    let clusters = one(sim(51));
+async fn short_name_shares_the_informer_of_its_resource() {
+    let clusters = single(sim(51));
     let start = config(&clusters, &["pods", "wd"]);
     let mut start = Config { resources: start.resources, ..start };
     start.resources[0] = ResourceConfig { name: "pods".to_owned(), ..resource_config("po") };
@@ -555,31 +558,31 @@ async fn a_short_name_is_the_resource_for_everybody() {
     fleet.converged().await;
     watches(&fleet, WIDGETS).await;
     let listed = lists(&fleet.clusters["a"]);
-    let told = Told::default();
-    let log = Arc::clone(&told);
+    let events = EventLog::default();
+    let log = Arc::clone(&events);
     let subscriber = Subscriber::<Pod>::from_fn(move |notification: &Notification<Pod>| {
         log.lock().extend(notification.object().map(|object| object.name().to_owned()));
     });
     fleet.hub.registry().send(Subscribe::to::<Pod>(ClusterSelector::All, subscriber)).await.unwrap();
-    eventually("all pods", async || told.lock().len() == 5).await;
+    eventually("all pods", async || events.lock().len() == 5).await;
     let subscriber = Subscriber::from_fn({
-        let log = Told::clone(&told);
+        let log = EventLog::clone(&events);
         move |notification: &Notification<informer_hub_types::Dynamic>| {
             log.lock().extend(notification.object().map(|object| object.name().to_owned()));
         }
     });
     let subscribe = Subscribe::to_resource("widgets.example.com", ClusterSelector::All, subscriber).unwrap();
     fleet.hub.registry().send(subscribe).await.unwrap();
-    eventually("widgets too", async || told.lock().len() == 10).await;
-    assert_eq!(lists(&fleet.clusters["a"]), listed, "both share what is watched");
+    eventually("widgets too", async || events.lock().len() == 10).await;
+    assert_eq!(lists(&fleet.clusters["a"]), listed, "both share the running informers");
     fleet.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_that_changed_while_the_hub_was_down_is_no_end_either() {
+async fn version_change_during_downtime_sends_no_deletions() {
     let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = folder.path().join("events");
-    let clusters = one(beta(52));
+    let clusters = single(beta(52));
     let mut start = config(&clusters, &["pods", WIDGETS]);
     start.hub = HubConfig {
         state_dir: Some(state.path().to_owned()),
@@ -589,7 +592,7 @@ async fn a_version_that_changed_while_the_hub_was_down_is_no_end_either() {
     start.sinks = vec![file_sink("log", &file)];
     let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
     watches(&fleet, WIDGETS).await;
-    eventually("all of it told", async || subjects(&file).len() == 8).await;
+    eventually("eight events", async || subjects(&file).len() == 8).await;
     let Fleet { clusters, hub, .. } = fleet;
     hub.shutdown(Duration::from_secs(10)).await;
     clusters["a"].with_world(|world| {
@@ -599,13 +602,13 @@ async fn a_version_that_changed_while_the_hub_was_down_is_no_end_either() {
     });
     let fleet = Fleet::start_config(clusters, start, quick()).await;
     watches(&fleet, WIDGETS).await;
-    eventually("what changed", async || subjects(&file).len() == 11).await;
-    let told: BTreeSet<_> = subjects(&file).into_iter().filter(|it| it.contains("example.com/v1/")).collect();
+    eventually("the changes", async || subjects(&file).len() == 11).await;
+    let events: BTreeSet<_> = subjects(&file).into_iter().filter(|it| it.contains("example.com/v1/")).collect();
     let expected = [
         "updated example.com/v1/widgets/shop/w-0",
         "deleted example.com/v1/widgets/shop/w-1",
         "updated example.com/v1/widgets/shop/w-2",
     ];
-    assert_eq!(told, expected.map(str::to_owned).into());
+    assert_eq!(events, expected.map(str::to_owned).into());
     fleet.end().await;
 }

@@ -1,11 +1,11 @@
-//! Credential plugins of a running hub: what they get of its environment, what of them is logged, how they end with it.
+//! Tests of credential plugins of a running hub: their environment, their log lines, their termination.
 
 use std::path::{Path, PathBuf};
 
 use crate::process::{Launch, sim};
-use crate::waiting::until;
+use crate::wait::until;
 
-/// A kubeconfig whose user runs a shell script.
+/// Returns a kubeconfig whose user runs a shell script.
 fn kubeconfig(server: &str, script: &Path) -> String {
     format!(
         "clusters: [{{name: c, cluster: {{server: '{server}'}}}}]\n\
@@ -15,6 +15,7 @@ fn kubeconfig(server: &str, script: &Path) -> String {
     )
 }
 
+/// Folder with a kubeconfig and its plugin.
 struct Bed {
     folder: tempfile::TempDir,
 }
@@ -66,7 +67,7 @@ async fn plugin_gets_no_secret_of_the_hub_and_forges_no_log_line() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plugin_that_hangs_ends_with_the_hub_and_with_a_check() {
+async fn hanging_plugin_ends_with_the_hub_and_with_check() {
     let sim = sim(4, 5);
     let script = "cd \"$(dirname \"$0\")\"\nsleep 600 &\necho $! >child\necho $$ >leader\nwait\n";
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -76,7 +77,7 @@ async fn plugin_that_hangs_ends_with_the_hub_and_with_a_check() {
         let pids = pids(&bed).await;
         hub.signal(ending);
         assert_eq!(hub.ended().await, 0);
-        gone(pids).await;
+        assert_ended(pids).await;
     }
     let bed = Bed::new(&sim.url(), script);
     std::fs::write(bed.path("hub.toml"), bed.toml()).unwrap();
@@ -87,7 +88,7 @@ async fn plugin_that_hangs_ends_with_the_hub_and_with_a_check() {
     let interrupted = std::process::Command::new("kill").arg("-INT").arg(check.id().to_string()).status().unwrap();
     assert!(interrupted.success());
     assert_eq!(check.wait().unwrap().code(), Some(130));
-    gone(pids).await;
+    assert_ended(pids).await;
 }
 
 async fn pids(bed: &Bed) -> [u32; 2] {
@@ -95,6 +96,6 @@ async fn pids(bed: &Bed) -> [u32; 2] {
     until("the plugin's processes", async || Some([read("child")?, read("leader")?])).await
 }
 
-async fn gone(pids: [u32; 2]) {
-    until("the end of the plugin", async || (!pids.into_iter().any(is_running)).then_some(())).await;
+async fn assert_ended(pids: [u32; 2]) {
+    until("the plugin ended", async || (!pids.into_iter().any(is_running)).then_some(())).await;
 }

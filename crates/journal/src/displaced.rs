@@ -1,8 +1,8 @@
-//! What happens to a journal whose files somebody removes or replaces under it.
+//! Detection and repair of journal files that are removed or replaced while the journal is open.
 //!
-//! A file that is open can be read and appended to after that, so nothing fails; but it is gone with the process. So at
-//! each sync it is looked whether the segment that is appended to is still where it was put. If it is not, what it has is
-//! written anew; what was only in other files is lost.
+//! An open file stays readable and writable after its removal, so no call fails, but its content is lost when the
+//! process ends. Each sync therefore checks whether the current segment is still at its path. If not, its records are
+//! written to a new segment. Records that were only in other files are lost.
 
 use std::io;
 
@@ -10,29 +10,29 @@ use super::read::read_upto;
 use super::write::{Journal, head};
 
 impl<R> Journal<R> {
-    /// Sees whether its files are where they were put, and writes anew what can be had of them where they are not. As
-    /// [`Journal::sync`] does, for when there is nothing to sync. Costs a call of the system.
+    /// Checks whether the files are at their paths, and rewrites the readable records if not. [`Journal::sync`]
+    /// includes this; call it when there is nothing to sync. Costs one system call.
     ///
     /// # Errors
-    /// The disk's; the next call tries again. What has been appended counts as not synced until then.
-    pub fn tend(&mut self) -> io::Result<()> {
+    /// Those of the disk; the next call retries. Until then, all records count as not synced.
+    pub fn check_files(&mut self) -> io::Result<()> {
         if self.is_in_place() {
-            self.is_away = false;
+            self.is_displaced = false;
             return Ok(());
         }
-        if !std::mem::replace(&mut self.is_away, true) {
+        if !std::mem::replace(&mut self.is_displaced, true) {
             self.replaced += 1;
-            tracing::error!(dir = %self.dir.display(), "the files of a journal were removed or replaced under the running hub");
+            tracing::error!(dir = %self.dir.display(), "journal files were removed or replaced while the hub is running");
         }
         let lost = self.lost;
-        self.begin_again()?;
+        self.rebuild()?;
         let (dir, lost) = (self.dir.display(), self.lost - lost);
-        tracing::error!(%dir, lost, kept = self.pending, "the journal goes on in new files, with what could be had of the old ones");
-        self.is_away = false;
+        tracing::error!(%dir, lost, kept = self.pending, "rebuilt the journal in new files from the records that were readable");
+        self.is_displaced = false;
         Ok(())
     }
 
-    /// How often its files were found to be gone or replaced, since it was opened.
+    /// Returns how often the files were found removed or replaced since the journal was opened.
     #[must_use]
     pub fn replaced(&self) -> u64 {
         self.replaced
@@ -42,14 +42,14 @@ impl<R> Journal<R> {
         let Some(last) = self.segments.last().filter(|_| !self.is_missing) else { return !self.is_missing };
         match &last.file {
             Some(file) => file.is_at(&last.path),
-            // A disk that does not answer is another matter.
+            // An I/O error does not mean that the file is gone.
             None => self.disk.list(&self.dir).map_or(true, |names| names.contains(&last.name.to_string())),
         }
     }
 
-    fn begin_again(&mut self) -> io::Result<()> {
+    fn rebuild(&mut self) -> io::Result<()> {
         self.disk.create_dir_all(&self.dir)?;
-        // The journal's name, its sink's, that of all sinks.
+        // The journal's name, its sink's, and that of the directory of all sinks.
         for above in self.dir.ancestors().skip(1).take(3) {
             self.disk.sync_dir(above)?;
         }
@@ -59,7 +59,7 @@ impl<R> Journal<R> {
         if let Some(last) = self.segments.last_mut()
             && let Some(file) = &last.file
         {
-            // All of it, as if none were synced.
+            // All records are written again, as if none were synced.
             let mut bytes = vec![0; usize::try_from(last.bytes.saturating_sub(head())).map_err(io::Error::other)?];
             let read = read_upto(&**file, head(), &mut bytes)?;
             bytes.truncate(read);
@@ -72,11 +72,11 @@ impl<R> Journal<R> {
         let kept: Vec<_> = self.segments.iter().enumerate().map(keeps).collect();
         let mut kept = kept.into_iter();
         self.segments.retain(|_| kept.next().unwrap_or(true));
-        self.forget_place();
+        self.reset_file_state();
         self.sealed = true;
         self.begin_segment()?;
         self.is_missing = false;
-        // Of what it had all that could be had is in the one behind it.
+        // The new segment contains all readable records of the old one.
         let old = self.segments.len().checked_sub(2).filter(|at| !is_there(self.segments[*at].name.to_string()));
         old.map(|at| self.segments.remove(at));
         self.count_lost();
@@ -87,17 +87,17 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// What was known of files that are gone.
-    fn forget_place(&mut self) {
+    /// Resets the state of files that are gone.
+    fn reset_file_state(&mut self) {
         self.reading = None;
-        self.orphans.clear();
+        self.replaced_files.clear();
         (self.removals_dirty, self.dir_dirty) = (false, true);
         (self.cursor_failures, self.cursor_pause) = (0, 0);
-        self.cursor.forget();
+        self.cursor.reset();
         self.accepted_written = 0;
     }
 
-    /// What is pending is what segments have.
+    /// Sets the pending count to what the segments contain, and counts the difference as lost.
     fn count_lost(&mut self) {
         let there = self.segments.iter().map(|segment| segment.pending as u64).sum();
         self.lost += self.pending.saturating_sub(there);

@@ -1,4 +1,4 @@
-//! An OTLP receiver: what a hub exported over HTTP, decoded by OpenTelemetry's own messages.
+//! OTLP receiver that decodes a hub's HTTP exports with OpenTelemetry's own messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,26 +17,29 @@ use crate::receiver::read_request;
 
 pub(crate) type Attributes = BTreeMap<String, String>;
 
-/// What a collector was sent: spans by name, and of each metric the last value by its attributes.
+/// Exports that a collector has received.
 #[derive(Default)]
 pub(crate) struct Collected {
     pub services: Vec<String>,
+    /// Name, attributes and duration of each span.
     pub spans: Vec<(String, Attributes, Duration)>,
-    /// Traces and spans by their ids, in hexadecimal.
+    /// Trace and span ids, in hexadecimal.
     pub ids: BTreeSet<(String, String)>,
-    /// Of spans by their ids: name, and the span that they are part of.
+    /// Name and parent span of each span, by its ids.
     pub tree: BTreeMap<(String, String), (String, String)>,
+    /// Last value of each metric, by its attributes.
     pub metrics: BTreeMap<(String, Attributes), f64>,
-    /// Of metrics: unit and kind.
+    /// Unit and kind of each metric.
     pub kinds: BTreeMap<String, (String, &'static str)>,
-    /// Requests with metrics, and the headers of the last.
+    /// Number of requests with metrics.
     pub exports: u64,
+    /// Headers of the last request with metrics.
     pub headers: http::HeaderMap,
     pub problems: Vec<String>,
 }
 
 impl Collected {
-    /// A metric's value whose attributes have these values.
+    /// Returns the value of the metric whose attributes have these values.
     pub(crate) fn metric(&self, name: &str, values: &[&str]) -> Option<f64> {
         let mut all = self.metrics.iter().filter(|((of, _), _)| of == name);
         all.find(|((_, of), _)| of.values().map(String::as_str).eq(values.iter().copied())).map(|(_, value)| *value)

@@ -1,4 +1,4 @@
-//! What is wrong with the configuration ends the start, with everything that is wrong and where; nothing is started.
+//! Tests that an invalid configuration ends the start and prints every mistake with its place.
 
 use std::net::TcpListener;
 
@@ -6,14 +6,14 @@ use crate::process::{Launch, Process};
 
 const WELL: &str = "[clusters.c0]\nserver = \"http://127.0.0.1:1\"\n[resources.pods]\n";
 
-/// Starts what must not start; gives what it said.
+/// Launches a hub that must not start, and returns its log.
 async fn refused(launch: Launch) -> String {
     let mut hub = launch.start_as_text();
     assert_eq!(hub.ended().await, 2, "{}", hub.log());
-    said(&hub)
+    log_of(&hub)
 }
 
-fn said(hub: &Process) -> String {
+fn log_of(hub: &Process) -> String {
     let log = hub.log();
     assert!(!log.contains("serving") && !log.contains('\u{1b}'), "{log}");
     log
@@ -21,11 +21,11 @@ fn said(hub: &Process) -> String {
 
 fn line_of(log: &str, key: &str) -> String {
     let found = log.lines().find(|line| line.contains(key));
-    found.unwrap_or_else(|| panic!("nothing on {key}:\n{log}")).to_owned()
+    found.unwrap_or_else(|| panic!("no line with {key}:\n{log}")).to_owned()
 }
 
 #[tokio::test]
-async fn every_mistake_is_listed_with_its_line_whatever_finds_it() {
+async fn every_mistake_is_printed_with_its_line() {
     let toml = format!(
         "shutdown_deadlin = \"1s\"\n{WELL}[clusters.k]\nkubeconfig = \"kube\"\ncontext = \"gone\"\n[clusters.b]\n\
          kubeconfig = \"broken\"\n[clusters.n]\nkubeconfig = \"nowhere\"\n[clusters.s]\nserver = \"https://127.0.0.1:1\"\n\
@@ -59,7 +59,7 @@ async fn every_mistake_is_listed_with_its_line_whatever_finds_it() {
 }
 
 #[tokio::test]
-async fn a_mistake_in_the_environment_names_the_variable() {
+async fn mistake_in_the_environment_names_the_variable() {
     let sink = "[sinks.a]\ntype = \"webhook\"\nurl = \"http://127.0.0.1:1/\"\nsigning_secret = { env = \"KEY\" }\n";
     let launch =
         Launch::new(&format!("{WELL}{sink}")).env("KEY", "whsec_?").env("INFORMER_HUB_SINKS__A__FILTER", "1 +");
@@ -69,27 +69,27 @@ async fn a_mistake_in_the_environment_names_the_variable() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_there_or_not_toml_is_said_so() {
+async fn missing_or_invalid_file_is_reported() {
     assert!(refused(Launch::new("= 3\n")).await.contains("hub.toml:3: not TOML"));
     let log = refused(Launch::new(WELL).arg("--config").arg("other.toml")).await;
     assert!(log.contains("other.toml") || log.contains("cannot be used multiple times"), "{log}");
 }
 
 #[tokio::test]
-async fn a_log_filter_that_is_none_is_said_and_does_not_silence_the_log() {
+async fn invalid_log_filter_is_reported_and_ignored() {
     let hub = Launch::new(WELL).env("RUST_LOG", "informer_hub=loud").start();
-    let line = hub.line("RUST_LOG is not a filter").await;
+    let line = hub.line("cannot parse RUST_LOG").await;
     assert_eq!(line["level"], "WARN", "{line}");
     hub.line("serving").await;
 }
 
 #[tokio::test]
-async fn a_port_in_use_ends_it_with_1_the_address_and_what_to_do() {
+async fn port_in_use_exits_with_1_and_an_explanation() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let mut hub = Launch::new(WELL).env("INFORMER_HUB_HUB__LISTEN", &address).start_as_text();
     assert_eq!(hub.ended().await, 1);
-    let log = said(&hub);
+    let log = log_of(&hub);
     let line = line_of(&log, &address);
     assert!(line.contains("hub.listen") && line.contains("choose a free port") && line.contains("in use"), "{log}");
 }

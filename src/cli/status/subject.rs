@@ -1,0 +1,25 @@
+//! Subject of the commands that ask a running hub for its status.
+
+/// Part of the status that a command shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Subject {
+    /// Totals and all problems.
+    Status,
+    /// Clusters.
+    Clusters,
+    /// Informers, i.e. the resources of each cluster.
+    Resources,
+    /// Sinks.
+    Sinks,
+}
+
+impl Subject {
+    /// Returns the plural noun for its rows.
+    pub(super) fn plural(self) -> &'static str {
+        match self {
+            Self::Status | Self::Clusters => "clusters",
+            Self::Resources => "resources",
+            Self::Sinks => "sinks",
+        }
+    }
+}
