@@ -156,13 +156,13 @@ async fn plugin_that_cannot_run_has_a_clear_error() {
 async fn plugin_output_without_a_credential_is_refused_without_quoting_it() {
     let folder = tempfile::tempdir().unwrap();
     for (output, part) in [
-        ("hunter2", "no ExecCredential"),
-        ("", "no ExecCredential"),
-        (r#"{"kind":"Pod","status":{"token":"hunter2"}}"#, "no ExecCredential"),
+        ("hunter2", "not an ExecCredential"),
+        ("", "not an ExecCredential"),
+        (r#"{"kind":"Pod","status":{"token":"hunter2"}}"#, "not an ExecCredential"),
         (r#"{"status":{}}"#, "neither a token nor a certificate"),
         (r#"{"status":{"clientCertificateData":"hunter2"}}"#, "neither a token nor a certificate"),
         (r#"{"status":{"token":"hunter2","expirationTimestamp":"hunter2"}}"#, "RFC 3339"),
-        (r#"{"status":{"token":"hunter2\u0001"}}"#, "a header may not have"),
+        (r#"{"status":{"token":"hunter2\u0001"}}"#, "not allowed in a header"),
     ] {
         let error = run(&script(folder.path(), &format!("cat <<'END'\n{output}\nEND\n"))).await.map(drop).unwrap_err();
         assert!(error.contains(part) && !error.contains("hunter2"), "{output}: {error}");
