@@ -312,7 +312,7 @@ impl Decoder {
         })
     }
 
-    /// Returns the projected JSON: the kept spans, or everything but the output spans, with default_members members in front.
+    /// Returns the projected JSON: the kept spans, or everything but the cut spans, with missing members in front.
     fn json(&mut self, head: &Head<'_>, input: &[u8], span: Range<usize>) -> Arc<[u8]> {
         let api_version = if head.api_version.is_none() { self.default_members[0].as_str() } else { "" };
         let kind = if head.kind.is_none() { self.default_members[1].as_str() } else { "" };
@@ -327,18 +327,18 @@ impl Decoder {
             return copy_scratch(out);
         }
         let mut at = span.start + 1;
-        for output in &self.cuts {
-            out.extend_from_slice(&input[at..output.start]);
-            let rest = input[output.end..span.end].trim_ascii_start();
+        for cut in &self.cuts {
+            out.extend_from_slice(&input[at..cut.start]);
+            let rest = input[cut.end..span.end].trim_ascii_start();
             if rest.first() == Some(&b',') {
                 at = span.end - rest.len() + 1;
             } else {
-                // The last member or element was output: remove the comma before it.
+                // The last member or element was cut: remove the comma before it.
                 out.truncate(out.trim_ascii_end().len());
                 if out.last() == Some(&b',') {
                     out.pop();
                 }
-                at = output.end;
+                at = cut.end;
             }
         }
         out.extend_from_slice(&input[at..span.end]);

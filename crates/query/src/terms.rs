@@ -81,8 +81,8 @@ pub(super) fn term(input: &mut Input<'_>) -> Parsed<Expr> {
         "index" => {
             word("index").parse_next(input)?;
             let index = text(input)?;
-            let named = |values| Expr::Index { index: index.clone(), values };
-            names(input, "one of = != in \"not in\"", &["in", "not"], text, named)
+            let expr_of = |values| Expr::Index { index: index.clone(), values };
+            names(input, "one of = != in \"not in\"", &["in", "not"], text, expr_of)
         }
         "uid" => {
             word("uid").parse_next(input)?;
@@ -170,7 +170,7 @@ fn cluster_name(input: &mut Input<'_>) -> Parsed<ClusterName> {
     blanks(input)?;
     let at = input.current_token_start();
     let name: SmolStr = text(input)?;
-    ClusterName::new(&name).map_err(|wrong: InvalidName| fault(at, ParseProblem::Cluster(wrong.rule)))
+    ClusterName::new(&name).map_err(|invalid: InvalidName| fault(at, ParseProblem::Cluster(invalid.rule)))
 }
 
 /// A label selector in kubectl's grammar, up to the closing parenthesis.
@@ -192,8 +192,8 @@ fn labels(input: &mut Input<'_>) -> Parsed<Expr> {
     let Some((length, _)) = end else { return Err(fault(start, ParseProblem::OpenParenthesis)) };
     let at = input.current_token_start();
     let inner: &str = take(length).parse_next(input)?;
-    let wrong = |wrong: InvalidSelector| fault(at + wrong.at, ParseProblem::Selector(wrong.problem));
-    let selector: LabelSelector = inner.parse().map_err(wrong)?;
+    let invalid = |invalid: InvalidSelector| fault(at + invalid.at, ParseProblem::Selector(invalid.problem));
+    let selector: LabelSelector = inner.parse().map_err(invalid)?;
     mark(")").parse_next(input)?;
     Ok(Expr::Labels(selector))
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
-use super::{ListerWatcher, SourceError};
-use informer_hub_codec::{Projection, Transform};
+use super::lister_watcher::ListerWatcher;
+use informer_hub_codec::{Projection, SourceError, Transform};
 use informer_hub_types::{ApiResource, Catalogue, FieldPath, ResourceRef, Scope, SharedStr};
 
 /// Options that decide what an informer stores of an object.

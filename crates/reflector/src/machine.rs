@@ -72,9 +72,10 @@ use std::fmt;
 use std::time::Duration;
 
 use super::backoff::{Backoff, EarlyRetry, jittered};
+use super::lister_watcher::{ListRequest, VersionMatch, WatchRequest};
 use super::plan::{ItemVerdict, PageVerdict, ReflectorOptions, Step, WaitReason};
 use super::progress::Progress;
-use super::{ErrorClass, ListRequest, SourceError, VersionMatch, WatchItem, WatchRequest};
+use informer_hub_codec::{ErrorClass, SourceError, WatchItem};
 use informer_hub_types::ResourceVersion;
 use informer_hub_types::clock::Instant;
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{Listing, MAX_PAGE_FAILURES, MAX_RETRY_AFTER, Reflector, State, WaitReason};
 use crate::backoff::{EarlyRetry, jittered};
-use crate::{ErrorClass, SourceError, VersionMatch};
+use crate::lister_watcher::VersionMatch;
+use informer_hub_codec::{ErrorClass, SourceError};
 use informer_hub_types::clock::Instant;
 
 /// Short or failed watches in a row, after which the reflector lists again.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Backoff, ErrorClass, ListRequest, SourceError, WatchRequest};
+use super::backoff::Backoff;
+use super::lister_watcher::{ListRequest, WatchRequest};
+use informer_hub_codec::{ErrorClass, SourceError};
 use informer_hub_types::ResourceVersion;
 use informer_hub_types::clock::Instant;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{ErrorClass, ListBounds, SourceError};
+use super::plan::ListBounds;
+use informer_hub_codec::{ErrorClass, SourceError};
 
 /// Assumed page size of a request without a limit: client-go's default.
 const USUAL_PAGE: u32 = 500;

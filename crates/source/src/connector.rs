@@ -47,12 +47,12 @@ struct ConnectorState {
     dial: Option<Dial>,
     io: Threads,
     /// The last connection, if it still exists.
-    live: Mutex<Weak<ReloadingClient>>,
+    client: Mutex<Weak<ReloadingClient>>,
 }
 
 #[derive(Debug)]
 struct KubeConnection {
-    live: Arc<ReloadingClient>,
+    client: Arc<ReloadingClient>,
     stall: StallPolicy,
     io: Threads,
 }
@@ -77,7 +77,7 @@ impl KubeConnector {
             stall,
             dial,
             io,
-            live: Mutex::default(),
+            client: Mutex::default(),
         }))
     }
 
@@ -99,8 +99,8 @@ impl KubeConnector {
             *changes += 1;
             true
         });
-        if let Some(live) = self.0.live.lock().upgrade() {
-            live.change(settings);
+        if let Some(client) = self.0.client.lock().upgrade() {
+            client.change(settings);
         }
     }
 }
@@ -124,14 +124,14 @@ impl ConnectorState {
     async fn connect(&self) -> Result<Arc<dyn Connection>, SourceError> {
         let settings = self.wait_for_settings().await;
         let failed = |error| SourceError { class: ErrorClass::Transient, message: with_causes(&error) };
-        let live = ReloadingClient::connect(self.cluster.clone(), settings.clone(), self.dial.clone(), &self.io);
-        let live = live.await.map_err(failed)?;
-        *self.live.lock() = Arc::downgrade(&live);
+        let client = ReloadingClient::connect(self.cluster.clone(), settings.clone(), self.dial.clone(), &self.io);
+        let client = client.await.map_err(failed)?;
+        *self.client.lock() = Arc::downgrade(&client);
         let now = self.settings.lock().clone();
         if now != settings {
-            live.change(now);
+            client.change(now);
         }
-        Ok(Arc::new(KubeConnection { live, stall: self.stall, io: self.io.clone() }))
+        Ok(Arc::new(KubeConnection { client, stall: self.stall, io: self.io.clone() }))
     }
 }
 
@@ -144,7 +144,7 @@ impl Connector for KubeConnector {
 
 impl Connection for KubeConnection {
     fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>> {
-        let current = self.live.current();
+        let current = self.client.current();
         let address = current.server.clone();
         let task = self.io.spawn(async move { server_version(&current.client).await });
         async move {
@@ -162,8 +162,8 @@ impl Connection for KubeConnection {
     }
 
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {
-        let live = Arc::clone(&self.live);
-        let task = self.io.spawn(async move { resolve(&live.current().client, &resource).await });
+        let client = Arc::clone(&self.client);
+        let task = self.io.spawn(async move { resolve(&client.current().client, &resource).await });
         async move {
             match task.await {
                 Ok(Ok(resource)) => Ok(resource),
@@ -178,8 +178,8 @@ impl Connection for KubeConnection {
     }
 
     fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>> {
-        let live = Arc::clone(&self.live);
-        let task = self.io.spawn(async move { catalogue(&live.current().client, known.as_deref()).await });
+        let client = Arc::clone(&self.client);
+        let task = self.io.spawn(async move { catalogue(&client.current().client, known.as_deref()).await });
         async move { task.await.unwrap_or_else(|_| Err(interrupted())) }.boxed()
     }
 
@@ -198,7 +198,7 @@ impl Connection for KubeConnection {
             stall: self.stall,
             ..KubeSourceOptions::default()
         };
-        Arc::new(KubeSource::new(Arc::clone(&self.live), scope.clone(), decoder, source_options, self.io.clone()))
+        Arc::new(KubeSource::new(Arc::clone(&self.client), scope.clone(), decoder, source_options, self.io.clone()))
     }
 }
 

@@ -50,7 +50,7 @@ impl Default for KubeSourceOptions {
 /// While the channel is full it reads on and merges, up to a bound. The decoder and its interned strings live as long as
 /// the source.
 pub struct KubeSource {
-    live: Arc<ReloadingClient>,
+    client: Arc<ReloadingClient>,
     /// The address epoch of the last request. Known versions belong to it.
     epoch: AtomicU64,
     resource: ApiResource,
@@ -72,20 +72,20 @@ impl fmt::Debug for KubeSource {
 impl KubeSource {
     /// Creates a source for the resource that `decoder` decodes. `io` is the runtime of the clients.
     pub(super) fn new(
-        live: Arc<ReloadingClient>,
+        client: Arc<ReloadingClient>,
         scope: Scope,
         decoder: Decoder,
         options: KubeSourceOptions,
         io: Threads,
     ) -> Self {
         let resource = decoder.resource().clone();
-        let epoch = AtomicU64::new(live.current().epoch);
-        Self { live, epoch, resource, scope, decoder: Arc::new(Mutex::new(decoder)), options, io }
+        let epoch = AtomicU64::new(client.current().epoch);
+        Self { client, epoch, resource, scope, decoder: Arc::new(Mutex::new(decoder)), options, io }
     }
 
     /// Returns the client for a request. Fails if the request uses a version from another address.
     fn current(&self, uses_version: bool) -> Result<Arc<CurrentClient>, SourceError> {
-        let current = self.live.current();
+        let current = self.client.current();
         if self.epoch.swap(current.epoch, SeqCst) != current.epoch && uses_version {
             let message = "the cluster's address has changed, listing everything again".to_owned();
             return Err(SourceError { class: ErrorClass::Expired, message });
@@ -157,7 +157,7 @@ impl KubeSource {
         head: Duration,
         silence: Duration,
     ) -> BoxFuture<'static, Result<BatchStream<I::Batch>, SourceError>> {
-        let (live, io) = (Arc::clone(&self.live), self.io.clone());
+        let (client, io) = (Arc::clone(&self.client), self.io.clone());
         get.compressed &= current.compression;
         Box::pin(async move {
             let (opened, answer) = oneshot::channel();
@@ -167,7 +167,7 @@ impl KubeSource {
                     Ok(response) => response,
                     Err(error) => {
                         if error.class == ErrorClass::Unauthorized {
-                            live.credentials_refused();
+                            client.credentials_refused();
                         }
                         // Ignore the error: the caller is gone.
                         let _ = opened.send(Err(error));
@@ -242,7 +242,7 @@ impl ListerWatcher for KubeSource {
             Ok(current) => current,
             Err(error) => return Box::pin(ready(Err(error))),
         };
-        let (epoch, mut epochs) = (current.epoch, self.live.epochs());
+        let (epoch, mut epochs) = (current.epoch, self.client.epochs());
         let start = self.start(self.watch_request(&request), current, intake, stall.watch_head, silence);
         Box::pin(async move {
             // On an error the client is gone, and its requests have ended too.

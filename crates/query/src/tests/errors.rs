@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::super::{Expr, InvalidQuestion, Question};
 
-fn wrong(text: &str) -> InvalidQuestion {
+fn parse_error(text: &str) -> InvalidQuestion {
     match text.parse::<Question>() {
         Ok(question) => panic!("{text} is {question:?}"),
-        Err(wrong) => wrong,
+        Err(parse_error) => parse_error,
     }
 }
 
@@ -78,7 +78,7 @@ fn error_has_message_and_position() {
         (", a", 0, r#"expected a condition, found ",""#),
         ("é", 0, "not a path"),
     ] {
-        let error = wrong(text).to_string();
+        let error = parse_error(text).to_string();
         let right = error.contains(message) && error.ends_with(&format!(" at position {at}"));
         if !right {
             mismatches.push(format!("{text}: {error}\n  wanted at {at}: {message}"));
@@ -95,7 +95,7 @@ fn expression_refuses_clauses() {
 
 #[test]
 fn excerpt_marks_the_position() {
-    let annotated = |text: &str| wrong(text).annotated().to_string();
+    let annotated = |text: &str| parse_error(text).annotated().to_string();
     assert_eq!(
         annotated("namespace in (shop, pay) adn name = x"),
         "expected and, or, a clause (order by, limit, continue, select, count, distinct) or the end, found \"adn\"; did \
@@ -114,7 +114,7 @@ fn excerpt_marks_the_position() {
 
 #[test]
 fn excerpt_replaces_control_characters() {
-    let error = wrong("name = a \u{1b}[31m");
+    let error = parse_error("name = a \u{1b}[31m");
     assert!(!error.annotated().to_string().contains('\u{1b}'), "{}", error.annotated());
 }
 
@@ -143,9 +143,9 @@ proptest! {
                 let again = shown.parse::<Question>();
                 prop_assert_eq!(again, Ok(question), "{} was {}", text, shown);
             }
-            Err(wrong) => {
-                prop_assert!(text.is_char_boundary(wrong.at), "{}", wrong);
-                prop_assert_eq!(wrong.annotated().to_string().lines().count(), 3);
+            Err(parse_error) => {
+                prop_assert!(text.is_char_boundary(parse_error.at), "{}", parse_error);
+                prop_assert_eq!(parse_error.annotated().to_string().lines().count(), 3);
             }
         }
     }

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::client::{Access, connect};
+use crate::client::{Access, connect};
 use jiff::SignedDuration;
 
-use super::super::testserver::{TEST_TIMEOUT, TestServer, json as answer};
 use super::*;
+use crate::testserver::{TEST_TIMEOUT, TestServer, json as answer};
 use informer_hub_types::Threads;
 
 const TOKEN: &str = r#"{"kind":"ExecCredential","status":{"token":"t0"}}"#;
@@ -156,22 +156,22 @@ async fn plugin_that_cannot_run_has_a_clear_error() {
 async fn plugin_output_without_a_credential_is_refused_without_quoting_it() {
     let folder = tempfile::tempdir().unwrap();
     for (output, part) in [
-        ("hunter2", "no ExecCredential"),
-        ("", "no ExecCredential"),
-        (r#"{"kind":"Pod","status":{"token":"hunter2"}}"#, "no ExecCredential"),
+        ("hunter2", "not an ExecCredential"),
+        ("", "not an ExecCredential"),
+        (r#"{"kind":"Pod","status":{"token":"hunter2"}}"#, "not an ExecCredential"),
         (r#"{"status":{}}"#, "neither a token nor a certificate"),
         (r#"{"status":{"clientCertificateData":"hunter2"}}"#, "neither a token nor a certificate"),
         (r#"{"status":{"token":"hunter2","expirationTimestamp":"hunter2"}}"#, "RFC 3339"),
-        (r#"{"status":{"token":"hunter2\u0001"}}"#, "a header may not have"),
+        (r#"{"status":{"token":"hunter2\u0001"}}"#, "not allowed in a header"),
     ] {
         let error = run(&script(folder.path(), &format!("cat <<'END'\n{output}\nEND\n"))).await.map(drop).unwrap_err();
         assert!(error.contains(part) && !error.contains("hunter2"), "{output}: {error}");
     }
     let yaml = "kind: ExecCredential\nstatus: {token: y0, clientCertificateData: C, clientKeyData: K}";
-    let given = run(&script(folder.path(), &format!("cat <<'END'\n{yaml}\nEND\n"))).await.unwrap();
+    let credentials = run(&script(folder.path(), &format!("cat <<'END'\n{yaml}\nEND\n"))).await.unwrap();
     let mut auth = AuthInfo { client_certificate: Some("/own".to_owned()), ..AuthInfo::default() };
-    given.set_certificate(&mut auth);
-    assert_eq!(given.header.as_ref().unwrap(), "Bearer y0");
+    credentials.set_certificate(&mut auth);
+    assert_eq!(credentials.header.as_ref().unwrap(), "Bearer y0");
     assert_eq!((auth.client_certificate, auth.client_certificate_data), (None, Some(STANDARD.encode("C"))));
 }
 
@@ -217,7 +217,7 @@ async fn failed_renewal_keeps_a_valid_token_and_is_not_retried_at_once() {
     let (folder, server) = (tempfile::tempdir().unwrap(), TestServer::always(answer("{}")).await);
     let ask = async |client: &kube::Client| {
         let request = http::Request::get("/").body(kube::client::Body::empty()).unwrap();
-        client.send(request).await.map_err(|error| super::super::request::failure(&error))
+        client.send(request).await.map_err(|error| crate::request::failure(&error))
     };
     let runs = || std::fs::read_to_string(folder.path().join("runs")).unwrap().lines().count();
     for (lifetime, is_good) in [(50, true), (-1, false)] {
@@ -242,15 +242,15 @@ async fn failed_renewal_keeps_a_valid_token_and_is_not_retried_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn legacy_provider_that_would_run_a_command_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let told = folder.path().join("told");
+    let marker = folder.path().join("told");
     let text = format!(
         "clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:1'}}}}]\n\
          users: [{{name: u, user: {{auth-provider: {{name: gcp, config: {{cmd-path: touch, cmd-args: {}}}}}}}}}]\n\
          contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n",
-        told.display()
+        marker.display()
     );
     let access = Access::Inline { text: text.as_str().into(), origin: "a test".into() };
     let error = connect(access, true, None, &Threads::current()).await.err().unwrap().to_string();
     assert!(error.contains("auth-provider gcp runs a command"), "{error}");
-    assert!(!told.exists());
+    assert!(!marker.exists());
 }

@@ -10,7 +10,7 @@ use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
-use super::{Credentials, ExecError, Plugin};
+use super::plugin::{Credentials, ExecError, Plugin};
 use informer_hub_types::Threads;
 use informer_hub_types::clock::{self, Instant};
 

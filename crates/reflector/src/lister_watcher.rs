@@ -1,0 +1,115 @@
+//! The port to one resource of one cluster: its requests, its answers, and [`ListerWatcher`].
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+
+use informer_hub_codec::{Skipped, SourceError, WatchItem};
+use informer_hub_types::clock;
+use informer_hub_types::{Followed, ResourceVersion, StoredObject};
+
+/// The resource version that a list or watch requests.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum VersionMatch {
+    /// `resourceVersion=""`: the most recent state, by quorum read.
+    MostRecent,
+    /// `resourceVersion="0"`: any state, from the apiserver's cache.
+    Any,
+    /// A state that is not older than this.
+    NotOlderThan(ResourceVersion),
+}
+
+/// Request for one page of a LIST.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListRequest {
+    /// The requested version. Not sent with a continue token, since apiservers ignore it then.
+    pub version: VersionMatch,
+    /// Page size; `None` requests everything in one page.
+    pub limit: Option<u32>,
+    /// Continue token of the previous page.
+    pub continue_token: Option<String>,
+}
+
+/// Request for a WATCH.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WatchRequest {
+    /// The version to start from.
+    pub version: VersionMatch,
+    /// How long the apiserver keeps the watch open (`timeoutSeconds`).
+    pub timeout: Duration,
+    /// Whether to begin with a streaming list: the state as ADDED events, then an annotated bookmark, then changes.
+    pub initial_events: bool,
+}
+
+/// A part of a LIST answer.
+#[derive(Debug)]
+pub enum ListChunk {
+    /// Objects, in list order.
+    Items(Vec<Arc<StoredObject>>),
+    /// An item that cannot be decoded.
+    Skipped(Skipped),
+    /// The page is complete. Always the last chunk of a page.
+    End {
+        /// `metadata.resourceVersion` of the list.
+        version: ResourceVersion,
+        /// `metadata.continue`: set when there are more pages.
+        continue_token: Option<String>,
+        /// `metadata.remainingItemCount`, if the server sends it.
+        remaining: Option<u64>,
+    },
+}
+
+impl ListChunk {
+    /// Returns the number of list items in this chunk.
+    #[must_use]
+    pub fn items(&self) -> usize {
+        match self {
+            Self::Items(objects) => objects.len(),
+            Self::Skipped(_) => 1,
+            Self::End { .. } => 0,
+        }
+    }
+}
+
+/// Chunks of one LIST page as they arrive. Ends after [`ListChunk::End`] or an error.
+pub type ListStream = BoxStream<'static, Result<ListChunk, SourceError>>;
+
+/// The watch events of one read of the socket.
+#[derive(Debug)]
+pub struct WatchBatch {
+    /// The events in server order; never empty.
+    pub items: Vec<WatchItem>,
+    /// The time of the read, and the trace of one of the changes, if any.
+    pub followed: Followed,
+}
+
+impl From<Vec<WatchItem>> for WatchBatch {
+    /// A batch read at the current time.
+    fn from(items: Vec<WatchItem>) -> Self {
+        Self { items, followed: clock::now().into() }
+    }
+}
+
+/// Batches of one WATCH as they arrive, one per read of the socket. Ends without an error if the server ends the watch
+/// regularly.
+pub type WatchStream = BoxStream<'static, Result<WatchBatch, SourceError>>;
+
+/// The port to one resource of one cluster.
+///
+/// # Contract
+/// - The adapter reads the socket in its own task, and queues a bounded number of decoded items.
+/// - Dropping a future or a stream ends the request.
+/// - No answer makes an adapter panic, and the memory for an answer is bounded.
+pub trait ListerWatcher: Debug + Send + Sync + 'static {
+    /// Requests one page. The future resolves when the head of the answer has arrived.
+    fn list(&self, request: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>>;
+
+    /// Opens a watch. The future resolves when the head of the answer has arrived.
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>>;
+
+    /// Frees caches of deleted objects. Called if memory is short while no list or watch is open.
+    fn trim(&self) {}
+}
