@@ -113,6 +113,7 @@ async fn names(hub: &Hub) -> Vec<String> {
     hub.report().await.unwrap().hub.clusters.into_iter().map(|cluster| cluster.name.to_string()).collect()
 }
 
+/// Waits until the hub has exactly these clusters.
 async fn reaches_clusters(hub: &Hub, expected: &[&str]) {
     eventually(&format!("clusters {expected:?}"), async || names(hub).await == expected).await;
 }
@@ -122,6 +123,7 @@ async fn source(hub: &Hub, name: &str) -> ClusterSourceStatus {
     all.into_iter().find(|source| source.name == name).unwrap()
 }
 
+/// Waits until the source `argo` reaches a state.
 async fn reaches_state(hub: &Hub, state: ClusterSourceState) {
     eventually(state.as_str(), async || source(hub, "argo").await.state == state).await;
 }

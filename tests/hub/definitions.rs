@@ -45,6 +45,7 @@ fn def(version: &str, kind: &str, namespaced: bool) -> ResourceDef {
     ResourceDef::new(&widgets(version), kind, namespaced, true)
 }
 
+/// Subscribes to an entry of the configuration and returns the log.
 async fn listen(fleet: &Fleet, entry: &str, versions: bool) -> EventLog {
     let events = EventLog::default();
     let log = Arc::clone(&events);
@@ -77,14 +78,17 @@ async fn informer(fleet: &Fleet, resource: &str) -> Option<InformerStatus> {
     fleet.cluster("a").await.informers.into_iter().find(|informer| informer.resource == resource)
 }
 
+/// Waits until an informer's status meets a condition.
 async fn shows(fleet: &Fleet, resource: &str, what: &str, condition: impl Fn(&InformerStatus) -> bool) {
     eventually(what, async || informer(fleet, resource).await.is_some_and(|it| condition(&it))).await;
 }
 
+/// Waits until an informer watches without an error.
 async fn watches(fleet: &Fleet, resource: &str) {
     shows(fleet, resource, "watching", |it| it.state == Phase::Watching && it.synced && it.last_error.is_none()).await;
 }
 
+/// Waits until discovery reaches a state.
 async fn discovery_reaches(fleet: &Fleet, state: SurveyState) {
     eventually("discovery state", async || {
         fleet.cluster("a").await.discovery.is_some_and(|it| it.state == state && it.resources.is_some())
@@ -446,6 +450,7 @@ async fn shares(fleet: &Fleet) -> Vec<PatternStatus> {
     fleet.cluster("a").await.patterns
 }
 
+/// Waits until patterns watch exactly these resources.
 async fn matches(fleet: &Fleet, expected: &[&str]) {
     let all = expected.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     eventually(&format!("{expected:?} matched"), async || {

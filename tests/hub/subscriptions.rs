@@ -47,6 +47,7 @@ fn subscribe(subscriber: impl Into<Subscriber<()>>) -> Subscribe {
     Subscribe::to_configured("pods", everywhere(), subscriber)
 }
 
+/// Waits until a replica equals the pods of a cluster.
 async fn converges(replica: &Mutex<Replica>, cluster: &SimCluster, name: &str) {
     let is = async || Oracle::diff(&cluster.truth(&World::pods()), &replica.lock().seen_of(&format!("{name}/")));
     eventually("the expected state", async || is().await.is_empty()).await;

@@ -148,7 +148,7 @@ impl Receiver {
             _ => {}
         }
         if let Some(refusal) = self.refuses(&events) {
-            bed.note(|| format!("{}: refuses {} events: {refusal}", self.name, events.len()));
+            bed.note(|| format!("{}: refuses {} events with {refusal}", self.name, events.len()));
             return plain(refusal);
         }
         for event in events {
