@@ -33,7 +33,7 @@ pub(crate) fn run(data: &[u8]) {
             let mut object = secret(&json!({ "value": text }));
             object["type"] = json!("cluster.x-k8s.io/secret");
             let said = report_from_cluster_api(capi, [object.to_string()]);
-            assert_eq!(said.clusters.len() + report.problems.len(), 1);
+            assert_eq!(said.clusters.len() + said.problems.len(), 1);
             verify(&said, None);
         }
         3 => verify(&report_from_cluster_api(capi, [rest]), None),
@@ -49,7 +49,7 @@ pub(crate) fn run(data: &[u8]) {
 fn argocd(source: &ClusterSourceConfig, object: &[u8]) {
     let management = source.kind.management().expect("a Secret source has a management cluster");
     let said = report_from_argocd(source, management, [object]);
-    assert_eq!(said.clusters.len() + report.problems.len(), 1);
+    assert_eq!(said.clusters.len() + said.problems.len(), 1);
     verify(&said, None);
 }
 
