@@ -14,6 +14,8 @@ mod traces;
 #[cfg(feature = "otlp")]
 pub use log::init_with_traces;
 #[cfg(feature = "log")]
-pub use log::{LogFormat, init};
+pub use lines::LogFormat;
+#[cfg(feature = "log")]
+pub use log::init;
 #[cfg(feature = "otlp")]
 pub use traces::Traces;

@@ -9,8 +9,18 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::spans;
-use crate::log::LogFormat;
 use informer_hub_types::{TraceParent, printable_json, printable_lines};
+
+/// Format of log lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum LogFormat {
+    /// Text for people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
 
 /// Writer that makes foreign text in log lines printable. It receives whole lines. The formats escape colour codes in
 /// fields, so the remaining ones are the format's own.

@@ -12,7 +12,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::Registry;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::lines;
+use crate::lines::{self, LogFormat};
 #[cfg(feature = "otlp")]
 use crate::traces::{self, Traces};
 use informer_hub_types::SPAN_TARGET;
@@ -21,17 +21,6 @@ use informer_hub_types::SPAN_TARGET;
 /// with the name.
 const QUIET: [&str; 9] =
     ["kube", "kube_client", "tower", "hyper", "hyper_util", "h2", "reqwest", "rustls", "opentelemetry"];
-
-/// Format of log lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-pub enum LogFormat {
-    /// Text for people.
-    #[default]
-    Text,
-    /// One JSON object per line.
-    Json,
-}
 
 /// Starts logging to standard error. `default` is a level. `RUST_LOG`, in `tracing`'s filter syntax, overrides it and
 /// the silenced dependencies.
