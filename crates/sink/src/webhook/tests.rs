@@ -521,5 +521,5 @@ async fn dialled_connection_replaces_tcp_without_tls() {
     let (host, method, path) = requests.recv().await.unwrap();
     assert_eq!((host.as_deref(), method.as_str(), path.as_str()), (Some("nowhere.invalid"), "POST", "/told"));
     let refused = WebhookTransport::new(at("https://nowhere.invalid/told")).unwrap_err();
-    assert_eq!((refused.key(), refused.to_string().contains("should say http")), ("url", true));
+    assert_eq!((refused.key(), refused.to_string().contains("write http")), ("url", true));
 }
