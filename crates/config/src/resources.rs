@@ -25,7 +25,7 @@ pub(super) fn resources(table: Table<'_>, clusters: KnownClusters<'_>) -> Vec<Re
     let checker = table.checker;
     let mut found: Vec<ResourceConfig> = Vec::new();
     for (name, path, value) in table.entries() {
-        let resource = one(name, Table::new(checker, path.clone(), value), clusters);
+        let resource = read_resource(name, Table::new(checker, path.clone(), value), clusters);
         if let Some(resource) = resource {
             check_overlap(checker, &path, &resource, &found, clusters.tables);
             found.push(resource);
@@ -34,7 +34,7 @@ pub(super) fn resources(table: Table<'_>, clusters: KnownClusters<'_>) -> Vec<Re
     found
 }
 
-fn one(name: String, mut table: Table<'_>, clusters: KnownClusters<'_>) -> Option<ResourceConfig> {
+fn read_resource(name: String, mut table: Table<'_>, clusters: KnownClusters<'_>) -> Option<ResourceConfig> {
     let resource = selected(&name, &mut table);
     let clusters = selector(&mut table, clusters);
     let namespaces = namespaces(&mut table);

@@ -61,10 +61,10 @@ pub enum SettingOrigin {
 /// All mistakes of the configuration.
 pub fn settings(file: &Path) -> Result<Vec<Setting>, ConfigErrors> {
     let text = std::fs::read_to_string(file).map_err(|error| resolve::unreadable(file, &error))?;
-    of(&text, Some(file), &process_environment())
+    settings_of(&text, Some(file), &process_environment())
 }
 
-fn of(text: &str, file: Option<&Path>, environment: &Environment) -> Result<Vec<Setting>, ConfigErrors> {
+fn settings_of(text: &str, file: Option<&Path>, environment: &Environment) -> Result<Vec<Setting>, ConfigErrors> {
     let config = resolve::resolve(&Source {
         file,
         text,

@@ -6,7 +6,7 @@ use super::*;
 
 fn shown(text: &str, environment: &[(&str, &str)]) -> Vec<Setting> {
     let environment = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    of(text, None, &environment).unwrap_or_else(|errors| panic!("{errors}"))
+    settings_of(text, None, &environment).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 fn line(settings: &[Setting], key: &str) -> String {
@@ -51,7 +51,7 @@ fn secret_settings_are_hidden() {
     let header = line(&all, "sinks.audit.headers.x-team");
     assert!(header.starts_with("# x-team = \"…\"  # environment ") && header.ends_with(", hidden"), "{header}");
     let first = "# 2 values may be secret and are hidden: their lines are comments\n";
-    assert!(settings_as_toml(&all).starts_with(first), "what says less says so");
+    assert!(settings_as_toml(&all).starts_with(first), "the first line counts hidden values");
     assert!(!settings_as_toml(&all).contains("hunter2") && !serde_json::to_string(&all).unwrap().contains("hunter2"));
     for (url, wanted) in [
         ("https://a", "https://a"),
@@ -98,7 +98,7 @@ fn shown_settings_read_back_as_the_same_configuration() {
         .into();
     let file = folder.path().join("hub.toml");
     for text in [sample.as_str(), CONFIG.replace("/hooks/hunter2", "").replace("KEY", "AUDIT_SECRET").as_str()] {
-        let settings = of(text, Some(&file), &environment).unwrap_or_else(|errors| panic!("{errors}"));
+        let settings = settings_of(text, Some(&file), &environment).unwrap_or_else(|errors| panic!("{errors}"));
         let load = |text: &str| {
             let source = Source {
                 file: Some(&file),
@@ -117,6 +117,6 @@ fn shown_settings_read_back_as_the_same_configuration() {
 
 #[test]
 fn invalid_configuration_returns_its_mistakes() {
-    let errors = of("[hub]\nlisten = 1\n", None, &Environment::new()).unwrap_err();
+    let errors = settings_of("[hub]\nlisten = 1\n", None, &Environment::new()).unwrap_err();
     assert!(errors.mistakes().len() >= 3, "{errors}");
 }

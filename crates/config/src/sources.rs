@@ -269,12 +269,12 @@ pub(super) fn sources(table: Table<'_>) -> Vec<ClusterSourceConfig> {
         if let Err(wrong) = check_name("cluster source", &name) {
             checker.mistake(&path, format!("is not a name for a source of clusters; use {}", wrong.rule));
         }
-        found.extend(one(name, Table::new(checker, path, value)));
+        found.extend(read_source(name, Table::new(checker, path, value)));
     }
     found
 }
 
-fn one(name: String, mut table: Table<'_>) -> Option<ClusterSourceConfig> {
+fn read_source(name: String, mut table: Table<'_>) -> Option<ClusterSourceConfig> {
     let kind = kind(&mut table);
     let names: Option<NamePattern> = table.parsed("names");
     let is_folder = matches!(kind, Some(ClusterSourceKind::Folder { .. }));

@@ -101,7 +101,7 @@ fn argocd_secret_becomes_a_cluster_with_its_labels() {
     assert_eq!(user, json!({ "token": SECRET }));
     assert!(!format!("{report:?}").contains(SECRET));
     let kubeconfig = kube::config::Kubeconfig::from_yaml(inline(cluster).expose()).unwrap();
-    assert_eq!(kubeconfig.current_context.as_deref(), Some("found"), "what reads it in the end takes it");
+    assert_eq!(kubeconfig.current_context.as_deref(), Some("found"), "kube parses the kubeconfig");
 }
 
 #[test]
@@ -127,7 +127,10 @@ fn argocd_problem_names_its_key_and_affects_no_other_secret() {
     wrong_config(&json!({ "tlsClientConfig": { "certData": b64(PEM) } }), "certData without keyData");
     wrong_config(&json!({ "tlsClientConfig": { "keyData": b64(PEM) } }), "keyData without certData");
     wrong_config(&json!({ "tlsClientConfig": { "caData": "@@" } }), "tlsClientConfig.caData is not base64");
-    wrong_config(&json!({ "tlsClientConfig": { "caData": b64(SECRET) } }), "tlsClientConfig.caData holds no PEM");
+    wrong_config(
+        &json!({ "tlsClientConfig": { "caData": b64(SECRET) } }),
+        "tlsClientConfig.caData is not base64 of PEM",
+    );
     wrong_config(&json!({ "bearerToken": [SECRET] }), "is not valid JSON of Argo CD");
     wrong_config(&json!({ "proxyUrl": format!("not {SECRET}") }), "proxyUrl is not an address");
     let of = |data: &[(&str, &str)]| problem(&argo(&argocd(""), &[secret("c", json!({}), data)]));
@@ -136,7 +139,7 @@ fn argocd_problem_names_its_key_and_affects_no_other_secret() {
     assert!(of(&[("server", "ftp://x")]).contains("data.server: not an address of http or https"));
     assert!(of(&[("server", "https://u:hunter2@x")]).contains("data.server: a user or password does not belong"));
     let plain = [("server", "http://10.0.0.1"), ("config", "{\"bearerToken\":\"hunter2\"}")];
-    assert!(of(&plain).contains("data.server would have credentials sent unencrypted"));
+    assert!(of(&plain).contains("data.server would send credentials unencrypted"));
     assert!(of(&[("server", "https://x"), ("name", "///")]).contains("cannot derive a cluster name"));
     let both = json!({ "tlsClientConfig": { "insecure": true, "caData": b64(PEM) } });
     assert!(problem(&argo(&argocd(""), &[cluster_secret(&both)])).contains("keep one of them"));

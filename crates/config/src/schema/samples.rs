@@ -64,7 +64,7 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
         lines += "command = \"credentials\"\n";
     }
     let of = if is_provider { Some("cluster-profiles") } else { of };
-    let top = parent.split('.').next().expect("a path has a beginning");
+    let top = parent.split('.').next().expect("a path has a first step");
     let at = |table: &str, always: &str| {
         let header = parent.replacen(".*", &format!(".{}", table.split('.').nth(1).unwrap_or_default()), 1);
         let header = header.replace(".*", ".b");

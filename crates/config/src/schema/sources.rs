@@ -12,7 +12,7 @@ pub(super) fn source() -> Value {
     let [folder, secrets, profiles] = TYPES;
     let contexts =
         choice("Whether each file is a cluster (its current context), or each of its contexts.", &["current", "all"]);
-    let folder = of(
+    let folder = typed_source(
         folder,
         "Kubeconfigs in a directory.",
         vec![
@@ -59,7 +59,7 @@ fn all() -> String {
     NamePattern::default().as_str().to_owned()
 }
 
-fn of(kind: &str, description: &str, own: Vec<(&str, Value)>, required: &[&str]) -> Value {
+fn typed_source(kind: &str, description: &str, own: Vec<(&str, Value)>, required: &[&str]) -> Value {
     let key = json!({ "type": "string", "pattern": "^([A-Za-z0-9._/-]+\\*?|\\*)$" });
     let mut properties = vec![
         ("type", node("Type of the source.", json!({ "const": kind }))),
@@ -89,7 +89,7 @@ fn managed(kind: &str, description: &str, own: Vec<(&str, Value)>, required: &[&
         ("names", default(pattern("Pattern of the clusters' names, with {name} and {namespace}.", NAMES), all())),
     ]);
     properties.extend(own);
-    let mut source = of(kind, description, properties, required);
+    let mut source = typed_source(kind, description, properties, required);
     ways(&mut source);
     source
 }

@@ -37,7 +37,7 @@ fn cluster_selectors_must_select_a_cluster() {
     only_in_resource("clusters = { teir = \"prod\" }\n", 1, "no cluster has a label \"teir\"; did you mean \"tier\"?");
     only_in_resource("clusters = [\"on\"]\n", 1, "clusters[0]: there is no cluster \"on\"; did you mean \"one\"?");
     only_in_resource("clusters = []\n", 1, "selects no cluster; remove the key");
-    only_in_resource("clusters = {}\n", 1, "selects by no label; remove the key");
+    only_in_resource("clusters = {}\n", 1, "has no labels; remove the key");
     only_in_resource("clusters = \"one\"\n", 1, "expected labels such as");
     let named = Config::from_toml(&format!("{BASE}clusters = [\"one\"]\n")).unwrap();
     assert_eq!(named.resources[0].clusters, ClusterSelector::Names(vec![ClusterName::new("one").unwrap()]));

@@ -194,7 +194,7 @@ limit = 0
 fn syntax_error_is_one_mistake_with_its_position() {
     only("[hub]\nlisten = \n", 2, "not TOML at column 10: ");
     only("[hub]\n[hub]\n", 2, "not TOML at column 2: hub is duplicated; keep one of them");
-    only("[resources.pods]\n[resources.pods]\n", 2, "pods is there twice");
+    only("[resources.pods]\n[resources.pods]\n", 2, "pods is duplicated");
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn patterns_are_checked() {
     assert_eq!(told, [("*.*.example.com".to_owned(), 0, 50), ("*.example.com".to_owned(), 2, 7)]);
     let line = 7;
     only(&ours("exclude = [\"*\"]\n"), line, "exclude[0]: excludes all of *.example.com");
-    only(&ours("exclude = [\"gears.v1.example.com\"]\n"), line, "exclude[0]: names a version");
+    only(&ours("exclude = [\"gears.v1.example.com\"]\n"), line, "exclude[0]: has a version");
     only(&ours("exclude = [\"a b\"]\n"), line, "exclude[0]: \"a b\" is not a resource");
     only(&ours("exclude = [\"*.\"]\n"), line, "exclude[0]: \"*.\" is not a pattern: write \"*.example.com\"");
     only(&ours("limit = 0\n"), line, "limit: expected a whole number from 1 to 1000, found 0");
@@ -54,7 +54,7 @@ fn resource_values_are_checked() {
     only_in_resource("resync = \"999ms\"\n", 1, "999ms is out of range: from 1s to 7d");
     only_in_resource("resync = \"10\"\n", 1, "\"10\" is not a duration: write a whole number and a unit");
     only_in_resource("drop = [\"spec\"]\nkeep = [\"spec\"]\n", 2, "keep and drop are opposites");
-    only_in_resource("drop = [\"metadata.uid\"]\n", 1, "is part of what identifies an object");
+    only_in_resource("drop = [\"metadata.uid\"]\n", 1, "identifies the object and cannot be dropped");
     only_in_resource("metadata_only = true\nindexes = { a = \"spec.b\" }\n", 2, "indexes.a: ");
     only_in_resource("metadata_only = true\nkeep = [\"spec\"]\n", 2, "is not in metadata, and metadata_only");
     only_in_resource("indexes = { \"a b\" = \"spec.b\" }\n", 1, "indexes.\"a b\": is not a name for an index");

@@ -44,7 +44,7 @@ fn sink_formats_and_limits_are_checked() {
     only_in_sink("on_filter_error = \"drop\"\n", 1, "requires filter, which is missing");
     only_in_sink("include_old = \"no\"\n", 1, "expected true or false");
     only_in_sink("redact = [\"spec\", \"a b\"]\n", 1, "redact[1]: \"a b\" is not a path");
-    only_in_sink("redact = [\"metadata.name\"]\n", 1, "is part of what identifies an object");
+    only_in_sink("redact = [\"metadata.name\"]\n", 1, "identifies the object and cannot be redacted");
     only_in_sink("rate_limit = { burst = 3 }\n", 1, "has no events_per_second; write { events_per_second");
     only_in_sink("rate_limit = { events_per_secnd = 3 }\n", 1, "did you mean \"events_per_second\"?");
     only_in_sink("rate_limit = { events_per_second = 0 }\n", 1, "expected a whole number from 1 to 1000000, found 0");
@@ -77,7 +77,7 @@ fn webhook_keys_are_checked() {
     only_in_sink("headers = { x-api-key = \"hunter2\" }\n", 1, "headers.x-api-key: a secret does not belong");
     only_in_sink("headers = { Authorization = \"Bearer hunter2\" }\n", 1, "a secret does not belong");
     only_in_sink("headers = { x-a = 1 }\n", 1, "expected a text or { env = \"NAME\" }, found a number");
-    only_in_sink("headers = { x-a = \"1\", X-A = \"2\" }\n", 1, "is there twice");
+    only_in_sink("headers = { x-a = \"1\", X-A = \"2\" }\n", 1, "is duplicated");
     let misspelt = problems(&format!("{BASE}{SINK}headers = {{ x-api-key = {{ enf = \"A\" }} }}\n")).concat();
     assert!(misspelt.contains("headers.x-api-key.enf: unknown key; did you mean \"env\"?"), "{misspelt}");
     let found =

@@ -334,7 +334,7 @@ fn run(steps: &[Step]) {
     }
     while let Some(wake) = lanes.next_wake(Gate::All) {
         now = now.max(wake);
-        let (lane, _) = lanes.take_ready(now, Gate::All).expect("next_wake said so");
+        let (lane, _) = lanes.take_ready(now, Gate::All).expect("next_wake announced a batch");
         model.leave(&lanes.acked(lane));
     }
     assert!(lanes.is_empty() && lanes.bytes() == 0 && model.gone == model.pushed);
