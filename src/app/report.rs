@@ -99,6 +99,7 @@ impl Reporter {
     }
 
     /// Sends a dead-letter request to a sink. Returns `None` if there is no such sink or the hub has ended.
+    #[doc(hidden)]
     pub async fn letters(&self, sink: &str, request: LetterRequest) -> Option<Result<LetterAnswer, StoreError>> {
         let sink = self.sinks.lock().iter().find(|running| running.name() == sink)?.sink().clone();
         sink.letters(request).await

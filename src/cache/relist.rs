@@ -12,7 +12,7 @@ use informer_hub_types::{MemoryStep, ObjectKey, StoredObject};
 impl Partition {
     /// Returns the bytes of staged changes.
     #[must_use]
-    pub fn staged_bytes(&self) -> usize {
+    pub(crate) fn staged_bytes(&self) -> usize {
         match &self.relist {
             Relist::Staged(stage) => stage.bytes,
             Relist::None | Relist::InParts => 0,

@@ -73,7 +73,7 @@ impl Partition {
 
     /// Returns whether the informer with this `health` fills it.
     #[must_use]
-    pub fn is_of(&self, health: &Arc<InformerHealth>) -> bool {
+    pub(crate) fn is_of(&self, health: &Arc<InformerHealth>) -> bool {
         Arc::ptr_eq(&self.health, health)
     }
 
@@ -85,7 +85,7 @@ impl Partition {
 
     /// Returns the health of its informer.
     #[must_use]
-    pub fn health(&self) -> &Arc<InformerHealth> {
+    pub(crate) fn health(&self) -> &Arc<InformerHealth> {
         &self.health
     }
 
@@ -97,13 +97,13 @@ impl Partition {
 
     /// Returns whether it stores new objects without bodies. Older bodies may still be there.
     #[must_use]
-    pub fn is_bare(&self) -> bool {
+    pub(crate) fn is_bare(&self) -> bool {
         self.bare
     }
 
     /// Returns the total bytes of the kept bodies' JSON, before compression.
     #[must_use]
-    pub fn plain_bytes(&self) -> u64 {
+    pub(crate) fn plain_bytes(&self) -> u64 {
         self.plain_bytes
     }
 
@@ -139,13 +139,13 @@ impl Partition {
 
     /// Returns the hash of the settings that the informer decodes objects with.
     #[must_use]
-    pub fn settings(&self) -> u64 {
+    pub(crate) fn settings(&self) -> u64 {
         self.settings
     }
 
     /// Returns its state at the restore from disk, if it was restored.
     #[must_use]
-    pub fn restored(&self) -> Option<&Arc<Restored>> {
+    pub(crate) fn restored(&self) -> Option<&Arc<Restored>> {
         self.restored.as_ref()
     }
 
@@ -157,6 +157,7 @@ impl Partition {
 
     /// Returns the number of its last batch; zero before the first.
     #[must_use]
+    #[doc(hidden)]
     pub fn number(&self) -> u64 {
         self.outbox.as_ref().map_or(0, |outbox| outbox.number)
     }
@@ -164,7 +165,7 @@ impl Partition {
     /// Returns whether its informer declares an index. Computed indices belong to the store: see
     /// [`Snapshot::has_index`].
     #[must_use]
-    pub fn declares(&self, index: &str) -> bool {
+    pub(crate) fn declares(&self, index: &str) -> bool {
         self.indexes.iter().any(|declared| declared.name == index)
     }
 
@@ -198,7 +199,7 @@ impl Partition {
     }
 
     /// Returns the objects after `key` (all if `None`), by key.
-    pub fn iter_after(&self, key: Option<&ObjectKey>) -> impl Iterator<Item = &Arc<StoredObject>> {
+    pub(crate) fn iter_after(&self, key: Option<&ObjectKey>) -> impl Iterator<Item = &Arc<StoredObject>> {
         let start = key.map_or(Bound::Unbounded, Bound::Excluded);
         self.objects.range(start, Bound::Unbounded)
     }
@@ -213,6 +214,7 @@ impl Partition {
 
     /// Returns the heap bytes of the bodies. Visits all objects.
     #[must_use]
+    #[doc(hidden)]
     pub fn body_bytes(&self) -> u64 {
         self.iter().map(|object| object.body_size() as u64).sum()
     }
@@ -257,6 +259,7 @@ impl Snapshot {
     }
 
     /// Returns all partitions, in the order they were opened.
+    #[doc(hidden)]
     pub fn partitions(&self) -> impl Iterator<Item = (PartitionId, &Partition)> {
         self.partitions.iter().map(|(id, partition)| (*id, &**partition))
     }
@@ -268,6 +271,7 @@ impl Snapshot {
 
     /// Returns a partition.
     #[must_use]
+    #[doc(hidden)]
     pub fn partition(&self, id: PartitionId) -> Option<&Partition> {
         self.partitions.get(&id).map(|partition| &**partition)
     }
@@ -295,6 +299,7 @@ impl Snapshot {
     }
 
     /// Returns the locations of the objects with an index value, by partition and key.
+    #[doc(hidden)]
     pub fn by_index(&self, index: &str, value: &str) -> impl Iterator<Item = Location> {
         self.indices.posting(index, value).into_iter().flat_map(Posting::iter).map(owned)
     }
@@ -306,6 +311,7 @@ impl Snapshot {
 
     /// Returns a handle to the object at a location.
     #[must_use]
+    #[doc(hidden)]
     pub fn object(&self, at: &Location) -> Option<Object> {
         let partition = self.partitions.get(&at.partition)?;
         let stored = partition.get(&at.key)?;
@@ -325,12 +331,13 @@ impl Snapshot {
     /// Returns whether an index covers a partition: its informer declares it, or it is computed, which covers every
     /// object.
     #[must_use]
-    pub fn has_index(&self, partition: &Partition, index: &str) -> bool {
+    pub(crate) fn has_index(&self, partition: &Partition, index: &str) -> bool {
         self.indices.is_computed(index) || partition.declares(index)
     }
 
     /// Returns the computed indices. client-go's `GetIndexers`.
     #[must_use]
+    #[doc(hidden)]
     pub fn indexers(&self) -> Indexers {
         self.indices.indexers()
     }
@@ -368,6 +375,7 @@ impl Snapshot {
     }
 
     /// Returns the clusters that should have the resource but have not answered yet, with their labels.
+    #[doc(hidden)]
     pub fn expected(&self) -> impl Iterator<Item = (&ClusterName, &ClusterLabels)> {
         self.expected.iter()
     }

@@ -11,11 +11,11 @@ pub mod spans;
 #[cfg(feature = "otlp")]
 mod traces;
 
-#[cfg(feature = "otlp")]
-pub use log::init_with_traces;
 #[cfg(feature = "log")]
 pub use lines::LogFormat;
 #[cfg(feature = "log")]
 pub use log::init;
+#[cfg(feature = "otlp")]
+pub use log::init_with_traces;
 #[cfg(feature = "otlp")]
 pub use traces::Traces;

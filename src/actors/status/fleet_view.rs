@@ -50,7 +50,7 @@ pub struct ListenerSeen<'a> {
 impl FleetView {
     /// Creates the view of a hub.
     #[must_use]
-    pub fn new(sync: SyncView, env: Env) -> Self {
+    pub(crate) fn new(sync: SyncView, env: Env) -> Self {
         Self { sync, env }
     }
 
