@@ -382,7 +382,7 @@ async fn cluster_with_forbidden_definitions_is_polled_and_keeps_objects() {
     drain(&events);
     cluster.unregister(&World::widgets());
     shows(&fleet, WIDGETS, "absent", |it| {
-        it.state == Phase::Absent && it.last_error.as_deref().is_some_and(|error| error.contains("cannot be told"))
+        it.state == Phase::Absent && it.last_error.as_deref().is_some_and(|error| error.contains("cannot be confirmed"))
     })
     .await;
     assert_eq!((informer(&fleet, WIDGETS).await.unwrap().objects, events.lock().len()), (5, 0));

@@ -292,8 +292,8 @@ async fn removed_state_directory_is_recreated_without_data_loss() {
         let hub = bed.start_hub(FREQUENT, bed.recorder(|_| Ok(()))).await;
         bed.converged().await;
         assert!(hub.report().await.unwrap().hub.state_dir.unwrap().restored >= 5, "the caches are restored");
-        let stats = bed.clusters["c0"].stats();
-        assert_eq!(stats.lists + stats.streaming, 1, "{part}: {stats:?}");
+        let requests = bed.clusters["c0"].stats();
+        assert_eq!(requests.lists + requests.streaming, 1, "{part}: {requests:?}");
         drop(hub);
     }
 }

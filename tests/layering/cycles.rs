@@ -104,7 +104,7 @@ fn paths(code: &str, from: &[String], modules: &BTreeSet<ModulePath>) -> Vec<Imp
     // `use child::Name;` in the file that declares the child.
     for line in code.split(';').filter_map(|line| line.rsplit_once("use ").map(|(_, path)| path)) {
         let first: String = line.chars().take_while(|c| word(*c)).collect();
-        let child = [from, &[first.clone()]].concat();
+        let child = [from, std::slice::from_ref(&first)].concat();
         if modules.contains(&child) {
             tree(line, from, &mut found);
         }
@@ -133,13 +133,13 @@ fn tree<'t>(text: &'t str, base: &[String], found: &mut Vec<Import>) -> &'t str 
         return rest.strip_prefix('*').unwrap_or(rest);
     }
     let path = if name == "self" { base.to_vec() } else { [base, &[name.to_owned()]].concat() };
-    if let Some(deeper) = rest.strip_prefix("::") {
-        if deeper.trim_start().starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '{' | '*')) {
-            if deeper.trim_start().starts_with('*') {
-                found.push(Import { name: String::new(), path: path.clone() });
-            }
-            return tree(deeper, &path, found);
+    if let Some(deeper) = rest.strip_prefix("::")
+        && deeper.trim_start().starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '{' | '*'))
+    {
+        if deeper.trim_start().starts_with('*') {
+            found.push(Import { name: String::new(), path: path.clone() });
         }
+        return tree(deeper, &path, found);
     }
     let after = rest.trim_start();
     let (alias, rest) = match after.strip_prefix("as ") {

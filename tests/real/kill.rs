@@ -86,11 +86,11 @@ async fn receive(State(receiver): State<FlakyReceiver>, body: Bytes) -> StatusCo
         return StatusCode::INTERNAL_SERVER_ERROR;
     }
     let events: Vec<Value> = serde_json::from_slice(&body).unwrap();
-    let (mut replica, mut received) = (receiver.replica.lock(), receiver.received.lock());
+    let (mut replica, mut by_uid) = (receiver.replica.lock(), receiver.received.lock());
     for event in events.iter().map(|event| Told::from_event(event).unwrap()) {
         replica.tell(&event);
         if let What::Added { object, .. } | What::Updated { object, .. } | What::Deleted { object, .. } = &event.what {
-            received.entry(object.uid.clone()).or_default().note(&event);
+            by_uid.entry(object.uid.clone()).or_default().note(&event);
         }
     }
     if turn == 17 { StatusCode::BAD_GATEWAY } else { StatusCode::NO_CONTENT }

@@ -86,12 +86,12 @@ async fn scrape_has_every_metric_with_correct_values() {
     let delivered = r#"informer_hub_sink_delivered_events_total{sink="hook"}"#;
     let seen = until("a scrape that shows everything", async || {
         let seen = scrape(&url).await;
-        let received: u64 = receiver.received(|received| received.events);
+        let events: u64 = receiver.received(|received| received.events);
         // Certificate metrics exist only with TLS; only an embedding program registers work queues.
         let absent = ["informer_hub_port_certificate_", "informer_hub_workqueue_"];
         let expected = CATALOGUE.iter().filter(|metric| !absent.iter().any(|prefix| metric.name.starts_with(prefix)));
         let complete = expected.clone().all(|metric| names(&seen).contains(metric.name));
-        (complete && seen[delivered] == received as f64).then_some(seen)
+        (complete && seen[delivered] == events as f64).then_some(seen)
     })
     .await;
     let is = |series: &str, expected: f64| assert_eq!(seen.get(series), Some(&expected), "{series}: {seen:#?}");

@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(direct(&half, id, LEASE, &changes.join(" ")), ["not now"], "changes of one object count too");
         assert_eq!(direct(&half, id, LEASE, "[ *a@1 ]1"), ["not now"], "the end of a list is never small");
         half.write(|_| {
-            assert_eq!(direct(&half, id, LEASE, "+b@2"), ["not now"], "the caller does not wait for the lock")
+            assert_eq!(direct(&half, id, LEASE, "+b@2"), ["not now"], "the caller does not wait for the lock");
         });
         half.write(|half| half.uncompressed = Young::new(0));
         assert_eq!(direct(&half, id, LEASE, "+b@2"), ["+b@2"]);

@@ -123,7 +123,8 @@ impl Snapshot {
     /// Returns whether the query should run on its own threads: it may examine very many objects, or decompress some.
     /// An invalid query is short.
     #[must_use]
-    pub(crate) fn is_long(&self, query: &Query) -> bool {
+    #[doc(hidden)]
+    pub fn is_long(&self, query: &Query) -> bool {
         Job::new(self, query, None).is_ok_and(|job| job.is_long())
     }
 
@@ -159,7 +160,8 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Self::answer`].
-    pub(crate) fn answer_after(&self, query: &Query, position: &Position) -> Result<Answer, QueryError> {
+    #[doc(hidden)]
+    pub fn answer_after(&self, query: &Query, position: &Position) -> Result<Answer, QueryError> {
         let job = Job::new(self, query, Some(position))?;
         let progress = Progress::default();
         job.work(&progress);

@@ -61,7 +61,7 @@ impl<T> Machine<T> {
             Ok(Outcome::Unsendable { error }) => self.unsendable(lane, &error, now),
             Ok(Outcome::Disable { error }) => self.disable(lane, &error, now),
             Err(BrokenAttempt::Panicked(panic)) => {
-                self.bury(lane, &format!("transport panicked: {}", panic_text(&*panic)))
+                self.bury(lane, &format!("transport panicked: {}", panic_text(&*panic)));
             }
             Err(BrokenAttempt::ShuttingDown) => self.fail(lane, None, false, "the I/O runtime is shutting down", now),
         }
