@@ -158,7 +158,7 @@ impl OpenState {
         let mut files = Vec::new();
         for LoadedCache { resource, view, store, packing, plain, files: cache_files, damage } in loaded.caches {
             if !damage.is_empty() {
-                tracing::error!(resource = %resource.gvr, error = damage.join("; "), "a cache on disk is damaged: what can be read is there, and its informers list");
+                tracing::error!(resource = %resource.gvr, error = damage.join("; "), "a cache on disk is damaged: readable objects are restored, and its informers list again");
                 status.damage.extend(damage.into_iter().map(|damage| format!("{}: {damage}", resource.gvr)));
             }
             let snapshot = store.published().load_full();

@@ -12,7 +12,7 @@ use super::snapshot::Snapshot;
 use super::uncompressed::{Young, pack_all};
 use informer_hub_types::{Dictionary, ObjectKey, PackOutcome, PackedTotals, StoredObject};
 
-/// Compression state of a resource; see the [module](self).
+/// Compression state of a resource.
 #[derive(Debug)]
 pub struct Packing {
     totals: Arc<PackedTotals>,

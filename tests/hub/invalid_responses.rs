@@ -105,12 +105,8 @@ fn list_cases() -> Vec<Case> {
         listing("items-null", list(r#""metadata":{},"items":null"#), Expected::Nothing),
         listing("no-metadata", list(r#""items":[]"#), Expected::Nothing),
         listing("items-missing", list(r#""metadata":{"resourceVersion":"1"}"#), Expected::Error("has no items")),
-        listing("items-object", list(r#""metadata":{},"items":{}"#), Expected::Error("items are not a list")),
-        listing(
-            "metadata-list",
-            list(r#""metadata":[[]],"items":[]"#),
-            Expected::Error("metadata or kind is not what"),
-        ),
+        listing("items-object", list(r#""metadata":{},"items":{}"#), Expected::Error("items are not an array")),
+        listing("metadata-list", list(r#""metadata":[[]],"items":[]"#), Expected::Error("invalid metadata or kind")),
         listing("metadata-endless", list("\"metadata\":{\"a\":\"").filled("x", 1 << 30), Expected::Error("64 KiB")),
         listing("array", raw(200, "[]"), Expected::Error("not a JSON object")),
         listing("empty", raw(200, ""), Expected::Error("the body ended before the list did")),
@@ -201,7 +197,7 @@ fn watch_cases() -> Vec<Case> {
         Case {
             rule: endless,
             live: false,
-            ..fault_case("endless-line", Fault::EarlyClose, Expected::Error("a line without end"))
+            ..fault_case("endless-line", Fault::EarlyClose, Expected::Error("line too long"))
         },
     ]
 }

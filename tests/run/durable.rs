@@ -212,7 +212,7 @@ async fn damaged_journal_loses_only_damaged_events_and_is_reported() {
     damage(&state.path().join("sinks/hook/journal"), ".log");
     receiver.set(Mode::Healthy);
     let hub = launch(&sim, &receiver, state.path());
-    let line = hub.line("damage was found").await;
+    let line = hub.line("found damaged records").await;
     assert_eq!((&line["sink"], &line["level"]), (&"hook".into(), &"ERROR".into()), "{line}");
     until("the rest is delivered", async || (sink_status(&hub).await["pendingEvents"] == 0).then_some(())).await;
     let (pods, nodes) = (receiver.seen("c0", &World::pods()).len(), receiver.seen("c0", &World::nodes()).len());

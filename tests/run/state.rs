@@ -194,7 +194,7 @@ async fn dead_letters_command_prints_a_table_and_explains_mistakes() {
     assert_eq!((purged.code, purged.out.as_str()), (0, "1 deleted\n"));
     for (arguments, code, words) in [
         (&["list", "audit"][..], 1, "audit"),
-        (&["show", "hook", "9999"], 1, "no dead letter of that number"),
+        (&["show", "hook", "9999"], 1, "no dead letter with this number"),
         (&["replay", "hook"], 1, "select dead letters with a filter, or give --all"),
         (&["replay", "hook", "--all", "--error", "x"], 2, "cannot be used with"),
         (&["purge", "hook", "--before", "yesterday"], 2, "yesterday"),

@@ -96,7 +96,7 @@ pub fn classify_status(http_status: u16, body: &[u8], retry_after: Option<Durati
     SourceError { class, message: format!("answered {code} {reason}: {message}") }
 }
 
-/// Truncates a text to [`MAX_MESSAGE`] printable characters on one line.
+/// Truncates a text to `MAX_MESSAGE` printable characters on one line.
 #[must_use]
 pub fn bounded(text: &str) -> String {
     printable_start(text, MAX_MESSAGE)

@@ -85,7 +85,7 @@ impl Config {
     /// Reads a file, applies the process's environment, and checks the result.
     ///
     /// Relative paths are relative to the file's directory. Reads the file and opens, without reading, each file that it
-    /// names; connects to no cluster. Filters, certificates and kubeconfigs are not checked: [`crate::app::load`] does that,
+    /// names; connects to no cluster. Filters, certificates and kubeconfigs are not checked: the embedding program does that,
     /// as the service does.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! A [`TestBed`] is a transport with a receiver whose faults can be set. Most checks test the transport alone: batches are
 //! delivered as a sink would, retried after a failure, and halved if the content is refused. The checks of
-//! [`whole_sink`] put a sink's machine and journal in front of it.
+//! `whole_sink` put a sink's machine and journal in front of it.
 
 use std::sync::Arc;
 use std::time::Duration;

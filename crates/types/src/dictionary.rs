@@ -9,7 +9,7 @@ use std::fmt;
 
 use zstd::zstd_safe::{CCtx, CParameter, DCtx, DDict, compress_bound, get_error_name};
 
-/// Trained dictionary, digested once for decompression. Each [`Compressor`] digests it anew, since the compression
+/// Trained dictionary, digested once for decompression. Each compressor digests it anew, since the compression
 /// digest takes several times its size and is needed for milliseconds only.
 pub struct Dictionary {
     raw: Box<[u8]>,

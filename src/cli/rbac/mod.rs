@@ -68,7 +68,7 @@ pub(super) struct Args {
     /// Look up resource names in the clusters, with the configured credentials
     #[arg(long)]
     discover: bool,
-    /// Write a file <cluster>.yaml for each cluster to this directory
+    /// Write a file CLUSTER.yaml for each cluster to this directory
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
