@@ -271,7 +271,7 @@ async fn commands_read_only_the_hub_table_of_the_configuration() {
         "listen = \"{listen}\"\nauth = {{ token = {{ file = \"gone\" }}, read_token = {{ file = \"hub.toml\" }} }}"
     ));
     let (code, _, err) = query(&["status"]);
-    assert!(code == 1 && err.contains("what is in hub.toml is no token"), "the readable token is used: {err}");
+    assert!(code == 1 && err.contains("the text in hub.toml is not a token"), "the readable token is used: {err}");
     write(&format!("listen = \"{listen}\""));
     for arguments in [&["status"][..], &["clusters"], &["resources"], &["sinks"]] {
         for file in [&["-c", "hub.toml"][..], &[]] {
@@ -378,11 +378,11 @@ async fn public_port_without_a_token_is_refused() {
         err
     };
     let output = refused("listen = \"0.0.0.0:0\"");
-    assert!(output.contains(":2: hub.listen: 0.0.0.0:0 is reached from other machines"), "{output}");
+    assert!(output.contains(":2: hub.listen: 0.0.0.0:0 is reachable from other machines"), "{output}");
     std::fs::write(folder.path().join("short"), "hunter2\n").unwrap();
     let output = refused("auth = { token = { file = \"short\" } }");
     assert!(
-        output.contains("hub.auth.token: the token has 7 characters; write 16") && !output.contains("hunter2"),
+        output.contains("hub.auth.token: the token has 7 characters, expected 16") && !output.contains("hunter2"),
         "{output}"
     );
     let certificates = Certificates::new();
