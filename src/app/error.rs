@@ -16,7 +16,7 @@ pub enum StartError {
         sink: String,
         /// The wrong key.
         key: &'static str,
-        /// What is wrong with its value.
+        /// Problem with its value.
         problem: String,
     },
     /// The journal of a sink cannot be opened. Fixed by the operator of the machine.
@@ -33,7 +33,7 @@ pub enum StartError {
     Subscription {
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// Problem with it.
         problem: String,
     },
     /// The state directory is not usable. Fixed by the operator.

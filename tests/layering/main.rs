@@ -167,7 +167,7 @@ fn violations(root: &str, tree: &Tree, check: impl Fn(&Path, &str) -> Vec<String
     found
 }
 
-/// What a file imports that its layer may not.
+/// Returns the imports of a file that its layer may not have.
 fn imports(file: &Path, code: &str) -> Vec<String> {
     let layer = file.iter().next().map(|first| Path::new(first).with_extension("").to_string_lossy().into_owned());
     let layer = layer.unwrap_or_default();
@@ -188,7 +188,7 @@ fn imports(file: &Path, code: &str) -> Vec<String> {
     found
 }
 
-/// The crates that a pure folder uses although they do I/O.
+/// Returns the crates with I/O that a pure folder uses.
 fn impure(folder: &str, code: &str) -> Vec<String> {
     let banned = PURE.iter().filter(|(name, _)| *name == folder).flat_map(|(_, crates)| *crates);
     banned

@@ -127,7 +127,7 @@ pub(super) fn text(input: &mut Input<'_>) -> Parsed<SmolStr> {
     found.ok_or_else(|| unexpected(input, "a text, in quotes unless it is made of letters, digits and _-./:+@%$", &[]))
 }
 
-/// A value of any kind; the kind is told by its syntax.
+/// A value of any kind; its syntax determines the kind.
 pub(super) fn literal(input: &mut Input<'_>) -> Parsed<Literal> {
     blanks(input)?;
     let at = input.current_token_start();

@@ -13,7 +13,7 @@ use informer_hub_types::{Gvr, ObjectKey};
 /// Histories of removed resources kept for watches that are still open.
 const REMOVED: usize = 16;
 
-/// What a world records about its custom resources besides their objects.
+/// Definitions and states of custom resources in a world, without their objects.
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
     /// Additional served versions, each with the version its objects are stored as.

@@ -261,7 +261,7 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Approximate number of candidates.
     pub candidates: usize,
-    /// What is examined of each candidate.
+    /// Parts of each candidate that are examined.
     pub looks: Looks,
     /// Whether bodies of matches are read for the answer: to sort, to group, or for columns.
     pub reads: bool,
@@ -285,7 +285,7 @@ pub enum Step {
     },
 }
 
-/// What is examined of a candidate to decide whether it matches.
+/// Parts of a candidate that are examined to decide whether it matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Looks {
     /// Nothing: every candidate matches.

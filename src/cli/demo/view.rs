@@ -28,7 +28,7 @@ pub(super) struct Row {
     pub(super) truth: usize,
     pub(super) cache: u64,
     pub(super) receiver: usize,
-    /// What is happening to the cluster.
+    /// Current event of the cluster.
     pub(super) situation: String,
 }
 
