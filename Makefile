@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist test test-nightly lint reference doc book deny test-real check-monitoring check-deploy chart-schema fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery bench-telemetry demo ci
+.PHONY: help build dist test test-nightly lint reference doc public-api book deny test-real check-monitoring check-deploy chart-schema fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery bench-telemetry demo ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -39,6 +39,9 @@ reference: ## Generate config/schema.json and docs/configuration.md from crates/
 
 doc: ## Build the API documentation; warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features
+
+public-api: ## Write the listing of the public API, tests/public-api.txt; needs the nightly toolchain
+	.ci/public-api --write
 
 book: ## Build the documents as a book: target/book/index.html; needs mdbook (cargo install mdbook)
 	docs/book.sh
