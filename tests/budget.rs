@@ -86,7 +86,7 @@ async fn limit_lowered_under_load_is_kept_and_bodies_come_back_later() {
     println!("{shown:?}\n{:?}\n{:?}", one.memory, other.memory);
     assert_eq!((shown.limit, shown.short), (limit, 1));
     assert!(shown.resident.unwrap() <= limit && shown.accounted > 0, "{shown:?}");
-    let InformerMemory { step, since, reason, share, used } = one.memory.unwrap();
+    let InformerMemory { step, since, reason, share, used, .. } = one.memory.unwrap();
     assert_eq!((step, one.objects), (MemoryStep::Heads, PODS.0));
     assert!(since.is_some() && reason.is_some() && used <= share, "{since:?} {reason:?} {used} {share}");
     let untouched = other.memory.unwrap();

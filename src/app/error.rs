@@ -8,6 +8,7 @@ use informer_hub_journal::JournalError;
 
 /// Error of starting a hub.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// The configuration of a sink is not usable. Fixed in the configuration.
     #[error("sinks.{sink}.{key}: {problem}")]
@@ -52,6 +53,7 @@ pub enum StartError {
 
 /// Error of applying a changed configuration, or a part of it.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReloadError {
     /// The configuration is not usable. The hub is unchanged.
     #[error(transparent)]

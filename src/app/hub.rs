@@ -28,6 +28,7 @@ const BACKLOG_CHECK: Duration = Duration::from_millis(50);
 
 /// Error of setting a memory limit. The caller can fix it.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MemoryLimitError {
     /// The limit is below the minimum.
     #[error("a memory limit of {limit} bytes is too small for the process itself: set {LEAST_MEMORY_LIMIT} or more")]
@@ -53,6 +54,7 @@ pub struct Hub {
 /// Result of a shutdown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ShutdownReport {
     /// Undelivered events by sink. Includes notifications that a full sink did not accept; its filter might have
     /// dropped some of them.

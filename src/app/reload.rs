@@ -47,6 +47,7 @@ use informer_hub_types::{ClusterName, Threads, clock, first_names};
 /// History of the configuration in force.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ReloadStatus {
     /// When it was last changed.
     pub since: Option<jiff::Timestamp>,

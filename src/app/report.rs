@@ -21,6 +21,7 @@ use informer_hub_types::CredentialStatus;
 /// Status of a sink.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct SinkReport {
     /// Its name.
     pub name: String,
@@ -35,6 +36,7 @@ pub struct SinkReport {
 /// Status of a hub.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct HubReport {
     /// Clusters and informers.
     #[serde(flatten)]

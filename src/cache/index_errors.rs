@@ -20,6 +20,7 @@ impl From<DecodeError> for IndexError {
 /// Error of adding indices whose names are taken; the caller can fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{resource} already has an index named {}: no index was added", names.join(", "))]
+#[non_exhaustive]
 pub struct IndexerConflict {
     /// The resource.
     pub resource: String,
@@ -29,6 +30,7 @@ pub struct IndexerConflict {
 
 /// Error of adding indices to a store that is in use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AddIndexersError {
     /// The names are taken; the caller can fix it.
     #[error(transparent)]

@@ -182,6 +182,7 @@ fn local() -> ClusterName {
 
 /// Error of a value that is not a Kubernetes object; the caller can fix it.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ObjectError {
     /// Serialization to JSON failed.
     #[error("cannot write the value as JSON")]

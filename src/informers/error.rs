@@ -7,6 +7,7 @@ use informer_hub_types::{ClusterName, ResourceVersion};
 
 /// Error of an informer or factory; the caller can fix all but the last.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum InformerError {
     /// The setting must be made before the start.
     #[error("the informer has been started: set {0} before the start")]
@@ -33,6 +34,7 @@ pub enum InformerError {
 
 /// Error of [`SharedInformer::wait_until`](super::SharedInformer::wait_until).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WaitError {
     /// The requested version or the store's is not an integer. Only integers are comparable.
     #[error("cannot wait for resource version {0:?}: it is not an integer")]

@@ -86,6 +86,7 @@ struct Created {
 
 /// Sync state of each type at the end of a wait.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SyncResult {
     /// Result by type for the started informers, with the reason if a type has not synced.
     pub types: BTreeMap<Gvr, Result<(), NotSynced>>,

@@ -13,6 +13,7 @@ use informer_hub_types::nearest_name;
 /// secret. Serializes as the list of [`Mistake`]s.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
+#[non_exhaustive]
 pub struct ConfigErrors {
     mistakes: Vec<Mistake>,
 }

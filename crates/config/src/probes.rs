@@ -37,6 +37,7 @@ pub type WrongKey = (&'static str, String);
 
 /// Problem found by [`Probes::kubeconfig`].
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum WrongKubeconfig {
     /// The file is not a kubeconfig.
     File(String),

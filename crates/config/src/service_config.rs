@@ -6,6 +6,7 @@ use super::Secret;
 
 /// Authentication, TLS and limits of the hub's HTTP port.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ServiceConfig {
     /// `[hub.tls]`; `None` serves plain HTTP.
     pub tls: Option<TlsConfig>,
@@ -37,6 +38,7 @@ pub struct TlsConfig {
 
 /// `[hub.auth]`. Files are read again when they change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AuthConfig {
     /// Token with full access.
     pub token: Option<Secret>,

@@ -23,6 +23,7 @@ pub(super) const EXEC_VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", 
 
 /// `[cluster_sources.<name>]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClusterSourceConfig {
     /// The table's key.
     pub name: String,
@@ -105,6 +106,7 @@ pub enum Contexts {
 
 /// Management cluster of a source, and the selected objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Management {
     /// Connection to the cluster.
     pub access: ClusterAccess,
@@ -125,6 +127,7 @@ pub enum SecretFormat {
 
 /// Credential command for the clusters of a ClusterProfile's access provider (KEP-5339).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProviderConfig {
     /// Command, searched on the PATH if it has no slash.
     pub command: String,
@@ -230,6 +233,7 @@ impl FromStr for LabelPattern {
 
 /// Kubeconfig found by a source. It is kept in memory only, and `Debug` shows none of its content.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InlineKubeconfig {
     text: Arc<str>,
     origin: Arc<str>,

@@ -70,6 +70,7 @@ impl Default for WebhookConfig {
 
 /// `client_cert_file` and `client_key_file`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClientCertConfig {
     /// PEM file with the certificate.
     pub cert_file: PathBuf,
@@ -79,6 +80,7 @@ pub struct ClientCertConfig {
 
 /// Entry of `headers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HeaderConfig {
     /// Name of the header.
     pub name: String,
@@ -133,6 +135,7 @@ pub enum TemplateText {
 
 /// NATS JetStream.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NatsConfig {
     /// Servers of one NATS cluster.
     pub urls: Vec<String>,

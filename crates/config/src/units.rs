@@ -17,6 +17,7 @@ pub struct ByteSize(pub u64);
 /// Text that is not a duration or a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a {what}: {problem}")]
+#[non_exhaustive]
 pub struct InvalidUnit {
     /// `duration` or `size`.
     pub what: &'static str,

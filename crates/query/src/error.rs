@@ -11,6 +11,7 @@ use informer_hub_types::{nearest_name, printable_char};
 /// Displays as one line; [`Self::annotated`] adds an excerpt with a mark below the position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} at position {at}")]
+#[non_exhaustive]
 pub struct InvalidQuestion {
     /// The text; if it is too long, its beginning.
     pub text: String,
@@ -135,6 +136,7 @@ pub(super) const MAX_DEPTH: usize = 256;
 
 /// An expression that cannot be evaluated. The program that built it can fix it; a parsed expression is always valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidExpr {
     /// More terms and connectives than [`Matcher::MAX_TERMS`](super::Matcher::MAX_TERMS).
     #[error("the condition has more than {MAX_TERMS} terms")]

@@ -82,6 +82,7 @@ struct Parts {
 
 /// Failure to convert a notification into an event.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EventError {
     /// The stored bytes are damaged: a bug or a hardware fault.
     #[error("cannot decode object")]

@@ -104,6 +104,7 @@ pub struct SinkHealth {
 /// State of a sink's journal at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct JournalStatus {
     /// Sequence number of the next event.
     pub end: u64,
@@ -127,6 +128,7 @@ pub struct JournalStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "named and documented as in SinkHealth")]
+#[non_exhaustive]
 pub struct SinkStatus {
     pub received: u64,
     pub filtered: u64,

@@ -3,6 +3,7 @@
 /// Compile error of a filter expression, to be fixed by its author.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot compile filter: line {line}, column {column}: {problem}")]
+#[non_exhaustive]
 pub struct InvalidFilter {
     /// Description of the error.
     pub problem: String,

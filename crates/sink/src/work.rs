@@ -93,6 +93,7 @@ pub enum Done {
 
 /// Size and counters of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct JournalState {
     /// Number after the last durable event.
     pub end: u64,
@@ -112,6 +113,7 @@ pub struct JournalState {
 
 /// Failure to read or write a store.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
     /// The journal has reached its limit.
     #[error("the journal is full: {bytes} of {limit} bytes; deliver, purge or raise the sink's journal limit")]

@@ -146,6 +146,7 @@ impl Credential {
 
 /// A credential with an expiry, as shown in the status.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
 pub struct CredentialStatus {
     /// Kind.
     pub kind: CredentialKind,

@@ -4,6 +4,7 @@ use super::{CodecError, ObjectKey};
 
 /// Stored bytes cannot be read as the requested type.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DecodeError {
     /// The object does not fit the Rust type. The author of the type can fix it.
     #[error("object {key} does not fit the type")]

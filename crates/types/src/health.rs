@@ -141,6 +141,7 @@ pub enum Freshness {
 /// Checkpoint of an informer: how much of its objects is on disk.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct CheckpointState {
     /// When the objects on disk were last verified or brought up to date.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -20,6 +20,7 @@ pub struct ClusterName(Arc<str>);
 /// Error for an invalid name; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {text:?} is not valid: {rule}")]
+#[non_exhaustive]
 pub struct InvalidName {
     /// Kind of name, e.g. `cluster name`.
     pub what: &'static str,

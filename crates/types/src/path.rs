@@ -25,6 +25,7 @@ pub struct FieldPath(Vec<Segment>);
 /// Error for text that is not a path; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a path: {problem} at position {at}")]
+#[non_exhaustive]
 pub struct InvalidPath {
     /// The invalid text.
     pub text: String,

@@ -176,6 +176,7 @@ pub enum Selected {
 
 /// Error for text that is neither a resource nor a pattern; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidSelection {
     /// Text without `*`.
     #[error(transparent)]

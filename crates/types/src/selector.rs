@@ -52,6 +52,7 @@ pub enum Condition {
 /// Error for text that is not a selector; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a label selector: {problem} at position {at}")]
+#[non_exhaustive]
 pub struct InvalidSelector {
     /// The invalid text.
     pub text: String,

@@ -86,6 +86,7 @@ pub(in crate::actors) type SharedCheckpointStore = Arc<CheckpointStore>;
 /// Status of the state directory.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct StateStatus {
     /// Path of the directory.
     pub path: String,

@@ -50,6 +50,7 @@ const RESTART_DELAY: Duration = Duration::from_secs(60);
 
 /// Error of a registry request; the caller can fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RegistryError {
     /// A cluster with this name exists.
     #[error("a cluster named {0} already exists: remove it first or use another name")]

@@ -17,6 +17,7 @@ use informer_hub_types::{InformerHealth, MemoryStep, Origin};
 /// Memory of a hub with a limit, as last measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct MemoryStatus {
     /// Limit in bytes.
     pub limit: u64,
@@ -32,6 +33,7 @@ pub struct MemoryStatus {
 /// Memory step, share and use of an informer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct InformerMemory {
     /// Current memory step.
     pub step: MemoryStep,

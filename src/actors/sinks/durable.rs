@@ -26,6 +26,7 @@ pub struct Deliveries(
 
 /// Reason why a durable subscriber does not acknowledge events.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// Temporary failure. All events are retried with exponential backoff.
     #[error("{0}")]

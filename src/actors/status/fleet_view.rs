@@ -34,6 +34,7 @@ pub struct InformerSeen<'a>(&'a InformerView);
 
 /// Subscriber of an informer: notifications by outcome.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct ListenerSeen<'a> {
     /// Waiting notifications.
     pub pending: u64,

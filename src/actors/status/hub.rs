@@ -20,6 +20,7 @@ use informer_hub_types::{
 /// Status of a hub.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct HubStatus {
     /// Whether every informer of every reachable cluster has synced.
     pub ready: bool,
@@ -36,6 +37,7 @@ pub struct HubStatus {
 /// Status of a cluster.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ClusterStatus {
     /// Name of the cluster.
     pub name: ClusterName,
@@ -74,6 +76,7 @@ pub struct ClusterStatus {
 /// Status of discovery in a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct SurveyStatus {
     /// How changes are detected.
     pub state: SurveyState,
@@ -91,6 +94,7 @@ pub struct SurveyStatus {
 /// How changes of the offered resources are detected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum SurveyState {
     /// Not known yet.
     #[default]
@@ -104,6 +108,7 @@ pub enum SurveyState {
 /// Resources of a cluster that a pattern `[resources.<name>]` selects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct PatternStatus {
     /// Name of the entry.
     pub name: String,
@@ -119,6 +124,7 @@ pub struct PatternStatus {
 /// State of the connection to a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum ClusterState {
     /// Credentials are being read, or the cluster has not answered yet.
     #[default]
@@ -150,6 +156,7 @@ impl ClusterState {
 /// Status of an informer.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct InformerStatus {
     /// Resource as kubectl writes it.
     pub resource: String,
@@ -204,6 +211,7 @@ pub struct InformerStatus {
 /// Status of a subscriber at an informer.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ListenerStatus {
     /// Name of the subscription: a sink's, or one given by the caller.
     pub name: String,

@@ -26,6 +26,7 @@ pub(in crate::actors) type Views = Arc<RwLock<BTreeMap<ClusterName, (ClusterLabe
 /// Error of a wait for sync that timed out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not synced after {waited:?}: {}", waiting.join("; "))]
+#[non_exhaustive]
 pub struct NotSynced {
     /// Duration of the wait.
     pub waited: Duration,
@@ -35,6 +36,7 @@ pub struct NotSynced {
 
 /// Informers to wait for.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Awaited {
     /// All informers of the hub, and every unreachable cluster.
     Everything,
@@ -55,6 +57,7 @@ pub struct InformersOf {
 
 /// Sync state of an informer.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct InformerSync {
     /// Name of its cluster.
     pub cluster: ClusterName,

@@ -11,6 +11,7 @@ pub(super) const MAX_SHOWN: usize = 20;
 /// State of a cluster source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum ClusterSourceState {
     /// It has not reported yet.
     Waiting,
@@ -44,6 +45,7 @@ impl ClusterSourceState {
 /// Status of one cluster source.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ClusterSourceStatus {
     /// Its name.
     pub name: String,

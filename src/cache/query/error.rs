@@ -8,6 +8,7 @@ use informer_hub_types::{ObjectKey, nearest_name};
 
 /// Error of a query. Unless noted otherwise, the caller can fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum QueryError {
     /// No informer of the resource declares the index, and it is not computed.
     #[error("no index {index:?} is declared for {resource}; {}declared: {}", nearest_index(index, known), if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
