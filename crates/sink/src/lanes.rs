@@ -133,8 +133,8 @@ impl Lane {
 ///
 /// # Examples
 /// ```
-/// # use informer_hub::sink::{BatchParams, Bounds, Gate, Lanes};
-/// # use informer_hub::types::clock;
+/// # use informer_hub_sink::{BatchParams, Bounds, Gate, Lanes};
+/// # use informer_hub_types::clock;
 /// let four = std::num::NonZeroUsize::new(4).unwrap();
 /// let mut lanes = Lanes::new(four, BatchParams::default(), Bounds::default());
 /// assert!(lanes.take_ready(clock::now(), Gate::All).is_none());

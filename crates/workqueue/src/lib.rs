@@ -37,6 +37,7 @@
 //!
 //! # Examples
 //! ```
+//! # mod informer_hub { pub use informer_hub_workqueue as workqueue; }
 //! use informer_hub::workqueue::{Request, Work, WorkQueue};
 //!
 //! # async fn reconcile(_: &Request) -> Result<(), std::io::Error> { Ok(()) }

@@ -26,6 +26,7 @@ impl<T: Key> WorkQueue<T> {
     /// # Examples
     /// ```
     /// # use std::num::NonZeroUsize;
+    /// # mod informer_hub { pub use informer_hub_workqueue as workqueue; }
     /// use informer_hub::workqueue::{Request, Work, WorkQueue};
     /// use tokio_util::sync::CancellationToken;
     ///
