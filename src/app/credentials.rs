@@ -137,7 +137,7 @@ impl CredentialWatch {
         self.known.store(Arc::new(known));
     }
 
-    /// Stores credentials as if they had been read.
+    /// Records the credentials of an owner, for tests that read no file.
     #[cfg(test)]
     pub(super) fn note(&self, owner: Owner, found: Vec<Credential>) {
         let source = CredentialSource::Cluster(Access::InCluster);

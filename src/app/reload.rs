@@ -249,7 +249,7 @@ impl RunningHub {
             match self.add_cluster(cluster).await {
                 // The embedding program may have added a cluster of this name. Retried at the next report of a source.
                 Err(StartError::Cluster(error)) => {
-                    tracing::error!(cluster = %cluster.name, %error, "cannot add a cluster of a source");
+                    tracing::error!(cluster = %cluster.name, %error, "cannot add a cluster that a cluster source reported");
                     self.connectors.lock().remove(&cluster.name);
                     refused.push(cluster.name.clone());
                 }

@@ -111,7 +111,7 @@ impl HubArgs {
         // The folder may be untrusted: a token is sent to another machine only if its address or file was given.
         if !is_own(hub.listen.ip()) {
             bail!(
-                "./hub.toml listens on {}, which is not an address of this machine; give --url URL, or -c hub.toml",
+                "hub.listen in ./hub.toml is {}, which is not an address of this machine; give --url URL",
                 hub.listen
             );
         }

@@ -54,7 +54,7 @@ impl Default for Attempts {
 /// Counters and states of one sink. The counters are lock-free and order nothing else.
 #[derive(Debug, Default)]
 pub struct SinkHealth {
-    /// Notifications received.
+    /// Notifications that the hub passed to the sink.
     pub received: AtomicU64,
     /// Of these, dropped by the sink's selection.
     pub filtered: AtomicU64,

@@ -7,7 +7,7 @@ use super::{CodecError, ObjectKey};
 #[non_exhaustive]
 pub enum DecodeError {
     /// The object does not fit the Rust type. The author of the type can fix it.
-    #[error("object {key} does not fit the type")]
+    #[error("cannot decode object {key} as the requested type")]
     Mismatch {
         /// The object.
         key: ObjectKey,
@@ -19,7 +19,7 @@ pub enum DecodeError {
     /// raise the limit.
     ///
     /// [`MemoryStep::Heads`]: super::MemoryStep::Heads
-    #[error("the body of {key} is not kept: the hub's memory limit has room for its head only")]
+    #[error("only the metadata of {key} is cached: the hub's memory limit leaves no room for the rest")]
     NotKept {
         /// The object.
         key: ObjectKey,

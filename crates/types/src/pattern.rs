@@ -85,10 +85,10 @@ impl fmt::Display for Groups {
     }
 }
 
-/// Exclusion from a pattern.
+/// Resources that a pattern does not match: all of some groups, or one resource.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Exclusion {
-    /// Groups.
+    /// All resources of the groups.
     Groups(Groups),
     /// A resource by its plural, singular or short name; without a group, in every group.
     Resource(ResourceRef),

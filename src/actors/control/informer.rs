@@ -245,7 +245,7 @@ impl InformerActor {
         })
     }
 
-    /// Starts a new generation of a child.
+    /// Returns the exit guard of a child's next incarnation, and invalidates reports of earlier ones.
     fn guard_for(&mut self, child: usize, ctx: &mut Context<Self>) -> ExitGuard {
         let generation = self.supervision.begin(child);
         ExitGuard::new(child, generation, Some(&ctx.address().recipient()), &self.env.census)

@@ -44,7 +44,7 @@ impl SourceFeed {
             Ok(()) => true,
             Err(error) => {
                 let error = format!("{:#}", anyhow::Error::new(error));
-                tracing::error!(source = self.name, error, "cannot apply the clusters of a source");
+                tracing::error!(source = self.name, error, "cannot add or remove the clusters of a cluster source");
                 !self.stop.is_cancelled()
             }
         }

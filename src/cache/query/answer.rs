@@ -50,7 +50,7 @@ pub struct Answer<K = informer_hub_types::Dynamic> {
     pub plan: Plan,
     /// Number of objects examined.
     pub examined: u64,
-    /// Number of bodies decompressed or read.
+    /// Number of objects whose JSON was decompressed or scanned, rather than only their metadata.
     pub read: u64,
     /// Paths of the condition that no read object has; they may be misspelt.
     pub unmatched: Vec<FieldPath>,

@@ -244,7 +244,7 @@ fn object_of_another_type_is_a_failure_that_does_not_quote_it() {
     indexer.add_indexers(Indexers::new().with("by-age", by_age)).unwrap();
     let secret = Indexer::object_of(&json!({ "metadata": { "name": "a" }, "data": "hunter2" })).unwrap();
     let error = indexer.index("by-age", &secret).unwrap_err();
-    assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "object a does not fit the type");
+    assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "cannot decode object a as the requested type");
     indexer.add(secret);
     assert_eq!(indexer.list().len(), 1);
     assert_eq!(indexer.reader().snapshot().index_failures("by-age"), 1);

@@ -40,7 +40,7 @@ pub struct PartitionHeader {
     pub synced: bool,
     /// When it was last known to be up to date, in ms since the epoch.
     pub alive: i64,
-    /// When this header was written, in ms since the epoch. Retention of unwanted partitions starts here.
+    /// When this header was written, in ms since the epoch. Partitions that are no longer configured are kept for some days from this time.
     pub written: i64,
     /// Readers that have acknowledged all of it.
     pub readers: BTreeSet<String>,

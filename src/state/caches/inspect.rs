@@ -37,7 +37,7 @@ pub struct PartitionReport {
     pub scope: String,
     /// Number of objects.
     pub objects: usize,
-    /// Number of objects without a body.
+    /// Number of objects of which only the metadata is cached.
     pub bare: usize,
     /// Resource version from which a watch continues.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -299,7 +299,7 @@ impl<T> Machine<T> {
             // Logged with exponentially growing gaps: an unsuitable filter fails for each event.
             if count.is_power_of_two() {
                 let accepted = matches!(result, SelectionResult::AcceptUnfiltered(_));
-                tracing::warn!(sink = %name, ?notification, error, count, accepted, "cannot evaluate filter");
+                tracing::warn!(sink = %name, ?notification, error, count, accepted, "cannot evaluate the filter; on_filter_error decides whether the event is sent");
             }
         }
         match (result, event) {

@@ -81,7 +81,7 @@ impl<T> Machine<T> {
         self.finished(&events);
         if self.circuit.succeeded() {
             self.params.health.set_circuit_open(false);
-            tracing::info!(sink = %self.params.name, "receiver answers again, all lanes deliver");
+            tracing::info!(sink = %self.params.name, "the receiver answers again; delivering normally");
         } else if attempts > 0 {
             tracing::info!(sink = %self.params.name, attempts, "delivered after retries");
         }
@@ -103,7 +103,7 @@ impl<T> Machine<T> {
         // An answer to the content, or with `Retry-After`, means that the receiver is running.
         if !content && after.is_none() && self.circuit.failed(lane) {
             health.set_circuit_open(true);
-            tracing::warn!(sink = %name, error, "receiver keeps failing, one lane probes until it answers");
+            tracing::warn!(sink = %name, error, "the receiver keeps failing; sending one batch at a time until it answers");
         }
         if content && self.lanes.batch_len(lane) == 1 {
             return self.refused_alone(lane, after, error, now);
@@ -210,7 +210,7 @@ impl<T> Machine<T> {
     /// Disables the sink at the receiver's request (410). Later notifications are discarded and counted. Pending events
     /// stay in the journal for the next start, or are given up without one.
     fn disable(&mut self, lane: LaneId, error: &str, now: Instant) {
-        tracing::error!(sink = %self.params.name, error, "receiver disabled the sink until its configuration changes or the hub restarts");
+        tracing::error!(sink = %self.params.name, error, "the receiver wants no more events; the sink is disabled until its configuration changes or the hub restarts");
         let health = Arc::clone(&self.params.health);
         health.failed_attempts.fetch_add(1, Relaxed);
         health.set_disabled();

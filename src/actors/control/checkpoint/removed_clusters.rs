@@ -216,7 +216,7 @@ pub(in crate::actors) async fn restore_removed(
             store.removed.lock().remove(&cluster);
         }
         let (partitions, took) = (reopened.len(), clock::now().duration_since(began));
-        tracing::info!(%cluster, objects, partitions, ?took, "restored a re-added cluster: objects from disk, partitions from memory");
+        tracing::info!(%cluster, objects, partitions, ?took, "restored the cache of a re-added cluster");
         drop(lock);
         reopened
     };
