@@ -1,4 +1,4 @@
-//! Access control of the HTTP API. Probes are public; everything else requires a token or certificate.
+//! Access control of the HTTP API: checks tokens and certificates of requests. Probes are public.
 //!
 //! | request | requires |
 //! |---|---|

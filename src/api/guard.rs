@@ -1,4 +1,4 @@
-//! Guard of the HTTP port: TLS, tokens and limits, reloaded when their files change.
+//! Current protection of the HTTP port: reloads TLS and token files when they change, and logs denied requests.
 
 use std::sync::Arc;
 use std::time::Duration;

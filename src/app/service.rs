@@ -1,4 +1,4 @@
-//! Conversion of the `hub` configuration into the protection of the HTTP port.
+//! Protection of the HTTP port (TLS, tokens, limits), made from the `[hub]` configuration.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

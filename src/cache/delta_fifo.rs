@@ -1,4 +1,4 @@
-//! client-go's DeltaFIFO: deltas per key, keys in order of arrival, each key queued once.
+//! Queue of deltas: merges the deltas of one key, and queues each key once, in order of arrival (client-go's DeltaFIFO).
 //!
 //! Differences from client-go, and their reasons:
 //! - *Replace streams.* A list is a start, objects as they arrive, and an end, so that a page need not wait for the

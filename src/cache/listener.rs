@@ -1,4 +1,4 @@
-//! Notification queue of one subscriber of one informer.
+//! Notification queue of one subscriber of one informer: merges notifications of one object if the subscriber is slow.
 //!
 //! Bounded by merging. Up to a threshold every notification is kept. Above it, notifications of one object merge: at
 //! most two per object wait, a deletion and the addition of its successor, for any stall. Merging never changes the

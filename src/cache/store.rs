@@ -1,5 +1,5 @@
-//! The store: all objects of one resource, over all clusters, with their indices. Written by one actor, read from
-//! snapshots.
+//! Store of one resource over all clusters, with its indices: applies a batch, then publishes a snapshot that readers
+//! see.
 //!
 //! Invariant: the indices match the objects; `indices` defines how.
 

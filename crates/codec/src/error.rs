@@ -1,4 +1,4 @@
-//! Errors of lists and watches, classified by the reaction they need.
+//! Errors of lists and watches, with the class by which the reflector decides its reaction.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Classification of failures: `metav1.Status` in an HTTP answer or in a watch's ERROR event.
+//! Classification of failures (410 is expired, 429 throttled, …) by `metav1.Status`, in an answer or an ERROR event.
 
 use std::time::Duration;
 

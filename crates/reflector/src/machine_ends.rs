@@ -1,4 +1,4 @@
-//! Transitions of the reflector after a list or watch has ended.
+//! Decisions of the reflector after a list or watch has ended: 410 Gone, errors, timeouts, regular ends.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Options, steps and verdicts of a reflector.
+//! Interface of the reflector's state machine: its options, the steps it asks for, and the verdicts it gives.
 
 use std::time::Duration;
 

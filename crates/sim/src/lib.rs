@@ -1,4 +1,5 @@
-//! Simulated clusters: Kubernetes' list and watch protocol over real HTTP on loopback, for the demo, tests and benches.
+//! Simulated clusters (Kubernetes' list and watch protocol over HTTP on loopback), a simulated disk, and an oracle, for
+//! demo, tests and benches.
 //!
 //! A [`World`] holds a cluster's state and history. It does no I/O and is determined by a seed. [`Churn`] changes it.
 //! [`SimCluster`] serves it, with the faults of a [`FaultScript`]. An [`oracle`] compares a consumer's state with the

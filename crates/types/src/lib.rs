@@ -1,4 +1,5 @@
-//! Plain data types shared by all other crates: names, keys, versions, objects, deltas, notifications.
+//! Data types shared by all other crates (names, keys, objects, deltas, notifications), and the clock, randomness,
+//! threads and object compression that they all use.
 //!
 //! Nothing here does I/O or depends on actors, configuration or a Kubernetes client. The vocabulary is client-go's. A
 //! type that differs from client-go's says so in its documentation.

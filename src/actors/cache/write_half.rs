@@ -1,4 +1,4 @@
-//! Write half of a cache: store, leases, and uncompressed objects.
+//! Write half of a cache: its store, uncompressed objects, and leases, which admit one pipeline per partition.
 //!
 //! The cache actor owns it. A processor writes small batches directly instead of by message, which saves two thread
 //! wake-ups per event. It takes the lock if it is free and sends a message otherwise. So the data path never waits for

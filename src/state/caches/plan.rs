@@ -1,4 +1,4 @@
-//! Plan of a checkpoint, and its execution.
+//! Plan of a checkpoint of one resource: which partitions are appended, rewritten or dropped in its files.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,4 +1,4 @@
-//! Handling of attempt outcomes: acknowledge, retry, set aside, or give up.
+//! Application of attempt outcomes to the queue: acknowledge, retry as `retry` decides, set aside, or give up.
 //!
 //! # Refused content
 //! A receiver that refuses content (400, 413, 422) may reject one event, or may have a bug that a new deployment fixes

@@ -1,4 +1,4 @@
-//! Failures of a cluster's informers: logs list and watch failures, and restarts informers that die.
+//! Failures of a cluster's informers: one log line per outage, and the restart of informers that failed.
 //!
 //! In an outage every informer fails by itself. Failures of one kind within [`GATHER`] are therefore logged as one line
 //! that names the resources.
