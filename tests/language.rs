@@ -1,7 +1,9 @@
 //! Comments and documents avoid the phrases that CONTRIBUTING.md retires.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use informer_hub_testing::texts_below;
 
 /// Retired phrases in lower case, with what to write instead. A phrase matches whole words.
 const RETIRED: &[(&str, &str)] = &[
@@ -34,34 +36,22 @@ type Problem = (usize, String);
 #[test]
 fn comments_and_documents_are_plain_technical_english() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    for folder in ["src", "crates", "tests", "benches", "examples", "docs"] {
-        gather(&root.join(folder), &mut files);
+    let folders = ["src", "crates", "tests", "benches", "examples", "docs"];
+    let sources: Vec<_> = folders.iter().flat_map(|folder| texts_below(root, folder, "rs")).collect();
+    let mut documents: Vec<_> = folders.iter().flat_map(|folder| texts_below(root, folder, "md")).collect();
+    for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md"] {
+        documents.push((name.into(), fs::read_to_string(root.join(name)).expect("the document can be read")));
     }
-    for file in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md"] {
-        files.push(root.join(file));
-    }
-    assert!(files.len() > 500, "{} files", files.len());
-    let mut found = Vec::new();
-    for file in files.iter().filter(|file| !file.ends_with("tests/language.rs")) {
-        let text = fs::read_to_string(file).expect("a source or document is UTF-8");
-        let is_code = file.extension().is_some_and(|extension| extension == "rs");
-        let name = file.strip_prefix(root).expect("a file of the repository").display().to_string();
-        let problems = if is_code { in_comments(&text) } else { in_document(&text) };
-        found.extend(problems.into_iter().map(|(line, problem)| format!("{name}:{line}: {problem}")));
-    }
+    assert!(sources.len() > 500 && documents.len() > 25, "{} and {} files", sources.len(), documents.len());
+    let sources = sources.iter().filter(|(file, _)| file != Path::new("tests/language.rs"));
+    let in_sources = sources.map(|(file, text)| (file, in_comments(text)));
+    let all = in_sources.chain(documents.iter().map(|(file, text)| (file, in_document(text))));
+    let found: Vec<_> = all
+        .flat_map(|(file, problems)| {
+            problems.into_iter().map(move |(line, problem)| format!("{}:{line}: {problem}", file.display()))
+        })
+        .collect();
     assert!(found.is_empty(), "{} retired phrases:\n{}", found.len(), found.join("\n"));
-}
-
-fn gather(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder of the repository can be read") {
-        let path = entry.expect("an entry can be read").path();
-        if path.is_dir() {
-            gather(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "md") {
-            files.push(path);
-        }
-    }
 }
 
 /// The problems in the comments of a source file.

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use informer_hub_testing::texts_below;
+
 /// Number of tests in client-go's `tools/cache`, v0.37.0.
 const CLIENT_GO_TESTS: usize = 187;
 
@@ -239,27 +241,12 @@ fn every_client_go_test_has_a_row() {
 #[test]
 fn row_of_a_client_go_test_names_each_test_whose_comment_names_it() {
     let document = read("docs/client-go-parity.md").expect("the document exists");
-    let mut sources = BTreeMap::new();
-    for folder in ["src", "crates", "tests/hub"] {
-        collect(Path::new(env!("CARGO_MANIFEST_DIR")), Path::new(folder), &mut sources);
-    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let texts = ["src", "crates", "tests/hub"].into_iter().flat_map(|folder| texts_below(root, folder, "rs"));
+    let sources: BTreeMap<_, _> = texts.map(|(path, text)| (path.to_string_lossy().into_owned(), text)).collect();
     assert!(sources.contains_key("src/cache/tests/fifo.rs") && sources.contains_key("tests/hub/informers.rs"));
     let problems = uncited(&document, &sources);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-}
-
-/// Collects the Rust files below a folder, by their paths from `root`.
-fn collect(root: &Path, folder: &Path, into: &mut BTreeMap<String, String>) {
-    for entry in fs::read_dir(root.join(folder)).expect("the folder exists") {
-        let entry = entry.expect("the folder can be read");
-        let path = folder.join(entry.file_name());
-        if entry.path().is_dir() {
-            collect(root, &path, into);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(entry.path()).expect("the file can be read");
-            into.insert(path.to_string_lossy().into_owned(), text);
-        }
-    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Extracts texts from the Rust sources: string literals, error messages and logged warnings, with `…` for arguments.
 
-use std::fs;
-use std::path::Path;
+use informer_hub_testing::texts_below;
 
 use crate::pages::root;
 
@@ -12,23 +11,10 @@ pub(crate) struct Source {
 }
 
 pub(crate) fn sources() -> Vec<Source> {
-    let mut found = Vec::new();
-    gather(&root().join("src"), &mut found);
-    gather(&root().join("crates"), &mut found);
+    let texts = ["src", "crates"].into_iter().flat_map(|folder| texts_below(root(), folder, "rs"));
+    let found: Vec<_> = texts.map(|(path, text)| Source { path: path.to_string_lossy().into_owned(), text }).collect();
     assert!(found.len() > 200, "{} files", found.len());
     found
-}
-
-fn gather(folder: &Path, found: &mut Vec<Source>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            gather(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).unwrap();
-            found.push(Source { path: path.strip_prefix(root()).unwrap().to_string_lossy().into_owned(), text });
-        }
-    }
 }
 
 /// Returns the string literals of a source, unescaped, with `…` for each `{…}`.

@@ -6,15 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::source::{Tree, code, is_test, module};
-
-type ModulePath = Vec<String>;
-
-/// A name in the scope of a module and the path it stands for.
-struct Import {
-    path: ModulePath,
-    name: String,
-}
+use crate::source::{Import, ModulePath, Tree, code, imports, is_test, module};
 
 /// The modules of a crate and the names that each imports.
 struct Graph {
@@ -28,7 +20,7 @@ pub(crate) fn cycles(tree: &Tree) -> Vec<String> {
     let mut graph = Graph { imports: BTreeMap::new() };
     let texts: Vec<_> = files.iter().map(|(file, text)| (module(file), without_modules(&code(text)))).collect();
     for (from, text) in &texts {
-        let found = paths(text, from, &modules);
+        let found = imports(text, from, &modules);
         graph.imports.entry(from.clone()).or_default().extend(found);
     }
     let mut folders: BTreeMap<ModulePath, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
@@ -74,85 +66,6 @@ impl Graph {
 /// The code without its inline `mod x { … }` headers, which would look like paths.
 fn without_modules(code: &str) -> String {
     code.lines().filter(|line| !line.trim_start().starts_with("extern crate")).collect::<Vec<_>>().join("\n")
-}
-
-/// The paths of this crate that a text names, with the name that each has there.
-fn paths(code: &str, from: &[String], modules: &BTreeSet<ModulePath>) -> Vec<Import> {
-    let mut found = Vec::new();
-    let word = |c: char| c.is_alphanumeric() || c == '_';
-    for start in ["crate::", "super::", "self::"] {
-        for (at, _) in code.match_indices(start) {
-            let before = &code[..at];
-            if before.ends_with(word) || before.ends_with("::") {
-                continue;
-            }
-            let mut rest = &code[at..];
-            let mut base = if start == "crate::" { Vec::new() } else { from.to_vec() };
-            loop {
-                if let Some(next) = rest.strip_prefix("super::") {
-                    base.pop();
-                    rest = next;
-                } else if let Some(next) = rest.strip_prefix("crate::").or_else(|| rest.strip_prefix("self::")) {
-                    rest = next;
-                } else {
-                    break;
-                }
-            }
-            tree(rest, &base, &mut found);
-        }
-    }
-    // `use child::Name;` in the file that declares the child.
-    for line in code.split(';').filter_map(|line| line.rsplit_once("use ").map(|(_, path)| path)) {
-        let first: String = line.chars().take_while(|c| word(*c)).collect();
-        let child = [from, std::slice::from_ref(&first)].concat();
-        if modules.contains(&child) {
-            tree(line, from, &mut found);
-        }
-    }
-    found
-}
-
-/// Adds each path of a use tree (`a::{b, c::d as e}`) that starts here; returns the rest of the text.
-fn tree<'t>(text: &'t str, base: &[String], found: &mut Vec<Import>) -> &'t str {
-    let text = text.trim_start();
-    if let Some(inner) = text.strip_prefix('{') {
-        let mut rest = inner.trim_start();
-        while !rest.is_empty() && !rest.starts_with('}') {
-            let next = tree(rest, base, found).trim_start();
-            let next = next.strip_prefix(',').unwrap_or(next).trim_start();
-            if next.len() == rest.len() {
-                return next;
-            }
-            rest = next;
-        }
-        return rest.strip_prefix('}').unwrap_or(rest);
-    }
-    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
-    let (name, rest) = text.split_at(end);
-    if name.is_empty() {
-        return rest.strip_prefix('*').unwrap_or(rest);
-    }
-    let path = if name == "self" { base.to_vec() } else { [base, &[name.to_owned()]].concat() };
-    if let Some(deeper) = rest.strip_prefix("::")
-        && deeper.trim_start().starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '{' | '*'))
-    {
-        if deeper.trim_start().starts_with('*') {
-            found.push(Import { name: String::new(), path: path.clone() });
-        }
-        return tree(deeper, &path, found);
-    }
-    let after = rest.trim_start();
-    let (alias, rest) = match after.strip_prefix("as ") {
-        Some(alias) => {
-            let alias = alias.trim_start();
-            let end = alias.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(alias.len());
-            (Some(alias[..end].to_owned()), &alias[end..])
-        }
-        None => (None, rest),
-    };
-    let name = alias.or_else(|| path.last().cloned()).unwrap_or_default();
-    found.push(Import { path, name });
-    rest
 }
 
 /// Sets of at least two nodes that reach each other.

@@ -1,10 +1,14 @@
 //! Rust source as text: files, modules, production code without comments and strings, and the paths that it names.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The files below a folder, by their path from there.
+use informer_hub_testing::texts_below;
+
+/// The segments of a module path, from the root of its crate.
+pub(crate) type ModulePath = Vec<String>;
+
+/// The files below a folder, by their paths from there.
 pub(crate) type Tree = BTreeMap<PathBuf, String>;
 
 /// The root of the repository.
@@ -12,22 +16,9 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Reads all `.rs` files below a folder.
-pub(crate) fn read(root: &Path) -> Tree {
-    let mut tree = Tree::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a source folder can be read") {
-            let path = entry.expect("an entry of a source folder can be read").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                let text = fs::read_to_string(&path).expect("a source file is UTF-8");
-                tree.insert(path.strip_prefix(root).expect("it was found below root").to_owned(), text);
-            }
-        }
-    }
-    tree
+/// The `.rs` files below a folder of the repository, by their paths from that folder.
+pub(crate) fn read(folder: &str) -> Tree {
+    texts_below(&root().join(folder), "", "rs")
 }
 
 /// The module path of a file: `sink/webhook/mod.rs` is `[sink, webhook]`, `lib.rs` is `[]`.
@@ -74,61 +65,89 @@ pub(crate) fn is_declared(tree: &Tree, file: &Path) -> bool {
     candidates.iter().filter_map(|candidate| tree.get(candidate)).any(declares)
 }
 
-/// Every path from the crate's root that a text names: after `crate::`, or after as many `super::` as lead there.
-pub(crate) fn crate_paths(code: &str, depth: usize) -> Vec<String> {
+/// A name in the scope of a module and the path it stands for.
+pub(crate) struct Import {
+    pub(crate) path: ModulePath,
+    pub(crate) name: String,
+}
+
+/// The paths of this crate that a text names, with the name that each has there.
+pub(crate) fn imports(code: &str, from: &[String], modules: &BTreeSet<ModulePath>) -> Vec<Import> {
     let mut found = Vec::new();
-    for (at, _) in code.match_indices("crate::") {
-        let before = code[..at].chars().next_back();
-        if !before.is_some_and(|c| c.is_alphanumeric() || c == '_') {
-            expand(&code[at + "crate::".len()..], "", &mut found);
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    for start in ["crate::", "super::", "self::"] {
+        for (at, _) in code.match_indices(start) {
+            let before = &code[..at];
+            if before.ends_with(word) || before.ends_with("::") {
+                continue;
+            }
+            let mut rest = &code[at..];
+            let mut base = if start == "crate::" { Vec::new() } else { from.to_vec() };
+            loop {
+                if let Some(next) = rest.strip_prefix("super::") {
+                    base.pop();
+                    rest = next;
+                } else if let Some(next) = rest.strip_prefix("crate::").or_else(|| rest.strip_prefix("self::")) {
+                    rest = next;
+                } else {
+                    break;
+                }
+            }
+            use_tree(rest, &base, &mut found);
         }
     }
-    let climb = "super::".repeat(depth);
-    for (at, _) in code.match_indices(&climb).filter(|_| depth > 0) {
-        let rest = &code[at + climb.len()..];
-        if !code[..at].ends_with("super::") && !rest.starts_with("super::") {
-            expand(rest, "", &mut found);
+    // `use child::Name;` in the file that declares the child.
+    for line in code.split(';').filter_map(|line| line.rsplit_once("use ").map(|(_, path)| path)) {
+        let first: String = line.chars().take_while(|c| word(*c)).collect();
+        let child = [from, std::slice::from_ref(&first)].concat();
+        if modules.contains(&child) {
+            use_tree(line, from, &mut found);
         }
     }
     found
 }
 
-/// Adds each path of a use tree (`a::{b, c::d}`) that starts here; gives back how much of the text it took.
-pub(crate) fn expand(text: &str, prefix: &str, found: &mut Vec<String>) -> usize {
-    let trimmed = text.trim_start();
-    let mut taken = text.len() - trimmed.len();
-    if let Some(inner) = trimmed.strip_prefix('{') {
-        taken += 1;
-        let mut rest = inner;
-        loop {
-            let used =
-                expand(rest, prefix, found).max(usize::from(rest.starts_with(|c: char| !matches!(c, '}' | ','))));
-            taken += used;
-            rest = &rest[used..];
-            match rest.chars().next() {
-                Some(',') => (taken, rest) = (taken + 1, &rest[1..]),
-                Some('}') => return taken + 1,
-                Some(_) if used > 0 => {}
-                _ => return taken,
+/// Adds each path of a use tree (`a::{b, c::d as e}`) that starts here; returns the rest of the text.
+fn use_tree<'t>(text: &'t str, base: &[String], found: &mut Vec<Import>) -> &'t str {
+    let text = text.trim_start();
+    if let Some(inner) = text.strip_prefix('{') {
+        let mut rest = inner.trim_start();
+        while !rest.is_empty() && !rest.starts_with('}') {
+            let next = use_tree(rest, base, found).trim_start();
+            let next = next.strip_prefix(',').unwrap_or(next).trim_start();
+            if next.len() == rest.len() {
+                return next;
             }
+            rest = next;
         }
+        return rest.strip_prefix('}').unwrap_or(rest);
     }
-    let end = trimmed.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(trimmed.len());
-    let name = &trimmed[..end];
-    taken += end;
+    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
     if name.is_empty() {
-        return taken;
+        return rest.strip_prefix('*').unwrap_or(rest);
     }
-    let path = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}::{name}") };
-    match trimmed[end..].strip_prefix("::") {
-        Some(rest) if rest.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '{')) => {
-            taken + 2 + expand(rest, &path, found)
+    let path = if name == "self" { base.to_vec() } else { [base, &[name.to_owned()]].concat() };
+    if let Some(deeper) = rest.strip_prefix("::")
+        && deeper.trim_start().starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '{' | '*'))
+    {
+        if deeper.trim_start().starts_with('*') {
+            found.push(Import { name: String::new(), path: path.clone() });
         }
-        _ => {
-            found.push(path);
-            taken
-        }
+        return use_tree(deeper, &path, found);
     }
+    let after = rest.trim_start();
+    let (alias, rest) = match after.strip_prefix("as ") {
+        Some(alias) => {
+            let alias = alias.trim_start();
+            let end = alias.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(alias.len());
+            (Some(alias[..end].to_owned()), &alias[end..])
+        }
+        None => (None, rest),
+    };
+    let name = alias.or_else(|| path.last().cloned()).unwrap_or_default();
+    found.push(Import { path, name });
+    rest
 }
 
 /// The words that stand right before `::` and begin a path.

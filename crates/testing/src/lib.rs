@@ -1,7 +1,10 @@
-//! Seeds and case counts of randomised tests, so that each failure can be replayed.
+//! Seeds and case counts of randomised tests, so that each failure can be replayed; and the text files that tests check.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use proptest::test_runner::{Config, RngSeed};
 
@@ -15,6 +18,28 @@ pub fn cases(default: u32) -> u32 {
         Ok(cases) => cases.parse().expect("INFORMER_HUB_CASES is a number"),
         Err(_) => default,
     }
+}
+
+/// Returns the texts of all files below `root/folder` with an extension, by their paths from `root`.
+///
+/// # Panics
+/// If a folder or file cannot be read.
+#[must_use]
+pub fn texts_below(root: &Path, folder: &str, extension: &str) -> BTreeMap<PathBuf, String> {
+    let mut texts = BTreeMap::new();
+    let mut folders = vec![root.join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+            let path = entry.expect("an entry of a folder can be read").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|found| found == extension) {
+                let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                texts.insert(path.strip_prefix(root).expect("it was found below the root").to_owned(), text);
+            }
+        }
+    }
+    texts
 }
 
 /// Environment variable that replays a randomised test with the seed printed by a failed run.
@@ -160,25 +185,11 @@ mod tests {
         assert_eq!((rounds.by_ref().last(), rounds.current), (Some(5), None));
     }
 
-    fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
-        for entry in std::fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                sources(&path, found);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push(path);
-            }
-        }
-    }
-
     #[test]
     fn every_property_test_uses_properties() {
-        let (mut files, mut blocks) = (Vec::new(), 0);
+        let mut blocks = 0;
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        sources(&root.join("src"), &mut files);
-        sources(&root.join("crates"), &mut files);
-        for file in files {
-            let text = std::fs::read_to_string(&file).unwrap();
+        for (file, text) in ["src", "crates"].into_iter().flat_map(|folder| texts_below(&root, folder, "rs")) {
             let lines: Vec<_> = text.lines().map(str::trim).collect();
             let is_block = |line: &str| line == "proptest! {" || line == "proptest::proptest! {";
             for (at, _) in lines.iter().enumerate().filter(|(_, line)| is_block(line)) {
