@@ -116,7 +116,7 @@ fn fresh() -> u64 {
 mod tests {
     use std::cell::RefCell;
     use std::collections::BTreeMap;
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
     use std::process::Command;
 
     use proptest::prelude::*;
