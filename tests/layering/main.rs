@@ -21,6 +21,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("disk", &[]),
     ("query", &["types"]),
     ("workqueue", &["types"]),
+    ("kubeapi", &["types"]),
     ("codec", &["types"]),
     ("reflector", &["codec", "types"]),
     ("config", &["types"]),

@@ -1,0 +1,25 @@
+//! The Kubernetes API as a reader sees it: paths, options, versions, encodings, tables and errors. Pure.
+//!
+//! The behaviour is kube-apiserver's (1.36) unless a module says otherwise.
+
+mod accept;
+mod continuation;
+mod discovery;
+mod field_selector;
+mod object;
+mod options;
+mod path;
+mod status;
+mod table;
+mod versions;
+
+pub use accept::{Accepted, Form, Media, negotiate};
+pub use continuation::Continuation;
+pub use discovery::{Served, ServedVersion, discovery_document};
+pub use field_selector::{FieldSelector, FieldTerm};
+pub use object::{Identity, ListHead, partial_metadata, rewrite};
+pub use options::{Options, VersionMatch};
+pub use path::{Document, ResourcePath, Root, Target, parse_path};
+pub use status::{Cause, Reason, Status};
+pub use table::{Column, Printer, Row};
+pub use versions::{ListAt, WatchFrom, list_at, watch_from};
