@@ -17,7 +17,9 @@ pub use accept::{Accepted, Form, Media, negotiate};
 pub use continuation::Continuation;
 pub use discovery::{Served, ServedVersion, discovery_document};
 pub use field_selector::{FieldSelector, FieldTerm};
-pub use object::{Identity, ListHead, partial_metadata, rewrite};
+pub use object::{
+    CLUSTER_KEY, Edit, Identity, ListHead, partial_metadata, pretty, rewrite, set_version, to_yaml, without_type,
+};
 pub use options::{Options, VersionMatch};
 pub use path::{Document, ResourcePath, Root, Target, parse_path};
 pub use status::{Cause, Reason, Status};
