@@ -6,6 +6,7 @@ mod accept;
 mod continuation;
 mod discovery;
 mod field_selector;
+mod number;
 mod object;
 mod options;
 mod path;
