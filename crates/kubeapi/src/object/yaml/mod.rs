@@ -102,6 +102,14 @@ g: |2+
     }
 
     #[test]
+    fn spaces_up_to_column_80_are_kept() {
+        let text = |length: usize| format!("{} b", "x".repeat(length));
+        assert_eq!(yaml(&json!({"a": text(77)})), format!("a: {}\n", text(77)));
+        assert_eq!(yaml(&json!({"a": text(78)})), format!("a: {}\n  b\n", "x".repeat(78)));
+        assert_eq!(yaml(&json!({"a": format!("{}:", text(78))})), format!("a: '{}\n  b:'\n", "x".repeat(78)));
+    }
+
+    #[test]
     fn numbers_are_written_as_go_prints_them() {
         for (json, expected) in [
             ("0", "0"),
