@@ -37,3 +37,20 @@ pub fn discovery_document(document: &Document, form: Form, served: &[Served]) ->
     let _ = (document, form, served);
     None
 }
+
+/// Returns the JSON of `/version`.
+#[must_use]
+pub fn version_document(version: &ServedVersion) -> Vec<u8> {
+    let _ = version;
+    Vec::new()
+}
+
+impl Served {
+    /// Returns a resource with the names that Kubernetes gives it. A resource that is not built in has its lowercase
+    /// kind as singular name, no short names and no categories.
+    #[must_use]
+    pub fn of(resource: &ApiResource) -> Self {
+        let singular = SmolStr::new(resource.kind.to_lowercase());
+        Self { resource: resource.clone(), singular, short_names: Vec::new(), categories: Vec::new() }
+    }
+}

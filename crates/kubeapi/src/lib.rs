@@ -5,20 +5,24 @@
 mod accept;
 mod continuation;
 mod discovery;
+mod failures;
 mod field_selector;
 mod object;
 mod options;
 mod path;
+mod percent;
+mod quote;
 mod status;
 mod table;
 mod versions;
 
 pub use accept::{Accepted, Form, Media, negotiate};
 pub use continuation::Continuation;
-pub use discovery::{Served, ServedVersion, discovery_document};
+pub use discovery::{Served, ServedVersion, discovery_document, version_document};
+pub use failures::{Access, FieldError};
 pub use field_selector::{FieldSelector, FieldTerm};
 pub use object::{Identity, ListHead, partial_metadata, rewrite};
-pub use options::{Options, VersionMatch};
+pub use options::{IncludeObject, Options, VersionMatch};
 pub use path::{Document, ResourcePath, Root, Target, parse_path};
 pub use status::{Cause, Reason, Status};
 pub use table::{Column, Printer, Row};

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use smol_str::SmolStr;
 
 /// Machine-readable reason of a failure, apimachinery's `StatusReason`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[allow(missing_docs)]
 pub enum Reason {
     BadRequest,
@@ -19,6 +20,7 @@ pub enum Reason {
     Expired,
     Invalid,
     UnsupportedMediaType,
+    RequestEntityTooLarge,
     TooManyRequests,
     InternalError,
     ServiceUnavailable,
@@ -26,17 +28,20 @@ pub enum Reason {
 }
 
 /// One of the causes of a failure.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Cause {
-    /// Machine-readable kind, such as `ResourceVersionTooLarge`.
+    /// Machine-readable kind, such as `ResourceVersionTooLarge`; empty if there is none.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: &'static str,
     /// Text.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Field of the request.
+    /// Field of the request; empty if the cause is not in a field.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub field: String,
 }
 
-/// A failure of a request.
+/// A failure of a request. The constructors have kube-apiserver's codes, reasons and texts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
     /// HTTP code.
@@ -53,6 +58,39 @@ pub struct Status {
     pub retry_after: Option<u32>,
 }
 
+/// The JSON of a [`Status`], with its members in kube-apiserver's order.
+#[derive(Serialize)]
+struct Document<'a> {
+    kind: &'static str,
+    #[serde(rename = "apiVersion")]
+    api_version: &'static str,
+    metadata: Metadata,
+    status: &'static str,
+    message: &'a str,
+    reason: Reason,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details<'a>>,
+    code: u16,
+}
+
+/// An empty object.
+#[derive(Serialize)]
+struct Metadata {}
+
+#[derive(Serialize)]
+struct Details<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    group: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    kind: &'a str,
+    #[serde(skip_serializing_if = "<[Cause]>::is_empty")]
+    causes: &'a [Cause],
+    #[serde(rename = "retryAfterSeconds", skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u32>,
+}
+
 impl Status {
     /// Returns a failure with a code, a reason and a text.
     #[must_use]
@@ -60,10 +98,30 @@ impl Status {
         Self { code, reason, message: message.into(), about: None, causes: Vec::new(), retry_after: None }
     }
 
-    /// Returns its JSON.
+    /// Returns its JSON, on one line and without a line feed at the end.
     #[must_use]
     pub fn json(&self) -> Vec<u8> {
-        Vec::new()
+        let document = Document {
+            kind: "Status",
+            api_version: "v1",
+            metadata: Metadata {},
+            status: "Failure",
+            message: &self.message,
+            reason: self.reason,
+            details: self.details(),
+            code: self.code,
+        };
+        serde_json::to_vec(&document).expect("structs of texts and numbers are always JSON")
+    }
+
+    fn details(&self) -> Option<Details<'_>> {
+        let retry_after = self.retry_after.filter(|seconds| *seconds > 0);
+        let (group, kind, name) = match &self.about {
+            Some((group, kind, name)) => (group.as_str(), kind.as_str(), name.as_str()),
+            None if self.causes.is_empty() && self.retry_after.is_none() => return None,
+            None => ("", "", ""),
+        };
+        Some(Details { name, group, kind, causes: &self.causes, retry_after })
     }
 }
 
