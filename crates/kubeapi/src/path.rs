@@ -170,8 +170,8 @@ fn parse_resource(group: &str, version: &str, below: &[&str], root: &Root) -> Re
     };
     // As in kube-apiserver, `namespaces/<name>/status` and `/finalize` are the namespace's own subresources.
     let (namespace, below) = match *below {
-        ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => (None, below),
-        ["namespaces", namespace, ref below @ ..] => (Some(object_name(namespace, "Namespace", MAX_NAME)?), below),
+        ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize", ..] => (None, below),
+        ["namespaces", namespace, ref below @ ..] => (Some(namespace), below),
         _ => (None, below),
     };
     let (resource, name, subresource) = match *below {
@@ -181,13 +181,14 @@ fn parse_resource(group: &str, version: &str, below: &[&str], root: &Root) -> Re
         _ => return Err(Status::path_not_found()),
     };
     let longest = if matches!(root, Root::Unique(_)) { MAX_UNIQUE_NAME } else { MAX_NAME };
-    let name = name.map(|name| object_name(name, "Name", longest)).transpose()?;
+    let not_found = |name: &str| Status::object_not_found(group, resource, name);
+    let namespace_not_found = |name: &str| Status::object_not_found("", "namespaces", name);
     Ok(ResourcePath {
         group: if group.is_empty() { SmolStr::default() } else { word(group)? },
         version: word(version)?,
         resource: word(resource)?,
-        namespace,
-        name,
+        namespace: namespace.map(|name| object_name(name, "Namespace", MAX_NAME, namespace_not_found)).transpose()?,
+        name: name.map(|name| object_name(name, "Name", longest, not_found)).transpose()?,
         subresource: subresource.map(word).transpose()?,
         is_watch,
     })
@@ -200,26 +201,25 @@ fn word(text: &str) -> Result<SmolStr, Status> {
     if is_word { Ok(text.into()) } else { Err(Status::path_not_found()) }
 }
 
-/// Checks the name of a namespace or an object, by the rules of kube-apiserver's storage. Names that no object can have
-/// for other reasons are looked up and not found.
-fn object_name(text: &str, parameter: &str, longest: usize) -> Result<SmolStr, Status> {
+/// Checks the name of a namespace or an object, by the rules of kube-apiserver's storage. Other names that no object can
+/// have are looked up and not found; only those longer than `longest` are not even looked up.
+fn object_name(
+    text: &str,
+    parameter: &str,
+    longest: usize,
+    not_found: impl Fn(&str) -> Status,
+) -> Result<SmolStr, Status> {
     let mut problems = Vec::new();
-    match text {
-        "." => problems.push("may not be '.'".to_owned()),
-        ".." => problems.push("may not be '..'".to_owned()),
-        _ => {
-            let parts = ["/", "%"].into_iter().filter(|part| text.contains(part));
-            problems.extend(parts.map(|part| format!("may not contain '{part}'")));
-        }
+    if matches!(text, "." | "..") {
+        problems.push(format!("may not be '{text}'"));
     }
-    if text.len() > longest {
-        problems.push(format!("must be no more than {longest} bytes"));
+    let parts = ["/", "%"].into_iter().filter(|part| text.contains(part));
+    problems.extend(parts.map(|part| format!("may not contain '{part}'")));
+    if !problems.is_empty() {
+        let (text, problems) = (Quoted(text), problems.join(";"));
+        return Err(Status::bad_request(format!("{parameter} parameter invalid: {text}: {problems}")));
     }
-    if problems.is_empty() {
-        return Ok(text.into());
-    }
-    let (text, problems) = (Quoted(text), problems.join(";"));
-    Err(Status::bad_request(format!("{parameter} parameter invalid: {text}: {problems}")))
+    if text.len() > longest { Err(not_found(text)) } else { Ok(text.into()) }
 }
 
 #[cfg(test)]
