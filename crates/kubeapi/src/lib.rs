@@ -21,7 +21,9 @@ pub use continuation::Continuation;
 pub use discovery::{Served, ServedVersion, discovery_document, version_document};
 pub use failures::{Access, FieldError};
 pub use field_selector::{FieldSelector, FieldTerm};
-pub use object::{Identity, ListHead, partial_metadata, rewrite};
+pub use object::{
+    CLUSTER_KEY, Edit, Identity, ListHead, partial_metadata, pretty, rewrite, set_version, to_yaml, without_type,
+};
 pub use options::{IncludeObject, Options, VersionMatch};
 pub use path::{Document, ResourcePath, Root, Target, parse_path};
 pub use status::{Cause, Reason, Status};

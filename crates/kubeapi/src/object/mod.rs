@@ -1,0 +1,64 @@
+//! Objects and lists as bytes: rewritten without being decoded.
+//!
+//! Stored bodies are valid JSON objects. Bytes that are not are copied as they are; nothing here panics.
+
+mod edit;
+mod pretty;
+mod scan;
+#[cfg(test)]
+mod testing;
+mod yaml;
+
+use informer_hub_types::ClusterName;
+
+pub use edit::Edit;
+pub use pretty::pretty;
+pub use yaml::to_yaml;
+
+/// Annotation and label that name the cluster of an object at fleet roots.
+pub const CLUSTER_KEY: &str = "informer-hub.io/cluster";
+
+/// Changes that a fleet root makes to an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity<'a> {
+    /// Cluster to name in the annotation and the label.
+    pub cluster: &'a ClusterName,
+    /// Fleet version, in place of the cluster's own.
+    pub version: u64,
+    /// Whether the name is `<cluster>:<name>`.
+    pub is_unique: bool,
+}
+
+/// Members of a list beside its items.
+#[derive(Clone, Debug)]
+pub struct ListHead {
+    /// `apiVersion`.
+    pub api_version: String,
+    /// `kind`, such as `PodList`.
+    pub kind: String,
+}
+
+/// Rewrites an object for a fleet root.
+#[must_use]
+pub fn rewrite(json: &[u8], identity: Identity<'_>) -> Vec<u8> {
+    Edit::from(identity).object(json)
+}
+
+/// Sets `metadata.resourceVersion`.
+#[must_use]
+pub fn set_version(json: &[u8], version: u64) -> Vec<u8> {
+    Edit { version: Some(version), ..Edit::default() }.object(json)
+}
+
+/// Appends the object without `kind` and `apiVersion` to `out`. kube-apiserver lists objects of built-in kinds so.
+pub fn without_type(json: &[u8], out: &mut Vec<u8>) {
+    Edit { without_type: true, ..Edit::default() }.write_object(json, out);
+}
+
+/// Returns the object as `PartialObjectMetadata`.
+#[must_use]
+pub fn partial_metadata(json: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    Edit::default().write_metadata(json, &mut out);
+    out
+}

@@ -1,0 +1,88 @@
+//! Indented JSON, as kube-apiserver writes it for `pretty=1`.
+
+use super::scan::skip_string;
+
+/// Depth up to which lines are indented. The lines of deeper values would be long enough to exhaust memory.
+const DEEPEST: usize = 256;
+
+/// Indents JSON by two spaces a level. Empty objects and arrays have no lines of their own.
+#[must_use]
+pub fn pretty(json: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(json.len() * 2);
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let Some(&byte) = json.get(at) {
+        let start = at;
+        at += 1;
+        match byte {
+            b' ' | b'\n' | b'\r' | b'\t' => continue,
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                if !matches!(out.last(), Some(b'{' | b'[')) {
+                    new_line(&mut out, depth);
+                }
+                out.push(byte);
+                continue;
+            }
+            _ => {}
+        }
+        if matches!(out.last(), Some(b'{' | b'[' | b',')) {
+            new_line(&mut out, depth);
+        }
+        match byte {
+            b'"' => {
+                at = skip_string(json, start).unwrap_or(json.len());
+                out.extend_from_slice(&json[start..at]);
+            }
+            b':' => out.extend_from_slice(b": "),
+            b'{' | b'[' => {
+                depth += 1;
+                out.push(byte);
+            }
+            _ => out.push(byte),
+        }
+    }
+    out
+}
+
+fn new_line(out: &mut Vec<u8>, depth: usize) {
+    out.push(b'\n');
+    out.resize(out.len() + 2 * depth.min(DEEPEST), b' ');
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::object::testing::json;
+
+    #[test]
+    fn levels_are_indented_by_two_spaces() {
+        let json = br#"{"a":{},"b":[],"c":{"d":[1,"x, {y}: \"z\" ["]}}"#;
+        let expected = "{\n  \"a\": {},\n  \"b\": [],\n  \"c\": {\n    \"d\": [\n      1,\n      \"x, {y}: \\\"z\\\" [\"\n    ]\n  }\n}";
+        assert_eq!(String::from_utf8(pretty(json)).unwrap(), expected);
+    }
+
+    #[test]
+    fn deep_values_take_bounded_memory() {
+        let deep = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
+        assert!(pretty(deep.as_bytes()).len() < 2 * 20_000 * (2 * DEEPEST + 2));
+    }
+
+    proptest! {
+        #![proptest_config(informer_hub_testing::properties(1024))]
+
+        #[test]
+        fn indented_json_equals_that_of_serde_json(value in json(), is_pretty in any::<bool>()) {
+            let expected = serde_json::to_vec_pretty(&value).unwrap();
+            let json = if is_pretty { expected.clone() } else { serde_json::to_vec(&value).unwrap() };
+            prop_assert_eq!(String::from_utf8(pretty(&json)).unwrap(), String::from_utf8(expected).unwrap());
+        }
+
+        #[test]
+        fn any_input_ends_without_a_panic(text in r#"[{}\[\]":, \\a0]{0,24}"#) {
+            let _ = pretty(text.as_bytes());
+        }
+    }
+}
