@@ -16,6 +16,10 @@ use serde_json::Value;
 
 use informer_hub_config::{Config, HubConfig, Secret, is_loopback};
 
+mod access;
+
+pub(super) use self::access::{Access, Token};
+
 /// Default address of a hub.
 const DEFAULT: &str = "http://127.0.0.1:7080";
 
@@ -82,9 +86,10 @@ impl HubArgs {
     /// If an option, or a file that it names, is not usable.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         let hub = self.hub()?;
-        let url = self.url.clone().or_else(|| hub.as_ref().map(address)).unwrap_or_else(|| DEFAULT.to_owned());
-        let url = parse(&url)?;
-        let token = self.token(hub.as_ref())?;
+        let url = self.address(hub.as_ref())?;
+        let auth = hub.as_ref().map(|hub| &hub.service.auth);
+        let token = self.token(auth.map_or([None, None], |auth| [auth.token.as_ref(), auth.read_token.as_ref()]))?;
+        let token = token.map(|(secret, text)| header(&text, &secret)).transpose()?;
         if token.is_some() && url.scheme() == "http" && !is_loopback(url.host_str().unwrap_or_default()) {
             eprintln!(
                 "informer-hub: sending the token to {} as plain text; use https:// if the hub has hub.tls",
@@ -118,20 +123,23 @@ impl HubArgs {
         Ok(Some(hub))
     }
 
-    fn token(&self, hub: Option<&HubConfig>) -> anyhow::Result<Option<HeaderValue>> {
+    fn address(&self, hub: Option<&HubConfig>) -> anyhow::Result<Url> {
+        parse(&self.url.clone().or_else(|| hub.map(address)).unwrap_or_else(|| DEFAULT.to_owned()))
+    }
+
+    /// Returns the given token and its place, or else the first of the `configured` ones that can be read.
+    fn token(&self, configured: [Option<&Secret>; 2]) -> anyhow::Result<Option<(Secret, String)>> {
         let given = self.token_file.clone().map(Secret::File);
         let variable =
             || std::env::var_os(TOKEN).is_some_and(|text| !text.is_empty()).then(|| Secret::Env(TOKEN.to_owned()));
         if let Some(secret) = given.or_else(variable) {
             let text = secret.read().with_context(|| format!("cannot read the token in {}", place(&secret)))?;
-            return header(&text, &secret).map(Some);
+            return Ok(Some((secret, text)));
         }
-        let auth = hub.map(|hub| &hub.service.auth);
-        let configured = auth.into_iter().flat_map(|auth| auth.token.iter().chain(&auth.read_token));
         let mut failed = None;
-        for secret in configured {
+        for secret in configured.into_iter().flatten() {
             match secret.read() {
-                Ok(text) => return header(&text, secret).map(Some),
+                Ok(text) => return Ok(Some((secret.clone(), text))),
                 // Users that may only read often cannot read the file of the token with write access.
                 Err(error) => failed = failed.or(Some((secret, error))),
             }

@@ -47,7 +47,7 @@ pub use self::error::{ConfigErrors, Mistake};
 pub use self::probes::{Probes, WrongKey, WrongKubeconfig};
 pub use self::rules::{is_loopback, url};
 pub use self::schema::{reference, schema};
-pub use self::service_config::{AuthConfig, ServiceConfig, TlsConfig};
+pub use self::service_config::{AuthConfig, ReadApiConfig, ServiceConfig, TlsConfig};
 pub use self::show::{Setting, SettingOrigin, settings, settings_as_toml};
 pub use self::sources::{
     ClusterSourceConfig, ClusterSourceKind, Contexts, InlineKubeconfig, LabelPattern, Management, NamePattern,

@@ -1,6 +1,7 @@
-//! Types of the hub's own port: `[hub.tls]`, `[hub.auth]` and access without them.
+//! Types of the hub's own port: `[hub.tls]`, `[hub.auth]`, `[hub.read_api]` and access without them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::Secret;
 
@@ -17,11 +18,19 @@ pub struct ServiceConfig {
     pub allowed_hosts: Vec<String>,
     /// Maximum number of connections. Default 1024.
     pub max_connections: usize,
+    /// `[hub.read_api]`.
+    pub read_api: ReadApiConfig,
 }
 
 impl Default for ServiceConfig {
     fn default() -> Self {
-        Self { tls: None, auth: AuthConfig::default(), allowed_hosts: Vec::new(), max_connections: 1024 }
+        Self {
+            tls: None,
+            auth: AuthConfig::default(),
+            allowed_hosts: Vec::new(),
+            max_connections: 1024,
+            read_api: ReadApiConfig::default(),
+        }
     }
 }
 
@@ -48,6 +57,37 @@ pub struct AuthConfig {
     pub metrics_open: bool,
     /// Whether other machines have full access without authentication. Default false.
     pub allow_unauthenticated: bool,
+}
+
+/// `[hub.read_api]`: the Kubernetes API for readers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadApiConfig {
+    /// Whether the port serves it. Default true.
+    pub enabled: bool,
+    /// Maximum bytes of recent changes per resource, from which watches resume. Default 16 MiB.
+    pub window_bytes: usize,
+    /// Maximum age of these changes. Default 5 min.
+    pub window_age: Duration,
+    /// Maximum number of requests that are answered at once, without watches. Default 64.
+    pub max_requests: usize,
+    /// Maximum number of watches. Default 10,000.
+    pub max_watches: usize,
+    /// Whether core/v1 Secrets are served. Default false: every reader of the port could read all of them.
+    pub serve_secrets: bool,
+}
+
+impl Default for ReadApiConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            window_bytes: 16 << 20,
+            window_age: Duration::from_secs(300),
+            max_requests: 64,
+            max_watches: 10_000,
+            serve_secrets: false,
+        }
+    }
 }
 
 impl ServiceConfig {

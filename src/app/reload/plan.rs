@@ -159,6 +159,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
         ("hub.auth", service.auth != new.hub.service.auth),
         ("hub.allowed_hosts", service.allowed_hosts != new.hub.service.allowed_hosts),
         ("hub.max_connections", service.max_connections != new.hub.service.max_connections),
+        ("hub.read_api", service.read_api != new.hub.service.read_api),
         ("hub.state_dir", *state_dir != new.hub.state_dir),
         ("hub.checkpoint", *checkpoint != new.hub.checkpoint),
         ("hub.fsync", *fsync != new.hub.fsync),
