@@ -51,6 +51,8 @@ deny: ## Check licences, bans and sources of dependencies; needs cargo-deny
 
 test-real: ## Run the suites with real kube-apiservers and the example receivers; needs Go and Python, builds for minutes the first time
 	tests/testbed/build.sh
+	tests/testbed/build.sh reader
+	tests/testbed/build.sh kubectl
 	$(CARGO) test --features real-tests --test real --test receivers
 
 check-monitoring: ## Check metrics, alert rules and dashboard with Prometheus' tools; needs Go, builds for minutes the first time

@@ -9,7 +9,7 @@ use rcgen::{CertificateParams, CertifiedIssuer, DistinguishedName, DnType, Exten
 use serde_json::{Value, json};
 
 use super::audit::{Audit, Request};
-use super::workdir::Workdir;
+use crate::workdir::Workdir;
 use crate::bed::{RealCluster, becomes_true, create_namespace, create_pod, create_pods, delete_now};
 use crate::fixture::WAIT_DEADLINE;
 use crate::proxy::FaultProxy;

@@ -10,7 +10,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::audit::Audit;
-use super::workdir::{Running, Workdir};
+use crate::workdir::{Running, Workdir};
 use crate::bed::{
     RealCluster, becomes_true, create_namespace, create_pod, create_pods, create_widgets, delete_now, ground_truth,
     install_widgets, pods as pods_of, uninstall_widgets,
