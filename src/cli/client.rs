@@ -18,7 +18,9 @@ use informer_hub_config::{Config, HubConfig, Secret, is_loopback};
 
 mod access;
 
-pub(super) use self::access::{Access, Token};
+pub(super) use self::access::Access;
+#[cfg(test)]
+pub(super) use self::access::Token;
 
 /// Default address of a hub.
 const DEFAULT: &str = "http://127.0.0.1:7080";
