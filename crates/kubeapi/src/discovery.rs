@@ -4,6 +4,7 @@ use informer_hub_types::{ApiResource, built_in_names};
 use serde::Serialize;
 use smol_str::SmolStr;
 
+use crate::encode::json;
 use crate::{Document, Form};
 
 mod documents;
@@ -88,7 +89,7 @@ pub fn version_document(version: &ServedVersion) -> Vec<u8> {
         compiler: &'static str,
         platform: &'static str,
     }
-    documents::json(&Info {
+    json(&Info {
         major: &version.major,
         minor: &version.minor,
         git_version: &version.git_version,

@@ -5,8 +5,10 @@
 mod accept;
 mod continuation;
 mod discovery;
+mod encode;
 mod failures;
 mod field_selector;
+mod fingerprint;
 mod object;
 mod options;
 mod path;
@@ -24,6 +26,6 @@ pub use field_selector::{FieldSelector, FieldTerm};
 pub use object::{Identity, ListHead, partial_metadata, rewrite};
 pub use options::{IncludeObject, Options, VersionMatch};
 pub use path::{Document, ResourcePath, Root, Target, parse_path};
-pub use status::{Cause, Reason, Status};
+pub use status::{Cause, Reason, Status, Subject};
 pub use table::{Column, Printer, Row};
 pub use versions::{ListAt, WatchFrom, list_at, watch_from};

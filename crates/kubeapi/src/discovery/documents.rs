@@ -6,6 +6,7 @@ use smol_str::SmolStr;
 
 use super::Served;
 use super::order::Group;
+use crate::encode::json;
 
 /// Verbs of every resource: the hub only reads.
 const VERBS: [&str; 3] = ["get", "list", "watch"];
@@ -128,11 +129,6 @@ struct ResponseKind<'a> {
     group: &'a str,
     version: &'a str,
     kind: &'a str,
-}
-
-/// Returns the JSON of a document.
-pub(super) fn json(document: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(document).expect("structs of texts and lists are always JSON")
 }
 
 /// Returns `APIVersions`, the document of `/api`.
