@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use smol_str::SmolStr;
-
 use crate::quote::Quoted;
-use crate::{Cause, Reason, Status};
+use crate::{Cause, Reason, Status, Subject};
 
 /// One access to a resource, for the message of [`Status::forbidden`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -221,9 +219,11 @@ impl Status {
         Self::new(413, Reason::RequestEntityTooLarge, format!("Request entity too large: {message}"))
     }
 
-    fn about(self, group: &str, resource: &str, name: &str) -> Self {
-        let about = (SmolStr::new(group), SmolStr::new(resource), SmolStr::new(name));
-        Self { about: Some(about), ..self }
+    /// Sets the subject.
+    #[must_use]
+    pub fn about(self, group: &str, kind: &str, name: &str) -> Self {
+        let subject = Subject { group: group.into(), kind: kind.into(), name: name.into() };
+        Self { about: Some(Box::new(subject)), ..self }
     }
 }
 

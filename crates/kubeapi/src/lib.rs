@@ -5,8 +5,10 @@
 mod accept;
 mod continuation;
 mod discovery;
+mod encode;
 mod failures;
 mod field_selector;
+mod fingerprint;
 mod object;
 mod options;
 mod path;
@@ -26,6 +28,6 @@ pub use object::{
 };
 pub use options::{IncludeObject, Options, VersionMatch};
 pub use path::{Document, ResourcePath, Root, Target, parse_path};
-pub use status::{Cause, Reason, Status};
+pub use status::{Cause, Reason, Status, Subject};
 pub use table::{Column, Printer, Row};
 pub use versions::{ListAt, WatchFrom, list_at, watch_from};

@@ -5,6 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use smol_str::SmolStr;
 
+use crate::encode::json;
+
 /// Machine-readable reason of a failure, apimachinery's `StatusReason`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[allow(missing_docs)]
@@ -41,6 +43,17 @@ pub struct Cause {
     pub field: String,
 }
 
+/// Resource or object that a failure is about. Texts that are not known are empty.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Subject {
+    /// API group.
+    pub group: SmolStr,
+    /// Plural name of the resource, or kind of the options.
+    pub kind: SmolStr,
+    /// Name of the object.
+    pub name: SmolStr,
+}
+
 /// A failure of a request. The constructors have kube-apiserver's codes, reasons and texts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
@@ -50,8 +63,8 @@ pub struct Status {
     pub reason: Reason,
     /// Text for people.
     pub message: String,
-    /// Group and plural name of the resource, and name of the object, if they are known.
-    pub about: Option<(SmolStr, SmolStr, SmolStr)>,
+    /// Subject, if it is known.
+    pub about: Option<Box<Subject>>,
     /// Causes.
     pub causes: Vec<Cause>,
     /// Seconds after which a client may try again.
@@ -111,16 +124,18 @@ impl Status {
             details: self.details(),
             code: self.code,
         };
-        serde_json::to_vec(&document).expect("structs of texts and numbers are always JSON")
+        json(&document)
     }
 
     fn details(&self) -> Option<Details<'_>> {
         let retry_after = self.retry_after.filter(|seconds| *seconds > 0);
-        let (group, kind, name) = match &self.about {
-            Some((group, kind, name)) => (group.as_str(), kind.as_str(), name.as_str()),
-            None if self.causes.is_empty() && self.retry_after.is_none() => return None,
-            None => ("", "", ""),
-        };
+        if self.about.is_none() && self.causes.is_empty() && self.retry_after.is_none() {
+            return None;
+        }
+        let (group, kind, name) = self.about.as_deref().map_or(("", "", ""), |about| {
+            let Subject { group, kind, name } = about;
+            (group.as_str(), kind.as_str(), name.as_str())
+        });
         Some(Details { name, group, kind, causes: &self.causes, retry_after })
     }
 }
@@ -132,3 +147,6 @@ impl fmt::Display for Status {
 }
 
 impl std::error::Error for Status {}
+
+#[cfg(test)]
+mod tests;

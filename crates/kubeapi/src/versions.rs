@@ -50,11 +50,10 @@ pub fn list_at(options: &Options, is_get: bool) -> Result<ListAt, Status> {
         return Ok(ListAt::NotOlderThan(version));
     }
     Ok(match options.version_match {
-        Some(VersionMatch::NotOlderThan) => ListAt::NotOlderThan(version),
         Some(VersionMatch::Exact) => ListAt::Exact(version),
         // Clients that are older than `resourceVersionMatch` mean the version of the first page.
         None if options.limit > 0 => ListAt::Exact(version),
-        None => ListAt::NotOlderThan(version),
+        Some(VersionMatch::NotOlderThan) | None => ListAt::NotOlderThan(version),
     })
 }
 

@@ -1,5 +1,7 @@
 //! Tests of paths: kube-apiserver's forms and refusals below each root.
 
+use std::fmt::Write as _;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -249,7 +251,10 @@ proptest! {
     #[test]
     fn encoded_names_are_found_as_they_are(name in r"[^/%]{1,60}") {
         prop_assume!(name != "." && name != "..");
-        let encoded: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let mut encoded = String::new();
+        for byte in name.bytes() {
+            write!(encoded, "%{byte:02X}").unwrap();
+        }
         let target = below(&format!("/api/v1/nodes/{encoded}"));
         let found = match target {
             Ok(Target::Resource(found)) => found.name,
