@@ -151,6 +151,7 @@ mod tests {
             ("=x", vec![term("", true, "x")]),
             ("b=2,a=1", vec![term("a", true, "1"), term("b", true, "2")]),
             (r"a=x\,y\=z\\", vec![term("a", true, r"x,y=z\")]),
+            (r"a=x\,y,b=\\,c=2", vec![term("a", true, "x,y"), term("b", true, r"\"), term("c", true, "2")]),
             ("a!b=c", vec![term("a!b", true, "c")]),
             ("a==1,a=0,a=1", vec![term("a", true, "0"), term("a", true, "1")]),
             ("a= b ", vec![term("a", true, " b ")]),

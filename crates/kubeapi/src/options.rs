@@ -50,7 +50,8 @@ pub struct Options {
     pub watch: bool,
     /// `allowWatchBookmarks`.
     pub bookmarks: bool,
-    /// `sendInitialEvents`. For a watch from no version or from `0`, unset counts as `true`: [`crate::watch_from`].
+    /// `sendInitialEvents`. As in kube-apiserver, a watch from no version or from `0` that sets neither this nor
+    /// `resourceVersionMatch` has `true` and `NotOlderThan`; a `watch/` path has not.
     pub initial_events: Option<bool>,
     /// `pretty`; `None` if unset.
     pub pretty: Option<bool>,
@@ -117,8 +118,11 @@ impl Options {
 
     /// Parses in kube-apiserver's order, which decides the error if several values are wrong.
     fn list(parameters: &Parameters) -> Result<Self, Status> {
+        let timeout = parameters.integer("timeoutSeconds")?.filter(|seconds| *seconds != 0).map(seconds);
+        let limit = parameters.integer("limit")?.and_then(|limit| u64::try_from(limit).ok()).unwrap_or_default();
         let labels = parameters.text("labelSelector")?;
         let fields = parameters.text("fieldSelector")?;
+        let mut version_match = parameters.text("resourceVersionMatch")?;
         let mut options = Self {
             labels: labels.parse().map_err(|error: InvalidSelector| {
                 let InvalidSelector { problem, at, .. } = error;
@@ -129,14 +133,18 @@ impl Options {
             bookmarks: parameters.flag("allowWatchBookmarks").unwrap_or_default(),
             resource_version: parameters.text("resourceVersion")?,
             version_match: None,
-            timeout: parameters.integer("timeoutSeconds")?.filter(|seconds| *seconds != 0).map(seconds),
-            limit: parameters.integer("limit")?.and_then(|limit| u64::try_from(limit).ok()).unwrap_or_default(),
+            timeout,
+            limit,
             continuation: parameters.text("continue")?,
             initial_events: parameters.flag("sendInitialEvents"),
             pretty: parameters.pretty(),
             include_object: parameters.include_object()?,
         };
-        let version_match = parameters.text("resourceVersionMatch")?;
+        let is_any = matches!(options.resource_version.as_str(), "" | "0");
+        if options.watch && is_any && options.initial_events.is_none() && version_match.is_empty() {
+            options.initial_events = Some(true);
+            version_match = String::from("NotOlderThan");
+        }
         let errors =
             if options.watch { options.watch_errors(&version_match) } else { options.list_errors(&version_match) };
         if !errors.is_empty() {

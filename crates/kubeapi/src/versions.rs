@@ -1,7 +1,7 @@
 //! Meaning of `resourceVersion`: Kubernetes' tables of the semantics of get, list and watch.
 
 use crate::quote::Quoted;
-use crate::{Options, Status, VersionMatch};
+use crate::{Continuation, Options, Status, VersionMatch};
 
 /// State that a list or a get is answered from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +41,7 @@ pub fn list_at(options: &Options, is_get: bool) -> Result<ListAt, Status> {
         if matches!(options.resource_version.as_str(), "" | "0") {
             return Ok(ListAt::Continued);
         }
+        Continuation::parse(&options.continuation)?;
         return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
     }
     let Some(version) = version(&options.resource_version)? else {
@@ -64,7 +65,8 @@ pub fn list_at(options: &Options, is_get: bool) -> Result<ListAt, Status> {
 pub fn watch_from(options: &Options) -> Result<WatchFrom, Status> {
     let not_older_than = version(&options.resource_version)?;
     Ok(match (options.initial_events, not_older_than) {
-        (Some(true), _) | (None, None) => WatchFrom::Present { not_older_than, end_bookmark: options.bookmarks },
+        (Some(true), _) => WatchFrom::Present { not_older_than, end_bookmark: options.bookmarks },
+        (None, None) => WatchFrom::Present { not_older_than, end_bookmark: false },
         (Some(false), None) => WatchFrom::Now,
         (Some(false) | None, Some(version)) => WatchFrom::After(version),
     })
@@ -89,6 +91,8 @@ fn version(text: &str) -> Result<Option<u64>, Status> {
 
 #[cfg(test)]
 mod tests {
+    use informer_hub_types::{ClusterName, ObjectKey};
+
     use super::*;
 
     fn list(query: &str) -> Result<ListAt, Status> {
@@ -158,9 +162,12 @@ mod tests {
         for query in ["continue=x", "continue=x&limit=10", "continue=x&resourceVersion=0&limit=10"] {
             assert_eq!(list(query), Ok(ListAt::Continued), "{query}");
         }
-        let status = list("continue=x&resourceVersion=57").unwrap_err();
-        assert_eq!(status.code, 400);
-        assert_eq!(status.message, "specifying resource version is not allowed when using continue");
+        let (cluster, key) = (ClusterName::new("c").unwrap(), ObjectKey::of("x"));
+        let token = Continuation { version: 1, list: 2, cluster, key }.token();
+        let refusal = |token: &str| list(&format!("continue={token}&resourceVersion=57")).unwrap_err();
+        let message = "specifying resource version is not allowed when using continue";
+        assert_eq!(refusal(&token), Status::bad_request(message));
+        assert_eq!(refusal("x"), Continuation::parse("x").unwrap_err());
     }
 
     #[test]
@@ -177,6 +184,12 @@ mod tests {
         let state = WatchFrom::Present { not_older_than: None, end_bookmark: true };
         assert_eq!(watch("allowWatchBookmarks=1"), Ok(state));
         assert_eq!(watch("allowWatchBookmarks=1&resourceVersion=0"), Ok(state));
+    }
+
+    #[test]
+    fn watch_path_does_not_mark_the_end_of_the_state() {
+        let options = Options { watch: true, bookmarks: true, ..Options::default() };
+        assert_eq!(watch_from(&options), Ok(WatchFrom::Present { not_older_than: None, end_bookmark: false }));
     }
 
     #[test]

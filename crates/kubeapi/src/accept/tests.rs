@@ -150,14 +150,23 @@ fn clauses_beyond_the_limit_are_not_read() {
 }
 
 proptest! {
-    #![proptest_config(informer_hub_testing::properties(512))]
+    #![proptest_config(informer_hub_testing::properties(256))]
 
     #[test]
     fn random_headers_are_negotiated_without_panic(
-        header in r"((application|\*|text)/?(json|yaml|\*)?(;(q|as|v|g|stream|sv)=(0\.[0-9]|NaN|-1|Table|v1|meta\.k8s\.io|watch))*,? ?){0,20}|\PC{0,40}",
+        parts in prop::collection::vec(
+            prop_oneof![
+                3 => "application/json|application/yaml|application/|\\*/\\*|text|\\*",
+                3 => ";(q|as|v|g|stream|sv)=",
+                3 => "0\\.[0-9]|NaN|-1|Table|v1|meta\\.k8s\\.io|watch",
+                3 => ", ?",
+                1 => r"\PC{0,4}",
+            ],
+            0..40,
+        ),
         is_stream in any::<bool>(),
     ) {
-        match negotiate(Some(&header), LIST, is_stream) {
+        match negotiate(Some(&parts.concat()), LIST, is_stream) {
             Ok(accepted) => prop_assert!(accepted.form == Form::Object || LIST.contains(&accepted.form)),
             Err(status) => prop_assert_eq!(status.code, 406),
         }

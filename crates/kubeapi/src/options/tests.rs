@@ -54,6 +54,19 @@ fn every_parameter_is_parsed() {
 }
 
 #[test]
+fn watch_from_any_version_begins_with_the_state_by_default() {
+    for query in ["watch=1", "watch=1&resourceVersion=0"] {
+        let options = parse(query);
+        assert_eq!(options.initial_events, Some(true), "{query}");
+        assert_eq!(options.version_match, Some(VersionMatch::NotOlderThan), "{query}");
+    }
+    for query in ["watch=1&resourceVersion=5", "watch=1&resourceVersion=00", ""] {
+        assert_eq!((parse(query).initial_events, parse(query).version_match), (None, None), "{query}");
+    }
+    assert_eq!(of("/api/v1/watch/nodes", "").unwrap().initial_events, None);
+}
+
+#[test]
 fn boolean_is_true_unless_it_is_zero_or_false() {
     for (query, is_true) in [
         ("watch=0", false),
@@ -121,7 +134,12 @@ fn wrong_selectors_are_bad_requests_with_position_and_token() {
         ("labelSelector=a%3D%3D%3Db", "unable to parse requirement: expected a value, found \"=\" at position 3"),
         ("labelSelector=a+in+b", "unable to parse requirement: expected \"(\", found \"b\" at position 5"),
         ("fieldSelector=foo", "invalid selector: 'foo'; can't understand 'foo'"),
-        ("limit=x&fieldSelector=foo", "invalid selector: 'foo'; can't understand 'foo'"),
+        (
+            "fieldSelector=foo&labelSelector=%3D",
+            "unable to parse requirement: expected a label key, found \"=\" at position 0",
+        ),
+        ("fieldSelector=foo&limit=x", r#"strconv.ParseInt: parsing "x": invalid syntax"#),
+        ("limit=x&timeoutSeconds=y", r#"strconv.ParseInt: parsing "y": invalid syntax"#),
     ] {
         assert_eq!(refusal(query), Status::bad_request(message), "{query}");
     }
@@ -169,7 +187,8 @@ fn contradicting_options_of_a_watch_are_invalid() {
     ] {
         check_invalid(query, &problems);
     }
-    assert!(Options::parse("watch=1&continue=x&limit=5").is_ok());
+    check_invalid("watch=1&continue=x", &[CONTINUE]);
+    assert!(Options::parse("watch=1&continue=x&limit=5&resourceVersion=5").is_ok());
 }
 
 fn check_invalid(query: &str, problems: &[&str]) {
@@ -220,7 +239,7 @@ fn included_part_of_table_rows_is_parsed_only_for_tables() {
 }
 
 proptest! {
-    #![proptest_config(informer_hub_testing::properties(512))]
+    #![proptest_config(informer_hub_testing::properties(256))]
 
     #[test]
     fn random_queries_are_parsed_or_refused_without_panic(

@@ -220,7 +220,7 @@ fn long_names_are_not_found_and_long_paths_are_refused() {
 }
 
 proptest! {
-    #![proptest_config(informer_hub_testing::properties(1024))]
+    #![proptest_config(informer_hub_testing::properties(512))]
 
     #[test]
     fn random_paths_are_parsed_or_refused_without_panic(

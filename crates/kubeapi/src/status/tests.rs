@@ -59,6 +59,10 @@ fn failures_have_the_json_of_kube_apiserver() {
             Status::too_many_requests("storage is (re)initializing", 1),
             r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"storage is (re)initializing","reason":"TooManyRequests","details":{"retryAfterSeconds":1},"code":429}"#,
         ),
+        (
+            Status::timeout("too slow", 0),
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Timeout: too slow","reason":"Timeout","details":{},"code":504}"#,
+        ),
     ] {
         assert_eq!(text(&status), expected);
     }
