@@ -119,6 +119,9 @@ impl Options {
     fn list(parameters: &Parameters) -> Result<Self, Status> {
         let labels = parameters.text("labelSelector")?;
         let fields = parameters.text("fieldSelector")?;
+        // Numbers are parsed with the query, selectors only afterwards.
+        let timeout = parameters.integer("timeoutSeconds")?;
+        let limit = parameters.integer("limit")?;
         let mut options = Self {
             labels: labels.parse().map_err(|error: InvalidSelector| {
                 let InvalidSelector { problem, at, .. } = error;
@@ -129,8 +132,8 @@ impl Options {
             bookmarks: parameters.flag("allowWatchBookmarks").unwrap_or_default(),
             resource_version: parameters.text("resourceVersion")?,
             version_match: None,
-            timeout: parameters.integer("timeoutSeconds")?.filter(|seconds| *seconds != 0).map(seconds),
-            limit: parameters.integer("limit")?.and_then(|limit| u64::try_from(limit).ok()).unwrap_or_default(),
+            timeout: timeout.filter(|seconds| *seconds != 0).map(seconds),
+            limit: limit.and_then(|limit| u64::try_from(limit).ok()).unwrap_or_default(),
             continuation: parameters.text("continue")?,
             initial_events: parameters.flag("sendInitialEvents"),
             pretty: parameters.pretty(),
