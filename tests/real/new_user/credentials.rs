@@ -9,11 +9,11 @@ use rcgen::{CertificateParams, CertifiedIssuer, DistinguishedName, DnType, Exten
 use serde_json::{Value, json};
 
 use super::audit::{Audit, Request};
-use crate::workdir::Workdir;
 use crate::bed::{RealCluster, becomes_true, create_namespace, create_pod, create_pods, delete_now};
 use crate::fixture::WAIT_DEADLINE;
 use crate::proxy::FaultProxy;
 use crate::rbac::apply;
+use crate::workdir::Workdir;
 
 const NAMESPACE: &str = "rotation";
 

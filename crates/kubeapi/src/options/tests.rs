@@ -129,6 +129,13 @@ fn integers_are_parsed_by_the_rules_of_go() {
 }
 
 #[test]
+fn wrong_number_is_refused_before_a_wrong_selector() {
+    for query in ["labelSelector=a%3Db%3Dc&limit=abc", "fieldSelector=a&timeoutSeconds=abc"] {
+        assert_eq!(refusal(query).message, r#"strconv.ParseInt: parsing "abc": invalid syntax"#, "{query}");
+    }
+}
+
+#[test]
 fn wrong_selectors_are_bad_requests_with_position_and_token() {
     for (query, message) in [
         ("labelSelector=a%3D%3D%3Db", "unable to parse requirement: expected a value, found \"=\" at position 3"),

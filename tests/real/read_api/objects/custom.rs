@@ -74,13 +74,14 @@ pub(super) fn seeds(random: &mut StdRng) -> Vec<Seed> {
 fn gadget(random: &mut StdRng, number: usize) -> Seed {
     let namespace = *pick(random, &NAMESPACES);
     let mut spec = json!({});
+    let parts = &["left", "right", "top"][..random.random_range(0..4)];
     let values = [
         ("size", json!(pick(random, &[1, 7, 42, 1_000_000_000_000i64]))),
         ("color", json!(pick(random, &["red", "blue", ""]))),
         ("ratio", json!(pick(random, &[0.5, 1.0, -3.25, 1e21]))),
         ("on", json!(random.random_bool(0.5))),
         ("since", json!(past(random))),
-        ("parts", json!(["left", "right", "top"][..random.random_range(0..4)].to_vec())),
+        ("parts", json!(parts)),
         ("nested", json!({ "b": 1, "a": [true, null, "x"] })),
     ];
     for (field, value) in values {

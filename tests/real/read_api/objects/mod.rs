@@ -14,7 +14,6 @@ use futures::stream::{self, StreamExt};
 use http::Request;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use kube::client::Body;
 use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
@@ -65,7 +64,7 @@ pub(super) async fn create_all(client: &Client, random: &mut StdRng) {
     for namespace in NAMESPACES {
         create_namespace(client, namespace).await;
     }
-    create(client, &custom::definition()).await;
+    create(client, &custom::definition()).await.unwrap();
     eventually("the gadgets are served", WAIT_DEADLINE, async || {
         let probe = Request::post(format!("{}?dryRun=All", path(&GADGETS, Some("default"))));
         let probe = probe.header("content-type", "application/json").body(custom::probe()).unwrap();
@@ -82,11 +81,13 @@ pub(super) async fn create_all(client: &Client, random: &mut StdRng) {
         custom::seeds(random),
     ]
     .concat();
-    stream::iter(&seeds).for_each_concurrent(IN_FLIGHT, async |seed| create(client, seed).await).await;
+    let created = stream::iter(&seeds).map(async |seed| create(client, seed).await).buffer_unordered(IN_FLIGHT);
+    let refused: Vec<_> = created.filter_map(async |created| created.err()).collect().await;
+    assert!(refused.is_empty(), "the apiserver refused objects:\n{}", refused.join("\n"));
 }
 
 /// Creates one object, then writes its status and deletes it, if the seed says so.
-async fn create(client: &Client, seed: &Seed) {
+async fn create(client: &Client, seed: &Seed) -> Result<(), String> {
     let object = &seed.object;
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let (api_version, kind) = (text("/apiVersion").unwrap(), text("/kind").unwrap());
@@ -94,22 +95,31 @@ async fn create(client: &Client, seed: &Seed) {
     let resource = resource.unwrap_or_else(|| panic!("no resource of kind {kind} in {api_version}"));
     let collection = path(resource, text("/metadata/namespace"));
     let one = format!("{collection}/{}", text("/metadata/name").unwrap());
-    send(client, Request::post(collection), "application/json", object.to_string()).await;
+    send(client, Request::post(collection), "application/json", object.to_string()).await?;
     if let Some(status) = &seed.status {
         let body = json!({ "status": status }).to_string();
-        send(client, Request::patch(format!("{one}/status")), "application/merge-patch+json", body).await;
+        send(client, Request::patch(format!("{one}/status")), "application/merge-patch+json", body).await?;
     }
     if seed.is_deleted {
         let body = json!({ "gracePeriodSeconds": 0 }).to_string();
-        send(client, Request::delete(&one), "application/json", body).await;
+        send(client, Request::delete(&one), "application/json", body).await?;
     }
+    Ok(())
 }
 
-async fn send(client: &Client, request: http::request::Builder, content_type: &str, body: String) {
+async fn send(
+    client: &Client,
+    request: http::request::Builder,
+    content_type: &str,
+    body: String,
+) -> Result<(), String> {
     let request = request.header("content-type", content_type).body(body.clone().into_bytes()).unwrap();
     let target = format!("{} {}", request.method(), request.uri());
-    let done = client.request_text(request).await;
-    assert!(done.is_ok(), "{target} {body}: {done:?}");
+    match client.request_text(request).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) => Err(format!("{target} {body}: {}", status.message)),
+        Err(error) => Err(format!("{target} {body}: {error}")),
+    }
 }
 
 /// Returns the path of a resource, in a namespace if one is given.

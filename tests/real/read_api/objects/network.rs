@@ -27,9 +27,8 @@ pub(super) fn seeds(random: &mut StdRng) -> Vec<Seed> {
 fn service(random: &mut StdRng, number: usize) -> Seed {
     let namespace = *pick(random, &NAMESPACES);
     let metadata = metadata(random, Some(namespace), &format!("web-{number}"));
-    let object = |spec: Value| {
-        Seed::new(json!({ "apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec }))
-    };
+    let object =
+        |spec: Value| Seed::new(json!({ "apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec }));
     let http = json!({ "name": "http", "port": 80, "targetPort": 8080 });
     let dns = json!({ "name": "dns", "port": 53, "protocol": "UDP" });
     match number {
@@ -37,11 +36,13 @@ fn service(random: &mut StdRng, number: usize) -> Seed {
         1 => object(json!({ "clusterIP": "None", "selector": { "app": "web" } })),
         2 => object(json!({ "type": "NodePort", "ports": [http, dns], "selector": { "app": "web", "tier": "a" } })),
         3 => object(json!({ "type": "LoadBalancer", "ports": [http] })),
-        4 => object(json!({ "type": "LoadBalancer", "ports": [http], "selector": { "app": "b" } })).with_status(json!({
-            "loadBalancer": { "ingress": [
-                { "ip": "203.0.113.7" }, { "hostname": "a-very-long-name-of-a-load-balancer.example.com" },
-            ] },
-        })),
+        4 => {
+            object(json!({ "type": "LoadBalancer", "ports": [http], "selector": { "app": "b" } })).with_status(json!({
+                "loadBalancer": { "ingress": [
+                    { "ip": "203.0.113.7" }, { "hostname": "a-very-long-name-of-a-load-balancer.example.com" },
+                ] },
+            }))
+        }
         _ => object(json!({ "ports": [dns], "externalIPs": ["198.51.100.1", "198.51.100.2"] })),
     }
 }
@@ -91,7 +92,9 @@ fn ingress(random: &mut StdRng, number: usize) -> Seed {
     if random.random_bool(0.5) {
         return seed;
     }
-    seed.with_status(json!({ "loadBalancer": { "ingress": [{ "ip": "203.0.113.9" }, { "hostname": "lb.example.com" }] } }))
+    seed.with_status(
+        json!({ "loadBalancer": { "ingress": [{ "ip": "203.0.113.9" }, { "hostname": "lb.example.com" }] } }),
+    )
 }
 
 fn network_policy(random: &mut StdRng, number: usize) -> Seed {

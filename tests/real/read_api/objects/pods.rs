@@ -41,13 +41,17 @@ fn pod(random: &mut StdRng, number: usize) -> Seed {
         spec["readinessGates"] = gates.iter().map(|gate| json!({ "conditionType": gate })).collect();
     }
     let metadata = metadata(random, Some(namespace), &format!("web-{number}"));
-    let is_gated = spec.get("schedulingGates").is_some();
+    let (is_gated, is_bound) = (spec.get("schedulingGates").is_some(), spec.get("nodeName").is_some());
     let seed = Seed::new(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec }));
     // The apiserver has written the status of a new pod; an update of a gated one is refused.
     let seed = if is_gated || random.random_bool(0.1) {
         seed
     } else {
-        seed.with_status(status(random, &containers, &inits, gates))
+        let mut status = status(random, &containers, &inits, gates);
+        if !is_bound && random.random_bool(0.5) {
+            status["nominatedNodeName"] = json!("node-2");
+        }
+        seed.with_status(status)
     };
     if random.random_bool(0.12) { seed.deleted() } else { seed }
 }
@@ -58,7 +62,9 @@ fn container(random: &mut StdRng, name: &str) -> Value {
         container["resources"] = json!({ "requests": { "cpu": "10m", "memory": "16Mi" }, "limits": { "cpu": "1" } });
     }
     if random.random_bool(0.3) {
-        container["ports"] = json!([{ "containerPort": 8080, "name": "http" }]);
+        if name == "main" {
+            container["ports"] = json!([{ "containerPort": 8080, "name": "http" }]);
+        }
         container["env"] = json!([
             { "name": "PLAIN", "value": "value with spaces: yes" },
             { "name": "IP", "valueFrom": { "fieldRef": { "fieldPath": "status.podIP" } } },
@@ -92,9 +98,6 @@ fn status(random: &mut StdRng, containers: &[&str], inits: &[&str], gates: &[&st
         status["podIPs"] = json!([{ "ip": ip }]);
         status["hostIP"] = json!("192.168.0.1");
         status["hostIPs"] = json!([{ "ip": "192.168.0.1" }]);
-    }
-    if random.random_bool(0.1) {
-        status["nominatedNodeName"] = json!("node-2");
     }
     if random.random_bool(0.15) {
         status["reason"] = json!(pick(random, &["Evicted", "NodeLost", "UnexpectedAdmissionError"]));

@@ -24,9 +24,10 @@ pub(super) fn seeds(random: &mut StdRng) -> Vec<Seed> {
 }
 
 fn volume(random: &mut StdRng, number: usize) -> Seed {
+    let modes = &["ReadWriteOnce", "ReadOnlyMany"][..random.random_range(1..3)];
     let mut spec = json!({
         "capacity": { "storage": pick(random, &["1Gi", "500M", "1.5Ti"]) },
-        "accessModes": [["ReadWriteOnce", "ReadOnlyMany"][..random.random_range(1..3)].to_vec()].concat(),
+        "accessModes": modes,
         "persistentVolumeReclaimPolicy": pick(random, &["Retain", "Delete"]),
         "hostPath": { "path": "/data" },
     });

@@ -127,9 +127,7 @@ fn job(random: &mut StdRng, number: usize) -> Seed {
         _ => {}
     }
     let start = "2024-05-01T10:00:00Z";
-    let condition = |kind: &str, reason: &str| {
-        json!({ "type": kind, "status": "True", "reason": reason, "lastTransitionTime": start, "lastProbeTime": start })
-    };
+    let condition = |kind: &str, reason: &str| json!({ "type": kind, "status": "True", "reason": reason, "lastTransitionTime": start, "lastProbeTime": start });
     let seed = Seed::new(object);
     match random.random_range(0..4) {
         0 => seed,
@@ -190,7 +188,8 @@ fn disruption_budget(random: &mut StdRng, number: usize) -> Seed {
         _ => spec["maxUnavailable"] = json!(1),
     }
     let metadata = metadata(random, Some(namespace), &format!("budget-{number}"));
-    let object = json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec });
+    let object =
+        json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec });
     Seed::new(object).with_status(json!({
         "observedGeneration": 1, "disruptionsAllowed": part(random, 3), "currentHealthy": 3, "desiredHealthy": 2,
         "expectedPods": 3,

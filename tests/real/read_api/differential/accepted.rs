@@ -1,0 +1,64 @@
+//! Documented differences between the hub and kube-apiserver.
+//!
+//! Each has an id, which `docs/kubernetes-api.md` must explain.
+
+use super::answer::Answer;
+use super::compare::Difference;
+use super::request::Request;
+
+/// The document that explains the differences.
+const DOCUMENT: &str = include_str!("../../../../docs/kubernetes-api.md");
+
+/// A documented difference.
+pub(super) struct Accepted {
+    /// Name in the document.
+    pub(super) id: &'static str,
+    /// Whether a difference of an answer is this one.
+    explains: fn(&Case<'_>, &Difference) -> bool,
+}
+
+/// A request and its answers.
+pub(super) struct Case<'a> {
+    pub(super) request: &'a Request,
+    pub(super) kube: &'a Answer,
+    pub(super) hub: &'a Answer,
+}
+
+impl Case<'_> {
+    fn codes(&self) -> (u16, u16) {
+        (self.kube.status, self.hub.status)
+    }
+
+    fn accepts(&self, text: &str) -> bool {
+        self.request.accept.as_ref().is_some_and(|accept| accept.contains(text))
+    }
+}
+
+/// All documented differences.
+pub(super) const ALL: &[Accepted] = &[
+    Accepted { id: "protobuf", explains: |case, _| case.accepts("protobuf") && case.codes() == (200, 406) },
+    Accepted {
+        id: "media-types",
+        explains: |case, difference| case.codes() == (406, 406) && difference.at == "/message",
+    },
+    Accepted { id: "table-v1beta1", explains: |case, _| case.accepts("v1beta1") },
+    Accepted {
+        id: "window",
+        explains: |case, _| {
+            let is_old = case.request.parameter("resourceVersion").is_some_and(|version| !version.is_empty());
+            is_old && case.hub.status == 410 && matches!(case.kube.status, 200 | 410)
+        },
+    },
+];
+
+/// Returns the id of the documented difference that explains one, if there is one.
+pub(super) fn explanation(case: &Case<'_>, difference: &Difference) -> Option<&'static str> {
+    ALL.iter().find(|accepted| (accepted.explains)(case, difference)).map(|accepted| accepted.id)
+}
+
+#[test]
+fn every_accepted_difference_is_documented() {
+    let missing: Vec<_> =
+        ALL.iter().map(|accepted| accepted.id).filter(|id| !DOCUMENT.contains(&format!("`{id}`"))).collect();
+    assert!(missing.is_empty(), "docs/kubernetes-api.md does not explain {missing:?}");
+}
