@@ -23,7 +23,11 @@ async fn verify_reader(hub: Hub, lines: Lines) {
     let mut found = lines.get();
     found.sort();
     expected.sort();
-    assert_eq!(found, expected.iter().map(|pod| format!("= {pod}")).collect::<Vec<_>>(), "each pod of each cluster once");
+    assert_eq!(
+        found,
+        expected.iter().map(|pod| format!("= {pod}")).collect::<Vec<_>>(),
+        "each pod of each cluster once"
+    );
     for (number, (sign, pod)) in [("~", hub.change()), ("-", hub.delete())].into_iter().enumerate() {
         lines.has_printed(expected.len() + number + 1, "a change").await;
         assert_eq!(lines.get().last(), Some(&format!("{sign} {pod}")));
