@@ -15,6 +15,8 @@ mod load;
 #[cfg(feature = "cli")]
 mod manager;
 mod metrics;
+#[cfg(feature = "cli")]
+mod read_api;
 mod readers;
 mod ready;
 mod reload;

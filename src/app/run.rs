@@ -15,6 +15,7 @@ use super::config_file::{ConfigFile, ReloadRequest};
 use super::hub::{Hub, ShutdownReport};
 use super::manager;
 use super::metrics::Metrics;
+use super::read_api::{StartedFleet, history_limits, read_api};
 use super::ready::watch_first_lists;
 use super::report::{HubReport, Reporter};
 use super::service;
@@ -88,11 +89,25 @@ pub async fn run(
     let (show, letters, reload) = (show(&started), ask_letters(&started), ask_reload(ask));
     let is_plain = guard.is_plain();
     warn_of_listeners(&guard, address);
-    let serving = tokio::spawn(api::serve(listener, guard, Services { show, letters, reload, scraper }, stopped));
+    let fleet = StartedFleet::default();
+    let read_config = config.hub.service.read_api.clone();
+    let read = read_api(&read_config, &fleet);
+    let history = read.as_ref().map(|_| history_limits(&read_config));
+    if let Some(read) = &read {
+        metrics.attach_read_api(read);
+    }
+    let services = Services { show, letters, reload, scraper, read: read.clone() };
+    let serving = tokio::spawn(api::serve(listener, guard, services, stopped));
     let collected = metrics.clone();
     let export = Export::start(&Handle::current(), move || collected.collect());
-    let hub = Hub::start(config).await.context("cannot start the hub")?;
-    metrics.attach(hub.fleet().await.context("the hub ended while it started")?, hub.reporter().parts());
+    let mut builder = Hub::builder(config);
+    if let Some(limits) = history {
+        builder = builder.keep_history(limits);
+    }
+    let hub = builder.start().await.context("cannot start the hub")?;
+    let view = hub.fleet().await.context("the hub ended while it started")?;
+    metrics.attach(view.clone(), hub.reporter().parts());
+    let _ = fleet.set(view);
     // It is set only here.
     let _ = started.set(hub.reporter());
     let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks)));
@@ -107,6 +122,9 @@ pub async fn run(
     }
     watching.abort();
     informing.abort();
+    if let Some(read) = read {
+        read.close();
+    }
     manager::stopping(deadline);
     if let Some(reloading) = reloading {
         reloading.abort();

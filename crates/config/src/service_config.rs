@@ -69,7 +69,7 @@ pub struct ReadApiConfig {
     pub window_bytes: usize,
     /// Maximum age of these changes. Default 5 min.
     pub window_age: Duration,
-    /// Maximum number of requests that are answered at once, without watches. Default 64.
+    /// Maximum number of requests in progress, without watches. Default 64.
     pub max_requests: usize,
     /// Maximum number of watches. Default 10,000.
     pub max_watches: usize,

@@ -104,7 +104,7 @@ pub fn parse_path(path: &str) -> Result<Option<(Root, Target)>, Status> {
         )));
     }
     let below = below.strip_prefix('/').unwrap_or(below);
-    let (clusters, below) = below.split_once('/').unwrap_or((below, ""));
+    let (clusters, below) = split_root(below);
     let root = parse_root(clusters, is_unique)?;
     let segments = below.strip_suffix('/').unwrap_or(below).split('/').map(decode_segment);
     let segments = segments.collect::<Result<Vec<_>, _>>()?;
@@ -114,6 +114,23 @@ pub fn parse_path(path: &str) -> Result<Option<(Root, Target)>, Status> {
     }
     let target = parse_target(&segments, &root)?;
     Ok(Some((root, target)))
+}
+
+/// Splits the clusters from the path below them. Clients that decode and encode the address of a server, such as
+/// client-go, send the slash of a label key (`example.com/tier=prod`) as it is.
+fn split_root(path: &str) -> (&str, &str) {
+    const BELOW: [&str; 7] = ["api", "apis", "version", "openapi", "livez", "readyz", "healthz"];
+    let first = path.split_once('/').unwrap_or((path, ""));
+    let ends = path.match_indices('/').map(|(at, _)| at);
+    let mut splits = ends.map(|at| (&path[..at], &path[at + 1..]));
+    let is_below = |rest: &str| BELOW.contains(&rest.split('/').next().unwrap_or_default());
+    let whole = splits.find(|(_, rest)| is_below(rest)).filter(|(clusters, _)| has_operator(clusters));
+    whole.unwrap_or(first)
+}
+
+/// Returns whether a text, percent-encoded or not, has a character that only selectors have.
+fn has_operator(text: &str) -> bool {
+    text.bytes().any(|byte| matches!(byte, b'=' | b'!' | b',' | b'(' | b'<' | b'>' | b'%'))
 }
 
 fn parse_root(clusters: &str, is_unique: bool) -> Result<Root, Status> {

@@ -11,7 +11,7 @@ use crate::actors::checkpoint::store::StateStatus;
 use crate::actors::memory::budget::{InformerMemory, MemoryStatus};
 use crate::actors::subscribe::inbox::ListenerHealth;
 use crate::actors::subscribe::resource_request::ResourceRequest;
-use informer_hub_reflector::Server;
+use informer_hub_reflector::{Connection, Server};
 use informer_hub_types::{
     ApiResource, CheckpointState, ClusterLabels, ClusterName, CredentialStatus, Freshness, InformerHealth, Phase,
     Scope, object_memory,
@@ -235,6 +235,8 @@ pub(in crate::actors) struct ClusterView {
     pub(in crate::actors) patterns: Vec<PatternStatus>,
     /// Server information, once the cluster has answered.
     pub(in crate::actors) server: Option<Server>,
+    /// Connection to the cluster, once it is made.
+    pub(in crate::actors) connection: Option<Arc<dyn Connection>>,
 }
 
 /// Published state of an informer.

@@ -162,7 +162,7 @@ fn read_api() -> Value {
         ("window_age", default(duration("Maximum age of these changes.", &WINDOW_AGE), human(is.window_age))),
         (
             "max_requests",
-            default(whole("Maximum number of requests answered at once, without watches.", &REQUESTS), is.max_requests),
+            default(whole("Maximum number of requests in progress, without watches.", &REQUESTS), is.max_requests),
         ),
         ("max_watches", default(whole("Maximum number of watches.", &WATCHES), is.max_watches)),
         ("serve_secrets", default(truth(secrets), is.serve_secrets)),

@@ -46,6 +46,24 @@ fn paths_outside_the_roots_are_left_to_others() {
 }
 
 #[test]
+fn slash_of_a_label_key_may_be_encoded_or_not() {
+    for (path, text) in [
+        ("example.com%2Ftier=prod", "example.com/tier=prod"),
+        ("example.com/tier=prod", "example.com/tier=prod"),
+        ("a.b/c=d,e.f/g%20in%20(h,i),!j", "a.b/c=d,e.f/g in (h,i),!j"),
+        ("!a.b/c", "!a.b/c"),
+    ] {
+        assert_eq!(root(&format!("/clusters/{path}")), Root::Fleet(selector(text)), "{path}");
+        assert_eq!(root(&format!("/unique/{path}")), Root::Unique(selector(text)), "{path}");
+        let parsed = parse_path(&format!("/clusters/{path}/api/v1/namespaces/a/pods/b")).unwrap().unwrap();
+        assert_eq!(parsed.0, Root::Fleet(selector(text)), "{path}");
+    }
+    // The name of a cluster has no slash.
+    assert_eq!(parse_path("/clusters/prod/x/api/v1/pods").unwrap_err().code, 404);
+    assert_eq!(root("/clusters/prod"), Root::Cluster(ClusterName::new("prod").unwrap()));
+}
+
+#[test]
 fn root_is_one_cluster_all_clusters_or_a_selection() {
     let all = LabelSelector::everything;
     assert_eq!(root("/clusters/prod-eu.1_A"), Root::Cluster(ClusterName::new("prod-eu.1_A").unwrap()));
