@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use source::{Tree, code, is_declared, is_test, is_test_mark, module, read, root, words_before_colons};
 
-/// What each crate may depend on of the workspace, tests and examples aside.
+/// Workspace crates that each crate may depend on, tests and examples aside.
 const CRATES: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("testing", &[]),
@@ -32,7 +32,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("sink", &["dial", "disk", "journal", "sim", "types"]),
 ];
 
-/// What each folder of the root package may import of the others. `*` is everything.
+/// Folders that each folder of the root package may import from. `*` is every folder.
 const LAYERS: &[(&str, &[&str])] = &[
     ("cache", &[]),
     ("budget", &[]),

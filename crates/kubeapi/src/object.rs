@@ -2,7 +2,7 @@
 
 use informer_hub_types::ClusterName;
 
-/// What a root changes in an object.
+/// Changes that a root makes to an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity<'a> {
     /// Cluster to name in the annotation and the label.

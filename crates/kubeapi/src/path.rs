@@ -61,7 +61,7 @@ pub struct ResourcePath {
     pub is_watch: bool,
 }
 
-/// What a path addresses below its root.
+/// Target of a path below its root.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
     /// A document.

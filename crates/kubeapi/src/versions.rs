@@ -1,4 +1,4 @@
-//! What a `resourceVersion` means: Kubernetes' tables of list and watch semantics.
+//! Meaning of a `resourceVersion`: Kubernetes' tables of list and watch semantics.
 
 use crate::{Options, Status};
 

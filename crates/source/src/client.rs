@@ -286,7 +286,7 @@ struct TokenFile {
 }
 
 impl TokenFile {
-    /// Takes the token file out of `config`, if it is the authentication in use. `exec` has been taken out before.
+    /// Takes the token file out of `config`, if it is the authentication in use. `exec` has already been removed.
     fn take_from(config: &mut Config) -> Option<Self> {
         let auth = &mut config.auth_info;
         let other = auth.token.is_some() || auth.exec.is_some() || auth.auth_provider.is_some();

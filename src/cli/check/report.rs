@@ -27,7 +27,7 @@ pub(super) struct Finding {
     /// Configuration key that it is about.
     pub(super) about: String,
     pub(super) problem: String,
-    /// What to do.
+    /// Recommended action.
     pub(super) advice: String,
 }
 
