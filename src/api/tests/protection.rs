@@ -2,19 +2,18 @@
 
 use std::path::PathBuf;
 
+use informer_hub_testing::tls::Ca;
+
 use super::*;
 
 /// CA, certificate of the port and client certificate, in files.
 pub(super) struct Files {
     folder: tempfile::TempDir,
-    ca: rcgen::CertifiedIssuer<'static, rcgen::KeyPair>,
+    ca: Ca,
 }
 
 pub(super) fn files() -> Files {
-    let mut ca = rcgen::CertificateParams::default();
-    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    let ca = rcgen::CertifiedIssuer::self_signed(ca, rcgen::KeyPair::generate().unwrap()).unwrap();
-    let files = Files { folder: tempfile::tempdir().unwrap(), ca };
+    let files = Files { folder: tempfile::tempdir().unwrap(), ca: Ca::new() };
     std::fs::write(files.path("ca.pem"), files.ca.pem()).unwrap();
     files.issue("127.0.0.1", "cert.pem", "key.pem");
     files
@@ -27,9 +26,7 @@ impl Files {
 
     /// Writes a new certificate and its key; returns both in one text.
     fn issue(&self, name: &str, cert_file: &str, key_file: &str) -> String {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let leaf = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
-        let (cert, key) = (leaf.signed_by(&key, &self.ca).unwrap().pem(), key.serialize_pem());
+        let (cert, key) = self.ca.issue(name);
         std::fs::write(self.path(cert_file), &cert).unwrap();
         std::fs::write(self.path(key_file), &key).unwrap();
         cert + &key
