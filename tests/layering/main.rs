@@ -18,6 +18,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("testing", &[]),
     ("dial", &[]),
+    ("tls", &[]),
     ("disk", &[]),
     ("query", &["types"]),
     ("workqueue", &["types"]),
@@ -25,11 +26,11 @@ const CRATES: &[(&str, &[&str])] = &[
     ("codec", &["types"]),
     ("reflector", &["codec", "types"]),
     ("config", &["types"]),
-    ("telemetry", &["types"]),
+    ("telemetry", &["tls", "types"]),
     ("journal", &["disk"]),
     ("sim", &["disk", "types"]),
-    ("source", &["codec", "dial", "disk", "reflector", "types"]),
-    ("sink", &["dial", "disk", "journal", "sim", "types"]),
+    ("source", &["codec", "dial", "disk", "reflector", "tls", "types"]),
+    ("sink", &["dial", "disk", "journal", "sim", "tls", "types"]),
 ];
 
 /// Folders that each folder of the root package may import from. `*` is every folder.

@@ -42,7 +42,7 @@ impl Ca {
     /// If the name is not ASCII.
     #[must_use]
     pub fn issue(&self, name: &str) -> (String, String) {
-        self.issue_with(named(name))
+        self.issue_with(&named(name))
     }
 
     /// Issues a certificate with these parameters. Returns it and its key as PEM.
@@ -50,7 +50,7 @@ impl Ca {
     /// # Panics
     /// If the parameters are invalid.
     #[must_use]
-    pub fn issue_with(&self, params: CertificateParams) -> (String, String) {
+    pub fn issue_with(&self, params: &CertificateParams) -> (String, String) {
         let key = new_key();
         let certificate = params.signed_by(&key, &self.0).expect("the parameters are valid");
         (certificate.pem(), key.serialize_pem())

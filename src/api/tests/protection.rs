@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use informer_hub_testing::tls::Ca;
+use informer_hub_tls::{Identity, Roots, certificates, http_config};
 
 use super::*;
 
@@ -42,13 +43,10 @@ impl Files {
 
     /// Returns a client that trusts the CA and shows a certificate if given one.
     fn client(&self, shows: Option<&str>) -> reqwest::Client {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let roots = reqwest::Certificate::from_pem_bundle(self.ca.pem().as_bytes()).unwrap();
-        let mut builder = reqwest::Client::builder().tls_certs_only(roots).timeout(PATIENCE).tls_info(true);
-        if let Some(identity) = shows {
-            builder = builder.identity(reqwest::Identity::from_pem(identity.as_bytes()).unwrap());
-        }
-        builder.build().unwrap()
+        let roots = Roots::Only(certificates(self.ca.pem().as_bytes()).unwrap());
+        let identity = shows.map(|pem| Identity::from_pem(pem.as_bytes(), pem.as_bytes()).unwrap());
+        let builder = reqwest::Client::builder().tls_backend_preconfigured(http_config(roots, identity).unwrap());
+        builder.timeout(PATIENCE).tls_info(true).build().unwrap()
     }
 }
 

@@ -1,12 +1,12 @@
 //! Test of credential rotation: a token file, a plugin and a client certificate are replaced without a new list.
 
+use informer_hub_testing::tls::Ca;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt};
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose};
-use informer_hub_testing::tls::Ca;
 use serde_json::{Value, json};
 
 use super::audit::{Audit, Request};
@@ -31,7 +31,7 @@ fn certificate(ca: &Ca, user: &str) -> (String, String) {
     leaf.distinguished_name.push(DnType::CommonName, user);
     leaf.distinguished_name.push(DnType::OrganizationName, "certificates");
     leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    ca.issue_with(leaf)
+    ca.issue_with(&leaf)
 }
 
 /// Creates the service accounts, and grants all three users the right to watch pods.

@@ -361,6 +361,8 @@ async fn client_certificate_is_sent_and_reloaded() {
         assert_eq!(shown.len(), 4);
         assert!(shown[0] == shown[1] && shown[1] == shown[2] && shown[2] != shown[3]);
     }
+    // The process belongs to the embedding program.
+    assert!(rustls::crypto::CryptoProvider::get_default().is_none());
     // A certificate that the receiver does not trust, and no certificate.
     write(Ca::new().issue("stranger"));
     retry_parts(transport.attempt(Arc::clone(&batch)).await);
