@@ -10,11 +10,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args as ClapArgs;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::{Certificate, Identity, StatusCode, Url};
+use reqwest::{StatusCode, Url};
 use rustls::CertificateError;
 use serde_json::Value;
 
 use informer_hub_config::{Config, HubConfig, Secret, is_loopback};
+use informer_hub_tls::{Identity, Roots, certificates, http_config};
 
 mod access;
 
@@ -155,34 +156,32 @@ impl HubArgs {
     }
 
     fn http(&self, url: &Url) -> anyhow::Result<reqwest::Client> {
-        // An error means that a TLS provider is already installed.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = reqwest::Client::builder().timeout(DEADLINE).redirect(reqwest::redirect::Policy::none());
-        match &self.ca_file {
+        let roots = match &self.ca_file {
             Some(path) => {
-                let roots = Certificate::from_pem_bundle(&read("--ca-file", path)?).unwrap_or_default();
+                let roots = certificates(&read("--ca-file", path)?).unwrap_or_default();
                 if roots.is_empty() {
                     bail!("--ca-file {} holds no PEM certificate", path.display());
                 }
-                builder = builder.tls_certs_only(roots);
+                Roots::Only(roots)
             }
             // A hub without TLS needs no roots: this must work on a machine that has none.
-            None if url.scheme() == "http" => builder = builder.tls_certs_only([]),
-            None => {}
-        }
-        match (&self.client_cert_file, &self.client_key_file) {
+            None if url.scheme() == "http" => Roots::Only(Vec::new()),
+            None => Roots::SystemAnd(Vec::new()),
+        };
+        let identity = match (&self.client_cert_file, &self.client_key_file) {
             (Some(cert), Some(key)) => {
-                let mut pem = read("--client-cert-file", cert)?;
-                pem.push(b'\n');
-                pem.extend(read("--client-key-file", key)?);
+                let (chain, secret) = (read("--client-cert-file", cert)?, read("--client-key-file", key)?);
                 let unusable = || format!("{} and {} are not a certificate and its key", cert.display(), key.display());
-                builder = builder.identity(Identity::from_pem(&pem).ok().with_context(unusable)?);
+                Some(Identity::from_pem(&chain, &secret).ok().with_context(unusable)?)
             }
-            (None, None) => {}
+            (None, None) => None,
             (Some(_), None) => bail!("--client-cert-file needs its key: --client-key-file"),
             (None, Some(_)) => bail!("--client-key-file needs its certificate: --client-cert-file"),
-        }
-        builder.build().context("cannot set up the HTTP client; name the CAs to trust with --ca-file")
+        };
+        let failed = "cannot set up the HTTP client; name the CAs to trust with --ca-file";
+        let builder =
+            reqwest::Client::builder().tls_backend_preconfigured(http_config(roots, identity).context(failed)?);
+        builder.timeout(DEADLINE).redirect(reqwest::redirect::Policy::none()).build().context(failed)
     }
 }
 

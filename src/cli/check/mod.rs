@@ -18,7 +18,7 @@ use clap::Args as ClapArgs;
 use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use self::report::{ClusterReport, Finding, Level, Report, SourceReport};
+use self::report::{ClusterReport, Finding, Level, Report, SourceCheck};
 use super::print::{self, Format, bytes};
 use super::{interruptible, runtime};
 use crate::app;
@@ -146,9 +146,9 @@ async fn check_source(
     source: &ClusterSourceConfig,
     file: &Path,
     timeout: Duration,
-) -> (fleet::SourceReport, SourceReport) {
+) -> (fleet::SourceReport, SourceCheck) {
     let begun = clock::now();
-    let mut report = SourceReport::new(&source.name, source.kind.as_str());
+    let mut report = SourceCheck::new(&source.name, source.kind.as_str());
     let found = tokio::time::timeout(timeout, source::check(source, file, &mut report)).await.unwrap_or_else(|_| {
         let problem = format!("not finished within {}", HumanDuration(timeout));
         let advice = "check for a firewall, a VPN or a proxy in between, or raise --timeout";
