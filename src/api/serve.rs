@@ -165,11 +165,7 @@ where
         async move { Ok::<_, Infallible>(answer(&server, &slot, client, request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(head)
-        .max_buf_size(head_bytes);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(head_bytes);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -6,8 +6,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::actors::{ClusterState, FleetView};
-use crate::cache::HistoryLimits;
 use crate::api::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet, ReadApi, ReadApiOptions};
+use crate::cache::HistoryLimits;
 use informer_hub_config::ReadApiConfig;
 use informer_hub_types::{ClusterName, View};
 

@@ -15,7 +15,7 @@ use super::fleet::{CacheInfo, Fleet};
 use super::scope::{Clusters, Scope};
 use informer_hub_kubeapi::{Printer, Served};
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{ApiResource, ClusterName, Gvr, ObjectKey, View, built_in, is_built_in};
+use informer_hub_types::{ApiResource, ClusterName, Gvr, ObjectKey, View, is_built_in};
 
 /// How long a definition is used before it is read again.
 const KEPT: Duration = Duration::from_secs(60);

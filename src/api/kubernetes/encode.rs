@@ -160,7 +160,8 @@ fn head_only(object: &StoredObject, origin: &Origin) -> Vec<u8> {
         metadata["labels"] = labels.into();
     }
     let resource = &origin.resource;
-    let whole = json!({ "kind": resource.kind.as_str(), "apiVersion": resource.gvr.api_version(), "metadata": metadata });
+    let whole =
+        json!({ "kind": resource.kind.as_str(), "apiVersion": resource.gvr.api_version(), "metadata": metadata });
     whole.to_string().into_bytes()
 }
 

@@ -151,11 +151,6 @@ impl Listing {
         self.is_done
     }
 
-    /// Returns the number of items written.
-    pub(super) fn written(&self) -> usize {
-        self.written
-    }
-
     /// Appends the next chunk to `out`.
     pub(super) fn write(&mut self, out: &mut Vec<u8>) {
         if let Some(head) = self.head.take() {

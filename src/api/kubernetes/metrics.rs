@@ -103,8 +103,7 @@ impl ReadMetrics {
     }
 
     /// Returns all values.
-    #[must_use]
-    pub fn counts(&self) -> ReadCounts {
+    pub(super) fn counts(&self) -> ReadCounts {
         let requests = self.requests.lock();
         let responses = self.responses.lock();
         let durations = self.durations.lock();

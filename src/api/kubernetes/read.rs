@@ -1,6 +1,5 @@
 //! Answers of `get` and `list`.
 
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -23,7 +22,6 @@ use super::selection::{Selection, Wanted};
 use crate::api::serve::Streaming;
 use crate::cache::{HistoryCursor, Snapshot};
 use informer_hub_kubeapi::{Continuation, Form, ListAt, Media, Status, list_at};
-use informer_hub_types::clock;
 
 /// Least length of an answer that is compressed, as in kube-apiserver.
 const GZIP_FROM: usize = 128 << 10;
@@ -125,9 +123,7 @@ async fn state_of(scope: &Scope, asked: &Asked, is_get: bool) -> Result<(At, Opt
         ListAt::Exact(version) => Ok((exact(scope, version, Status::list_expired).await?, None)),
         ListAt::Continued => {
             let token = Continuation::parse(&asked.options.continuation)?;
-            if token.list != fingerprint(asked) {
-                return Err(Status::bad_request("continue key is not valid: it belongs to another list"));
-            }
+            token.check(fingerprint(asked))?;
             let at = exact(scope, token.version, Status::continue_expired).await?;
             Ok((at, Some(After { cluster: token.cluster, key: token.key })))
         }
@@ -218,13 +214,9 @@ fn remaining(state: &State, selection: &Selection, page: &[Found], asked: &Asked
     all.map(|all| all.saturating_sub(page.len()))
 }
 
-/// Returns a fingerprint of what a list selects, for its continue tokens.
+/// Returns the fingerprint of the list of a request, for its continue tokens.
 fn fingerprint(asked: &Asked) -> u64 {
-    // Keyed with constants, so that a token is valid after a restart.
-    let mut hasher = std::hash::DefaultHasher::new();
-    let Asked { root, path, options, .. } = asked;
-    format!("{root:?} {path:?} {} {:?}", options.labels, options.fields).hash(&mut hasher);
-    hasher.finish()
+    Continuation::fingerprint(&asked.root, &asked.path, &asked.options)
 }
 
 fn object_response((object, origin): &Found, encoder: &Encoder, asked: &Asked, coverage: &Coverage) -> Response {

@@ -112,7 +112,7 @@ fn asked(parts: &Parts, root: Root, path: ResourcePath) -> Result<Asked, Status>
     let is_list = path.name.is_none() && !is_stream;
     let offered: &[Form] = if is_list { &[Form::Table, Form::MetadataList] } else { &[Form::Table, Form::Metadata] };
     let accepted = negotiate(accept_of(parts).as_deref(), offered, is_stream)?;
-    let include = options.table_objects()?;
+    let include = if accepted.form == Form::Table { options.table_objects()? } else { IncludeObject::Metadata };
     let is_pretty = options.pretty.unwrap_or_else(|| accepted.pretty || is_read_by_people(parts));
     Ok(Asked { root, path, options, accepted, include, is_pretty, gzip: accepts_gzip(parts), reader: reader_of(parts) })
 }

@@ -14,7 +14,9 @@ use informer_hub_kubeapi::Status;
 /// Returns a status as the response.
 pub(super) fn status_response(status: &Status) -> Response {
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = json_response(code, status.json());
+    let mut json = status.json();
+    json.push(b'\n');
+    let mut response = json_response(code, json);
     if let Some(seconds) = status.retry_after {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }

@@ -141,13 +141,11 @@ impl Bench {
             scope: Scope::all(),
         };
         let mut stores = self.fleet.stores.lock();
-        let store = stores
-            .entry(resource.gvr.clone())
-            .or_insert_with(|| {
-                let mut store = Store::new(resource.clone());
-                store.keep_history(HistoryLimits::default(), BASE, clock::now());
-                store
-            });
+        let store = stores.entry(resource.gvr.clone()).or_insert_with(|| {
+            let mut store = Store::new(resource.clone());
+            store.keep_history(HistoryLimits::default(), BASE, clock::now());
+            store
+        });
         let health = InformerHealth::new();
         let id = store.open(Arc::new(origin), health, Vec::new());
         self.partitions.insert((cluster.to_owned(), resource.gvr.clone()), id);

@@ -46,7 +46,7 @@ pub(super) async fn answer(
     let selection = selection_of(&scope, &definition, &asked)?;
     let encoder = encoder_of(&scope, &definition, &asked);
     let least = LEAST_TIME + LEAST_TIME.mul_f64(rng::unit());
-    let time = asked.options.timeout.filter(|time| !time.is_zero()).unwrap_or(least).min(MAX_TIME);
+    let time = asked.options.timeout.unwrap_or(least).min(MAX_TIME);
     let mut options = WatchOptions {
         bookmarks: asked.options.bookmarks,
         end_bookmark: false,

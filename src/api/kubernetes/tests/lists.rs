@@ -117,7 +117,8 @@ async fn exact_version_is_served_from_the_window_and_a_newer_one_is_waited_for()
     {
         let path = format!("/clusters/a/api/v1/pods?resourceVersion={version}&resourceVersionMatch=Exact");
         let (code, list) = bench.json(&path).await;
-        assert_eq!((code, items(&list)), (200, expected), "{version}");
+        assert_eq!(code, 200, "{version}");
+        assert_eq!(items(&list), expected, "{version}");
         assert_eq!(list["metadata"]["resourceVersion"], version);
     }
     let (code, status) = bench.json("/clusters/a/api/v1/pods?resourceVersion=9&resourceVersionMatch=Exact").await;
