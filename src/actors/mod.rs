@@ -39,6 +39,7 @@ pub mod messages {
     pub use super::subscribe::user::User;
 }
 
+pub use cache::actor::history::CacheReader;
 pub use cache::actor::{CacheActor, CacheDirectory};
 pub use cache::query_runner::PendingAnswer;
 pub use checkpoint::restore_plan::RestorePlan;

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::applied::Outbox;
+use super::history::{HistoryReader, Marks};
 use super::indexers::{IndexFn, Indexers};
 use super::indices::Indices;
 use super::objects::Objects;
@@ -62,6 +63,8 @@ pub struct Partition {
     pub(super) outbox: Option<Outbox>,
     /// Progress of a list after the first one.
     pub(super) relist: Relist,
+    /// Versions of its recorded changes.
+    pub(super) marks: Marks,
 }
 
 impl Partition {
@@ -238,6 +241,10 @@ pub struct Snapshot {
     expected: imbl::OrdMap<ClusterName, ClusterLabels>,
     /// Only increases, so that the ID of a closed partition is never reused.
     next_partition: u32,
+    /// Fleet version of the last change.
+    pub(super) version: u64,
+    /// Recent changes; `None` if the store does not count them.
+    pub(super) history: Option<HistoryReader>,
 }
 
 impl Snapshot {
@@ -249,6 +256,8 @@ impl Snapshot {
             indices: Indices::default(),
             expected: imbl::OrdMap::new(),
             next_partition: 0,
+            version: 0,
+            history: None,
         }
     }
 
@@ -431,6 +440,7 @@ impl Snapshot {
                 synced: false,
                 outbox: None,
                 relist: Relist::None,
+                marks: Marks::default(),
             },
         };
         self.partitions.insert(id, Arc::new(partition));
