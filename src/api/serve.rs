@@ -15,9 +15,9 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -35,6 +35,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Requests that one HTTP/2 connection may have in progress. client-go opens another connection for more.
 const MAX_STREAMS: u32 = 250;
+
+/// Pause before the first bytes of a connection are looked at again.
+const PEEK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Time between pings of an HTTP/2 connection, and the wait for the answer.
 const PING: Duration = Duration::from_secs(30);
@@ -134,15 +137,36 @@ async fn handle_connection(stream: TcpStream, peer: PeerAddress, server: ServerS
         return;
     }
     let Some(config) = server.guard.tls() else {
-        return serve_http(stream, server, slot, Client { peer, certified: false }).await;
+        let is_http2 = tokio::select! {
+            is_http2 = timeout(head, begins_http2(&stream)) => is_http2,
+            () = server.closing.cancelled() => return,
+        };
+        let Ok(Ok(is_http2)) = is_http2 else { return };
+        return serve_http(stream, server, slot, Client { peer, certified: false, is_http2 }).await;
     };
     let handshake = tokio::select! {
         handshake = timeout(head, TlsAcceptor::from(config).accept(stream)) => handshake,
         () = server.closing.cancelled() => return,
     };
     if let Ok(Ok(stream)) = handshake {
-        let certified = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
-        serve_http(stream, server, slot, Client { peer, certified }).await;
+        let session = stream.get_ref().1;
+        let certified = session.peer_certificates().is_some_and(|chain| !chain.is_empty());
+        let is_http2 = session.alpn_protocol() == Some(b"h2");
+        serve_http(stream, server, slot, Client { peer, certified, is_http2 }).await;
+    }
+}
+
+/// Returns whether an unencrypted connection begins with the preface of HTTP/2.
+async fn begins_http2(stream: &TcpStream) -> std::io::Result<bool> {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0";
+    let mut first = [0; PREFACE.len()];
+    loop {
+        let read = stream.peek(&mut first).await?;
+        if read == 0 || first[..read] != PREFACE[..read] || read == PREFACE.len() {
+            return Ok(first[..read] == *PREFACE);
+        }
+        // A part of the preface. The rest is not signalled while the first bytes are unread.
+        tokio::time::sleep(PEEK_PAUSE).await;
     }
 }
 
@@ -152,6 +176,8 @@ struct Client {
     peer: PeerAddress,
     /// Whether it has a valid certificate.
     certified: bool,
+    /// Whether it speaks HTTP/2.
+    is_http2: bool,
 }
 
 async fn serve_http<S>(stream: S, server: ServerState, slot: Arc<Slot>, client: Client)
@@ -164,24 +190,35 @@ where
         let (server, slot) = (server.clone(), Arc::clone(&slot));
         async move { Ok::<_, Infallible>(answer(&server, &slot, client, request).await) }
     });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(head_bytes);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(MAX_STREAMS)
-        .max_header_list_size(u32::try_from(head_bytes).unwrap_or(u32::MAX))
-        .keep_alive_interval(PING)
-        .keep_alive_timeout(PING);
-    let conversation = builder.serve_connection(TokioIo::new(stream), service);
-    let mut conversation = pin!(conversation);
-    tokio::select! {
-        _ = conversation.as_mut() => {}
-        () = closing.cancelled() => {
-            conversation.as_mut().graceful_shutdown();
-            let _ = conversation.await;
+    let stream = TokioIo::new(stream);
+    if client.is_http2 {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(u32::try_from(head_bytes).unwrap_or(u32::MAX))
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PING);
+        let mut conversation = pin!(builder.serve_connection(stream, service));
+        tokio::select! {
+            _ = conversation.as_mut() => return,
+            () = closing.cancelled() => conversation.as_mut().graceful_shutdown(),
         }
+        let _ = conversation.await;
+        return;
     }
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(head)
+        .max_buf_size(2 * head_bytes)
+        .max_header_size(head_bytes);
+    let mut conversation = pin!(builder.serve_connection(stream, service));
+    tokio::select! {
+        _ = conversation.as_mut() => return,
+        () = closing.cancelled() => conversation.as_mut().graceful_shutdown(),
+    }
+    let _ = conversation.await;
 }
 
 async fn answer(server: &ServerState, slot: &Arc<Slot>, client: Client, request: Request<Incoming>) -> Response<Body> {

@@ -92,11 +92,7 @@ impl Store {
             let id = self.next.fresh_id();
             partition.iter().for_each(|object| self.index(id, object));
             self.next.adopt(id, partition.clone(), origin);
-            if let Some(mut adopted) = self.next.take(id) {
-                let complete = adopted.marks.complete;
-                self.record_join(id, &mut adopted, complete);
-                self.next.put(id, adopted);
-            }
+            self.record_adoption(id);
             id
         };
         self.publish();

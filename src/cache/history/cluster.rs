@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::change::RecordedChange;
 use super::reader::LocateError;
-use super::window::Entry;
 use informer_hub_types::WatchCell;
 
 /// Versions that lead to the start of the changes of a cluster's window.
@@ -16,42 +16,14 @@ pub(super) struct Floor {
     pub(super) exact: Option<u64>,
 }
 
-/// How readers resume from a change.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Address {
-    /// From its version.
-    Version(u64),
-    /// From the versions given before it, so that it may be read again. This is the floor once it is dropped.
-    Before(Floor),
-}
-
-#[derive(Debug)]
-struct Indexed {
-    /// Fleet version, of a partition the last one.
-    last: u64,
-    address: Address,
-    entry: Entry,
-}
-
-impl Indexed {
-    fn version(&self) -> Option<u64> {
-        match self.address {
-            Address::Version(version) => Some(version),
-            Address::Before(_) => None,
-        }
-    }
-}
-
-/// Recent changes of one cluster.
+/// Recent changes of one cluster. Without those of whole partitions, which expire the readers of the cluster.
 #[derive(Debug)]
 pub(super) struct ClusterWindow {
-    entries: VecDeque<Indexed>,
+    entries: VecDeque<Arc<RecordedChange>>,
     /// Fleet version from which the entries can be read.
-    oldest: u64,
-    /// Fleet version from which versions are located; earlier entries are only read.
     start: u64,
     floor: Floor,
-    /// Greatest version of an entry after the start, dropped ones included.
+    /// Greatest version of an entry, dropped ones included.
     newest: u64,
     /// Fleet version from which all entries have versions, each greater than those before.
     sorted_from: u64,
@@ -70,103 +42,71 @@ impl Floor {
         version.map_or(Self::UNKNOWN, |version| Self { below: version, exact: Some(version) })
     }
 
-    fn raised_by(self, address: Address) -> Self {
-        let next = match address {
-            Address::Version(version) => Self::at(Some(version)),
-            Address::Before(floor) => floor,
-        };
-        Self { below: self.below.max(next.below), exact: next.exact }
+    /// Returns the floor after a dropped change of this version.
+    fn raised_by(self, version: Option<u64>) -> Self {
+        Self { below: self.below.max(version.unwrap_or(0)), exact: version }
     }
 }
 
 impl ClusterWindow {
-    /// Creates a window without changes. `oldest` is the fleet version from which it would have them.
-    pub(super) fn new(oldest: u64) -> Self {
-        Self {
-            entries: VecDeque::new(),
-            oldest,
-            start: oldest,
-            floor: Floor::UNKNOWN,
-            newest: 0,
-            sorted_from: oldest,
-            has_left: false,
-            changed: Arc::default(),
-        }
-    }
-
-    /// Drops its entries. Readers continue to wait for the same cell.
-    pub(super) fn emptied(self, oldest: u64) -> Self {
-        Self { changed: self.changed, ..Self::new(oldest) }
+    /// Creates the window of the changes after a fleet version.
+    pub(super) fn new(start: u64, floor: Floor) -> Self {
+        let (entries, changed) = (VecDeque::new(), Arc::default());
+        Self { entries, start, floor, newest: 0, sorted_from: start, has_left: false, changed }
     }
 
     /// Returns the fleet version from which all changes are known.
     pub(super) fn oldest(&self) -> u64 {
-        self.oldest
+        self.start
     }
 
-    /// Returns whether it can be dropped.
-    pub(super) fn is_over(&self) -> bool {
-        self.has_left && self.entries.is_empty()
-    }
-
-    pub(super) fn push(&mut self, last: u64, address: Address, entry: Entry) {
-        match address {
-            Address::Version(version) if version > self.newest => self.newest = version,
-            Address::Version(_) | Address::Before(_) => self.sorted_from = last.saturating_add(1),
+    pub(super) fn push(&mut self, change: Arc<RecordedChange>) {
+        match change.cluster_version {
+            Some(version) if version > self.newest => self.newest = version,
+            Some(_) | None => self.sorted_from = change.version.saturating_add(1),
         }
-        self.entries.push_back(Indexed { last, address, entry });
+        self.entries.push_back(change);
     }
 
-    /// Locates versions from here on. Readers before may continue.
-    pub(super) fn restart(&mut self, at: u64, floor: Floor) {
-        (self.start, self.floor, self.newest, self.sorted_from) = (at, floor, 0, at);
-    }
-
-    /// As [`Self::restart`], and expires the readers before.
+    /// Starts anew at a fleet version. Readers before it have expired.
     pub(super) fn cut(&mut self, at: u64, floor: Floor) {
-        self.restart(at, floor);
-        self.oldest = at;
+        let changed = Arc::clone(&self.changed);
+        *self = Self { changed, ..Self::new(at, floor) };
     }
 
-    /// Drops the first entry if it is the one of this fleet version.
-    pub(super) fn drop_first(&mut self, last: u64) {
-        if self.entries.front().is_none_or(|first| first.last != last) {
+    /// Drops the first entry if it has this fleet version.
+    pub(super) fn drop_first(&mut self, version: u64) {
+        if self.entries.front().is_none_or(|first| first.version != version) {
             return;
         }
         let Some(first) = self.entries.pop_front() else { return };
-        self.oldest = self.oldest.max(last);
-        if last > self.start {
-            self.floor = self.floor.raised_by(first.address);
-            self.start = last;
-        }
+        self.floor = self.floor.raised_by(first.cluster_version);
+        self.start = version;
         if self.entries.is_empty() {
             self.entries.shrink_to(0);
         }
     }
 
-    /// Returns the entries that end after a fleet version.
-    pub(super) fn after(&self, version: u64) -> impl Iterator<Item = &Entry> {
-        let from = self.entries.partition_point(|entry| entry.last <= version);
-        self.entries.range(from..).map(|indexed| &indexed.entry)
+    /// Returns the entries after a fleet version.
+    pub(super) fn after(&self, version: u64) -> impl Iterator<Item = &Arc<RecordedChange>> {
+        let from = self.entries.partition_point(|entry| entry.version <= version);
+        self.entries.range(from..)
     }
 
-    /// Returns the versions of changes.
+    /// Returns the versions of the entries.
     pub(super) fn versions(&self) -> impl Iterator<Item = u64> {
-        self.entries.iter().filter_map(Indexed::version)
+        self.entries.iter().filter_map(|entry| entry.cluster_version)
     }
 
     /// Returns the fleet version from which a reader with this version continues. `base` is the greatest version, not
     /// of a change, that readers may have.
     pub(super) fn locate(&self, version: u64, base: u64) -> Result<u64, LocateError> {
-        let from = self.entries.partition_point(|entry| entry.last <= self.start);
-        let sorted = self.entries.partition_point(|entry| entry.last < self.sorted_from).max(from);
+        let sorted = self.entries.partition_point(|entry| entry.version < self.sorted_from);
         let before = self.last_sorted(sorted, version);
-        if let Some(entry) = before.filter(|entry| entry.version() == Some(version)) {
-            return Ok(entry.last);
-        }
-        let unsorted = || self.entries.range(from..sorted);
-        if let Some(entry) = unsorted().find(|entry| entry.version() == Some(version)) {
-            return Ok(entry.last);
+        let unsorted = || self.entries.range(..sorted);
+        let is_it = |entry: &&Arc<RecordedChange>| entry.cluster_version == Some(version);
+        if let Some(entry) = before.filter(is_it).or_else(|| unsorted().find(is_it)) {
+            return Ok(entry.version);
         }
         if self.floor.exact == Some(version) {
             return Ok(self.start);
@@ -178,26 +118,19 @@ impl ClusterWindow {
             return Err(LocateError::Future { newest: base.max(self.newest) });
         }
         if let Some(entry) = before {
-            return Ok(entry.last);
+            return Ok(entry.version);
         }
         // After the last one that is not greater, and before the first one that is.
-        let mut at = self.start;
-        for entry in unsorted() {
-            match entry.version() {
-                Some(greater) if greater > version => break,
-                Some(_) => at = entry.last,
-                None => {}
-            }
-        }
-        Ok(at)
+        let rest = unsorted().take_while(|entry| entry.cluster_version.is_none_or(|found| found < version));
+        Ok(rest.filter(|entry| entry.cluster_version.is_some()).last().map_or(self.start, |entry| entry.version))
     }
 
     /// Returns the last of the sorted entries, from an index on, whose version is not greater.
-    fn last_sorted(&self, sorted: usize, version: u64) -> Option<&Indexed> {
+    fn last_sorted(&self, sorted: usize, version: u64) -> Option<&Arc<RecordedChange>> {
         let (mut low, mut high) = (sorted, self.entries.len());
         while low < high {
             let middle = low.midpoint(high);
-            if self.entries[middle].version().is_some_and(|found| found <= version) {
+            if self.entries[middle].cluster_version.is_some_and(|found| found <= version) {
                 low = middle + 1;
             } else {
                 high = middle;

@@ -1,17 +1,18 @@
 //! Versions of a cluster that readers may have, as of a snapshot.
 
+use super::cluster::Floor;
 use crate::cache::snapshot::Partition;
 
 /// Resource versions of a partition's recorded state.
 #[derive(Clone, Copy, Default, Debug)]
 pub(in crate::cache) struct Marks {
     /// Version up to which the visible state is complete. Stays while a list is published in parts.
-    pub(in crate::cache) complete: Option<u64>,
-    /// Completeness when the partition joined, or when its versions last went back.
+    pub(super) complete: Option<u64>,
+    /// Greatest version that readers may have although the partition may not be complete up to it.
     pub(super) floor: Option<u64>,
-    /// Greatest version of a change since then.
+    /// Greatest version of a change.
     pub(super) newest: Option<u64>,
-    /// Last change since then that has a version: fleet version and version.
+    /// Last change that has a version: fleet version and version.
     pub(super) latest: Option<(u64, u64)>,
 }
 
@@ -20,22 +21,15 @@ pub(in crate::cache) struct Marks {
 pub(in crate::cache) struct ClusterMarks {
     /// Version up to which all partitions are complete.
     pub(in crate::cache) complete: Option<u64>,
-    pub(super) floor: Option<u64>,
+    floor: Option<u64>,
     newest: Option<u64>,
     latest: Option<(u64, u64)>,
 }
 
 impl Marks {
-    /// Restarts at a complete version.
-    pub(super) fn restart(&mut self, complete: Option<u64>) {
-        *self = Self { complete, floor: complete, newest: None, latest: None };
-    }
-
-    /// Takes over the versions of a cluster, of which a partition leaves.
-    pub(super) fn inherit(&mut self, cluster: &ClusterMarks) {
-        self.floor = self.floor.max(cluster.base());
-        self.newest = self.newest.max(cluster.newest);
-        self.latest = self.latest.max(cluster.latest);
+    /// Creates the marks of a partition without changes. `floor` as in the field.
+    pub(super) fn new(complete: Option<u64>, floor: Option<u64>) -> Self {
+        Self { complete, floor, newest: None, latest: None }
     }
 
     /// Records a change.
@@ -62,8 +56,8 @@ impl ClusterMarks {
         joined.fold(None, with).unwrap_or_default()
     }
 
-    /// Returns the greatest version that is no version of a change and that readers may have. Each later change with a
-    /// version has a greater one.
+    /// Returns the greatest version that readers may have and that need not be the version of a change. Each later change
+    /// has a greater one.
     pub(super) fn base(&self) -> Option<u64> {
         self.complete.max(self.floor)
     }
@@ -78,5 +72,20 @@ impl ClusterMarks {
     /// Returns the greatest version that readers of this state may have.
     pub(super) fn greatest(&self) -> Option<u64> {
         self.base().max(self.newest)
+    }
+
+    /// Returns a version that is greater than each one that readers may have.
+    pub(super) fn fresh(&self) -> Option<u64> {
+        self.greatest().map(|greatest| greatest.saturating_add(1))
+    }
+
+    /// Returns the floor of a window that starts with this state.
+    pub(super) fn as_floor(&self) -> Floor {
+        self.greatest().map_or(Floor::UNKNOWN, |below| Floor { below, exact: self.version() })
+    }
+
+    /// Returns the greatest version of a change of a partition that does not get its own version.
+    pub(super) fn base_of(&self, marks: &Marks) -> u64 {
+        marks.complete.max(self.floor).unwrap_or(0)
     }
 }

@@ -13,19 +13,21 @@
 //!
 //! A relist is recorded by its differences. A repeated object and a restored body are no changes.
 //!
-//! # Positions in a cluster
+//! # Versions of a cluster
 //!
 //! Readers of one cluster resume by the cluster's own resource versions ([`HistoryReader::locate`]). A change has the
 //! version of its object; a deletion has that of its event. A deletion that a relist finds gets an unused version
-//! between the previous complete version and that of the list: a real one, since the deletion consumed a version.
+//! between the previous complete version and that of the list. There is one, since the deletion consumed a version.
 //!
-//! Each version that was ever given to a reader leads to a position from which the reader misses nothing:
-//! - *The version of a change*: after this change.
-//! - *Any other version*: before the first change with a greater version. [`Snapshot::cluster_version`] gives such a
-//!   version only if it is greater than that of each earlier change.
-//! - A change *without a version* of its own is read again rather than missed. It has none if its version is not an
-//!   integer, or not greater than a version that a reader may have.
-//! - If a list goes back (a restored etcd), positions before it expire.
+//! - The version of a change leads to the position after it.
+//! - Any other version leads to the position before the first change with a greater version. A list has such a version
+//!   only if it is greater than that of each change, else the version of the last change ([`Snapshot::cluster_version`]).
+//! - A change at or below a version that readers may have would be missed. It gets a fresh version, one above all that
+//!   readers may have. If a reader resumes from the version in its object instead, it may read the change again.
+//! - Readers of the cluster expire if a partition joins or leaves, or if a list goes back (a restored etcd).
+//!
+//! Changes are not in the order of versions if a queue lags: all changes of one object are applied together. Within a
+//! batch they are.
 //!
 //! [`Snapshot::cluster_version`]: super::Snapshot::cluster_version
 

@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use parking_lot::RwLock;
 
 use super::change::{PartitionChange, RecordedChange};
-use super::cluster::Floor;
-use super::marks::ClusterMarks;
 use super::window::{Entry, HistoryLimits, Step, Window};
 use crate::cache::snapshot::Snapshot;
 use informer_hub_types::clock::Instant;
@@ -134,7 +132,7 @@ impl HistoryReader {
     ///
     /// # Errors
     /// [`PositionExpired`] if changes after the cursor have been dropped. In the scope of one cluster, only changes of
-    /// that cluster count.
+    /// that cluster count; it also expires if a partition of the cluster joins or leaves.
     pub fn read(
         &self,
         scope: &HistoryScope,
@@ -176,12 +174,12 @@ impl HistoryReader {
         Ok(match (scope, cluster) {
             (HistoryScope::Cluster(_), Some(cluster)) => {
                 let from = visit.cursor.version;
-                visit.entries(cluster.after(from))
+                visit.entries(cluster.after(from).map(|change| Entry::Change(Arc::clone(change))))
             }
             (HistoryScope::Cluster(_), None) => visit.entries(std::iter::empty()),
             (HistoryScope::Fleet | HistoryScope::Selected(_), _) => {
                 let from = visit.cursor.version;
-                visit.entries(window.after(from))
+                visit.entries(window.after(from).cloned())
             }
         })
     }
@@ -280,7 +278,7 @@ impl HistoryReader {
 
     /// Starts anew with the state of a snapshot. Readers of earlier versions have expired.
     pub(super) fn restart(&self, snapshot: &Snapshot) {
-        let floors = snapshot.joined_clusters().map(|name| (name.clone(), floor(&snapshot.cluster_marks(name))));
+        let floors = snapshot.joined_clusters().map(|name| (name.clone(), snapshot.cluster_marks(name).as_floor()));
         self.0.window.write().restart(snapshot.version(), floors);
     }
 
@@ -288,12 +286,6 @@ impl HistoryReader {
     pub(super) fn versions_of(&self, cluster: &ClusterName) -> Vec<u64> {
         self.0.window.read().cluster(cluster).into_iter().flat_map(|known| known.versions()).collect()
     }
-}
-
-/// Returns the floor after everything that readers of these versions have seen.
-pub(super) fn floor(marks: &ClusterMarks) -> Floor {
-    let Some(below) = marks.greatest() else { return Floor::UNKNOWN };
-    Floor { below, exact: marks.version() }
 }
 
 enum Gathered {
@@ -312,7 +304,7 @@ struct Visit<'r> {
 }
 
 impl Visit<'_> {
-    fn entries<'w>(&mut self, entries: impl Iterator<Item = &'w Entry>) -> Gathered {
+    fn entries(&mut self, entries: impl Iterator<Item = Entry>) -> Gathered {
         let seen = entries.take_while(|entry| entry.last() <= self.visible);
         for (visited, entry) in seen.enumerate() {
             if visited == VISITS || self.changes.len() == self.full {
@@ -320,12 +312,12 @@ impl Visit<'_> {
             }
             match entry {
                 Entry::Change(change) => {
-                    if self.scope.selects(&change.origin) {
-                        self.changes.push(Arc::clone(change));
-                    }
                     self.cursor.advance(change.version);
+                    if self.scope.selects(&change.origin) {
+                        self.changes.push(change);
+                    }
                 }
-                Entry::Partition(partition) => return Gathered::Partition(Arc::clone(partition)),
+                Entry::Partition(partition) => return Gathered::Partition(partition),
             }
         }
         self.cursor.advance(self.visible);

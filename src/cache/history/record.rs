@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use super::arrange::{Arranged, Conditions, arrange};
+use hashbrown::HashSet;
+
+use super::arrange::{Conditions, arrange};
 use super::change::{ChangeKind, PartitionChange, PartitionChangeKind, RecordedChange};
-use super::cluster::{Address, Floor};
+use super::cluster::Floor;
 use super::draft::Draft;
-use super::marks::ClusterMarks;
-use super::reader::{HistoryReader, floor};
+use super::marks::{ClusterMarks, Marks};
+use super::reader::HistoryReader;
 use super::window::{Entry, HistoryLimits, Step};
 use crate::cache::posting::PartitionId;
 use crate::cache::snapshot::Partition;
 use crate::cache::store::Store;
 use informer_hub_types::clock::Instant;
-use informer_hub_types::{ClusterName, Origin, ResourceVersion};
+use informer_hub_types::{ClusterName, Origin, ResourceVersion, StoredObject};
 
 /// Recorded steps that are not published yet.
 #[derive(Debug, Default)]
@@ -46,7 +48,7 @@ impl Store {
             let Some(mut partition) = self.next.take(id) else { continue };
             partition.iter().for_each(|object| object.set_fleet_version(base));
             let complete = number(partition.resume.as_ref());
-            partition.marks.restart(complete.filter(|_| partition.synced));
+            partition.marks = Marks::new(complete, complete);
             self.next.put(id, partition);
         }
         let history = HistoryReader::new(limits, base, now);
@@ -109,16 +111,13 @@ impl Store {
         if !self.records() || !partition.synced {
             return;
         }
-        let listed = number(list);
-        let complete = number(partition.resume.as_ref());
+        let (listed, complete) = (number(list), number(partition.resume.as_ref()));
         if !before.had_joined {
             return self.record_join(id, partition, complete.or(listed));
         }
         self.record_changes(id, partition, drafts, listed);
-        if let Some(listed) = listed
-            && (before.was_converted || partition.marks.complete.is_none_or(|complete| listed < complete))
-        {
-            self.record_cut(partition, listed);
+        if let Some(listed) = listed {
+            self.record_list_end(partition, listed, before);
         }
         if let Some(complete) = complete.or(listed) {
             partition.marks.complete = Some(complete);
@@ -130,24 +129,22 @@ impl Store {
             return;
         }
         let cluster = partition.origin().cluster.clone();
-        let mut conditions = Conditions { list, ..Conditions::default() };
-        let floor_of_cluster = self.marks_with(&cluster, Some(partition)).floor;
-        conditions.base = partition.marks.complete.max(floor_of_cluster).unwrap_or(0);
-        if drafts.iter().any(Draft::is_missed) {
-            conditions.used = self.used_versions(&cluster, partition, list.is_some());
-        }
-        for arranged in arrange(drafts, conditions) {
-            self.record_change(id, partition, &cluster, arranged);
+        let base = self.marks_with(&cluster, partition).base_of(&partition.marks);
+        let has_missed = drafts.iter().any(Draft::is_missed);
+        let used = if has_missed { self.used_versions(&cluster, partition, list.is_some()) } else { HashSet::new() };
+        for (draft, version) in arrange(drafts, Conditions { list, base, used }) {
+            let version = version.filter(|version| Some(*version) > partition.marks.floor).or_else(|| {
+                // At or below a version that readers may have: the change would be missed.
+                let fresh = self.marks_with(&cluster, partition).fresh()?;
+                partition.marks.floor = Some(fresh);
+                Some(fresh)
+            });
+            self.record_change(id, partition, draft, version);
         }
     }
 
     /// Returns the versions that no deletion may get: those of changes and, at the end of a list, of present objects.
-    fn used_versions(
-        &self,
-        cluster: &ClusterName,
-        partition: &Partition,
-        with_objects: bool,
-    ) -> hashbrown::HashSet<u64> {
+    fn used_versions(&self, cluster: &ClusterName, partition: &Partition, with_objects: bool) -> HashSet<u64> {
         let changes = self.history().into_iter().flat_map(|history| history.versions_of(cluster));
         let objects = partition.iter().filter(|_| with_objects).filter_map(|it| it.resource_version().as_number());
         changes.chain(objects).collect()
@@ -157,8 +154,8 @@ impl Store {
         &mut self,
         id: PartitionId,
         partition: &mut Partition,
-        cluster: &ClusterName,
-        (draft, cluster_version): Arranged,
+        draft: Draft,
+        cluster_version: Option<u64>,
     ) {
         self.next.version += 1;
         let version = self.next.version;
@@ -170,35 +167,41 @@ impl Store {
         } else {
             object.set_fleet_version(version);
             // A partition without bodies stores a copy.
-            let stored = partition.get(object.key()).filter(|stored| {
-                stored.uid() == object.uid() && stored.resource_version() == object.resource_version()
-            });
+            let stored = partition.get(object.key()).filter(|stored| is_same_state(stored, &object));
             stored.inspect(|stored| stored.set_fleet_version(version));
         }
-        let address = match cluster_version {
-            Some(known) => {
-                partition.marks.note(version, known);
-                Address::Version(known)
-            }
-            None => Address::Before(floor(&self.marks_with(cluster, Some(partition)))),
-        };
+        if let Some(cluster_version) = cluster_version {
+            partition.marks.note(version, cluster_version);
+        }
         let origin = Arc::clone(partition.origin());
+        let cluster = origin.cluster.clone();
         let change = RecordedChange { version, partition: id, origin, kind, object, old, cluster_version };
-        let entry = Entry::Change(Arc::new(change));
-        self.step(cluster, Step::Push { entry, bytes, address: Some(address) });
+        self.step(cluster, Step::Push { entry: Entry::Change(Arc::new(change)), bytes });
     }
 
-    /// Records that the versions of a cluster went back to that of a list, or have a new meaning.
-    fn record_cut(&mut self, partition: &mut Partition, list: u64) {
+    /// Cuts the window of the cluster if a list went back, or if its objects do not continue the previous ones.
+    fn record_list_end(&mut self, partition: &mut Partition, list: u64, before: Before) {
         let cluster = partition.origin().cluster.clone();
-        partition.marks.restart(Some(list));
-        for id in self.others(&cluster) {
+        let floor = match partition.marks.complete {
+            Some(complete) if list < complete => Some(list),
+            Some(_) if !before.was_converted => return,
+            Some(_) | None => self.marks_with(&cluster, partition).fresh().max(Some(list)),
+        };
+        partition.marks = Marks::new(Some(list), floor);
+        for id in self.joined(&cluster) {
             let Some(mut other) = self.next.take(id) else { continue };
-            let complete = other.marks.complete;
-            other.marks.restart(complete);
+            other.marks = Marks::new(other.marks.complete, other.marks.complete);
             self.next.put(id, other);
         }
-        self.step(&cluster, Step::Cut { at: self.next.version, floor: Floor::at(Some(list)) });
+        self.cut(cluster, floor, false);
+    }
+
+    /// Records that a partition of another store has joined.
+    pub(in crate::cache) fn record_adoption(&mut self, id: PartitionId) {
+        let Some(mut adopted) = self.next.take(id) else { return };
+        let complete = number(adopted.resume.as_ref()).or(adopted.marks.complete);
+        self.record_join(id, &mut adopted, complete);
+        self.next.put(id, adopted);
     }
 
     /// Records that a partition, taken out for writing, has joined: its objects are visible from now on.
@@ -207,22 +210,16 @@ impl Store {
             return;
         }
         let cluster = partition.origin().cluster.clone();
-        let others = (!self.others(&cluster).is_empty()).then(|| self.marks_with(&cluster, None));
+        let others = ClusterMarks::of(self.joined(&cluster).into_iter().filter_map(|id| self.partition(id)));
         let first = self.next.version + 1;
-        for object in partition.iter() {
-            self.next.version += 1;
-            object.set_fleet_version(self.next.version);
+        for (object, version) in partition.iter().zip(first..) {
+            object.set_fleet_version(version);
         }
-        partition.marks.restart(complete);
-        let address = others.map_or(Floor::UNKNOWN, |others| {
-            partition.marks.floor = complete.max(others.base());
-            let exact = self.marks_with(&cluster, Some(partition)).version();
-            Floor { exact, ..floor(&others) }
-        });
-        self.step_of_all(id, partition, first, PartitionChangeKind::Joined, Some(Address::Before(address)), 0);
-        if others.is_none() {
-            self.step(&cluster, Step::Join { at: self.next.version, floor: Floor::at(complete) });
-        }
+        self.record_all(id, partition, PartitionChangeKind::Joined, 0);
+        // A version that readers of the other partitions have must not lead here.
+        let floor = others.fresh().max(complete);
+        partition.marks = Marks::new(complete, floor);
+        self.cut(cluster, floor, false);
     }
 
     /// Records that a partition leaves. Call it before it is closed.
@@ -232,20 +229,15 @@ impl Store {
         }
         let Some(partition) = self.next.take(id) else { return };
         let cluster = partition.origin().cluster.clone();
-        let marks = self.marks_with(&cluster, Some(&partition));
-        let first = self.next.version + 1;
-        self.next.version += partition.len() as u64;
+        let floor = self.marks_with(&cluster, &partition).fresh();
         let bytes = usize::try_from(partition.body_bytes()).unwrap_or(usize::MAX);
-        let address = Some(Address::Before(floor(&marks)));
-        self.step_of_all(id, &partition, first, PartitionChangeKind::Left, address, bytes);
-        match self.others(&cluster).first().and_then(|other| Some((*other, self.next.take(*other)?))) {
-            // Versions that readers have stay known.
-            Some((other, mut heir)) => {
-                heir.marks.inherit(&marks);
-                self.next.put(other, heir);
-            }
-            None => self.step(&cluster, Step::Leave),
+        self.record_all(id, &partition, PartitionChangeKind::Left, bytes);
+        let others = self.joined(&cluster);
+        if let Some((heir, mut other)) = others.first().and_then(|heir| Some((*heir, self.next.take(*heir)?))) {
+            other.marks.floor = floor;
+            self.next.put(heir, other);
         }
+        self.cut(cluster, floor, others.is_empty());
         self.next.put(id, partition);
     }
 
@@ -256,44 +248,39 @@ impl Store {
             return;
         }
         let partition = partition.clone();
+        self.record_all(id, &partition, PartitionChangeKind::Relabelled(before), 0);
+    }
+
+    /// Records a change of all objects of a partition, with a version for each. An empty partition takes one version too.
+    fn record_all(&mut self, id: PartitionId, partition: &Partition, kind: PartitionChangeKind, bytes: usize) {
         let first = self.next.version + 1;
-        self.next.version += partition.len() as u64;
-        self.step_of_all(id, &partition, first, PartitionChangeKind::Relabelled(before), None, 0);
-    }
-
-    /// Adds a change of all objects of a partition, which has the versions from `first` to the present one.
-    fn step_of_all(
-        &mut self,
-        id: PartitionId,
-        partition: &Partition,
-        first: u64,
-        kind: PartitionChangeKind,
-        address: Option<Address>,
-        bytes: usize,
-    ) {
-        let last = self.next.version;
-        if first > last {
-            return;
-        }
-        let (origin, objects) = (Arc::clone(partition.origin()), partition.objects.clone());
+        self.next.version += partition.len().max(1) as u64;
+        let (origin, objects, last) = (Arc::clone(partition.origin()), partition.objects.clone(), self.next.version);
+        let cluster = origin.cluster.clone();
         let change = PartitionChange { first, last, partition: id, kind, origin, objects };
-        let entry = Entry::Partition(Arc::new(change));
-        self.step(&partition.origin().cluster, Step::Push { entry, bytes, address });
+        self.step(cluster, Step::Push { entry: Entry::Partition(Arc::new(change)), bytes });
     }
 
-    fn step(&mut self, cluster: &ClusterName, step: Step) {
-        self.pending.0.push((cluster.clone(), step));
+    /// Expires the readers of a cluster. They start anew with `floor`.
+    fn cut(&mut self, cluster: ClusterName, floor: Option<u64>, has_left: bool) {
+        self.step(cluster, Step::Cut { at: self.next.version, floor: Floor::at(floor), has_left });
+    }
+
+    fn step(&mut self, cluster: ClusterName, step: Step) {
+        self.pending.0.push((cluster, step));
     }
 
     /// Returns the partitions of a cluster that have joined, except for one that is taken out for writing.
-    fn others(&self, cluster: &ClusterName) -> Vec<PartitionId> {
-        let has_joined = |id: &PartitionId| self.partition(*id).is_some_and(|partition| partition.synced);
-        self.next.partitions_of(cluster).iter().copied().filter(has_joined).collect()
+    fn joined(&self, cluster: &ClusterName) -> Vec<PartitionId> {
+        self.next.joined_partitions(cluster).map(|(id, _)| id).collect()
     }
 
-    /// Combines the marks of these partitions and one that is taken out for writing.
-    fn marks_with(&self, cluster: &ClusterName, partition: Option<&Partition>) -> ClusterMarks {
-        let ids = self.next.partitions_of(cluster).iter();
-        ClusterMarks::of(ids.filter_map(|id| self.partition(*id)).chain(partition))
+    /// Combines the marks of a partition that is taken out for writing and of the others of its cluster.
+    fn marks_with(&self, cluster: &ClusterName, partition: &Partition) -> ClusterMarks {
+        ClusterMarks::of(self.next.joined_partitions(cluster).map(|(_, other)| other).chain([partition]))
     }
+}
+
+fn is_same_state(one: &StoredObject, other: &StoredObject) -> bool {
+    one.uid() == other.uid() && one.resource_version() == other.resource_version()
 }

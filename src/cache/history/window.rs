@@ -7,7 +7,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 
 use super::change::{PartitionChange, RecordedChange};
-use super::cluster::{Address, ClusterWindow, Floor};
+use super::cluster::{ClusterWindow, Floor};
 use informer_hub_types::{ClusterName, WatchCell};
 
 /// Limits of a window.
@@ -53,14 +53,10 @@ impl Entry {
 /// A step of the window.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// A change, with its address for readers of the cluster. `bytes` are those of the objects that it keeps in memory.
-    Push { entry: Entry, bytes: usize, address: Option<Address> },
-    /// The first partition of the cluster joined.
-    Join { at: u64, floor: Floor },
-    /// The last partition of the cluster left.
-    Leave,
-    /// The versions of the cluster went back.
-    Cut { at: u64, floor: Floor },
+    /// A change. `bytes` are those of the objects that it keeps in memory.
+    Push { entry: Entry, bytes: usize },
+    /// Readers of the cluster start anew at a fleet version; `has_left` if its last partition left.
+    Cut { at: u64, floor: Floor, has_left: bool },
 }
 
 #[derive(Debug)]
@@ -74,7 +70,7 @@ struct Slot {
     at: u64,
 }
 
-/// See the module. Empty between the versions `oldest` and `head` of a store that has just been recovered.
+/// See the module.
 #[derive(Debug)]
 pub(super) struct Window {
     slots: VecDeque<Slot>,
@@ -123,28 +119,21 @@ impl Window {
 
     /// Applies a step of a cluster. Returns the cell that its readers wait for.
     pub(super) fn apply(&mut self, name: &ClusterName, step: Step, now: u64) -> Arc<WatchCell<u64>> {
-        let oldest = self.oldest;
-        let cluster = self.clusters.entry(name.clone()).or_insert_with(|| ClusterWindow::new(oldest));
+        let (oldest, unknown) = (self.oldest, Floor::UNKNOWN);
+        let cluster = self.clusters.entry(name.clone()).or_insert_with(|| ClusterWindow::new(oldest, unknown));
+        let changed = Arc::clone(&cluster.changed);
         match step {
-            Step::Push { entry, bytes, address } => {
-                let last = entry.last();
-                if let Some(address) = address {
-                    cluster.push(last, address, entry.clone());
+            Step::Push { entry, bytes } => {
+                if let Entry::Change(change) = &entry {
+                    cluster.push(Arc::clone(change));
                 }
-                let changed = Arc::clone(&cluster.changed);
+                let last = entry.last();
                 self.push(Slot { last, entry, cluster: name.clone(), bytes: (0, bytes + OVERHEAD), at: now });
-                return changed;
             }
-            Step::Join { at, floor } => {
-                cluster.has_left = false;
-                cluster.restart(at, floor);
+            Step::Cut { at, floor, has_left } => {
+                cluster.cut(at, floor);
+                cluster.has_left = has_left;
             }
-            Step::Leave => cluster.has_left = true,
-            Step::Cut { at, floor } => cluster.cut(at, floor),
-        }
-        let (changed, is_over) = (Arc::clone(&cluster.changed), cluster.is_over());
-        if is_over {
-            self.clusters.remove(name);
         }
         changed
     }
@@ -181,21 +170,20 @@ impl Window {
         self.oldest = slot.last;
         if let Some(cluster) = self.clusters.get_mut(&slot.cluster) {
             cluster.drop_first(slot.last);
-            if cluster.is_over() {
+            if cluster.has_left && slot.last >= cluster.oldest() {
                 self.clusters.remove(&slot.cluster);
             }
         }
     }
 
-    /// Drops everything, and starts at a fleet version. Readers before it have expired. Returns the cells of the
-    /// clusters that are left out.
+    /// Drops everything, and starts at a fleet version with these clusters. Readers before it have expired.
     pub(super) fn restart(&mut self, at: u64, floors: impl Iterator<Item = (ClusterName, Floor)>) {
         self.slots.clear();
         (self.bytes, self.oldest, self.head) = ((0, 0), at, at);
         let mut before = std::mem::take(&mut self.clusters);
         for (name, floor) in floors {
-            let mut cluster = before.remove(&name).map_or_else(|| ClusterWindow::new(at), |old| old.emptied(at));
-            cluster.restart(at, floor);
+            let mut cluster = before.remove(&name).unwrap_or_else(|| ClusterWindow::new(at, floor));
+            cluster.cut(at, floor);
             self.clusters.insert(name, cluster);
         }
     }
