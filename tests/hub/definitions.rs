@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use informer_hub::actors::messages::SetClusterLabels;
 use informer_hub::actors::{InformerStatus, PatternStatus, Subscribe, Subscriber, SurveyState, Tuning};
 use informer_hub::cache::Query;
-use informer_hub_config::{
-    Config, FileConfig, HubConfig, Initial, ResourceConfig, SinkConfig, SinkMatch, TransportConfig,
-};
+use informer_hub_config::{Config, ResourceConfig};
 use informer_hub_reflector::ReflectorOptions;
 use informer_hub_sim::{
     Fault, FaultScript, ResourceDef, Rule, SimCluster, SimConfig, Streaming, When, World, WorldConfig,
@@ -21,7 +19,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, config, eventually, quick, resource_config, small};
+use crate::fleet::{Fleet, config, eventually, file_sink, quick, resource_config, small};
 
 const WIDGETS: &str = "widgets.example.com";
 
@@ -344,7 +342,9 @@ async fn resource_redefined_with_another_kind_or_scope_has_the_new_objects() {
     for (kind, namespaced) in [("Gadget", true), ("Widget", false), ("Gadget", false)] {
         let clusters = single(sim(46));
         let mut start = config(&clusters, &["pods"]);
-        start.resources.push(ResourceConfig { namespaces: vec!["shop".to_owned()], ..resource_config(WIDGETS) });
+        let mut widgets_in_shop = resource_config(WIDGETS);
+        widgets_in_shop.namespaces = vec!["shop".to_owned()];
+        start.resources.push(widgets_in_shop);
         let fleet = Fleet::start_config(clusters, start, quick()).await;
         let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
         watches(&fleet, WIDGETS).await;
@@ -399,11 +399,6 @@ async fn cluster_with_forbidden_definitions_is_polled_and_keeps_objects() {
 }
 
 // === patterns ===
-
-fn file_sink(name: &str, path: &Path) -> SinkConfig {
-    let file = FileConfig { path: path.to_owned(), max_size: 1 << 30, keep: 1, fsync: false };
-    SinkConfig { initial: Initial::Replay, ..SinkConfig::new(name, TransportConfig::File(file)) }
-}
 
 /// Returns the event types and subjects that a sink has written, without cluster names.
 fn subjects(path: &Path) -> BTreeSet<String> {
@@ -470,8 +465,9 @@ async fn pattern_watches_all_matches_and_its_sink_gets_their_events() {
     let clusters = single(cluster_with_custom_resources(48));
     let mut start = config(&clusters, &["pods", "levers.example.com"]);
     start.resources.push(pattern("ours", "*.example.com", &["wd"], 50));
-    let select = SinkMatch { resources: vec!["ours".to_owned()], ..SinkMatch::default() };
-    start.sinks = vec![SinkConfig { select, ..file_sink("ours", &file) }];
+    let mut sink = file_sink("ours", &file);
+    sink.select.resources = vec!["ours".to_owned()];
+    start.sinks = vec![sink];
     let fleet = Fleet::start_config(clusters, start, quick()).await;
     let cluster = &fleet.clusters["a"];
     // Widgets are excluded by their short name. Levers have their own entry.
@@ -536,12 +532,10 @@ async fn changed_exclude_list_relists_only_the_affected_resources() {
     eventually("the gear", async || events.lock().len() == 1).await;
     assert_eq!(drain(&events), with_mark("+", &["one-gears"]));
     // A separate entry with equal options takes the resource over without a list.
-    let options = next.resources[1].clone();
-    next.resources.push(ResourceConfig {
-        name: "levers.example.com".to_owned(),
-        resource: "levers.example.com".parse().unwrap(),
-        ..options
-    });
+    let mut levers = next.resources[1].clone();
+    levers.name = "levers.example.com".to_owned();
+    levers.resource = "levers.example.com".parse().unwrap();
+    next.resources.push(levers);
     fleet.hub.reloader().reload(next.clone()).await.unwrap();
     matches(&fleet, &["gears.example.com"]).await;
     watches(&fleet, "levers.example.com").await;
@@ -556,9 +550,9 @@ async fn changed_exclude_list_relists_only_the_affected_resources() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn short_name_shares_the_informer_of_its_resource() {
     let clusters = single(sim(51));
-    let start = config(&clusters, &["pods", "wd"]);
-    let mut start = Config { resources: start.resources, ..start };
-    start.resources[0] = ResourceConfig { name: "pods".to_owned(), ..resource_config("po") };
+    let mut start = config(&clusters, &["pods", "wd"]);
+    start.resources[0] = resource_config("po");
+    start.resources[0].name = "pods".to_owned();
     let fleet = Fleet::start_config(clusters, start, quick()).await;
     fleet.converged().await;
     watches(&fleet, WIDGETS).await;
@@ -589,11 +583,8 @@ async fn version_change_during_downtime_sends_no_deletions() {
     let file = folder.path().join("events");
     let clusters = single(beta(52));
     let mut start = config(&clusters, &["pods", WIDGETS]);
-    start.hub = HubConfig {
-        state_dir: Some(state.path().to_owned()),
-        checkpoint: Duration::from_millis(200),
-        ..HubConfig::default()
-    };
+    start.hub.state_dir = Some(state.path().to_owned());
+    start.hub.checkpoint = Duration::from_millis(200);
     start.sinks = vec![file_sink("log", &file)];
     let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
     watches(&fleet, WIDGETS).await;

@@ -117,11 +117,9 @@ async fn custom_resource_is_defined_migrated_deleted_and_redefined() {
     let real = RealCluster::start("lifecycle").await;
     let client = real.client().await;
     create_namespace(&client, "shop").await;
-    let config = Config {
-        clusters: vec![cluster("lifecycle", real.kubeconfig())],
-        resources: vec![ResourceConfig::new(GEARS, GEARS.parse().unwrap())],
-        ..Config::default()
-    };
+    let mut config = Config::default();
+    config.clusters = vec![cluster("lifecycle", real.kubeconfig())];
+    config.resources = vec![ResourceConfig::new(GEARS, GEARS.parse().unwrap())];
     let hub = Hub::start(config).await.unwrap();
     let notified = Notified::default();
     let log = notified.clone();
