@@ -265,10 +265,8 @@ impl Client {
 
 /// Returns the file or variable of a secret, for errors.
 fn place(secret: &Secret) -> String {
-    match secret {
-        Secret::File(path) => path.display().to_string(),
-        Secret::Env(name) => format!("the variable {name}"),
-    }
+    let variable = || format!("the variable {}", secret.variable().unwrap_or_default());
+    secret.file().map_or_else(variable, |path| path.display().to_string())
 }
 
 /// Returns the `Authorization` header for a token.

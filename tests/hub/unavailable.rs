@@ -37,8 +37,9 @@ fn tls_server() -> (u16, String) {
 
 fn behind_tls(name: &str, port: u16, ca_file: &Path) -> ClusterConfig {
     let server = format!("https://127.0.0.1:{port}");
-    let access = ClusterAccess::Server { server, ca_file: Some(ca_file.to_owned()), token: None };
-    ClusterConfig { access, ..cluster_config(name, "") }
+    let mut cluster = cluster_config(name, "");
+    cluster.access = ClusterAccess::server(server, Some(ca_file.to_owned()), None);
+    cluster
 }
 
 /// Returns all errors in the status of a cluster.

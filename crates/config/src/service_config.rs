@@ -36,6 +36,7 @@ impl Default for ServiceConfig {
 
 /// `[hub.tls]`. The files are read again when they change.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TlsConfig {
     /// PEM file with the certificate and the intermediate certificates.
     pub cert_file: PathBuf,
@@ -43,6 +44,14 @@ pub struct TlsConfig {
     pub key_file: PathBuf,
     /// PEM file with the CA of client certificates, which give full access. `None` requests no client certificate.
     pub client_ca_file: Option<PathBuf>,
+}
+
+impl TlsConfig {
+    /// Creates TLS from the files of the certificate and its key, without client certificates.
+    #[must_use]
+    pub fn new(cert_file: impl Into<PathBuf>, key_file: impl Into<PathBuf>) -> Self {
+        Self { cert_file: cert_file.into(), key_file: key_file.into(), client_ca_file: None }
+    }
 }
 
 /// `[hub.auth]`. Files are read again when they change.

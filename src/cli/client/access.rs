@@ -62,9 +62,9 @@ impl HubArgs {
 impl Token {
     fn new(secret: &Secret, text: String) -> anyhow::Result<Self> {
         header(&text, secret)?;
-        let file = match secret {
-            Secret::File(file) => Ok(absolute(file)?),
-            Secret::Env(_) => Err(place(secret)),
+        let file = match secret.file() {
+            Some(file) => Ok(absolute(file)?),
+            None => Err(place(secret)),
         };
         Ok(Self { text, file })
     }
