@@ -29,6 +29,10 @@ impl Case<'_> {
         (self.kube.status, self.hub.status)
     }
 
+    fn has_version(&self) -> bool {
+        self.request.parameter("resourceVersion").is_some_and(|version| !version.is_empty())
+    }
+
     fn accepts(&self, text: &str) -> bool {
         self.request.accept.as_ref().is_some_and(|accept| accept.contains(text))
     }
@@ -36,18 +40,30 @@ impl Case<'_> {
 
 /// All documented differences.
 pub(super) const ALL: &[Accepted] = &[
-    Accepted { id: "protobuf", explains: |case, _| case.accepts("protobuf") && case.codes() == (200, 406) },
+    Accepted { id: "no-protobuf", explains: |case, _| case.accepts("protobuf") && case.hub.status == 406 },
+    Accepted { id: "media-types", explains: |case, _| case.codes() == (406, 406) },
+    Accepted { id: "table-v1", explains: |case, _| case.accepts("v1beta1") && case.hub.status == 406 },
+    Accepted { id: "accept-wildcards", explains: |case, _| case.accepts("application/*") && case.codes() == (406, 200) },
+    Accepted { id: "column-descriptions", explains: |_, difference| difference.at.ends_with("/description") },
     Accepted {
-        id: "media-types",
-        explains: |case, difference| case.codes() == (406, 406) && difference.at == "/message",
-    },
-    Accepted { id: "table-v1beta1", explains: |case, _| case.accepts("v1beta1") },
-    Accepted {
-        id: "window",
+        id: "exact-version",
         explains: |case, _| {
-            let is_old = case.request.parameter("resourceVersion").is_some_and(|version| !version.is_empty());
-            is_old && case.hub.status == 410 && matches!(case.kube.status, 200 | 410)
+            let is_exact = case.request.parameter("resourceVersionMatch") == Some("Exact");
+            let is_exact = is_exact || case.request.parameter("limit").is_some_and(|limit| limit != "0");
+            is_exact && case.has_version() && case.hub.status == 410
         },
+    },
+    Accepted {
+        id: "error-texts",
+        explains: |case, difference| {
+            let is_parsed = ["labelSelector", "continue"].iter().any(|name| case.request.parameter(name).is_some());
+            is_parsed && case.codes() == (400, 400) && difference.at == "/message"
+        },
+    },
+    Accepted { id: "invalid-version", explains: |case, _| case.has_version() && case.codes() == (500, 400) },
+    Accepted {
+        id: "unknown-paths",
+        explains: |case, _| case.codes() == (404, 404) && case.kube.content_type.starts_with("text/plain"),
     },
 ];
 

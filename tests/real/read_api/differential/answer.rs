@@ -92,11 +92,16 @@ fn is_plain_bookmark(event: &Value) -> bool {
     event["type"] == "BOOKMARK" && annotations.is_none_or(|all| all.get(INITIAL_EVENTS_END).is_none())
 }
 
-/// Drops the version of a bookmark, and what [`comparable`] drops of an event's object.
+/// Drops the version of a bookmark and all but its metadata, and what [`comparable`] drops of an event's object.
 fn comparable_event(mut event: Value) -> Value {
     let object = event["object"].take();
     event["object"] = comparable(object);
     if event["type"] == "BOOKMARK" {
+        for at in ["/object", "/object/rows/0/object"] {
+            if let Some(object) = event.pointer_mut(at).and_then(Value::as_object_mut) {
+                object.retain(|key, _| !matches!(&**key, "spec" | "status"));
+            }
+        }
         for at in ["/object/metadata", "/object/rows/0/object/metadata"] {
             if let Some(metadata) = event.pointer_mut(at).filter(|metadata| metadata.is_object()) {
                 metadata["resourceVersion"] = json!("<version>");
