@@ -9,13 +9,13 @@ use informer_hub_config::{
     BatchConfig, ClusterAccess, ClusterConfig, Config, EventType, HubConfig, Initial, ResourceConfig, RetryConfig,
     Secret, SinkConfig, SinkMatch, TransportConfig, WebhookConfig,
 };
-use informer_hub_types::ClusterSelector;
+use informer_hub_types::{ClusterLabels, ClusterSelector};
 
 /// Returns a configuration that sends all resources of all clusters to one signed webhook at `url`.
 pub(super) fn config(fleet: &Fleet, url: String, secret: &Path) -> anyhow::Result<Config> {
-    let cluster = |(name, url): (&informer_hub_types::ClusterName, String)| ClusterConfig {
+    let cluster = |(at, (name, url)): (usize, (&informer_hub_types::ClusterName, String))| ClusterConfig {
         name: name.clone(),
-        labels: BTreeMap::new(),
+        labels: labels(at),
         access: ClusterAccess::Server { server: url, ca_file: None, token: None },
         compression: false,
     };
@@ -25,11 +25,17 @@ pub(super) fn config(fleet: &Fleet, url: String, secret: &Path) -> anyhow::Resul
     });
     Ok(Config {
         hub: HubConfig::default(),
-        clusters: fleet.addresses().map(cluster).collect(),
+        clusters: fleet.addresses().enumerate().map(cluster).collect(),
         sources: Vec::new(),
         resources: resources.into_iter().collect::<Result<_, _>>()?,
         sinks: vec![sink(url, secret)],
     })
+}
+
+/// Returns the labels of a cluster: one of three is for development.
+fn labels(at: usize) -> ClusterLabels {
+    let tier = if at % 3 == 2 { "dev" } else { "prod" };
+    BTreeMap::from([("tier".to_owned(), tier.to_owned())])
 }
 
 fn sink(url: String, secret: &Path) -> SinkConfig {
