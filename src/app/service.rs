@@ -11,7 +11,7 @@ use informer_hub_config::{Secret, ServiceConfig, TlsConfig};
 ///
 /// The `Host` header is checked on loopback, and if the configuration lists hosts. A hub that listens elsewhere without
 /// a token (`allow_unauthenticated`) is reached by names of pods and services, which it cannot know.
-pub(super) fn protection(service: &ServiceConfig, listen: SocketAddr) -> Protection {
+pub(crate) fn protection(service: &ServiceConfig, listen: SocketAddr) -> Protection {
     let is_checked = listen.ip().is_loopback() || !service.allowed_hosts.is_empty();
     Protection {
         hosts: is_checked.then(|| service.allowed_hosts.clone()),

@@ -1,5 +1,6 @@
 //! Configuration of the hub in the demo.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,13 +9,14 @@ use informer_hub_config::{
     BatchConfig, ClusterAccess, ClusterConfig, Config, EventType, Initial, ResourceConfig, RetryConfig, Secret,
     SinkConfig, TransportConfig, WebhookConfig,
 };
-use informer_hub_types::ClusterName;
+use informer_hub_types::{ClusterLabels, ClusterName};
 
 /// Returns a configuration that sends all resources of all clusters to one signed webhook at `url`.
 pub(super) fn config(fleet: &Fleet, url: String, secret: &Path) -> anyhow::Result<Config> {
-    let cluster = |(name, url): (&ClusterName, String)| {
+    let cluster = |(at, (name, url)): (usize, (&ClusterName, String))| {
         let mut cluster = ClusterConfig::new(name.clone(), ClusterAccess::server(url, None, None));
         cluster.compression = false;
+        cluster.labels = labels(at);
         cluster
     };
     let resources = resources().map(|resource| {
@@ -22,10 +24,16 @@ pub(super) fn config(fleet: &Fleet, url: String, secret: &Path) -> anyhow::Resul
         name.parse().map(|resource| ResourceConfig::new(name, resource))
     });
     let mut config = Config::default();
-    config.clusters = fleet.addresses().map(cluster).collect();
+    config.clusters = fleet.addresses().enumerate().map(cluster).collect();
     config.resources = resources.into_iter().collect::<Result<_, _>>()?;
     config.sinks = vec![sink(url, secret)];
     Ok(config)
+}
+
+/// Returns the labels of a cluster: one of three is for development.
+fn labels(at: usize) -> ClusterLabels {
+    let tier = if at % 3 == 2 { "dev" } else { "prod" };
+    BTreeMap::from([("tier".to_owned(), tier.to_owned())])
 }
 
 fn sink(url: String, secret: &Path) -> SinkConfig {

@@ -6,9 +6,9 @@ use anyhow::ensure;
 
 use informer_hub_types::{ClusterLabels, ClusterName, LabelSelector, check_name};
 
-/// Context of all clusters.
+/// Name of the context of all clusters.
 pub(super) const FLEET: &str = "fleet";
-/// Context of all clusters in which every object has a name of its own.
+/// Name of the context of all clusters in which every object has a name of its own.
 const UNIQUE: &str = "fleet-unique";
 /// Beginning of the context of a cluster whose name is taken.
 const OTHERWISE: &str = "cluster-";
@@ -23,7 +23,7 @@ pub(in crate::cli) struct Context {
 
 /// `NAME=SELECTOR`: a context for the clusters with matching labels.
 #[derive(Clone, Debug)]
-pub(super) struct Selection {
+pub(in crate::cli) struct Selection {
     name: String,
     selector: LabelSelector,
 }
@@ -64,21 +64,11 @@ impl Context {
     fn new(name: impl Into<String>, kind: &str, clusters: impl Into<String>) -> Self {
         Self { name: name.into(), root: [kind.to_owned(), clusters.into()] }
     }
-
-    /// Returns the context of all clusters.
-    pub(in crate::cli) fn fleet() -> Self {
-        Self::new(FLEET, "clusters", "*")
-    }
-
-    /// Returns the context of one cluster.
-    pub(in crate::cli) fn cluster(cluster: &ClusterName) -> Self {
-        Self::new(cluster.as_str(), "clusters", cluster.as_str())
-    }
 }
 
 /// Returns the contexts of the fleet, of the selections, and of the clusters, sorted. Names are unique.
-pub(super) fn contexts(clusters: &[ClusterName], selections: &[Selection]) -> anyhow::Result<Vec<Context>> {
-    let mut all = vec![Context::fleet(), Context::new(UNIQUE, "unique", "*")];
+pub(in crate::cli) fn contexts(clusters: &[ClusterName], selections: &[Selection]) -> anyhow::Result<Vec<Context>> {
+    let mut all = vec![Context::new(FLEET, "clusters", "*"), Context::new(UNIQUE, "unique", "*")];
     for selection in selections {
         let name = &selection.name;
         ensure!(all.iter().all(|it| it.name != *name), "--selection {name}: there is another context of this name");
@@ -88,7 +78,7 @@ pub(super) fn contexts(clusters: &[ClusterName], selections: &[Selection]) -> an
     clusters.sort();
     clusters.dedup();
     for cluster in &clusters {
-        let mut context = Context::cluster(cluster);
+        let mut context = Context::new(cluster.as_str(), "clusters", cluster.as_str());
         while all.iter().any(|it| it.name == context.name) || is_other(&context.name, cluster, &clusters) {
             context.name.insert_str(0, OTHERWISE);
         }

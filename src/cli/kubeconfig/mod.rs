@@ -10,7 +10,8 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use serde_json::Value;
 
-use self::context::{Selection, contexts};
+use self::context::Selection;
+pub(super) use self::context::contexts;
 pub(super) use self::document::document;
 use super::client::{Access, Client, HubArgs};
 use super::print::{out, yaml};
