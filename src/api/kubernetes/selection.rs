@@ -4,7 +4,7 @@ use smol_str::SmolStr;
 
 use super::fields::{Field, field_of};
 use crate::cache::Snapshot;
-use informer_hub_kubeapi::{FieldSelector, Reason, Status};
+use informer_hub_kubeapi::{CLUSTER_KEY, FieldSelector, Reason, Status};
 use informer_hub_query::Extractor;
 use informer_hub_types::{ClusterName, FieldPath, LabelSelector, ObjectKey, StoredObject};
 
@@ -14,6 +14,8 @@ pub(super) struct Selection {
     namespace: Option<SmolStr>,
     name: Option<SmolStr>,
     labels: LabelSelector,
+    /// Whether objects have a label that names their cluster.
+    is_fleet: bool,
     terms: Vec<Term>,
     extractor: Extractor,
     paths: usize,
@@ -78,6 +80,7 @@ impl Selection {
             namespace: wanted.namespace.cloned(),
             name: wanted.name.cloned(),
             labels: wanted.labels.clone(),
+            is_fleet: wanted.is_fleet,
             terms,
             extractor: Extractor::new(&paths),
             paths: paths.len(),
@@ -131,7 +134,11 @@ impl Selection {
         if self.name.as_ref().is_some_and(|wanted| !is_named(wanted)) {
             return false;
         }
-        if !self.labels.is_empty() && !self.labels.matches(|label| object.labels().get(label)) {
+        let label = |label: &str| match label {
+            CLUSTER_KEY if self.is_fleet => Some(cluster.as_str()),
+            _ => object.labels().get(label),
+        };
+        if !self.labels.is_empty() && !self.labels.matches(label) {
             return false;
         }
         let of_head = |term: &Term| match term.source {

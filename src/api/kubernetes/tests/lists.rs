@@ -80,6 +80,8 @@ async fn selectors_choose_objects() {
     assert_eq!(items(&shop), ["x@3", "y@5"]);
     let (_, of_b) = bench.json("/clusters/*/api/v1/pods?fieldSelector=metadata.cluster%3Db").await;
     assert_eq!(items(&of_b), ["x@1003", "y@1004"]);
+    let (_, of_b) = bench.json("/clusters/*/api/v1/pods?labelSelector=informer-hub.io%2Fcluster%3Db").await;
+    assert_eq!(items(&of_b), ["x@1003", "y@1004"]);
     let (code, status) = bench.json("/clusters/a/api/v1/pods?fieldSelector=spec.color%3Dred").await;
     assert_eq!((code, &status["message"]), (400, &json!("field label not supported: spec.color")));
 }
