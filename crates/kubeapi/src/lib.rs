@@ -9,6 +9,7 @@ mod encode;
 mod failures;
 mod field_selector;
 mod fingerprint;
+mod number;
 mod object;
 mod options;
 mod path;

@@ -4,9 +4,9 @@
 
 mod edit;
 mod pretty;
-mod scan;
+pub(crate) mod scan;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod yaml;
 
 use informer_hub_types::ClusterName;

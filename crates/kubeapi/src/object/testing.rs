@@ -8,7 +8,7 @@ pub(crate) fn json() -> impl Strategy<Value = Value> {
     let text = prop_oneof!["[a-z0-9:/.\\- ]{0,12}", "[\\[\\]{}\",:\\\\é\u{1}\n\t' #&]{0,10}", Just("true".to_owned())];
     let lines =
         prop_oneof!["([a-z:#]{1,9} {1,2}){12,20}[a-z]", "([a-zé\"]{1,9} ){12,20}\t", "( ?[a-z]{0,3}\n){1,4}[a-z]?"];
-    // YAML does not tell a whole float from an integer.
+    // In YAML, whole floats look like integers.
     let float = any::<f64>().prop_map(|number| if number.fract() == 0.0 && number < 1e6 { 0.5 } else { number });
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -137,11 +137,13 @@ impl Emitter {
 
     /// Writes the content of a double-quoted string.
     fn escaped(&mut self, text: &str, indent: usize, is_foldable: bool) {
+        // go-yaml escapes every character behind a byte order mark.
+        let is_escaped = text.starts_with('\u{feff}');
         let (mut is_first, mut follows_space) = (true, false);
         let mut chars = text.chars().peekable();
         while let Some(c) = chars.next() {
             let is_space = c == ' ';
-            if !is_printable(c) || is_break(c) || matches!(c, '"' | '\\') {
+            if is_escaped || !is_printable(c) || is_break(c) || matches!(c, '"' | '\\') {
                 self.escape(c);
             } else if is_space
                 && is_foldable
@@ -175,6 +177,7 @@ impl Emitter {
             '\u{1b}' => 'e',
             '"' | '\\' => c,
             '\u{85}' => 'N',
+            '\u{a0}' => '_',
             '\u{2028}' => 'L',
             '\u{2029}' => 'P',
             _ => {

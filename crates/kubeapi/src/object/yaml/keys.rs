@@ -5,8 +5,8 @@ use std::mem;
 
 /// Sorts members by their keys. Of members of the same key, the last remains.
 ///
-/// The order is not transitive for runs of 19 digits and more, for which the standard library's sort may panic. A merge
-/// sort only loses the order of such keys.
+/// The order is not transitive (`2` < `10` < `1e` < `2`), for which the standard library's sort may panic. Go's order of
+/// such keys is random.
 pub(super) fn sort_keys<T>(members: Vec<(Cow<'_, str>, T)>) -> Vec<(Cow<'_, str>, T)> {
     let mut runs: Vec<_> = members.into_iter().map(|member| vec![member]).collect();
     while runs.len() > 1 {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::keys::sort_keys;
+use crate::number::go_float;
 use crate::object::scan::{Members, skip_space};
 
 /// Depth of the deepest value that is parsed, which bounds the stack.
@@ -74,21 +75,8 @@ fn number(text: &str) -> Option<Cow<'_, str>> {
         return Some(text.into());
     }
     match text.parse::<f64>() {
-        Ok(number) if number.is_finite() => Some(float(number).into()),
+        Ok(number) if number.is_finite() => Some(go_float(number).into()),
         Ok(_) if text.ends_with(|c: char| c.is_ascii_digit()) => Some(text.into()),
         _ => None,
-    }
-}
-
-/// Returns a float in Go's shortest form: with an exponent below -4 or above 5.
-fn float(number: f64) -> String {
-    let text = format!("{number:e}");
-    let Some((digits, exponent)) = text.split_once('e') else { return text };
-    match exponent.parse::<i32>() {
-        Ok(exponent) if !(-4..6).contains(&exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
-        }
-        _ => number.to_string(),
     }
 }

@@ -1,0 +1,265 @@
+//! Evaluation of paths on JSON.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use super::{Comparison, Constant, Filter, Operator, Path, Slice, Step};
+use crate::object::scan::{Members, skip_space};
+
+/// Depth of values below which a path does not descend.
+const DEEPEST: usize = 200;
+
+/// A value that a path found.
+#[derive(Clone, Debug)]
+pub(in crate::table) enum Found<'a> {
+    /// A value of the object.
+    Json(&'a [u8]),
+    /// A constant of the path.
+    Text(&'a str),
+    /// A constant of the path.
+    Integer(i64),
+    /// A constant of the path.
+    Float(f64),
+    /// A constant of the path.
+    Bool(bool),
+}
+
+/// A path that does not fit the object, such as an index beyond the end of an array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::table) struct Mismatch;
+
+impl Path {
+    /// Returns the first value that the path finds in an object. `None` if there is none or the path does not fit.
+    pub(in crate::table) fn first<'a>(&'a self, json: &'a [u8]) -> Option<Found<'a>> {
+        let found = walk(&self.steps, vec![Found::Json(json)]).ok()?;
+        found.into_iter().next()
+    }
+}
+
+type Values<'a> = Result<Vec<Found<'a>>, Mismatch>;
+
+fn walk<'a>(steps: &'a [Step], start: Vec<Found<'a>>) -> Values<'a> {
+    steps.iter().try_fold(start, |values, step| step.apply(values))
+}
+
+/// Kind of a JSON value, by its first byte.
+fn container(json: &[u8]) -> Option<u8> {
+    json.get(skip_space(json, 0)).copied()
+}
+
+fn member<'a>(json: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut members = Members::of_object(json)?;
+    let mut found = None;
+    while let Ok(Some(member)) = members.member() {
+        if member.is(name) {
+            found = Some(member.value);
+            break;
+        }
+    }
+    found
+}
+
+/// Returns the elements of an array, or the values of an object.
+fn children(json: &[u8]) -> Vec<&[u8]> {
+    let mut children = Vec::new();
+    if let Some(mut members) = Members::of_object(json) {
+        while let Ok(Some(member)) = members.member() {
+            children.push(member.value);
+        }
+    } else if let Some(mut elements) = Members::of_array(json) {
+        while let Ok(Some(element)) = elements.element() {
+            children.push(element);
+        }
+    }
+    children
+}
+
+fn descendants<'a>(json: &'a [u8], depth: usize, found: &mut Vec<Found<'a>>) {
+    let children = children(json);
+    if !children.is_empty() && depth < DEEPEST {
+        found.push(Found::Json(json));
+        for child in children {
+            descendants(child, depth + 1, found);
+        }
+    }
+}
+
+impl Step {
+    fn apply<'a>(&'a self, values: Vec<Found<'a>>) -> Values<'a> {
+        let json = values.iter().filter_map(|value| if let Found::Json(json) = value { Some(*json) } else { None });
+        Ok(match self {
+            Self::Field(name) => json.filter_map(|json| member(json, name)).map(Found::Json).collect(),
+            Self::Wildcard => json.flat_map(children).map(Found::Json).collect(),
+            Self::Descendants => {
+                let mut found = Vec::new();
+                json.for_each(|json| descendants(json, 0, &mut found));
+                found
+            }
+            Self::Slice(slice) => return slice.apply(values),
+            Self::Filter(filter) => return filter.apply(values),
+            Self::Union(paths) => {
+                let mut found = Vec::new();
+                for path in paths {
+                    found.extend(walk(path, values.clone())?);
+                }
+                found
+            }
+            Self::Constant(Constant::Text(text)) => vec![Found::Text(text)],
+            Self::Constant(constant) => values.iter().map(|_| constant.found()).collect(),
+            Self::Identifier => return Err(Mismatch),
+        })
+    }
+}
+
+impl Constant {
+    fn found(&self) -> Found<'_> {
+        match self {
+            Self::Text(text) => Found::Text(text),
+            Self::Integer(number) => Found::Integer(*number),
+            Self::Float(number) => Found::Float(*number),
+            Self::Bool(value) => Found::Bool(*value),
+        }
+    }
+}
+
+/// Returns the elements of a value. `None` for null.
+fn elements<'a>(value: &Found<'a>) -> Result<Option<Vec<&'a [u8]>>, Mismatch> {
+    let Found::Json(json) = value else { return Err(Mismatch) };
+    match container(json) {
+        Some(b'[') => Ok(Some(children(json))),
+        Some(b'n') => Ok(None),
+        _ => Err(Mismatch),
+    }
+}
+
+impl Slice {
+    fn apply(self, values: Vec<Found<'_>>) -> Values<'_> {
+        let mut found = Vec::new();
+        for value in values {
+            let Some(elements) = elements(&value)? else { continue };
+            let Some((start, end)) = self.bounds(elements.len())? else { return Ok(found) };
+            let step = match self.step {
+                None => 1,
+                Some(step) => usize::try_from(step).ok().filter(|&step| step > 0).ok_or(Mismatch)?,
+            };
+            found.extend(elements[start..end].iter().step_by(step).map(|element| Found::Json(element)));
+        }
+        Ok(found)
+    }
+
+    /// Returns the range of elements. `None` if it is empty, which ends the evaluation.
+    fn bounds(self, length: usize) -> Result<Option<(usize, usize)>, Mismatch> {
+        let count = i64::try_from(length).map_err(|_| Mismatch)?;
+        let start = if self.start < 0 { self.start.saturating_add(count) } else { self.start };
+        let end = match self.end {
+            None => count,
+            Some(end) if end < 0 || (end == 0 && self.is_index) => end.saturating_add(count),
+            Some(end) => end,
+        };
+        if start == end {
+            return Ok(None);
+        }
+        if start < 0 || start >= count || end < 0 || end > count || start > end {
+            return Err(Mismatch);
+        }
+        let offset = |number| usize::try_from(number).map_err(|_| Mismatch);
+        Ok(Some((offset(start)?, offset(end)?)))
+    }
+}
+
+impl Filter {
+    fn apply<'a>(&'a self, values: Vec<Found<'a>>) -> Values<'a> {
+        let mut found = Vec::new();
+        for value in values {
+            let elements = elements(&value)?.ok_or(Mismatch)?;
+            for element in elements {
+                if self.accepts(element)? {
+                    found.push(Found::Json(element));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn accepts(&self, element: &[u8]) -> Result<bool, Mismatch> {
+        let left = walk(&self.left, vec![Found::Json(element)]);
+        let Some(Comparison { operator, right }) = &self.comparison else {
+            return Ok(left.map_or(true, |left| !left.is_empty()));
+        };
+        let Some(left) = single(left?)? else { return Ok(false) };
+        let Some(right) = single(walk(right, vec![Found::Json(element)])?)? else { return Ok(false) };
+        operator.compare(&left, &right)
+    }
+}
+
+/// Returns the only value, if there is one.
+fn single(values: Vec<Found<'_>>) -> Result<Option<Found<'_>>, Mismatch> {
+    if values.len() > 1 { Err(Mismatch) } else { Ok(values.into_iter().next()) }
+}
+
+/// A value that can be compared.
+#[derive(Debug)]
+pub(super) enum Basic<'a> {
+    /// A string.
+    Text(Cow<'a, str>),
+    /// An integer of 64 bits.
+    Integer(i64),
+    /// Another number.
+    Float(f64),
+    /// A boolean.
+    Bool(bool),
+}
+
+impl<'a> Found<'a> {
+    /// Returns the value if it is a string, a number or a boolean.
+    pub(super) fn basic(&self) -> Option<Basic<'a>> {
+        let json = match self {
+            Self::Json(json) => *json,
+            Self::Text(text) => return Some(Basic::Text(Cow::Borrowed(text))),
+            Self::Integer(number) => return Some(Basic::Integer(*number)),
+            Self::Float(number) => return Some(Basic::Float(*number)),
+            Self::Bool(value) => return Some(Basic::Bool(*value)),
+        };
+        match container(json)? {
+            b'"' => {
+                let inner = json.strip_prefix(b"\"").and_then(|json| json.strip_suffix(b"\"")).unwrap_or_default();
+                match std::str::from_utf8(inner) {
+                    Ok(text) if !text.contains('\\') => Some(Basic::Text(text.into())),
+                    _ => serde_json::from_slice::<String>(json).ok().map(|text| Basic::Text(text.into())),
+                }
+            }
+            b't' => Some(Basic::Bool(true)),
+            b'f' => Some(Basic::Bool(false)),
+            b'n' | b'{' | b'[' => None,
+            _ => {
+                let text = std::str::from_utf8(json).ok()?;
+                text.parse().map(Basic::Integer).or_else(|_| text.parse().map(Basic::Float)).ok()
+            }
+        }
+    }
+}
+
+impl Operator {
+    /// Compares two values of the same type.
+    fn compare(self, left: &Found<'_>, right: &Found<'_>) -> Result<bool, Mismatch> {
+        let (left, right) = (left.basic().ok_or(Mismatch)?, right.basic().ok_or(Mismatch)?);
+        let order = match (&left, &right) {
+            (Basic::Text(left), Basic::Text(right)) => Some(left.cmp(right)),
+            (Basic::Integer(left), Basic::Integer(right)) => Some(left.cmp(right)),
+            (Basic::Float(left), Basic::Float(right)) => left.partial_cmp(right),
+            (Basic::Bool(left), Basic::Bool(right)) if matches!(self, Self::Equal | Self::NotEqual) => {
+                Some(left.cmp(right))
+            }
+            _ => return Err(Mismatch),
+        };
+        match self {
+            Self::Less => Ok(order == Some(Ordering::Less)),
+            Self::Greater => Ok(order == Some(Ordering::Greater)),
+            Self::Equal => Ok(order == Some(Ordering::Equal)),
+            Self::NotEqual => Ok(order != Some(Ordering::Equal)),
+            Self::LessOrEqual => Ok(matches!(order, Some(Ordering::Less | Ordering::Equal))),
+            Self::GreaterOrEqual => Ok(matches!(order, Some(Ordering::Greater | Ordering::Equal))),
+            Self::Unknown => Err(Mismatch),
+        }
+    }
+}

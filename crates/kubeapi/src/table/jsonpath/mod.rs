@@ -1,0 +1,82 @@
+//! JSONPath as kube-apiserver evaluates it for the columns of custom resources.
+//!
+//! Evaluated on bytes: of a large object, only the members on the path are decoded.
+
+mod eval;
+mod parse;
+mod print;
+
+pub(super) use eval::Found;
+
+/// A parsed path.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Path {
+    steps: Vec<Step>,
+}
+
+/// One step of a path, from each value that the steps before it found.
+#[derive(Clone, PartialEq, Debug)]
+enum Step {
+    /// Member of an object.
+    Field(String),
+    /// All members of an object, or all elements of an array.
+    Wildcard,
+    /// Elements of an array.
+    Slice(Slice),
+    /// Elements of an array that satisfy a condition.
+    Filter(Filter),
+    /// All containers below a value, and the value itself.
+    Descendants,
+    /// Values of several paths.
+    Union(Vec<Vec<Step>>),
+    /// A constant.
+    Constant(Constant),
+    /// An identifier, which cannot be evaluated.
+    Identifier,
+}
+
+/// Constant of a path.
+#[derive(Clone, PartialEq, Debug)]
+enum Constant {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+    Bool(bool),
+}
+
+/// Range of elements. Negative positions count from the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Slice {
+    start: i64,
+    /// `None` for the end of the array.
+    end: Option<i64>,
+    /// Whether `start` alone was given.
+    is_index: bool,
+    step: Option<i64>,
+}
+
+/// Condition on the elements of an array.
+#[derive(Clone, PartialEq, Debug)]
+struct Filter {
+    left: Vec<Step>,
+    comparison: Option<Comparison>,
+}
+
+/// Comparison of two paths.
+#[derive(Clone, PartialEq, Debug)]
+struct Comparison {
+    operator: Operator,
+    right: Vec<Step>,
+}
+
+/// Operator of a comparison.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Operator {
+    Less,
+    Greater,
+    Equal,
+    NotEqual,
+    LessOrEqual,
+    GreaterOrEqual,
+    Unknown,
+}

@@ -1,0 +1,108 @@
+//! Definitions of kinds: their columns, and the function that prints an object.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Column, Row};
+
+/// Prints an object at a time in seconds since 1970.
+pub(super) type Print = fn(&[u8], i64) -> serde_json::Result<Row>;
+
+/// Columns and cells of one kind.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    pub(super) columns: &'static [Spec],
+    pub(super) print: Print,
+}
+
+/// Definition of a column.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spec {
+    name: &'static str,
+    kind: &'static str,
+    format: &'static str,
+    description: &'static str,
+    priority: i32,
+}
+
+impl From<&Spec> for Column {
+    fn from(spec: &Spec) -> Self {
+        Self {
+            name: spec.name.to_owned(),
+            kind: spec.kind.to_owned(),
+            format: spec.format.to_owned(),
+            description: spec.description.to_owned(),
+            priority: spec.priority,
+        }
+    }
+}
+
+/// Name of the object.
+pub(super) const NAME: Spec =
+    Spec { format: "name", ..text("Name", "Name of the object, unique within its namespace") };
+
+/// Time since the object was created.
+pub(super) const AGE: Spec = text("Age", "Time since the object was created");
+
+/// Containers of a pod template.
+pub(super) const CONTAINERS: Spec = wide("Containers", "Names of the containers of the pod template");
+
+/// Images of a pod template.
+pub(super) const IMAGES: Spec = wide("Images", "Images of the containers of the pod template");
+
+/// Selector of a workload.
+pub(super) const SELECTOR: Spec = wide("Selector", "Label selector of the pods that belong to the object");
+
+/// Column of strings.
+pub(super) const fn text(name: &'static str, description: &'static str) -> Spec {
+    Spec { name, kind: "string", format: "", description, priority: 0 }
+}
+
+/// Column of strings that only wide output shows.
+pub(super) const fn wide(name: &'static str, description: &'static str) -> Spec {
+    Spec { priority: 1, ..text(name, description) }
+}
+
+/// Column of integers.
+pub(super) const fn integer(name: &'static str, description: &'static str) -> Spec {
+    Spec { kind: "integer", ..text(name, description) }
+}
+
+/// Column of booleans.
+pub(super) const fn boolean(name: &'static str, description: &'static str) -> Spec {
+    Spec { kind: "boolean", ..text(name, description) }
+}
+
+/// Column of timestamps.
+pub(super) const fn date(name: &'static str, description: &'static str) -> Spec {
+    Spec { kind: "date", ..text(name, description) }
+}
+
+impl Spec {
+    /// Returns the column with another format.
+    pub(super) const fn with_format(self, format: &'static str) -> Self {
+        Self { format, ..self }
+    }
+
+    /// Returns the column for wide output only.
+    pub(super) const fn only_wide(self) -> Self {
+        Self { priority: 1, ..self }
+    }
+}
+
+/// Decodes the fields of an object that its row needs.
+pub(super) fn decode<'j, T: Deserialize<'j>>(json: &'j [u8]) -> serde_json::Result<T> {
+    serde_json::from_slice(json)
+}
+
+/// Returns a row without conditions.
+pub(super) fn row<const N: usize>(cells: [Value; N]) -> Row {
+    Row { cells: cells.into(), conditions: Vec::new() }
+}
+
+/// Makes a row of values that convert to cells.
+macro_rules! cells {
+    ($($cell:expr),* $(,)?) => { Ok($crate::table::kind::row([$(serde_json::Value::from($cell)),*])) };
+}
+
+pub(super) use cells;

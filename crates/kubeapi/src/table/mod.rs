@@ -1,0 +1,130 @@
+//! `Table`: the columns that kubectl prints.
+//!
+//! Names, types and cells are those of kube-apiserver's printers; the descriptions are our own. Objects are decoded only
+//! as far as their cells need.
+
+mod access;
+mod age;
+mod autoscaler;
+mod batch;
+mod control;
+mod core;
+mod custom;
+mod endpoint;
+mod event;
+mod fields;
+mod jsonpath;
+mod kind;
+mod network;
+mod pod;
+mod registry;
+mod storage;
+mod workload;
+
+use informer_hub_types::ApiResource;
+use serde_json::Value;
+
+use custom::Custom;
+use kind::Print;
+
+/// Definition of a column.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Column {
+    /// Heading, as kube-apiserver writes it (`Name`).
+    pub name: String,
+    /// JSON type: `string`, `integer`, `number`, `boolean`, `date`.
+    pub kind: String,
+    /// Format: `name` for the name, else usually empty.
+    pub format: String,
+    /// Description.
+    pub description: String,
+    /// 0 for columns always shown, 1 for those of `-o wide`.
+    pub priority: i32,
+}
+
+/// One object as a row.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// Values of the columns.
+    pub cells: Vec<Value>,
+    /// `conditions`: pods that are completed have one.
+    pub conditions: Vec<Value>,
+}
+
+/// Prints the objects of one resource.
+#[derive(Debug)]
+pub struct Printer {
+    columns: Vec<Column>,
+    cells: Cells,
+    marks_default: bool,
+    default_class: Option<String>,
+}
+
+/// Source of the cells.
+#[derive(Debug)]
+enum Cells {
+    BuiltIn(Print),
+    Custom(Custom),
+}
+
+impl Printer {
+    /// Returns the printer of a resource. `definition` is the JSON of its CustomResourceDefinition, if it has one.
+    #[must_use]
+    pub fn new(resource: &ApiResource, definition: Option<&[u8]>) -> Self {
+        let gvr = &resource.gvr;
+        if let Some((columns, custom)) = definition.and_then(|definition| Custom::new(definition, &gvr.version)) {
+            return Self { columns, cells: Cells::Custom(custom), marks_default: false, default_class: None };
+        }
+        let kind = match definition {
+            Some(_) => core::CUSTOM_DEFAULT,
+            None => registry::kind(&gvr.group, &gvr.resource),
+        };
+        let columns = kind.columns.iter().map(Column::from).collect();
+        let marks_default = gvr.group == "storage.k8s.io" && gvr.resource == "storageclasses";
+        Self { columns, cells: Cells::BuiltIn(kind.print), marks_default, default_class: None }
+    }
+
+    /// Returns the columns.
+    #[must_use]
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Reads all objects of a list, for the cells that depend on more than their object: in lists of storage classes,
+    /// the name of the default class is marked. Objects of other resources are not read.
+    pub fn read_list<'o>(&mut self, objects: impl IntoIterator<Item = &'o [u8]>) {
+        if self.marks_default {
+            self.default_class = storage::default_class(objects);
+        }
+    }
+
+    /// Prints one object. `now` is in seconds since 1970, for ages. An object that does not fit its kind has its name
+    /// and `<unknown>` in the other columns.
+    #[must_use]
+    pub fn row(&self, json: &[u8], now: i64) -> Row {
+        let print = match &self.cells {
+            Cells::Custom(custom) => return custom.row(json, now),
+            Cells::BuiltIn(print) => print,
+        };
+        let Ok(mut row) = print(json, now) else { return self.unknown(json) };
+        if let (Some(default), Some(Value::String(name))) = (&self.default_class, row.cells.first_mut())
+            && name == default
+        {
+            name.push_str(" (default)");
+        }
+        row
+    }
+
+    /// Returns the row of an object that cannot be decoded.
+    fn unknown(&self, json: &[u8]) -> Row {
+        let name = kind::decode::<fields::Object<'_>>(json).map(|object| object.metadata.name.to_string());
+        let name = name.unwrap_or_default();
+        let is_name = |column: &Column| column.name == "Name";
+        let cell = |column| if is_name(column) { name.as_str().into() } else { "<unknown>".into() };
+        Row { cells: self.columns.iter().map(cell).collect(), conditions: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;
