@@ -20,7 +20,7 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// Passes a line for each pod and each change to `print`, until the watch fails for good.
-pub async fn read(config: Config, mut print: impl FnMut(String)) -> anyhow::Result<()> {
+pub(crate) async fn read(config: Config, mut print: impl FnMut(String)) -> anyhow::Result<()> {
     let pods: Api<Pod> = Api::all(Client::try_from(config)?);
     let mut events = std::pin::pin!(watcher(pods, watcher::Config::default()).default_backoff());
     while let Some(event) = events.try_next().await? {
