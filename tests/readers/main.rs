@@ -28,10 +28,12 @@ async fn verify_reader(hub: Hub, lines: Lines) {
         expected.iter().map(|pod| format!("= {pod}")).collect::<Vec<_>>(),
         "each pod of each cluster once"
     );
-    for (number, (sign, pod)) in [("~", hub.change()), ("-", hub.delete())].into_iter().enumerate() {
-        lines.has_printed(expected.len() + number + 1, "a change").await;
-        assert_eq!(lines.get().last(), Some(&format!("{sign} {pod}")));
-    }
+    let changed = hub.change();
+    lines.has_printed(expected.len() + 1, "a change").await;
+    assert_eq!(lines.get().last(), Some(&format!("~ {changed}")));
+    let deleted = hub.delete();
+    lines.has_printed(expected.len() + 2, "a deletion").await;
+    assert_eq!(lines.get().last(), Some(&format!("- {deleted}")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
