@@ -49,9 +49,11 @@ book: ## Build the documents as a book: target/book/index.html; needs mdbook (ca
 deny: ## Check licences, bans and sources of dependencies; needs cargo-deny
 	$(CARGO) deny check licenses bans sources
 
-test-real: ## Run the suites with real kube-apiservers and the example receivers; needs Go and Python, builds for minutes the first time
+test-real: ## Run the suites with real kube-apiservers and the example receivers and readers; needs Go and Python, builds for minutes the first time
 	tests/testbed/build.sh
-	$(CARGO) test --features real-tests --test real --test receivers
+	tests/testbed/build.sh reader
+	tests/testbed/build.sh kubectl
+	$(CARGO) test --features real-tests --test real --test receivers --test readers
 
 check-monitoring: ## Check metrics, alert rules and dashboard with Prometheus' tools; needs Go, builds for minutes the first time
 	$(CARGO) test --features real-tests --test real -- promtool new_user::queries

@@ -5,6 +5,7 @@ pub use informer_hub_config::{
     AuthConfig, BatchConfig, BodyConfig, ByteSize, ClientCertConfig, ClusterAccess, ClusterConfig, ClusterSourceConfig,
     ClusterSourceKind, Config, ConfigErrors, Contexts, FileConfig, HeaderConfig, HeaderText, HubConfig, HumanDuration,
     InlineKubeconfig, InvalidUnit, LabelPattern, Management, Mistake, NamePattern, NatsAuth, NatsConfig, Probes,
-    Projection, ProviderConfig, RateLimitConfig, ResourceConfig, RetryConfig, Secret, SecretFormat, ServiceConfig,
-    SinkConfig, SinkMatch, StdoutConfig, TemplateText, TlsConfig, TransportConfig, WebhookConfig, WrongKubeconfig,
+    Projection, ProviderConfig, RateLimitConfig, ReadApiConfig, ResourceConfig, RetryConfig, Secret, SecretFormat,
+    ServiceConfig, SinkConfig, SinkMatch, StdoutConfig, TemplateText, TlsConfig, TransportConfig, WebhookConfig,
+    WrongKubeconfig,
 };

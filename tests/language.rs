@@ -28,7 +28,7 @@ const RETIRED: &[(&str, &str)] = &[
 ];
 
 /// First words of a comment that make it a clause instead of a noun phrase.
-const OPENINGS: [&str; 4] = ["What is ", "What a ", "What the ", "Who "];
+const OPENINGS: [&str; 3] = ["What ", "Who ", "Whatever "];
 
 /// A problem in a text: the line's number and what to change.
 type Problem = (usize, String);

@@ -1,6 +1,5 @@
 //! A hub that watches the pods of replay servers, with two indexes and one listener.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -124,22 +123,22 @@ fn sent(json: &[u8]) -> Option<String> {
 pub async fn idle_hub(urls: &[String], ca_file: Option<&Path>) -> Hub {
     let access = |url: &String| {
         if url.starts_with("http") {
-            ClusterAccess::Server { server: url.clone(), ca_file: ca_file.map(Path::to_owned), token: None }
+            ClusterAccess::server(url, ca_file.map(Path::to_owned), None)
         } else {
-            ClusterAccess::Kubeconfig { path: url.into(), context: None }
+            ClusterAccess::kubeconfig(url, None)
         }
     };
-    let cluster = |(i, url): (usize, &String)| ClusterConfig {
-        name: ClusterName::new(format!("replay-{i}")).unwrap(),
-        labels: BTreeMap::new(),
-        access: access(url),
-        compression: false,
+    let cluster = |(i, url): (usize, &String)| {
+        let mut cluster = ClusterConfig::new(ClusterName::new(format!("replay-{i}")).unwrap(), access(url));
+        cluster.compression = false;
+        cluster
     };
-    let clusters = urls.iter().enumerate().map(cluster).collect();
+    let mut config = Config::default();
+    config.clusters = urls.iter().enumerate().map(cluster).collect();
     let mut tuning = Tuning::default();
     // The replay server does not support streaming lists.
     tuning.reflector.streaming_list = !urls.iter().any(|url| url.starts_with("http"));
-    Hub::start_with(Config { clusters, ..Config::default() }, tuning).await.unwrap()
+    Hub::start_with(config, tuning).await.unwrap()
 }
 
 /// Makes a hub watch pods with two indexes and `more`, and subscribes a listener.

@@ -12,8 +12,8 @@ use anyhow::Context;
 use clap::Parser;
 use informer_hub::app;
 use informer_hub::config::{ClusterAccess, ClusterConfig, Config};
+use informer_hub::types::ClusterName;
 use informer_hub::types::clock::{self, Instant};
-use informer_hub::types::{ClusterLabels, ClusterName};
 use informer_hub_telemetry::{self as telemetry, LogFormat};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Client;
@@ -57,8 +57,7 @@ pub(crate) fn config() -> anyhow::Result<Config> {
 
 /// Returns the configuration of a cluster for a kubeconfig.
 pub(crate) fn cluster(name: ClusterName, path: PathBuf) -> ClusterConfig {
-    let access = ClusterAccess::Kubeconfig { path, context: None };
-    ClusterConfig { name, labels: ClusterLabels::new(), access, compression: true }
+    ClusterConfig::new(name, ClusterAccess::kubeconfig(path, None))
 }
 
 /// Creates a client for each cluster, to write with. The hub itself only reads.

@@ -39,6 +39,7 @@ pub mod messages {
     pub use super::subscribe::user::User;
 }
 
+pub use cache::actor::history::CacheReader;
 pub use cache::actor::{CacheActor, CacheDirectory};
 pub use cache::query_runner::PendingAnswer;
 pub use checkpoint::restore_plan::RestorePlan;
@@ -56,7 +57,8 @@ pub use sinks::{durable, sink};
 pub(crate) use status::fleet_view::testing;
 pub use status::fleet_view::{ClusterSeen, FleetView, InformerSeen, ListenerSeen};
 pub use status::hub::{
-    ClusterState, ClusterStatus, HubStatus, InformerStatus, ListenerStatus, PatternStatus, SurveyState, SurveyStatus,
+    ClusterState, ClusterStatus, DiscoveryState, DiscoveryStatus, HubStatus, InformerStatus, ListenerStatus,
+    PatternStatus,
 };
 pub use status::sync::{Awaited, InformerSync, InformersOf, NotSynced, SyncView};
 pub use subscribe::subscriber::Subscriber;

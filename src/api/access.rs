@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `/livez`, `/readyz` | nothing; the details of unreadiness require the right to look |
 //! | `/metrics` | nothing if `metrics_open` is set, else the right to look |
+//! | any method below `/clusters/` and `/unique/`, which read only | the right to look |
 //! | `GET` and `HEAD` of any other path, known or not | the right to look |
 //! | every other method | the right to change |
 //!
@@ -25,6 +26,7 @@ use sha2::Sha256;
 
 use super::answer::error_response;
 use super::hosts::Hosts;
+use super::kubernetes::{denial, is_kubernetes};
 use informer_hub_disk::FileStates;
 
 /// Minimum token length; a shorter token could be guessed.
@@ -216,7 +218,8 @@ impl Access {
     /// Decides a request. `certified` is set if the connection has a valid client certificate.
     pub(super) fn authorize<B>(&self, request: &Request<B>, certified: bool) -> Result<MayRead, Denied> {
         let path = request.uri().path();
-        let looks = matches!(*request.method(), Method::GET | Method::HEAD);
+        // The read API changes nothing, and answers other methods with 405.
+        let looks = matches!(*request.method(), Method::GET | Method::HEAD) || is_kubernetes(path);
         let known = self.identify(request.headers(), certified);
         let is_probe = matches!(path, "/livez" | "/readyz");
         let is_public = is_probe || (path == "/metrics" && self.metrics_open);
@@ -276,7 +279,8 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 impl Denied {
-    pub(super) fn response(self) -> Response {
+    /// Returns the response to a request of `path`: a `Status` below the Kubernetes roots.
+    pub(super) fn response(self, path: &str) -> Response {
         let (status, problem) = match self {
             Self::Anonymous => {
                 (StatusCode::UNAUTHORIZED, "a token is required: send the header Authorization: Bearer TOKEN")
@@ -289,7 +293,7 @@ impl Denied {
             ),
             Self::WebPage => (StatusCode::FORBIDDEN, "a web page may not send this request without a token"),
         };
-        let mut response = error_response(status, problem);
+        let mut response = if is_kubernetes(path) { denial(status, problem) } else { error_response(status, problem) };
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"informer-hub\""));
         }

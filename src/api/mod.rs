@@ -24,6 +24,7 @@ mod connection_slots;
 mod dead_letters;
 mod guard;
 mod hosts;
+mod kubernetes;
 mod metrics;
 mod reload;
 mod serve;
@@ -36,6 +37,7 @@ pub use access::{InvalidToken, ReadSecret, TokenError, TokenFrom, check_token};
 use answer::error_response;
 pub use dead_letters::{AskLetters, Asked};
 pub use guard::{Guard, GuardError, Limits, Protection};
+pub use kubernetes::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet, ReadApi, ReadApiOptions, ReadCounts};
 pub use reload::{AskReload, Reloaded};
 pub use tls::{TlsError, TlsFiles, check_tls};
 
@@ -89,6 +91,8 @@ pub struct Services {
     pub reload: AskReload,
     /// Metrics.
     pub scraper: Scraper,
+    /// Kubernetes roots; `None` if they are not served.
+    pub read: Option<Arc<ReadApi>>,
 }
 
 /// Serves `/livez`, `/readyz`, `/metrics`, `/v1/status`, reloads and dead letters until `stop` completes. `guard`
@@ -99,8 +103,8 @@ pub async fn serve(
     services: Services,
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
-    let Services { show, letters, reload, scraper } = services;
-    let routes = Router::new()
+    let Services { show, letters, reload, scraper, read } = services;
+    let mut routes = Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/v1/status", get(status))
@@ -108,6 +112,9 @@ pub async fn serve(
         .merge(dead_letters::routes(letters))
         .merge(reload::routes(reload))
         .merge(metrics::routes(scraper));
+    if let Some(read) = read {
+        routes = routes.merge(kubernetes::routes(read));
+    }
     serve::serve(listener, routes, guard, stop).await;
 }
 

@@ -1,23 +1,23 @@
-//! Connection handling: accepts connections, limits their number and time, and serves HTTP/1.1 with hyper.
+//! Connection handling: accepts connections, limits their number and time, and serves HTTP/1.1 and HTTP/2 with hyper.
 //!
-//! HTTP/1.1 only, so that one connection costs at most one request at a time. Before its first byte, a connection costs
-//! a socket and a task; TLS state and buffers are allocated later.
+//! Before its first byte, a connection costs a socket and a task; TLS state and buffers are allocated later.
 
 use std::convert::Infallible;
-use std::pin::pin;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::DefaultBodyLimit;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Request, Response, StatusCode};
-use hyper::body::{Body as _, Incoming};
-use hyper::rt::{Read, Write};
-use hyper::server::conn::http1;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -28,9 +28,28 @@ use tower::ServiceExt;
 use super::answer::{error_response, to_json_error};
 use super::connection_slots::{ConnectionSlots, Slot};
 use super::guard::{Guard, Limits};
+use super::kubernetes::is_kubernetes;
 
 /// Delay after a connection could not be accepted, usually because of the file descriptor limit.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Requests that one HTTP/2 connection may have in progress. client-go opens another connection for more.
+const MAX_STREAMS: u32 = 250;
+
+/// Pause before the first bytes of a connection are looked at again.
+const PEEK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Time between pings of an HTTP/2 connection, and the wait for the answer.
+const PING: Duration = Duration::from_secs(30);
+
+/// Address of the client, as an extension of the request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PeerAddress(pub(super) IpAddr);
+
+/// Marks a response whose body is a stream, as an extension: the connection is busy until its end, and closes if the
+/// client does not read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Streaming;
 
 /// State shared by all connections.
 #[derive(Clone)]
@@ -53,9 +72,9 @@ pub(super) async fn serve(listener: TcpListener, routes: Router, guard: Guard, s
     let guarding = Arc::clone(&guard).run();
     let accepting = async {
         loop {
-            let stream = next(&listener, &mut tasks, &slots).await;
+            let (stream, peer) = next(&listener, &mut tasks, &slots).await;
             make_room(&mut tasks, &slots, limits.connections).await;
-            tasks.spawn(connection(stream, server.clone(), slots.take()));
+            tasks.spawn(connection(stream, PeerAddress(peer), server.clone(), slots.take()));
         }
     };
     tokio::select! {
@@ -69,13 +88,13 @@ pub(super) async fn serve(listener: TcpListener, routes: Router, guard: Guard, s
 }
 
 /// Accepts the next connection.
-async fn next(listener: &TcpListener, tasks: &mut JoinSet<()>, slots: &ConnectionSlots) -> TcpStream {
+async fn next(listener: &TcpListener, tasks: &mut JoinSet<()>, slots: &ConnectionSlots) -> (TcpStream, IpAddr) {
     let mut is_logged = false;
     loop {
         let error = tokio::select! {
             Some(_) = tasks.join_next() => continue,
             taken = listener.accept() => match taken {
-                Ok((stream, _)) => return stream,
+                Ok((stream, peer)) => return (stream, peer.ip()),
                 Err(error) => error,
             },
         };
@@ -98,17 +117,17 @@ async fn make_room(tasks: &mut JoinSet<()>, slots: &ConnectionSlots, most: usize
     }
 }
 
-async fn connection(stream: TcpStream, server: ServerState, slot: Slot) {
+async fn connection(stream: TcpStream, peer: PeerAddress, server: ServerState, slot: Slot) {
     let slot = Arc::new(slot);
     let idle_timeout = server.guard.limits.taking;
     tokio::select! {
-        () = handle_connection(stream, server, Arc::clone(&slot)) => {}
+        () = handle_connection(stream, peer, server, Arc::clone(&slot)) => {}
         () = slot.closed(idle_timeout) => {}
     }
 }
 
 /// Serves one connection from its first byte to its last. Errors end the connection and are not reported.
-async fn handle_connection(stream: TcpStream, server: ServerState, slot: Arc<Slot>) {
+async fn handle_connection(stream: TcpStream, peer: PeerAddress, server: ServerState, slot: Arc<Slot>) {
     let head = server.guard.limits.head;
     let first_byte = tokio::select! {
         first_byte = timeout(head, stream.readable()) => first_byte,
@@ -117,60 +136,107 @@ async fn handle_connection(stream: TcpStream, server: ServerState, slot: Arc<Slo
     if !matches!(first_byte, Ok(Ok(()))) || stream.set_nodelay(true).is_err() {
         return;
     }
-    let Some(config) = server.guard.tls() else { return serve_http(stream, server, slot, false).await };
+    let Some(config) = server.guard.tls() else {
+        let is_http2 = tokio::select! {
+            is_http2 = timeout(head, begins_http2(&stream)) => is_http2,
+            () = server.closing.cancelled() => return,
+        };
+        let Ok(Ok(is_http2)) = is_http2 else { return };
+        return serve_http(stream, server, slot, Client { peer, certified: false, is_http2 }).await;
+    };
     let handshake = tokio::select! {
         handshake = timeout(head, TlsAcceptor::from(config).accept(stream)) => handshake,
         () = server.closing.cancelled() => return,
     };
     if let Ok(Ok(stream)) = handshake {
-        let certified = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
-        serve_http(stream, server, slot, certified).await;
+        let session = stream.get_ref().1;
+        let certified = session.peer_certificates().is_some_and(|chain| !chain.is_empty());
+        let is_http2 = session.alpn_protocol() == Some(b"h2");
+        serve_http(stream, server, slot, Client { peer, certified, is_http2 }).await;
     }
 }
 
-async fn serve_http<S>(stream: S, server: ServerState, slot: Arc<Slot>, certified: bool)
+/// Returns whether an unencrypted connection begins with the preface of HTTP/2.
+async fn begins_http2(stream: &TcpStream) -> std::io::Result<bool> {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0";
+    let mut first = [0; PREFACE.len()];
+    loop {
+        let read = stream.peek(&mut first).await?;
+        if read == 0 || first[..read] != PREFACE[..read] || read == PREFACE.len() {
+            return Ok(first[..read] == *PREFACE);
+        }
+        // A part of the preface. The rest is not signalled while the first bytes are unread.
+        tokio::time::sleep(PEEK_PAUSE).await;
+    }
+}
+
+/// Client of a connection.
+#[derive(Clone, Copy)]
+struct Client {
+    peer: PeerAddress,
+    /// Whether it has a valid certificate.
+    certified: bool,
+    /// Whether it speaks HTTP/2.
+    is_http2: bool,
+}
+
+async fn serve_http<S>(stream: S, server: ServerState, slot: Arc<Slot>, client: Client)
 where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-    TokioIo<S>: Read + Write,
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
 {
     let Limits { head, head_bytes, .. } = server.guard.limits;
     let closing = server.closing.clone();
-    let service = service_fn(|request| answer(&server, &slot, certified, request));
-    let conversation = http1::Builder::new()
+    let service = service_fn(move |request| {
+        let (server, slot) = (server.clone(), Arc::clone(&slot));
+        async move { Ok::<_, Infallible>(answer(&server, &slot, client, request).await) }
+    });
+    let stream = TokioIo::new(stream);
+    if client.is_http2 {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(u32::try_from(head_bytes).unwrap_or(u32::MAX))
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PING);
+        let mut conversation = pin!(builder.serve_connection(stream, service));
+        tokio::select! {
+            _ = conversation.as_mut() => return,
+            () = closing.cancelled() => conversation.as_mut().graceful_shutdown(),
+        }
+        let _ = conversation.await;
+        return;
+    }
+    let mut builder = http1::Builder::new();
+    builder
         .timer(TokioTimer::new())
         .header_read_timeout(head)
         .max_buf_size(2 * head_bytes)
-        .max_header_size(head_bytes)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut conversation = pin!(conversation);
+        .max_header_size(head_bytes);
+    let mut conversation = pin!(builder.serve_connection(stream, service));
     tokio::select! {
-        _ = conversation.as_mut() => {}
-        () = closing.cancelled() => {
-            conversation.as_mut().graceful_shutdown();
-            let _ = conversation.await;
-        }
+        _ = conversation.as_mut() => return,
+        () = closing.cancelled() => conversation.as_mut().graceful_shutdown(),
     }
+    let _ = conversation.await;
 }
 
-async fn answer(
-    server: &ServerState,
-    slot: &Slot,
-    certified: bool,
-    request: Request<Incoming>,
-) -> Result<Response<Body>, Infallible> {
+async fn answer(server: &ServerState, slot: &Arc<Slot>, client: Client, request: Request<Incoming>) -> Response<Body> {
     slot.mark_busy();
-    let response = match server.guard.access.authorize(&request, certified) {
-        Err(denied) => denied.response(),
+    let path = request.uri().path().to_owned();
+    let response = match server.guard.access.authorize(&request, client.certified) {
+        Err(denied) => denied.response(&path),
         Ok(_) if request.body().size_hint().lower() > server.guard.limits.body_bytes as u64 => {
             let most = server.guard.limits.body_bytes;
             error_response(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is too large: {most} bytes at most"))
         }
         Ok(known) => {
-            let path = request.uri().path().to_owned();
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(known);
+            request.extensions_mut().insert(client.peer);
             let limit = server.guard.limits.request;
             match timeout(limit, server.routes.clone().oneshot(request)).await {
+                Ok(Ok(response)) if is_kubernetes(&path) => response,
                 Ok(Ok(response)) => to_json_error(&path, response).await,
                 Err(_) => {
                     let problem = format!("the request was not completed within {limit:?}");
@@ -181,6 +247,56 @@ async fn answer(
             }
         }
     };
+    if response.extensions().get::<Streaming>().is_some() {
+        let slot = Arc::clone(slot);
+        return response.map(|inner| Body::new(StreamBody { inner, slot, waits: false }));
+    }
     slot.mark_idle();
-    Ok(response)
+    response
+}
+
+/// Body of a stream, which tells the slot of its connection how the client reads.
+struct StreamBody {
+    inner: Body,
+    slot: Arc<Slot>,
+    /// Whether a part was handed out that the client has not taken.
+    waits: bool,
+}
+
+impl HttpBody for StreamBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        // The connection asks for the next part when it has room for it.
+        if std::mem::take(&mut self.waits) {
+            self.slot.part_taken();
+        }
+        let polled = Pin::new(&mut self.inner).poll_frame(context);
+        if let Poll::Ready(Some(Ok(_))) = &polled {
+            self.waits = true;
+            self.slot.part_waits();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl Drop for StreamBody {
+    fn drop(&mut self) {
+        if self.waits {
+            self.slot.part_taken();
+        }
+        self.slot.mark_idle();
+    }
 }

@@ -86,7 +86,7 @@ impl TlsFiles {
         };
         let config = builder.with_single_cert(chain, key);
         let mut config = config.map_err(|_| useless("certificate and key cannot be used for TLS"))?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Arc::new(config))
     }
 

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 
 use crate::actors::messages::{InformerFor, ResourceRequest, User};
 use informer_hub_codec::Projection;
-use informer_hub_config::{self as config, ClusterAccess, ClusterConfig, ResourceConfig, Secret};
+use informer_hub_config::{ClusterAccess, ClusterConfig, ResourceConfig};
 use informer_hub_dial::Dial;
 use informer_hub_reflector::{InformerOptions, StallPolicy};
 use informer_hub_source::{self as source, Access, ClientError, KubeConnector, Token};
@@ -37,21 +37,21 @@ pub(super) fn connector(
 /// Returns address and credentials of a cluster.
 pub(crate) fn access(cluster: &ClusterConfig) -> Access {
     match &cluster.access {
-        ClusterAccess::Kubeconfig { path, context } => {
+        ClusterAccess::Kubeconfig { path, context, .. } => {
             Access::Kubeconfig { path: path.clone(), context: context.clone() }
         }
         ClusterAccess::InCluster => Access::InCluster,
-        ClusterAccess::Server { server, ca_file, token } => {
-            let token = token.as_ref().map(|token| match token {
-                Secret::Env(name) => Token::Env(name.clone()),
-                Secret::File(path) => Token::File(path.clone()),
+        ClusterAccess::Server { server, ca_file, token, .. } => {
+            let token = token.as_ref().map(|token| match token.file() {
+                Some(path) => Token::File(path.to_owned()),
+                None => Token::Env(token.variable().unwrap_or_default().to_owned()),
             });
             Access::Server { server: server.clone(), ca_file: ca_file.clone(), token }
         }
         ClusterAccess::Inline(kubeconfig) => {
             Access::Inline { text: kubeconfig.expose().clone(), origin: kubeconfig.origin().clone() }
         }
-        ClusterAccess::Awaited { source } => Access::Awaited { source: source.clone() },
+        ClusterAccess::Awaited { source, .. } => Access::Awaited { source: source.clone() },
     }
 }
 
@@ -68,10 +68,8 @@ pub(super) fn demand(resource: &ResourceConfig, all: &[ResourceConfig]) -> Infor
     } else {
         resource.namespaces.iter().map(|namespace| scope(Some(namespace))).collect()
     };
-    let projection = match &resource.projection {
-        config::Projection::Drop(paths) => Projection::Drop(paths.clone()),
-        config::Projection::Keep(paths) => Projection::Keep(paths.clone()),
-    };
+    let paths = resource.projection.paths().to_vec();
+    let projection = if resource.projection.keeps() { Projection::Keep(paths) } else { Projection::Drop(paths) };
     // Several entries may share an informer, and an index belongs to the resource as a whole.
     let indexes: BTreeMap<SharedStr, _> = all
         .iter()

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::convert;
 use super::sources::management_cluster;
-use informer_hub_config::{Config, SinkConfig, TransportConfig};
+use informer_hub_config::{Config, SinkConfig};
 use informer_hub_disk::FileStates;
 use informer_hub_source::{self as source, Access, context_credentials, read_any_kubeconfig};
 use informer_hub_types::{Credential, CredentialKind, CredentialStatus, Expiry, Threads, clock};
@@ -279,12 +279,7 @@ fn credential_sources(config: &Config) -> Vec<(Owner, CredentialSource)> {
 }
 
 fn client_certificate(sink: &SinkConfig) -> Option<PathBuf> {
-    let certificate = match &sink.transport {
-        TransportConfig::Webhook(hook) => hook.client_cert.as_ref(),
-        TransportConfig::Nats(nats) => nats.client_cert.as_ref(),
-        TransportConfig::File(_) | TransportConfig::Stdout(_) => None,
-    };
-    certificate.map(|certificate| certificate.cert_file.clone())
+    sink.transport.client_cert().map(|certificate| certificate.cert_file.clone())
 }
 
 impl CredentialSource {

@@ -17,29 +17,28 @@ use informer_hub_source::{ClientError, read_kubeconfig};
 /// # Errors
 /// All mistakes at once.
 pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigErrors> {
-    let probes = Probes {
-        filter: |text| Filter::compile(text).map(drop).map_err(|error| error.to_string()),
-        signing_secret: |text| SigningKeys::parse(text).map(drop).map_err(|error| error.to_string()),
-        client_cert: |cert, key| {
-            let cert = ClientCert { cert_file: cert.to_owned(), key_file: key.to_owned() };
-            check_client_cert(&cert).map_err(|error| (error.key(), error.to_string()))
-        },
-        server_tls: |tls| api::check_tls(&service::tls_files(tls)).map_err(|error| (error.key(), error.to_string())),
-        token: |text| api::check_token(text).map_err(|error| error.to_string()),
-        template: |text, content_type| {
-            Template::compile(text, content_type).map(drop).map_err(|error| error.to_string())
-        },
-        header: |name, value| {
-            let checked = match value {
-                None => check_header_name(name),
-                Some(value) => ExtraHeaders::new([(name, value)]).map(drop),
-            };
-            checked.map_err(|error| error.to_string())
-        },
-        subject: |text| text.parse::<SubjectPattern>().map(drop).map_err(|error| error.to_string()),
-        ca_file: |path| check_roots(path).map_err(|error| error.to_string()),
-        kubeconfig: |path, context| read_kubeconfig(path, context).map(drop).map_err(|error| wrong(&error)),
+    let mut probes = Probes::default();
+    probes.filter = |text| Filter::compile(text).map(drop).map_err(|error| error.to_string());
+    probes.signing_secret = |text| SigningKeys::parse(text).map(drop).map_err(|error| error.to_string());
+    probes.client_cert = |cert, key| {
+        let cert = ClientCert { cert_file: cert.to_owned(), key_file: key.to_owned() };
+        check_client_cert(&cert).map_err(|error| (error.key(), error.to_string()))
     };
+    probes.server_tls =
+        |tls| api::check_tls(&service::tls_files(tls)).map_err(|error| (error.key(), error.to_string()));
+    probes.token = |text| api::check_token(text).map_err(|error| error.to_string());
+    probes.template =
+        |text, content_type| Template::compile(text, content_type).map(drop).map_err(|error| error.to_string());
+    probes.header = |name, value| {
+        let checked = match value {
+            None => check_header_name(name),
+            Some(value) => ExtraHeaders::new([(name, value)]).map(drop),
+        };
+        checked.map_err(|error| error.to_string())
+    };
+    probes.subject = |text| text.parse::<SubjectPattern>().map(drop).map_err(|error| error.to_string());
+    probes.ca_file = |path| check_roots(path).map_err(|error| error.to_string());
+    probes.kubeconfig = |path, context| read_kubeconfig(path, context).map(drop).map_err(|error| wrong(&error));
     Config::from_file_with_probes(path, probes)
 }
 

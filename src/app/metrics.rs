@@ -20,6 +20,8 @@ use informer_hub_telemetry::metrics::{Id, LabelSet, Snapshot, put_process};
 use informer_hub_types::{Histogram, HistogramState, InformerHealth, ListReason, Phase, clock};
 
 mod informer;
+#[cfg(feature = "cli")]
+mod read;
 
 use informer::InformerSum;
 
@@ -38,6 +40,8 @@ pub(super) struct Parts {
 
 #[derive(Default)]
 struct Shared {
+    #[cfg(feature = "cli")]
+    read: OnceLock<Arc<crate::api::ReadApi>>,
     hub: OnceLock<(FleetView, Parts)>,
     /// Last known sinks: a hub that shuts down drops its list before they are drained.
     sinks: Mutex<Vec<(String, Arc<SinkHealth>)>>,
@@ -49,6 +53,12 @@ impl Metrics {
     pub(super) fn attach(&self, fleet: FleetView, parts: Parts) {
         // Set once: a second hub is ignored.
         let _ = self.0.hub.set((fleet, parts));
+    }
+
+    /// Sets the read API, if the port serves it.
+    #[cfg(feature = "cli")]
+    pub(super) fn attach_read_api(&self, api: &Arc<crate::api::ReadApi>) {
+        let _ = self.0.read.set(Arc::clone(api));
     }
 
     /// Marks the beginning of the shutdown, after which the last known sinks stay.
@@ -83,6 +93,10 @@ impl Metrics {
             put_configuration(&mut out, &configuration.lock());
         } else {
             out.flag(Id::Ready, LabelSet::NONE, false);
+        }
+        #[cfg(feature = "cli")]
+        if let Some(api) = self.0.read.get() {
+            read::put(&mut out, &api.counts(), self.0.hub.get().map(|(fleet, _)| fleet));
         }
         out.count(Id::Series, LabelSet::NONE, out.len() as u64 + 2);
         out.put(Id::Collecting, LabelSet::NONE, clock::now().duration_since(began).as_secs_f64());

@@ -15,6 +15,10 @@ mod load;
 #[cfg(feature = "cli")]
 mod manager;
 mod metrics;
+#[cfg(feature = "cli")]
+mod port;
+#[cfg(feature = "cli")]
+mod read_api;
 mod readers;
 mod ready;
 mod reload;
@@ -37,10 +41,14 @@ pub use exporter::MetricsExporter;
 pub use hub::{Hub, MemoryLimitError, ShutdownReport};
 #[cfg(feature = "cli")]
 pub use load::load;
+#[cfg(feature = "cli")]
+pub(crate) use port::Port;
 pub use reload::{Changes, Difference, ReloadStatus, Reloader};
 pub use report::{HubReport, Reporter, SinkReport};
 #[cfg(feature = "cli")]
 pub use run::{Ended, run};
+#[cfg(feature = "cli")]
+pub(crate) use service::protection;
 pub use sources::{ClusterSourceState, ClusterSourceStatus};
 pub(crate) use sources::{WatchedResource, management_cluster, read_folder, read_objects, watched_resources};
 pub use start::HubBuilder;

@@ -2,27 +2,25 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use futures::FutureExt;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 use super::config_file::{ConfigFile, ReloadRequest};
 use super::hub::{Hub, ShutdownReport};
 use super::manager;
-use super::metrics::Metrics;
+use super::port::Port;
 use super::ready::watch_first_lists;
-use super::report::{HubReport, Reporter};
+use super::report::HubReport;
 use super::service;
-use super::sources::ClusterSourceState;
-use crate::api::{self, AskLetters, AskReload, Guard, Services, Show, Shown};
+use crate::api::{self, AskReload, Guard};
 use informer_hub_config::Config;
-use informer_hub_telemetry::metrics::{Export, Scraper};
-use informer_hub_types::{MemoryStep, Phase};
+use informer_hub_telemetry::metrics::Export;
 
 /// Time after the first signal within which another one counts as a repetition of it.
 const ECHO: Duration = Duration::from_millis(100);
@@ -76,25 +74,13 @@ pub async fn run(
     let hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     // Created before the hub starts, so that changes of the file during the start are seen.
     let changes = file.map(|file| ConfigFile::new(file, &config));
-    // Probes and scrapes are answered while the hub starts: restoring large caches takes time.
-    let (started, metrics) = (Started::default(), Metrics::default());
-    let (stop, mut stopping) = watch::channel(());
-    let stopped = async move {
-        let _ = stopping.changed().await;
-    };
-    let collected = metrics.clone();
-    let scraper = Scraper::new(move || collected.collect());
     let (ask, asks) = mpsc::channel(1);
-    let (show, letters, reload) = (show(&started), ask_letters(&started), ask_reload(ask));
     let is_plain = guard.is_plain();
-    warn_of_listeners(&guard, address);
-    let serving = tokio::spawn(api::serve(listener, guard, Services { show, letters, reload, scraper }, stopped));
-    let collected = metrics.clone();
+    // Probes and scrapes are answered while the hub starts: restoring large caches takes time.
+    let port = Port::open(listener, guard, &config.hub.service.read_api, ask_reload(ask))?;
+    let collected = port.metrics().clone();
     let export = Export::start(&Handle::current(), move || collected.collect());
-    let hub = Hub::start(config).await.context("cannot start the hub")?;
-    metrics.attach(hub.fleet().await.context("the hub ended while it started")?, hub.reporter().parts());
-    // It is set only here.
-    let _ = started.set(hub.reporter());
+    let hub = port.start(Hub::builder(config)).await.context("cannot start the hub")?;
     let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks)));
     tracing::info!(%address, tls = !is_plain, "serving /livez, /readyz, /metrics and /v1/status");
     let watching = tokio::spawn(watch_first_lists(hub.reporter(), progress));
@@ -111,15 +97,13 @@ pub async fn run(
     if let Some(reloading) = reloading {
         reloading.abort();
     }
-    metrics.ending();
+    port.ending();
     let report = match end(hub, deadline, &mut terminate, &mut interrupt).await {
         Ok(report) => report,
         Err(signal) => return Ok(Ended::Cut(signal.as_raw_value())),
     };
     export.flush().await;
-    drop(stop);
-    // Idle keep-alive connections must not delay the exit.
-    let _ = tokio::time::timeout(Duration::from_secs(1), serving).await;
+    port.close().await;
     Ok(ended(&report, deadline))
 }
 
@@ -163,18 +147,6 @@ async fn end(
     Err(signal)
 }
 
-/// Warns if a port beyond loopback has no authentication or no TLS.
-fn warn_of_listeners(guard: &Guard, address: SocketAddr) {
-    if address.ip().is_loopback() {
-        return;
-    }
-    if guard.is_open() {
-        tracing::warn!(%address, "hub.auth is not set: every client that reaches the port can read and change everything");
-    } else if guard.is_plain() {
-        tracing::warn!(%address, "hub.tls is not set: clients send their tokens to the port as plain text");
-    }
-}
-
 fn ended(report: &ShutdownReport, deadline: Duration) -> Ended {
     for (sink, events) in &report.kept {
         tracing::info!(sink, events, "undelivered events stay in the journal for the next start");
@@ -203,68 +175,4 @@ fn ask_reload(ask: mpsc::Sender<ReloadRequest>) -> AskReload {
             answer.await.ok()
         })
     })
-}
-
-/// Reporter of the hub, set once the hub has started.
-type Started = Arc<OnceLock<Reporter>>;
-
-fn ask_letters(started: &Started) -> AskLetters {
-    let started = Arc::clone(started);
-    Arc::new(move |sink, request| {
-        let reporter = started.get().cloned();
-        Box::pin(async move { reporter?.letters(&sink, request).await })
-    })
-}
-
-fn show(started: &Started) -> Show {
-    let started = Arc::clone(started);
-    Arc::new(move || {
-        let reporter = started.get().cloned();
-        Box::pin(async move {
-            let report = reporter?.report().await.ok()?;
-            let status = serde_json::to_value(&report).ok()?;
-            Some(Shown { ready: report.hub.ready, waiting: waiting(&report), status })
-        })
-    })
-}
-
-/// Returns a line for each source, cluster and informer that is not ready or in trouble, for `/readyz`.
-fn waiting(report: &HubReport) -> Vec<String> {
-    let mut lines = Vec::new();
-    for source in report.cluster_sources.iter().filter(|source| source.state != ClusterSourceState::Current) {
-        let why = source.last_error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
-        lines.push(format!("cluster source {} is {}{why}", source.name, source.state.as_str()));
-    }
-    for cluster in &report.hub.clusters {
-        if let Some(error) = &cluster.last_error {
-            lines.push(format!("{}: {error}", cluster.name));
-        }
-        for informer in
-            cluster.informers.iter().filter(|informer| !informer.synced || informer.state != Phase::Watching)
-        {
-            let why = informer.last_error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
-            lines.push(format!(
-                "{}/{} ({}) is {}{why}",
-                cluster.name,
-                informer.resource,
-                informer.scope,
-                informer.state.as_str()
-            ));
-        }
-        for informer in &cluster.informers {
-            let Some(memory) = informer.memory.as_ref().filter(|memory| !memory.step.keeps_bodies()) else { continue };
-            let why = memory.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            lines.push(format!(
-                "{}/{} ({}) keeps {} of its objects{why}",
-                cluster.name,
-                informer.resource,
-                informer.scope,
-                match memory.step {
-                    MemoryStep::Released => "nothing",
-                    _ => "the heads",
-                }
-            ));
-        }
-    }
-    lines
 }

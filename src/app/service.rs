@@ -1,6 +1,7 @@
 //! Protection of the HTTP port (TLS, tokens, limits), made from the `[hub]` configuration.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::api::{Limits, Protection, TlsFiles, TokenFrom};
@@ -10,7 +11,7 @@ use informer_hub_config::{Secret, ServiceConfig, TlsConfig};
 ///
 /// The `Host` header is checked on loopback, and if the configuration lists hosts. A hub that listens elsewhere without
 /// a token (`allow_unauthenticated`) is reached by names of pods and services, which it cannot know.
-pub(super) fn protection(service: &ServiceConfig, listen: SocketAddr) -> Protection {
+pub(crate) fn protection(service: &ServiceConfig, listen: SocketAddr) -> Protection {
     let is_checked = listen.ip().is_loopback() || !service.allowed_hosts.is_empty();
     Protection {
         hosts: is_checked.then(|| service.allowed_hosts.clone()),
@@ -23,15 +24,11 @@ pub(super) fn protection(service: &ServiceConfig, listen: SocketAddr) -> Protect
 }
 
 pub(super) fn tls_files(tls: &TlsConfig) -> TlsFiles {
-    let TlsConfig { cert_file, key_file, client_ca_file } = tls.clone();
-    TlsFiles { cert_file, key_file, client_ca_file }
+    let tls = tls.clone();
+    TlsFiles { cert_file: tls.cert_file, key_file: tls.key_file, client_ca_file: tls.client_ca_file }
 }
 
 fn token(secret: &Secret) -> TokenFrom {
-    let file = match secret {
-        Secret::File(path) => Some(path.clone()),
-        Secret::Env(_) => None,
-    };
     let secret = secret.clone();
-    TokenFrom::new(file, Arc::new(move || secret.read()))
+    TokenFrom::new(secret.file().map(Path::to_owned), Arc::new(move || secret.read()))
 }

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use super::error::StartError;
 use crate::actors::sinks::sink::SinkParams;
 use informer_hub_config::{
-    self as config, BodyConfig, HeaderConfig, HeaderText, NatsConfig, Secret, SinkConfig, TemplateText,
-    TransportConfig, WebhookConfig,
+    self as config, BodyConfig, HeaderConfig, NatsConfig, Secret, SinkConfig, TransportConfig, WebhookConfig,
 };
 use informer_hub_dial::Dial;
 use informer_hub_sink::file::{FileParams, LinesTransport};
@@ -55,6 +54,7 @@ pub(super) fn sink(sink: &SinkConfig, io: &Threads, dial: Option<&Dial>) -> Resu
             Arc::new(LinesTransport::file(params, shape))
         }
         TransportConfig::Stdout(_) => Arc::new(LinesTransport::stdout(shape)),
+        _ => return Err(wrong.at("type")("this program is built without this type of sink")),
     };
     let redaction = Redaction::new(sink.redact.clone());
     let machine = MachineParams {
@@ -94,15 +94,11 @@ fn shape(body: &BodyConfig, wrong: &SinkErrors<'_>) -> Result<Shape, StartError>
         BodyConfig::CloudEvents => Shape::CloudEvents,
         BodyConfig::Json => Shape::Json,
         BodyConfig::Template { text, content_type } => {
-            let (key, text) = match text {
-                TemplateText::Inline(text) => ("template", text.clone()),
-                TemplateText::File(path) => {
-                    ("template_file", std::fs::read_to_string(path).map_err(wrong.at("template_file"))?)
-                }
-            };
+            let (key, text) = (text.key(), text.read().map_err(wrong.at(text.key()))?);
             Shape::Template(Box::new(Template::compile(&text, content_type).map_err(wrong.at(key))?))
         }
         BodyConfig::Preset(preset) => Shape::Preset(*preset),
+        _ => return Err(wrong.at("format")("this program is built without this format of events")),
     })
 }
 
@@ -116,11 +112,9 @@ fn webhook(
         let text = secret.read().map_err(wrong.at("signing_secret"))?;
         SigningKeys::parse(&text).map_err(wrong.at("signing_secret"))
     });
-    let value = |text: &HeaderText| match text {
-        HeaderText::Plain(text) => Ok(text.clone()),
-        HeaderText::Secret(secret) => secret.read().map_err(wrong.at("headers")),
+    let pair = |header: &HeaderConfig| {
+        header.value.read().map(|value| (header.name.clone(), value)).map_err(wrong.at("headers"))
     };
-    let pair = |header: &HeaderConfig| Ok::<_, StartError>((header.name.clone(), value(&header.value)?));
     let headers = hook.headers.iter().map(pair).collect::<Result<Vec<_>, _>>()?;
     let headers = ExtraHeaders::new(headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     Ok(WebhookParams {
@@ -150,6 +144,7 @@ fn nats(nats: &NatsConfig, shape: Arc<Shape>, name: &str, wrong: &SinkErrors<'_>
             Some(NatsAuth::Password { user: user.clone(), password: read("password", password)? })
         }
         Some(config::NatsAuth::Nkey(seed)) => Some(NatsAuth::Nkey(read("nkey", seed)?)),
+        Some(_) => return Err(wrong.at("type")("this program is built without these credentials of NATS")),
     };
     Ok(NatsTransport::new(NatsParams {
         name: format!("informer-hub {name}"),

@@ -18,6 +18,7 @@ use super::state::{LoadedState, OpenState};
 use crate::actors::messages::{EnableCheckpoints, ResourceRequest, SetMemoryLimit, Start};
 use crate::actors::sinks::sink::OpenStore;
 use crate::actors::{CheckpointListener, HubSystem, Tuning};
+use crate::cache::HistoryLimits;
 use crate::state::StateDir;
 use informer_hub_config::Config;
 use informer_hub_dial::Dial;
@@ -58,6 +59,7 @@ pub struct HubBuilder {
     durable: Vec<DurableSubscription>,
     dials: Dials,
     on_this_thread: bool,
+    history: Option<HistoryLimits>,
 }
 
 impl HubBuilder {
@@ -69,6 +71,7 @@ impl HubBuilder {
             durable: Vec::new(),
             dials: Dials::default(),
             on_this_thread: false,
+            history: None,
         }
     }
 
@@ -90,6 +93,14 @@ impl HubBuilder {
     #[must_use]
     pub fn subscribe_durably(mut self, subscription: DurableSubscription) -> Self {
         self.durable.push(subscription);
+        self
+    }
+
+    /// Keeps recent changes of each cache, for the Kubernetes read API.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn keep_history(mut self, limits: HistoryLimits) -> Self {
+        self.history = Some(limits);
         self
     }
 
@@ -124,7 +135,7 @@ impl HubBuilder {
     /// [`StartError`] if the configuration, a subscription or the state directory is not usable, or the operating
     /// system refuses threads. An unreachable cluster is not an error.
     pub async fn start(self) -> Result<Hub, StartError> {
-        let Self { config, tuning, disk, durable, dials, on_this_thread } = self;
+        let Self { config, tuning, disk, durable, dials, on_this_thread, history } = self;
         check(&config, &durable)?;
         let stall = tuning.reflector.stall;
         // The lock comes first: another process may be using the directory.
@@ -139,6 +150,9 @@ impl HubBuilder {
         let written = config;
         let (config, _) = sources.effective(&written);
         let system = if on_this_thread { HubSystem::start_here(tuning) } else { HubSystem::start(tuning)? };
+        if let Some(limits) = history {
+            system.env().caches.keep_history(limits);
+        }
         let io = system.env().io.clone();
         let readers = readers(&config, durable, state.as_ref(), &io, dials.receivers.as_ref())?;
         let (env, registry) = (system.env().clone(), system.registry().clone());

@@ -31,6 +31,7 @@ mod builds;
 mod controller;
 mod delta_fifo;
 mod filter;
+mod history;
 mod index_errors;
 mod indexer;
 mod indexers;
@@ -64,6 +65,10 @@ pub use builds::{BuildId, BuildStep, IndexBuild};
 pub use controller::{Controller, ProcessError, Progress};
 pub use delta_fifo::{DeltaFifo, Popped};
 pub use filter::ObjectFilter;
+pub use history::{
+    ChangeKind, HistoryCursor, HistoryLimits, HistoryReader, HistoryScope, HistorySubscription, LocateError,
+    PositionExpired, RecordedChange,
+};
 pub use index_errors::{AddIndexersError, IndexError, IndexerConflict};
 pub use indexer::{Indexer, ObjectError};
 pub use indexers::{IndexFn, Indexers};

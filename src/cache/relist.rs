@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use super::applied::Applied;
+use super::history::Draft;
 use super::posting::PartitionId;
 use super::snapshot::Partition;
 use super::stage::{Batch, Relist, Stage};
 use super::store::Store;
-use informer_hub_types::{MemoryStep, ObjectKey, StoredObject};
+use hashbrown::HashMap;
+
+use informer_hub_types::{MemoryStep, ObjectKey, ResourceVersion, StoredObject};
 
 impl Partition {
     /// Returns the bytes of staged changes.
@@ -76,10 +79,26 @@ impl Partition {
 
     /// Records an effect, for listeners now or when the stage is published.
     pub(super) fn note(&mut self, batch: &mut Batch, applied: Applied, is_same: bool) {
+        self.note_event(batch, applied, is_same, None);
+    }
+
+    /// As [`Self::note`]. `event` is the version of the watch event that deleted the object.
+    pub(super) fn note_event(
+        &mut self,
+        batch: &mut Batch,
+        applied: Applied,
+        is_same: bool,
+        event: Option<&ResourceVersion>,
+    ) {
         batch.newcomers.extend(applied.newcomer().cloned());
         match applied.key().and_then(|key| self.stage_of(key, is_same)) {
             Some(stage) => stage.applied.push_back(applied),
-            None => batch.applied.push(applied),
+            None => {
+                if let Some(drafts) = &mut batch.drafts {
+                    drafts.extend(Draft::of(&applied, event));
+                }
+                batch.applied.push(applied);
+            }
         }
     }
 }
@@ -100,14 +119,20 @@ impl Store {
     /// Applies the stage to the partition and its indices.
     pub(super) fn publish_stage(&mut self, id: PartitionId, partition: &mut Partition, batch: &mut Batch) {
         let Relist::Staged(stage) = std::mem::take(&mut partition.relist) else { return };
+        let observed = if batch.drafts.is_some() { observed_deletions(&stage) } else { HashMap::new() };
         for (key, new) in &stage.objects {
-            match (partition.get(key).cloned(), new) {
-                (Some(old), Some(new)) => self.exchange(id, partition, &old, new, false),
+            let old = partition.get(key).cloned();
+            if let Some(drafts) = &mut batch.drafts {
+                record_difference(drafts, old.as_ref(), new.as_ref(), observed.get(key).copied());
+            }
+            match (old, new) {
+                (Some(old), Some(new)) => self.exchange(id, partition, &old, new, is_same_state(&old, new)),
                 (None, Some(new)) => self.insert(id, partition, new),
                 (Some(old), None) => self.remove(id, partition, &old),
                 (None, None) => {}
             }
         }
+        drop(observed);
         batch.applied.extend(stage.applied);
         batch.visible_change = true;
     }
@@ -142,8 +167,46 @@ impl Store {
         if let Some(stage) = partition.stage_of(new.key(), is_same) {
             return stage.write(new.key(), Some(new));
         }
+        if is_same {
+            new.set_fleet_version(old.fleet_version());
+        }
         self.next.indices.update(id, old, new);
         self.builds.put(id, new);
         partition.put(new);
+    }
+}
+
+fn is_same_state(old: &StoredObject, new: &StoredObject) -> bool {
+    let version = new.resource_version();
+    old.uid() == new.uid() && old.resource_version() == version && !version.is_empty()
+}
+
+/// Returns the deletions that a watch reported while changes were staged, by key, as the last known states.
+fn observed_deletions(stage: &Stage) -> HashMap<&ObjectKey, &Arc<StoredObject>> {
+    let observed = stage.applied.iter().filter_map(|applied| match applied {
+        Applied::Deleted { stored, last, tombstone: false } => Some((stored.key(), last)),
+        _ => None,
+    });
+    observed.collect()
+}
+
+/// Records the difference of one key between the visible and the staged state. `observed` is the last deletion of the
+/// key that a watch reported.
+fn record_difference(
+    drafts: &mut Vec<Draft>,
+    old: Option<&Arc<StoredObject>>,
+    new: Option<&Arc<StoredObject>>,
+    observed: Option<&Arc<StoredObject>>,
+) {
+    let deletion = |old: &Arc<StoredObject>| {
+        let last = observed.filter(|last| last.uid() == old.uid());
+        Draft::deleted(old, last.unwrap_or(old), last.map(|last| last.resource_version()))
+    };
+    match (old, new) {
+        (Some(old), Some(new)) if old.uid() != new.uid() => drafts.extend([deletion(old), Draft::put(None, new)]),
+        (Some(old), Some(new)) if is_same_state(old, new) => {}
+        (old, Some(new)) => drafts.push(Draft::put(old, new)),
+        (Some(old), None) => drafts.push(deletion(old)),
+        (None, None) => {}
     }
 }

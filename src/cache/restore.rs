@@ -140,9 +140,11 @@ impl Store {
             let objects_then = (!readers.is_empty()).then(|| objects.clone());
             partition.objects = objects;
             partition.settings = settings;
+            let complete = version.as_ref().and_then(ResourceVersion::as_number);
             partition.resume = version;
             partition.synced = synced;
             partition.restored = Some(Arc::new(Restored::new(synced, readers, objects_then)));
+            store.record_join(id, partition, complete);
         });
         Some(id)
     }

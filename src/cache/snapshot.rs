@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::applied::Outbox;
+use super::history::{HistoryReader, Marks};
 use super::indexers::{IndexFn, Indexers};
 use super::indices::Indices;
 use super::objects::Objects;
@@ -62,6 +63,8 @@ pub struct Partition {
     pub(super) outbox: Option<Outbox>,
     /// Progress of a list after the first one.
     pub(super) relist: Relist,
+    /// Versions of its recorded changes.
+    pub(super) marks: Marks,
 }
 
 impl Partition {
@@ -238,6 +241,10 @@ pub struct Snapshot {
     expected: imbl::OrdMap<ClusterName, ClusterLabels>,
     /// Only increases, so that the ID of a closed partition is never reused.
     next_partition: u32,
+    /// Fleet version of the last change.
+    pub(super) version: u64,
+    /// Recent changes; `None` if the store does not count them.
+    pub(super) history: Option<HistoryReader>,
 }
 
 impl Snapshot {
@@ -249,6 +256,8 @@ impl Snapshot {
             indices: Indices::default(),
             expected: imbl::OrdMap::new(),
             next_partition: 0,
+            version: 0,
+            history: None,
         }
     }
 
@@ -364,6 +373,12 @@ impl Snapshot {
         })
     }
 
+    /// Returns whether there is an index of a path, over all objects or those of some partition.
+    pub(crate) fn has_index_of(&self, path: &FieldPath) -> bool {
+        let declares = |partition: &Arc<Partition>| partition.indexes.iter().any(|it| it.path.as_ref() == Some(path));
+        self.indices.computed_of(path).is_some() || self.partitions.values().any(declares)
+    }
+
     /// Returns the function of a computed index.
     pub(super) fn index_fn(&self, index: &str) -> Option<&IndexFn> {
         self.indices.function(index)
@@ -431,6 +446,7 @@ impl Snapshot {
                 synced: false,
                 outbox: None,
                 relist: Relist::None,
+                marks: Marks::default(),
             },
         };
         self.partitions.insert(id, Arc::new(partition));

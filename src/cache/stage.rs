@@ -18,6 +18,7 @@
 use std::sync::Arc;
 
 use super::applied::Applied;
+use super::history::Draft;
 use informer_hub_types::{ObjectKey, StoredObject};
 
 /// Effects of one batch.
@@ -29,6 +30,15 @@ pub(super) struct Batch {
     pub(super) newcomers: Vec<Arc<StoredObject>>,
     /// Whether the visible state changed.
     pub(super) visible_change: bool,
+    /// Visible changes to record; `None` if they are not recorded.
+    pub(super) drafts: Option<Vec<Draft>>,
+}
+
+impl Batch {
+    /// Creates an empty batch, whose visible changes are recorded or not.
+    pub(super) fn new(records: bool) -> Self {
+        Self { drafts: records.then(Vec::new), ..Self::default() }
+    }
 }
 
 /// How a list after the first one is published.

@@ -11,6 +11,7 @@ use hashbrown::HashSet;
 use super::applied::{Applied, Outbox};
 use super::builds::{BuildId, BuildStep, Builds, IndexBuild, Next};
 use super::delta_fifo::Popped;
+use super::history::{Before, Draft, Pending};
 use super::index_errors::{AddIndexersError, IndexerConflict};
 use super::indexers::Indexers;
 use super::posting::PartitionId;
@@ -25,8 +26,9 @@ use informer_hub_types::{
 #[derive(Debug)]
 pub struct Store {
     pub(super) next: Snapshot,
-    published: Arc<ArcSwap<Snapshot>>,
+    pub(super) published: Arc<ArcSwap<Snapshot>>,
     pub(super) builds: Builds,
+    pub(super) pending: Pending,
 }
 
 impl Store {
@@ -40,7 +42,10 @@ impl Store {
     #[must_use]
     pub fn recover(published: Arc<ArcSwap<Snapshot>>) -> Self {
         let next = Snapshot::clone(&published.load());
-        Self { next, published, builds: Builds::default() }
+        if let Some(history) = next.history() {
+            history.recover(&next);
+        }
+        Self { next, published, builds: Builds::default(), pending: Pending::default() }
     }
 
     /// Returns the published snapshot. Loading it takes about 10 ns and blocks no other thread.
@@ -57,7 +62,11 @@ impl Store {
         indexes: Vec<DeclaredIndex>,
     ) -> PartitionId {
         let id = self.find(&origin).unwrap_or_else(|| self.next.fresh_id());
+        let before = self.partition(id).map(|partition| Arc::clone(partition.origin()));
         self.next.open(id, origin, health, indexes);
+        if let Some(before) = before {
+            self.record_relabel(id, before);
+        }
         self.publish();
         id
     }
@@ -73,12 +82,17 @@ impl Store {
     pub fn adopt(&mut self, partition: &Partition, origin: Arc<Origin>) -> PartitionId {
         let known = self.find(partition.origin()).filter(|_| partition.origin().resource.gvr == origin.resource.gvr);
         let id = if let Some(id) = known {
+            let before = self.partition(id).map(|partition| Arc::clone(partition.origin()));
             self.next.relabel(id, origin);
+            if let Some(before) = before {
+                self.record_relabel(id, before);
+            }
             id
         } else {
             let id = self.next.fresh_id();
             partition.iter().for_each(|object| self.index(id, object));
             self.next.adopt(id, partition.clone(), origin);
+            self.record_adoption(id);
             id
         };
         self.publish();
@@ -102,6 +116,7 @@ impl Store {
         {
             partition.iter().for_each(|object| self.builds.discard(id, object.key()));
         }
+        self.record_leave(id);
         self.next.close(id);
         self.publish();
     }
@@ -245,14 +260,16 @@ impl Store {
         let mut partition = self.next.take(id)?;
         let (has_deltas, is_news) = (!popped.is_empty(), !popped.is_empty() || version.is_none());
         let (health, complete) = (Arc::clone(partition.health()), version.clone());
-        let mut batch = Batch::default();
+        let (before, mut list) = (Before::of(&partition), None);
+        let mut batch = Batch::new(self.records() && partition.synced);
         for popped in popped {
             match popped {
                 Popped::Deltas(key, deltas) => self.apply_deltas(id, &mut partition, &key, deltas, &mut batch),
                 Popped::ReplaceEnd { keep, version } => {
                     self.publish_stage(id, &mut partition, &mut batch);
                     partition.relist = Relist::None;
-                    self.sweep(id, &mut partition, &keep, &mut batch.applied);
+                    self.sweep(id, &mut partition, &keep, &mut batch);
+                    list = Some(version.clone());
                     if !partition.synced {
                         partition.synced = true;
                         batch.applied.push(Applied::Synced);
@@ -274,6 +291,7 @@ impl Store {
             partition.resume = version;
         }
         let is_staging = partition.is_staging();
+        self.record_batch(id, &mut partition, batch.drafts.take().unwrap_or_default(), list.as_ref(), before);
         let number = partition.number() + u64::from(is_news);
         let outbox = Outbox { number, applied: batch.applied.into() };
         if is_news || partition.outbox.is_some() {
@@ -311,7 +329,7 @@ impl Store {
     pub(super) fn replace(&mut self, id: PartitionId, objects: Vec<Arc<StoredObject>>, version: ResourceVersion) {
         let keep: HashSet<_> = objects.iter().map(|object| object.key().clone()).collect();
         self.write(id, |store, partition| {
-            store.sweep(id, partition, &keep, &mut Vec::new());
+            store.sweep(id, partition, &keep, &mut Batch::default());
             for object in objects {
                 store.set(id, partition, &object);
             }
@@ -415,6 +433,7 @@ impl Store {
         batch: &mut Batch,
     ) {
         let same = stored.uid() == last.uid() && !last.is_head_only();
+        let event = last.resource_version().clone();
         if stored.resource_version().newer_than(last.resource_version()) {
             return;
         }
@@ -422,26 +441,19 @@ impl Store {
         // If the UID differs, the deletion of the stored object was not observed, and the other object was never
         // stored. If the event has only a head, the last state is unknown.
         let last = if same { last } else { Arc::clone(&stored) };
-        partition.note(batch, Applied::Deleted { stored, last, tombstone: !same }, false);
+        partition.note_event(batch, Applied::Deleted { stored, last, tombstone: !same }, false, Some(&event));
     }
 
     /// Removes the objects that a complete list does not contain.
-    fn sweep(
-        &mut self,
-        id: PartitionId,
-        partition: &mut Partition,
-        keep: &HashSet<ObjectKey>,
-        applied: &mut Vec<Applied>,
-    ) {
+    fn sweep(&mut self, id: PartitionId, partition: &mut Partition, keep: &HashSet<ObjectKey>, batch: &mut Batch) {
         let gone: Vec<_> = partition.iter().filter(|object| !keep.contains(object.key())).map(Arc::clone).collect();
         for stored in gone {
             self.remove(id, partition, &stored);
-            applied.push(Applied::Deleted { last: Arc::clone(&stored), stored, tombstone: true });
+            if let Some(drafts) = &mut batch.drafts {
+                drafts.push(Draft::deleted(&stored, &stored, None));
+            }
+            batch.applied.push(Applied::Deleted { last: Arc::clone(&stored), stored, tombstone: true });
         }
-    }
-
-    fn publish(&mut self) {
-        self.published.store(Arc::new(self.next.clone()));
     }
 
     /// Returns the version of a partition's last complete list or, if a program writes it, of the last write.

@@ -10,11 +10,18 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args as ClapArgs;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::{Certificate, Identity, StatusCode, Url};
+use reqwest::{StatusCode, Url};
 use rustls::CertificateError;
 use serde_json::Value;
 
 use informer_hub_config::{Config, HubConfig, Secret, is_loopback};
+use informer_hub_tls::{Identity, Roots, certificates, http_config};
+
+mod access;
+
+pub(super) use self::access::Access;
+#[cfg(test)]
+pub(super) use self::access::Token;
 
 /// Default address of a hub.
 const DEFAULT: &str = "http://127.0.0.1:7080";
@@ -82,9 +89,10 @@ impl HubArgs {
     /// If an option, or a file that it names, is not usable.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         let hub = self.hub()?;
-        let url = self.url.clone().or_else(|| hub.as_ref().map(address)).unwrap_or_else(|| DEFAULT.to_owned());
-        let url = parse(&url)?;
-        let token = self.token(hub.as_ref())?;
+        let url = self.address(hub.as_ref())?;
+        let auth = hub.as_ref().map(|hub| &hub.service.auth);
+        let token = self.token(auth.map_or([None, None], |auth| [auth.token.as_ref(), auth.read_token.as_ref()]))?;
+        let token = token.map(|(secret, text)| header(&text, &secret)).transpose()?;
         if token.is_some() && url.scheme() == "http" && !is_loopback(url.host_str().unwrap_or_default()) {
             eprintln!(
                 "informer-hub: sending the token to {} as plain text; use https:// if the hub has hub.tls",
@@ -118,20 +126,23 @@ impl HubArgs {
         Ok(Some(hub))
     }
 
-    fn token(&self, hub: Option<&HubConfig>) -> anyhow::Result<Option<HeaderValue>> {
+    fn address(&self, hub: Option<&HubConfig>) -> anyhow::Result<Url> {
+        parse(&self.url.clone().or_else(|| hub.map(address)).unwrap_or_else(|| DEFAULT.to_owned()))
+    }
+
+    /// Returns the given token and its place, or else the first of the `configured` ones that can be read.
+    fn token(&self, configured: [Option<&Secret>; 2]) -> anyhow::Result<Option<(Secret, String)>> {
         let given = self.token_file.clone().map(Secret::File);
         let variable =
             || std::env::var_os(TOKEN).is_some_and(|text| !text.is_empty()).then(|| Secret::Env(TOKEN.to_owned()));
         if let Some(secret) = given.or_else(variable) {
             let text = secret.read().with_context(|| format!("cannot read the token in {}", place(&secret)))?;
-            return header(&text, &secret).map(Some);
+            return Ok(Some((secret, text)));
         }
-        let auth = hub.map(|hub| &hub.service.auth);
-        let configured = auth.into_iter().flat_map(|auth| auth.token.iter().chain(&auth.read_token));
         let mut failed = None;
-        for secret in configured {
+        for secret in configured.into_iter().flatten() {
             match secret.read() {
-                Ok(text) => return header(&text, secret).map(Some),
+                Ok(text) => return Ok(Some((secret.clone(), text))),
                 // Users that may only read often cannot read the file of the token with write access.
                 Err(error) => failed = failed.or(Some((secret, error))),
             }
@@ -145,34 +156,32 @@ impl HubArgs {
     }
 
     fn http(&self, url: &Url) -> anyhow::Result<reqwest::Client> {
-        // An error means that a TLS provider is already installed.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = reqwest::Client::builder().timeout(DEADLINE).redirect(reqwest::redirect::Policy::none());
-        match &self.ca_file {
+        let roots = match &self.ca_file {
             Some(path) => {
-                let roots = Certificate::from_pem_bundle(&read("--ca-file", path)?).unwrap_or_default();
+                let roots = certificates(&read("--ca-file", path)?).unwrap_or_default();
                 if roots.is_empty() {
                     bail!("--ca-file {} holds no PEM certificate", path.display());
                 }
-                builder = builder.tls_certs_only(roots);
+                Roots::Only(roots)
             }
             // A hub without TLS needs no roots: this must work on a machine that has none.
-            None if url.scheme() == "http" => builder = builder.tls_certs_only([]),
-            None => {}
-        }
-        match (&self.client_cert_file, &self.client_key_file) {
+            None if url.scheme() == "http" => Roots::Only(Vec::new()),
+            None => Roots::SystemAnd(Vec::new()),
+        };
+        let identity = match (&self.client_cert_file, &self.client_key_file) {
             (Some(cert), Some(key)) => {
-                let mut pem = read("--client-cert-file", cert)?;
-                pem.push(b'\n');
-                pem.extend(read("--client-key-file", key)?);
+                let (chain, secret) = (read("--client-cert-file", cert)?, read("--client-key-file", key)?);
                 let unusable = || format!("{} and {} are not a certificate and its key", cert.display(), key.display());
-                builder = builder.identity(Identity::from_pem(&pem).ok().with_context(unusable)?);
+                Some(Identity::from_pem(&chain, &secret).ok().with_context(unusable)?)
             }
-            (None, None) => {}
+            (None, None) => None,
             (Some(_), None) => bail!("--client-cert-file needs its key: --client-key-file"),
             (None, Some(_)) => bail!("--client-key-file needs its certificate: --client-cert-file"),
-        }
-        builder.build().context("cannot set up the HTTP client; name the CAs to trust with --ca-file")
+        };
+        let failed = "cannot set up the HTTP client; name the CAs to trust with --ca-file";
+        let builder =
+            reqwest::Client::builder().tls_backend_preconfigured(http_config(roots, identity).context(failed)?);
+        builder.timeout(DEADLINE).redirect(reqwest::redirect::Policy::none()).build().context(failed)
     }
 }
 
@@ -256,10 +265,8 @@ impl Client {
 
 /// Returns the file or variable of a secret, for errors.
 fn place(secret: &Secret) -> String {
-    match secret {
-        Secret::File(path) => path.display().to_string(),
-        Secret::Env(name) => format!("the variable {name}"),
-    }
+    let variable = || format!("the variable {}", secret.variable().unwrap_or_default());
+    secret.file().map_or_else(variable, |path| path.display().to_string())
 }
 
 /// Returns the `Authorization` header for a token.

@@ -27,6 +27,7 @@ mod fit;
 #[cfg(test)]
 mod foreign_tests;
 mod import;
+mod kubeconfig;
 mod print;
 mod quote;
 mod rbac;
@@ -63,6 +64,8 @@ enum Command {
     Resources(status::ResourcesArgs),
     /// Show the sinks of a running hub, those with problems first
     Sinks(status::SinksArgs),
+    /// Print a kubeconfig for the clusters of a running hub, for kubectl and other clients
+    Kubeconfig(kubeconfig::Args),
     /// Check whether a configuration will work: connections, credentials, rights, resources, memory
     Check(check::Args),
     /// Print the least RBAC rights that a configuration needs, to apply to its clusters
@@ -92,6 +95,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Clusters(args) => status::clusters(args),
         Command::Resources(args) => status::resources(args),
         Command::Sinks(args) => status::sinks(args),
+        Command::Kubeconfig(args) => kubeconfig::main(&args),
         Command::Check(args) => check::main(&args),
         Command::Rbac(args) => rbac::main(&args),
         Command::ImportKubeconfig(args) => import::main(&args),

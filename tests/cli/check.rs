@@ -306,3 +306,21 @@ async fn check_warns_of_a_disabled_certificate_verification() {
     let outcome = dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
     assert_eq!((outcome.code, findings(&json(&outcome))), (0, Vec::new()), "{outcome:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn open_read_api_is_a_warning() {
+    let sim = sim(3);
+    let found = async |hub: &str| {
+        let toml = format!("[hub]\n{hub}\n{}[resources.pods]\n", cluster("one", &sim.url()));
+        let outcome = Workdir::with(&toml).run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+        (outcome.code, findings(&json(&outcome)))
+    };
+    let open = "listen = \"0.0.0.0:7080\"\nauth = { allow_unauthenticated = true }";
+    let warning = "\"warning\" hub.read_api: every client that reaches 0.0.0.0:7080 can read all cached objects";
+    assert_eq!(found(open).await, (1, vec![warning.to_owned()]));
+    let secrets = found(&format!("{open}\nread_api = {{ serve_secrets = true }}")).await;
+    assert_eq!(secrets, (1, vec![format!("{warning}, Secrets included")]));
+    for closed in ["listen = \"127.0.0.1:7080\"", &format!("{open}\nread_api = {{ enabled = false }}")] {
+        assert_eq!(found(closed).await, (0, Vec::new()), "{closed}");
+    }
+}

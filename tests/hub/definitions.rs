@@ -6,11 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use informer_hub::actors::messages::SetClusterLabels;
-use informer_hub::actors::{InformerStatus, PatternStatus, Subscribe, Subscriber, SurveyState, Tuning};
+use informer_hub::actors::{DiscoveryState, InformerStatus, PatternStatus, Subscribe, Subscriber, Tuning};
 use informer_hub::cache::Query;
-use informer_hub_config::{
-    Config, FileConfig, HubConfig, Initial, ResourceConfig, SinkConfig, SinkMatch, TransportConfig,
-};
+use informer_hub_config::{Config, ResourceConfig};
 use informer_hub_reflector::ReflectorOptions;
 use informer_hub_sim::{
     Fault, FaultScript, ResourceDef, Rule, SimCluster, SimConfig, Streaming, When, World, WorldConfig,
@@ -21,7 +19,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, config, eventually, quick, resource_config, small};
+use crate::fleet::{Fleet, config, eventually, file_sink, quick, resource_config, small};
 
 const WIDGETS: &str = "widgets.example.com";
 
@@ -89,7 +87,7 @@ async fn watches(fleet: &Fleet, resource: &str) {
 }
 
 /// Waits until discovery reaches a state.
-async fn discovery_reaches(fleet: &Fleet, state: SurveyState) {
+async fn discovery_reaches(fleet: &Fleet, state: DiscoveryState) {
     eventually("discovery state", async || {
         fleet.cluster("a").await.discovery.is_some_and(|it| it.state == state && it.resources.is_some())
     })
@@ -127,10 +125,10 @@ async fn new_definition_is_watched_at_once_and_waiting_sends_no_requests() {
     let fleet = Fleet::start(single(cluster), &["pods", WIDGETS], Vec::new()).await;
     let cluster = &fleet.clusters["a"];
     shows(&fleet, WIDGETS, "absent", |it| it.state == Phase::Absent && it.last_error.is_some()).await;
-    discovery_reaches(&fleet, SurveyState::Watching).await;
+    discovery_reaches(&fleet, DiscoveryState::Watching).await;
     fleet.ready().await;
     // A quiet cluster gets requests for two documents, a list and a watch of each of the two signal resources, and one
-    // survey after them.
+    // discovery after them.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (quiet, begun) = (cluster.stats(), Instant::now());
     assert!(quiet.signals <= 4 && quiet.documents <= 6, "{quiet:?}");
@@ -148,7 +146,7 @@ async fn new_definition_is_watched_at_once_and_waiting_sends_no_requests() {
     });
     let defined = Instant::now();
     watches(&fleet, WIDGETS).await;
-    // A periodic survey would start after 20 s at the earliest.
+    // A periodic discovery would start after 20 s at the earliest.
     assert!(defined.elapsed() < Duration::from_secs(10), "{:?}", defined.elapsed());
     eventually("the widget", async || cached(&fleet, &World::widgets(), "Widget").await.len() == 1).await;
     fleet.end().await;
@@ -160,7 +158,7 @@ async fn deleted_definition_notifies_each_object_and_stops_requests() {
         let fleet = Fleet::start(single(sim(42)), &["pods", WIDGETS], Vec::new()).await;
         let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
         watches(&fleet, WIDGETS).await;
-        discovery_reaches(&fleet, SurveyState::Watching).await;
+        discovery_reaches(&fleet, DiscoveryState::Watching).await;
         eventually("five widgets", async || events.lock().len() == 5).await;
         let names = ["widget-0", "widget-1", "widget-2", "widget-3", "widget-4"];
         assert_eq!(drain(&events), with_mark("+", &names));
@@ -179,7 +177,7 @@ async fn deleted_definition_notifies_each_object_and_stops_requests() {
         })
         .await;
         fleet.ready().await;
-        // The last survey after the change starts after five seconds.
+        // The last discovery after the change starts after five seconds.
         tokio::time::sleep(Duration::from_secs(6)).await;
         let requests = cluster.stats();
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -195,14 +193,14 @@ async fn relabelled_cluster_sends_no_requests_for_an_absent_resource() {
     let fleet = Fleet::start(single(sim(48)), &["pods", WIDGETS], Vec::new()).await;
     let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
     watches(&fleet, WIDGETS).await;
-    discovery_reaches(&fleet, SurveyState::Watching).await;
+    discovery_reaches(&fleet, DiscoveryState::Watching).await;
     eventually("five widgets", async || events.lock().len() == 5).await;
     cluster.with_world(|world| world.undefine(&World::widgets()));
     shows(&fleet, WIDGETS, "absent and empty", |it| it.state == Phase::Absent && it.objects == 0).await;
     eventually("five deletions", async || events.lock().len() == 10).await;
     let labels = [("tier".to_owned(), "dev".to_owned())].into();
     fleet.hub.registry().send(SetClusterLabels { name: "a".parse().unwrap(), labels }).await.unwrap().unwrap();
-    // The last survey after the change starts after five seconds.
+    // The last discovery after the change starts after five seconds.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let requests = lists(cluster);
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -232,7 +230,7 @@ async fn definition_deleted_during_a_list_leaves_no_objects() {
         let tuning = Tuning { reflector: ReflectorOptions { page_size: Some(4), ..quick().reflector }, ..quick() };
         let fleet = Fleet::start_with(single(cluster), &["pods", WIDGETS], Vec::new(), tuning).await;
         let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
-        discovery_reaches(&fleet, SurveyState::Watching).await;
+        discovery_reaches(&fleet, DiscoveryState::Watching).await;
         eventually("a stalled list", async || cluster.fault_log().len() == faults).await;
         cluster.unregister(&World::widgets());
         cluster.heal();
@@ -279,7 +277,7 @@ async fn entry_without_a_version_follows_the_preferred_version_without_deletions
     let fleet = Fleet::start(single(beta(44)), &["pods", WIDGETS], vec![file_sink("log", &file)]).await;
     let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, true).await);
     watches(&fleet, WIDGETS).await;
-    discovery_reaches(&fleet, SurveyState::Watching).await;
+    discovery_reaches(&fleet, DiscoveryState::Watching).await;
     eventually("three widgets", async || events.lock().len() == 3).await;
     assert_eq!(drain(&events), with_mark("+v1beta1/", &["w-0", "w-1", "w-2"]));
     let listed = lists(cluster);
@@ -318,7 +316,7 @@ async fn named_version_is_kept_and_its_removal_reports_the_served_versions() {
     let fleet = Fleet::start(single(beta(45)), &["pods", entry], Vec::new()).await;
     let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, entry, true).await);
     watches(&fleet, WIDGETS).await;
-    discovery_reaches(&fleet, SurveyState::Watching).await;
+    discovery_reaches(&fleet, DiscoveryState::Watching).await;
     eventually("three widgets", async || events.lock().len() == 3).await;
     drain(&events);
     cluster.with_world(|world| world.serve("v1", &widgets("v1beta1")));
@@ -344,11 +342,13 @@ async fn resource_redefined_with_another_kind_or_scope_has_the_new_objects() {
     for (kind, namespaced) in [("Gadget", true), ("Widget", false), ("Gadget", false)] {
         let clusters = single(sim(46));
         let mut start = config(&clusters, &["pods"]);
-        start.resources.push(ResourceConfig { namespaces: vec!["shop".to_owned()], ..resource_config(WIDGETS) });
+        let mut widgets_in_shop = resource_config(WIDGETS);
+        widgets_in_shop.namespaces = vec!["shop".to_owned()];
+        start.resources.push(widgets_in_shop);
         let fleet = Fleet::start_config(clusters, start, quick()).await;
         let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
         watches(&fleet, WIDGETS).await;
-        discovery_reaches(&fleet, SurveyState::Watching).await;
+        discovery_reaches(&fleet, DiscoveryState::Watching).await;
         eventually("five widgets", async || events.lock().len() == 5).await;
         drain(&events);
         let namespace = if namespaced { "shop" } else { "" };
@@ -375,7 +375,7 @@ async fn cluster_with_forbidden_definitions_is_polled_and_keeps_objects() {
     let fleet = Fleet::start(single(cluster), &["pods", WIDGETS], Vec::new()).await;
     let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
     watches(&fleet, WIDGETS).await;
-    discovery_reaches(&fleet, SurveyState::Polling).await;
+    discovery_reaches(&fleet, DiscoveryState::Polling).await;
     let error = fleet.cluster("a").await.discovery.unwrap().last_error.unwrap();
     assert!(error.contains("403") && error.contains("customresourcedefinitions"), "{error}");
     eventually("five widgets", async || events.lock().len() == 5).await;
@@ -399,11 +399,6 @@ async fn cluster_with_forbidden_definitions_is_polled_and_keeps_objects() {
 }
 
 // === patterns ===
-
-fn file_sink(name: &str, path: &Path) -> SinkConfig {
-    let file = FileConfig { path: path.to_owned(), max_size: 1 << 30, keep: 1, fsync: false };
-    SinkConfig { initial: Initial::Replay, ..SinkConfig::new(name, TransportConfig::File(file)) }
-}
 
 /// Returns the event types and subjects that a sink has written, without cluster names.
 fn subjects(path: &Path) -> BTreeSet<String> {
@@ -470,8 +465,9 @@ async fn pattern_watches_all_matches_and_its_sink_gets_their_events() {
     let clusters = single(cluster_with_custom_resources(48));
     let mut start = config(&clusters, &["pods", "levers.example.com"]);
     start.resources.push(pattern("ours", "*.example.com", &["wd"], 50));
-    let select = SinkMatch { resources: vec!["ours".to_owned()], ..SinkMatch::default() };
-    start.sinks = vec![SinkConfig { select, ..file_sink("ours", &file) }];
+    let mut sink = file_sink("ours", &file);
+    sink.select.resources = vec!["ours".to_owned()];
+    start.sinks = vec![sink];
     let fleet = Fleet::start_config(clusters, start, quick()).await;
     let cluster = &fleet.clusters["a"];
     // Widgets are excluded by their short name. Levers have their own entry.
@@ -536,12 +532,10 @@ async fn changed_exclude_list_relists_only_the_affected_resources() {
     eventually("the gear", async || events.lock().len() == 1).await;
     assert_eq!(drain(&events), with_mark("+", &["one-gears"]));
     // A separate entry with equal options takes the resource over without a list.
-    let options = next.resources[1].clone();
-    next.resources.push(ResourceConfig {
-        name: "levers.example.com".to_owned(),
-        resource: "levers.example.com".parse().unwrap(),
-        ..options
-    });
+    let mut levers = next.resources[1].clone();
+    levers.name = "levers.example.com".to_owned();
+    levers.resource = "levers.example.com".parse().unwrap();
+    next.resources.push(levers);
     fleet.hub.reloader().reload(next.clone()).await.unwrap();
     matches(&fleet, &["gears.example.com"]).await;
     watches(&fleet, "levers.example.com").await;
@@ -556,9 +550,9 @@ async fn changed_exclude_list_relists_only_the_affected_resources() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn short_name_shares_the_informer_of_its_resource() {
     let clusters = single(sim(51));
-    let start = config(&clusters, &["pods", "wd"]);
-    let mut start = Config { resources: start.resources, ..start };
-    start.resources[0] = ResourceConfig { name: "pods".to_owned(), ..resource_config("po") };
+    let mut start = config(&clusters, &["pods", "wd"]);
+    start.resources[0] = resource_config("po");
+    start.resources[0].name = "pods".to_owned();
     let fleet = Fleet::start_config(clusters, start, quick()).await;
     fleet.converged().await;
     watches(&fleet, WIDGETS).await;
@@ -589,11 +583,8 @@ async fn version_change_during_downtime_sends_no_deletions() {
     let file = folder.path().join("events");
     let clusters = single(beta(52));
     let mut start = config(&clusters, &["pods", WIDGETS]);
-    start.hub = HubConfig {
-        state_dir: Some(state.path().to_owned()),
-        checkpoint: Duration::from_millis(200),
-        ..HubConfig::default()
-    };
+    start.hub.state_dir = Some(state.path().to_owned());
+    start.hub.checkpoint = Duration::from_millis(200);
     start.sinks = vec![file_sink("log", &file)];
     let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
     watches(&fleet, WIDGETS).await;

@@ -249,7 +249,8 @@ async fn invalid_durable_subscription_is_refused_with_an_explanation() {
         }
     };
     let good = || bed.config(FREQUENT);
-    let without = Config { hub: informer_hub_config::HubConfig::default(), ..good() };
+    let mut without = good();
+    without.hub.state_dir = None;
     assert!(refused(without, "clerk", "pods").await.contains("set hub.state_dir"));
     assert!(refused(good(), "../clerk", "pods").await.contains("a name is 1 to 63"));
     assert!(refused(good(), "clerk", "pots").await.contains("there is no [resources.pots]"));

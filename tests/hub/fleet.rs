@@ -1,6 +1,7 @@
 //! Test fixture: a hub over simulated clusters, with a subscriber that maintains a replica.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,9 @@ use informer_hub::actors::{ClusterStatus, InformerStatus, Subscribe, Subscriber,
 use informer_hub::app::Hub;
 use informer_hub::cache::Query;
 use informer_hub::discovery::Rhythm;
-use informer_hub_config::{ClusterAccess, ClusterConfig, Config, HubConfig, ResourceConfig, SinkConfig};
+use informer_hub_config::{
+    ClusterAccess, ClusterConfig, Config, FileConfig, Initial, ResourceConfig, SinkConfig, TransportConfig,
+};
 use informer_hub_reflector::{ReflectorOptions, StallPolicy};
 use informer_hub_sim::oracle::{Oracle, Replica};
 use informer_hub_sim::{SimCluster, SimConfig, Truth, WorldConfig};
@@ -37,19 +40,16 @@ pub(crate) fn small(seed: u64, pods: usize) -> SimConfig {
 }
 
 pub(crate) fn cluster_config(name: &str, url: &str) -> ClusterConfig {
-    ClusterConfig {
-        name: ClusterName::new(name).unwrap(),
-        labels: BTreeMap::from([("name".to_owned(), name.to_owned())]),
-        access: ClusterAccess::Server { server: url.to_owned(), ca_file: None, token: None },
-        compression: false,
-    }
+    let mut cluster = ClusterConfig::new(ClusterName::new(name).unwrap(), ClusterAccess::server(url, None, None));
+    cluster.labels = BTreeMap::from([("name".to_owned(), name.to_owned())]);
+    cluster.compression = false;
+    cluster
 }
 
 pub(crate) fn resource_config(resource: &str) -> ResourceConfig {
-    ResourceConfig {
-        indexes: BTreeMap::from([("by-node".to_owned(), "spec.nodeName".parse().unwrap())]),
-        ..ResourceConfig::new(resource, resource.parse().unwrap())
-    }
+    let mut config = ResourceConfig::new(resource, resource.parse().unwrap());
+    config.indexes = BTreeMap::from([("by-node".to_owned(), "spec.nodeName".parse().unwrap())]);
+    config
 }
 
 /// Returns a tuning with short delays.
@@ -69,13 +69,25 @@ pub(crate) fn quick() -> Tuning {
 
 /// Returns the configuration of a hub over these clusters and resources.
 pub(crate) fn config(clusters: &BTreeMap<String, SimCluster>, resources: &[&str]) -> Config {
-    Config {
-        hub: HubConfig::default(),
-        clusters: clusters.iter().map(|(name, cluster)| cluster_config(name, &cluster.url())).collect(),
-        sources: Vec::new(),
-        resources: resources.iter().map(|resource| resource_config(resource)).collect(),
-        sinks: Vec::new(),
-    }
+    let mut config = Config::default();
+    config.clusters = clusters.iter().map(|(name, cluster)| cluster_config(name, &cluster.url())).collect();
+    config.resources = resources.iter().map(|resource| resource_config(resource)).collect();
+    config
+}
+
+/// Returns a configuration with these sinks.
+pub(crate) fn with_sinks(mut config: Config, sinks: Vec<SinkConfig>) -> Config {
+    config.sinks = sinks;
+    config
+}
+
+/// Returns a sink to a file that is never rotated, which gets existing objects too.
+pub(crate) fn file_sink(name: &str, path: &Path) -> SinkConfig {
+    let mut file = FileConfig::new(path);
+    (file.max_size, file.fsync) = (1 << 30, false);
+    let mut sink = SinkConfig::new(name, TransportConfig::File(file));
+    sink.initial = Initial::Replay;
+    sink
 }
 
 /// Simulated clusters and a hub over them.
@@ -101,7 +113,7 @@ impl Fleet {
         sinks: Vec<SinkConfig>,
         tuning: Tuning,
     ) -> Self {
-        let config = Config { sinks, ..config(&clusters, resources) };
+        let config = with_sinks(config(&clusters, resources), sinks);
         Self::start_config(clusters, config, tuning).await
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
-use informer_hub_config::{BatchConfig, Config, Initial, RetryConfig, SinkConfig, TransportConfig, WebhookConfig};
+use informer_hub_config::{BatchConfig, Initial, RetryConfig, SinkConfig, TransportConfig, WebhookConfig};
 use informer_hub_sim::{SimCluster, World};
 use informer_hub_sink::SinkStatus;
 use informer_hub_types::ObjectKey;
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, config, eventually, pods, quick, small};
+use crate::fleet::{Fleet, config, eventually, pods, quick, small, with_sinks};
 
 /// Predicate on object names whose events the receiver refuses.
 type RefusePolicy = Box<dyn Fn(&str) -> bool + Send>;
@@ -86,21 +86,18 @@ impl Testbed {
         let cluster = SimCluster::start(small(3, 0), &Handle::current()).unwrap();
         let keys: Vec<_> = (0..20).map(|_| cluster.with_world(World::create_pod).unwrap()).collect();
         let (receiver, url) = Receiver::start(refuses).await;
-        let webhook = WebhookConfig { url, ..WebhookConfig::default() };
-        let sink = SinkConfig {
-            initial: Initial::Replay,
-            batch: BatchConfig { max_wait: Duration::ZERO, ..BatchConfig::default() },
-            retry: RetryConfig {
-                first: Duration::from_millis(50),
-                max: Duration::from_secs(1),
-                refused_for: Duration::from_secs(60),
-                ..RetryConfig::default()
-            },
-            ..SinkConfig::new("hook", TransportConfig::Webhook(webhook))
+        let mut sink = SinkConfig::new("hook", TransportConfig::Webhook(WebhookConfig::new(url)));
+        sink.initial = Initial::Replay;
+        sink.batch = BatchConfig { max_wait: Duration::ZERO, ..BatchConfig::default() };
+        sink.retry = RetryConfig {
+            first: Duration::from_millis(50),
+            max: Duration::from_secs(1),
+            refused_for: Duration::from_secs(60),
+            ..RetryConfig::default()
         };
         let clusters = BTreeMap::from([("c0".to_owned(), cluster)]);
         let dir = tempfile::tempdir().unwrap();
-        let mut config = Config { sinks: vec![sink], ..config(&clusters, &["pods"]) };
+        let mut config = with_sinks(config(&clusters, &["pods"]), vec![sink]);
         config.hub.state_dir = is_durable.then(|| dir.path().join("state"));
         let fleet = Fleet::start_config(clusters, config, quick()).await;
         Self { fleet, receiver, keys, _dir: dir }

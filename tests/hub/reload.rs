@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 
 use informer_hub::app::Difference;
 use informer_hub::cache::Query;
-use informer_hub_config::{Config, FileConfig, Initial, SinkConfig, SinkMatch, TransportConfig};
 use informer_hub_sim::{SimCluster, SimConfig, World};
 use informer_hub_types::{ApiResource, ClusterSelector, Gvr};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, cluster_config, config, eventually, quick, resource_config, small};
+use crate::fleet::{Fleet, cluster_config, config, eventually, file_sink, quick, resource_config, small, with_sinks};
 
 const WIDGETS: &str = "widgets.example.com";
 
@@ -31,11 +30,6 @@ fn lists(cluster: &SimCluster) -> u64 {
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|&name| name.to_owned()).collect()
-}
-
-fn file_sink(name: &str, path: &Path) -> SinkConfig {
-    let file = FileConfig { path: path.to_owned(), max_size: 1 << 30, keep: 1, fsync: false };
-    SinkConfig { initial: Initial::Replay, ..SinkConfig::new(name, TransportConfig::File(file)) }
 }
 
 /// Returns cluster and name of all objects of a kind that a sink has written.
@@ -103,20 +97,20 @@ async fn reload_starts_and_stops_what_changed_and_lists_nothing_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reload_adds_changes_and_removes_sinks_without_losing_events() {
     let (files, clusters) = (Files::new(), start_clusters(&["a"], |_| small(32, 15)));
-    let start = Config { sinks: vec![file_sink("one", &files.at("1"))], ..config(&clusters, &["pods"]) };
+    let start = with_sinks(config(&clusters, &["pods"]), vec![file_sink("one", &files.at("1"))]);
     let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
     let cluster = &fleet.clusters["a"];
     let all = count(cluster, &World::pods());
     eventually("all pods in the first file", async || written(&files.at("1"), "Pod").len() == all).await;
     let listed = lists(cluster);
     let moved = vec![file_sink("one", &files.at("2")), file_sink("two", &files.at("3"))];
-    let changes = fleet.hub.reloader().reload(Config { sinks: moved, ..start.clone() }).await.unwrap();
+    let changes = fleet.hub.reloader().reload(with_sinks(start.clone(), moved)).await.unwrap();
     assert_eq!(changes.sinks, Difference { added: names(&["two"]), changed: names(&["one"]), removed: vec![] });
     eventually("all pods at the new sink", async || written(&files.at("3"), "Pod").len() == all).await;
     cluster.with_world(World::create_pod).unwrap();
     eventually("the new pod", async || written(&files.at("2"), "Pod").len() == 1).await;
     assert_eq!(written(&files.at("1"), "Pod").len(), all, "the first place is left");
-    let changes = fleet.hub.reloader().reload(Config { sinks: vec![], ..start }).await.unwrap();
+    let changes = fleet.hub.reloader().reload(with_sinks(start, vec![])).await.unwrap();
     assert_eq!(changes.sinks.removed, names(&["one", "two"]));
     assert!(fleet.hub.report().await.unwrap().sinks.is_empty());
     cluster.with_world(World::create_pod).unwrap();
@@ -130,9 +124,9 @@ async fn reload_adds_changes_and_removes_sinks_without_losing_events() {
 async fn sink_without_a_resource_list_receives_added_resources() {
     let (files, clusters) = (Files::new(), start_clusters(&["a"], |_| small(33, 10)));
     let all = file_sink("all", &files.at("all"));
-    let select = SinkMatch { resources: names(&["pods"]), ..SinkMatch::default() };
-    let pods = SinkConfig { select, ..file_sink("pods", &files.at("pods")) };
-    let start = Config { sinks: vec![all, pods], ..config(&clusters, &["pods"]) };
+    let mut pods = file_sink("pods", &files.at("pods"));
+    pods.select.resources = names(&["pods"]);
+    let start = with_sinks(config(&clusters, &["pods"]), vec![all, pods]);
     let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
     fleet.synced().await;
     let mut next = start;
@@ -147,11 +141,12 @@ async fn sink_without_a_resource_list_receives_added_resources() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_reload_changes_nothing_and_is_reported() {
     let (files, clusters) = (Files::new(), start_clusters(&["a", "b"], |i| small(34 + i, 10)));
-    let start = Config { sinks: vec![file_sink("one", &files.at("1"))], ..config(&clusters, &["pods"]) };
+    let start = with_sinks(config(&clusters, &["pods"]), vec![file_sink("one", &files.at("1"))]);
     let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
     fleet.synced().await;
-    let broken = SinkConfig { filter: Some("object.".to_owned()), ..file_sink("two", &files.at("2")) };
-    let mut next = Config { sinks: vec![broken], ..start.clone() };
+    let mut broken = file_sink("two", &files.at("2"));
+    broken.filter = Some("object.".to_owned());
+    let mut next = with_sinks(start.clone(), vec![broken]);
     next.clusters.truncate(1);
     let error = fleet.hub.reloader().reload(next).await.unwrap_err().to_string();
     assert!(error.starts_with("sinks.two.filter: "), "{error}");
@@ -209,8 +204,9 @@ async fn relabelled_cluster_keeps_its_cache_and_moves_between_label_selectors() 
     let (files, clusters) = (Files::new(), start_clusters(&["a"], |_| small(47, 12)));
     let of = |tier: &str| ClusterSelector::Labels([("tier".to_owned(), tier.to_owned())].into());
     let sink = |name: &str, clusters| {
-        let select = SinkMatch { clusters, ..SinkMatch::default() };
-        SinkConfig { select, ..file_sink(name, &files.at(name)) }
+        let mut sink = file_sink(name, &files.at(name));
+        sink.select.clusters = clusters;
+        sink
     };
     let mut start = config(&clusters, &["pods"]);
     start.sinks = vec![sink("all", ClusterSelector::All), sink("prod", of("prod")), sink("dev", of("dev"))];

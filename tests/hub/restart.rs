@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use informer_hub::actors::{Subscribe, Subscriber};
 use informer_hub::app::{Hub, StartError};
 use informer_hub::cache::{Answer, Query};
-use informer_hub_config::{ClusterAccess, Config, FileConfig, SinkConfig, TransportConfig};
+use informer_hub_config::{ClusterAccess, Config, Initial};
 use informer_hub_sim::{Churn, SimCluster, World};
 use informer_hub_types::{ApiResource, ClusterSelector, Freshness, Notification, Object, ObjectKey, object_memory};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::fleet::{PATIENCE, config, eventually, pods, quick, resource_config, small};
+use crate::fleet::{PATIENCE, config, eventually, file_sink, pods, quick, resource_config, small, with_sinks};
 
 /// Log of a subscriber's events, see [`describe`].
 pub(crate) type EventLog = Arc<Mutex<Vec<String>>>;
@@ -449,10 +449,9 @@ async fn blocked_subscriber_delays_only_the_checkpoints_of_its_partitions() {
 async fn unreachable_cluster_does_not_block_journal_trimming() {
     let bed = Testbed::new(2, 20);
     let config = || {
-        let path = bed.dir.path().join("events.jsonl");
-        let file = FileConfig { path, max_size: 1 << 30, keep: 1, fsync: false };
-        let sink = SinkConfig::new("file", TransportConfig::File(file));
-        Config { sinks: vec![SinkConfig { journal_limit: 1 << 20, ..sink }], ..bed.config() }
+        let mut sink = file_sink("file", &bed.dir.path().join("events.jsonl"));
+        (sink.initial, sink.journal_limit) = (Initial::Skip, 1 << 20);
+        with_sinks(bed.config(), vec![sink])
     };
     let running = bed.start_with(config()).await;
     running.converged(&bed).await;
@@ -461,8 +460,7 @@ async fn unreachable_cluster_does_not_block_journal_trimming() {
     let closed_address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut without = config();
     let unreachable = without.clusters.iter_mut().find(|cluster| cluster.name.as_str() == "c1").unwrap();
-    unreachable.access =
-        ClusterAccess::Server { server: format!("http://{closed_address}"), ca_file: None, token: None };
+    unreachable.access = ClusterAccess::server(format!("http://{closed_address}"), None, None);
     let running = bed.start_with(without).await;
     // Sequence numbers of the first events of the journal's segments, each an eighth of its limit.
     let journal = bed.dir.path().join("state/sinks/file/journal");

@@ -1,7 +1,6 @@
 //! Tests of unavailable clusters and resources: silent, untrusted, forbidden, absent, overloaded.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 use informer_hub::actors::{ClusterState, ClusterStatus};
 use informer_hub_config::{ClusterAccess, ClusterConfig};
 use informer_hub_sim::{Fault, FaultScript, RawAnswer, Rule, SimCluster, Streaming, When, World};
+use informer_hub_testing::tls::{self, Ca};
 use informer_hub_types::Phase;
 use tokio::runtime::Handle;
 
@@ -21,38 +21,25 @@ fn sim(seed: u64) -> SimCluster {
 
 /// Starts a TLS server with a certificate of a new CA, which answers 503 to all requests. Returns its port and the CA.
 fn tls_server() -> (u16, String) {
-    let ca_key = rcgen::KeyPair::generate().unwrap();
-    let mut ca = rcgen::CertificateParams::default();
-    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    let ca_cert = ca.self_signed(&ca_key).unwrap();
-    let key = rcgen::KeyPair::generate().unwrap();
-    let leaf = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    let cert = leaf.signed_by(&key, &rcgen::Issuer::new(ca, ca_key)).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = Arc::new(config.with_no_client_auth().with_single_cert(vec![cert.der().clone()], key).unwrap());
+    let ca = Ca::new();
+    let config = ca.server_config(&[]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for socket in listener.incoming() {
-            let (Ok(mut socket), config) = (socket, Arc::clone(&config)) else { continue };
-            std::thread::spawn(move || {
-                let mut tls = rustls::ServerConnection::new(config).unwrap();
-                let mut stream = rustls::Stream::new(&mut tls, &mut socket);
-                if stream.read(&mut [0; 4096]).is_ok() {
-                    let _ = stream.write_all(b"HTTP/1.1 503 Busy\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
-                }
-            });
+            let (Ok(socket), config) = (socket, Arc::clone(&config)) else { continue };
+            let busy = b"HTTP/1.1 503 Busy\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+            std::thread::spawn(move || tls::answer(socket, config, busy));
         }
     });
-    (port, ca_cert.pem())
+    (port, ca.pem())
 }
 
 fn behind_tls(name: &str, port: u16, ca_file: &Path) -> ClusterConfig {
     let server = format!("https://127.0.0.1:{port}");
-    let access = ClusterAccess::Server { server, ca_file: Some(ca_file.to_owned()), token: None };
-    ClusterConfig { access, ..cluster_config(name, "") }
+    let mut cluster = cluster_config(name, "");
+    cluster.access = ClusterAccess::server(server, Some(ca_file.to_owned()), None);
+    cluster
 }
 
 /// Returns all errors in the status of a cluster.

@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 
 use source::{Tree, code, is_declared, is_test, is_test_mark, module, read, root, words_before_colons};
 
-/// What each crate may depend on of the workspace, tests and examples aside.
+/// Workspace crates that each crate may depend on, tests and examples aside.
 const CRATES: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("testing", &[]),
     ("dial", &[]),
+    ("tls", &[]),
     ("disk", &[]),
     ("query", &["types"]),
     ("workqueue", &["types"]),
@@ -25,14 +26,14 @@ const CRATES: &[(&str, &[&str])] = &[
     ("codec", &["types"]),
     ("reflector", &["codec", "types"]),
     ("config", &["types"]),
-    ("telemetry", &["types"]),
+    ("telemetry", &["tls", "types"]),
     ("journal", &["disk"]),
     ("sim", &["disk", "types"]),
-    ("source", &["codec", "dial", "disk", "reflector", "types"]),
-    ("sink", &["dial", "disk", "journal", "sim", "types"]),
+    ("source", &["codec", "dial", "disk", "reflector", "tls", "types"]),
+    ("sink", &["dial", "disk", "journal", "sim", "tls", "types"]),
 ];
 
-/// What each folder of the root package may import of the others. `*` is everything.
+/// Folders that each folder of the root package may import from. `*` is every folder.
 const LAYERS: &[(&str, &[&str])] = &[
     ("cache", &[]),
     ("budget", &[]),

@@ -65,7 +65,8 @@ where
 /// Starts a hub over clusters, and the clients that the examples write with.
 async fn start(clusters: &[RealCluster]) -> (Arc<Hub>, Clients) {
     let cluster = |it: &RealCluster| cluster(it.name().parse().unwrap(), it.kubeconfig().to_owned());
-    let config = Config { clusters: clusters.iter().map(cluster).collect(), ..Config::default() };
+    let mut config = Config::default();
+    config.clusters = clusters.iter().map(cluster).collect();
     let clients = clients(&config).await.unwrap();
     (Arc::new(Hub::start(config).await.unwrap()), clients)
 }

@@ -1,6 +1,6 @@
 //! Test fixture: a hub over real clusters, with a subscriber that keeps a replica from its notifications alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use informer_hub::actors::{InformerStatus, Subscribe, Subscriber};
 use informer_hub::app::{Hub, HubReport};
 use informer_hub::cache::{Answer, Query};
-use informer_hub_config::{ClusterAccess, ClusterConfig, Config, HubConfig, ResourceConfig, SinkConfig};
+use informer_hub_config::{ClusterAccess, ClusterConfig, Config, ResourceConfig, SinkConfig};
 use informer_hub_sim::oracle::{Oracle, Replica, Told, What};
 use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Dynamic, Freshness, Gvr, Notification, ObjectKey};
 use kube::Client;
@@ -44,13 +44,10 @@ struct SubscriberState {
 impl HubFixture {
     /// Starts a hub over clusters given as kubeconfigs.
     pub(crate) async fn start<const N: usize>(clusters: [(&str, &Path); N], sinks: Vec<SinkConfig>) -> Self {
-        let config = Config {
-            hub: HubConfig::default(),
-            clusters: clusters.map(|(name, kubeconfig)| cluster(name, kubeconfig)).into(),
-            sources: Vec::new(),
-            resources: [pods(), widgets()].iter().map(resource).collect(),
-            sinks,
-        };
+        let mut config = Config::default();
+        config.clusters = clusters.map(|(name, kubeconfig)| cluster(name, kubeconfig)).into();
+        config.resources = [pods(), widgets()].iter().map(resource).collect();
+        config.sinks = sinks;
         let hub = Hub::start(config).await.unwrap();
         let state = Arc::new(Mutex::new(SubscriberState::default()));
         for resource in [pods(), widgets()] {
@@ -189,12 +186,7 @@ pub(crate) fn origin(cluster: &str, resource: &ApiResource) -> String {
 
 /// Returns the configuration of a cluster.
 pub(crate) fn cluster(name: &str, kubeconfig: &Path) -> ClusterConfig {
-    ClusterConfig {
-        name: ClusterName::new(name).unwrap(),
-        labels: BTreeMap::new(),
-        access: ClusterAccess::Kubeconfig { path: kubeconfig.to_owned(), context: None },
-        compression: true,
-    }
+    ClusterConfig::new(ClusterName::new(name).unwrap(), ClusterAccess::kubeconfig(kubeconfig, None))
 }
 
 /// Returns the configuration of a resource by its textual name, so that discovery has to resolve it.

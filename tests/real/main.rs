@@ -12,7 +12,9 @@
 //! - `kill`: the hub process, killed repeatedly.
 //! - `rbac`: the rights that `informer-hub rbac` prints.
 //! - `oracle`: the hub and client-go under the same faults, with their notifications compared.
+//! - [`workdir`]: a user's folder, in which commands and the hub run as processes.
 //! - `new_user`: the documented first steps of a new user, and their cost for the apiservers.
+//! - `read_api`: clients of the Kubernetes read API, and its comparison with the apiserver's answers.
 //! - `nats`: the NATS sink with a real `nats-server`, which `tests/testbed/nats/build.sh` builds.
 //! - `promtool`: metrics, alert rules and rule tests, checked by `promtool`, which `tests/testbed/promtool/build.sh` builds.
 //! - `deploy`: chart, overlays and image, checked with helm, kustomize, BuildKit's linter and an apiserver, and their
@@ -41,6 +43,7 @@ mod oracle;
 mod promtool;
 mod proxy;
 mod rbac;
+mod read_api;
 mod receiver;
 mod resource_lifecycle;
 #[path = "../../examples/sample_controller/main.rs"]
@@ -51,3 +54,4 @@ mod resource_lifecycle;
 )]
 mod sample_controller;
 mod testbed;
+mod workdir;

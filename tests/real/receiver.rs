@@ -35,18 +35,16 @@ impl Receiver {
 
     /// Returns a sink that sends all events here, with existing objects replayed.
     pub(crate) fn sink(&self, name: &str) -> SinkConfig {
-        let webhook = WebhookConfig { url: self.url(), ..WebhookConfig::default() };
-        SinkConfig {
-            initial: Initial::Replay,
-            batch: BatchConfig { max_events: 100, max_bytes: 1024 * 1024, max_wait: Duration::from_millis(50) },
-            retry: RetryConfig {
-                first: Duration::from_millis(500),
-                max: Duration::from_secs(5),
-                give_up_after: Duration::from_secs(60),
-                refused_for: Duration::from_secs(5),
-            },
-            ..SinkConfig::new(name, TransportConfig::Webhook(webhook))
-        }
+        let mut sink = SinkConfig::new(name, TransportConfig::Webhook(WebhookConfig::new(self.url())));
+        sink.initial = Initial::Replay;
+        sink.batch = BatchConfig { max_events: 100, max_bytes: 1024 * 1024, max_wait: Duration::from_millis(50) };
+        sink.retry = RetryConfig {
+            first: Duration::from_millis(500),
+            max: Duration::from_secs(5),
+            give_up_after: Duration::from_secs(60),
+            refused_for: Duration::from_secs(5),
+        };
+        sink
     }
 
     /// Returns the receiver's URL.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use informer_hub::actors::{InformerStatus, Subscribe, Subscriber, SurveyState};
+use informer_hub::actors::{DiscoveryState, InformerStatus, Subscribe, Subscriber};
 use informer_hub::app::Hub;
 use informer_hub_config::{Config, ResourceConfig};
 use informer_hub_types::{ClusterSelector, Dynamic, Notification, Phase, clock};
@@ -117,11 +117,9 @@ async fn custom_resource_is_defined_migrated_deleted_and_redefined() {
     let real = RealCluster::start("lifecycle").await;
     let client = real.client().await;
     create_namespace(&client, "shop").await;
-    let config = Config {
-        clusters: vec![cluster("lifecycle", real.kubeconfig())],
-        resources: vec![ResourceConfig::new(GEARS, GEARS.parse().unwrap())],
-        ..Config::default()
-    };
+    let mut config = Config::default();
+    config.clusters = vec![cluster("lifecycle", real.kubeconfig())];
+    config.resources = vec![ResourceConfig::new(GEARS, GEARS.parse().unwrap())];
     let hub = Hub::start(config).await.unwrap();
     let notified = Notified::default();
     let log = notified.clone();
@@ -130,7 +128,7 @@ async fn custom_resource_is_defined_migrated_deleted_and_redefined() {
     shows(&hub, "absent", |informer| informer.state == Phase::Absent).await;
     let watched = becomes_true(WAIT_DEADLINE, async || {
         let report = hub.report().await.unwrap();
-        report.hub.clusters[0].discovery.as_ref().is_some_and(|informer| informer.state == SurveyState::Watching)
+        report.hub.clusters[0].discovery.as_ref().is_some_and(|informer| informer.state == DiscoveryState::Watching)
     });
     assert!(watched.await, "definitions are not watched");
 

@@ -154,8 +154,8 @@ async fn unreachable_cluster_is_logged_once() {
         let down = named(&status, "down");
         let informers = down["informers"].as_array().unwrap();
         let failed = informers.len() == 3 && informers.iter().all(|informer| informer["lastError"].is_string());
-        let surveyed = down["discovery"]["lastError"].is_string() && hub.count("still cannot reach the cluster") > 5;
-        (failed && surveyed).then_some(())
+        let discovered = down["discovery"]["lastError"].is_string() && hub.count("still cannot reach the cluster") > 5;
+        (failed && discovered).then_some(())
     })
     .await;
     let warned = || hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect::<Vec<_>>();

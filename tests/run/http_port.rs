@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use informer_hub_testing::tls::Ca;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -17,23 +18,19 @@ const READ_TOKEN: &str = "l00k-0123456789abcdef";
 /// CA with certificates and tokens in files.
 struct Certificates {
     folder: tempfile::TempDir,
-    ca: rcgen::CertifiedIssuer<'static, rcgen::KeyPair>,
+    ca: Ca,
 }
 
 impl Certificates {
     fn new() -> Self {
-        let mut ca = rcgen::CertificateParams::default();
-        ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let ca = rcgen::CertifiedIssuer::self_signed(ca, rcgen::KeyPair::generate().unwrap()).unwrap();
-        let certificates = Self { folder: tempfile::tempdir().unwrap(), ca };
+        let certificates = Self { folder: tempfile::tempdir().unwrap(), ca: Ca::new() };
         certificates.write("ca.pem", &certificates.ca.pem());
         certificates.write("token", &format!("{TOKEN}\n"));
         certificates.write("read-token", READ_TOKEN);
         for (name, file) in [("127.0.0.1", "hub"), ("operator", "operator")] {
-            let key = rcgen::KeyPair::generate().unwrap();
-            let leaf = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
-            certificates.write(&format!("{file}.pem"), &leaf.signed_by(&key, &certificates.ca).unwrap().pem());
-            certificates.write(&format!("{file}-key.pem"), &key.serialize_pem());
+            let (cert, key) = certificates.ca.issue(name);
+            certificates.write(&format!("{file}.pem"), &cert);
+            certificates.write(&format!("{file}-key.pem"), &key);
         }
         certificates
     }

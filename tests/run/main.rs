@@ -7,6 +7,7 @@ mod delivery;
 mod durable;
 mod http_port;
 mod invalid_config;
+mod kubeconfig;
 mod metrics;
 mod otlp_collector;
 mod process;

@@ -135,6 +135,11 @@ impl Drop for Process {
 }
 
 impl Process {
+    /// Returns the folder of the configuration.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()

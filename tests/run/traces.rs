@@ -122,7 +122,7 @@ async fn discovery_watches_start_no_traces() {
     };
     let before = until("definitions are watched", &last_survey).await;
     let definitions = World::definitions();
-    until("a changed definition causes a survey", async || {
+    until("a changed definition causes a discovery", async || {
         sim.with_world(|world| {
             let key = world.objects(&definitions).next().map(|object| object.key().clone()).unwrap();
             world.patch(&definitions, &key, &serde_json::json!({ "metadata": { "labels": { "touched": "yes" } } }));

@@ -14,8 +14,8 @@ use informer_hub::actors::{Subscribe, Subscriber, Tuning};
 use informer_hub::app::{DurableSubscription, Hub, StartError};
 use informer_hub::cache::Query;
 use informer_hub_config::{
-    BatchConfig, ClusterAccess, ClusterConfig, Config, HubConfig, Initial, Projection, ResourceConfig, RetryConfig,
-    SinkConfig, TransportConfig, WebhookConfig,
+    ClusterAccess, ClusterConfig, Config, Initial, Projection, ResourceConfig, RetryConfig, SinkConfig,
+    TransportConfig, WebhookConfig,
 };
 use informer_hub_dial::Dial;
 use informer_hub_sim::oracle::{Oracle, Replica};
@@ -75,52 +75,41 @@ fn on_a_new_thread<T: Send>(
 }
 
 fn config(bed: &Testbed, clusters: &[String]) -> Config {
-    let resource = |name: &str| ResourceConfig {
-        projection: Projection::Drop(Vec::new()),
-        indexes: BTreeMap::from([("by-node".to_owned(), "spec.nodeName".parse().unwrap())]),
-        ..ResourceConfig::new(name, name.parse().unwrap())
+    let resource = |name: &str| {
+        let mut resource = ResourceConfig::new(name, name.parse().unwrap());
+        resource.projection = Projection::Drop(Vec::new());
+        resource.indexes = BTreeMap::from([("by-node".to_owned(), "spec.nodeName".parse().unwrap())]);
+        resource
     };
-    let cluster = |name: &String| ClusterConfig {
-        name: ClusterName::new(name).unwrap(),
-        labels: BTreeMap::default(),
-        access: ClusterAccess::Server { server: format!("http://{name}.sim"), ca_file: None, token: None },
-        compression: false,
+    let cluster = |name: &String| {
+        let access = ClusterAccess::server(format!("http://{name}.sim"), None, None);
+        let mut cluster = ClusterConfig::new(ClusterName::new(name).unwrap(), access);
+        cluster.compression = false;
+        cluster
     };
-    let hub = HubConfig {
-        state_dir: Some(PathBuf::from(STATE)),
-        checkpoint: bed.plan.checkpoint,
-        fsync: bed.plan.fsync,
-        ..HubConfig::default()
-    };
-    Config {
-        hub,
-        clusters: clusters.iter().map(cluster).collect(),
-        sources: Vec::new(),
-        resources: vec![resource("pods"), resource("widgets.example.com")],
-        sinks: bed.receivers.iter().map(|receiver| sink(bed, receiver)).collect(),
-    }
+    let mut config = Config::default();
+    config.hub.state_dir = Some(PathBuf::from(STATE));
+    (config.hub.checkpoint, config.hub.fsync) = (bed.plan.checkpoint, bed.plan.fsync);
+    config.clusters = clusters.iter().map(cluster).collect();
+    config.resources = vec![resource("pods"), resource("widgets.example.com")];
+    config.sinks = bed.receivers.iter().map(|receiver| sink(bed, receiver)).collect();
+    config
 }
 
 fn sink(bed: &Testbed, receiver: &Receiver) -> SinkConfig {
-    let hook = WebhookConfig {
-        url: format!("http://{}.sim/told", receiver.name),
-        timeout: Duration::from_secs(2),
-        ..WebhookConfig::default()
+    let mut hook = WebhookConfig::new(format!("http://{}.sim/told", receiver.name));
+    hook.timeout = Duration::from_secs(2);
+    let mut sink = SinkConfig::new(receiver.name, TransportConfig::Webhook(hook));
+    sink.initial = Initial::Replay;
+    sink.journal_limit = bed.plan.journal;
+    sink.batch.max_wait = Duration::from_millis(50);
+    sink.retry = RetryConfig {
+        first: Duration::from_millis(100),
+        max: Duration::from_secs(20),
+        give_up_after: bed.plan.give_up_after,
+        refused_for: bed.plan.refused_for,
     };
-    let defaults = SinkConfig::new(receiver.name, TransportConfig::Webhook(hook));
-    let (give_up_after, refused_for) = (bed.plan.give_up_after, bed.plan.refused_for);
-    SinkConfig {
-        initial: Initial::Replay,
-        journal_limit: bed.plan.journal,
-        batch: BatchConfig { max_wait: Duration::from_millis(50), ..defaults.batch },
-        retry: RetryConfig {
-            first: Duration::from_millis(100),
-            max: Duration::from_secs(20),
-            give_up_after,
-            refused_for,
-        },
-        ..defaults
-    }
+    sink
 }
 
 /// Creates a dialer for clusters or receivers, with a random delay per connection.

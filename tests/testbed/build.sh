@@ -1,10 +1,21 @@
 #!/bin/sh
-# Builds the test bed (etcd and kube-apiserver in one binary) into ${CARGO_TARGET_DIR:-target}/testbed/testbed and prints
-# that path. Skips the build if neither the sources nor the Go version changed. The first build takes minutes.
+# Builds a program of this module into ${CARGO_TARGET_DIR:-target}/testbed and prints its path. Skips the build if neither
+# the sources nor the Go version changed. The first build takes minutes.
+#
+# usage: build.sh [testbed|reader|kubectl]
+#   testbed  etcd and kube-apiserver in one binary (the default)
+#   reader   client-go's readers
+#   kubectl  kubectl of the same Kubernetes version
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../..
-what="the test bed"
+program=${1:-testbed}
+what=$program
 . "$here/go-build.sh"
-go_build testbed . "$here"/*.go
+case $program in
+testbed) what="the test bed" && go_build testbed . "$here"/*.go ;;
+reader) go_build reader ./reader "$here"/reader/*.go ;;
+kubectl) go_build kubectl k8s.io/kubernetes/cmd/kubectl ;;
+*) echo "build.sh: unknown program '$program'; known: testbed, reader, kubectl" >&2 && exit 1 ;;
+esac

@@ -1,5 +1,7 @@
 //! Reader of `[clusters.<name>]`, and of the key `clusters` with which resources and sinks select clusters.
 
+use std::path::PathBuf;
+
 use figment::value::Value;
 
 use super::error::suggestion;
@@ -7,8 +9,37 @@ use super::files::labels;
 use super::rules::{is_loopback, url};
 use super::spans::KeyPath;
 use super::table::{Checker, Table, texts};
-use super::{ClusterAccess, ClusterConfig};
+use super::{ClusterAccess, ClusterConfig, Secret};
 use informer_hub_types::{ClusterLabels, ClusterName, ClusterSelector};
+
+impl ClusterConfig {
+    /// Creates a cluster without labels, and with gzipped lists.
+    #[must_use]
+    pub fn new(name: ClusterName, access: ClusterAccess) -> Self {
+        Self { name, labels: ClusterLabels::new(), access, compression: true }
+    }
+}
+
+impl ClusterAccess {
+    /// Connects by a kubeconfig file and one of its contexts; `None` is the current one.
+    #[must_use]
+    pub fn kubeconfig(path: impl Into<PathBuf>, context: Option<String>) -> Self {
+        Self::Kubeconfig { path: path.into(), context }
+    }
+
+    /// Connects to an address with `http` or `https`, a PEM file of the CA and a bearer token. Without a CA, the system's
+    /// roots are trusted.
+    #[must_use]
+    pub fn server(server: impl Into<String>, ca_file: Option<PathBuf>, token: Option<Secret>) -> Self {
+        Self::Server { server: server.into(), ca_file, token }
+    }
+
+    /// Waits for the connection that a cluster source will report.
+    #[must_use]
+    pub fn awaited(source: impl Into<String>) -> Self {
+        Self::Awaited { source: source.into() }
+    }
+}
 
 /// Clusters against which selectors are checked.
 #[derive(Clone, Copy)]

@@ -12,6 +12,24 @@ use super::table::{Checker, Table, text};
 use informer_hub_types::mark_secret_variable;
 
 impl Secret {
+    /// Returns the file, if the secret is in one.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Env(_) => None,
+        }
+    }
+
+    /// Returns the environment variable, if the secret is in one.
+    #[must_use]
+    pub fn variable(&self) -> Option<&str> {
+        match self {
+            Self::Env(name) => Some(name),
+            Self::File(_) => None,
+        }
+    }
+
     /// Reads the secret, without a file's trailing line break. A file is read each time, so that a replacement is used.
     ///
     /// # Errors

@@ -47,7 +47,7 @@ pub use self::error::{ConfigErrors, Mistake};
 pub use self::probes::{Probes, WrongKey, WrongKubeconfig};
 pub use self::rules::{is_loopback, url};
 pub use self::schema::{reference, schema};
-pub use self::service_config::{AuthConfig, ServiceConfig, TlsConfig};
+pub use self::service_config::{AuthConfig, ReadApiConfig, ServiceConfig, TlsConfig};
 pub use self::show::{Setting, SettingOrigin, settings, settings_as_toml};
 pub use self::sources::{
     ClusterSourceConfig, ClusterSourceKind, Contexts, InlineKubeconfig, LabelPattern, Management, NamePattern,
@@ -66,8 +66,9 @@ use informer_hub_types::{
     ClusterLabels, ClusterName, ClusterSelector, FieldPath, Fsync, LabelSelector, Selected, StoreLimits,
 };
 
-/// Checked configuration.
+/// Checked configuration. [`Config::default`] has neither clusters nor resources; its fields can be set.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Config {
     /// `[hub]`.
     pub hub: HubConfig,
@@ -174,6 +175,7 @@ fn process_environment() -> raw::Environment {
 
 /// `[hub]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HubConfig {
     /// Address of the HTTP port. Default `127.0.0.1:7080`.
     pub listen: SocketAddr,
@@ -207,8 +209,30 @@ impl Default for HubConfig {
     }
 }
 
+impl HubConfig {
+    /// Returns the keys whose values differ and take effect at the next start only.
+    #[must_use]
+    pub fn keys_to_restart(&self, new: &Self) -> Vec<&'static str> {
+        let Self { listen, service, shutdown_deadline: _, memory_limit: _, state_dir, checkpoint, fsync } = self;
+        let ServiceConfig { tls, auth, allowed_hosts, max_connections, read_api } = service;
+        let keys = [
+            ("hub.listen", *listen != new.listen),
+            ("hub.tls", *tls != new.service.tls),
+            ("hub.auth", *auth != new.service.auth),
+            ("hub.allowed_hosts", *allowed_hosts != new.service.allowed_hosts),
+            ("hub.max_connections", *max_connections != new.service.max_connections),
+            ("hub.read_api", *read_api != new.service.read_api),
+            ("hub.state_dir", *state_dir != new.state_dir),
+            ("hub.checkpoint", *checkpoint != new.checkpoint),
+            ("hub.fsync", *fsync != new.fsync),
+        ];
+        keys.into_iter().filter_map(|(key, differs)| differs.then_some(key)).collect()
+    }
+}
+
 /// `[clusters.<name>]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClusterConfig {
     /// The table's key.
     pub name: ClusterName,
@@ -221,9 +245,13 @@ pub struct ClusterConfig {
 }
 
 /// Connection to a cluster.
+///
+/// Variants may get further fields, but there is no variant that a program can ignore: without the connection it does not
+/// reach the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterAccess {
-    /// A kubeconfig file, with all features that kube supports.
+    /// A kubeconfig file, with all features that kube supports. See [`ClusterAccess::kubeconfig`].
+    #[non_exhaustive]
     Kubeconfig {
         /// Path of the file, with `~` expanded.
         path: PathBuf,
@@ -232,7 +260,8 @@ pub enum ClusterAccess {
     },
     /// Service account of the hub's pod.
     InCluster,
-    /// Address, CA and token.
+    /// Address, CA and token. See [`ClusterAccess::server`].
+    #[non_exhaustive]
     Server {
         /// `https://…`, or `http://…` for a proxy on loopback.
         server: String,
@@ -245,6 +274,7 @@ pub enum ClusterAccess {
     Inline(InlineKubeconfig),
     /// Cluster of a source before the last restart, whose connection the source has not reported yet. Not available in
     /// tables.
+    #[non_exhaustive]
     Awaited {
         /// The source.
         source: String,
@@ -253,6 +283,7 @@ pub enum ClusterAccess {
 
 /// Reference to a secret. The configuration never contains the secret itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Secret {
     /// Environment variable.
     Env(String),
@@ -262,6 +293,7 @@ pub enum Secret {
 
 /// `[resources.<name>]`.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ResourceConfig {
     /// The table's key, to which sinks refer.
     pub name: String,
@@ -287,6 +319,7 @@ pub struct ResourceConfig {
 
 /// Parts of an object that are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Projection {
     /// Everything except these paths. Default: `metadata.managedFields`.
     Drop(Vec<FieldPath>),
@@ -296,6 +329,7 @@ pub enum Projection {
 
 /// `[sinks.<name>]`.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SinkConfig {
     /// The table's key.
     pub name: String,
@@ -355,6 +389,7 @@ impl SinkConfig {
 
 /// `match` of a sink.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SinkMatch {
     /// Keys of `[resources]`; empty is all.
     pub resources: Vec<String>,

@@ -1,13 +1,27 @@
-//! Reader of the hub's port settings: `[hub.tls]`, `[hub.auth]`, and the check of unauthenticated access.
+//! Reader of the hub's port settings: `[hub.tls]`, `[hub.auth]`, `[hub.read_api]`, and the check of unauthenticated
+//! access.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
-use super::service_config::{AuthConfig, ServiceConfig, TlsConfig};
+use super::service_config::{AuthConfig, ReadApiConfig, ServiceConfig, TlsConfig};
 use super::table::Table;
 
 /// Bounds of `max_connections`. Fewer leave no room for probes; more exceed the file descriptors of most systems.
 pub(super) const CONNECTIONS: RangeInclusive<usize> = 16..=65_536;
+
+/// Bounds of `window_bytes`. A smaller window expires watches within one relist.
+pub(super) const WINDOW_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 34;
+
+/// Bounds of `window_age`. A shorter one expires watches between two bookmarks or retries.
+pub(super) const WINDOW_AGE: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(86_400);
+
+/// Bounds of `max_requests`.
+pub(super) const REQUESTS: RangeInclusive<usize> = 1..=4096;
+
+/// Bounds of `max_watches`.
+pub(super) const WATCHES: RangeInclusive<usize> = 1..=1_000_000;
 
 /// Reads the port settings of `[hub]`.
 pub(super) fn service(hub: &mut Table<'_>, listen: SocketAddr) -> ServiceConfig {
@@ -15,9 +29,10 @@ pub(super) fn service(hub: &mut Table<'_>, listen: SocketAddr) -> ServiceConfig 
     let allowed_hosts = allowed_hosts(hub);
     let tls = hub.table("tls").and_then(tls);
     let auth = hub.table("auth").map(auth).unwrap_or_default();
+    let read_api = hub.table("read_api").map(read_api).unwrap_or_default();
     let default = ServiceConfig::default();
     let max_connections = max_connections.unwrap_or(default.max_connections);
-    let service = ServiceConfig { tls, auth, allowed_hosts, max_connections };
+    let service = ServiceConfig { tls, auth, allowed_hosts, max_connections, read_api };
     check_reach(hub, &service, listen);
     service
 }
@@ -70,6 +85,20 @@ fn auth(mut table: Table<'_>) -> AuthConfig {
     }
     table.finish();
     AuthConfig { token, read_token, metrics_open, allow_unauthenticated }
+}
+
+fn read_api(mut table: Table<'_>) -> ReadApiConfig {
+    let default = ReadApiConfig::default();
+    let read = ReadApiConfig {
+        enabled: table.truth("enabled").unwrap_or(default.enabled),
+        window_bytes: table.size("window_bytes", WINDOW_BYTES).unwrap_or(default.window_bytes),
+        window_age: table.duration("window_age", WINDOW_AGE).unwrap_or(default.window_age),
+        max_requests: table.number("max_requests", REQUESTS).unwrap_or(default.max_requests),
+        max_watches: table.number("max_watches", WATCHES).unwrap_or(default.max_watches),
+        serve_secrets: table.truth("serve_secrets").unwrap_or(default.serve_secrets),
+    };
+    table.finish();
+    read
 }
 
 /// Requires authentication, or an explicit waiver, for a port beyond loopback: status pages name clusters, and dead

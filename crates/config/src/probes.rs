@@ -7,8 +7,10 @@ use std::path::Path;
 
 use super::service_config::TlsConfig;
 
-/// Checks of values. Each returns a description of the problem without secrets.
+/// Checks of values. Each returns a description of the problem without secrets. The default accepts every value; its
+/// fields can be set.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Probes {
     /// A sink's `filter`.
     pub filter: fn(&str) -> Result<(), String>,
@@ -30,6 +32,23 @@ pub struct Probes {
     pub subject: fn(&str) -> Result<(), String>,
     /// A `kubeconfig` and its `context`.
     pub kubeconfig: fn(&Path, Option<&str>) -> Result<(), WrongKubeconfig>,
+}
+
+impl Default for Probes {
+    fn default() -> Self {
+        Self {
+            filter: |_| Ok(()),
+            signing_secret: |_| Ok(()),
+            ca_file: |_| Ok(()),
+            client_cert: |_, _| Ok(()),
+            server_tls: |_| Ok(()),
+            token: |_| Ok(()),
+            template: |_, _| Ok(()),
+            header: |_, _| Ok(()),
+            subject: |_| Ok(()),
+            kubeconfig: |_, _| Ok(()),
+        }
+    }
 }
 
 /// Configuration key with a wrong value, and the problem.

@@ -242,6 +242,22 @@ impl Default for Projection {
     }
 }
 
+impl Projection {
+    /// Returns the paths that are kept or dropped.
+    #[must_use]
+    pub fn paths(&self) -> &[FieldPath] {
+        match self {
+            Self::Drop(paths) | Self::Keep(paths) => paths,
+        }
+    }
+
+    /// Whether only the paths are kept, instead of dropped.
+    #[must_use]
+    pub fn keeps(&self) -> bool {
+        matches!(self, Self::Keep(_))
+    }
+}
+
 impl ResourceConfig {
     /// Creates an entry for a resource in all clusters and namespaces, with defaults for everything else.
     #[must_use]

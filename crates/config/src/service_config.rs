@@ -1,6 +1,7 @@
-//! Types of the hub's own port: `[hub.tls]`, `[hub.auth]` and access without them.
+//! Types of the hub's own port: `[hub.tls]`, `[hub.auth]`, `[hub.read_api]` and access without them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::Secret;
 
@@ -17,16 +18,25 @@ pub struct ServiceConfig {
     pub allowed_hosts: Vec<String>,
     /// Maximum number of connections. Default 1024.
     pub max_connections: usize,
+    /// `[hub.read_api]`.
+    pub read_api: ReadApiConfig,
 }
 
 impl Default for ServiceConfig {
     fn default() -> Self {
-        Self { tls: None, auth: AuthConfig::default(), allowed_hosts: Vec::new(), max_connections: 1024 }
+        Self {
+            tls: None,
+            auth: AuthConfig::default(),
+            allowed_hosts: Vec::new(),
+            max_connections: 1024,
+            read_api: ReadApiConfig::default(),
+        }
     }
 }
 
 /// `[hub.tls]`. The files are read again when they change.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TlsConfig {
     /// PEM file with the certificate and the intermediate certificates.
     pub cert_file: PathBuf,
@@ -34,6 +44,14 @@ pub struct TlsConfig {
     pub key_file: PathBuf,
     /// PEM file with the CA of client certificates, which give full access. `None` requests no client certificate.
     pub client_ca_file: Option<PathBuf>,
+}
+
+impl TlsConfig {
+    /// Creates TLS from the files of the certificate and its key, without client certificates.
+    #[must_use]
+    pub fn new(cert_file: impl Into<PathBuf>, key_file: impl Into<PathBuf>) -> Self {
+        Self { cert_file: cert_file.into(), key_file: key_file.into(), client_ca_file: None }
+    }
 }
 
 /// `[hub.auth]`. Files are read again when they change.
@@ -48,6 +66,37 @@ pub struct AuthConfig {
     pub metrics_open: bool,
     /// Whether other machines have full access without authentication. Default false.
     pub allow_unauthenticated: bool,
+}
+
+/// `[hub.read_api]`: the Kubernetes API for readers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadApiConfig {
+    /// Whether the port serves it. Default true.
+    pub enabled: bool,
+    /// Maximum bytes of recent changes per resource, from which watches resume. Default 16 MiB.
+    pub window_bytes: usize,
+    /// Maximum age of these changes. Default 5 min.
+    pub window_age: Duration,
+    /// Maximum number of requests in progress, without watches. Default 64.
+    pub max_requests: usize,
+    /// Maximum number of watches. Default 10,000.
+    pub max_watches: usize,
+    /// Whether core/v1 Secrets are served. Default false: every reader of the port could read all of them.
+    pub serve_secrets: bool,
+}
+
+impl Default for ReadApiConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            window_bytes: 16 << 20,
+            window_age: Duration::from_secs(300),
+            max_requests: 64,
+            max_watches: 10_000,
+            serve_secrets: false,
+        }
+    }
 }
 
 impl ServiceConfig {

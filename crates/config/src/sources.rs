@@ -43,8 +43,26 @@ pub struct ClusterSourceConfig {
     pub compression: bool,
 }
 
+impl ClusterSourceConfig {
+    /// Creates a source whose clusters are named and labelled by its objects.
+    #[must_use]
+    pub fn new(name: impl Into<String>, kind: ClusterSourceKind) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            names: NamePattern::default(),
+            labels: ClusterLabels::new(),
+            take_labels: vec![LabelPattern::any()],
+            label_prefix: String::new(),
+            max_clusters: DEFAULT_CLUSTERS,
+            compression: true,
+        }
+    }
+}
+
 /// Kind of a cluster source.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ClusterSourceKind {
     /// Kubeconfigs in a directory.
     Folder {
@@ -96,6 +114,7 @@ impl ClusterSourceKind {
 
 /// Contexts of a kubeconfig that are clusters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Contexts {
     /// The current one: each file is a cluster, named like the file.
     #[default]
@@ -116,8 +135,17 @@ pub struct Management {
     pub label_selector: Option<LabelSelector>,
 }
 
+impl Management {
+    /// Creates a management cluster with all namespaces and objects.
+    #[must_use]
+    pub fn new(access: ClusterAccess) -> Self {
+        Self { access, namespaces: Vec::new(), label_selector: None }
+    }
+}
+
 /// Format of cluster Secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SecretFormat {
     /// Argo CD: `name`, `server` and `config`.
     ArgoCd,
@@ -141,6 +169,21 @@ pub struct ProviderConfig {
     pub take_args: bool,
     /// Whether variables of a ClusterProfile are added, if `env` does not have them. Default false.
     pub take_env: bool,
+}
+
+impl ProviderConfig {
+    /// Creates a command without arguments, for `client.authentication.k8s.io/v1`.
+    #[must_use]
+    pub fn new(command: impl Into<String>) -> Self {
+        Self {
+            command: command.into(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            api_version: EXEC_VERSIONS[0].to_owned(),
+            take_args: false,
+            take_env: false,
+        }
+    }
 }
 
 /// Name pattern of a source's clusters: a text with `{name}`, and `{namespace}` for namespaced objects.

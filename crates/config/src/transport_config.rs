@@ -1,5 +1,6 @@
 //! Types of the checked `type` of a sink: webhook, NATS, file or standard output, and the format of its events.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use super::{Compression, Preset, Secret};
 
 /// Transport of a sink: `type` and the keys that belong to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TransportConfig {
     /// `type = "webhook"`.
     Webhook(WebhookConfig),
@@ -29,10 +31,21 @@ impl TransportConfig {
             Self::File(_) | Self::Stdout(_) => 1,
         }
     }
+
+    /// Returns the client certificate that the transport shows, if any.
+    #[must_use]
+    pub fn client_cert(&self) -> Option<&ClientCertConfig> {
+        match self {
+            Self::Webhook(webhook) => webhook.client_cert.as_ref(),
+            Self::Nats(nats) => nats.client_cert.as_ref(),
+            Self::File(_) | Self::Stdout(_) => None,
+        }
+    }
 }
 
 /// Webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WebhookConfig {
     /// Address for the POST.
     pub url: String,
@@ -52,11 +65,12 @@ pub struct WebhookConfig {
     pub headers: Vec<HeaderConfig>,
 }
 
-impl Default for WebhookConfig {
-    /// Defaults, with an empty address.
-    fn default() -> Self {
+impl WebhookConfig {
+    /// Creates a webhook at an address with `http` or `https`, with defaults for everything else.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
         Self {
-            url: String::new(),
+            url: url.into(),
             signing_secret: None,
             timeout: Duration::from_secs(10),
             concurrency: 4,
@@ -78,6 +92,14 @@ pub struct ClientCertConfig {
     pub key_file: PathBuf,
 }
 
+impl ClientCertConfig {
+    /// Creates a client certificate from its files.
+    #[must_use]
+    pub fn new(cert_file: impl Into<PathBuf>, key_file: impl Into<PathBuf>) -> Self {
+        Self { cert_file: cert_file.into(), key_file: key_file.into() }
+    }
+}
+
 /// Entry of `headers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -88,8 +110,17 @@ pub struct HeaderConfig {
     pub value: HeaderText,
 }
 
+impl HeaderConfig {
+    /// Creates a header.
+    #[must_use]
+    pub fn new(name: impl Into<String>, value: HeaderText) -> Self {
+        Self { name: name.into(), value }
+    }
+}
+
 /// Value of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HeaderText {
     /// Literal value.
     Plain(String),
@@ -97,8 +128,22 @@ pub enum HeaderText {
     Secret(Secret),
 }
 
+impl HeaderText {
+    /// Returns the value; reads a secret.
+    ///
+    /// # Errors
+    /// As [`Secret::read`].
+    pub fn read(&self) -> io::Result<String> {
+        match self {
+            Self::Plain(text) => Ok(text.clone()),
+            Self::Secret(secret) => secret.read(),
+        }
+    }
+}
+
 /// Format of a sink's events.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum BodyConfig {
     /// `format = "cloudevents"`.
     #[default]
@@ -126,11 +171,34 @@ impl BodyConfig {
 
 /// Location of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TemplateText {
     /// In the configuration.
     Inline(String),
     /// In a file, read at the start.
     File(PathBuf),
+}
+
+impl TemplateText {
+    /// Returns the key of the configuration: `template` or `template_file`.
+    #[must_use]
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Inline(_) => "template",
+            Self::File(_) => "template_file",
+        }
+    }
+
+    /// Returns the text; reads the file.
+    ///
+    /// # Errors
+    /// An I/O error if the file cannot be read.
+    pub fn read(&self) -> io::Result<String> {
+        match self {
+            Self::Inline(text) => Ok(text.clone()),
+            Self::File(path) => std::fs::read_to_string(path),
+        }
+    }
 }
 
 /// NATS JetStream.
@@ -155,8 +223,26 @@ pub struct NatsConfig {
     pub concurrency: usize,
 }
 
+impl NatsConfig {
+    /// Creates a sink at the servers of one NATS cluster, with defaults for everything else.
+    #[must_use]
+    pub fn new<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> Self {
+        Self {
+            urls: urls.into_iter().map(Into::into).collect(),
+            subject: "k8s.{cluster}.{resource}.{namespace}.{name}".to_owned(),
+            stream: None,
+            auth: None,
+            ca_file: None,
+            client_cert: None,
+            timeout: Duration::from_secs(10),
+            concurrency: 4,
+        }
+    }
+}
+
 /// NATS credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NatsAuth {
     /// `creds_file`: file with JWT and key.
     CredsFile(PathBuf),
@@ -175,6 +261,7 @@ pub enum NatsAuth {
 
 /// File with one line per event.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FileConfig {
     /// Path of the file.
     pub path: PathBuf,
@@ -186,8 +273,17 @@ pub struct FileConfig {
     pub fsync: bool,
 }
 
+impl FileConfig {
+    /// Creates a sink to a file, with defaults for everything else.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), max_size: 100 << 20, keep: 5, fsync: true }
+    }
+}
+
 /// Standard output with one line per event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct StdoutConfig {}
 
 impl TransportConfig {

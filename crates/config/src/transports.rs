@@ -54,7 +54,6 @@ pub(super) fn transport(table: &mut Table<'_>) -> (TransportConfig, BodyConfig) 
 }
 
 fn webhook(table: &mut Table<'_>, lacks_url: bool) -> WebhookConfig {
-    let default = WebhookConfig::default();
     if lacks_url {
         table.checker.mistake(&table.path, "has no url; write url = \"https://…\"");
     }
@@ -72,8 +71,8 @@ fn webhook(table: &mut Table<'_>, lacks_url: bool) -> WebhookConfig {
     if client_cert.is_some() && address.starts_with("http:") {
         table.mistake("client_cert_file", "has no effect if url is http; write https or remove the key");
     }
+    let default = WebhookConfig::new(address);
     WebhookConfig {
-        url: address,
         signing_secret,
         timeout: table.duration("timeout", TIMEOUT).unwrap_or(default.timeout),
         concurrency: table.number("concurrency", CONCURRENCY).unwrap_or(default.concurrency),
@@ -81,6 +80,7 @@ fn webhook(table: &mut Table<'_>, lacks_url: bool) -> WebhookConfig {
         client_cert,
         compression: table.choice("compression", "compression", COMPRESSIONS),
         headers: headers(table),
+        ..default
     }
 }
 
@@ -105,15 +105,16 @@ fn nats(table: &mut Table<'_>, lacks_url: bool) -> NatsConfig {
     }
     let ca_file = table.file("ca_file");
     table.probe_ca_file(ca_file.as_deref());
+    let default = NatsConfig::new(urls);
     NatsConfig {
-        urls,
-        subject: subject.unwrap_or_else(|| "k8s.{cluster}.{resource}.{namespace}.{name}".to_owned()),
+        subject: subject.unwrap_or(default.subject),
         stream,
         auth,
         ca_file,
         client_cert: client_cert(table),
-        timeout: table.duration("timeout", TIMEOUT).unwrap_or(Duration::from_secs(10)),
-        concurrency: table.number("concurrency", CONCURRENCY).unwrap_or(4),
+        timeout: table.duration("timeout", TIMEOUT).unwrap_or(default.timeout),
+        concurrency: table.number("concurrency", CONCURRENCY).unwrap_or(default.concurrency),
+        urls: default.urls,
     }
 }
 
@@ -139,11 +140,12 @@ fn file(table: &mut Table<'_>, lacks_path: bool) -> FileConfig {
     if lacks_path {
         table.checker.mistake(&table.path, "has no path; write path = \"events.jsonl\"");
     }
+    let default = FileConfig::new(table.output_file("path").unwrap_or_default());
     FileConfig {
-        path: table.output_file("path").unwrap_or_default(),
-        max_size: table.size("max_size", FILE_SIZE).map_or(100 << 20, |size| size as u64),
-        keep: table.number("keep", KEEP).unwrap_or(5),
-        fsync: table.truth("fsync").unwrap_or(true),
+        max_size: table.size("max_size", FILE_SIZE).map_or(default.max_size, |size| size as u64),
+        keep: table.number("keep", KEEP).unwrap_or(default.keep),
+        fsync: table.truth("fsync").unwrap_or(default.fsync),
+        path: default.path,
     }
 }
 

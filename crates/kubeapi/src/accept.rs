@@ -2,6 +2,13 @@
 
 use crate::Status;
 
+/// Number of clauses of an `Accept` header that are read; clients send at most five.
+const MAX_CLAUSES: usize = 64;
+/// The media types of answers, in the order in which a wildcard prefers them.
+const OFFERED: [(Media, &str); 2] = [(Media::Json, "application/json"), (Media::Yaml, "application/yaml")];
+/// The media types of watches.
+const OFFERED_STREAMS: [&str; 1] = ["application/json;stream=watch"];
+
 /// Encoding of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Media {
@@ -37,23 +44,143 @@ pub struct Accepted {
     pub pretty: bool,
 }
 
-/// Forms that an endpoint offers besides [`Form::Object`].
-pub type Offered<'a> = &'a [Form];
-
-/// Chooses encoding and form. No `Accept` header, an empty one and `*/*` are JSON.
+/// Chooses encoding and form. No `Accept` header, an empty one and `*/*` are JSON. `offered` are the forms of the
+/// endpoint besides [`Form::Object`].
+///
+/// As in kube-apiserver, the clauses are tried by their q-values, those with wildcards last, and `q=0` does not exclude
+/// a media type. A clause that asks for a form that is not offered is skipped. Aggregated discovery, if offered, is
+/// chosen wherever its clause stands. Watches exist in JSON only.
 ///
 /// # Errors
 /// [`Status`] of code 406 that lists what would be accepted.
-pub fn negotiate(accept: Option<&str>, offered: Offered<'_>, is_stream: bool) -> Result<Accepted, Status> {
-    let _ = (accept, offered, is_stream);
-    Ok(Accepted { media: Media::Json, form: Form::Object, pretty: false })
+pub fn negotiate(accept: Option<&str>, offered: &[Form], is_stream: bool) -> Result<Accepted, Status> {
+    let header = accept.unwrap_or_default();
+    if header.is_empty() {
+        return Ok(Accepted { media: Media::Json, form: Form::Object, pretty: false });
+    }
+    let clauses = clauses(header);
+    let first = |is_wanted: &dyn Fn(Form) -> bool| {
+        let mut accepted = clauses.iter().flat_map(|clause| OFFERED.iter().filter_map(|it| clause.accepted(*it)));
+        accepted.find(|found| is_wanted(found.form))
+    };
+    let aggregated = || first(&|form| form == Form::AggregatedDiscovery && offered.contains(&form));
+    let chosen = aggregated().or_else(|| {
+        first(&|form| form == Form::Object || form != Form::AggregatedDiscovery && offered.contains(&form))
+    });
+    match chosen {
+        Some(accepted) if is_stream && accepted.media != Media::Json => Err(Status::not_acceptable(&OFFERED_STREAMS)),
+        Some(accepted) => Ok(accepted),
+        None => Err(Status::not_acceptable(&OFFERED.map(|(_, name)| name))),
+    }
 }
 
 impl Accepted {
     /// Returns the `Content-Type` of the answer, as kube-apiserver writes it.
     #[must_use]
-    pub fn content_type(&self, is_stream: bool) -> String {
-        let _ = is_stream;
-        "application/json".to_owned()
+    pub fn content_type(&self) -> &'static str {
+        match (self.form, self.media) {
+            (Form::AggregatedDiscovery, Media::Json) => {
+                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+            }
+            (Form::AggregatedDiscovery, Media::Yaml) => {
+                "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+            }
+            (_, Media::Json) => "application/json",
+            (_, Media::Yaml) => "application/yaml",
+        }
     }
 }
+
+/// One clause of an `Accept` header.
+struct Clause<'h> {
+    kind: &'h str,
+    subtype: &'h str,
+    quality: f32,
+    parameters: Vec<(&'h str, &'h str)>,
+}
+
+/// Parses the clauses of a header and sorts them as kube-apiserver does. Clauses without a subtype are dropped.
+///
+/// The order is not transitive (a clause without a wildcard may precede one with a wildcard and a higher q-value), so
+/// the result depends on the algorithm: insertion sort, as in Go's `sort` for up to twelve elements.
+fn clauses(header: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<Clause<'_>> = header.split(',').filter_map(Clause::parse).take(MAX_CLAUSES).collect();
+    for from in 1..clauses.len() {
+        let mut at = from;
+        while at > 0 && clauses[at].precedes(&clauses[at - 1]) {
+            clauses.swap(at, at - 1);
+            at -= 1;
+        }
+    }
+    clauses
+}
+
+impl<'h> Clause<'h> {
+    fn parse(text: &'h str) -> Option<Self> {
+        let spaces = |text: &'h str| text.trim_matches(' ');
+        let (range, parameters) = spaces(text).split_once(';').unwrap_or((spaces(text), ""));
+        let (kind, subtype) = range.split_once('/').unwrap_or((range, ""));
+        let (kind, subtype) = match (spaces(kind), subtype) {
+            ("*", "") => ("*", "*"),
+            (_, "") => return None,
+            (kind, subtype) => (kind, spaces(subtype)),
+        };
+        let mut clause = Self { kind, subtype, quality: 1.0, parameters: Vec::new() };
+        for parameter in parameters.split(';') {
+            match parameter.split_once('=').map(|(name, value)| (spaces(name), value)) {
+                None => {}
+                Some((_, value)) if value.is_empty() || value.contains('=') => {}
+                Some(("q", value)) => clause.quality = value.parse().unwrap_or_default(),
+                Some((name, value)) => clause.parameters.push((name, spaces(value))),
+            }
+        }
+        Some(clause)
+    }
+
+    fn precedes(&self, other: &Self) -> bool {
+        self.quality > other.quality
+            || self.kind != "*" && other.kind == "*"
+            || self.subtype != "*" && other.subtype == "*"
+    }
+
+    /// Returns the last value of a parameter; empty if unset.
+    fn parameter(&self, name: &str) -> &'h str {
+        self.parameters.iter().rev().find(|(found, _)| *found == name).map_or("", |(_, value)| value)
+    }
+
+    /// Returns the answer in a media type, if the clause accepts it.
+    fn accepted(&self, (media, name): (Media, &str)) -> Option<Accepted> {
+        let (kind, subtype) = name.split_once('/')?;
+        let is_type = match (self.kind, self.subtype) {
+            ("*", "*") => true,
+            (wanted, "*") => wanted == kind,
+            (wanted, wanted_subtype) => wanted == kind && wanted_subtype == subtype,
+        };
+        let is_stream = match self.parameter("stream") {
+            "" => true,
+            "watch" => media == Media::Json,
+            _ => false,
+        };
+        let is_version = matches!(self.parameter("sv"), "" | "v1");
+        let form = self.form().filter(|_| is_type && is_stream && is_version)?;
+        Some(Accepted { media, form, pretty: self.parameter("pretty") == "1" })
+    }
+
+    /// Returns the form that the clause asks for. `None` if there is no such form.
+    fn form(&self) -> Option<Form> {
+        let is_converted = self.parameters.iter().any(|(name, _)| matches!(*name, "as" | "g" | "v"));
+        if !is_converted {
+            return Some(Form::Object);
+        }
+        match (self.parameter("g"), self.parameter("v"), self.parameter("as")) {
+            ("meta.k8s.io", "v1", "Table") => Some(Form::Table),
+            ("meta.k8s.io", "v1", "PartialObjectMetadata") => Some(Form::Metadata),
+            ("meta.k8s.io", "v1", "PartialObjectMetadataList") => Some(Form::MetadataList),
+            ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList") => Some(Form::AggregatedDiscovery),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

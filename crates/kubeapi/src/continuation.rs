@@ -1,15 +1,29 @@
 //! The `continue` token of a list in pages.
+//!
+//! A token is URL-safe base64 of a JSON object with a version. It is no secret and has no signature: the position in it
+//! only says where to go on in a list that the reader has to be allowed to read anyway.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use informer_hub_types::{ClusterName, ObjectKey};
+use serde::{Deserialize, Serialize};
 
-use crate::Status;
+use crate::encode::json;
+use crate::fingerprint::Fingerprint;
+use crate::{Options, ResourcePath, Root, Status};
+
+/// Form of the tokens that this program writes. Others are refused.
+const VERSION: &str = "informer-hub.io/v1";
+/// Longest token, in characters. The longest possible position takes less.
+const MAX_TOKEN: usize = 4096;
 
 /// Position of the next page of a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Continuation {
     /// Version of the list: the snapshot that all its pages are read from.
     pub version: u64,
-    /// Fingerprint of root, resource, namespace and selectors, so that a token of another list is refused.
+    /// Fingerprint of root, resource, namespace and selectors ([`Continuation::fingerprint`]), so that a token of
+    /// another list is refused.
     pub list: u64,
     /// Cluster of the last object of the page before.
     pub cluster: ClusterName,
@@ -17,18 +31,105 @@ pub struct Continuation {
     pub key: ObjectKey,
 }
 
+/// The version of a token, which is read before its other members.
+#[derive(Deserialize)]
+struct Versioned {
+    v: String,
+}
+
+/// The JSON of a token.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Token {
+    v: String,
+    rv: u64,
+    list: u64,
+    cluster: ClusterName,
+    key: String,
+    /// Checksum of the other members, against tokens that were damaged on their way.
+    sum: u64,
+}
+
 impl Continuation {
+    /// Returns the fingerprint of a list. Pages of the same list may have different limits. The fingerprint is the same
+    /// in every process.
+    #[must_use]
+    pub fn fingerprint(root: &Root, path: &ResourcePath, options: &Options) -> u64 {
+        let (kind, clusters) = match root {
+            Root::Cluster(name) => ("cluster", name.to_string()),
+            Root::Fleet(selector) => ("fleet", selector.to_string()),
+            Root::Unique(selector) => ("unique", selector.to_string()),
+        };
+        let (labels, fields) = (options.labels.to_string(), options.fields.to_string());
+        let namespace = path.namespace.as_deref().unwrap_or_default();
+        let parts = [kind, &clusters, &path.group, &path.version, &path.resource, namespace, &labels, &fields];
+        parts.into_iter().fold(Fingerprint::new(), Fingerprint::text).finish()
+    }
+
     /// Writes the token.
     #[must_use]
     pub fn token(&self) -> String {
-        String::new()
+        let token = Token {
+            v: VERSION.to_owned(),
+            rv: self.version,
+            list: self.list,
+            cluster: self.cluster.clone(),
+            key: self.key.as_str().to_owned(),
+            sum: self.sum(),
+        };
+        URL_SAFE_NO_PAD.encode(json(&token))
     }
 
     /// Reads a token.
     ///
     /// # Errors
-    /// [`Status`] of code 400 for a text that is no token.
+    /// [`Status`] of code 400 for a text that is no token, and for a token of another version of this program.
     pub fn parse(token: &str) -> Result<Self, Status> {
-        Err(Status::new(400, crate::Reason::BadRequest, token))
+        if token.len() > MAX_TOKEN {
+            return Err(invalid(&format!("it has {} characters: at most {MAX_TOKEN} are allowed", token.len())));
+        }
+        let json = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid("it is not base64"))?;
+        let Versioned { v } = serde_json::from_slice(&json).map_err(|_| invalid("it has no version"))?;
+        if v != VERSION {
+            return Err(invalid("server does not recognize this encoded version"));
+        }
+        let damaged = || invalid("it is damaged");
+        let found: Token = serde_json::from_slice(&json).map_err(|_| damaged())?;
+        let key = ObjectKey::of(&found.key);
+        let position = Self { version: found.rv, list: found.list, cluster: found.cluster, key };
+        // The last condition checks the sum, and refuses other spellings of the same JSON.
+        if found.rv == 0 || !is_key(&found.key) || position.token() != token {
+            return Err(damaged());
+        }
+        Ok(position)
+    }
+
+    /// Checks that the token belongs to a list, by the list's fingerprint.
+    ///
+    /// # Errors
+    /// [`Status`] of code 400.
+    pub fn check(&self, list: u64) -> Result<(), Status> {
+        if self.list == list {
+            return Ok(());
+        }
+        Err(invalid("it is of another list: request every page with the same path and selectors"))
+    }
+
+    fn sum(&self) -> u64 {
+        let numbers = Fingerprint::new().number(self.version).number(self.list);
+        numbers.text(self.cluster.as_str()).text(self.key.as_str()).finish()
     }
 }
+
+fn invalid(problem: &str) -> Status {
+    Status::bad_request(format!("invalid continue token: continue key is not valid: {problem}"))
+}
+
+/// Returns whether an object can have the key `[namespace/]name`.
+fn is_key(key: &str) -> bool {
+    let is_part = |part: &str| !part.is_empty() && part.len() <= 253 && part != "." && part != "..";
+    key.split('/').count() <= 2 && key.split('/').all(is_part) && !key.contains('%')
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,17 @@ use informer_hub_types::{ClusterName, LabelSelector};
 use smol_str::SmolStr;
 
 use crate::Status;
+use crate::percent::decode_segment;
+use crate::quote::Quoted;
+
+/// Longest path, in bytes.
+const MAX_PATH: usize = 16 << 10;
+/// Longest name of a namespace or an object, in bytes.
+const MAX_NAME: usize = 253;
+/// Longest name of an object below `/unique`: cluster, colon and name.
+const MAX_UNIQUE_NAME: usize = 63 + 1 + MAX_NAME;
+/// Longest group, version, resource or subresource, in bytes.
+const MAX_WORD: usize = 253;
 
 /// Clusters that a path addresses, and how their objects are named.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,7 +72,7 @@ pub struct ResourcePath {
     pub is_watch: bool,
 }
 
-/// What a path addresses below its root.
+/// Target of a path below its root.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
     /// A document.
@@ -72,9 +83,161 @@ pub enum Target {
 
 /// Parses the path of a request, still percent-encoded. `None` if it is not below one of the roots.
 ///
+/// A slash at the end is ignored. `/clusters/<text>` names a cluster if the text can be the name of one; a text with
+/// any other character is a label selector.
+///
 /// # Errors
 /// [`Status`] of code 400 or 404 if the path is below a root and not valid.
 pub fn parse_path(path: &str) -> Result<Option<(Root, Target)>, Status> {
-    let _ = path;
-    Ok(None)
+    let (is_unique, below) = match (path.strip_prefix("/clusters"), path.strip_prefix("/unique")) {
+        (Some(below), _) => (false, below),
+        (_, Some(below)) => (true, below),
+        (None, None) => return Ok(None),
+    };
+    if !below.is_empty() && !below.starts_with('/') {
+        return Ok(None);
+    }
+    if path.len() > MAX_PATH {
+        return Err(Status::bad_request(format!(
+            "the path of the request has {} bytes: at most {MAX_PATH} are allowed",
+            path.len()
+        )));
+    }
+    let below = below.strip_prefix('/').unwrap_or(below);
+    let (clusters, below) = split_root(below);
+    let root = parse_root(clusters, is_unique)?;
+    let segments = below.strip_suffix('/').unwrap_or(below).split('/').map(decode_segment);
+    let segments = segments.collect::<Result<Vec<_>, _>>()?;
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    if segments.iter().any(|segment| segment.is_empty()) {
+        return Err(Status::path_not_found());
+    }
+    let target = parse_target(&segments, &root)?;
+    Ok(Some((root, target)))
 }
+
+/// Splits the clusters from the path below them. Clients that decode and encode the address of a server, such as
+/// client-go, send the slash of a label key (`example.com/tier=prod`) as it is.
+fn split_root(path: &str) -> (&str, &str) {
+    const BELOW: [&str; 7] = ["api", "apis", "version", "openapi", "livez", "readyz", "healthz"];
+    let first = path.split_once('/').unwrap_or((path, ""));
+    let ends = path.match_indices('/').map(|(at, _)| at);
+    let mut splits = ends.map(|at| (&path[..at], &path[at + 1..]));
+    let is_below = |rest: &str| BELOW.contains(&rest.split('/').next().unwrap_or_default());
+    let whole = splits.find(|(_, rest)| is_below(rest)).filter(|(clusters, _)| has_operator(clusters));
+    whole.unwrap_or(first)
+}
+
+/// Returns whether a text, percent-encoded or not, has a character that only selectors have.
+fn has_operator(text: &str) -> bool {
+    text.bytes().any(|byte| matches!(byte, b'=' | b'!' | b',' | b'(' | b'<' | b'>' | b'%'))
+}
+
+fn parse_root(clusters: &str, is_unique: bool) -> Result<Root, Status> {
+    let text = decode_segment(clusters)?;
+    if text.trim().is_empty() {
+        return Err(Status::path_not_found());
+    }
+    let select = if is_unique { Root::Unique } else { Root::Fleet };
+    if text == "*" {
+        return Ok(select(LabelSelector::everything()));
+    }
+    if !is_unique {
+        if let Ok(name) = ClusterName::new(&text) {
+            return Ok(Root::Cluster(name));
+        }
+        if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-')) {
+            return Err(Status::cluster_not_found(&text));
+        }
+    }
+    let selector = text.parse().map_err(|error| Status::bad_request(format!("unable to select clusters: {error}")))?;
+    Ok(select(selector))
+}
+
+fn parse_target(segments: &[&str], root: &Root) -> Result<Target, Status> {
+    let document = match *segments {
+        ["version"] => Document::Version,
+        ["livez" | "readyz" | "healthz"] => Document::Health,
+        ["api"] => Document::CoreVersions,
+        ["apis"] => Document::Groups,
+        ["apis", group] => Document::Group(word(group)?),
+        ["api", version] => Document::Resources { group: SmolStr::default(), version: word(version)? },
+        ["apis", group, version] => Document::Resources { group: word(group)?, version: word(version)? },
+        ["openapi", "v2"] => Document::OpenApiV2,
+        ["openapi", "v3"] => Document::OpenApiV3(SmolStr::default()),
+        ["openapi", "v3", ref below @ ..] => {
+            for part in below {
+                word(part)?;
+            }
+            Document::OpenApiV3(below.join("/").into())
+        }
+        ["api", version, ref below @ ..] => return parse_resource("", version, below, root).map(Target::Resource),
+        ["apis", group, version, ref below @ ..] => {
+            return parse_resource(group, version, below, root).map(Target::Resource);
+        }
+        _ => return Err(Status::path_not_found()),
+    };
+    Ok(Target::Document(document))
+}
+
+fn parse_resource(group: &str, version: &str, below: &[&str], root: &Root) -> Result<ResourcePath, Status> {
+    let (is_watch, below) = match below {
+        ["watch", below @ ..] => (true, below),
+        _ => (false, below),
+    };
+    // As in kube-apiserver, `namespaces/<name>/status` and `/finalize` are the namespace's own subresources.
+    let (namespace, below) = match *below {
+        ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize", ..] => (None, below),
+        ["namespaces", namespace, ref below @ ..] => (Some(namespace), below),
+        _ => (None, below),
+    };
+    let (resource, name, subresource) = match *below {
+        [resource] => (resource, None, None),
+        [resource, name] => (resource, Some(name), None),
+        [resource, name, subresource] => (resource, Some(name), Some(subresource)),
+        _ => return Err(Status::path_not_found()),
+    };
+    let longest = if matches!(root, Root::Unique(_)) { MAX_UNIQUE_NAME } else { MAX_NAME };
+    let not_found = |name: &str| Status::object_not_found(group, resource, name);
+    let namespace_not_found = |name: &str| Status::object_not_found("", "namespaces", name);
+    Ok(ResourcePath {
+        group: if group.is_empty() { SmolStr::default() } else { word(group)? },
+        version: word(version)?,
+        resource: word(resource)?,
+        namespace: namespace.map(|name| object_name(name, "Namespace", MAX_NAME, namespace_not_found)).transpose()?,
+        name: name.map(|name| object_name(name, "Name", longest, not_found)).transpose()?,
+        subresource: subresource.map(word).transpose()?,
+        is_watch,
+    })
+}
+
+/// Checks a group, version, resource or subresource. Nothing of another form is served.
+fn word(text: &str) -> Result<SmolStr, Status> {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let is_word = text.len() <= MAX_WORD && text != "." && text != ".." && text.bytes().all(legal);
+    if is_word { Ok(text.into()) } else { Err(Status::path_not_found()) }
+}
+
+/// Checks the name of a namespace or an object, by the rules of kube-apiserver's storage. Other names that no object can
+/// have are looked up and not found; only those longer than `longest` are not even looked up.
+fn object_name(
+    text: &str,
+    parameter: &str,
+    longest: usize,
+    not_found: impl Fn(&str) -> Status,
+) -> Result<SmolStr, Status> {
+    let mut problems = Vec::new();
+    if matches!(text, "." | "..") {
+        problems.push(format!("may not be '{text}'"));
+    }
+    let parts = ["/", "%"].into_iter().filter(|part| text.contains(part));
+    problems.extend(parts.map(|part| format!("may not contain '{part}'")));
+    if !problems.is_empty() {
+        let (text, problems) = (Quoted(text), problems.join(";"));
+        return Err(Status::bad_request(format!("{parameter} parameter invalid: {text}: {problems}")));
+    }
+    if text.len() > longest { Err(not_found(text)) } else { Ok(text.into()) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use smol_str::SmolStr;
 
+use crate::encode::json;
+
 /// Machine-readable reason of a failure, apimachinery's `StatusReason`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[allow(missing_docs)]
 pub enum Reason {
     BadRequest,
@@ -19,6 +22,7 @@ pub enum Reason {
     Expired,
     Invalid,
     UnsupportedMediaType,
+    RequestEntityTooLarge,
     TooManyRequests,
     InternalError,
     ServiceUnavailable,
@@ -26,17 +30,31 @@ pub enum Reason {
 }
 
 /// One of the causes of a failure.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Cause {
-    /// Machine-readable kind, such as `ResourceVersionTooLarge`.
+    /// Machine-readable kind, such as `ResourceVersionTooLarge`; empty if there is none.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: &'static str,
     /// Text.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Field of the request.
+    /// Field of the request; empty if the cause is not in a field.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub field: String,
 }
 
-/// A failure of a request.
+/// Resource or object that a failure is about. Texts that are not known are empty.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Subject {
+    /// API group.
+    pub group: SmolStr,
+    /// Plural name of the resource, or kind of the options.
+    pub kind: SmolStr,
+    /// Name of the object.
+    pub name: SmolStr,
+}
+
+/// A failure of a request. The constructors have kube-apiserver's codes, reasons and texts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
     /// HTTP code.
@@ -45,12 +63,45 @@ pub struct Status {
     pub reason: Reason,
     /// Text for people.
     pub message: String,
-    /// Group and plural name of the resource, and name of the object, if they are known.
-    pub about: Option<(SmolStr, SmolStr, SmolStr)>,
+    /// Subject, if it is known.
+    pub about: Option<Box<Subject>>,
     /// Causes.
     pub causes: Vec<Cause>,
     /// Seconds after which a client may try again.
     pub retry_after: Option<u32>,
+}
+
+/// The JSON of a [`Status`], with its members in kube-apiserver's order.
+#[derive(Serialize)]
+struct Document<'a> {
+    kind: &'static str,
+    #[serde(rename = "apiVersion")]
+    api_version: &'static str,
+    metadata: Metadata,
+    status: &'static str,
+    message: &'a str,
+    reason: Reason,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details<'a>>,
+    code: u16,
+}
+
+/// An empty object.
+#[derive(Serialize)]
+struct Metadata {}
+
+#[derive(Serialize)]
+struct Details<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    group: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    kind: &'a str,
+    #[serde(skip_serializing_if = "<[Cause]>::is_empty")]
+    causes: &'a [Cause],
+    #[serde(rename = "retryAfterSeconds", skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u32>,
 }
 
 impl Status {
@@ -60,10 +111,32 @@ impl Status {
         Self { code, reason, message: message.into(), about: None, causes: Vec::new(), retry_after: None }
     }
 
-    /// Returns its JSON.
+    /// Returns its JSON, on one line and without a line feed at the end.
     #[must_use]
     pub fn json(&self) -> Vec<u8> {
-        Vec::new()
+        let document = Document {
+            kind: "Status",
+            api_version: "v1",
+            metadata: Metadata {},
+            status: "Failure",
+            message: &self.message,
+            reason: self.reason,
+            details: self.details(),
+            code: self.code,
+        };
+        json(&document)
+    }
+
+    fn details(&self) -> Option<Details<'_>> {
+        let retry_after = self.retry_after.filter(|seconds| *seconds > 0);
+        if self.about.is_none() && self.causes.is_empty() && self.retry_after.is_none() {
+            return None;
+        }
+        let (group, kind, name) = self.about.as_deref().map_or(("", "", ""), |about| {
+            let Subject { group, kind, name } = about;
+            (group.as_str(), kind.as_str(), name.as_str())
+        });
+        Some(Details { name, group, kind, causes: &self.causes, retry_after })
     }
 }
 
@@ -74,3 +147,6 @@ impl fmt::Display for Status {
 }
 
 impl std::error::Error for Status {}
+
+#[cfg(test)]
+mod tests;

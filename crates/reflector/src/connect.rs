@@ -120,6 +120,12 @@ pub trait Connection: Debug + Send + Sync + 'static {
     /// Discovers all resources that can be watched. Returns `None` if they are those in `known`.
     fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>>;
 
+    /// Fetches a document of the apiserver as JSON, such as `/openapi/v3`. `None` if it has no such document.
+    fn document(&self, path: String) -> BoxFuture<'static, Result<Option<Vec<u8>>, SourceError>> {
+        let _ = path;
+        Box::pin(async { Ok(None) })
+    }
+
     /// Returns the list and watch of one resource and scope.
     fn lister_watcher(
         &self,

@@ -9,13 +9,15 @@ use std::time::Duration;
 use http::header::{AUTHORIZATION, USER_AGENT};
 use http::{HeaderValue, Request};
 use kube::client::Body;
+#[cfg(feature = "auth-providers")]
+use kube::config::AuthInfo;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use parking_lot::Mutex;
 
 use super::exec::{ExecError, ExecToken, Plugin};
-use super::request::{TargetServer, describe};
-use super::transport::{self, CONNECT_TIMEOUT};
+use super::request::TargetServer;
+use super::transport::{self, CONNECT_TIMEOUT, OpenError};
 use informer_hub_codec::bounded;
 use informer_hub_dial::{Dial, server_of};
 use informer_hub_disk::FileStates;
@@ -227,7 +229,7 @@ pub(super) async fn make(
             let made = threads.spawn_blocking(move || open(config, token, dial)).await;
             match made {
                 Ok(Ok(client)) => Ok(NewClient { client, address, server, files }),
-                Ok(Err(error)) => Err(ClientError::Client { what, message: describe(&error) }),
+                Ok(Err(error)) => Err(ClientError::Client { what, message: error.describe() }),
                 Err(_) => Err(ClientError::Client { what, message: "building the client panicked".to_owned() }),
             }
         }
@@ -248,12 +250,13 @@ pub(super) async fn make(
 /// That costs a socket per watch. With HTTP/2, a server's stream limit makes further watches hang silently, one lost packet
 /// delays every watch, and events are late with a hundred requests in flight (kubernetes-sigs/agent-sandbox#1240). HTTP/2
 /// would save handshakes, which hardly matter for watches of minutes.
-fn open(mut config: Config, plugin: Option<ExecToken>, dial: Option<Dial>) -> Result<Client, kube::Error> {
-    install_crypto();
+fn open(mut config: Config, plugin: Option<ExecToken>, dial: Option<Dial>) -> Result<Client, OpenError> {
+    #[cfg(feature = "auth-providers")]
+    install_provider_for(&config.auth_info);
     let file = TokenFile::take_from(&mut config).map(Arc::new);
     let plugin = plugin.map(Arc::new);
     let server: Arc<str> = server_of(&config.cluster_url).into();
-    transport::open(config, dial, move |mut request: Request<Body>| {
+    transport::open(&config, dial, move |mut request: Request<Body>| {
         if let Some(target) = request.extensions().get::<TargetServer>() {
             target.note(&server);
         }
@@ -286,7 +289,7 @@ struct TokenFile {
 }
 
 impl TokenFile {
-    /// Takes the token file out of `config`, if it is the authentication in use. `exec` has been taken out before.
+    /// Takes the token file out of `config`, if it is the authentication in use. `exec` has already been removed.
     fn take_from(config: &mut Config) -> Option<Self> {
         let auth = &mut config.auth_info;
         let other = auth.token.is_some() || auth.exec.is_some() || auth.auth_provider.is_some();
@@ -313,9 +316,11 @@ impl TokenFile {
     }
 }
 
-/// Installs ring as the process's TLS provider, unless one is installed.
-fn install_crypto() {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
+/// Installs ring as the crypto provider of the process if there is none and the user has an `auth-provider`. kube's clients
+/// of such providers accept no other way.
+#[cfg(feature = "auth-providers")]
+fn install_provider_for(auth: &AuthInfo) {
+    if auth.auth_provider.is_some() && rustls::crypto::CryptoProvider::get_default().is_none() {
         // Ignore the error: another thread has just installed one.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }

@@ -13,7 +13,7 @@ use super::client::Access;
 use super::discovery::{DiscoveryError, resolve};
 use super::kube::{KubeSource, KubeSourceOptions};
 use super::reloading_client::{AccessSettings, ReloadingClient};
-use super::review::server_version;
+use super::review::{document, server_version};
 use informer_hub_codec::Decoder;
 use informer_hub_dial::Dial;
 use informer_hub_reflector::{
@@ -181,6 +181,19 @@ impl Connection for KubeConnection {
         let client = Arc::clone(&self.client);
         let task = self.io.spawn(async move { catalogue(&client.current().client, known.as_deref()).await });
         async move { task.await.unwrap_or_else(|_| Err(interrupted())) }.boxed()
+    }
+
+    fn document(&self, path: String) -> BoxFuture<'static, Result<Option<Vec<u8>>, SourceError>> {
+        let client = Arc::clone(&self.client);
+        let task = self.io.spawn(async move { document(path, &client.current().client).await });
+        async move {
+            match task.await.unwrap_or_else(|_| Err(interrupted())) {
+                Ok(document) => Ok(Some(document)),
+                Err(error) if error.class == ErrorClass::NotFound => Ok(None),
+                Err(error) => Err(error),
+            }
+        }
+        .boxed()
     }
 
     fn lister_watcher(

@@ -17,6 +17,7 @@ mod pump;
 mod reloading_client;
 mod request;
 mod review;
+mod tls;
 mod transport;
 
 pub use catalogue::discover_catalogue;

@@ -44,6 +44,13 @@ pub async fn server_version(client: &Client) -> Result<String, SourceError> {
     Ok(bounded(&version.git_version))
 }
 
+/// Fetches a document of the apiserver, such as `/openapi/v2`, as JSON of at most 32 MiB.
+pub(super) async fn document(path: String, client: &Client) -> Result<Vec<u8>, SourceError> {
+    const MAX_DOCUMENT: usize = 32 << 20;
+    let document: Box<RawValue> = fetch_json(path, Query::default(), MAX_DOCUMENT, client).await?;
+    Ok(document.get().as_bytes().to_vec())
+}
+
 /// Decision of the cluster's authorizers on an action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AccessVerdict {

@@ -4,23 +4,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use futures::future::BoxFuture;
-use http::{Request, Response, Uri};
+use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::client::legacy::{Client as HttpClient, Error as HttpError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
-use tower::buffer::BufferLayer;
+use percent_encoding::percent_decode_str;
 use tower::filter::AsyncFilterLayer;
-use tower::util::MapErrLayer;
 use tower::{BoxError, Service, ServiceBuilder};
 use tower_http::decompression::DecompressionLayer;
 
-use informer_hub_dial::{Dial, server_of};
+use super::request::describe;
+use super::tls::{self, TlsError};
+use informer_hub_dial::{Dial, causes, server_of};
 
 /// An authorized request, or the reason why it must not be sent.
 pub(super) type Authorized = BoxFuture<'static, Result<Request<Body>, BoxError>>;
@@ -36,52 +40,72 @@ const IDLE: Duration = Duration::from_secs(2);
 /// as fast with this limit.
 const READ: usize = 32 * 1024;
 
-/// Requests that may wait for a client behind a proxy; the bound of kube's client.
-const REQUESTS: usize = 1024;
-
 /// TCP keep-alive interval, to detect a dead peer before the watch times out. The interval of client-go's dialer.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// Builds a client that calls `authorize` last on each request. Blocks to read files; runs no plugin.
 ///
-/// Behind a proxy, kube's own stack is used. `dial` takes precedence over a proxy.
-///
-/// # Errors
-/// kube's error, if the TLS settings or credentials are invalid.
+/// `dial` takes precedence over a proxy.
 pub(super) fn open(
-    config: Config,
+    config: &Config,
     dial: Option<Dial>,
     authorize: impl Fn(Request<Body>) -> Authorized + Clone + Send + 'static,
-) -> Result<Client, kube::Error> {
+) -> Result<Client, OpenError> {
     let authorize = AsyncFilterLayer::new(authorize);
     let server: Arc<str> = server_of(&config.cluster_url).into();
-    let is_plain = config.cluster_url.scheme_str() == Some("http");
-    match dial {
-        Some(dial) if is_plain => return build(dial, &config, server, authorize),
-        Some(dial) => {
-            return build(config.rustls_https_connector_with_connector(dial)?, &config, server, authorize);
-        }
-        None => {}
-    }
-    if let Some(proxy) = &config.proxy_url {
-        let server: Arc<str> = format!("{server} via proxy {}", server_of(proxy)).into();
-        let name = MapErrLayer::new(move |error: BoxError| match error.downcast::<HttpError>() {
-            Ok(error) => named(*error, &server),
-            Err(error) => error,
-        });
-        // kube's own service is not `Clone`, which `authorize` requires.
-        let shared = BufferLayer::new(REQUESTS);
-        let client = ClientBuilder::try_from(config)?.with_layer(&name).with_layer(&shared).with_layer(&authorize);
-        return Ok(client.build());
+    if let Some(dial) = dial {
+        return secured(dial, config, server, authorize);
     }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_keepalive(Some(KEEP_ALIVE));
-    if is_plain {
-        // A TLS client would hold the system's roots, 70 KB, without need.
-        return build(tcp, &config, server, authorize);
+    let Some(proxy) = &config.proxy_url else { return secured(tcp, config, server, authorize) };
+    let shown = server_of(proxy);
+    let server: Arc<str> = format!("{server} via proxy {shown}").into();
+    match proxy.scheme_str() {
+        Some("http") => secured(tunnel(proxy, tcp), config, server, authorize),
+        Some("https") => secured(tunnel(proxy, tls::https(config, tcp)?), config, server, authorize),
+        Some("socks5") => secured(SocksV5::new(proxy.clone(), tcp), config, server, authorize),
+        _ => Err(OpenError::Proxy(shown)),
     }
-    build(config.rustls_https_connector_with_connector(tcp)?, &config, server, authorize)
+}
+
+/// Returns a connector through an HTTP proxy, with the user information of its address.
+fn tunnel<C>(proxy: &Uri, connector: C) -> Tunnel<C> {
+    let tunnel = Tunnel::new(proxy.clone(), connector);
+    let user = proxy.authority().and_then(|authority| authority.as_str().rsplit_once('@'));
+    let header = user.and_then(|(user, _)| {
+        let user: Vec<u8> = percent_decode_str(user).collect();
+        HeaderValue::try_from(format!("Basic {}", STANDARD.encode(user))).ok()
+    });
+    match header {
+        Some(header) => tunnel.with_auth(header),
+        None => tunnel,
+    }
+}
+
+/// The client cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OpenError {
+    /// The TLS settings are unusable.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The credentials or headers are unusable.
+    #[error(transparent)]
+    Kube(#[from] kube::Error),
+    /// The proxy's protocol is not supported.
+    #[error("cannot use proxy {0}: it must be http, https or socks5")]
+    Proxy(String),
+}
+
+impl OpenError {
+    /// Describes the error and its causes, without secrets.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Kube(error) => describe(error),
+            Self::Tls(_) | Self::Proxy(_) => causes(self),
+        }
+    }
 }
 
 /// The connection cannot be opened.
@@ -108,12 +132,32 @@ fn named(error: HttpError, server: &Arc<str>) -> BoxError {
     if is_connect { CannotConnect { server, source }.into() } else { Broken { server, source }.into() }
 }
 
+/// Builds a client over these connections, with TLS if the address says so. A TLS client holds the system's roots, 70 KB,
+/// which a plain one does not need.
+fn secured<C>(
+    connector: C,
+    config: &Config,
+    server: Arc<str>,
+    authorize: AsyncFilterLayer<impl Fn(Request<Body>) -> Authorized + Clone + Send + 'static>,
+) -> Result<Client, OpenError>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin + 'static,
+    C::Error: Into<BoxError>,
+    C::Future: Send + 'static,
+{
+    if config.cluster_url.scheme_str() == Some("http") {
+        return build(connector, config, server, authorize);
+    }
+    build(tls::https(config, connector)?, config, server, authorize)
+}
+
 fn build<C>(
     connector: C,
     config: &Config,
     server: Arc<str>,
     authorize: AsyncFilterLayer<impl Fn(Request<Body>) -> Authorized + Clone + Send + 'static>,
-) -> Result<Client, kube::Error>
+) -> Result<Client, OpenError>
 where
     C: Service<Uri> + Clone + Send + Sync + 'static,
     C::Response: Connection + Read + Write + Send + Unpin,

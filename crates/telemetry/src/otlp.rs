@@ -1,11 +1,14 @@
 //! Shared parts of OTLP/HTTP exports: endpoint, HTTP client, resource, headers and failure logging.
 
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::{Key, Value};
 use opentelemetry_sdk::Resource;
+
+use informer_hub_tls::{Roots, http_config};
 
 /// Time limit of one export, including its retries.
 pub(super) const EXPORT: Duration = Duration::from_secs(10);
@@ -34,12 +37,11 @@ pub(super) fn shown(endpoint: &str) -> Result<String, String> {
     Ok(format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or_default()))
 }
 
-pub(super) fn client(endpoint: &str) -> Result<reqwest::Client, reqwest::Error> {
-    // Ignore the error: a provider is already installed.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(EXPORT);
+pub(super) fn client(endpoint: &str) -> Result<reqwest::Client, Box<dyn Error>> {
     // A plain HTTP receiver needs no root certificates, so a machine without any must not fail here.
-    if endpoint.starts_with("https") { builder.build() } else { builder.tls_certs_only([]).build() }
+    let roots = if endpoint.starts_with("https") { Roots::SystemAnd(Vec::new()) } else { Roots::Only(Vec::new()) };
+    let builder = reqwest::Client::builder().tls_backend_preconfigured(http_config(roots, None)?);
+    Ok(builder.redirect(reqwest::redirect::Policy::none()).timeout(EXPORT).build()?)
 }
 
 /// Returns the resource from the environment, with service name `informer-hub` if it sets none.

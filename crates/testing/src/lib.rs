@@ -1,4 +1,8 @@
-//! Seeds and case counts of randomised tests, so that each failure can be replayed; and the text files that tests check.
+//! Helpers of tests: seeds and case counts of randomised tests, so that each failure can be replayed; text files that tests
+//! check; and a test CA with TLS servers.
+
+#[cfg(feature = "tls")]
+pub mod tls;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -90,6 +90,14 @@ pub fn is_built_in(group: &str, plural: &str) -> bool {
     in_group.flat_map(|(.., words)| words.split_whitespace()).any(|word| word.split('=').next() == Some(plural))
 }
 
+/// Returns the other names of a built-in resource: its singular name, if it differs from the plural, then its short
+/// names. Empty for a resource that is not built in.
+pub fn built_in_names(group: &str, plural: &str) -> impl Iterator<Item = &'static str> {
+    let in_group = BUILT_IN.iter().filter(move |(known, ..)| *known == group);
+    let words = in_group.flat_map(|(.., words)| words.split_whitespace()).filter_map(|word| word.split_once('='));
+    words.filter(move |(known, _)| *known == plural).flat_map(|(_, names)| names.split(','))
+}
+
 impl ResourceRef {
     /// Returns the reference with plural and group if any name of a built-in resource was given; otherwise a copy.
     #[must_use]
@@ -125,5 +133,18 @@ mod tests {
         assert_eq!(built_in(&"deploy.example.com".parse().unwrap()), None);
         assert!(is_built_in("apps", "deployments") && is_built_in("", "pods"));
         assert!(!is_built_in("apps", "deploy") && !is_built_in("example.com", "pods"));
+    }
+
+    #[test]
+    fn built_in_names_are_singular_and_short_names() {
+        let names = |group, plural| built_in_names(group, plural).collect::<Vec<_>>();
+        assert_eq!(names("", "pods"), ["pod", "po"]);
+        assert_eq!(names("", "endpoints"), ["ep"]);
+        assert_eq!(
+            names("apiextensions.k8s.io", "customresourcedefinitions"),
+            ["customresourcedefinition", "crd", "crds"]
+        );
+        assert_eq!(names("batch", "jobs"), ["job"]);
+        assert!(names("example.com", "pods").is_empty() && names("", "po").is_empty());
     }
 }

@@ -49,7 +49,7 @@ pub use arcstr::ArcStr as SharedStr;
 pub use backoff::exponential_backoff;
 pub use body::PackedTotals;
 pub use bucket::TokenBucket;
-pub use built_in::{BuiltIn, built_in, is_built_in};
+pub use built_in::{BuiltIn, built_in, built_in_names, is_built_in};
 pub use catalogue::{Catalogue, Found, GroupOffer, Offer, VersionOffer, nearest};
 pub use change_trace::{Followed, InvalidTraceParent, SPAN_TARGET, TraceLimiter, TraceParent, Traced};
 pub use credential::{Credential, CredentialKind, CredentialStatus, Expiry};

@@ -5,6 +5,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -237,7 +238,9 @@ pub struct StoredObject {
     uid: Uid,
     resource_version: ResourceVersion,
     labels: Labels,
-    index_values: Box<[IndexEntry]>,
+    /// `None` if there are none: an empty slice would take twice the space.
+    index_values: Option<ThinArc<(), IndexEntry>>,
+    fleet_version: AtomicU64,
     body: Mutex<Body>,
 }
 
@@ -257,7 +260,8 @@ impl StoredObject {
             uid: parts.uid,
             resource_version: parts.resource_version,
             labels: parts.labels,
-            index_values: parts.index_values.into(),
+            index_values: thin(parts.index_values),
+            fleet_version: AtomicU64::new(0),
             body: Mutex::new(Body::Plain(json)),
         }
     }
@@ -287,6 +291,7 @@ impl StoredObject {
             resource_version: self.resource_version.clone(),
             labels: self.labels.clone(),
             index_values: self.index_values.clone(),
+            fleet_version: AtomicU64::new(self.fleet_version()),
             body: Mutex::new(Body::Unkept),
         }
     }
@@ -348,7 +353,18 @@ impl StoredObject {
     /// Returns the values of the declared indices.
     #[must_use]
     pub fn index_values(&self) -> &[IndexEntry] {
-        &self.index_values
+        self.index_values.as_ref().map_or(&[], |values| &values.slice)
+    }
+
+    /// Returns the version of the store's change that stored this state; zero if the store does not count changes.
+    #[must_use]
+    pub fn fleet_version(&self) -> u64 {
+        self.fleet_version.load(Relaxed)
+    }
+
+    /// Sets the version of the change that stores this state. Call it before the change is published.
+    pub fn set_fleet_version(&self, version: u64) {
+        self.fleet_version.store(version, Relaxed);
     }
 
     /// Returns the encoding of the bytes.
@@ -462,6 +478,11 @@ impl StoredObject {
     }
 }
 
+/// Returns index values in one allocation behind a thin pointer.
+fn thin(values: Vec<IndexEntry>) -> Option<ThinArc<(), IndexEntry>> {
+    (!values.is_empty()).then(|| ThinArc::from_header_and_iter((), values.into_iter()))
+}
+
 impl fmt::Debug for StoredObject {
     /// Prints the head only: a body may contain a Secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -478,14 +499,18 @@ mod tests {
     use super::*;
 
     pub(crate) fn object(name: &str) -> StoredObject {
-        StoredObject::new(StoredObjectParts {
+        StoredObject::new(parts(name))
+    }
+
+    fn parts(name: &str) -> StoredObjectParts {
+        StoredObjectParts {
             key: ObjectKey::new("ns", name),
             uid: Uid::new(name),
             resource_version: ResourceVersion::new("1"),
             labels: Labels::default(),
             index_values: Vec::new(),
             json: format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"data":"{}"}}}}"#, "x".repeat(200)).into_bytes(),
-        })
+        }
     }
 
     #[test]
@@ -493,6 +518,18 @@ mod tests {
         let sizes = [size_of::<Uid>(), size_of::<Labels>(), size_of::<Mutex<Body>>(), size_of::<StoredObject>()];
         // With the two reference counts of an `Arc` it fits into a size class of 112 bytes.
         assert_eq!(sizes, [16, 8, 32, 96]);
+    }
+
+    #[test]
+    fn object_without_body_keeps_index_values_and_fleet_version() {
+        let index_values = vec![IndexEntry { index: "by-node".into(), value: "n1".into() }];
+        let parts = StoredObjectParts { index_values: index_values.clone(), ..parts("a") };
+        let object = StoredObject::new(parts);
+        assert_eq!(object.fleet_version(), 0);
+        object.set_fleet_version(7);
+        let bare = object.without_body();
+        assert_eq!((bare.fleet_version(), bare.index_values()), (7, &*index_values));
+        assert!(self::object("b").without_body().index_values().is_empty());
     }
 
     #[test]

@@ -2,33 +2,37 @@
 
 use std::time::Duration;
 
-/// Number of buckets of a [`Histogram`], one per power of ten.
-const BUCKETS: usize = 12;
-
 /// Histogram of durations by powers of ten.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Histogram {
     count: u64,
     sum: Duration,
-    buckets: [u64; BUCKETS],
+    buckets: [u64; 12],
 }
 
 impl Histogram {
+    /// Upper bounds (inclusive) of the buckets, those of Kubernetes' own controllers: powers of ten from 10 ns to 1,000 s.
+    pub const BOUNDS: [Duration; 12] = [
+        Duration::from_nanos(10),
+        Duration::from_nanos(100),
+        Duration::from_micros(1),
+        Duration::from_micros(10),
+        Duration::from_micros(100),
+        Duration::from_millis(1),
+        Duration::from_millis(10),
+        Duration::from_millis(100),
+        Duration::from_secs(1),
+        Duration::from_secs(10),
+        Duration::from_secs(100),
+        Duration::from_secs(1000),
+    ];
+
     pub(super) fn observe(&mut self, took: Duration) {
         self.count += 1;
         self.sum = self.sum.saturating_add(took);
-        if let Some(at) = Self::bounds().position(|bound| took <= bound) {
+        if let Some(at) = Self::BOUNDS.iter().position(|bound| took <= *bound) {
             self.buckets[at] += 1;
         }
-    }
-
-    /// Returns the upper bounds of the buckets, which are those of Kubernetes' own controllers: 10 ns to 1,000 s.
-    fn bounds() -> impl Iterator<Item = Duration> {
-        (0..BUCKETS).scan(Duration::from_nanos(10), |bound, _| {
-            let this = *bound;
-            *bound *= 10;
-            Some(this)
-        })
     }
 
     /// Returns the number of durations.
@@ -43,10 +47,10 @@ impl Histogram {
         self.sum
     }
 
-    /// Returns each upper bound (inclusive) with its count, not cumulative. Longer durations are counted in
+    /// Returns each of the [`Histogram::BOUNDS`] with its count, not cumulative. Longer durations are counted in
     /// [`Histogram::count`] only.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
-        Self::bounds().zip(self.buckets)
+        Self::BOUNDS.into_iter().zip(self.buckets)
     }
 }
 

@@ -3,6 +3,8 @@
 //! Queries that may scan many objects run on separate threads over a snapshot, so a write never waits for a query.
 //! Compression runs there too. A processor waits only if the limit on uncompressed objects is exceeded by half.
 
+mod expiry;
+pub(in crate::actors) mod history;
 mod index_builds;
 mod memory_steps;
 mod restore;
@@ -29,7 +31,7 @@ use crate::actors::checkpoint::store::Checkpoints;
 use crate::actors::runtime::capacity::{MAILBOX, Tuning};
 use crate::actors::runtime::pressure::PressureSource;
 use crate::actors::runtime::supervision::{Census, ExitGuard, stop_with};
-use crate::cache::{Chain, Held, Packing, Snapshot, Store, Young, owner_chain};
+use crate::cache::{Chain, Held, HistoryLimits, Packing, Snapshot, Store, Young, owner_chain};
 use informer_hub_types::{
     ApiResource, ClusterName, Gvr, MemoryStep, Object, Origin, PackedTotals, StoredObject, Threads, View, clock,
 };
@@ -44,7 +46,7 @@ pub struct CacheActor {
     query_runner: QueryRunner,
     /// Snapshots retained for continue tokens.
     held: Arc<Mutex<Held>>,
-    /// Timer that expires retained snapshots; set while there are any.
+    /// Timer that expires retained snapshots and recorded changes; set while there may be any.
     expiry_timer: Option<SpawnHandle>,
     /// Set while a compression round runs. Processors that must wait hold its
     /// [`Pressure`](crate::actors::runtime::pressure::Pressure).
@@ -60,9 +62,6 @@ pub struct CacheActor {
 
 /// Idle time after which all objects of a resource are compressed. The actual delay is up to twice this.
 const IDLE_TIME: Duration = Duration::from_secs(2);
-
-/// How often retained snapshots are checked for expiry.
-const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Pause after a sweep slice, as a multiple of the time the slice took. Limits the sweep to a fifth of a core.
 const SWEEP_PAUSE_FACTOR: u32 = 4;
@@ -119,19 +118,8 @@ impl CacheActor {
                 return;
             }
             act.idle_timer.take().map(|timer| ctx.cancel_future(timer));
+            act.start_expiry(ctx);
             act.start_round(Young::take_all, ctx);
-        }));
-    }
-
-    /// Expires retained snapshots on a timer, independently of queries.
-    fn start_expiry(&mut self, ctx: &mut Context<Self>) {
-        if self.expiry_timer.is_some() {
-            return;
-        }
-        self.expiry_timer = Some(ctx.run_interval(EXPIRY_INTERVAL, |act, ctx| {
-            if act.held.lock().expire(clock::now()).is_none() {
-                act.expiry_timer.take().map(|timer| ctx.cancel_future(timer));
-            }
         }));
     }
 
@@ -337,6 +325,8 @@ pub struct CacheDirectory {
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
     young_bytes: usize,
+    /// Limits of the windows of recent changes; `None` if no changes are kept.
+    history: Arc<Mutex<Option<HistoryLimits>>>,
     query_runner: QueryRunner,
     checkpoints: Checkpoints,
     census: Census,
@@ -358,8 +348,8 @@ impl CacheDirectory {
     ) -> Self {
         let (end, young_bytes) = (CancellationToken::new(), tuning.young_bytes);
         let query_runner = QueryRunner::new(io.clone(), tuning.scans);
-        let (caches, next) = (Arc::default(), Arc::default());
-        Self { caches, end, io, arbiters, next, young_bytes, query_runner, checkpoints, census }
+        let (caches, next, history) = (Arc::default(), Arc::default(), Arc::default());
+        Self { caches, end, io, arbiters, next, young_bytes, history, query_runner, checkpoints, census }
     }
 
     /// Returns the cache of a resource, creating it if necessary.
@@ -407,7 +397,7 @@ impl CacheDirectory {
     }
 
     fn start(&self, store: Store, packs: Packing) -> Entry {
-        let write_half = SharedWriteHalf::new(store, self.young_bytes);
+        let write_half = SharedWriteHalf::new(self.with_history(store), self.young_bytes);
         let (guard, totals) = (ExitGuard::new(0, 0, None, &self.census), Arc::clone(packs.totals()));
         let (shared, for_work) = (write_half.clone(), (self.io.clone(), self.query_runner.clone()));
         let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];

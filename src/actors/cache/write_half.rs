@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::actors::runtime::capacity::DIRECT_BATCH;
 use crate::cache::{Applied, Held, Outbox, PartitionId, Popped, Snapshot, Store, Young};
-use informer_hub_types::{MemoryStep, ObjectKey, ResourceVersion};
+use informer_hub_types::{MemoryStep, ObjectKey, ResourceVersion, clock};
 
 /// Right to write to a partition. Opening the partition again revokes it, so a pipeline that is being replaced cannot
 /// write after its successor has started.
@@ -102,6 +102,7 @@ impl WriteHalf {
         let limit = if tight { self.young_bytes.min(Young::TIGHT_LIMIT) } else { self.young_bytes };
         self.uncompressed.set_limit(limit);
         self.held.lock().set_tight(tight);
+        self.store.set_history_tight(tight);
     }
 
     /// As [`Store::strip`]. Returns the key to continue after.
@@ -122,6 +123,13 @@ impl WriteHalf {
     /// Publishes the number of uncompressed bytes.
     pub(in crate::actors) fn publish_size(&self) {
         self.uncompressed_bytes.store(self.uncompressed.bytes(), Relaxed);
+    }
+
+    /// Sets the time of recorded changes.
+    fn set_time(&mut self) {
+        if self.store.history().is_some() {
+            self.store.set_time(clock::now());
+        }
     }
 
     /// Accounts for the replaced objects that retained snapshots keep in memory.
@@ -148,6 +156,7 @@ impl WriteHalf {
             return None;
         }
         let has_changes = !batch.is_empty();
+        self.set_time();
         let (outbox, added) = self.store.apply_batch(partition, batch, version)?;
         self.note_replaced(&outbox.applied);
         for object in added {
@@ -214,6 +223,7 @@ impl SharedWriteHalf {
             WriteHalf::new(store, self.young_bytes, Arc::clone(&self.held), Arc::clone(&self.uncompressed_bytes))
         };
         let mut half = slot.take().unwrap_or_else(recover);
+        half.set_time();
         let result = work(&mut half);
         *slot = Some(half);
         result

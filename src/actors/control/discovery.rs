@@ -19,7 +19,7 @@ use crate::actors::pipeline::messages::Stop;
 use crate::actors::runtime::capacity::MAILBOX;
 use crate::actors::runtime::recovery::RecoverySignal;
 use crate::actors::runtime::supervision::ExitGuard;
-use crate::actors::status::hub::{SurveyState, SurveyStatus};
+use crate::actors::status::hub::{DiscoveryState, DiscoveryStatus};
 use crate::discovery::{self, Answer, Pace, Seen, definition_of};
 use informer_hub_codec::Projection;
 use informer_hub_reflector::{Connection, Discovered, ErrorClass, InformerOptions, SourceError};
@@ -69,7 +69,7 @@ pub(in crate::actors) struct DiscoveryActor {
     known: Option<LastDiscovery>,
     definitions: WatchState,
     services: WatchState,
-    view: SurveyStatus,
+    view: DiscoveryStatus,
     /// Error of the last discovery request.
     failed: Option<SourceError>,
     /// Definition names last sent to the cluster actor.
@@ -89,7 +89,7 @@ impl DiscoveryActor {
             known: None,
             definitions: WatchState::default(),
             services: WatchState::default(),
-            view: SurveyStatus::default(),
+            view: DiscoveryStatus::default(),
             failed: None,
             sent_definitions: None,
             in_flight: false,
@@ -186,9 +186,9 @@ impl DiscoveryActor {
             self.sent_definitions = None;
         }
         self.view.state = match (&self.definitions, &self.services) {
-            (WatchState::All(_), WatchState::All(_)) => SurveyState::Watching,
-            (WatchState::Refused(..), _) | (_, WatchState::Refused(..)) => SurveyState::Polling,
-            _ => SurveyState::Starting,
+            (WatchState::All(_), WatchState::All(_)) => DiscoveryState::Watching,
+            (WatchState::Refused(..), _) | (_, WatchState::Refused(..)) => DiscoveryState::Polling,
+            _ => DiscoveryState::Starting,
         };
         let refused = [&self.definitions, &self.services].into_iter().find_map(|watched| match watched {
             WatchState::Refused(error, _) => Some(error.to_string()),

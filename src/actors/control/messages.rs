@@ -1,8 +1,8 @@
 //! Messages of the control tree: to the registry, clusters and informers.
 
 use crate::actors::checkpoint::store::CheckpointStore;
+use crate::actors::status::hub::DiscoveryStatus;
 use crate::actors::status::hub::HubStatus;
-use crate::actors::status::hub::SurveyStatus;
 use crate::actors::status::sync::SyncView;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::Subscription;
@@ -78,7 +78,7 @@ pub struct DiscoveryReport {
     /// Discovery result; `None` until the first success.
     pub seen: Option<Seen>,
     /// Status of discovery.
-    pub view: SurveyStatus,
+    pub view: DiscoveryStatus,
     /// Outcome of the last request, if this report follows one.
     pub outcome: Option<Result<(), SourceError>>,
 }

@@ -6,12 +6,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::actors::cache::actor::CacheDirectory;
 use crate::actors::checkpoint::store::StateStatus;
 use crate::actors::env::Env;
 use crate::actors::memory::budget::MemoryStatus;
 use crate::actors::status::hub::{ClusterState, ClusterView, InformerView, PatternStatus};
 use crate::actors::status::sync::SyncView;
-use informer_hub_types::{ClusterName, Histogram, InformerHealth};
+use informer_hub_reflector::Connection;
+use informer_hub_types::{ClusterLabels, ClusterName, Histogram, InformerHealth};
 
 /// Read access to the state of all clusters. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub struct FleetView {
 pub struct ClusterSeen {
     /// Name of the cluster.
     pub name: ClusterName,
+    /// Labels of the cluster.
+    pub labels: ClusterLabels,
     view: Arc<ClusterView>,
 }
 
@@ -58,7 +62,7 @@ impl FleetView {
     /// Returns each cluster, ordered by name.
     pub fn clusters(&self) -> impl Iterator<Item = ClusterSeen> {
         let views = self.sync.views().into_iter();
-        views.map(|(name, (_, view))| ClusterSeen { name, view: view.load_full() })
+        views.map(|(name, (labels, view))| ClusterSeen { name, labels, view: view.load_full() })
     }
 
     /// Returns whether all requests have reached every cluster and every informer of a reachable cluster has synced.
@@ -72,6 +76,12 @@ impl FleetView {
     #[must_use]
     pub fn memory(&self) -> Option<MemoryStatus> {
         self.env.budget.status()
+    }
+
+    /// Returns the caches of the hub.
+    #[must_use]
+    pub(crate) fn caches(&self) -> &CacheDirectory {
+        &self.env.caches
     }
 
     /// Returns the status of the state directory; `None` without one.
@@ -98,6 +108,18 @@ impl ClusterSeen {
     #[must_use]
     pub fn last_error(&self) -> Option<String> {
         self.view.last_error()
+    }
+
+    /// Returns the version of the apiserver, such as `v1.36.3`, once it has answered.
+    #[must_use]
+    pub(crate) fn version(&self) -> Option<&str> {
+        self.view.server.as_ref()?.version.as_deref()
+    }
+
+    /// Returns the connection to the cluster, once it is made.
+    #[must_use]
+    pub(crate) fn connection(&self) -> Option<Arc<dyn Connection>> {
+        self.view.connection.clone()
     }
 
     /// Returns the informers of the cluster.

@@ -11,7 +11,7 @@ use crate::actors::checkpoint::store::StateStatus;
 use crate::actors::memory::budget::{InformerMemory, MemoryStatus};
 use crate::actors::subscribe::inbox::ListenerHealth;
 use crate::actors::subscribe::resource_request::ResourceRequest;
-use informer_hub_reflector::Server;
+use informer_hub_reflector::{Connection, Server};
 use informer_hub_types::{
     ApiResource, CheckpointState, ClusterLabels, ClusterName, CredentialStatus, Freshness, InformerHealth, Phase,
     Scope, object_memory,
@@ -67,7 +67,7 @@ pub struct ClusterStatus {
     pub informers: Vec<InformerStatus>,
     /// Discovery of resources that may appear or disappear; absent if no watched resource can.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub discovery: Option<SurveyStatus>,
+    pub discovery: Option<DiscoveryStatus>,
     /// Resources of each pattern.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<PatternStatus>,
@@ -77,9 +77,9 @@ pub struct ClusterStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct SurveyStatus {
+pub struct DiscoveryStatus {
     /// How changes are detected.
-    pub state: SurveyState,
+    pub state: DiscoveryState,
     /// Number of watchable resources that the cluster offers; absent before its first answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<usize>,
@@ -95,7 +95,7 @@ pub struct SurveyStatus {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum SurveyState {
+pub enum DiscoveryState {
     /// Not known yet.
     #[default]
     Starting,
@@ -231,10 +231,12 @@ pub(in crate::actors) struct ClusterView {
     pub(in crate::actors) state: ClusterState,
     pub(in crate::actors) error: Option<String>,
     pub(in crate::actors) informers: Vec<InformerView>,
-    pub(in crate::actors) discovery: Option<SurveyStatus>,
+    pub(in crate::actors) discovery: Option<DiscoveryStatus>,
     pub(in crate::actors) patterns: Vec<PatternStatus>,
     /// Server information, once the cluster has answered.
     pub(in crate::actors) server: Option<Server>,
+    /// Connection to the cluster, once it is made.
+    pub(in crate::actors) connection: Option<Arc<dyn Connection>>,
 }
 
 /// Published state of an informer.

@@ -11,7 +11,7 @@ use crate::actors::control::messages::{FindSubscription, RemoveCluster};
 use crate::actors::subscribe::requests::Unsubscribe;
 use crate::actors::tests::fleet::{Fleet, PATIENCE, pods, quick, small};
 use crate::actors::tests::{Crash, CrashIn, Victim};
-use crate::actors::{ClusterState, InformerStatus, Subscribe, Subscriber, SurveyState, Tuning};
+use crate::actors::{ClusterState, DiscoveryState, InformerStatus, Subscribe, Subscriber, Tuning};
 use informer_hub_sim::oracle::{Oracle, Replica};
 use informer_hub_sim::{Churn, ResourceDef, SimCluster, World};
 use informer_hub_types::{ClusterSelector, Notification, Phase, View};
@@ -208,7 +208,7 @@ async fn restarted_discovery_continues_and_informers_are_not_affected() {
     fleet.synced().await;
     let follows = async |name: &str| {
         let state = fleet.cluster(name).await.discovery.map(|it| it.state);
-        state == Some(SurveyState::Watching)
+        state == Some(DiscoveryState::Watching)
     };
     for name in NAMES {
         fleet.eventually("discovery", async || follows(name).await).await;

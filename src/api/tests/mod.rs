@@ -60,7 +60,7 @@ impl Port {
         let stopped = async move { drop(stopped.await) };
         let reload: AskReload = Arc::new(|| Box::pin(std::future::ready(None)));
         let scraper = Scraper::new(|| Snapshot::new(jiff::Timestamp::UNIX_EPOCH));
-        let services = Services { show, letters, reload, scraper };
+        let services = Services { show, letters, reload, scraper, read: None };
         let serving = tokio::spawn(serve(listener, Guard::new(protection).unwrap(), services, stopped));
         Self { address, may_answer, asked, stop, serving }
     }

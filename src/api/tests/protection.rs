@@ -2,19 +2,19 @@
 
 use std::path::PathBuf;
 
+use informer_hub_testing::tls::Ca;
+use informer_hub_tls::{Identity, Roots, certificates, http_config};
+
 use super::*;
 
 /// CA, certificate of the port and client certificate, in files.
 pub(super) struct Files {
     folder: tempfile::TempDir,
-    ca: rcgen::CertifiedIssuer<'static, rcgen::KeyPair>,
+    ca: Ca,
 }
 
 pub(super) fn files() -> Files {
-    let mut ca = rcgen::CertificateParams::default();
-    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    let ca = rcgen::CertifiedIssuer::self_signed(ca, rcgen::KeyPair::generate().unwrap()).unwrap();
-    let files = Files { folder: tempfile::tempdir().unwrap(), ca };
+    let files = Files { folder: tempfile::tempdir().unwrap(), ca: Ca::new() };
     std::fs::write(files.path("ca.pem"), files.ca.pem()).unwrap();
     files.issue("127.0.0.1", "cert.pem", "key.pem");
     files
@@ -27,9 +27,7 @@ impl Files {
 
     /// Writes a new certificate and its key; returns both in one text.
     fn issue(&self, name: &str, cert_file: &str, key_file: &str) -> String {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let leaf = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
-        let (cert, key) = (leaf.signed_by(&key, &self.ca).unwrap().pem(), key.serialize_pem());
+        let (cert, key) = self.ca.issue(name);
         std::fs::write(self.path(cert_file), &cert).unwrap();
         std::fs::write(self.path(key_file), &key).unwrap();
         cert + &key
@@ -45,13 +43,10 @@ impl Files {
 
     /// Returns a client that trusts the CA and shows a certificate if given one.
     fn client(&self, shows: Option<&str>) -> reqwest::Client {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let roots = reqwest::Certificate::from_pem_bundle(self.ca.pem().as_bytes()).unwrap();
-        let mut builder = reqwest::Client::builder().tls_certs_only(roots).timeout(PATIENCE).tls_info(true);
-        if let Some(identity) = shows {
-            builder = builder.identity(reqwest::Identity::from_pem(identity.as_bytes()).unwrap());
-        }
-        builder.build().unwrap()
+        let roots = Roots::Only(certificates(self.ca.pem().as_bytes()).unwrap());
+        let identity = shows.map(|pem| Identity::from_pem(pem.as_bytes(), pem.as_bytes()).unwrap());
+        let builder = reqwest::Client::builder().tls_backend_preconfigured(http_config(roots, identity).unwrap());
+        builder.timeout(PATIENCE).tls_info(true).build().unwrap()
     }
 }
 

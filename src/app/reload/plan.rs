@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use informer_hub_config::{Config, HubConfig, ResourceConfig, SinkConfig};
+use informer_hub_config::{Config, ResourceConfig, SinkConfig};
 use informer_hub_types::first_names;
 
 /// Names of added, changed and removed entries of one kind; each name is in at most one list.
@@ -137,9 +137,10 @@ impl Changes {
 /// Whether only the pattern of an entry changed.
 fn is_revision(name: &str, old: &[ResourceConfig], new: &[ResourceConfig]) -> bool {
     let find = |all: &[ResourceConfig]| all.iter().find(|one| one.name == name).cloned();
-    let (Some(before), Some(now)) = (find(old), find(new)) else { return false };
+    let (Some(mut before), Some(now)) = (find(old), find(new)) else { return false };
     let are_patterns = before.resource.pattern().is_some() && now.resource.pattern().is_some();
-    are_patterns && ResourceConfig { resource: now.resource.clone(), ..before } == now
+    before.resource.clone_from(&now.resource);
+    are_patterns && before == now
 }
 
 fn indexes_of<'c>(resource: &ResourceConfig, all: &'c [ResourceConfig]) -> Vec<(&'c String, String)> {
@@ -152,18 +153,7 @@ fn indexes_of<'c>(resource: &ResourceConfig, all: &'c [ResourceConfig]) -> Vec<(
 }
 
 fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
-    let HubConfig { listen, service, shutdown_deadline: _, memory_limit: _, state_dir, checkpoint, fsync } = &old.hub;
-    let hub = [
-        ("hub.listen", *listen != new.hub.listen),
-        ("hub.tls", service.tls != new.hub.service.tls),
-        ("hub.auth", service.auth != new.hub.service.auth),
-        ("hub.allowed_hosts", service.allowed_hosts != new.hub.service.allowed_hosts),
-        ("hub.max_connections", service.max_connections != new.hub.service.max_connections),
-        ("hub.state_dir", *state_dir != new.hub.state_dir),
-        ("hub.checkpoint", *checkpoint != new.hub.checkpoint),
-        ("hub.fsync", *fsync != new.hub.fsync),
-    ];
-    let mut keys: Vec<_> = hub.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key.to_owned()).collect();
+    let mut keys: Vec<_> = old.hub.keys_to_restart(&new.hub).into_iter().map(str::to_owned).collect();
     let pairs = old.sinks.iter().filter_map(|sink| Some((sink, new.sinks.iter().find(|new| new.name == sink.name)?)));
     for (before, now) in pairs {
         let SinkConfig { name, journal_limit, dead_letter_limit, .. } = before;

@@ -17,15 +17,14 @@ use crate::app::convert;
 use crate::cache::Snapshot;
 use informer_hub_codec::Projection;
 use informer_hub_config::fleet::{
-    ARGOCD_SELECTOR, CLUSTER_API_SELECTOR, PROFILE_SECRETS_SELECTOR, SourceReport, name_for, report_from_argocd,
-    report_from_cluster_api, report_from_profiles,
+    PROFILE_SECRETS_SELECTOR, SourceReport, name_for, report_from_profiles, report_from_secrets,
 };
-use informer_hub_config::{ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Management, SecretFormat};
+use informer_hub_config::{ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Management};
 use informer_hub_dial::Dial;
 use informer_hub_reflector::{InformerOptions, StallPolicy};
 use informer_hub_types::{
-    ApiResource, ClusterLabels, ClusterName, ClusterSelector, FieldPath, Gvr, LabelSelector, Notification, Phase,
-    Scope, StoredObject, View, clock, rng,
+    ApiResource, ClusterName, ClusterSelector, FieldPath, Gvr, LabelSelector, Notification, Phase, Scope, StoredObject,
+    View, clock, rng,
 };
 
 /// Interval between two checks of the informers' states.
@@ -86,15 +85,9 @@ pub(crate) fn watched_resources(source: &ClusterSourceConfig) -> Vec<WatchedReso
     let secrets =
         |selector, keep| WatchedResource { name: SECRETS, resource: ResourceRequest::known(&secret()), selector, keep };
     match &source.kind {
-        ClusterSourceKind::Folder { .. } => Vec::new(),
         ClusterSourceKind::Secrets { management, format } => {
-            let (own, keep): (_, &[_]) = match format {
-                SecretFormat::ArgoCd => {
-                    (ARGOCD_SELECTOR, &["metadata.labels", "data.name", "data.server", "data.config"])
-                }
-                SecretFormat::ClusterApi => (CLUSTER_API_SELECTOR, &["metadata.labels", "type", "data.value"]),
-            };
-            vec![secrets(also(Some(own), management.label_selector.as_ref()), keep)]
+            let selector = also(Some(format.selector()), management.label_selector.as_ref());
+            vec![secrets(selector, format.paths())]
         }
         ClusterSourceKind::ClusterProfiles { management, secrets: with_secrets, .. } => {
             let keep =
@@ -108,6 +101,7 @@ pub(crate) fn watched_resources(source: &ClusterSourceConfig) -> Vec<WatchedReso
             }
             all
         }
+        _ => Vec::new(),
     }
 }
 
@@ -124,14 +118,11 @@ pub(crate) fn read<J: AsRef<[u8]>>(source: &ClusterSourceConfig, mut objects: Ve
     let second = if objects.len() > 1 { objects.remove(1) } else { Vec::new() };
     let first = objects.into_iter().next().unwrap_or_default();
     match &source.kind {
-        ClusterSourceKind::Folder { .. } => SourceReport::default(),
-        ClusterSourceKind::Secrets { management, format: SecretFormat::ArgoCd } => {
-            report_from_argocd(source, management, first)
-        }
-        ClusterSourceKind::Secrets { format: SecretFormat::ClusterApi, .. } => report_from_cluster_api(source, first),
+        ClusterSourceKind::Secrets { management, format } => report_from_secrets(source, management, *format, first),
         ClusterSourceKind::ClusterProfiles { providers, take_properties, .. } => {
             report_from_profiles(source, providers, take_properties, first, second)
         }
+        _ => SourceReport::default(),
     }
 }
 
@@ -139,7 +130,7 @@ pub(crate) fn read<J: AsRef<[u8]>>(source: &ClusterSourceConfig, mut objects: Ve
 pub(crate) fn cluster(source: &ClusterSourceConfig, management: &Management) -> ClusterConfig {
     let name = name_for(&format!("cluster_sources.{}", source.name)).unwrap_or_else(placeholder);
     let access = management.access.clone();
-    ClusterConfig { name, labels: ClusterLabels::new(), access, compression: true }
+    ClusterConfig::new(name, access)
 }
 
 fn placeholder() -> ClusterName {

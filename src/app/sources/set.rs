@@ -81,7 +81,9 @@ impl Sources {
             written.sources.iter().filter_map(|source| Some((source.name.clone(), entries.get(&source.name)?)));
         let found: BTreeMap<_, _> = configured.map(|(name, entry)| (name, entry.report.clusters.clone())).collect();
         let roster = merge(&written.clusters, &found);
-        (Config { clusters: roster.clusters.clone(), ..written.clone() }, roster)
+        let mut config = written.clone();
+        config.clusters.clone_from(&roster.clusters);
+        (config, roster)
     }
 
     /// Stores the clusters that are now in force, and logs each new name conflict once.
@@ -283,14 +285,11 @@ impl Entry {
 /// Returns the report of a source as saved before the restart. The access to its clusters is not known yet.
 fn remembered_report(config: &ClusterSourceConfig, remembered: &[SourcedCluster]) -> SourceReport {
     let own = remembered.iter().filter(|cluster| cluster.source == config.name);
-    let found = own.map(|one| FoundCluster {
-        cluster: ClusterConfig {
-            name: one.name.clone(),
-            labels: one.labels.clone(),
-            access: ClusterAccess::Awaited { source: config.name.clone() },
-            compression: config.compression,
-        },
-        object: one.object.clone(),
+    let found = own.map(|one| {
+        let mut cluster = ClusterConfig::new(one.name.clone(), ClusterAccess::awaited(&config.name));
+        cluster.labels.clone_from(&one.labels);
+        cluster.compression = config.compression;
+        FoundCluster { cluster, object: one.object.clone() }
     });
     SourceReport { clusters: found.collect(), ..SourceReport::default() }
 }

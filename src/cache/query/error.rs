@@ -58,7 +58,7 @@ pub enum QueryError {
     /// The answer exceeds a limit.
     #[error("the answer has more than {limit} {what}; set a limit or narrow the query")]
     TooMuch {
-        /// What exceeds the limit.
+        /// Unit of the limit, in the plural.
         what: &'static str,
         /// The limit.
         limit: usize,

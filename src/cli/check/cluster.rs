@@ -137,7 +137,9 @@ async fn expand(
         }
         for resource in share.watched {
             let written = ResourceRef { version: None, ..ResourceRef::exact(&resource.gvr) };
-            found.push(ResourceConfig { resource: written.into(), ..(*entry).clone() });
+            let mut one = (*entry).clone();
+            one.resource = written.into();
+            found.push(one);
         }
     }
     found

@@ -18,12 +18,12 @@ use clap::Args as ClapArgs;
 use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use self::report::{ClusterReport, Finding, Level, Report, SourceReport};
+use self::report::{ClusterReport, Finding, Level, Report, SourceCheck};
 use super::print::{self, Format, bytes};
 use super::{interruptible, runtime};
 use crate::app;
 use informer_hub_config::fleet::{self, Holder, Roster};
-use informer_hub_config::{ClusterConfig, ClusterSourceConfig, Config, HumanDuration};
+use informer_hub_config::{ClusterConfig, ClusterSourceConfig, Config, HubConfig, HumanDuration};
 use informer_hub_types::{ClusterName, ClusterSelector, clock};
 
 /// Maximum number of clusters that are checked concurrently.
@@ -109,6 +109,7 @@ impl Args {
         if !config.sources.is_empty() {
             selections(config, &roster.clusters, &mut report.findings);
         }
+        report.findings.extend(open_read_api(&config.hub));
         sum(&mut report, config.hub.memory_limit);
         Ok(report)
     }
@@ -145,9 +146,9 @@ async fn check_source(
     source: &ClusterSourceConfig,
     file: &Path,
     timeout: Duration,
-) -> (fleet::SourceReport, SourceReport) {
+) -> (fleet::SourceReport, SourceCheck) {
     let begun = clock::now();
-    let mut report = SourceReport::new(&source.name, source.kind.as_str());
+    let mut report = SourceCheck::new(&source.name, source.kind.as_str());
     let found = tokio::time::timeout(timeout, source::check(source, file, &mut report)).await.unwrap_or_else(|_| {
         let problem = format!("not finished within {}", HumanDuration(timeout));
         let advice = "check for a firewall, a VPN or a proxy in between, or raise --timeout";
@@ -216,6 +217,22 @@ async fn check_cluster(
     }
     report.took = clock::now().duration_since(begun);
     report
+}
+
+/// Finds a read API that other machines can use without authentication.
+fn open_read_api(hub: &HubConfig) -> Option<Finding> {
+    let HubConfig { listen, service, .. } = hub;
+    if listen.ip().is_loopback() || service.authenticates() || !service.read_api.enabled {
+        return None;
+    }
+    let secrets = if service.read_api.serve_secrets { ", Secrets included" } else { "" };
+    Some(Finding {
+        level: Level::Warning,
+        about: "hub.read_api".to_owned(),
+        problem: format!("every client that reaches {listen} can read all cached objects{secrets}"),
+        advice: "set [hub.auth] read_token, or a client_ca_file in [hub.tls], or [hub.read_api] enabled = false"
+            .to_owned(),
+    })
 }
 
 fn sum(report: &mut Report, limit: Option<u64>) {

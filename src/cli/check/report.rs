@@ -27,7 +27,7 @@ pub(super) struct Finding {
     /// Configuration key that it is about.
     pub(super) about: String,
     pub(super) problem: String,
-    /// What to do.
+    /// Recommended action.
     pub(super) advice: String,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) mistakes: Option<ConfigErrors>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) cluster_sources: Vec<SourceReport>,
+    pub(super) cluster_sources: Vec<SourceCheck>,
     pub(super) clusters: Vec<ClusterReport>,
     /// Findings about the process as a whole.
     pub(super) findings: Vec<Finding>,
@@ -54,7 +54,7 @@ pub(super) struct Report {
 /// Report on one cluster source.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct SourceReport {
+pub(super) struct SourceCheck {
     pub(super) source: String,
     #[serde(rename = "type")]
     pub(super) kind: &'static str,
@@ -71,7 +71,7 @@ pub(super) struct SourceReport {
     pub(super) findings: Vec<Finding>,
 }
 
-impl SourceReport {
+impl SourceCheck {
     pub(super) fn new(source: &str, kind: &'static str) -> Self {
         Self {
             source: source.to_owned(),

@@ -5,7 +5,7 @@ use std::path::Path;
 use kube::Client;
 use tokio::runtime::Handle;
 
-use super::report::{Level, SourceReport};
+use super::report::{Level, SourceCheck};
 use crate::actors::messages::ResourceRequest;
 use crate::app::{self, WatchedResource};
 use crate::cli::rbac::{Advice, RightsTarget};
@@ -20,7 +20,7 @@ const MAX_OBJECTS: usize = 20_000;
 
 /// Fills a report and returns the clusters of the source. If the future is dropped, the report holds what was found up
 /// to then. `file` is the configuration file.
-pub(super) async fn check(source: &ClusterSourceConfig, file: &Path, report: &mut SourceReport) -> fleet::SourceReport {
+pub(super) async fn check(source: &ClusterSourceConfig, file: &Path, report: &mut SourceCheck) -> fleet::SourceReport {
     let found = match &source.kind {
         ClusterSourceKind::Folder { path, contexts } => {
             let found = app::read_folder(source.clone(), path.clone(), *contexts, &Threads::current()).await;
@@ -57,7 +57,7 @@ async fn of_management(
     source: &ClusterSourceConfig,
     management: &Management,
     file: &Path,
-    report: &mut SourceReport,
+    report: &mut SourceCheck,
 ) -> fleet::SourceReport {
     let cluster = app::management_cluster(source, management);
     let access = app::access(&cluster);
@@ -105,7 +105,7 @@ struct ResourceCheck<'a> {
     management: &'a Management,
     /// Advice for missing rights.
     rights: &'a str,
-    report: &'a mut SourceReport,
+    report: &'a mut SourceCheck,
 }
 
 impl ResourceCheck<'_> {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{Cell, CellAlignment};
 
-use super::report::{ClusterReport, Level, Report, ScopeReport, SourceReport};
+use super::report::{ClusterReport, Level, Report, ScopeReport, SourceCheck};
 use crate::cli::print::{bytes, lines, span, table};
 use informer_hub_types::{Credential, clock, printable, printable_start};
 
@@ -54,7 +54,7 @@ fn sum(report: &Report) -> String {
     )
 }
 
-fn sources(reports: &[SourceReport]) -> comfy_table::Table {
+fn sources(reports: &[SourceCheck]) -> comfy_table::Table {
     let mut table = table(&["SOURCE", "TYPE", "REACHED", "CLUSTERS", "CONFLICTS", "INVALID", "TOOK"]);
     for report in reports {
         let reached = if report.reached { "yes" } else { "no" };

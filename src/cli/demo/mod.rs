@@ -2,23 +2,28 @@
 //!
 //! The hub is the one of `run`, and speaks HTTP on loopback with clusters and receiver. While the clusters change,
 //! watches expire, clusters go down, and the receiver refuses some deliveries. Then all faults end, and cache and
-//! receiver must hold exactly the objects of the clusters.
+//! receiver must hold exactly the objects of the clusters. With `--serve`, clients can read them afterwards.
 
 mod fleet;
 mod receiver;
 mod secret;
+mod serve;
 mod setup;
 mod stage;
 mod summary;
+mod temp_file;
 mod view;
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use self::stage::Stage;
 use self::view::Screen;
-use super::print::{Format, answer, colours, width};
+use super::print::{Format, answer, colours, say, width};
 use super::runtime;
 use informer_hub_config::HumanDuration;
 use informer_hub_telemetry::{self as telemetry, LogFormat};
@@ -26,6 +31,8 @@ use informer_hub_types::clock;
 
 /// Interval between two changes of the clusters.
 const CHURN_INTERVAL: Duration = Duration::from_millis(20);
+/// Interval between two changes of the clusters after the demo.
+const SERVE_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval between two drawings on a terminal.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 /// Interval between two lines without a terminal.
@@ -46,7 +53,7 @@ const INTERRUPTED: &str = "interrupted, waiting until all copies are equal (Ctrl
 
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  informer-hub demo --duration 30s --clusters 10\n\n\
+#[command(after_help = "Examples:\n  informer-hub demo --duration 30s --clusters 10\n  informer-hub demo --serve\n\n\
     Exit code 0: hub and receiver hold exactly the objects of the clusters at the end.\n\
     RUST_LOG=warn shows what the hub logs about the faults.")]
 pub(super) struct Args {
@@ -62,6 +69,12 @@ pub(super) struct Args {
     /// The seed of all changes; the same seed makes the same changes
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Keep clusters and hub running afterwards, for kubectl and other clients, until Ctrl-C
+    #[arg(long, conflicts_with = "output")]
+    serve: bool,
+    /// The address for clients, on loopback; default: 127.0.0.1:7080, or a free port if it is in use
+    #[arg(long, requires = "serve", value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
     /// The output format: text has progress and a summary, json and yaml have the summary alone
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -87,8 +100,11 @@ async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut stage = Stage::start(&args, screen).await?;
     let interrupted = perform(&mut stage, args.duration.0, every).await?;
     let summary = settle(&mut stage, every, interrupted).await?;
-    stage.end(SHUTDOWN_TIMEOUT).await;
     answer(args.output, &summary, || summary::render(&summary, columns(), colours()))?;
+    if args.serve && !interrupted {
+        serve(&mut stage).await?;
+    }
+    stage.end(SHUTDOWN_TIMEOUT).await;
     Ok(if summary.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -122,6 +138,24 @@ async fn perform(stage: &mut Stage, duration: Duration, every: Duration) -> anyh
             signal = tokio::signal::ctrl_c() => return signal.map(|()| true).map_err(Into::into),
             _ = churn.tick() => stage.fleet.step(began.elapsed(), duration).await,
             _ = draw.tick() => stage.draw("").await?,
+        }
+    }
+}
+
+/// Lets clients read the clusters, which change without faults, until SIGINT or SIGTERM.
+async fn serve(stage: &mut Stage) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let Some((_kubeconfig, invitation)) = stage.invitation()? else { return Ok(()) };
+    say(invitation)?;
+    let mut churn = tokio::time::interval(SERVE_INTERVAL);
+    churn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+            // The end of the time of faults: none begins.
+            _ = churn.tick() => stage.fleet.step(SERVE_INTERVAL, SERVE_INTERVAL).await,
         }
     }
 }

@@ -1,17 +1,21 @@
 //! Running parts of the demo, and the snapshots of their state for screen and summary.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Args;
 use super::fleet::{Fleet, Member, resources};
 use super::receiver::Receiver;
 use super::secret::SecretFile;
-use super::setup;
 use super::summary::{ClusterSummary, Summary, Totals};
+use super::temp_file::TempFile;
 use super::view::{Deliveries, FRESH, Row, SYNCING, Scene, Screen};
-use crate::actors::{ClusterStatus, Tuning};
-use crate::app::Hub;
+use super::{serve, setup};
+use crate::actors::ClusterStatus;
+use crate::api::Guard;
+use crate::app::{Hub, Port, protection};
 use crate::cache::Query;
+use informer_hub_config::Config;
 use informer_hub_sim::Truth;
 use informer_hub_sim::oracle::Oracle;
 use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Freshness, clock};
@@ -25,6 +29,8 @@ pub(super) struct Stage {
     pub(super) fleet: Fleet,
     hub: Hub,
     receiver: Receiver,
+    /// With `--serve`.
+    port: Option<Port>,
     screen: Screen,
     seed: u64,
     duration: Duration,
@@ -38,12 +44,16 @@ impl Stage {
         let secret = SecretFile::create()?;
         let fleet = Fleet::start(usize::from(args.clusters), usize::try_from(args.pods)?, args.seed)?;
         let receiver = Receiver::start(secret.keys.clone(), &fleet).await?;
-        let config = setup::config(&fleet, receiver.url.clone(), secret.path())?;
-        let hub = Hub::start_with(config, Tuning::default()).await?;
+        let mut config = setup::config(&fleet, receiver.url.clone(), secret.path())?;
+        let port = if args.serve { Some(open(&mut config, args).await?) } else { None };
+        let hub = match &port {
+            Some(port) => port.start(Hub::builder(config)).await?,
+            None => Hub::builder(config).start().await?,
+        };
         // The hub has read the secret, so the file can be deleted now.
         drop(secret);
         let (seed, duration) = (args.seed, args.duration.0);
-        Ok(Self { fleet, hub, receiver, screen, seed, duration, began: clock::now(), ran: Duration::ZERO })
+        Ok(Self { fleet, hub, receiver, port, screen, seed, duration, began: clock::now(), ran: Duration::ZERO })
     }
 
     pub(super) async fn heal(&mut self) {
@@ -54,10 +64,27 @@ impl Stage {
 
     /// Shuts the hub down before clusters and receiver end.
     pub(super) async fn end(self, timeout: Duration) {
+        if let Some(port) = &self.port {
+            port.ending();
+        }
         let report = self.hub.shutdown(timeout).await;
+        if let Some(port) = self.port {
+            port.close().await;
+        }
         if report.actors_left > 0 {
             tracing::warn!(actors = report.actors_left, "actors are still alive after the shutdown");
         }
+    }
+
+    /// Returns the kubeconfig for clients and the commands to try; `None` without a port. The file exists as long as it
+    /// is held.
+    pub(super) fn invitation(&self) -> anyhow::Result<Option<(TempFile, String)>> {
+        let Some(port) = &self.port else { return Ok(None) };
+        let clusters: Vec<_> = self.fleet.members.iter().map(|member| member.name.clone()).collect();
+        let Some(first) = clusters.first() else { return Ok(None) };
+        let file = serve::kubeconfig(port.address(), &clusters)?;
+        let text = serve::invitation(port.address(), &file, first);
+        Ok(Some((file, text)))
     }
 
     /// Removes the drawing, to print the summary in its place.
@@ -172,6 +199,15 @@ impl Stage {
         };
         Ok(answer.items.iter().map(entry).collect())
     }
+}
+
+/// Opens the port for clients.
+async fn open(config: &mut Config, args: &Args) -> anyhow::Result<Port> {
+    let listener = serve::bind(args.listen).await?;
+    config.hub.listen = listener.local_addr()?;
+    let guard = Guard::new(protection(&config.hub.service, config.hub.listen))?;
+    // There is no file to read again.
+    Port::open(listener, guard, &config.hub.service.read_api, Arc::new(|| Box::pin(async { None })))
 }
 
 /// Returns the origin of objects in the replica of the receiver.

@@ -42,7 +42,7 @@ fn the_output_is_a_valid_configuration_without_secrets() {
     assert!(text.contains("# api.example.com:6443, as \"token\" (token); its namespace shop does not limit"), "{text}");
     let config = Config::from_toml(&text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
     let file = folder.path().join("config");
-    let access = |context: &str| ClusterAccess::Kubeconfig { path: file.clone(), context: Some(context.to_owned()) };
+    let access = |context: &str| ClusterAccess::kubeconfig(&file, Some(context.to_owned()));
     let found: Vec<_> = config.clusters.iter().map(|it| (it.name.as_str(), it.access.clone())).collect();
     let expected = [
         ("a--b", "a/\"b\""),

@@ -20,7 +20,7 @@ pub(super) use self::args::{ClustersArgs, ResourcesArgs, SinksArgs, StatusArgs};
 use self::args::{Form, View};
 use self::screen::page;
 #[cfg(test)]
-pub(super) use self::screen::screens;
+pub(super) use self::screen::{resources_table, screens};
 use self::select::Selection;
 use self::subject::Subject;
 use super::print::{colours, json, out, say, show, width, yaml};

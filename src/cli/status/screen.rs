@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::rows::{self, Row, Shape};
 use super::subject::Subject;
 use super::why;
-use crate::cli::fit::{self, Fitted};
+use crate::cli::fit::{self, Fitted, Line};
 use crate::cli::print::wrapped;
 use informer_hub_types::{clock, printable};
 
@@ -54,18 +54,27 @@ pub(super) fn page(subject: Subject, status: &Value, width: Option<usize>, colou
         let first = if subject == Subject::Status { head } else { format!("there are no {}", subject.plural()) };
         return std::iter::once(first).chain(notes).collect::<Vec<_>>().join("\n");
     }
-    let Shape { header, numbers, spare } = rows::shape(subject);
     let paint = |row: &Row| {
         let colour = if row.concern?.is_bad() { Color::Red } else { Color::Yellow };
         Some((row.stated, colour))
     };
     let rows = rows.into_iter().map(|row| (row.cells.clone(), paint(&row))).collect();
-    let table = Fitted { header, numbers, spare, rows };
-    let (table, left_out) = table.render(width, colours);
+    let (table, left_out) = table(subject, rows).render(width, colours);
     notes.extend(fit::note(&left_out, width));
     let below = if notes.is_empty() { String::new() } else { format!("\n\n{}", notes.join("\n")) };
     let head = if head.is_empty() { head } else { head + "\n\n" };
     head + &table + &below
+}
+
+fn table(subject: Subject, rows: Vec<Line>) -> Fitted<'static> {
+    let Shape { header, numbers, spare } = rows::shape(subject);
+    Fitted { header, numbers, spare, rows }
+}
+
+/// Returns a table of `informer-hub resources` with these rows.
+#[cfg(test)]
+pub(in crate::cli) fn resources_table(rows: Vec<Line>) -> Fitted<'static> {
+    table(Subject::Resources, rows)
 }
 
 /// Renders the table without a limit of its width.

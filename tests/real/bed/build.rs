@@ -10,15 +10,32 @@ pub(crate) fn binary() -> &'static Path {
     BINARY.get_or_init(|| built("tests/testbed/build.sh"))
 }
 
+/// Returns the binary of client-go's readers.
+pub(crate) fn reader() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| built_program("tests/testbed/build.sh", &["reader"]))
+}
+
+/// Returns the binary of kubectl.
+pub(crate) fn kubectl() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| built_program("tests/testbed/build.sh", &["kubectl"]))
+}
+
 /// Runs a build script and returns the path that it prints. Quick if the binary is up to date; callers cache the path.
 ///
 /// # Panics
 /// If the build fails. Its output is on stderr.
 pub(crate) fn built(script: &str) -> PathBuf {
+    built_program(script, &[])
+}
+
+fn built_program(script: &str, arguments: &[&str]) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
     // Cargo gives integration tests `<target>/tmp`; binaries go to `<target>/testbed`.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a directory of cargo's has a parent");
     let output = Command::new(&script)
+        .args(arguments)
         .env("CARGO_TARGET_DIR", target)
         .stderr(Stdio::inherit())
         .output()

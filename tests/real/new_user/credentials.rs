@@ -1,19 +1,20 @@
 //! Test of credential rotation: a token file, a plugin and a client certificate are replaced without a new list.
 
+use informer_hub_testing::tls::Ca;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt};
-use rcgen::{CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose};
 use serde_json::{Value, json};
 
 use super::audit::{Audit, Request};
-use super::workdir::Workdir;
 use crate::bed::{RealCluster, becomes_true, create_namespace, create_pod, create_pods, delete_now};
 use crate::fixture::WAIT_DEADLINE;
 use crate::proxy::FaultProxy;
 use crate::rbac::apply;
+use crate::workdir::Workdir;
 
 const NAMESPACE: &str = "rotation";
 
@@ -23,21 +24,14 @@ const CLUSTERS: [(&str, &str); 3] = [("token", "by-token"), ("exec", "by-exec"),
 /// Exec plugin that records each call and prints `credential.json` from its folder.
 const PLUGIN: &str = "#!/bin/sh\ncd \"$(dirname \"$0\")\" && echo called >>calls && cat credential.json\n";
 
-fn issuer() -> CertifiedIssuer<'static, KeyPair> {
-    let mut ca = CertificateParams::default();
-    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(ca, KeyPair::generate().unwrap()).unwrap()
-}
-
 /// Issues a client certificate for a user of the group `certificates`, and returns it with its key.
-fn certificate(ca: &CertifiedIssuer<'static, KeyPair>, user: &str) -> (String, String) {
+fn certificate(ca: &Ca, user: &str) -> (String, String) {
     let mut leaf = CertificateParams::default();
     leaf.distinguished_name = DistinguishedName::new();
     leaf.distinguished_name.push(DnType::CommonName, user);
     leaf.distinguished_name.push(DnType::OrganizationName, "certificates");
     leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    let key = KeyPair::generate().unwrap();
-    (leaf.signed_by(&key, ca).unwrap().pem(), key.serialize_pem())
+    ca.issue_with(&leaf)
 }
 
 /// Creates the service accounts, and grants all three users the right to watch pods.
@@ -168,7 +162,7 @@ fn pod_requests_of<'a>(requests: &'a [Request], user: &str) -> Vec<&'a Request> 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn rotated_credentials_take_effect_without_a_new_list() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let (audit, workdir, ca) = (Audit::new(), Workdir::new(), issuer());
+    let (audit, workdir, ca) = (Audit::new(), Workdir::new(), Ca::new());
     workdir.write("clients.pem", &ca.pem());
     let mut flags = audit.flags();
     flags.push(format!("--client-ca-file={}", workdir.path("clients.pem").display()));

@@ -3,7 +3,6 @@
 //! Audit logs show what the steps cost the apiservers.
 //!
 //! # Layout
-//! - `workdir`: a user's folder, in which commands and the hub run.
 //! - `audit`: requests to an apiserver, by its audit log.
 //! - `walkthrough`: from a kubeconfig to a hub whose configuration, clusters and resources change.
 //! - `credentials`: rotation of a token file, a plugin's token and a client certificate.
@@ -13,4 +12,3 @@ mod audit;
 mod credentials;
 mod queries;
 mod walkthrough;
-mod workdir;

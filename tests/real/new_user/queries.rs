@@ -12,13 +12,13 @@ use informer_hub_telemetry::metrics::{CATALOGUE, Kind, Metric};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::workdir::Workdir;
 use crate::bed::{
     RealCluster, becomes_true, built, create_namespace, create_pod, create_pods, create_widgets, delete_now,
     install_widgets, pods,
 };
 use crate::fixture::WAIT_DEADLINE;
 use crate::receiver::Receiver;
+use crate::workdir::Workdir;
 
 /// Result of a query.
 #[derive(Debug, Deserialize)]

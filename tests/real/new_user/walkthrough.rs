@@ -10,7 +10,6 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::audit::Audit;
-use super::workdir::{Running, Workdir};
 use crate::bed::{
     RealCluster, becomes_true, create_namespace, create_pod, create_pods, create_widgets, delete_now, ground_truth,
     install_widgets, pods as pods_of, uninstall_widgets,
@@ -18,6 +17,7 @@ use crate::bed::{
 use crate::fixture::{WAIT_DEADLINE, origin, pods, widgets};
 use crate::rbac::{apply, token};
 use crate::receiver::Receiver;
+use crate::workdir::{Running, Workdir};
 
 const WIDGETS: &str = "widgets.bed.example.com";
 

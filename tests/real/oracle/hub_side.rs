@@ -9,7 +9,7 @@ use informer_hub::actors::messages::AddCluster;
 use informer_hub::actors::{InformerStatus, Subscribe, Subscriber};
 use informer_hub::app::Hub;
 use informer_hub::cache::Query;
-use informer_hub_config::{Config, HubConfig, ResourceConfig};
+use informer_hub_config::{Config, ResourceConfig};
 use informer_hub_reflector::StallPolicy;
 use informer_hub_sim::oracle::Replica;
 use informer_hub_source::{Access, KubeConnector};
@@ -36,14 +36,9 @@ impl HubUnderTest {
         resync: Option<Duration>,
         changes: ChangeCounter,
     ) -> Self {
-        let config = Config {
-            hub: HubConfig::default(),
-            // Added below, with a recording connector.
-            clusters: Vec::new(),
-            sources: Vec::new(),
-            resources: Kind::ALL.iter().map(|kind| informer(*kind, namespace)).collect(),
-            sinks: Vec::new(),
-        };
+        // The cluster is added below, with a recording connector.
+        let mut config = Config::default();
+        config.resources = Kind::ALL.iter().map(|kind| informer(*kind, namespace)).collect();
         let hub = Hub::start(config).await.unwrap();
         let logs = [Log::new(changes.clone()), Log::new(changes.clone())];
         let this = Self { hub, logs, recorder: ReadRecorder::new(changes), replicas: Default::default() };
@@ -133,11 +128,10 @@ impl HubUnderTest {
 }
 
 fn informer(kind: Kind, namespace: &str) -> ResourceConfig {
-    ResourceConfig {
-        namespaces: vec![namespace.to_owned()],
-        metadata_only: kind == Kind::ConfigMaps,
-        ..resource(&kind.resource())
-    }
+    let mut informer = resource(&kind.resource());
+    informer.namespaces = vec![namespace.to_owned()];
+    informer.metadata_only = kind == Kind::ConfigMaps;
+    informer
 }
 
 fn take(kind: Kind, notification: &Notification, log: &Log) {

@@ -20,6 +20,7 @@ mod name;
 mod object;
 mod profile;
 mod roster;
+mod secrets;
 mod source_report;
 
 #[cfg(test)]
@@ -32,4 +33,5 @@ pub use folder::{report_from_file, stem};
 pub use name::name_for;
 pub use profile::{PROFILE_SECRETS_SELECTOR, report_from_profiles};
 pub use roster::{Conflict, Holder, Roster, merge};
+pub use secrets::report_from_secrets;
 pub use source_report::{FoundCluster, Problem, SourceReport};

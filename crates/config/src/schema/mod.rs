@@ -18,13 +18,13 @@ pub(super) mod tests;
 use serde_json::{Value, json};
 
 use self::node::{
-    default, duration, human, labels, list, named, node, pattern, secret, size, table, text, truth, whole,
+    bytes, default, duration, human, labels, list, named, node, pattern, secret, size, table, text, truth, whole,
 };
 pub use self::reference::reference;
-use super::listen::CONNECTIONS;
+use super::listen::{CONNECTIONS, REQUESTS, WATCHES, WINDOW_AGE, WINDOW_BYTES};
 use super::resolve::{CHECKPOINT, LONGEST_FSYNC, MEMORY, SHUTDOWN};
 use super::resources::{LIMIT, LONGEST_RESYNC, SHORTEST_RESYNC};
-use super::{AuthConfig, HubConfig, HumanDuration, Projection, ServiceConfig};
+use super::{AuthConfig, HubConfig, HumanDuration, Projection, ReadApiConfig, ServiceConfig};
 use informer_hub_types::{Fsync, ResourcePattern};
 
 /// Name of a cluster or a sink.
@@ -91,7 +91,7 @@ fn hub() -> Value {
         fsync = default(fsync, human(within));
     }
     let address = "^(\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9A-Fa-f:.]+\\]):\\d{1,5}$";
-    let listen = pattern("IP address and port of the HTTP port for probes, status and queries.", address);
+    let listen = pattern("IP address and port of the HTTP port for probes, status and readers.", address);
     let host = json!({ "type": "string", "pattern": r"^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$" });
     let hosts = "Accepted Host names besides localhost and IP addresses, for requests without authentication.";
     let hub = vec![
@@ -114,6 +114,7 @@ fn hub() -> Value {
         ),
         ("tls", tls()),
         ("auth", auth()),
+        ("read_api", read_api()),
     ];
     default(table("The hub itself.", hub), json!({}))
 }
@@ -144,6 +145,29 @@ fn auth() -> Value {
     let closed = json!({ "properties": { "allow_unauthenticated": { "const": false } } });
     auth["dependentSchemas"] = json!({ "token": closed, "read_token": closed });
     auth
+}
+
+fn read_api() -> Value {
+    let is = ReadApiConfig::default();
+    let secrets = "Whether core/v1 Secrets are served. Every reader of the port then reads all of them.";
+    let read_api = vec![
+        ("enabled", default(truth("Whether the port serves clusters as Kubernetes APIs."), is.enabled)),
+        (
+            "window_bytes",
+            default(
+                size("Maximum size of the recent changes per resource, from which watches resume.", &WINDOW_BYTES),
+                bytes(is.window_bytes as u64),
+            ),
+        ),
+        ("window_age", default(duration("Maximum age of these changes.", &WINDOW_AGE), human(is.window_age))),
+        (
+            "max_requests",
+            default(whole("Maximum number of requests in progress, without watches.", &REQUESTS), is.max_requests),
+        ),
+        ("max_watches", default(whole("Maximum number of watches.", &WATCHES), is.max_watches)),
+        ("serve_secrets", default(truth(secrets), is.serve_secrets)),
+    ];
+    default(table("The Kubernetes API for readers.", read_api), json!({}))
 }
 
 fn cluster() -> Value {

@@ -114,7 +114,7 @@ fn retry() -> Value {
 
 /// Keys of sinks that are reached over the network.
 fn network() -> Vec<(&'static str, Value)> {
-    let is = WebhookConfig::default();
+    let is = WebhookConfig::new("");
     vec![
         ("timeout", default(duration("Time limit of one attempt.", &TIMEOUT), human(is.timeout))),
         ("concurrency", default(whole("Maximum number of attempts in flight.", &CONCURRENCY), is.concurrency)),

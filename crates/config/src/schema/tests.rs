@@ -104,6 +104,7 @@ fn schema_has_exactly_the_keys_of_the_reader() {
     same("[hub]\nHERE\n", "/properties/hub");
     same("[hub.tls]\nHERE\n", "/properties/hub/properties/tls");
     same("[hub.auth]\nHERE\n", "/properties/hub/properties/auth");
+    same("[hub.read_api]\nHERE\n", "/properties/hub/properties/read_api");
     same("[clusters.a]\nserver = \"https://a\"\nHERE\n", "/properties/clusters/additionalProperties");
     same("[resources.pods]\nHERE\n", "/properties/resources/additionalProperties");
     let sources = ["type = \"folder\"\npath = \"x\"\n", "type = \"secrets\"\n", "type = \"cluster-profiles\"\n"];

@@ -106,3 +106,36 @@ fn port_settings_are_checked() {
     let errors = load(folder.path(), &format!("{BASE}[hub.tls]\ncert_fil = \"cert.pem\"\n"), &[]).unwrap_err();
     assert!(errors.to_string().contains("did you mean \"cert_file\""), "{errors}");
 }
+
+#[test]
+fn read_api_settings_are_checked() {
+    let read =
+        |lines: &str| Config::from_toml(&format!("{BASE}[hub.read_api]\n{lines}\n")).unwrap().hub.service.read_api;
+    let default = read("");
+    assert_eq!(default, ReadApiConfig::default());
+    assert!(default.enabled && !default.serve_secrets);
+    assert_eq!((default.window_bytes, default.window_age), (16 << 20, Duration::from_secs(300)));
+    assert_eq!((default.max_requests, default.max_watches), (64, 10_000));
+    let set = read("enabled = false\nwindow_bytes = \"1GiB\"\nwindow_age = \"10s\"\nmax_requests = 1\nmax_watches = 7");
+    assert!(!set.enabled && read("serve_secrets = true").serve_secrets);
+    assert_eq!((set.window_bytes, set.window_age), (1 << 30, Duration::from_secs(10)));
+    assert_eq!((set.max_requests, set.max_watches), (1, 7));
+    let wrong = |line: &str, words: &str| only_in_hub(&format!("[hub.read_api]\n{line}"), 2, words);
+    wrong("enable = true", "hub.read_api.enable: unknown key; did you mean \"enabled\"?");
+    wrong("window_bytes = \"64KiB\"", "hub.read_api.window_bytes: 64KiB is out of range: from 1MiB to 16GiB");
+    wrong("window_age = \"1s\"", "hub.read_api.window_age: 1s is out of range: from 10s to 1d");
+    wrong("max_requests = 0", "hub.read_api.max_requests: expected a whole number from 1 to 4096, found 0");
+    wrong("max_watches = \"all\"", "hub.read_api.max_watches: expected a whole number from 1 to 1000000");
+    wrong("serve_secrets = 1", "hub.read_api.serve_secrets: expected true or false, found a number");
+}
+
+#[test]
+fn read_api_settings_come_from_the_environment_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let variables =
+        [("INFORMER_HUB_HUB__READ_API__ENABLED", "false"), ("INFORMER_HUB_HUB__READ_API__WINDOW_BYTES", "64MiB")];
+    let read_api = load(folder.path(), BASE, &variables).unwrap().hub.service.read_api;
+    assert_eq!((read_api.enabled, read_api.window_bytes), (false, 64 << 20));
+    let errors = load(folder.path(), BASE, &[("INFORMER_HUB_HUB__READ_API__MAX_WATCHES", "0")]).unwrap_err();
+    assert!(errors.to_string().contains("INFORMER_HUB_HUB__READ_API__MAX_WATCHES"), "{errors}");
+}

@@ -7,6 +7,7 @@ mod outside;
 mod resources;
 mod sinks;
 mod sources;
+mod values;
 
 use std::fs;
 use std::path::Path;

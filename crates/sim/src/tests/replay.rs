@@ -1,6 +1,6 @@
 //! Tests of the replay server.
 
-use std::sync::Arc;
+use informer_hub_testing::tls::Ca;
 
 use super::super::replay::{ReplayConfig, ReplayServer, SENT, Shape};
 use super::*;
@@ -250,23 +250,6 @@ impl Answer {
     }
 }
 
-/// Returns a server's TLS configuration with a certificate of a new CA, and that CA as PEM.
-fn tls(protocols: &[&[u8]]) -> (Arc<rustls::ServerConfig>, String) {
-    let ca_key = rcgen::KeyPair::generate().unwrap();
-    let mut ca = rcgen::CertificateParams::default();
-    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    let pem = ca.self_signed(&ca_key).unwrap().pem();
-    let key = rcgen::KeyPair::generate().unwrap();
-    let leaf = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    let cert = leaf.signed_by(&key, &rcgen::Issuer::new(ca, ca_key)).unwrap();
-    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let mut config = config.with_no_client_auth().with_single_cert(vec![cert.der().clone()], key).unwrap();
-    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    (Arc::new(config), pem)
-}
-
 #[tokio::test]
 async fn alpn_selects_the_protocol_that_the_server_offers() {
     // The first test of the process installs the crypto provider.
@@ -275,10 +258,10 @@ async fn alpn_selects_the_protocol_that_the_server_offers() {
         (&[b"http/1.1".as_slice()][..], reqwest::Version::HTTP_11),
         (&[b"h2".as_slice(), b"http/1.1"][..], reqwest::Version::HTTP_2),
     ] {
-        let (tls, pem) = tls(protocols);
-        let config = ReplayConfig { pods: 5, tls: Some(tls), ..ReplayConfig::default() };
+        let ca = Ca::new();
+        let config = ReplayConfig { pods: 5, tls: Some(ca.server_config(protocols)), ..ReplayConfig::default() };
         let server = ReplayServer::start(&config, &Handle::current()).unwrap();
-        let root = reqwest::Certificate::from_pem(pem.as_bytes()).unwrap();
+        let root = reqwest::Certificate::from_pem(ca.pem().as_bytes()).unwrap();
         let client = reqwest::Client::builder().tls_certs_only([root]).build().unwrap();
         let url = format!("{}/api/v1/pods", server.url());
         let answer = within(client.get(url).send()).await.unwrap();

@@ -1,5 +1,6 @@
 //! NATS connection: opened on demand, and replaced when the client library has lost it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use async_nats::{Client, ConnectOptions, Event};
 use parking_lot::Mutex;
 
 use super::{IN_FLIGHT, NatsAuth, NatsParams};
+use informer_hub_tls::{Identity, Roots, certificates, client_config};
 use informer_hub_types::{exponential_backoff, rng};
 
 /// Reconnect attempts of the client library; after them the next delivery attempt opens a new connection.
@@ -78,12 +80,9 @@ impl Links {
                 async move { note(&problem, &event) }
             });
         options = authenticate(options, params.auth.as_ref()).await?;
-        if let Some(ca_file) = &params.ca_file {
-            options = options.add_root_certificates(ca_file.clone());
-        }
-        if let Some((cert, key)) = &params.client_cert {
-            options = options.add_client_certificate(cert.clone(), key.clone());
-        }
+        let paths = Arc::clone(params);
+        let tls = tokio::task::spawn_blocking(move || tls_config(&paths)).await;
+        options = options.tls_client_config(tls.map_err(|_| "the runtime is shutting down".to_owned())??);
         if params.ca_file.is_some() || params.client_cert.is_some() {
             options = options.require_tls(true);
         }
@@ -100,6 +99,28 @@ impl Links {
             .build(client.clone());
         Ok(Link { client, jetstream })
     }
+}
+
+/// Reads the certificate files.
+fn tls_config(params: &NatsParams) -> Result<rustls::ClientConfig, String> {
+    let read = |key: &str, path: &Path| {
+        std::fs::read(path).map_err(|error| format!("cannot read {key} {}: {error}", path.display()))
+    };
+    let unusable = |error: rustls::Error| format!("cannot use the certificates: {error}");
+    let identity = match &params.client_cert {
+        None => None,
+        Some((cert, key)) => {
+            let found = Identity::from_pem(&read("client_cert_file", cert)?, &read("client_key_file", key)?);
+            Some(found.map_err(|error| format!("cannot use client_cert_file {}: {error}", cert.display()))?)
+        }
+    };
+    if let Some(path) = &params.ca_file {
+        let roots = certificates(&read("ca_file", path)?);
+        let roots = roots.map_err(|error| format!("cannot use ca_file {}: {error}", path.display()))?;
+        return client_config(Roots::Only(roots), identity).map_err(unusable);
+    }
+    // A server without TLS needs no roots, so a machine without system roots must not fail.
+    client_config(Roots::AnyOfSystem, identity).map_err(unusable)
 }
 
 async fn authenticate(options: ConnectOptions, auth: Option<&NatsAuth>) -> Result<ConnectOptions, String> {

@@ -99,8 +99,6 @@ impl NatsTransport {
     /// Builds the transport. It connects with the first attempt. Attempts need a tokio runtime with I/O and time.
     #[must_use]
     pub fn new(params: NatsParams) -> Self {
-        // Ignore the error: a provider is already installed.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let params = Arc::new(params);
         Self { links: Arc::new(Links::new(Arc::clone(&params))), params }
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use informer_hub_testing::tls::{self, Ca};
+
 use super::fake::{Behavior, FakeNats};
 use super::*;
 use crate::contract::{Fault, TestBed, assert_sink_contract};
@@ -98,6 +100,59 @@ async fn attempt_at_a_missing_or_hanging_server_ends() {
     server.store.lock().behavior = Behavior::Silent;
     let (content, silent) = error(NatsTransport::new(brief(server.url())).attempt(batch).await);
     assert!(!content && (silent.contains("within 200ms") || silent.contains("timed out")), "{silent}");
+}
+
+/// Starts a server that requires TLS. Returns its address, and whether a client sent something over TLS.
+fn tls_server(ca: &Ca) -> (String, std::thread::JoinHandle<bool>) {
+    let config = ca.server_config(&[]);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("nats://{}", listener.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let info = r#"{"server_id":"","server_name":"","host":"","port":0,"version":"2.14.0","proto":1,"max_payload":1024,
+            "headers":true,"go":"","client_id":1,"tls_required":true}"#;
+        std::io::Write::write_all(&mut socket, format!("INFO {}\r\n", info.replace('\n', "")).as_bytes()).unwrap();
+        tls::answer(socket, config, b"PONG\r\n")
+    });
+    (url, serving)
+}
+
+#[tokio::test]
+async fn server_is_verified_against_ca_file() {
+    let (ca, other, file) = (Ca::new(), Ca::new(), tempfile::NamedTempFile::new().unwrap());
+    for (trusted, expected) in [(&ca, true), (&other, false)] {
+        std::fs::write(file.path(), trusted.pem()).unwrap();
+        let (url, serving) = tls_server(&ca);
+        let timeout = Duration::from_secs(2);
+        let transport =
+            NatsTransport::new(NatsParams { ca_file: Some(file.path().to_owned()), timeout, ..params(url) });
+        error(transport.attempt(Arc::new([event("web", 1, 0)])).await);
+        assert_eq!(serving.join().unwrap(), expected);
+    }
+    // The process belongs to the embedding program.
+    assert!(rustls::crypto::CryptoProvider::get_default().is_none());
+}
+
+#[tokio::test]
+async fn unusable_certificate_file_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_owned();
+    let (_, missing) = error(
+        NatsTransport::new(NatsParams {
+            ca_file: Some("/nonexistent/ca.pem".into()),
+            ..params("nats://127.0.0.1:1".into())
+        })
+        .attempt(Arc::new([event("web", 1, 0)]))
+        .await,
+    );
+    assert!(missing.contains("cannot read ca_file /nonexistent/ca.pem"), "{missing}");
+    let client_cert = Some((path.clone(), path));
+    let (_, empty) = error(
+        NatsTransport::new(NatsParams { client_cert, ..params("nats://127.0.0.1:1".into()) })
+            .attempt(Arc::new([event("web", 1, 0)]))
+            .await,
+    );
+    assert!(empty.contains("cannot use client_cert_file"), "{empty}");
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use reqwest::{Body, Client, Response, Url, redirect};
 
 use super::{WebhookError, WebhookParams, tls};
 use informer_hub_dial::{Dial, causes};
+use informer_hub_tls::{Roots, http_config};
 
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(60);
@@ -60,20 +61,19 @@ impl Caller {
 }
 
 fn over_tcp(params: &WebhookParams) -> Result<Client, WebhookError> {
-    // Ignore the error: a provider is already installed.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = Client::builder()
+    let roots = params.ca_file.as_deref().map(tls::read_roots).transpose()?.unwrap_or_default();
+    // A plain receiver needs no roots, so a machine without system roots must not fail.
+    let roots = if params.url.is_https() { Roots::SystemAnd(roots) } else { Roots::Only(roots) };
+    let identity = params.client_cert.as_ref().map(tls::read_identity).transpose()?;
+    let tls = http_config(roots, identity).map_err(|error| WebhookError::Client(error.into()))?;
+    Client::builder()
+        .tls_backend_preconfigured(tls)
         .redirect(redirect::Policy::none())
         .referer(false)
         .pool_idle_timeout(IDLE)
-        .connect_timeout(params.timeout);
-    let roots = params.ca_file.as_deref().map(tls::read_roots).transpose()?.unwrap_or_default();
-    // A plain receiver needs no roots, so a machine without system roots must not fail.
-    builder = if params.url.is_https() { builder.tls_certs_merge(roots) } else { builder.tls_certs_only(roots) };
-    if let Some(cert) = &params.client_cert {
-        builder = builder.identity(tls::read_identity(cert)?);
-    }
-    builder.build().map_err(WebhookError::Client)
+        .connect_timeout(params.timeout)
+        .build()
+        .map_err(|error| WebhookError::Client(error.into()))
 }
 
 /// Returns scheme, host and port of an address, without parts that may be secret.

@@ -142,7 +142,7 @@ pub enum WebhookError {
     DialledTls,
     /// The HTTP client could not be built, e.g. without usable system roots.
     #[error("cannot set up the http client")]
-    Client(#[source] reqwest::Error),
+    Client(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl WebhookUrl {

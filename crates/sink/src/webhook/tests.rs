@@ -6,6 +6,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
+use informer_hub_testing::tls::{self, Ca};
 use parking_lot::Mutex;
 use serde_json::Value;
 use standardwebhooks::Webhook;
@@ -190,27 +191,15 @@ async fn large_answer_is_read_in_part() {
 
 /// Starts a TLS receiver with a private CA that answers one request. Returns the CA as PEM.
 fn tls_receiver() -> (u16, String, std::thread::JoinHandle<bool>) {
-    let ca_key = rcgen::KeyPair::generate().unwrap();
-    let mut ca = rcgen::CertificateParams::default();
-    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    let ca_cert = ca.self_signed(&ca_key).unwrap();
-    let key = rcgen::KeyPair::generate().unwrap();
-    let leaf = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    let cert = leaf.signed_by(&key, &rcgen::Issuer::new(ca, ca_key)).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = config.with_no_client_auth().with_single_cert(vec![cert.der().clone()], key).unwrap();
+    let ca = Ca::new();
+    let config = ca.server_config(&[]);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let serving = std::thread::spawn(move || {
-        use std::io::{Read, Write};
-        let (mut socket, _) = listener.accept().unwrap();
-        let mut tls = rustls::ServerConnection::new(Arc::new(config)).unwrap();
-        let mut stream = rustls::Stream::new(&mut tls, &mut socket);
-        stream.read(&mut [0; 4096]).is_ok() && stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").is_ok()
+        let (socket, _) = listener.accept().unwrap();
+        tls::answer(socket, config, b"HTTP/1.1 204 No Content\r\n\r\n")
     });
-    (port, ca_cert.pem(), serving)
+    (port, ca.pem(), serving)
 }
 
 #[tokio::test]
@@ -312,43 +301,9 @@ async fn failing_template_makes_the_event_unsendable() {
     assert_eq!(&requests[0].1[..], br#"{"text": "web"}"#);
 }
 
-/// Test CA that issues certificates.
-struct Ca {
-    pem: String,
-    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
-}
-
-impl Ca {
-    fn new() -> Self {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let mut ca = rcgen::CertificateParams::default();
-        ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let pem = ca.self_signed(&key).unwrap().pem();
-        Self { pem, issuer: rcgen::Issuer::new(ca, key) }
-    }
-
-    /// Returns certificate and key as PEM.
-    fn issue(&self, name: &str) -> (String, String) {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let leaf = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
-        (leaf.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
-    }
-}
-
 /// Starts a receiver that requires client certificates of the CA and records them.
 async fn mutual_receiver(ca: &Ca) -> (SocketAddr, Arc<Mutex<Vec<Vec<u8>>>>) {
-    use rustls::pki_types::pem::PemObject;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    let (cert, key) = ca.issue("127.0.0.1");
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(ca.pem.as_bytes()).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let chain = vec![CertificateDer::from_pem_slice(cert.as_bytes()).unwrap()];
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
-    let config = config.with_client_cert_verifier(verifier.build().unwrap()).with_single_cert(chain, key).unwrap();
-    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let acceptor = tokio_rustls::TlsAcceptor::from(ca.mutual_server_config());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let shown = Arc::new(Mutex::new(Vec::new()));
@@ -380,7 +335,7 @@ async fn client_certificate_is_sent_and_reloaded() {
         std::fs::write(file("cert.pem"), cert).unwrap();
         std::fs::write(file("key.pem"), key).unwrap();
     };
-    std::fs::write(file("ca.pem"), &ca.pem).unwrap();
+    std::fs::write(file("ca.pem"), ca.pem()).unwrap();
     write(ca.issue("hub"));
     let url = WebhookUrl::parse(&format!("https://{addr}/")).unwrap();
     let client_cert = ClientCert { cert_file: file("cert.pem"), key_file: file("key.pem") };
@@ -406,8 +361,10 @@ async fn client_certificate_is_sent_and_reloaded() {
         assert_eq!(shown.len(), 4);
         assert!(shown[0] == shown[1] && shown[1] == shown[2] && shown[2] != shown[3]);
     }
+    // The process belongs to the embedding program.
+    assert!(rustls::crypto::CryptoProvider::get_default().is_none());
     // A certificate that the receiver does not trust, and no certificate.
-    write(Ca::new().issue("somebody"));
+    write(Ca::new().issue("stranger"));
     retry_parts(transport.attempt(Arc::clone(&batch)).await);
     retry_parts(attempt(WebhookParams { client_cert: None, ..with_cert() }, 1).await);
 }

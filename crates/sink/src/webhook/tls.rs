@@ -2,26 +2,24 @@
 
 use std::path::Path;
 
-use reqwest::{Certificate, Client, Identity};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{ClientCert, WebhookError};
+use informer_hub_tls::{Identity, Roots, certificates, client_config, provider};
 
 /// Checks a PEM file of roots as a client would use it. Reads the file but does not connect.
 ///
 /// # Errors
 /// [`WebhookError`] if the file is not usable.
 pub fn check_roots(path: &Path) -> Result<(), WebhookError> {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let roots = read_roots(path)?;
-    let made = Client::builder().tls_certs_only(roots).build();
-    made.map(drop).map_err(|_| WebhookError::NoCertificate { path: path.to_owned() })
+    let usable = client_config(Roots::Only(read_roots(path)?), None);
+    usable.map(drop).map_err(|_| WebhookError::NoCertificate { path: path.to_owned() })
 }
 
-pub(super) fn read_roots(path: &Path) -> Result<Vec<Certificate>, WebhookError> {
+pub(super) fn read_roots(path: &Path) -> Result<Vec<CertificateDer<'static>>, WebhookError> {
     let pem = std::fs::read(path).map_err(|source| WebhookError::CaFile { path: path.to_owned(), source })?;
-    match Certificate::from_pem_bundle(&pem) {
+    match certificates(&pem) {
         Ok(roots) if !roots.is_empty() => Ok(roots),
         _ => Err(WebhookError::NoCertificate { path: path.to_owned() }),
     }
@@ -42,26 +40,20 @@ pub(super) fn read_identity(cert: &ClientCert) -> Result<Identity, WebhookError>
     };
     let wrong = |key, path: &Path, problem| WebhookError::ClientCert { key, path: path.to_owned(), problem };
     let (cert_key, key_key) = ("client_cert_file", "client_key_file");
-    let mut pem = read(cert_key, &cert.cert_file)?;
+    let pem = read(cert_key, &cert.cert_file)?;
     let private = read(key_key, &cert.key_file)?;
-    let chain = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>().unwrap_or_default();
+    let chain = certificates(&pem).unwrap_or_default();
     if chain.is_empty() {
         return Err(wrong(cert_key, &cert.cert_file, "holds no PEM certificate"));
     }
     let Ok(key) = PrivateKeyDer::from_pem_slice(&private) else {
         return Err(wrong(key_key, &cert.key_file, "holds no PEM private key"));
     };
-    let provider = rustls::crypto::ring::default_provider();
-    match rustls::sign::CertifiedKey::from_der(chain, key, &provider) {
-        Ok(_) => {}
+    match rustls::sign::CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider()) {
+        Ok(_) => Ok(Identity { chain, key }),
         Err(rustls::Error::InconsistentKeys(_)) => {
-            return Err(wrong(key_key, &cert.key_file, "does not match the certificate in client_cert_file"));
+            Err(wrong(key_key, &cert.key_file, "does not match the certificate in client_cert_file"))
         }
-        Err(_) => return Err(wrong(key_key, &cert.key_file, "certificate and key cannot be used for TLS")),
+        Err(_) => Err(wrong(key_key, &cert.key_file, "certificate and key cannot be used for TLS")),
     }
-    // Both parts are checked at this point.
-    pem.push(b'\n');
-    pem.extend_from_slice(&private);
-    let unusable = |_| wrong(cert_key, &cert.cert_file, "certificate and key cannot be used for TLS");
-    Identity::from_pem(&pem).map_err(unusable)
 }

@@ -310,6 +310,24 @@ catalogue! {
     QueueUnfinished: Gauge "informer_hub_workqueue_unfinished_work_seconds" [queue];
     /// Age of the oldest key in process of a work queue.
     QueueLongest: Gauge "informer_hub_workqueue_longest_running_processor_seconds" [queue];
+    /// Requests to the Kubernetes read API. Resources that the hub does not serve are counted as `other`.
+    ReadRequests: Counter "informer_hub_read_requests_total" [verb, resource];
+    /// Responses of the Kubernetes read API by HTTP status code.
+    ReadResponses: Counter "informer_hub_read_responses_total" [verb, code];
+    /// Time from a request to the Kubernetes read API to the head of its response.
+    ReadDuration: Histogram "informer_hub_read_request_duration_seconds" [verb];
+    /// Time that reads waited for their turns, per turn that had to wait.
+    ReadQueue: Histogram "informer_hub_read_queue_duration_seconds" [];
+    /// Lists and reads of one object in progress.
+    ReadInProgress: Gauge "informer_hub_read_requests_in_progress" [];
+    /// Open watches of the Kubernetes read API.
+    ReadWatchers: Gauge "informer_hub_read_watchers" [resource];
+    /// Watch events sent.
+    ReadEvents: Counter "informer_hub_read_events_total" [];
+    /// Bytes of response bodies sent, after compression.
+    ReadBytes: Counter "informer_hub_read_sent_bytes_total" [];
+    /// Memory of the recent changes from which watches resume.
+    ReadWindow: Gauge "informer_hub_read_window_bytes" [resource];
     /// Processor time used by the process.
     ProcessCpu: Counter "process_cpu_seconds_total" [];
     /// Resident memory of the process.
@@ -362,7 +380,7 @@ mod tests {
     #[test]
     fn labels_have_low_cardinality() {
         let names = ["cluster", "source", "entry", "queue", "resource", "sink", "subscription"];
-        let known = [&names[..], &["state", "reason", "outcome", "kind", "version"]].concat();
+        let known = [&names[..], &["state", "reason", "outcome", "kind", "version", "verb", "code"]].concat();
         for metric in CATALOGUE {
             assert!(metric.labels.len() <= 2, "{}: a product of three", metric.name);
             assert!(metric.labels.iter().all(|label| known.contains(label)), "{}: {:?}", metric.name, metric.labels);

@@ -86,6 +86,7 @@ fn retries_are_counted_and_latency_starts_at_the_due_time() {
 
 #[test]
 fn histogram_buckets_are_powers_of_ten() {
+    assert!(Histogram::BOUNDS.windows(2).all(|pair| pair[0] * 10 == pair[1]));
     let mut histogram = Histogram::default();
     for took in [Duration::ZERO, Duration::from_nanos(10), us(1), ms(2), ms(3), Duration::from_secs(5000)] {
         histogram.observe(took);

@@ -13,7 +13,7 @@ use crate::actors::control::messages::{DiscoveryReport, MoveTo, Resolved, StopIn
 use crate::actors::pipeline::messages::Stop;
 use crate::actors::runtime::jitter::jittered;
 use crate::actors::runtime::supervision::{ChildExited, ExitGuard, detach, start_control, stop_with};
-use crate::actors::status::hub::SurveyStatus;
+use crate::actors::status::hub::DiscoveryStatus;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::user::User;
 use crate::discovery::{Fate, Seen, Share, definition_of, fate};
@@ -37,7 +37,7 @@ pub(super) struct RequestedPattern {
 pub(super) struct ClusterDiscovery {
     actor: Option<(usize, Option<Addr<DiscoveryActor>>)>,
     seen: Option<Seen>,
-    view: SurveyStatus,
+    view: DiscoveryStatus,
     /// Whether the last discovery request failed.
     pub(super) failing: bool,
     pub(super) patterns: BTreeMap<User, RequestedPattern>,
@@ -65,7 +65,7 @@ impl ClusterDiscovery {
         self.actor.as_ref().and_then(|(_, address)| address.clone())
     }
 
-    pub(super) fn status(&self) -> Option<SurveyStatus> {
+    pub(super) fn status(&self) -> Option<DiscoveryStatus> {
         self.actor.as_ref().map(|_| self.view.clone())
     }
 }
@@ -130,7 +130,7 @@ impl ClusterActor {
         if let Some((_, Some(address))) = self.discovery.actor.take() {
             detach(address.send(Stop { drain: false }));
         }
-        (self.discovery.seen, self.discovery.view, self.discovery.failing) = (None, SurveyStatus::default(), false);
+        (self.discovery.seen, self.discovery.view, self.discovery.failing) = (None, DiscoveryStatus::default(), false);
     }
 
     pub(super) fn on_discovery_exit(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {

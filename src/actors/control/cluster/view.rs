@@ -25,6 +25,7 @@ impl ClusterActor {
             discovery,
             patterns,
             server: self.server_probe.server().cloned(),
+            connection: self.connection.clone(),
         }));
     }
 

@@ -16,29 +16,29 @@ use crate::bed::{becomes_true, signal};
 use crate::fixture::WAIT_DEADLINE;
 
 /// The folder, which is also the user's home, and the hub's URL.
-pub(super) struct Workdir {
+pub(crate) struct Workdir {
     folder: TempDir,
     url: String,
 }
 
 impl Workdir {
     /// Creates an empty folder and picks a free port for the hub.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         Self { folder: tempfile::tempdir().unwrap(), url: format!("http://{port}") }
     }
 
     /// Returns the address for the hub to listen on.
-    pub(super) fn listen(&self) -> &str {
+    pub(crate) fn listen(&self) -> &str {
         self.url.trim_start_matches("http://")
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Writes a file atomically, by a rename.
-    pub(super) fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         let file = self.path(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         let new = file.with_extension("new");
@@ -46,7 +46,7 @@ impl Workdir {
         fs::rename(new, file).unwrap();
     }
 
-    pub(super) fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
@@ -64,38 +64,38 @@ impl Workdir {
     }
 
     /// Runs a command of the program to completion.
-    pub(super) fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 
     /// Runs a shell line in the folder and returns its output.
-    pub(super) fn shell(&self, line: &str) -> String {
+    pub(crate) fn shell(&self, line: &str) -> String {
         let done = Command::new("sh").args(["-c", line]).current_dir(self.folder.path()).output().unwrap();
         assert!(done.status.success(), "{line}: {done:?}");
         String::from_utf8(done.stdout).unwrap()
     }
 
     /// Runs a command that must succeed, and returns its output.
-    pub(super) fn printed(&self, arguments: &[&str]) -> String {
+    pub(crate) fn printed(&self, arguments: &[&str]) -> String {
         let done = self.run(arguments);
         assert!(done.status.success(), "{arguments:?}: {done:?}");
         String::from_utf8(done.stdout).unwrap()
     }
 
     /// Runs a command with `-o json` and parses its output.
-    pub(super) fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let printed = self.printed(&[arguments, &["-o", "json"]].concat());
         serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {printed}"))
     }
 
     /// Runs a command repeatedly until `check` accepts its output.
-    pub(super) async fn shows(&self, arguments: &[&str], check: impl Fn(&str) -> bool) {
+    pub(crate) async fn shows(&self, arguments: &[&str], check: impl Fn(&str) -> bool) {
         let shown = || String::from_utf8_lossy(&self.run(arguments).stdout).into_owned();
         assert!(becomes_true(WAIT_DEADLINE, async || check(&shown())).await, "{arguments:?} shows:\n{}", shown());
     }
 
     /// Starts the hub with `hub.toml` and a JSON log.
-    pub(super) fn hub(&self) -> Running {
+    pub(crate) fn hub(&self) -> Running {
         let mut command = self.command(&["run", "-c", "hub.toml", "--log-format", "json"]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = child.stderr.take().unwrap();
@@ -103,34 +103,34 @@ impl Workdir {
     }
 
     /// Starts a long-running command with its output in a pipe.
-    pub(super) fn watching(&self, arguments: &[&str]) -> Running {
+    pub(crate) fn watching(&self, arguments: &[&str]) -> Running {
         let mut child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
         Running::new(child, stdout)
     }
 
     /// Sends a GET to the hub and returns status code and body; code 0 if it cannot be reached.
-    pub(super) async fn get(&self, path: &str) -> (u16, String) {
+    pub(crate) async fn get(&self, path: &str) -> (u16, String) {
         let client = reqwest::Client::builder().tls_certs_only([]).timeout(WAIT_DEADLINE).build().unwrap();
         let Ok(answer) = client.get(format!("{}{path}", self.url)).send().await else { return (0, String::new()) };
         (answer.status().as_u16(), answer.text().await.unwrap_or_default())
     }
 
     /// Waits until the hub is ready.
-    pub(super) async fn ready(&self, hub: &Running) {
+    pub(crate) async fn ready(&self, hub: &Running) {
         let ready = becomes_true(WAIT_DEADLINE, async || self.get("/readyz").await.0 == 200).await;
         assert!(ready, "not ready: {}\n{}", self.get("/readyz").await.1, hub.lines().join("\n"));
     }
 
     /// Returns the value of a series in the hub's metrics.
-    pub(super) async fn metric(&self, series: &str) -> Option<f64> {
+    pub(crate) async fn metric(&self, series: &str) -> Option<f64> {
         let (_, text) = self.get("/metrics").await;
         text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
     }
 }
 
 /// Running process and the lines that it has printed. Dropping it kills it.
-pub(super) struct Running {
+pub(crate) struct Running {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
     reader: Option<JoinHandle<()>>,
@@ -156,23 +156,23 @@ impl Running {
         Self { child, lines, reader: Some(reader) }
     }
 
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         self.lines.lock().clone()
     }
 
     /// Returns the lines that contain `text`.
-    pub(super) fn lines_with(&self, text: &str) -> Vec<String> {
+    pub(crate) fn lines_with(&self, text: &str) -> Vec<String> {
         self.lines().into_iter().filter(|line| line.contains(text)).collect()
     }
 
     /// Waits for a line that contains all of `texts`.
-    pub(super) async fn prints(&self, texts: &[&str]) {
+    pub(crate) async fn prints(&self, texts: &[&str]) {
         let printed = || self.lines().iter().any(|line| texts.iter().all(|text| line.contains(text)));
         assert!(becomes_true(WAIT_DEADLINE, async || printed()).await, "no line with {texts:?}");
     }
 
     /// Sends SIGTERM, waits for the end and returns the exit code.
-    pub(super) async fn terminate(&mut self) -> i32 {
+    pub(crate) async fn terminate(&mut self) -> i32 {
         signal(&self.child, "TERM");
         let ended =
             becomes_true(WAIT_DEADLINE, || std::future::ready(matches!(self.child.try_wait(), Ok(Some(_))))).await;

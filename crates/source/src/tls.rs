@@ -1,0 +1,210 @@
+//! TLS of a cluster's client. kube's own takes the crypto provider of the process; this one has the hub's.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use kube::Config;
+use kube::config::AuthInfo;
+use parking_lot::Mutex;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use secrecy::ExposeSecret;
+
+use informer_hub_tls::{Identity, Roots, certificates, client_config, provider, verifier};
+use informer_hub_types::clock::{self, Instant};
+
+/// How long the roots of a CA file are used before the file is read again.
+const CA_AGE: Duration = Duration::from_secs(60);
+
+/// Unusable TLS settings of a cluster, without secrets. The operator can fix them.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TlsError {
+    /// A file cannot be read.
+    #[error("cannot read the {what} {}", path.display())]
+    File { what: &'static str, path: PathBuf, source: std::io::Error },
+    /// Data in a kubeconfig is not base64.
+    #[error("the {0} is not base64")]
+    Base64(&'static str),
+    /// A part of the client certificate is missing.
+    #[error("the client certificate and its key must be set together")]
+    Incomplete,
+    /// The client certificate or its key is not PEM.
+    #[error("the client certificate and its key must be PEM: {0}")]
+    Identity(rustls::pki_types::pem::Error),
+    /// The CA file is not PEM.
+    #[error("CA file {} has no valid PEM: {problem}", path.display())]
+    CaFile { path: PathBuf, problem: String },
+    /// The name to expect in the server's certificate is invalid.
+    #[error("tls-server-name {0:?} is neither a host name nor an address")]
+    ServerName(String),
+    /// The certificates cannot be used.
+    #[error("cannot use the certificates: {0}")]
+    Unusable(#[from] rustls::Error),
+}
+
+/// Returns a connector that adds TLS to the connections of another one, for addresses with `https`. Reads files.
+pub(super) fn https<H>(config: &Config, connector: H) -> Result<HttpsConnector<H>, TlsError> {
+    let mut builder = HttpsConnectorBuilder::new().with_tls_config(of_cluster(config)?).https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = ServerName::try_from(name.clone()).map_err(|_| TlsError::ServerName(name.clone()))?;
+        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    Ok(builder.enable_http1().wrap_connector(connector))
+}
+
+fn of_cluster(config: &Config) -> Result<ClientConfig, TlsError> {
+    let is_replaced = config.accept_invalid_certs || config.root_cert_file.is_some();
+    let roots = match &config.root_cert {
+        _ if is_replaced => Roots::Only(Vec::new()),
+        Some(roots) => Roots::Only(roots.iter().cloned().map(CertificateDer::from).collect()),
+        None => Roots::SystemAnd(Vec::new()),
+    };
+    let mut tls = client_config(roots, identity(&config.auth_info)?)?;
+    if config.accept_invalid_certs {
+        tls.dangerous().set_certificate_verifier(Arc::new(AnyServer));
+    } else if let Some(path) = &config.root_cert_file {
+        tls.dangerous().set_certificate_verifier(Arc::new(CaFile::open(path.clone())?));
+    }
+    Ok(tls)
+}
+
+fn identity(auth: &AuthInfo) -> Result<Option<Identity>, TlsError> {
+    let key_data = auth.client_key_data.as_ref().map(ExposeSecret::expose_secret);
+    let chain = pem("client certificate", auth.client_certificate_data.as_deref(), auth.client_certificate.as_deref())?;
+    let key = pem("client key", key_data, auth.client_key.as_deref())?;
+    match (chain, key) {
+        (None, None) => Ok(None),
+        (Some(chain), Some(key)) => Identity::from_pem(&chain, &key).map(Some).map_err(TlsError::Identity),
+        (Some(_), None) | (None, Some(_)) => Err(TlsError::Incomplete),
+    }
+}
+
+/// Returns a part of the client certificate: inline data takes precedence over a file.
+fn pem(what: &'static str, data: Option<&str>, file: Option<&str>) -> Result<Option<Vec<u8>>, TlsError> {
+    match (data, file) {
+        (Some(data), _) => STANDARD.decode(data).map(Some).map_err(|_| TlsError::Base64(what)),
+        (None, Some(file)) => read(what, Path::new(file)).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path).map_err(|source| TlsError::File { what, path: path.to_owned(), source })
+}
+
+/// Verifier with the roots in a CA file, which is reread while connections are opened. An unusable file keeps the last
+/// roots.
+#[derive(Debug)]
+struct CaFile {
+    path: PathBuf,
+    current: Mutex<(Arc<WebPkiServerVerifier>, Instant)>,
+}
+
+impl CaFile {
+    fn open(path: PathBuf) -> Result<Self, TlsError> {
+        let current = Mutex::new((Self::load(&path)?, clock::now()));
+        Ok(Self { path, current })
+    }
+
+    fn load(path: &Path) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
+        let wrong = |problem| TlsError::CaFile { path: path.to_owned(), problem };
+        let roots = certificates(&read("CA file", path)?).map_err(|error| wrong(error.to_string()))?;
+        verifier(roots).map_err(|error| wrong(error.to_string()))
+    }
+
+    fn current(&self) -> Arc<WebPkiServerVerifier> {
+        let mut current = self.current.lock();
+        if current.1 + CA_AGE <= clock::now() {
+            match Self::load(&self.path) {
+                Ok(fresh) => current.0 = fresh,
+                Err(error) => tracing::warn!(%error, "cannot reload the CA of a cluster; keeping the last one"),
+            }
+            current.1 = clock::now();
+        }
+        Arc::clone(&current.0)
+    }
+}
+
+impl ServerCertVerifier for CaFile {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.current().verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.current().verify_tls12_signature(message, cert, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.current().verify_tls13_signature(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Verifier that accepts every server, for `insecure-skip-tls-verify`.
+#[derive(Debug)]
+struct AnyServer;
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+#[path = "tls_tests.rs"]
+mod tests;

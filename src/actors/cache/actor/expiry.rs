@@ -1,0 +1,28 @@
+//! Expiry of retained snapshots and recorded changes.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+
+use crate::actors::cache::actor::CacheActor;
+use informer_hub_types::clock;
+
+/// How often they are checked.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
+
+impl CacheActor {
+    /// Expires them on a timer, independently of queries and writes, until none are left.
+    pub(super) fn start_expiry(&mut self, ctx: &mut Context<Self>) {
+        if self.expiry_timer.is_some() {
+            return;
+        }
+        self.expiry_timer = Some(ctx.run_interval(EXPIRY_INTERVAL, |act, ctx| {
+            let now = clock::now();
+            let holds_snapshots = act.held.lock().expire(now).is_some();
+            let keeps_changes = act.write_half.write(|half| half.store.trim_history(now));
+            if !holds_snapshots && !keeps_changes {
+                act.expiry_timer.take().map(|timer| ctx.cancel_future(timer));
+            }
+        }));
+    }
+}

@@ -1,0 +1,68 @@
+//! Windows of recent changes of all caches, for readers that list and watch.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::actors::cache::actor::{CacheDirectory, Store};
+use crate::cache::{HistoryLimits, HistoryReader, Snapshot};
+use informer_hub_types::{ApiResource, View, clock};
+
+/// Read access to one cache for lists and watches.
+#[derive(Clone, Debug)]
+pub struct CacheReader {
+    /// The resource.
+    pub resource: ApiResource,
+    /// Form of the objects.
+    pub view: View,
+    /// Newest snapshot. The handle stays valid if the cache is recovered.
+    pub snapshots: Arc<ArcSwap<Snapshot>>,
+    /// Recent changes.
+    pub history: HistoryReader,
+}
+
+impl CacheDirectory {
+    /// Keeps recent changes from now on, in all present and future caches. Call it before the caches are restored, so
+    /// that no reader misses a change.
+    pub fn keep_history(&self, limits: HistoryLimits) {
+        *self.history.lock() = Some(limits);
+        for entry in self.caches.lock().values() {
+            entry.write_half.write(|half| start_history(&mut half.store, limits));
+        }
+    }
+
+    /// Starts the window of a store if changes are kept.
+    pub(super) fn with_history(&self, mut store: Store) -> Store {
+        let limits = *self.history.lock();
+        if let Some(limits) = limits {
+            start_history(&mut store, limits);
+        }
+        store
+    }
+
+    /// Returns read access to each cache that keeps changes, by resource and view.
+    #[must_use]
+    pub fn readers(&self) -> Vec<CacheReader> {
+        let caches = self.caches.lock();
+        let reader = |(view, snapshots): (&View, &Arc<ArcSwap<Snapshot>>)| {
+            let snapshot = snapshots.load();
+            let (resource, history) = (snapshot.resource().clone(), snapshot.history()?.clone());
+            Some(CacheReader { resource, view: view.clone(), snapshots: Arc::clone(snapshots), history })
+        };
+        caches.iter().filter_map(|((_, view), entry)| reader((view, entry.write_half.published()))).collect()
+    }
+
+    /// Returns the bytes that all windows of recent changes may keep in memory.
+    #[must_use]
+    pub fn history_bytes(&self) -> u64 {
+        self.readers().iter().map(|reader| reader.history.bytes() as u64).sum()
+    }
+}
+
+/// Versions start at the present time in microseconds, so that they exceed those of earlier processes.
+fn start_history(store: &mut Store, limits: HistoryLimits) {
+    if store.history().is_none() {
+        let base = u64::try_from(clock::wall().as_microsecond()).unwrap_or(0);
+        store.keep_history(limits, base, clock::now());
+    }
+}

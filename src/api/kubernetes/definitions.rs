@@ -1,0 +1,176 @@
+//! Definitions of resources: columns, list kind, names and selectable fields.
+//!
+//! Those of custom resources come from their CustomResourceDefinition: from the hub's own cache if it watches
+//! definitions, else from a cluster that serves the resource. They are kept for a minute.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use super::fleet::{CacheInfo, Fleet};
+use super::scope::{Clusters, Scope};
+use informer_hub_kubeapi::{Printer, Served};
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{ApiResource, ClusterName, Gvr, ObjectKey, View, is_built_in};
+
+/// How long a definition is used before it is read again.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// Longest wait for a cluster's answer; without one, the columns are name and age.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// Most definitions kept.
+const MAX_KEPT: usize = 1024;
+
+/// Definition of one resource, cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Definition {
+    pub(super) printer: Arc<Printer>,
+    /// Kind of a list, such as `PodList`.
+    pub(super) list_kind: String,
+    /// Whether it is a custom resource, whose items have `kind` and `apiVersion`.
+    pub(super) is_custom: bool,
+    /// Paths of `selectableFields`.
+    pub(super) selectable: Arc<[String]>,
+    /// Names for discovery.
+    pub(super) served: Served,
+}
+
+/// Cache of definitions.
+#[derive(Debug, Default)]
+pub(super) struct Definitions {
+    known: Mutex<BTreeMap<Gvr, (Instant, Definition)>>,
+}
+
+/// The part of a CustomResourceDefinition that is used.
+#[derive(Deserialize, Default)]
+struct CustomDefinition {
+    #[serde(default)]
+    spec: CustomSpec,
+}
+
+#[derive(Deserialize, Default)]
+struct CustomSpec {
+    #[serde(default)]
+    names: CustomNames,
+    #[serde(default)]
+    versions: Vec<CustomVersion>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct CustomNames {
+    singular: String,
+    short_names: Vec<String>,
+    categories: Vec<String>,
+    list_kind: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CustomVersion {
+    name: String,
+    #[serde(default)]
+    selectable_fields: Vec<SelectableField>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SelectableField {
+    json_path: String,
+}
+
+impl Definitions {
+    /// Returns the definition of the resource of a request.
+    pub(super) async fn of(&self, fleet: &dyn Fleet, scope: &Scope) -> Definition {
+        self.of_resource(fleet, &scope.cache, &scope.clusters).await
+    }
+
+    /// Returns the definition of a cached resource.
+    pub(super) async fn of_resource(&self, fleet: &dyn Fleet, cache: &CacheInfo, clusters: &Clusters) -> Definition {
+        let gvr = &cache.resource.gvr;
+        if is_of_kubernetes(gvr) {
+            return built(&cache.resource, None);
+        }
+        if let Some((_, known)) = self.known.lock().get(gvr).filter(|(until, _)| clock::now() < *until) {
+            return known.clone();
+        }
+        let json = match cached(fleet, gvr) {
+            Some(json) => Some(json),
+            None => fetched(fleet, cache, clusters).await,
+        };
+        let definition = built(&cache.resource, json.as_deref());
+        let mut known = self.known.lock();
+        if known.len() >= MAX_KEPT {
+            known.clear();
+        }
+        known.insert(gvr.clone(), (clock::now() + KEPT, definition.clone()));
+        definition
+    }
+}
+
+/// Returns whether Kubernetes itself defines the group, so that there is no CustomResourceDefinition.
+fn is_of_kubernetes(gvr: &Gvr) -> bool {
+    !gvr.group.contains('.') || is_built_in(&gvr.group, &gvr.resource)
+}
+
+fn name_of(gvr: &Gvr) -> String {
+    format!("{}.{}", gvr.resource, gvr.group)
+}
+
+/// Returns the definition from the hub's own cache of definitions.
+fn cached(fleet: &dyn Fleet, gvr: &Gvr) -> Option<Bytes> {
+    let is_definitions = |cache: &CacheInfo| {
+        let gvr = &cache.resource.gvr;
+        cache.view == View::Shared && gvr.group == "apiextensions.k8s.io" && gvr.resource == "customresourcedefinitions"
+    };
+    let cache = fleet.caches().into_iter().find(is_definitions)?;
+    let key = ObjectKey::new("", &name_of(gvr));
+    let snapshot = cache.published.load();
+    snapshot.partitions().find_map(|(_, partition)| {
+        let json = partition.get(&key)?.json().ok()?;
+        Some(Bytes::copy_from_slice(&json))
+    })
+}
+
+/// Fetches the definition from the first cluster that has the resource and answers.
+async fn fetched(fleet: &dyn Fleet, cache: &CacheInfo, clusters: &Clusters) -> Option<Bytes> {
+    let snapshot = cache.published.load_full();
+    let serving: Vec<ClusterName> = snapshot
+        .partitions()
+        .filter(|(_, partition)| partition.has_synced() && clusters.include(partition.origin()))
+        .map(|(_, partition)| partition.origin().cluster.clone())
+        .collect();
+    let reachable = fleet.clusters().into_iter().filter(|cluster| cluster.is_reachable);
+    let first = reachable.map(|cluster| cluster.name).find(|name| serving.contains(name))?;
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", name_of(&cache.resource.gvr));
+    tokio::time::timeout(WAIT, fleet.fetch(&first, path)).await.ok()?.ok()
+}
+
+fn built(resource: &ApiResource, json: Option<&[u8]>) -> Definition {
+    let custom: Option<CustomDefinition> = json.and_then(|json| serde_json::from_slice(json).ok());
+    let printer = Arc::new(Printer::new(resource, json.filter(|_| custom.is_some())));
+    let is_custom = !is_of_kubernetes(&resource.gvr);
+    let mut served = Served::of(resource);
+    let mut list_kind = format!("{}List", resource.kind);
+    let mut selectable = Vec::new();
+    if let Some(CustomDefinition { spec }) = custom {
+        let names = spec.names;
+        if !names.singular.is_empty() {
+            served.singular = names.singular.into();
+        }
+        served.short_names = names.short_names.into_iter().map(Into::into).collect();
+        served.categories = names.categories.into_iter().map(Into::into).collect();
+        if !names.list_kind.is_empty() {
+            list_kind = names.list_kind;
+        }
+        let version = spec.versions.into_iter().find(|version| version.name == resource.gvr.version);
+        selectable
+            .extend(version.into_iter().flat_map(|version| version.selectable_fields).map(|field| field.json_path));
+    }
+    Definition { printer, list_kind, is_custom, selectable: selectable.into(), served }
+}

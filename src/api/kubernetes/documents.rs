@@ -1,0 +1,148 @@
+//! Documents: version, discovery, OpenAPI, health.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::StatusCode;
+use axum::response::Response;
+use parking_lot::Mutex;
+
+use super::ReadApi;
+use super::fleet::{CacheInfo, ClusterInfo, FetchError, Fleet};
+use super::respond::{json_response, response};
+use super::scope::Clusters;
+use informer_hub_kubeapi::{
+    Document, Form, Root, Served, ServedVersion, Status, discovery_document, negotiate, version_document,
+};
+use informer_hub_types::ClusterName;
+use informer_hub_types::View;
+use informer_hub_types::clock::{self, Instant};
+
+/// How long an OpenAPI document is used before it is fetched again.
+const KEPT: Duration = Duration::from_secs(300);
+
+/// Longest wait for a cluster's document.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// Most bytes of OpenAPI documents kept.
+const MAX_KEPT: usize = 32 << 20;
+
+/// Cache of documents that come from clusters.
+#[derive(Debug, Default)]
+pub(super) struct Documents {
+    known: Mutex<BTreeMap<(ClusterName, String), (Instant, Bytes)>>,
+}
+
+impl Documents {
+    /// Answers a request for a document.
+    pub(super) async fn answer(
+        &self,
+        api: &Arc<ReadApi>,
+        fleet: &dyn Fleet,
+        root: &Root,
+        document: &Document,
+        accept: Option<&str>,
+    ) -> Result<Response, Status> {
+        let (clusters, _) = Clusters::of(root);
+        let found = clusters.find(fleet);
+        if let (Clusters::One(name), true) = (&clusters, found.is_empty()) {
+            let status = Status::path_not_found();
+            return Err(Status {
+                message: format!("the hub has no cluster {name}: /v1/status lists its clusters"),
+                ..status
+            });
+        }
+        match document {
+            Document::Health => Ok(response(StatusCode::OK, "text/plain; charset=utf-8", Body::from("ok"))),
+            Document::Version => Ok(json_response(StatusCode::OK, version(&found))),
+            Document::CoreVersions | Document::Groups | Document::Group(_) | Document::Resources { .. } => {
+                self.discovery(api, fleet, &clusters, document, accept).await
+            }
+            Document::OpenApiV2 => self.of_cluster(fleet, &found, "/openapi/v2".to_owned()).await,
+            Document::OpenApiV3(rest) if rest.is_empty() => {
+                self.of_cluster(fleet, &found, "/openapi/v3".to_owned()).await
+            }
+            Document::OpenApiV3(rest) => self.of_cluster(fleet, &found, format!("/openapi/v3/{rest}")).await,
+        }
+    }
+
+    async fn discovery(
+        &self,
+        api: &Arc<ReadApi>,
+        fleet: &dyn Fleet,
+        clusters: &Clusters,
+        document: &Document,
+        accept: Option<&str>,
+    ) -> Result<Response, Status> {
+        let can_aggregate = matches!(document, Document::CoreVersions | Document::Groups);
+        let offered: &[Form] = if can_aggregate { &[Form::AggregatedDiscovery] } else { &[] };
+        let accepted = negotiate(accept, offered, false)?;
+        let mut served: Vec<Served> = Vec::new();
+        for cache in fleet.caches() {
+            let is_served =
+                cache.view != View::Metadata || !served.iter().any(|known| known.resource == cache.resource);
+            if is_served && api.rights.may_see(&cache.resource.gvr) && is_in(&cache, clusters) {
+                let definition = api.definitions.of_resource(fleet, &cache, clusters).await;
+                served.retain(|known| known.resource != cache.resource);
+                served.push(definition.served);
+            }
+        }
+        let json = discovery_document(document, accepted.form, &served).ok_or_else(Status::path_not_found)?;
+        let body = super::encode::to_media(json, accepted.media, false);
+        Ok(response(StatusCode::OK, accepted.content_type(), Body::from(body)))
+    }
+
+    /// Answers with a document of the newest cluster that answers.
+    async fn of_cluster(&self, fleet: &dyn Fleet, found: &[ClusterInfo], path: String) -> Result<Response, Status> {
+        let mut newest: Vec<_> = found.iter().filter(|cluster| cluster.is_reachable).collect();
+        newest.sort_by_key(|cluster| std::cmp::Reverse(parts(cluster.version.as_deref().unwrap_or_default())));
+        for cluster in newest.iter().take(3) {
+            let key = (cluster.name.clone(), path.clone());
+            if let Some((_, known)) = self.known.lock().get(&key).filter(|(until, _)| clock::now() < *until) {
+                return Ok(json_response(StatusCode::OK, known.clone()));
+            }
+            match tokio::time::timeout(WAIT, fleet.fetch(&cluster.name, path.clone())).await {
+                Ok(Ok(document)) => {
+                    self.keep(key, document.clone());
+                    return Ok(json_response(StatusCode::OK, document));
+                }
+                Ok(Err(FetchError::Missing)) => return Err(Status::path_not_found()),
+                Ok(Err(FetchError::Unavailable)) | Err(_) => {}
+            }
+        }
+        let text = "no cluster of this root answers, and its OpenAPI document is not cached";
+        Err(Status { retry_after: Some(5), ..Status::service_unavailable(text) })
+    }
+
+    fn keep(&self, key: (ClusterName, String), document: Bytes) {
+        let mut known = self.known.lock();
+        let bytes: usize = known.values().map(|(_, document)| document.len()).sum();
+        if bytes + document.len() > MAX_KEPT {
+            known.clear();
+        }
+        known.insert(key, (clock::now() + KEPT, document));
+    }
+}
+
+/// Returns whether one of the clusters has the resource.
+fn is_in(cache: &CacheInfo, clusters: &Clusters) -> bool {
+    let snapshot = cache.published.load();
+    snapshot.partitions().any(|(_, partition)| clusters.include(partition.origin()))
+}
+
+/// Returns `/version`: of the newest cluster.
+fn version(clusters: &[ClusterInfo]) -> Vec<u8> {
+    let newest = clusters.iter().filter_map(|cluster| cluster.version.as_deref()).max_by_key(|version| parts(version));
+    let git_version = newest.unwrap_or("v0.0.0");
+    let numbers = parts(git_version);
+    let number = |at: usize| numbers.get(at).copied().unwrap_or_default().to_string();
+    version_document(&ServedVersion { git_version: git_version.to_owned(), major: number(0), minor: number(1) })
+}
+
+/// Returns the numbers of a version such as `v1.36.3`.
+fn parts(version: &str) -> Vec<u64> {
+    let digits = version.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
+    digits.take(3).map_while(|part| part.parse().ok()).collect()
+}

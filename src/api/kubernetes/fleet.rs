@@ -1,0 +1,63 @@
+//! Port to the running hub: clusters, caches and documents of clusters.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use axum::body::Bytes;
+use futures::future::BoxFuture;
+
+use crate::cache::{HistoryReader, Snapshot};
+use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, View};
+
+/// A cluster of the hub.
+#[derive(Clone, Debug)]
+pub struct ClusterInfo {
+    /// Name of the cluster.
+    pub name: ClusterName,
+    /// Labels of the cluster.
+    pub labels: ClusterLabels,
+    /// Version of its apiserver, such as `v1.36.3`, once it has answered.
+    pub version: Option<String>,
+    /// Whether it answers.
+    pub is_reachable: bool,
+}
+
+/// A cache of the hub.
+#[derive(Clone, Debug)]
+pub struct CacheInfo {
+    /// Resource.
+    pub resource: ApiResource,
+    /// Form of its objects.
+    pub view: View,
+    /// Handle to its newest snapshot.
+    pub published: Arc<ArcSwap<Snapshot>>,
+    /// Its recent changes.
+    pub history: HistoryReader,
+}
+
+/// A document cannot be fetched from a cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The cluster does not have it.
+    #[error("the cluster has no such document")]
+    Missing,
+    /// The cluster did not answer in time or answered with an error.
+    #[error("the cluster does not answer")]
+    Unavailable,
+}
+
+/// The running hub, as the read API sees it.
+pub trait Fleet: fmt::Debug + Send + Sync + 'static {
+    /// Returns all clusters, by name.
+    fn clusters(&self) -> Vec<ClusterInfo>;
+
+    /// Returns all caches with history, by resource and view.
+    fn caches(&self) -> Vec<CacheInfo>;
+
+    /// Fetches a document, such as `/openapi/v2`, from a cluster's apiserver as JSON.
+    fn fetch(&self, cluster: &ClusterName, path: String) -> BoxFuture<'static, Result<Bytes, FetchError>>;
+}
+
+/// Returns the running hub; `None` while it starts or has ended.
+pub type FindFleet = Arc<dyn Fn() -> Option<Arc<dyn Fleet>> + Send + Sync>;

@@ -1,0 +1,133 @@
+//! Events of a watch as lines of JSON.
+
+use std::fmt::Write;
+
+use serde_json::json;
+
+use super::encode::{Encoder, Naming, Place, append};
+use informer_hub_kubeapi::{Form, Status};
+use informer_hub_types::{ApiResource, Origin, StoredObject};
+
+/// Type of a watch event that has an object.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum EventType {
+    Added,
+    Modified,
+    Deleted,
+}
+
+impl EventType {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// Writer of events.
+#[derive(Debug)]
+pub(super) struct Frames {
+    encoder: Encoder,
+    kind: String,
+    api_version: String,
+    /// Whether a table has been sent: later ones have no columns.
+    has_columns: bool,
+}
+
+impl Frames {
+    pub(super) fn new(encoder: Encoder, resource: &ApiResource) -> Self {
+        let (kind, api_version) = match encoder.form {
+            Form::Metadata | Form::MetadataList => ("PartialObjectMetadata".to_owned(), "meta.k8s.io/v1".to_owned()),
+            _ => (resource.kind.to_string(), resource.gvr.api_version()),
+        };
+        Self { encoder, kind, api_version, has_columns: false }
+    }
+
+    pub(super) fn naming(&self) -> Naming {
+        self.encoder.naming
+    }
+
+    /// Returns whether names include the cluster.
+    pub(super) fn is_unique(&self) -> bool {
+        self.encoder.naming == Naming::Unique
+    }
+
+    /// Appends the event of an object.
+    pub(super) fn event(
+        &mut self,
+        event: EventType,
+        object: &StoredObject,
+        origin: &Origin,
+        version: Option<u64>,
+        out: &mut Vec<u8>,
+    ) {
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(event.as_str().as_bytes());
+        out.extend_from_slice(b"\",\"object\":");
+        if self.encoder.form == Form::Table {
+            let version = version.map_or_else(|| self.version_of(object), |version| version.to_string());
+            self.begin_table(&version, out);
+            self.encoder.write(object, origin, None, Place::Single, out);
+            out.extend_from_slice(b"]}");
+        } else {
+            self.encoder.write(object, origin, version, Place::Single, out);
+        }
+        out.extend_from_slice(b"}\n");
+    }
+
+    fn version_of(&self, object: &StoredObject) -> String {
+        if self.naming().is_fleet() {
+            object.fleet_version().to_string()
+        } else {
+            object.resource_version().to_string()
+        }
+    }
+
+    fn begin_table(&mut self, version: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(
+            b"{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{\"resourceVersion\":",
+        );
+        append(out, version);
+        out.extend_from_slice(b"},\"columnDefinitions\":");
+        if std::mem::replace(&mut self.has_columns, true) {
+            out.extend_from_slice(b"null");
+        } else {
+            out.extend_from_slice(&self.encoder.columns());
+        }
+        out.extend_from_slice(b",\"rows\":[");
+    }
+
+    /// Appends a bookmark.
+    pub(super) fn bookmark(&mut self, version: u64, ends_initial: bool, out: &mut Vec<u8>) {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{version}");
+        let mut metadata = json!({ "resourceVersion": text });
+        if ends_initial {
+            metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
+        }
+        if self.encoder.form == Form::Table {
+            out.extend_from_slice(b"{\"type\":\"BOOKMARK\",\"object\":");
+            self.begin_table(&text, out);
+            out.extend_from_slice(b"{\"cells\":[],\"object\":");
+            append(
+                out,
+                &json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata }),
+            );
+            out.extend_from_slice(b"}]}}\n");
+            return;
+        }
+        let object = json!({ "kind": self.kind, "apiVersion": self.api_version, "metadata": metadata });
+        append(out, &json!({ "type": "BOOKMARK", "object": object }));
+        out.push(b'\n');
+    }
+
+    /// Appends an error, which ends the watch.
+    pub(super) fn error(&self, status: &Status, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"type\":\"ERROR\",\"object\":");
+        out.extend_from_slice(&status.json());
+        out.extend_from_slice(b"}\n");
+    }
+}

@@ -1,0 +1,96 @@
+//! Warnings of an answer: clusters that are stale or missing, and objects that are kept in part.
+
+use std::collections::BTreeMap;
+
+use axum::http::header::WARNING;
+use axum::http::{HeaderMap, HeaderValue};
+use serde_json::{Value, json};
+
+use crate::cache::Partition;
+use informer_hub_types::{ClusterName, Freshness, MemoryStep, first_names, printable};
+
+/// Longest text of a warning; kubectl prints each on one line.
+const MAX_TEXT: usize = 1024;
+
+/// Freshness of the clusters of an answer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Coverage {
+    /// Clusters whose objects may be outdated, each with the time since when, in RFC 3339 if known.
+    stale: BTreeMap<ClusterName, String>,
+    /// Clusters without objects in this answer, because their first list is not complete.
+    missing: Vec<ClusterName>,
+    /// Clusters of which only a part of the objects is kept, each with the part.
+    partial: BTreeMap<ClusterName, String>,
+}
+
+impl Coverage {
+    /// Adds a partition that contributes to the answer.
+    pub(super) fn add(&mut self, partition: &Partition) {
+        let origin = partition.origin();
+        match partition.freshness() {
+            Freshness::Synced => {}
+            Freshness::StaleSince { since } => {
+                self.stale.insert(origin.cluster.clone(), format!("since {since}"));
+            }
+            Freshness::Missing => {
+                self.stale.insert(origin.cluster.clone(), "since the start".to_owned());
+            }
+        }
+        let scope = &origin.scope;
+        let parts = [
+            scope.namespace.as_ref().map(|namespace| format!("namespace {namespace}")),
+            scope.label_selector.as_ref().map(|selector| format!("labels {selector}")),
+            scope.field_selector.as_ref().map(|selector| format!("fields {selector}")),
+            (partition.memory() != MemoryStep::Full).then(|| "objects without bodies, for lack of memory".to_owned()),
+        ];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        if !parts.is_empty() {
+            let text = parts.join(", ");
+            self.partial
+                .entry(origin.cluster.clone())
+                .and_modify(|known| *known = format!("{known}; {text}"))
+                .or_insert(text);
+        }
+    }
+
+    /// Adds a cluster that has the resource and whose first list is not complete.
+    pub(super) fn add_missing(&mut self, cluster: &ClusterName) {
+        if !self.missing.contains(cluster) {
+            self.missing.push(cluster.clone());
+        }
+    }
+
+    /// Adds `Warning` headers, as kube-apiserver sends them and kubectl prints them.
+    pub(super) fn warn(&self, headers: &mut HeaderMap) {
+        let describe = |of: &BTreeMap<ClusterName, String>| {
+            let lines: Vec<_> = of.iter().map(|(name, why)| format!("{name} ({why})")).collect();
+            first_names(&lines)
+        };
+        let texts = [
+            (!self.stale.is_empty()).then(|| format!("stale: {}", describe(&self.stale))),
+            (!self.missing.is_empty()).then(|| {
+                let names: Vec<_> = self.missing.iter().map(ClusterName::as_str).collect();
+                format!("missing, first list not complete: {}", first_names(&names))
+            }),
+            (!self.partial.is_empty()).then(|| format!("cached in part: {}", describe(&self.partial))),
+        ];
+        for text in texts.into_iter().flatten() {
+            let text: String = printable(&text).chars().filter(char::is_ascii).take(MAX_TEXT).collect();
+            let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+            if let Ok(value) = HeaderValue::from_str(&format!("299 - \"informer-hub: {quoted}\"")) {
+                headers.append(WARNING, value);
+            }
+        }
+    }
+
+    /// Returns the same as a member of a fleet list's metadata, which typed clients ignore; `None` if complete and fresh.
+    pub(super) fn summary(&self) -> Option<Value> {
+        if self.stale.is_empty() && self.missing.is_empty() {
+            return None;
+        }
+        let stale: serde_json::Map<_, _> =
+            self.stale.iter().map(|(name, since)| (name.to_string(), json!(since))).collect();
+        let missing: Vec<_> = self.missing.iter().map(ClusterName::as_str).collect();
+        Some(json!({ "staleClusters": stale, "missingClusters": missing }))
+    }
+}

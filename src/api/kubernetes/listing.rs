@@ -1,0 +1,184 @@
+//! Lists and single objects: reads a state in turns and writes it in chunks of bounded size.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::encode::{Encoder, Place, append};
+use super::objects::{After, Found, State};
+use super::selection::Selection;
+use informer_hub_kubeapi::Form;
+use informer_hub_types::ClusterName;
+
+/// Objects read before a chunk ends, even if none is selected.
+const SCAN: usize = 512;
+
+/// Bytes after which a chunk ends.
+const CHUNK: usize = 128 << 10;
+
+/// Members of a list beside its items.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    pub(super) kind: String,
+    pub(super) api_version: String,
+    pub(super) resource_version: String,
+    pub(super) continuation: Option<String>,
+    pub(super) remaining: Option<usize>,
+    /// Freshness of clusters, at fleet roots.
+    pub(super) freshness: Option<serde_json::Value>,
+}
+
+impl Head {
+    /// Writes the beginning of the list, up to the first item.
+    fn begin(&self, encoder: &Encoder, out: &mut Vec<u8>) {
+        let mut metadata = serde_json::Map::new();
+        metadata.insert("resourceVersion".to_owned(), json!(self.resource_version));
+        if let Some(token) = &self.continuation {
+            metadata.insert("continue".to_owned(), json!(token));
+        }
+        if let Some(remaining) = self.remaining {
+            metadata.insert("remainingItemCount".to_owned(), json!(remaining));
+        }
+        if let Some(freshness) = &self.freshness {
+            metadata.insert("informerHub".to_owned(), freshness.clone());
+        }
+        out.extend_from_slice(b"{\"kind\":");
+        append(out, &self.kind);
+        out.extend_from_slice(b",\"apiVersion\":");
+        append(out, &self.api_version);
+        out.extend_from_slice(b",\"metadata\":");
+        append(out, &metadata);
+        if encoder.form == Form::Table {
+            out.extend_from_slice(b",\"columnDefinitions\":");
+            out.extend_from_slice(&encoder.columns());
+            out.extend_from_slice(b",\"rows\":[");
+        } else {
+            out.extend_from_slice(b",\"items\":[");
+        }
+    }
+}
+
+/// A scan of the selected objects of a state.
+#[derive(Debug)]
+pub(super) struct Scan {
+    state: Arc<State>,
+    selection: Arc<Selection>,
+    is_unique: bool,
+    /// Cluster being read, and the key after which it continues; `None` at the end.
+    at: Option<(ClusterName, Option<After>)>,
+    buffer: Vec<Found>,
+}
+
+impl Scan {
+    /// Begins a scan, after a position if one is given.
+    pub(super) fn new(state: Arc<State>, selection: Arc<Selection>, is_unique: bool, after: Option<After>) -> Self {
+        let first = state.clusters_from(after.as_ref().map(|after| &after.cluster)).next().cloned();
+        let at = first.map(|first| {
+            let after = after.filter(|after| after.cluster == first);
+            (first, after)
+        });
+        Self { state, selection, is_unique, at, buffer: Vec::new() }
+    }
+
+    /// Visits the next objects until `visit` returns false or enough have been read. Returns whether there may be more.
+    pub(super) fn advance(&mut self, mut visit: impl FnMut(&Found) -> bool) -> bool {
+        let Some((cluster, after)) = self.at.take() else { return false };
+        self.buffer.clear();
+        let namespace = self.selection.namespace();
+        if let Some(key) = self.key_in(&cluster) {
+            // The only object that the selection can have here.
+            if after.is_none() {
+                self.buffer.extend(self.state.get(&cluster, &key));
+            }
+        } else {
+            let key = after.as_ref().map(|after| &after.key);
+            self.state.objects(&cluster, key, namespace, SCAN, &mut self.buffer);
+        }
+        let is_full = self.buffer.len() == SCAN;
+        for found in &self.buffer {
+            let (object, origin) = found;
+            if self.selection.matches(object, &origin.cluster, self.is_unique) && !visit(found) {
+                let after = After { cluster: cluster.clone(), key: object.key().clone() };
+                self.at = Some((cluster, Some(after)));
+                return true;
+            }
+        }
+        self.at = match self.buffer.last().filter(|_| is_full) {
+            Some((last, _)) => {
+                let after = After { cluster: cluster.clone(), key: last.key().clone() };
+                Some((cluster, Some(after)))
+            }
+            None => self.next_cluster(&cluster).map(|next| (next, None)),
+        };
+        self.at.is_some()
+    }
+
+    fn key_in(&self, cluster: &ClusterName) -> Option<informer_hub_types::ObjectKey> {
+        self.selection.key(self.state.is_namespaced(), self.is_unique.then_some(cluster))
+    }
+
+    fn next_cluster(&self, cluster: &ClusterName) -> Option<ClusterName> {
+        self.state.clusters_from(Some(cluster)).find(|next| *next != cluster).cloned()
+    }
+}
+
+/// Items of a list.
+#[derive(Debug)]
+pub(super) enum Items {
+    /// The objects of a page.
+    Page(std::vec::IntoIter<Found>),
+    /// All selected objects.
+    All(Scan),
+}
+
+/// Writer of a list in chunks.
+#[derive(Debug)]
+pub(super) struct Listing {
+    head: Option<Head>,
+    items: Items,
+    encoder: Encoder,
+    written: usize,
+    is_done: bool,
+}
+
+impl Listing {
+    pub(super) fn new(head: Head, items: Items, encoder: Encoder) -> Self {
+        Self { head: Some(head), items, encoder, written: 0, is_done: false }
+    }
+
+    /// Returns whether the list is complete.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Appends the next chunk to `out`.
+    pub(super) fn write(&mut self, out: &mut Vec<u8>) {
+        if let Some(head) = self.head.take() {
+            head.begin(&self.encoder, out);
+        }
+        let start = out.len();
+        let (encoder, written) = (&self.encoder, &mut self.written);
+        let mut write = |(object, origin): &Found| {
+            if *written > 0 {
+                out.push(b',');
+            }
+            *written += 1;
+            encoder.write(object, origin, None, Place::Item, out);
+            out.len() - start < CHUNK
+        };
+        let has_more = match &mut self.items {
+            Items::Page(objects) => {
+                let mut has_room = true;
+                while has_room && let Some(found) = objects.next() {
+                    has_room = write(&found);
+                }
+                objects.len() > 0
+            }
+            Items::All(scan) => scan.advance(write),
+        };
+        if !has_more {
+            self.is_done = true;
+            out.extend_from_slice(b"]}\n");
+        }
+    }
+}

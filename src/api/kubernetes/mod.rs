@@ -1,0 +1,150 @@
+//! Kubernetes roots: lists and watches of the fleet for every Kubernetes client.
+//!
+//! `/clusters/<name>`, `/clusters/*`, `/clusters/<selector>` and `/unique/…` serve what kube-apiserver serves to readers,
+//! from the caches. Protocol and texts are in `informer_hub_kubeapi`; this module connects them with snapshots and
+//! windows of changes. `docs/kubernetes-api.md` describes it for users.
+//!
+//! A request passes `request` (parse, rights, admission), then `read` (lists and objects), `watch` or `documents`.
+
+mod definitions;
+mod documents;
+mod encode;
+mod fields;
+mod fleet;
+mod frames;
+mod freshness;
+mod listing;
+mod metrics;
+mod objects;
+mod queue;
+mod read;
+mod request;
+mod respond;
+mod rights;
+mod scope;
+mod selection;
+#[cfg(test)]
+mod tests;
+mod versions;
+mod watch;
+mod watch_request;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::any;
+use tokio_util::sync::CancellationToken;
+
+use definitions::Definitions;
+use documents::Documents;
+pub use fleet::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet};
+use informer_hub_kubeapi::{Reason, Status};
+use informer_hub_types::clock;
+pub use metrics::ReadCounts;
+use metrics::ReadMetrics;
+use queue::{Admission, FairQueue, QueueLimits, ReaderId, Turn, WatchAdmission};
+use rights::Rights;
+
+/// Shorter waits for a turn are not counted as waits.
+const LEAST_WAIT: Duration = Duration::from_micros(10);
+
+/// Settings of the read API.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadApiOptions {
+    /// Lists and single objects in progress.
+    pub requests: usize,
+    /// Open watches.
+    pub watches: usize,
+    /// Whether Secrets are served.
+    pub secrets: bool,
+}
+
+/// State of the read API, shared by all requests.
+pub struct ReadApi {
+    find: FindFleet,
+    queue: Arc<FairQueue>,
+    rights: Rights,
+    definitions: Definitions,
+    documents: Documents,
+    metrics: Arc<ReadMetrics>,
+    /// Cancelled at shutdown, which ends watches.
+    closing: CancellationToken,
+}
+
+impl ReadApi {
+    /// Creates the API over a hub that may start later.
+    #[must_use]
+    pub fn new(find: FindFleet, options: ReadApiOptions) -> Self {
+        // More turns than cores would only delay each other.
+        let turns = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        let limits = QueueLimits { requests: options.requests, watches: options.watches, turns };
+        Self {
+            find,
+            queue: FairQueue::new(limits),
+            rights: Rights { secrets: options.secrets },
+            definitions: Definitions::default(),
+            documents: Documents::default(),
+            metrics: Arc::default(),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    /// Returns the values of its counters.
+    #[must_use]
+    pub fn counts(&self) -> ReadCounts {
+        ReadCounts { in_progress: self.queue.in_progress(), ..self.metrics.counts() }
+    }
+
+    /// Waits for a turn of work.
+    async fn turn(&self, reader: &ReaderId) -> Turn<'_> {
+        let began = clock::now();
+        let turn = self.queue.turn(reader).await;
+        let waited = clock::now() - began;
+        if waited >= LEAST_WAIT {
+            self.metrics.queued(waited);
+        }
+        turn
+    }
+
+    /// Ends all watches, each with a bookmark.
+    pub fn close(&self) {
+        self.closing.cancel();
+    }
+
+    fn admit(&self, reader: &ReaderId) -> Result<Admission, Status> {
+        let refused = || Status::too_many_requests("too many requests, please try again later", 1);
+        self.queue.admit(reader).ok_or_else(refused)
+    }
+
+    fn admit_watch(&self) -> Result<WatchAdmission, Status> {
+        let refused = || Status::too_many_requests("too many watches, please try again later", 5);
+        self.queue.admit_watch().ok_or_else(refused)
+    }
+}
+
+impl fmt::Debug for ReadApi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadApi").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+/// Returns whether a path is below one of the roots.
+pub(super) fn is_kubernetes(path: &str) -> bool {
+    path.starts_with("/clusters/") || path.starts_with("/unique/")
+}
+
+/// Returns the response to a request that the port refuses.
+pub(super) fn denial(code: StatusCode, problem: &str) -> Response {
+    let reason = if code == StatusCode::UNAUTHORIZED { Reason::Unauthorized } else { Reason::Forbidden };
+    respond::status_response(&Status::new(code.as_u16(), reason, problem))
+}
+
+/// Returns the routes of the roots.
+pub(super) fn routes(api: Arc<ReadApi>) -> Router {
+    let handler = any(request::handle::<axum::body::Body>);
+    Router::new().route("/clusters/{*rest}", handler.clone()).route("/unique/{*rest}", handler).with_state(api)
+}

@@ -1,0 +1,138 @@
+//! Objects of a list in order: by cluster, then by namespace and name.
+//!
+//! A cluster can have several partitions, one per scope. They are merged by key; an object in two of them appears once.
+//! An earlier state is the present one with the changes since then undone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::scope::Scope;
+use crate::cache::{ChangeKind, Partition, PartitionId, RecordedChange, Snapshot};
+use informer_hub_types::{ClusterName, ObjectKey, Origin, StoredObject};
+
+/// An object with its informer.
+pub(super) type Found = (Arc<StoredObject>, Arc<Origin>);
+
+/// Position in a list: after this object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct After {
+    pub(super) cluster: ClusterName,
+    pub(super) key: ObjectKey,
+}
+
+/// State that a list is read from.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    snapshot: Arc<Snapshot>,
+    /// Partitions by cluster.
+    partitions: BTreeMap<ClusterName, Vec<PartitionId>>,
+    /// Objects by cluster that differ from the snapshot; `None` for those that did not exist.
+    undone: BTreeMap<ClusterName, BTreeMap<ObjectKey, Option<Found>>>,
+    /// All clusters of both.
+    clusters: BTreeSet<ClusterName>,
+}
+
+impl State {
+    /// Returns the present state.
+    pub(super) fn present(scope: &Scope, snapshot: Arc<Snapshot>) -> Self {
+        let mut partitions: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (id, partition) in scope.partitions(&snapshot) {
+            partitions.entry(partition.origin().cluster.clone()).or_default().push(id);
+        }
+        let clusters = partitions.keys().cloned().collect();
+        Self { snapshot, partitions, undone: BTreeMap::new(), clusters }
+    }
+
+    /// Returns an earlier state: the present one without `changes`, all those since, in order.
+    pub(super) fn before(scope: &Scope, snapshot: Arc<Snapshot>, changes: &[Arc<RecordedChange>]) -> Self {
+        let mut state = Self::present(scope, snapshot);
+        for change in changes {
+            let before = match change.kind {
+                ChangeKind::Added => None,
+                ChangeKind::Modified | ChangeKind::Deleted => Some(change.old.as_ref().unwrap_or(&change.object)),
+            };
+            let before = before.map(|old| (Arc::clone(old), Arc::clone(&change.origin)));
+            state.clusters.insert(change.origin.cluster.clone());
+            // The first change since then has the state of then.
+            let undone = state.undone.entry(change.origin.cluster.clone()).or_default();
+            undone.entry(change.object.key().clone()).or_insert(before);
+        }
+        state
+    }
+
+    /// Returns the names of the clusters in order, from one on.
+    pub(super) fn clusters_from(&self, first: Option<&ClusterName>) -> impl Iterator<Item = &ClusterName> {
+        let first = first.map_or(Bound::Unbounded, |first| Bound::Included(first.clone()));
+        self.clusters.range((first, Bound::Unbounded))
+    }
+
+    /// Returns the object of a key in a cluster.
+    pub(super) fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Found> {
+        if let Some(undone) = self.undone.get(cluster).and_then(|undone| undone.get(key)) {
+            return undone.clone();
+        }
+        let found = self.partitions(cluster).find_map(|partition| Some((partition.get(key)?, partition.origin())))?;
+        Some((Arc::clone(found.0), Arc::clone(found.1)))
+    }
+
+    /// Appends at most `most` objects of a cluster after a key, within a namespace if one is given.
+    pub(super) fn objects(
+        &self,
+        cluster: &ClusterName,
+        after: Option<&ObjectKey>,
+        namespace: Option<&str>,
+        most: usize,
+        out: &mut Vec<Found>,
+    ) {
+        let first = namespace.map(|namespace| ObjectKey::new(namespace, ""));
+        let after = match (after, first.as_ref()) {
+            (Some(after), Some(first)) => Some(after.max(first)),
+            (after, first) => after.or(first),
+        };
+        let is_within = |key: &ObjectKey| namespace.is_none() || key.namespace() == namespace;
+        let undone = self.undone.get(cluster);
+        let mut sources: Vec<_> = self
+            .partitions(cluster)
+            .map(|partition| (partition.iter_after(after).peekable(), partition.origin()))
+            .collect();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let undone = undone.into_iter().flat_map(|undone| undone.range::<ObjectKey, _>((from, Bound::Unbounded)));
+        let mut undone = undone.peekable();
+        let end = out.len() + most;
+        while out.len() < end {
+            let stored = sources.iter_mut().filter_map(|(objects, _)| objects.peek().map(|object| object.key())).min();
+            let other = undone.peek().map(|(key, _)| *key);
+            let Some(key) = [stored, other].into_iter().flatten().min().cloned() else { return };
+            if !is_within(&key) {
+                return;
+            }
+            let mut found = None;
+            for (objects, origin) in &mut sources {
+                if let Some(object) = objects.next_if(|object| *object.key() == key) {
+                    found.get_or_insert_with(|| (Arc::clone(object), Arc::clone(origin)));
+                }
+            }
+            if let Some((_, before)) = undone.next_if(|(undone, _)| **undone == key) {
+                found.clone_from(before);
+            }
+            out.extend(found);
+        }
+    }
+
+    fn partitions(&self, cluster: &ClusterName) -> impl Iterator<Item = &Partition> {
+        let ids = self.partitions.get(cluster).into_iter().flatten();
+        ids.filter_map(|id| self.snapshot.partition(*id))
+    }
+
+    /// Returns whether the objects are namespaced.
+    pub(super) fn is_namespaced(&self) -> bool {
+        self.snapshot.resource().namespaced
+    }
+
+    /// Returns the number of objects, or `None` if counting them would visit each.
+    pub(super) fn len(&self) -> Option<usize> {
+        let is_plain = self.undone.is_empty() && self.partitions.values().all(|ids| ids.len() == 1);
+        is_plain.then(|| self.partitions.keys().flat_map(|cluster| self.partitions(cluster)).map(Partition::len).sum())
+    }
+}

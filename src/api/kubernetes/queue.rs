@@ -1,0 +1,248 @@
+//! Fair queue of readers: limits the requests in progress, and hands out turns of work one reader after the other.
+//!
+//! The model is API Priority and Fairness. A request is admitted or answered with 429 at once. An admitted request does
+//! its work in turns of some hundred microseconds, so that one reader with many large lists does not delay another. A
+//! turn is not held while the client reads, so slow readers hold nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use smol_str::SmolStr;
+use tokio::sync::oneshot;
+
+/// Identity of a reader, for fairness.
+pub(super) type ReaderId = SmolStr;
+
+/// Limits of a queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QueueLimits {
+    /// Requests in progress; one reader gets at most half of them.
+    pub(super) requests: usize,
+    /// Watches in progress.
+    pub(super) watches: usize,
+    /// Turns at the same time.
+    pub(super) turns: usize,
+}
+
+/// Queue of one port.
+#[derive(Debug)]
+pub(super) struct FairQueue {
+    limits: QueueLimits,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: usize,
+    watches: usize,
+    /// Requests in progress by reader.
+    readers: BTreeMap<ReaderId, usize>,
+    turns: usize,
+    /// Waiting turns by reader, and the order in which readers get the next ones.
+    waiting: BTreeMap<ReaderId, VecDeque<oneshot::Sender<()>>>,
+    order: VecDeque<ReaderId>,
+}
+
+/// Admission of a list or of a request for one object; ends when dropped.
+#[derive(Debug)]
+pub(super) struct Admission {
+    queue: Arc<FairQueue>,
+    reader: ReaderId,
+}
+
+/// Admission of a watch; ends when dropped.
+#[derive(Debug)]
+pub(super) struct WatchAdmission(Arc<FairQueue>);
+
+/// A turn of work; ends when dropped.
+#[derive(Debug)]
+pub(super) struct Turn<'q>(&'q FairQueue);
+
+impl FairQueue {
+    pub(super) fn new(limits: QueueLimits) -> Arc<Self> {
+        Arc::new(Self { limits, state: Mutex::default() })
+    }
+
+    /// Admits a request; `None` if all requests, or this reader's half, are in progress.
+    pub(super) fn admit(self: &Arc<Self>, reader: &ReaderId) -> Option<Admission> {
+        let mut state = self.state.lock();
+        let own = state.readers.get(reader).copied().unwrap_or_default();
+        if state.requests >= self.limits.requests || own >= self.limits.requests.div_ceil(2) {
+            return None;
+        }
+        state.requests += 1;
+        state.readers.insert(reader.clone(), own + 1);
+        Some(Admission { queue: Arc::clone(self), reader: reader.clone() })
+    }
+
+    /// Admits a watch; `None` if there are too many.
+    pub(super) fn admit_watch(self: &Arc<Self>) -> Option<WatchAdmission> {
+        let mut state = self.state.lock();
+        if state.watches >= self.limits.watches {
+            return None;
+        }
+        state.watches += 1;
+        Some(WatchAdmission(Arc::clone(self)))
+    }
+
+    /// Returns the number of requests in progress.
+    pub(super) fn in_progress(&self) -> usize {
+        self.state.lock().requests
+    }
+
+    /// Waits for a turn. Readers take turns one after the other; within a reader, the first to wait is first.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a turn granted to a dropped future passes to the next.
+    pub(super) async fn turn(&self, reader: &ReaderId) -> Turn<'_> {
+        let granted = {
+            let mut state = self.state.lock();
+            if state.turns < self.limits.turns {
+                state.turns += 1;
+                return Turn(self);
+            }
+            let (grant, granted) = oneshot::channel();
+            let state = &mut *state;
+            let line = state.waiting.entry(reader.clone()).or_default();
+            if line.is_empty() {
+                state.order.push_back(reader.clone());
+            }
+            line.push_back(grant);
+            granted
+        };
+        let mut waiting = Waiting { queue: self, granted: Some(granted) };
+        if let Some(granted) = waiting.granted.as_mut() {
+            // The sender is dropped only after sending.
+            let _ = granted.await;
+        }
+        waiting.granted = None;
+        Turn(self)
+    }
+
+    /// Passes a turn on to the next reader, or frees it.
+    fn pass_on(&self) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        while let Some(reader) = state.order.pop_front() {
+            let Some(line) = state.waiting.get_mut(&reader) else { continue };
+            let next = line.pop_front();
+            if line.is_empty() {
+                state.waiting.remove(&reader);
+            } else {
+                state.order.push_back(reader);
+            }
+            if next.is_some_and(|next| next.send(()).is_ok()) {
+                return;
+            }
+        }
+        state.turns -= 1;
+    }
+}
+
+/// A wait for a turn. Passes the turn on if it was granted after the wait was given up.
+struct Waiting<'q> {
+    queue: &'q FairQueue,
+    granted: Option<oneshot::Receiver<()>>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(mut granted) = self.granted.take() {
+            granted.close();
+            if granted.try_recv().is_ok() {
+                self.queue.pass_on();
+            }
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.pass_on();
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        let mut state = self.queue.state.lock();
+        state.requests -= 1;
+        if let Some(own) = state.readers.get_mut(&self.reader) {
+            *own -= 1;
+            if *own == 0 {
+                state.readers.remove(&self.reader);
+            }
+        }
+    }
+}
+
+impl Drop for WatchAdmission {
+    fn drop(&mut self) {
+        self.0.state.lock().watches -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn queue(requests: usize, watches: usize) -> Arc<FairQueue> {
+        FairQueue::new(QueueLimits { requests, watches, turns: 1 })
+    }
+
+    #[test]
+    fn reader_gets_half_of_the_requests_and_all_readers_the_whole() {
+        let queue = queue(4, 1);
+        let (a, b, c) = ("a".into(), "b".into(), "c".into());
+        let of_a: Vec<_> = (0..3).filter_map(|_| queue.admit(&a)).collect();
+        assert_eq!(of_a.len(), 2);
+        let of_b: Vec<_> = (0..3).filter_map(|_| queue.admit(&b)).collect();
+        assert_eq!(of_b.len(), 2);
+        assert!(queue.admit(&c).is_none());
+        drop(of_a);
+        assert!(queue.admit(&c).is_some());
+        let watch = queue.admit_watch();
+        assert!(watch.is_some() && queue.admit_watch().is_none());
+        drop((watch, of_b));
+        assert_eq!(queue.in_progress(), 0);
+        assert!(queue.admit_watch().is_some());
+    }
+
+    #[tokio::test]
+    async fn readers_take_turns_whatever_one_of_them_queues() {
+        let queue = queue(100, 0);
+        let first = queue.turn(&"z".into()).await;
+        let order = Mutex::new(Vec::new());
+        let wait = |reader: &'static str| {
+            let (queue, order) = (&queue, &order);
+            async move {
+                let _turn = queue.turn(&reader.into()).await;
+                order.lock().push(reader);
+            }
+        };
+        let all = futures::future::join_all(["a", "a", "a", "b", "c", "b"].map(wait));
+        let mut all = std::pin::pin!(all);
+        assert!(all.as_mut().now_or_never().is_none());
+        drop(first);
+        all.await;
+        assert_eq!(*order.lock(), ["a", "b", "c", "a", "b", "a"]);
+        assert_eq!(queue.state.lock().turns, 0);
+    }
+
+    #[tokio::test]
+    async fn abandoned_wait_passes_its_turn_on() {
+        let queue = queue(100, 0);
+        let first = queue.turn(&"z".into()).await;
+        let (reader, other) = ("a".into(), "b".into());
+        let mut abandoned = Box::pin(queue.turn(&reader));
+        let mut kept = Box::pin(queue.turn(&other));
+        assert!(abandoned.as_mut().now_or_never().is_none() && kept.as_mut().now_or_never().is_none());
+        drop(first);
+        drop(abandoned);
+        drop(kept.await);
+        let state = queue.state.lock();
+        assert_eq!((state.turns, state.waiting.len(), state.order.len()), (0, 0, 0));
+    }
+}

@@ -1,0 +1,339 @@
+//! Answers of `get` and `list`.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::StatusCode;
+use axum::response::Response;
+use futures::stream;
+use hyper::body::Body as _;
+
+use super::ReadApi;
+use super::definitions::Definition;
+use super::encode::{Encoder, Place, to_media};
+use super::freshness::Coverage;
+use super::listing::{Head, Items, Listing, Scan};
+use super::objects::{After, Found, State};
+use super::queue::{Admission, ReaderId};
+use super::request::Asked;
+use super::respond::{Gzip, mark_gzip, response};
+use super::scope::{Clusters, Scope};
+use super::selection::{Selection, Wanted};
+use crate::api::serve::Streaming;
+use crate::cache::{HistoryCursor, Snapshot};
+use informer_hub_kubeapi::{Continuation, Form, ListAt, Media, Status, list_at};
+
+/// Least length of an answer that is compressed, as in kube-apiserver.
+const GZIP_FROM: usize = 128 << 10;
+
+/// Longest list in YAML or indented JSON, which is made as a whole.
+const MAX_WHOLE: usize = 64 << 20;
+
+/// State and version that a request is answered from.
+struct At {
+    state: State,
+    version: u64,
+    coverage: Coverage,
+}
+
+/// Answers a list or a request for one object.
+pub(super) async fn answer(
+    api: &Arc<ReadApi>,
+    scope: Scope,
+    definition: Definition,
+    asked: Asked,
+) -> Result<Response, Status> {
+    let admission = api.admit(&asked.reader)?;
+    let selection = selection_of(&scope, &definition, &asked)?;
+    let is_get = asked.path.name.is_some();
+    let (at, after) = state_of(&scope, &asked, is_get).await?;
+    let encoder = encoder_of(&scope, &definition, &asked);
+    let is_unique = encoder.naming == super::encode::Naming::Unique;
+    let state = Arc::new(at.state);
+    let scan = Scan::new(Arc::clone(&state), Arc::clone(&selection), is_unique, after);
+    if is_get {
+        let found = one(api, scan, &asked).await?;
+        return Ok(object_response(&found, &encoder, &asked, &at.coverage));
+    }
+    let (kind, api_version) = encoder.list_type(&definition.list_kind, &scope.cache.resource.gvr.api_version());
+    let mut head = Head {
+        kind,
+        api_version,
+        resource_version: at.version.to_string(),
+        continuation: None,
+        remaining: None,
+        freshness: scope.naming.is_fleet().then(|| at.coverage.summary()).flatten(),
+    };
+    let items = match usize::try_from(asked.options.limit).ok().filter(|limit| *limit > 0) {
+        Some(limit) => {
+            let page = page(api, scan, limit, &asked).await;
+            if page.has_more
+                && let Some((last, origin)) = page.objects.last()
+            {
+                head.continuation = Some(
+                    Continuation {
+                        version: at.version,
+                        list: fingerprint(&asked),
+                        cluster: origin.cluster.clone(),
+                        key: last.key().clone(),
+                    }
+                    .token(),
+                );
+                head.remaining = remaining(&state, &selection, &page.objects, &asked);
+            }
+            Items::Page(page.objects.into_iter())
+        }
+        None => Items::All(scan),
+    };
+    let listing = Listing::new(head, items, encoder);
+    list_response(api, listing, &asked, &at.coverage, admission).await
+}
+
+/// Prepares the selection of a request.
+pub(super) fn selection_of(scope: &Scope, definition: &Definition, asked: &Asked) -> Result<Arc<Selection>, Status> {
+    let wanted = Wanted {
+        namespace: asked.path.namespace.as_ref(),
+        name: asked.path.name.as_ref(),
+        labels: &asked.options.labels,
+        fields: &asked.options.fields,
+        is_fleet: scope.naming.is_fleet(),
+        selectable: &definition.selectable,
+    };
+    Selection::new(wanted, &scope.snapshot()).map(Arc::new)
+}
+
+/// Returns the encoder of a request.
+pub(super) fn encoder_of(scope: &Scope, definition: &Definition, asked: &Asked) -> Encoder {
+    let is_table = asked.accepted.form == Form::Table;
+    Encoder {
+        form: asked.accepted.form,
+        naming: scope.naming,
+        include: asked.include,
+        bare_items: !definition.is_custom,
+        printer: is_table.then(|| Arc::clone(&definition.printer)),
+        now: jiff::Timestamp::now().as_second(),
+    }
+}
+
+/// Returns the state that a request asks for, and the position of a continued list.
+async fn state_of(scope: &Scope, asked: &Asked, is_get: bool) -> Result<(At, Option<After>), Status> {
+    match list_at(&asked.options, is_get)? {
+        ListAt::Present => Ok((present(scope, scope.snapshot())?, None)),
+        ListAt::NotOlderThan(version) => Ok((present(scope, scope.at_least(version).await?)?, None)),
+        ListAt::Exact(version) => Ok((exact(scope, version, Status::list_expired).await?, None)),
+        ListAt::Continued => {
+            let token = Continuation::parse(&asked.options.continuation)?;
+            token.check(fingerprint(asked))?;
+            let at = exact(scope, token.version, Status::continue_expired).await?;
+            Ok((at, Some(After { cluster: token.cluster, key: token.key })))
+        }
+    }
+}
+
+fn present(scope: &Scope, snapshot: Arc<Snapshot>) -> Result<At, Status> {
+    let Some(version) = scope.version(&snapshot) else {
+        let text = "the cluster's resource versions are no integers, so the hub cannot order them";
+        return Err(Status::service_unavailable(text));
+    };
+    let coverage = scope.coverage(&snapshot);
+    Ok(At { state: State::present(scope, snapshot), version, coverage })
+}
+
+/// Returns the state of exactly a version: the present one without the changes since.
+async fn exact(scope: &Scope, version: u64, expired: fn() -> Status) -> Result<At, Status> {
+    // The window is read before the snapshot would change it further; a change in between is in both, and undone.
+    let snapshot = scope.at_least(version).await?;
+    let history = &scope.cache.history;
+    let mut cursor = match &scope.clusters {
+        Clusters::One(cluster) => history.locate(&snapshot, cluster, version).map_err(|_| expired())?,
+        Clusters::Matching(_) => HistoryCursor::after(version),
+    };
+    let mut changes = Vec::new();
+    history.read(&scope.changes(), &mut cursor, usize::MAX, &mut changes).map_err(|_| expired())?;
+    changes.retain(|change| change.version <= snapshot.version());
+    let coverage = scope.coverage(&snapshot);
+    Ok(At { state: State::before(scope, snapshot, &changes), version, coverage })
+}
+
+/// Returns the only object of a request.
+async fn one(api: &Arc<ReadApi>, mut scan: Scan, asked: &Asked) -> Result<Found, Status> {
+    let mut found = Vec::new();
+    loop {
+        let _turn = api.turn(&asked.reader).await;
+        let has_more = scan.advance(|object| {
+            found.push(object.clone());
+            found.len() < 2
+        });
+        if !has_more || found.len() > 1 {
+            break;
+        }
+    }
+    let path = &asked.path;
+    let name = path.name.as_deref().unwrap_or_default();
+    match found.len() {
+        0 => Err(Status::object_not_found(&path.group, &path.resource, name)),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let clusters: Vec<_> = found.iter().map(|(_, origin)| origin.cluster.as_str()).collect();
+            let text = format!(
+                "{name:?} exists in several clusters, among them {}: ask /clusters/<name> or /unique/*",
+                clusters.join(" and ")
+            );
+            Err(Status::new(409, informer_hub_kubeapi::Reason::Conflict, text))
+        }
+    }
+}
+
+struct Page {
+    objects: Vec<Found>,
+    has_more: bool,
+}
+
+/// Reads a page and looks whether another object follows.
+async fn page(api: &Arc<ReadApi>, mut scan: Scan, limit: usize, asked: &Asked) -> Page {
+    let (mut objects, mut has_more) = (Vec::new(), false);
+    loop {
+        let _turn = api.turn(&asked.reader).await;
+        let more = scan.advance(|found| {
+            has_more = objects.len() == limit;
+            if !has_more {
+                objects.push(found.clone());
+            }
+            !has_more
+        });
+        if !more || has_more {
+            return Page { objects, has_more };
+        }
+    }
+}
+
+/// Returns how many objects follow the first page of an unfiltered list. kube-apiserver leaves it out with selectors.
+fn remaining(state: &State, selection: &Selection, page: &[Found], asked: &Asked) -> Option<usize> {
+    let is_first = asked.options.continuation.is_empty();
+    let all = if is_first && selection.is_everything() { state.len() } else { None };
+    all.map(|all| all.saturating_sub(page.len()))
+}
+
+/// Returns the fingerprint of the list of a request, for its continue tokens.
+fn fingerprint(asked: &Asked) -> u64 {
+    Continuation::fingerprint(&asked.root, &asked.path, &asked.options)
+}
+
+fn object_response((object, origin): &Found, encoder: &Encoder, asked: &Asked, coverage: &Coverage) -> Response {
+    let mut json = Vec::new();
+    if encoder.form == Form::Table {
+        json.extend_from_slice(
+            b"{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{\"resourceVersion\":",
+        );
+        let version = if encoder.naming.is_fleet() {
+            object.fleet_version().to_string()
+        } else {
+            object.resource_version().to_string()
+        };
+        super::encode::append(&mut json, &version);
+        json.extend_from_slice(b"},\"columnDefinitions\":");
+        json.extend_from_slice(&encoder.columns());
+        json.extend_from_slice(b",\"rows\":[");
+        encoder.write(object, origin, None, Place::Single, &mut json);
+        json.extend_from_slice(b"]}");
+    } else {
+        encoder.write(object, origin, None, Place::Single, &mut json);
+    }
+    json.push(b'\n');
+    let body = to_media(json, asked.accepted.media, asked.is_pretty);
+    let mut response = response(StatusCode::OK, asked.accepted.content_type(), Body::from(body));
+    coverage.warn(response.headers_mut());
+    response
+}
+
+async fn list_response(
+    api: &Arc<ReadApi>,
+    mut listing: Listing,
+    asked: &Asked,
+    coverage: &Coverage,
+    admission: Admission,
+) -> Result<Response, Status> {
+    let mut first = Vec::new();
+    let is_whole = asked.accepted.media == Media::Yaml || asked.is_pretty;
+    loop {
+        let _turn = api.turn(&asked.reader).await;
+        listing.write(&mut first);
+        if listing.is_done() || !is_whole && first.len() >= GZIP_FROM {
+            break;
+        }
+        if first.len() > MAX_WHOLE {
+            let text =
+                format!("the list exceeds {MAX_WHOLE} bytes as YAML or indented JSON: set limit, or ask for JSON");
+            return Err(Status::request_too_large(text));
+        }
+    }
+    let is_gzip = asked.gzip && first.len() >= GZIP_FROM;
+    let metrics = Arc::clone(&api.metrics);
+    let body = if listing.is_done() {
+        let mut whole = to_media(first, asked.accepted.media, asked.is_pretty);
+        if is_gzip {
+            whole = Gzip::new().write(&whole, true).into();
+        }
+        metrics.sent(whole.len());
+        Body::from(whole)
+    } else {
+        let gzip = is_gzip.then(Gzip::new);
+        let rest =
+            Rest { api: Arc::clone(api), listing, first: Some(first), gzip, reader: asked.reader.clone(), admission };
+        Body::from_stream(stream::unfold(rest, |mut rest| async {
+            let chunk = rest.next().await?;
+            Some((Ok::<_, std::convert::Infallible>(chunk), rest))
+        }))
+    };
+    let is_streaming = body.size_hint().exact().is_none();
+    let mut response = response(StatusCode::OK, asked.accepted.content_type(), body);
+    if is_streaming {
+        response.extensions_mut().insert(Streaming);
+    }
+    if is_gzip {
+        mark_gzip(response.headers_mut());
+    }
+    coverage.warn(response.headers_mut());
+    Ok(response)
+}
+
+/// The rest of a list that is sent as a stream.
+struct Rest {
+    api: Arc<ReadApi>,
+    listing: Listing,
+    first: Option<Vec<u8>>,
+    gzip: Option<Gzip>,
+    reader: ReaderId,
+    /// Held until the client has taken the whole list.
+    #[expect(dead_code, reason = "ends with the list")]
+    admission: Admission,
+}
+
+impl Rest {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let chunk = match self.first.take() {
+                Some(first) => first,
+                None if self.listing.is_done() => return None,
+                None => {
+                    let _turn = self.api.turn(&self.reader).await;
+                    let mut chunk = Vec::new();
+                    self.listing.write(&mut chunk);
+                    chunk
+                }
+            };
+            let is_last = self.listing.is_done();
+            let chunk = match &mut self.gzip {
+                Some(gzip) => gzip.write(&chunk, is_last),
+                None => chunk.into(),
+            };
+            if !chunk.is_empty() {
+                self.api.metrics.sent(chunk.len());
+                return Some(chunk);
+            }
+            if is_last {
+                return None;
+            }
+        }
+    }
+}

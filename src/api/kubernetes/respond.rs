@@ -1,0 +1,66 @@
+//! Responses: statuses, bodies in the accepted media type, and streams.
+
+use std::io::Write as _;
+
+use axum::body::{Body, Bytes};
+use axum::http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use informer_hub_kubeapi::Status;
+
+/// Returns a status as the response.
+pub(super) fn status_response(status: &Status) -> Response {
+    let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut json = status.json();
+    json.push(b'\n');
+    let mut response = json_response(code, json);
+    if let Some(seconds) = status.retry_after {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// Returns JSON as the response.
+pub(super) fn json_response(code: StatusCode, json: impl Into<Bytes>) -> Response {
+    response(code, "application/json", Body::from(json.into()))
+}
+
+/// Returns a response with the headers that kube-apiserver sends.
+pub(super) fn response(code: StatusCode, content_type: &str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    if let Ok(content_type) = HeaderValue::from_str(content_type) {
+        headers.insert(CONTENT_TYPE, content_type);
+    }
+    response
+}
+
+/// Marks a response as compressed.
+pub(super) fn mark_gzip(headers: &mut HeaderMap) {
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+}
+
+/// Compressor of a stream, with the level that kube-apiserver uses.
+pub(super) struct Gzip(GzEncoder<Vec<u8>>);
+
+impl Gzip {
+    pub(super) fn new() -> Self {
+        Self(GzEncoder::new(Vec::new(), Compression::fast()))
+    }
+
+    /// Compresses a chunk and returns what is ready to be sent.
+    pub(super) fn write(&mut self, chunk: &[u8], is_last: bool) -> Bytes {
+        // Writing to memory cannot fail.
+        let _ = self.0.write_all(chunk);
+        if is_last {
+            let _ = self.0.try_finish();
+        }
+        std::mem::take(self.0.get_mut()).into()
+    }
+}

@@ -1,0 +1,190 @@
+//! Selection of objects by namespace, name, labels and fields.
+
+use smol_str::SmolStr;
+
+use super::fields::{Field, field_of};
+use crate::cache::Snapshot;
+use informer_hub_kubeapi::{CLUSTER_KEY, FieldSelector, Reason, Status};
+use informer_hub_query::Extractor;
+use informer_hub_types::{ClusterName, FieldPath, LabelSelector, ObjectKey, StoredObject};
+
+/// Prepared conditions on objects.
+#[derive(Debug)]
+pub(super) struct Selection {
+    namespace: Option<SmolStr>,
+    name: Option<SmolStr>,
+    labels: LabelSelector,
+    /// Whether objects have a label that names their cluster.
+    is_fleet: bool,
+    terms: Vec<Term>,
+    extractor: Extractor,
+    paths: usize,
+}
+
+/// A condition on a field.
+#[derive(Debug)]
+struct Term {
+    source: Source,
+    value: SmolStr,
+    is_equal: bool,
+}
+
+/// Where the value of a field is read.
+#[derive(Debug)]
+enum Source {
+    Name,
+    Namespace,
+    Cluster,
+    /// Number of the first of some paths, how many there are, and the value of objects without the field. The first
+    /// path with a value counts.
+    Paths(usize, usize, &'static str),
+}
+
+/// Request for a selection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) namespace: Option<&'a SmolStr>,
+    pub(super) name: Option<&'a SmolStr>,
+    pub(super) labels: &'a LabelSelector,
+    pub(super) fields: &'a FieldSelector,
+    /// Whether the root covers several clusters, so that `metadata.cluster` is a field.
+    pub(super) is_fleet: bool,
+    /// `selectableFields` of a custom resource.
+    pub(super) selectable: &'a [String],
+}
+
+impl Selection {
+    /// Prepares a selection.
+    ///
+    /// # Errors
+    /// [`Status`] of code 400 for a field that the resource cannot be selected by.
+    pub(super) fn new(wanted: Wanted<'_>, snapshot: &Snapshot) -> Result<Self, Status> {
+        let (mut terms, mut paths) = (Vec::new(), Vec::new());
+        for term in &wanted.fields.terms {
+            let field = field_of(&snapshot.resource().gvr, &term.field, wanted.selectable, wanted.is_fleet)
+                .or_else(|| indexed(snapshot, &term.field))
+                .ok_or_else(|| unknown_field(&term.field))?;
+            let source = match field {
+                Field::Name => Source::Name,
+                Field::Namespace => Source::Namespace,
+                Field::Cluster => Source::Cluster,
+                Field::Paths(of, default) => {
+                    let first = paths.len();
+                    paths.extend(of);
+                    Source::Paths(first, paths.len() - first, default)
+                }
+            };
+            terms.push(Term { source, value: term.value.clone(), is_equal: term.is_equal });
+        }
+        Ok(Self {
+            namespace: wanted.namespace.cloned(),
+            name: wanted.name.cloned(),
+            labels: wanted.labels.clone(),
+            is_fleet: wanted.is_fleet,
+            terms,
+            extractor: Extractor::new(&paths),
+            paths: paths.len(),
+        })
+    }
+
+    /// Returns whether every object is selected.
+    pub(super) fn is_everything(&self) -> bool {
+        self.namespace.is_none() && self.name.is_none() && !self.has_selectors()
+    }
+
+    /// Returns whether it has conditions on labels or fields.
+    pub(super) fn has_selectors(&self) -> bool {
+        !self.labels.is_empty() || !self.terms.is_empty()
+    }
+
+    /// Returns the namespace that all selected objects have.
+    pub(super) fn namespace(&self) -> Option<&str> {
+        let by_field = || self.equal(|source| matches!(source, Source::Namespace));
+        self.namespace.as_deref().or_else(by_field)
+    }
+
+    /// Returns the key that the only selected object of a cluster has, if the selection has name and scope.
+    pub(super) fn key(&self, namespaced: bool, cluster_prefix: Option<&ClusterName>) -> Option<ObjectKey> {
+        let name = self.name.as_deref().or_else(|| self.equal(|source| matches!(source, Source::Name)))?;
+        let name = match cluster_prefix {
+            Some(cluster) => name.strip_prefix(cluster.as_str())?.strip_prefix(':')?,
+            None => name,
+        };
+        if namespaced { Some(ObjectKey::new(self.namespace()?, name)) } else { Some(ObjectKey::new("", name)) }
+    }
+
+    fn equal(&self, is_of: impl Fn(&Source) -> bool) -> Option<&str> {
+        self.terms.iter().find(|term| term.is_equal && is_of(&term.source)).map(|term| term.value.as_str())
+    }
+
+    /// Returns whether an object is selected. An object whose body is not in memory has no fields beyond its head.
+    /// `is_unique` if names include the cluster.
+    pub(super) fn matches(&self, object: &StoredObject, cluster: &ClusterName, is_unique: bool) -> bool {
+        let key = object.key();
+        if self.namespace.as_ref().is_some_and(|wanted| key.namespace() != Some(wanted.as_str())) {
+            return false;
+        }
+        let is_named = |wanted: &str| {
+            if !is_unique {
+                return key.name() == wanted;
+            }
+            let rest = wanted.strip_prefix(cluster.as_str()).and_then(|rest| rest.strip_prefix(':'));
+            rest == Some(key.name())
+        };
+        if self.name.as_ref().is_some_and(|wanted| !is_named(wanted)) {
+            return false;
+        }
+        let label = |label: &str| match label {
+            CLUSTER_KEY if self.is_fleet => Some(cluster.as_str()),
+            _ => object.labels().get(label),
+        };
+        if !self.labels.is_empty() && !self.labels.matches(label) {
+            return false;
+        }
+        let of_head = |term: &Term| match term.source {
+            Source::Name => Some(is_named(&term.value) == term.is_equal),
+            Source::Namespace => Some((key.namespace().unwrap_or_default() == term.value) == term.is_equal),
+            Source::Cluster => Some((cluster.as_str() == term.value) == term.is_equal),
+            Source::Paths(..) => None,
+        };
+        if self.terms.iter().any(|term| of_head(term) == Some(false)) {
+            return false;
+        }
+        self.paths == 0 || self.matches_body(object)
+    }
+
+    fn matches_body(&self, object: &StoredObject) -> bool {
+        let values = object.json().ok().and_then(|json| self.extractor.extract(&json).ok());
+        let text_at = |first: usize, count: usize, default: &'static str| {
+            let values = values.as_ref()?;
+            let found = values.get(first..first + count)?.iter().find_map(|values| values.first().map(text));
+            Some(found.filter(|text| !text.is_empty()).unwrap_or_else(|| default.to_owned()))
+        };
+        self.terms.iter().all(|term| match term.source {
+            Source::Paths(first, count, default) => {
+                let value = text_at(first, count, default).unwrap_or_else(|| default.to_owned());
+                (value == term.value.as_str()) == term.is_equal
+            }
+            Source::Name | Source::Namespace | Source::Cluster => true,
+        })
+    }
+}
+
+/// Returns the text that a field selector compares: strings as they are, numbers and booleans as JSON.
+fn text(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// Returns the field of a declared index with this path.
+fn indexed(snapshot: &Snapshot, field: &str) -> Option<Field> {
+    let path: FieldPath = field.parse().ok()?;
+    snapshot.has_index_of(&path).then(|| Field::Paths(vec![path], ""))
+}
+
+fn unknown_field(field: &str) -> Status {
+    Status::new(400, Reason::BadRequest, format!("field label not supported: {field}"))
+}

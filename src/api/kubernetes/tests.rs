@@ -1,0 +1,247 @@
+//! Tests of requests and answers over a fleet of stores, without sockets.
+
+mod lists;
+mod paths;
+mod watches;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::header::ACCEPT;
+use axum::http::{HeaderMap, Request, StatusCode};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::fleet::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet};
+use super::{ReadApi, ReadApiOptions, routes};
+use crate::cache::{DeltaFifo, HistoryLimits, PartitionId, Store};
+use informer_hub_types::{
+    ApiResource, Change, ClusterLabels, ClusterName, Delta, DeltaKind, Gvr, IndexEntry, InformerHealth, Labels,
+    ObjectKey, Origin, ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid, View, clock,
+};
+
+/// Timeout of each step.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Fleet version at which the stores begin.
+const BASE: u64 = 1000;
+
+/// A fleet of clusters with one resource each.
+#[derive(Debug)]
+struct TestFleet {
+    clusters: Vec<ClusterInfo>,
+    stores: Mutex<BTreeMap<Gvr, Store>>,
+    documents: BTreeMap<String, &'static str>,
+}
+
+impl Fleet for TestFleet {
+    fn clusters(&self) -> Vec<ClusterInfo> {
+        self.clusters.clone()
+    }
+
+    fn caches(&self) -> Vec<CacheInfo> {
+        let stores = self.stores.lock();
+        let info = |store: &Store| {
+            let snapshot = store.published().load();
+            Some(CacheInfo {
+                resource: snapshot.resource().clone(),
+                view: View::Shared,
+                history: snapshot.history()?.clone(),
+                published: Arc::clone(store.published()),
+            })
+        };
+        stores.values().filter_map(info).collect()
+    }
+
+    fn fetch(&self, cluster: &ClusterName, path: String) -> BoxFuture<'static, Result<Bytes, FetchError>> {
+        let found = self.documents.get(&format!("{cluster}{path}")).copied();
+        Box::pin(async move { found.map(|text| Bytes::from_static(text.as_bytes())).ok_or(FetchError::Missing) })
+    }
+}
+
+/// The API in front of a fleet.
+struct Bench {
+    fleet: Arc<TestFleet>,
+    api: Arc<ReadApi>,
+    routes: Router,
+    partitions: BTreeMap<(String, Gvr), PartitionId>,
+}
+
+fn pods() -> ApiResource {
+    ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
+}
+
+fn cluster(name: &str, tier: &str) -> ClusterInfo {
+    ClusterInfo {
+        name: ClusterName::new(name).unwrap(),
+        labels: [("tier".to_owned(), tier.to_owned())].into(),
+        version: Some("v1.36.3".to_owned()),
+        is_reachable: true,
+    }
+}
+
+/// A pod with a label `app`, on a node.
+fn pod(namespace: &str, name: &str, version: u64, app: &str, node: &str) -> StoredObject {
+    let json = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": namespace, "uid": format!("uid-{name}"), "resourceVersion": version.to_string(),
+            "labels": { "app": app }, "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "i" }] },
+        "status": { "phase": "Running" },
+    });
+    StoredObject::new(StoredObjectParts {
+        key: ObjectKey::new(namespace, name),
+        uid: Uid::new(&format!("uid-{name}")),
+        resource_version: ResourceVersion::new(&version.to_string()),
+        labels: Labels::new(vec![("app".into(), app.into())]),
+        index_values: Vec::<IndexEntry>::new(),
+        json: json.to_string().into_bytes(),
+    })
+}
+
+impl Bench {
+    fn new(options: ReadApiOptions) -> Self {
+        let fleet = Arc::new(TestFleet {
+            clusters: vec![cluster("a", "prod"), cluster("b", "dev")],
+            stores: Mutex::default(),
+            documents: [("a/openapi/v3".to_owned(), r#"{"paths":{}}"#)].into(),
+        });
+        let found = Arc::clone(&fleet);
+        let find: FindFleet = Arc::new(move || Some(Arc::clone(&found) as Arc<dyn Fleet>));
+        let api = Arc::new(ReadApi::new(find, options));
+        let routes = routes(Arc::clone(&api));
+        Self { fleet, api, routes, partitions: BTreeMap::new() }
+    }
+
+    /// Two clusters with two pods each, listed at version 10.
+    fn with_pods() -> Self {
+        let mut bench = Self::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
+        for cluster in ["a", "b"] {
+            let of = |name: &str, version, node: &str| pod("shop", name, version, "web", node);
+            bench.list(&pods(), cluster, vec![of("x", 3, "n1"), of("y", 5, "n2")], 10);
+        }
+        bench
+    }
+
+    fn open(&mut self, resource: &ApiResource, cluster: &str) -> PartitionId {
+        let labels: ClusterLabels =
+            self.fleet.clusters.iter().find(|it| it.name.as_str() == cluster).unwrap().labels.clone();
+        let origin = Origin {
+            cluster: ClusterName::new(cluster).unwrap(),
+            cluster_labels: labels,
+            resource: resource.clone(),
+            scope: Scope::all(),
+        };
+        let mut stores = self.fleet.stores.lock();
+        let store = stores.entry(resource.gvr.clone()).or_insert_with(|| {
+            let mut store = Store::new(resource.clone());
+            store.keep_history(HistoryLimits::default(), BASE, clock::now());
+            store
+        });
+        let health = InformerHealth::new();
+        let id = store.open(Arc::new(origin), health, Vec::new());
+        self.partitions.insert((cluster.to_owned(), resource.gvr.clone()), id);
+        id
+    }
+
+    /// Applies a complete list.
+    fn list(&mut self, resource: &ApiResource, cluster: &str, objects: Vec<StoredObject>, version: u64) {
+        let key = (cluster.to_owned(), resource.gvr.clone());
+        let id = match self.partitions.get(&key) {
+            Some(id) => *id,
+            None => self.open(resource, cluster),
+        };
+        let deltas = objects
+            .into_iter()
+            .map(|object| Change::Delta(Delta { kind: DeltaKind::Replaced, object: Arc::new(object) }));
+        let version = ResourceVersion::new(&version.to_string());
+        let changes = [Change::ReplaceBegin].into_iter().chain(deltas).chain([Change::ReplaceEnd(version.clone())]);
+        self.apply(&resource.gvr, id, changes, version);
+    }
+
+    fn apply(&self, gvr: &Gvr, id: PartitionId, changes: impl IntoIterator<Item = Change>, version: ResourceVersion) {
+        let mut fifo = DeltaFifo::new(usize::MAX);
+        changes.into_iter().for_each(|change| fifo.push(change));
+        let mut stores = self.fleet.stores.lock();
+        stores.get_mut(gvr).unwrap().apply_up_to(id, fifo.pop(usize::MAX), Some(version));
+    }
+
+    /// Applies a watch event of a pod.
+    fn event(&self, cluster: &str, kind: DeltaKind, object: StoredObject) {
+        let id = self.partitions[&(cluster.to_owned(), pods().gvr)];
+        let version = object.resource_version().clone();
+        self.apply(&pods().gvr, id, [Change::Delta(Delta { kind, object: Arc::new(object) })], version);
+    }
+
+    async fn send(&self, request: Request<Body>) -> axum::response::Response {
+        tokio::time::timeout(PATIENCE, self.routes.clone().oneshot(request)).await.expect("an answer").unwrap()
+    }
+
+    async fn ask(&self, path: &str, accept: &str) -> (StatusCode, HeaderMap, Bytes) {
+        let request = Request::get(path).header(ACCEPT, accept).body(Body::empty()).unwrap();
+        let (head, body) = self.send(request).await.into_parts();
+        let body = tokio::time::timeout(PATIENCE, to_bytes(body, usize::MAX)).await.expect("an end").unwrap();
+        (head.status, head.headers, body)
+    }
+
+    async fn json(&self, path: &str) -> (u16, Value) {
+        let (status, _, body) = self.ask(path, "application/json").await;
+        (status.as_u16(), serde_json::from_slice(&body).unwrap_or_else(|_| panic!("{path}: {body:?}")))
+    }
+
+    /// Opens a watch, or returns its refusal.
+    async fn watch(&self, path: &str) -> Events {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let response = self.send(request).await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        Events { body: response.into_body().into_data_stream(), buffer: Vec::new() }
+    }
+}
+
+/// Events of a watch.
+struct Events {
+    body: axum::body::BodyDataStream,
+    buffer: Vec<u8>,
+}
+
+impl Events {
+    /// Returns the next event; `None` at the end.
+    async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<_> = self.buffer.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).unwrap());
+            }
+            let chunk = tokio::time::timeout(PATIENCE, self.body.next()).await.expect("an event")?;
+            self.buffer.extend_from_slice(&chunk.unwrap());
+        }
+    }
+
+    /// Returns type, name and version of the next event, `ADDED x@3`.
+    async fn line(&mut self) -> String {
+        self.next().await.map_or_else(|| "end".to_owned(), |event| line(&event))
+    }
+}
+
+fn line(event: &Value) -> String {
+    let metadata = &event["object"]["metadata"];
+    let name = metadata["name"].as_str().or(event["object"]["reason"].as_str()).unwrap_or("-");
+    format!("{} {name}@{}", event["type"].as_str().unwrap(), metadata["resourceVersion"].as_str().unwrap_or("-"))
+}
+
+/// Returns names and versions of a list's items.
+fn items(list: &Value) -> Vec<String> {
+    let item = |item: &Value| {
+        let metadata = &item["metadata"];
+        format!("{}@{}", metadata["name"].as_str().unwrap(), metadata["resourceVersion"].as_str().unwrap())
+    };
+    list["items"].as_array().unwrap().iter().map(item).collect()
+}

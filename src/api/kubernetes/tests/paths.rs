@@ -1,0 +1,93 @@
+//! Documents, refusals and limits.
+
+use super::*;
+
+#[tokio::test]
+async fn discovery_lists_what_is_cached() {
+    let mut bench = Bench::with_pods();
+    let secrets = ApiResource { gvr: Gvr::new("", "v1", "secrets"), kind: "Secret".into(), namespaced: true };
+    bench.list(&secrets, "a", Vec::new(), 10);
+    let (code, resources) = bench.json("/clusters/a/api/v1").await;
+    assert_eq!(code, 200);
+    let names: Vec<_> = resources["resources"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect();
+    assert_eq!(names, ["pods"], "secrets are not served");
+    assert_eq!(resources["resources"][0]["verbs"], json!(["get", "list", "watch"]));
+    assert_eq!(bench.json("/clusters/a/api/v1/secrets").await.0, 404);
+    let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+    let (_, headers, body) = bench.ask("/clusters/*/api", aggregated).await;
+    assert!(headers["content-type"].to_str().unwrap().contains("APIGroupDiscoveryList"));
+    let groups: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(groups["items"][0]["versions"][0]["resources"][0]["resource"], "pods");
+    assert_eq!(bench.json("/clusters/b/version").await.1["gitVersion"], "v1.36.3");
+    let (code, openapi) = bench.json("/clusters/a/openapi/v3").await;
+    assert_eq!((code, openapi), (200, json!({ "paths": {} })));
+}
+
+#[tokio::test]
+async fn unknown_clusters_resources_and_objects_are_not_found() {
+    let bench = Bench::with_pods();
+    for path in [
+        "/clusters/c/api/v1/pods",
+        "/clusters/c/version",
+        "/clusters/a/api/v1/nodes",
+        "/clusters/a/api/v2/pods",
+        "/clusters/a/apis/apps/v1/deployments",
+        "/clusters/a/apis/apps/v1",
+        "/clusters/a/api/v1/namespaces/shop/pods/none",
+        "/clusters/a/api/v1/pods/x",
+        "/clusters/a/api/v1/namespaces/shop/pods/x/log",
+        "/clusters/a/nothing",
+    ] {
+        let (code, status) = bench.json(path).await;
+        assert_eq!((code, &status["kind"], &status["reason"]), (404, &json!("Status"), &json!("NotFound")), "{path}");
+    }
+    let (_, status) = bench.json("/clusters/a/api/v1/namespaces/shop/pods/none").await;
+    assert_eq!(status["message"], r#"pods "none" not found"#);
+    assert_eq!(status["details"], json!({ "name": "none", "kind": "pods" }));
+}
+
+#[tokio::test]
+async fn writes_are_not_allowed() {
+    let bench = Bench::with_pods();
+    for method in ["POST", "PUT", "PATCH", "DELETE"] {
+        let request = Request::builder().method(method).uri("/clusters/a/api/v1/namespaces/shop/pods/x");
+        let (head, body) = bench.send(request.body(Body::from("{}")).unwrap()).await.into_parts();
+        let status: Value = serde_json::from_slice(&to_bytes(body, 4096).await.unwrap()).unwrap();
+        assert_eq!((head.status.as_u16(), &status["reason"]), (405, &json!("MethodNotAllowed")), "{method}");
+        assert!(status["message"].as_str().unwrap().contains("the hub only reads"), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn requests_above_the_limits_are_refused_with_a_time_to_retry() {
+    let mut bench = Bench::new(ReadApiOptions { requests: 2, watches: 1, secrets: false });
+    let many = (0..3000).map(|i| pod("shop", &format!("p{i:04}"), i + 1, "web", "n1")).collect();
+    bench.list(&pods(), "a", many, 5000);
+    let watch = bench.watch("/clusters/a/api/v1/pods?watch=1").await;
+    let (status, headers, _) = bench.ask("/clusters/a/api/v1/pods?watch=1", "*/*").await;
+    assert_eq!((status.as_u16(), &headers["retry-after"]), (429, &"5".parse().unwrap()));
+    drop(watch);
+    drop(bench.watch("/clusters/a/api/v1/pods?watch=1").await);
+    // A list that its reader does not take stays in progress.
+    let slow = bench.send(Request::get("/clusters/a/api/v1/pods").body(Body::empty()).unwrap()).await;
+    let (status, headers, _) = bench.ask("/clusters/a/api/v1/pods", "*/*").await;
+    assert_eq!((status.as_u16(), &headers["retry-after"]), (429, &"1".parse().unwrap()), "half of two for one reader");
+    drop(slow);
+    assert_eq!(bench.ask("/clusters/a/api/v1/pods", "*/*").await.0.as_u16(), 200);
+}
+
+#[tokio::test]
+async fn cluster_without_a_complete_list_is_unavailable_alone_and_missing_in_the_fleet() {
+    let mut bench = Bench::with_pods();
+    let nodes = ApiResource { gvr: Gvr::new("", "v1", "nodes"), kind: "Node".into(), namespaced: false };
+    bench.list(&nodes, "a", Vec::new(), 10);
+    bench.open(&nodes, "b");
+    let (code, status) = bench.json("/clusters/b/api/v1/nodes").await;
+    assert_eq!((code, &status["reason"]), (503, &json!("ServiceUnavailable")));
+    let (status, headers, body) = bench.ask("/clusters/*/api/v1/nodes", "*/*").await;
+    assert_eq!(status.as_u16(), 200);
+    let warnings: Vec<_> = headers.get_all("warning").iter().map(|value| value.to_str().unwrap()).collect();
+    assert!(warnings.iter().any(|text| text.contains("missing, first list not complete: b")), "{warnings:?}");
+    let list: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(list["metadata"]["informerHub"]["missingClusters"], json!(["b"]));
+}

@@ -1,0 +1,52 @@
+//! Versions of a request: what the present one is, and waiting for a newer one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::scope::{Clusters, Scope};
+use crate::cache::Snapshot;
+use informer_hub_kubeapi::Status;
+use informer_hub_types::clock;
+
+/// How long a request waits for a version that the hub has not reached yet, as kube-apiserver does.
+const WAIT: Duration = Duration::from_secs(3);
+
+/// How often bookmarks of the clusters, which change no object, are looked for.
+const POLL: Duration = Duration::from_millis(50);
+
+impl Scope {
+    /// Returns the version of a state: the fleet's, or at a cluster root the cluster's own. `None` if the cluster has
+    /// no synced partition or its versions are no integers.
+    pub(super) fn version(&self, snapshot: &Snapshot) -> Option<u64> {
+        if self.naming.is_fleet() { Some(snapshot.version()) } else { self.cluster_version(snapshot) }
+    }
+
+    /// Returns the cluster's own version at a cluster root.
+    pub(super) fn cluster_version(&self, snapshot: &Snapshot) -> Option<u64> {
+        match &self.clusters {
+            Clusters::One(cluster) => snapshot.cluster_version(cluster),
+            Clusters::Matching(_) => None,
+        }
+    }
+
+    /// Returns the present state once it is at least as new as a version.
+    ///
+    /// # Errors
+    /// [`Status`] of code 504 after three seconds, as kube-apiserver answers.
+    pub(super) async fn at_least(&self, wanted: u64) -> Result<Arc<Snapshot>, Status> {
+        let until = clock::now() + WAIT;
+        let mut changed = self.cache.history.subscribe(&self.changes());
+        loop {
+            let snapshot = self.snapshot();
+            let current = self.version(&snapshot).unwrap_or_default();
+            if current >= wanted {
+                return Ok(snapshot);
+            }
+            let now = clock::now();
+            if now >= until {
+                return Err(Status::version_too_large(wanted, current));
+            }
+            let _ = tokio::time::timeout_at(until.min(now + POLL), changed.changed()).await;
+        }
+    }
+}

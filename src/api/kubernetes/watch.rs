@@ -1,0 +1,249 @@
+//! Watches: follows the window of recent changes and writes them as events.
+//!
+//! A watch has no queue. It reads the window from its position whenever there are changes and the client has taken what
+//! was sent before. A client that falls behind the window gets an `ERROR` event with 410 and lists again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+
+use super::encode::Encoder;
+use super::frames::{EventType, Frames};
+use super::listing::Scan;
+use super::scope::{Clusters, Scope};
+use super::selection::Selection;
+use crate::cache::{ChangeKind, HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, RecordedChange};
+use informer_hub_kubeapi::Status;
+use informer_hub_types::StoredObject;
+use informer_hub_types::clock::{self, Instant};
+
+/// Time between bookmarks.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(50);
+
+/// Bytes after which events are sent.
+const CHUNK: usize = 64 << 10;
+
+/// Changes read at once.
+const BATCH: usize = 256;
+
+/// Beginning and end of a watch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WatchOptions {
+    /// Whether the client accepts bookmarks.
+    pub(super) bookmarks: bool,
+    /// Whether a bookmark ends the initial state (`sendInitialEvents`).
+    pub(super) end_bookmark: bool,
+    /// Version of the cluster that the client has reached and the hub has not: changes up to it are left out.
+    pub(super) skipped: Option<u64>,
+    /// End of the watch.
+    pub(super) until: Instant,
+}
+
+/// A running watch.
+#[derive(Debug)]
+pub(super) struct Watch {
+    scope: Scope,
+    selection: Arc<Selection>,
+    frames: Frames,
+    history: HistoryReader,
+    changes_of: HistoryScope,
+    changed: HistorySubscription,
+    cursor: HistoryCursor,
+    /// The present state, as long as it is being written.
+    initial: Option<Scan>,
+    options: WatchOptions,
+    next_bookmark: Instant,
+    /// Changes read and not written yet, in reverse.
+    pending: Vec<Arc<RecordedChange>>,
+    is_ended: bool,
+    events: u64,
+}
+
+impl Watch {
+    /// Begins a watch at a position. `initial` is the state at that position, if it is to be written first.
+    pub(super) fn new(
+        scope: Scope,
+        selection: Arc<Selection>,
+        encoder: Encoder,
+        (cursor, initial): (HistoryCursor, Option<Scan>),
+        options: WatchOptions,
+    ) -> Self {
+        let history = scope.cache.history.clone();
+        let changes_of = scope.changes();
+        let changed = history.subscribe(&changes_of);
+        let frames = Frames::new(encoder, &scope.cache.resource);
+        Self {
+            scope,
+            selection,
+            frames,
+            history,
+            changes_of,
+            changed,
+            cursor,
+            initial,
+            options,
+            next_bookmark: clock::now() + BOOKMARK_INTERVAL,
+            pending: Vec::new(),
+            is_ended: false,
+            events: 0,
+        }
+    }
+
+    /// Waits for the next events; `None` at the end. `closing` completes when the hub shuts down.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: events that were not returned are lost.
+    pub(super) async fn next(&mut self, closing: impl Future<Output = ()>) -> Option<Bytes> {
+        let mut closing = std::pin::pin!(closing);
+        let mut out = Vec::new();
+        while !self.is_ended {
+            let is_current = self.write(&mut out);
+            if !out.is_empty() {
+                return Some(out.into());
+            }
+            if self.is_ended || !is_current {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            let wake = self.options.until.min(self.next_bookmark);
+            tokio::select! {
+                () = self.changed.changed() => {}
+                () = tokio::time::sleep_until(wake) => self.tick(&mut out),
+                () = closing.as_mut() => self.end(&mut out),
+            }
+            if !out.is_empty() {
+                return Some(out.into());
+            }
+        }
+        None
+    }
+
+    /// Returns the number of events written.
+    pub(super) fn events(&self) -> u64 {
+        self.events
+    }
+
+    fn tick(&mut self, out: &mut Vec<u8>) {
+        let now = clock::now();
+        if now >= self.options.until {
+            self.end(out);
+        } else if now >= self.next_bookmark {
+            self.next_bookmark = now + BOOKMARK_INTERVAL;
+            self.bookmark(false, out);
+        }
+    }
+
+    /// Ends the watch with a bookmark, so that the client resumes from the newest version.
+    fn end(&mut self, out: &mut Vec<u8>) {
+        self.is_ended = true;
+        self.bookmark(false, out);
+    }
+
+    fn fail(&mut self, status: &Status, out: &mut Vec<u8>) {
+        self.is_ended = true;
+        self.frames.error(status, out);
+    }
+
+    /// Writes what there is, up to a chunk. Returns whether everything is written.
+    fn write(&mut self, out: &mut Vec<u8>) -> bool {
+        if self.initial.is_some() {
+            self.write_initial(out);
+            return false;
+        }
+        let mut is_current = false;
+        if self.pending.is_empty() {
+            if self.is_removed() {
+                let text = "the cluster is not watched any more";
+                self.fail(&Status::expired(text), out);
+                return true;
+            }
+            let mut changes = std::mem::take(&mut self.pending);
+            match self.history.read(&self.changes_of, &mut self.cursor, BATCH, &mut changes) {
+                Ok(has_all) => is_current = has_all,
+                Err(expired) => {
+                    let version = self.cursor.version();
+                    self.fail(&Status::watch_expired(version, expired.oldest), out);
+                    return true;
+                }
+            }
+            changes.reverse();
+            self.pending = changes;
+        }
+        while out.len() < CHUNK
+            && let Some(change) = self.pending.pop()
+        {
+            self.write_change(&change, out);
+        }
+        is_current && self.pending.is_empty()
+    }
+
+    /// Returns whether the only cluster is gone. Its objects still exist there, so they are not reported as deleted.
+    fn is_removed(&self) -> bool {
+        matches!(self.scope.clusters, Clusters::One(_)) && !self.scope.has_synced(&self.scope.cache.published.load())
+    }
+
+    fn write_initial(&mut self, out: &mut Vec<u8>) {
+        let Some(scan) = &mut self.initial else { return };
+        let (frames, events) = (&mut self.frames, &mut self.events);
+        let has_more = scan.advance(|(object, origin)| {
+            *events += 1;
+            frames.event(EventType::Added, object, origin, None, out);
+            out.len() < CHUNK
+        });
+        if !has_more {
+            self.initial = None;
+            if self.options.end_bookmark {
+                self.bookmark(true, out);
+            }
+        }
+    }
+
+    /// Writes a change as it appears to a reader of the selected objects.
+    fn write_change(&mut self, change: &RecordedChange, out: &mut Vec<u8>) {
+        let is_fleet = self.frames.naming().is_fleet();
+        let is_known = |skipped| change.cluster_version.is_some_and(|version| version <= skipped);
+        if self.options.skipped.is_some_and(is_known) {
+            return;
+        }
+        let cluster = &change.origin.cluster;
+        let is_unique = self.frames.is_unique();
+        let selected = |object: &StoredObject| self.selection.matches(object, cluster, is_unique);
+        let (old, new) = (change.old.as_deref().unwrap_or(&change.object), &*change.object);
+        let (had, has) = match change.kind {
+            ChangeKind::Added => (false, selected(new)),
+            ChangeKind::Modified => (selected(old), selected(new)),
+            ChangeKind::Deleted => (selected(old), false),
+        };
+        let (event, object) = match (had, has) {
+            (false, false) => return,
+            (false, true) => (EventType::Added, new),
+            (true, true) => (EventType::Modified, new),
+            (true, false) if change.kind == ChangeKind::Deleted => (EventType::Deleted, new),
+            // The object no longer matches: kube-apiserver sends its last matching state.
+            (true, false) => (EventType::Deleted, old),
+        };
+        // At a cluster root an object has its own version; only a deletion is newer than the state it shows.
+        let version = if is_fleet { Some(change.version) } else { change.cluster_version };
+        let version = version.filter(|_| is_fleet || event == EventType::Deleted);
+        self.events += 1;
+        self.frames.event(event, object, &change.origin, version, out);
+    }
+
+    /// Writes a bookmark, if the client accepts them and everything before it is written.
+    fn bookmark(&mut self, ends_initial: bool, out: &mut Vec<u8>) {
+        if !self.options.bookmarks || self.initial.is_some() || !self.pending.is_empty() {
+            return;
+        }
+        let version = if self.frames.naming().is_fleet() {
+            Some(self.cursor.version())
+        } else {
+            // The newest state's version is that of this watch only if it has written all changes.
+            let snapshot = self.scope.snapshot();
+            self.scope.cluster_version(&snapshot).filter(|_| snapshot.version() <= self.cursor.version())
+        };
+        if let Some(version) = version {
+            self.frames.bookmark(version, ends_initial, out);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Answer of a watch: where it begins, how long it lasts, and its stream.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::Response;
+use futures::stream;
+use tokio_util::sync::CancellationToken;
+
+use super::ReadApi;
+use super::definitions::Definition;
+use super::encode::Naming;
+use super::listing::Scan;
+use super::metrics::ReadMetrics;
+use super::objects::State;
+use super::queue::WatchAdmission;
+use super::read::{encoder_of, selection_of};
+use super::request::Asked;
+use super::respond::response;
+use super::scope::{Clusters, Scope};
+use super::watch::{Watch, WatchOptions};
+use crate::api::serve::Streaming;
+use crate::cache::{HistoryCursor, LocateError};
+use informer_hub_kubeapi::{Status, WatchFrom, watch_from};
+use informer_hub_types::clock;
+use informer_hub_types::rng;
+
+/// Shortest time of a watch without `timeoutSeconds`; the longest is twice as much, as in kube-apiserver.
+const LEAST_TIME: Duration = Duration::from_secs(1800);
+
+/// Longest time of a watch.
+const MAX_TIME: Duration = Duration::from_secs(24 * 3600);
+
+/// Answers a watch.
+pub(super) async fn answer(
+    api: &Arc<ReadApi>,
+    scope: Scope,
+    definition: Definition,
+    asked: Asked,
+) -> Result<Response, Status> {
+    let from = watch_from(&asked.options)?;
+    let admission = api.admit_watch()?;
+    let selection = selection_of(&scope, &definition, &asked)?;
+    let encoder = encoder_of(&scope, &definition, &asked);
+    let least = LEAST_TIME + LEAST_TIME.mul_f64(rng::unit());
+    let time = asked.options.timeout.unwrap_or(least).min(MAX_TIME);
+    let mut options = WatchOptions {
+        bookmarks: asked.options.bookmarks,
+        end_bookmark: false,
+        skipped: None,
+        until: clock::now() + time,
+    };
+    let (cursor, initial) = match from {
+        WatchFrom::Present { not_older_than, end_bookmark } => {
+            options.end_bookmark = end_bookmark;
+            options.bookmarks |= end_bookmark;
+            let snapshot = match not_older_than {
+                Some(version) => scope.at_least(version).await?,
+                None => scope.snapshot(),
+            };
+            let cursor = HistoryCursor::after(snapshot.version());
+            let state = Arc::new(State::present(&scope, snapshot));
+            let is_unique = encoder.naming == Naming::Unique;
+            (cursor, Some(Scan::new(state, Arc::clone(&selection), is_unique, None)))
+        }
+        WatchFrom::Now => (HistoryCursor::after(scope.snapshot().version()), None),
+        WatchFrom::After(version) => {
+            let (cursor, skipped) = resume(&scope, version)?;
+            options.skipped = skipped;
+            (cursor, None)
+        }
+    };
+    let coverage = scope.coverage(&scope.snapshot());
+    let resource = super::metrics::resource_of(&asked.path);
+    let watch = Watch::new(scope, selection, encoder, (cursor, initial), options);
+    let running = Running::new(watch, admission, api, resource);
+    let body = Body::from_stream(stream::unfold(running, |mut running| async {
+        let closing = running.closing.clone();
+        let chunk = running.watch.next(closing.cancelled()).await?;
+        running.metrics.sent(chunk.len());
+        Some((Ok::<_, Infallible>(chunk), running))
+    }));
+    let mut response = response(StatusCode::OK, asked.accepted.content_type(), body);
+    response.extensions_mut().insert(Streaming);
+    coverage.warn(response.headers_mut());
+    Ok(response)
+}
+
+/// Returns the position at which a watch continues, and the cluster's version up to which it leaves out changes.
+fn resume(scope: &Scope, version: u64) -> Result<(HistoryCursor, Option<u64>), Status> {
+    let (history, snapshot) = (&scope.cache.history, scope.snapshot());
+    match &scope.clusters {
+        Clusters::One(cluster) => match history.locate(&snapshot, cluster, version) {
+            Ok(cursor) => Ok((cursor, None)),
+            // The hub has not seen that version yet. What it reads until then, the client knows.
+            Err(LocateError::Future { .. }) => Ok((HistoryCursor::after(snapshot.version()), Some(version))),
+            Err(LocateError::Expired { oldest }) => Err(Status::watch_expired(version, oldest.unwrap_or_default())),
+        },
+        Clusters::Matching(_) => match history.oldest() {
+            oldest if version < oldest => Err(Status::watch_expired(version, oldest)),
+            _ => Ok((HistoryCursor::after(version), None)),
+        },
+    }
+}
+
+/// A watch in progress, with what ends with it.
+struct Running {
+    watch: Watch,
+    closing: CancellationToken,
+    metrics: Arc<ReadMetrics>,
+    resource: String,
+    #[expect(dead_code, reason = "ends with the watch")]
+    admission: WatchAdmission,
+}
+
+impl Running {
+    fn new(watch: Watch, admission: WatchAdmission, api: &ReadApi, resource: String) -> Self {
+        api.metrics.watch_began(&resource);
+        Self { watch, closing: api.closing.clone(), metrics: Arc::clone(&api.metrics), resource, admission }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.metrics.watch_ended(&self.resource);
+        self.metrics.sent_events(self.watch.events());
+    }
+}

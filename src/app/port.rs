@@ -1,0 +1,193 @@
+//! HTTP port of a hub: opened before the hub starts, then connected with it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::hub::Hub;
+use super::metrics::Metrics;
+use super::read_api::{StartedFleet, history_limits, read_api};
+use super::report::{HubReport, Reporter};
+use super::sources::ClusterSourceState;
+use super::start::HubBuilder;
+use crate::api::{self, AskLetters, AskReload, Guard, ReadApi, Services, Show, Shown};
+use crate::cache::HistoryLimits;
+use informer_hub_config::ReadApiConfig;
+use informer_hub_telemetry::metrics::Scraper;
+use informer_hub_types::{MemoryStep, Phase};
+
+/// Longest wait for connections at the end. Idle ones must not delay the exit.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// An open port and the hub behind it.
+pub(crate) struct Port {
+    address: SocketAddr,
+    started: Started,
+    fleet: StartedFleet,
+    metrics: Metrics,
+    read: Option<Arc<ReadApi>>,
+    history: Option<HistoryLimits>,
+    stop: watch::Sender<()>,
+    serving: JoinHandle<()>,
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Port {
+    /// Serves at a bound address. Until the hub has started, requests for its state get 503.
+    ///
+    /// # Errors
+    /// If the address of the socket cannot be read.
+    pub(crate) fn open(
+        listener: TcpListener,
+        guard: Guard,
+        config: &ReadApiConfig,
+        reload: AskReload,
+    ) -> anyhow::Result<Self> {
+        let address = listener.local_addr().context("cannot read the address of the port")?;
+        warn_of_listeners(&guard, address);
+        let (started, fleet, metrics) = (Started::default(), StartedFleet::default(), Metrics::default());
+        let (stop, mut stopping) = watch::channel(());
+        let stopped = async move {
+            let _ = stopping.changed().await;
+        };
+        let collected = metrics.clone();
+        let scraper = Scraper::new(move || collected.collect());
+        let read = read_api(config, &fleet);
+        let history = read.as_ref().map(|_| history_limits(config));
+        if let Some(read) = &read {
+            metrics.attach_read_api(read);
+        }
+        let (show, letters) = (show(&started), ask_letters(&started));
+        let services = Services { show, letters, reload, scraper, read: read.clone() };
+        let serving = tokio::spawn(api::serve(listener, guard, services, stopped));
+        Ok(Self { address, started, fleet, metrics, read, history, stop, serving })
+    }
+
+    /// Returns the address of the socket.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the metrics of the port and its hub.
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Starts the hub and connects the port with it.
+    ///
+    /// # Errors
+    /// If the hub cannot start.
+    pub(crate) async fn start(&self, mut builder: HubBuilder) -> anyhow::Result<Hub> {
+        if let Some(limits) = self.history {
+            builder = builder.keep_history(limits);
+        }
+        let hub = builder.start().await?;
+        let view = hub.fleet().await.context("the hub ended while it started")?;
+        self.metrics.attach(view.clone(), hub.reporter().parts());
+        // Both are set only here.
+        let _ = self.fleet.set(view);
+        let _ = self.started.set(hub.reporter());
+        Ok(hub)
+    }
+
+    /// Ends watches, and keeps the last known values of metrics, before the hub shuts down.
+    pub(crate) fn ending(&self) {
+        if let Some(read) = &self.read {
+            read.close();
+        }
+        self.metrics.ending();
+    }
+
+    /// Closes the port once open requests are answered, at the latest after a second.
+    pub(crate) async fn close(self) {
+        drop(self.stop);
+        let _ = tokio::time::timeout(LINGER, self.serving).await;
+    }
+}
+
+/// Warns if a port beyond loopback has no authentication or no TLS.
+fn warn_of_listeners(guard: &Guard, address: SocketAddr) {
+    if address.ip().is_loopback() {
+        return;
+    }
+    if guard.is_open() {
+        tracing::warn!(%address, "hub.auth is not set: every client that reaches the port can read and change everything");
+    } else if guard.is_plain() {
+        tracing::warn!(%address, "hub.tls is not set: clients send their tokens to the port as plain text");
+    }
+}
+
+/// Reporter of the hub, set once the hub has started.
+type Started = Arc<OnceLock<Reporter>>;
+
+fn ask_letters(started: &Started) -> AskLetters {
+    let started = Arc::clone(started);
+    Arc::new(move |sink, request| {
+        let reporter = started.get().cloned();
+        Box::pin(async move { reporter?.letters(&sink, request).await })
+    })
+}
+
+fn show(started: &Started) -> Show {
+    let started = Arc::clone(started);
+    Arc::new(move || {
+        let reporter = started.get().cloned();
+        Box::pin(async move {
+            let report = reporter?.report().await.ok()?;
+            let status = serde_json::to_value(&report).ok()?;
+            Some(Shown { ready: report.hub.ready, waiting: waiting(&report), status })
+        })
+    })
+}
+
+/// Returns a line for each source, cluster and informer that is not ready or in trouble, for `/readyz`.
+fn waiting(report: &HubReport) -> Vec<String> {
+    let mut lines = Vec::new();
+    for source in report.cluster_sources.iter().filter(|source| source.state != ClusterSourceState::Current) {
+        let why = source.last_error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
+        lines.push(format!("cluster source {} is {}{why}", source.name, source.state.as_str()));
+    }
+    for cluster in &report.hub.clusters {
+        if let Some(error) = &cluster.last_error {
+            lines.push(format!("{}: {error}", cluster.name));
+        }
+        for informer in
+            cluster.informers.iter().filter(|informer| !informer.synced || informer.state != Phase::Watching)
+        {
+            let why = informer.last_error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
+            lines.push(format!(
+                "{}/{} ({}) is {}{why}",
+                cluster.name,
+                informer.resource,
+                informer.scope,
+                informer.state.as_str()
+            ));
+        }
+        for informer in &cluster.informers {
+            let Some(memory) = informer.memory.as_ref().filter(|memory| !memory.step.keeps_bodies()) else { continue };
+            let why = memory.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            lines.push(format!(
+                "{}/{} ({}) keeps {} of its objects{why}",
+                cluster.name,
+                informer.resource,
+                informer.scope,
+                match memory.step {
+                    MemoryStep::Released => "nothing",
+                    _ => "the heads",
+                }
+            ));
+        }
+    }
+    lines
+}

@@ -1,0 +1,94 @@
+//! Recorded changes: of one object, and of a whole partition.
+
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::cache::objects::Objects;
+use crate::cache::posting::PartitionId;
+use informer_hub_types::{ObjectKey, Origin, StoredObject};
+
+/// Kind of a recorded change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChangeKind {
+    /// The object is new.
+    Added,
+    /// The object has another state.
+    Modified,
+    /// The object is gone.
+    Deleted,
+}
+
+/// A visible change of one object.
+#[derive(Clone, Debug)]
+pub struct RecordedChange {
+    /// Fleet version, unique in the cache.
+    pub version: u64,
+    /// Partition of the object.
+    pub partition: PartitionId,
+    /// Informer of the partition at the time of the change.
+    pub origin: Arc<Origin>,
+    /// Kind of the change.
+    pub kind: ChangeKind,
+    /// New state, or the last known state of a deleted object.
+    pub object: Arc<StoredObject>,
+    /// Previous state in the store. For a deletion it may be the same as `object`. `None` if the object is new.
+    pub old: Option<Arc<StoredObject>>,
+    /// Version of this change in the cluster. `None` if no reader can resume from it.
+    pub cluster_version: Option<u64>,
+}
+
+/// A change of all objects of a partition. Its versions are those of the objects in the order of keys.
+pub(super) struct PartitionChange {
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) partition: PartitionId,
+    pub(super) kind: PartitionChangeKind,
+    /// Informer of the partition after the change; of a partition that left, before it.
+    pub(super) origin: Arc<Origin>,
+    pub(super) objects: Objects,
+}
+
+#[derive(Debug)]
+pub(super) enum PartitionChangeKind {
+    Joined,
+    Left,
+    /// The cluster's labels changed from those of this informer.
+    Relabelled(Arc<Origin>),
+}
+
+impl fmt::Debug for PartitionChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let versions = self.first..=self.last;
+        f.debug_struct("PartitionChange").field("kind", &self.kind).field("versions", &versions).finish_non_exhaustive()
+    }
+}
+
+impl PartitionChange {
+    /// Returns how the objects change for a reader of the selected informers, and the informer that the changes name.
+    pub(super) fn effect(&self, selects: impl Fn(&Origin) -> bool) -> Option<(ChangeKind, &Arc<Origin>)> {
+        let is_selected = selects(&self.origin);
+        match &self.kind {
+            PartitionChangeKind::Joined => is_selected.then_some((ChangeKind::Added, &self.origin)),
+            PartitionChangeKind::Left => is_selected.then_some((ChangeKind::Deleted, &self.origin)),
+            PartitionChangeKind::Relabelled(before) => match (selects(before), is_selected) {
+                (false, true) => Some((ChangeKind::Added, &self.origin)),
+                (true, false) => Some((ChangeKind::Deleted, before)),
+                (true, true) | (false, false) => None,
+            },
+        }
+    }
+
+    /// Returns the objects after a version with the versions of their changes. `after` is the key of that version, if
+    /// known: without it, the objects before are skipped one by one.
+    pub(super) fn after(
+        &self,
+        version: u64,
+        after: Option<&ObjectKey>,
+    ) -> impl Iterator<Item = (u64, &Arc<StoredObject>)> {
+        let first = self.first.max(version + 1);
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let passed = if after.is_some() { 0 } else { usize::try_from(first - self.first).unwrap_or(usize::MAX) };
+        (first..).zip(self.objects.range(start, Bound::Unbounded).skip(passed))
+    }
+}

@@ -1,0 +1,141 @@
+//! Window of one cluster: its recent changes by position, and the versions that lead to positions.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::change::RecordedChange;
+use super::reader::LocateError;
+use informer_hub_types::WatchCell;
+
+/// Versions that lead to the start of the changes of a cluster's window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Floor {
+    /// Versions up to this one have expired, except for `exact`.
+    pub(super) below: u64,
+    /// Version that leads to the start.
+    pub(super) exact: Option<u64>,
+}
+
+/// Recent changes of one cluster. Without those of whole partitions, which expire the readers of the cluster.
+#[derive(Debug)]
+pub(super) struct ClusterWindow {
+    entries: VecDeque<Arc<RecordedChange>>,
+    /// Fleet version from which the entries can be read.
+    start: u64,
+    floor: Floor,
+    /// Greatest version of an entry, dropped ones included.
+    newest: u64,
+    /// Fleet version from which all entries have versions, each greater than those before.
+    sorted_from: u64,
+    /// Whether its last partition has left.
+    pub(super) has_left: bool,
+    /// Fleet version of the last change, for waiting readers.
+    pub(super) changed: Arc<WatchCell<u64>>,
+}
+
+impl Floor {
+    /// A floor from which no version leads to a position.
+    pub(super) const UNKNOWN: Self = Self { below: u64::MAX, exact: None };
+
+    /// Returns the floor of a complete version.
+    pub(super) fn at(version: Option<u64>) -> Self {
+        version.map_or(Self::UNKNOWN, |version| Self { below: version, exact: Some(version) })
+    }
+
+    /// Returns the floor after a dropped change of this version.
+    fn raised_by(self, version: Option<u64>) -> Self {
+        Self { below: self.below.max(version.unwrap_or(0)), exact: version }
+    }
+}
+
+impl ClusterWindow {
+    /// Creates the window of the changes after a fleet version.
+    pub(super) fn new(start: u64, floor: Floor) -> Self {
+        let (entries, changed) = (VecDeque::new(), Arc::default());
+        Self { entries, start, floor, newest: 0, sorted_from: start, has_left: false, changed }
+    }
+
+    /// Returns the fleet version from which all changes are known.
+    pub(super) fn oldest(&self) -> u64 {
+        self.start
+    }
+
+    pub(super) fn push(&mut self, change: Arc<RecordedChange>) {
+        match change.cluster_version {
+            Some(version) if version > self.newest => self.newest = version,
+            Some(_) | None => self.sorted_from = change.version.saturating_add(1),
+        }
+        self.entries.push_back(change);
+    }
+
+    /// Starts anew at a fleet version. Readers before it have expired.
+    pub(super) fn cut(&mut self, at: u64, floor: Floor) {
+        let changed = Arc::clone(&self.changed);
+        *self = Self { changed, ..Self::new(at, floor) };
+    }
+
+    /// Drops the first entry if it has this fleet version.
+    pub(super) fn drop_first(&mut self, version: u64) {
+        if self.entries.front().is_none_or(|first| first.version != version) {
+            return;
+        }
+        let Some(first) = self.entries.pop_front() else { return };
+        self.floor = self.floor.raised_by(first.cluster_version);
+        self.start = version;
+        if self.entries.is_empty() {
+            self.entries.shrink_to(0);
+        }
+    }
+
+    /// Returns the entries after a fleet version.
+    pub(super) fn after(&self, version: u64) -> impl Iterator<Item = &Arc<RecordedChange>> {
+        let from = self.entries.partition_point(|entry| entry.version <= version);
+        self.entries.range(from..)
+    }
+
+    /// Returns the versions of the entries.
+    pub(super) fn versions(&self) -> impl Iterator<Item = u64> {
+        self.entries.iter().filter_map(|entry| entry.cluster_version)
+    }
+
+    /// Returns the fleet version from which a reader with this version continues. `base` is the greatest version, not
+    /// of a change, that readers may have.
+    pub(super) fn locate(&self, version: u64, base: u64) -> Result<u64, LocateError> {
+        let sorted = self.entries.partition_point(|entry| entry.version < self.sorted_from);
+        let before = self.last_sorted(sorted, version);
+        let unsorted = || self.entries.range(..sorted);
+        let is_it = |entry: &&Arc<RecordedChange>| entry.cluster_version == Some(version);
+        if let Some(entry) = before.filter(is_it).or_else(|| unsorted().find(is_it)) {
+            return Ok(entry.version);
+        }
+        if self.floor.exact == Some(version) {
+            return Ok(self.start);
+        }
+        if version <= self.floor.below {
+            return Err(LocateError::Expired { oldest: self.floor.exact });
+        }
+        if version > base {
+            return Err(LocateError::Future { newest: base.max(self.newest) });
+        }
+        if let Some(entry) = before {
+            return Ok(entry.version);
+        }
+        // After the last one that is not greater, and before the first one that is.
+        let rest = unsorted().take_while(|entry| entry.cluster_version.is_none_or(|found| found < version));
+        Ok(rest.filter(|entry| entry.cluster_version.is_some()).last().map_or(self.start, |entry| entry.version))
+    }
+
+    /// Returns the last of the sorted entries, from an index on, whose version is not greater.
+    fn last_sorted(&self, sorted: usize, version: u64) -> Option<&Arc<RecordedChange>> {
+        let (mut low, mut high) = (sorted, self.entries.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.entries[middle].cluster_version.is_some_and(|found| found <= version) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low.checked_sub(1).filter(|last| *last >= sorted).map(|last| &self.entries[last])
+    }
+}

@@ -1,0 +1,69 @@
+//! Visible changes of a batch, before they have versions.
+
+use std::sync::Arc;
+
+use super::change::ChangeKind;
+use crate::cache::applied::Applied;
+use informer_hub_types::{ResourceVersion, StoredObject};
+
+/// A visible change of one object.
+#[derive(Clone, Debug)]
+pub(in crate::cache) struct Draft {
+    pub(super) kind: ChangeKind,
+    pub(super) object: Arc<StoredObject>,
+    pub(super) old: Option<Arc<StoredObject>>,
+    pub(super) version: DraftVersion,
+}
+
+/// Version of a change in its cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum DraftVersion {
+    /// As received; `None` if it is not an integer.
+    Received(Option<u64>),
+    /// Unknown: the deletion was not observed.
+    Missed,
+}
+
+impl Draft {
+    /// Creates the draft of an effect; `None` if nothing visible changed. `event` is the version of the watch event
+    /// that deleted the object.
+    pub(in crate::cache) fn of(applied: &Applied, event: Option<&ResourceVersion>) -> Option<Self> {
+        match applied {
+            Applied::Added(object) => Some(Self::put(None, object)),
+            Applied::Updated { old, new } => Some(Self::put(Some(old), new)),
+            Applied::Deleted { stored, last, tombstone } => {
+                let event = if *tombstone { event } else { Some(last.resource_version()) };
+                Some(Self::deleted(stored, last, event))
+            }
+            Applied::Repeated(_) | Applied::Restored { .. } | Applied::Synced => None,
+        }
+    }
+
+    /// Creates the draft of a stored object.
+    pub(in crate::cache) fn put(old: Option<&Arc<StoredObject>>, object: &Arc<StoredObject>) -> Self {
+        let kind = if old.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
+        let version = DraftVersion::Received(object.resource_version().as_number());
+        Self { kind, object: Arc::clone(object), old: old.cloned(), version }
+    }
+
+    /// Creates the draft of a deletion. `event` is the version of its watch event; `None` if there was none.
+    pub(in crate::cache) fn deleted(
+        stored: &Arc<StoredObject>,
+        last: &Arc<StoredObject>,
+        event: Option<&ResourceVersion>,
+    ) -> Self {
+        let version = event.map_or(DraftVersion::Missed, |event| DraftVersion::Received(event.as_number()));
+        Self { kind: ChangeKind::Deleted, object: Arc::clone(last), old: Some(Arc::clone(stored)), version }
+    }
+
+    /// Returns the version as received, if it is greater than that of the previous state.
+    pub(super) fn received(&self) -> Option<u64> {
+        let DraftVersion::Received(version) = self.version else { return None };
+        let old = self.old.as_ref().and_then(|old| old.resource_version().as_number());
+        version.filter(|version| old.is_none_or(|old| *version > old))
+    }
+
+    pub(super) fn is_missed(&self) -> bool {
+        self.version == DraftVersion::Missed
+    }
+}

@@ -1,0 +1,83 @@
+//! Versions and completeness of a snapshot, for readers that list it and then watch.
+
+use super::marks::ClusterMarks;
+use super::reader::HistoryReader;
+use crate::cache::posting::PartitionId;
+use crate::cache::snapshot::{Partition, Snapshot};
+use informer_hub_types::{ClusterLabels, ClusterName, Freshness};
+
+impl Snapshot {
+    /// Returns the fleet version of its last change; zero if the store does not count changes.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Returns the window of recent changes of its store; `None` if there is none.
+    #[must_use]
+    pub fn history(&self) -> Option<&HistoryReader> {
+        self.history.as_ref()
+    }
+
+    /// Returns the partitions of a cluster whose objects are visible to readers of versions: those whose first list is
+    /// complete, in the order they were opened.
+    pub fn joined_partitions(&self, cluster: &ClusterName) -> impl Iterator<Item = (PartitionId, &Partition)> {
+        let known = self.partitions_of(cluster).iter().filter_map(|id| Some((*id, self.partition(*id)?)));
+        known.filter(|(_, partition)| partition.has_synced())
+    }
+
+    /// Returns the clusters that have such partitions, by name.
+    pub fn joined_clusters(&self) -> impl Iterator<Item = &ClusterName> {
+        self.clusters().map(|(name, _)| name).filter(|name| self.joined_partitions(name).next().is_some())
+    }
+
+    /// Returns the version in the cluster that a list of its objects has. A watch from there continues this snapshot.
+    /// `None` if it is unknown, or if the store does not count changes.
+    #[must_use]
+    pub fn cluster_version(&self, cluster: &ClusterName) -> Option<u64> {
+        self.cluster_marks(cluster).version()
+    }
+
+    /// Returns the version up to which no change of the cluster is missing in its joined partitions. May be less than
+    /// [`Self::cluster_version`], since later changes of other objects may be known already. `None` as there.
+    #[must_use]
+    pub fn cluster_complete(&self, cluster: &ClusterName) -> Option<u64> {
+        self.cluster_marks(cluster).complete
+    }
+
+    pub(super) fn cluster_marks(&self, cluster: &ClusterName) -> ClusterMarks {
+        ClusterMarks::of(self.joined_partitions(cluster).map(|(_, partition)| partition))
+    }
+
+    /// Returns how current a cluster is: as its least current partition. [`Freshness::Missing`] if it has none.
+    #[must_use]
+    pub fn cluster_freshness(&self, cluster: &ClusterName) -> Freshness {
+        let partitions = self.partitions_of(cluster).iter().filter_map(|id| self.partition(*id));
+        partitions.map(Partition::freshness).reduce(less_current).unwrap_or(Freshness::Missing)
+    }
+
+    /// Returns the clusters of the resource with labels and freshness, by name. Then those that should have the
+    /// resource but have not answered yet.
+    pub fn cluster_states(&self) -> impl Iterator<Item = (&ClusterName, &ClusterLabels, Freshness)> {
+        let known = self.clusters().filter_map(|(name, ids)| {
+            let first = self.partition(*ids.first()?)?;
+            Some((name, &first.origin().cluster_labels, self.cluster_freshness(name)))
+        });
+        known.chain(self.expected().map(|(name, labels)| (name, labels, Freshness::Missing)))
+    }
+}
+
+/// Returns the less current one.
+fn less_current(one: Freshness, other: Freshness) -> Freshness {
+    match (&one, &other) {
+        (Freshness::Missing, _) | (_, Freshness::Synced) => one,
+        (_, Freshness::Missing) | (Freshness::Synced, _) => other,
+        (Freshness::StaleSince { since }, Freshness::StaleSince { since: also }) => {
+            if since <= also {
+                one
+            } else {
+                other
+            }
+        }
+    }
+}

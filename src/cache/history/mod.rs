@@ -1,0 +1,50 @@
+//! Fleet versions and the window of recent changes, for readers that list and then watch.
+//!
+//! Each visible change of a store has a *fleet version*: the version of the previous change plus one. A snapshot knows
+//! the version of its last change, and each object that of its own. The window keeps recent changes, so that a watch can
+//! resume after any of their versions. A store without a window counts no versions.
+//!
+//! # What is a change
+//!
+//! - An object is added, modified or deleted in a partition whose first list is complete.
+//! - A partition joins with its first list, or from disk. Each of its objects is one added object, in the order of keys.
+//! - A partition leaves. Each of its objects is one deleted object, in the order of keys.
+//! - The labels of a cluster change. For readers that select clusters by labels, its objects are added or deleted.
+//!
+//! A relist is recorded by its differences. A repeated object and a restored body are no changes.
+//!
+//! # Versions of a cluster
+//!
+//! Readers of one cluster resume by the cluster's own resource versions ([`HistoryReader::locate`]). A change has the
+//! version of its object; a deletion has that of its event. A deletion that a relist finds gets an unused version
+//! between the previous complete version and that of the list. There is one, since the deletion consumed a version.
+//!
+//! - The version of a change leads to the position after it.
+//! - Any other version leads to the position before the first change with a greater version. A list has such a version
+//!   only if it is greater than that of each change, else the version of the last change ([`Snapshot::cluster_version`]).
+//! - A change at or below a version that readers may have would be missed. It gets a fresh version, one above all that
+//!   readers may have. If a reader resumes from the version in its object instead, it may read the change again.
+//! - Readers of the cluster expire if a partition joins or leaves, or if a list goes back (a restored etcd).
+//!
+//! Changes are not in the order of versions if a queue lags: all changes of one object are applied together. Within a
+//! batch they are.
+//!
+//! [`Snapshot::cluster_version`]: super::Snapshot::cluster_version
+
+mod arrange;
+mod change;
+mod cluster;
+mod draft;
+mod listing;
+mod marks;
+mod reader;
+mod record;
+mod window;
+
+pub use change::{ChangeKind, RecordedChange};
+pub use reader::{HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, LocateError, PositionExpired};
+pub use window::HistoryLimits;
+
+pub(in crate::cache) use draft::Draft;
+pub(in crate::cache) use marks::{ClusterMarks, Marks};
+pub(in crate::cache) use record::{Before, Pending};

@@ -1,0 +1,408 @@
+//! Reading of recorded changes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use parking_lot::RwLock;
+
+use super::change::{PartitionChange, RecordedChange};
+use super::window::{Entry, HistoryLimits, Step, Window};
+use crate::cache::snapshot::Snapshot;
+use informer_hub_types::clock::Instant;
+use informer_hub_types::{ClusterName, ObjectKey, Origin, WatchCell, Watcher};
+
+/// Entries that a reader visits before other threads may take the lock.
+const VISITS: usize = 512;
+
+/// Read half of a store's window of recent changes. Cloning it increments a reference count.
+#[derive(Clone)]
+pub struct HistoryReader(Arc<History>);
+
+/// Window and the cells that its readers wait for.
+struct History {
+    window: RwLock<Window>,
+    /// Version of the published snapshot. Later entries are not read yet.
+    visible: AtomicU64,
+    changed: WatchCell<u64>,
+    /// Time of the last change, in milliseconds since the start.
+    now: AtomicU64,
+    start: Instant,
+}
+
+/// Cells to notify of a batch: one for each step, of the step's cluster.
+pub(super) type Cells = Vec<Arc<WatchCell<u64>>>;
+
+/// The changes that a reader reads.
+#[derive(Clone)]
+pub enum HistoryScope {
+    /// All changes.
+    Fleet,
+    /// The changes of one cluster.
+    Cluster(ClusterName),
+    /// The changes of the selected informers. When a changed label selects or deselects a cluster, its objects are
+    /// added or deleted.
+    Selected(Arc<dyn Fn(&Origin) -> bool + Send + Sync>),
+}
+
+/// Position of a reader.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HistoryCursor {
+    version: u64,
+    /// Key of that version, if the next one belongs to the same partition's join or leave.
+    key: Option<ObjectKey>,
+}
+
+/// Error of a reader whose next changes have been dropped. It must list again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the changes after this version have been dropped; the oldest version is {oldest}")]
+pub struct PositionExpired {
+    /// Oldest fleet version from which changes can be read.
+    pub oldest: u64,
+}
+
+/// Error of a cluster's version that leads to no position.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LocateError {
+    /// The changes after it have been dropped: the reader must list again.
+    #[error("the version is too old")]
+    Expired {
+        /// Oldest known version from which a reader can resume; `None` if there is none.
+        oldest: Option<u64>,
+    },
+    /// It is newer than the cache: the reader may wait.
+    #[error("the version is newer than the cache, which has {newest}")]
+    Future {
+        /// Newest version of the cache.
+        newest: u64,
+    },
+}
+
+impl HistoryCursor {
+    /// Creates a cursor that reads the changes after a fleet version.
+    #[must_use]
+    pub fn after(version: u64) -> Self {
+        Self { version, key: None }
+    }
+
+    /// Returns the fleet version of the last change read.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn advance(&mut self, version: u64) {
+        (self.version, self.key) = (self.version.max(version), None);
+    }
+}
+
+impl HistoryReader {
+    /// Creates the window of a store with this version.
+    pub(super) fn new(limits: HistoryLimits, version: u64, now: Instant) -> Self {
+        Self(Arc::new(History {
+            window: RwLock::new(Window::new(limits, version)),
+            visible: AtomicU64::new(version),
+            changed: WatchCell::new(version),
+            now: AtomicU64::new(0),
+            start: now,
+        }))
+    }
+
+    /// Returns the version of the last change that can be read. The published snapshot has it.
+    #[must_use]
+    pub fn newest(&self) -> u64 {
+        self.0.visible.load(SeqCst)
+    }
+
+    /// Returns the fleet version from which all changes are kept.
+    #[must_use]
+    pub fn oldest(&self) -> u64 {
+        self.0.window.read().oldest()
+    }
+
+    /// Returns the bytes of objects that the window may keep in memory: an upper bound, since the store shares most of
+    /// them.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.window.read().bytes()
+    }
+
+    /// Appends up to `max` changes after the cursor to `changes`, and advances the cursor. Returns whether it has
+    /// reached the newest version. Copies reference counts only.
+    ///
+    /// # Errors
+    /// [`PositionExpired`] if changes after the cursor have been dropped. In the scope of one cluster, only changes of
+    /// that cluster count; it also expires if a partition of the cluster joins or leaves.
+    pub fn read(
+        &self,
+        scope: &HistoryScope,
+        cursor: &mut HistoryCursor,
+        max: usize,
+        changes: &mut Vec<Arc<RecordedChange>>,
+    ) -> Result<bool, PositionExpired> {
+        let full = changes.len().saturating_add(max);
+        while changes.len() < full {
+            match self.gather(scope, cursor, full, changes)? {
+                Gathered::Some => {}
+                Gathered::All => return Ok(true),
+                Gathered::Partition(partition) => expand(&partition, scope, cursor, full, changes),
+            }
+        }
+        Ok(self.newest() <= cursor.version)
+    }
+
+    /// Copies changes until one of a partition.
+    fn gather(
+        &self,
+        scope: &HistoryScope,
+        cursor: &mut HistoryCursor,
+        full: usize,
+        changes: &mut Vec<Arc<RecordedChange>>,
+    ) -> Result<Gathered, PositionExpired> {
+        let window = self.0.window.read();
+        // Loaded with the lock held, so that the cursor does not pass entries that are appended later.
+        let visible = self.newest();
+        let cluster = match scope {
+            HistoryScope::Cluster(name) => window.cluster(name),
+            HistoryScope::Fleet | HistoryScope::Selected(_) => None,
+        };
+        let oldest = cluster.map_or_else(|| window.oldest(), |cluster| cluster.oldest());
+        if cursor.version < oldest {
+            return Err(PositionExpired { oldest });
+        }
+        let mut visit = Visit { scope, cursor, visible, full, changes };
+        Ok(match (scope, cluster) {
+            (HistoryScope::Cluster(_), Some(cluster)) => {
+                let from = visit.cursor.version;
+                visit.entries(cluster.after(from).map(|change| Entry::Change(Arc::clone(change))))
+            }
+            (HistoryScope::Cluster(_), None) => visit.entries(std::iter::empty()),
+            (HistoryScope::Fleet | HistoryScope::Selected(_), _) => {
+                let from = visit.cursor.version;
+                visit.entries(window.after(from).cloned())
+            }
+        })
+    }
+
+    /// Returns the position from which a reader of a cluster continues that has this version of it. `snapshot` is the
+    /// newest one of the same store.
+    ///
+    /// # Errors
+    /// [`LocateError`] if the version is too old or too new.
+    pub fn locate(
+        &self,
+        snapshot: &Snapshot,
+        cluster: &ClusterName,
+        version: u64,
+    ) -> Result<HistoryCursor, LocateError> {
+        let base = snapshot.cluster_marks(cluster).base().unwrap_or(0);
+        let window = self.0.window.read();
+        let known = window.cluster(cluster).ok_or(LocateError::Expired { oldest: None })?;
+        known.locate(version, base).map(HistoryCursor::after)
+    }
+
+    /// Creates a subscription to the changes of a scope. Create it before reading: a change that is not read yet then
+    /// ends the next wait.
+    #[must_use]
+    pub fn subscribe(&self, scope: &HistoryScope) -> HistorySubscription {
+        let cluster = match scope {
+            HistoryScope::Cluster(name) => Some(name.clone()),
+            HistoryScope::Fleet | HistoryScope::Selected(_) => None,
+        };
+        let (changed, is_own) = self.cell_of(cluster.as_ref());
+        HistorySubscription { history: self.clone(), cluster, is_own, changed }
+    }
+
+    /// Returns a watcher of the cluster's own cell, or of that of the fleet, and which one.
+    fn cell_of(&self, cluster: Option<&ClusterName>) -> (Watcher<u64>, bool) {
+        let window = self.0.window.read();
+        match cluster.and_then(|name| window.cluster(name)) {
+            Some(known) => (known.changed.subscribe(), true),
+            None => (self.0.changed.subscribe(), false),
+        }
+    }
+
+    /// Appends steps, which are visible after [`Self::publish`].
+    pub(super) fn append(&self, steps: Vec<(ClusterName, Step)>) -> Cells {
+        let now = self.now();
+        let mut window = self.0.window.write();
+        let cells = steps.into_iter().map(|(cluster, step)| window.apply(&cluster, step, now)).collect();
+        window.trim(now);
+        cells
+    }
+
+    /// Makes the changes up to a version visible, and wakes the readers that wait for them. Call it after the snapshot
+    /// of this version is published.
+    pub(super) fn publish(&self, version: u64, mut cells: Cells) {
+        self.0.visible.store(version, SeqCst);
+        self.0.changed.set(version);
+        cells.dedup_by(|next, cell| Arc::ptr_eq(next, cell));
+        for cell in cells {
+            cell.set(version);
+        }
+    }
+
+    /// Drops the changes that have exceeded their age. Returns whether any are left.
+    pub(super) fn trim(&self, now: Instant) -> bool {
+        self.set_time(now);
+        let mut window = self.0.window.write();
+        window.trim(self.now());
+        !window.is_empty()
+    }
+
+    /// Sets the time of the following steps. It does not go back.
+    pub(super) fn set_time(&self, now: Instant) {
+        let passed = now.saturating_duration_since(self.0.start).as_millis();
+        self.0.now.fetch_max(u64::try_from(passed).unwrap_or(u64::MAX), SeqCst);
+    }
+
+    fn now(&self) -> u64 {
+        self.0.now.load(SeqCst)
+    }
+
+    /// Sets whether memory is short. If so, a lower limit applies.
+    pub(super) fn set_tight(&self, tight: bool) {
+        let mut window = self.0.window.write();
+        window.set_tight(tight);
+        window.trim(self.now());
+    }
+
+    /// Continues after a writer died with this published snapshot. If it died between the window and the snapshot, the
+    /// window starts anew.
+    pub(in crate::cache) fn recover(&self, published: &Snapshot) {
+        if self.0.window.read().head() != published.version() {
+            self.restart(published);
+        }
+        self.0.visible.store(published.version(), SeqCst);
+    }
+
+    /// Starts anew with the state of a snapshot. Readers of earlier versions have expired.
+    pub(super) fn restart(&self, snapshot: &Snapshot) {
+        let floors = snapshot.joined_clusters().map(|name| (name.clone(), snapshot.cluster_marks(name).as_floor()));
+        self.0.window.write().restart(snapshot.version(), floors);
+    }
+
+    /// Returns the versions of the changes of a cluster.
+    pub(super) fn versions_of(&self, cluster: &ClusterName) -> Vec<u64> {
+        self.0.window.read().cluster(cluster).into_iter().flat_map(|known| known.versions()).collect()
+    }
+}
+
+enum Gathered {
+    Some,
+    All,
+    Partition(Arc<PartitionChange>),
+}
+
+/// A visit of entries under the lock.
+struct Visit<'r> {
+    scope: &'r HistoryScope,
+    cursor: &'r mut HistoryCursor,
+    visible: u64,
+    full: usize,
+    changes: &'r mut Vec<Arc<RecordedChange>>,
+}
+
+impl Visit<'_> {
+    fn entries(&mut self, entries: impl Iterator<Item = Entry>) -> Gathered {
+        let seen = entries.take_while(|entry| entry.last() <= self.visible);
+        for (visited, entry) in seen.enumerate() {
+            if visited == VISITS || self.changes.len() == self.full {
+                return Gathered::Some;
+            }
+            match entry {
+                Entry::Change(change) => {
+                    self.cursor.advance(change.version);
+                    if self.scope.selects(&change.origin) {
+                        self.changes.push(change);
+                    }
+                }
+                Entry::Partition(partition) => return Gathered::Partition(partition),
+            }
+        }
+        self.cursor.advance(self.visible);
+        Gathered::All
+    }
+}
+
+/// Appends the changes of the objects of a partition.
+fn expand(
+    change: &PartitionChange,
+    scope: &HistoryScope,
+    cursor: &mut HistoryCursor,
+    full: usize,
+    changes: &mut Vec<Arc<RecordedChange>>,
+) {
+    if let Some((kind, origin)) = change.effect(|origin| scope.selects(origin)) {
+        let (from, key) = (cursor.version, cursor.key.take());
+        for (version, object) in change.after(from, key.as_ref()) {
+            if changes.len() == full {
+                return;
+            }
+            let old = (kind == super::ChangeKind::Deleted).then(|| Arc::clone(object));
+            let (origin, object) = (Arc::clone(origin), Arc::clone(object));
+            (cursor.version, cursor.key) = (version, Some(object.key().clone()));
+            let partition = change.partition;
+            changes.push(Arc::new(RecordedChange {
+                version,
+                partition,
+                origin,
+                kind,
+                object,
+                old,
+                cluster_version: None,
+            }));
+        }
+    }
+    cursor.advance(change.last);
+}
+
+impl HistoryScope {
+    fn selects(&self, origin: &Origin) -> bool {
+        match self {
+            Self::Fleet => true,
+            Self::Cluster(name) => origin.cluster == *name,
+            Self::Selected(selects) => selects(origin),
+        }
+    }
+}
+
+/// Wait of a reader for changes of its scope. Other clusters' changes do not wake a reader of one cluster, unless that
+/// cluster has no partition yet.
+#[derive(Debug)]
+pub struct HistorySubscription {
+    history: HistoryReader,
+    cluster: Option<ClusterName>,
+    /// Whether the cell is that of the cluster.
+    is_own: bool,
+    changed: Watcher<u64>,
+}
+
+impl HistorySubscription {
+    /// Waits for a change since the last wait. May return without one.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a change that was not reported is reported by the next call.
+    pub async fn changed(&mut self) {
+        let is_closed = self.changed.changed().await.is_err();
+        if is_closed || (self.cluster.is_some() && !self.is_own) {
+            (self.changed, self.is_own) = self.history.cell_of(self.cluster.as_ref());
+        }
+    }
+}
+
+impl fmt::Debug for HistoryReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HistoryReader").field("newest", &self.newest()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for HistoryScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fleet => f.write_str("Fleet"),
+            Self::Cluster(name) => f.debug_tuple("Cluster").field(name).finish(),
+            Self::Selected(_) => f.write_str("Selected"),
+        }
+    }
+}

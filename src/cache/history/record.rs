@@ -1,0 +1,286 @@
+//! Recording of a store's changes in its window.
+
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+
+use super::arrange::{Conditions, arrange};
+use super::change::{ChangeKind, PartitionChange, PartitionChangeKind, RecordedChange};
+use super::cluster::Floor;
+use super::draft::Draft;
+use super::marks::{ClusterMarks, Marks};
+use super::reader::HistoryReader;
+use super::window::{Entry, HistoryLimits, Step};
+use crate::cache::posting::PartitionId;
+use crate::cache::snapshot::Partition;
+use crate::cache::store::Store;
+use informer_hub_types::clock::Instant;
+use informer_hub_types::{ClusterName, Origin, ResourceVersion, StoredObject};
+
+/// Recorded steps that are not published yet.
+#[derive(Debug, Default)]
+pub(in crate::cache) struct Pending(Vec<(ClusterName, Step)>);
+
+/// State of a partition before a batch.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cache) struct Before {
+    had_joined: bool,
+    was_converted: bool,
+}
+
+impl Before {
+    pub(in crate::cache) fn of(partition: &Partition) -> Self {
+        Self { had_joined: partition.synced, was_converted: partition.converted_from.is_some() }
+    }
+}
+
+fn number(version: Option<&ResourceVersion>) -> Option<u64> {
+    version.and_then(ResourceVersion::as_number)
+}
+
+impl Store {
+    /// Starts to count versions after `base` and to keep recent changes. The present objects get the version `base`.
+    /// Call it once, before readers use versions. `base` should exceed the versions of earlier processes, such as the
+    /// present time in microseconds.
+    pub fn keep_history(&mut self, limits: HistoryLimits, base: u64, now: Instant) {
+        let ids: Vec<_> = self.next.partitions().map(|(id, _)| id).collect();
+        for id in ids {
+            let Some(mut partition) = self.next.take(id) else { continue };
+            partition.iter().for_each(|object| object.set_fleet_version(base));
+            let complete = number(partition.resume.as_ref());
+            partition.marks = Marks::new(complete, complete);
+            self.next.put(id, partition);
+        }
+        let history = HistoryReader::new(limits, base, now);
+        self.next.version = base;
+        history.restart(&self.next);
+        self.next.history = Some(history);
+        self.publish();
+    }
+
+    /// Returns the read half of the window; `None` if there is none.
+    #[must_use]
+    pub fn history(&self) -> Option<&HistoryReader> {
+        self.next.history()
+    }
+
+    /// Sets the time of the following changes.
+    pub fn set_time(&mut self, now: Instant) {
+        if let Some(history) = self.next.history() {
+            history.set_time(now);
+        }
+    }
+
+    /// Drops recorded changes that have exceeded their age. Returns whether any are left.
+    pub fn trim_history(&mut self, now: Instant) -> bool {
+        self.history().is_some_and(|history| history.trim(now))
+    }
+
+    /// Sets whether memory is short. If so, fewer changes are kept.
+    pub fn set_history_tight(&mut self, tight: bool) {
+        if let Some(history) = self.next.history() {
+            history.set_tight(tight);
+        }
+    }
+
+    /// Returns whether changes are recorded.
+    pub(in crate::cache) fn records(&self) -> bool {
+        self.next.history.is_some()
+    }
+
+    /// Publishes the next snapshot with the changes recorded for it.
+    pub(in crate::cache) fn publish(&mut self) {
+        let steps = std::mem::take(&mut self.pending.0);
+        let history = self.next.history().filter(|_| !steps.is_empty());
+        let cells = history.map(|history| history.append(steps));
+        self.published.store(Arc::new(self.next.clone()));
+        if let (Some(history), Some(cells)) = (history, cells) {
+            history.publish(self.next.version, cells);
+        }
+    }
+
+    /// Records a batch of a partition that is taken out for writing. `list` is the version of the list that it ended.
+    pub(in crate::cache) fn record_batch(
+        &mut self,
+        id: PartitionId,
+        partition: &mut Partition,
+        drafts: Vec<Draft>,
+        list: Option<&ResourceVersion>,
+        before: Before,
+    ) {
+        if !self.records() || !partition.synced {
+            return;
+        }
+        let (listed, complete) = (number(list), number(partition.resume.as_ref()));
+        if !before.had_joined {
+            return self.record_join(id, partition, complete.or(listed));
+        }
+        self.record_changes(id, partition, drafts, listed);
+        if let Some(listed) = listed {
+            self.record_list_end(partition, listed, before);
+        }
+        if let Some(complete) = complete.or(listed) {
+            partition.marks.complete = Some(complete);
+        }
+    }
+
+    fn record_changes(&mut self, id: PartitionId, partition: &mut Partition, drafts: Vec<Draft>, list: Option<u64>) {
+        if drafts.is_empty() {
+            return;
+        }
+        let cluster = partition.origin().cluster.clone();
+        let base = self.marks_with(&cluster, partition).base_of(&partition.marks);
+        let has_missed = drafts.iter().any(Draft::is_missed);
+        let used = if has_missed { self.used_versions(&cluster, partition, list.is_some()) } else { HashSet::new() };
+        for (draft, version) in arrange(drafts, Conditions { list, base, used }) {
+            let version = version.filter(|version| Some(*version) > partition.marks.floor).or_else(|| {
+                // At or below a version that readers may have: the change would be missed.
+                let fresh = self.marks_with(&cluster, partition).fresh()?;
+                partition.marks.floor = Some(fresh);
+                Some(fresh)
+            });
+            self.record_change(id, partition, draft, version);
+        }
+    }
+
+    /// Returns the versions that no deletion may get: those of changes and, at the end of a list, of present objects.
+    fn used_versions(&self, cluster: &ClusterName, partition: &Partition, with_objects: bool) -> HashSet<u64> {
+        let changes = self.history().into_iter().flat_map(|history| history.versions_of(cluster));
+        let objects = partition.iter().filter(|_| with_objects).filter_map(|it| it.resource_version().as_number());
+        changes.chain(objects).collect()
+    }
+
+    fn record_change(
+        &mut self,
+        id: PartitionId,
+        partition: &mut Partition,
+        draft: Draft,
+        cluster_version: Option<u64>,
+    ) {
+        self.next.version += 1;
+        let version = self.next.version;
+        let Draft { kind, object, old, .. } = draft;
+        let mut bytes = object.plain_size();
+        if kind == ChangeKind::Deleted {
+            let stored = old.as_ref().filter(|stored| !Arc::ptr_eq(stored, &object));
+            bytes += stored.map_or(0, |stored| stored.plain_size());
+        } else {
+            object.set_fleet_version(version);
+            // A partition without bodies stores a copy.
+            let stored = partition.get(object.key()).filter(|stored| is_same_state(stored, &object));
+            stored.inspect(|stored| stored.set_fleet_version(version));
+        }
+        if let Some(cluster_version) = cluster_version {
+            partition.marks.note(version, cluster_version);
+        }
+        let origin = Arc::clone(partition.origin());
+        let cluster = origin.cluster.clone();
+        let change = RecordedChange { version, partition: id, origin, kind, object, old, cluster_version };
+        self.step(cluster, Step::Push { entry: Entry::Change(Arc::new(change)), bytes });
+    }
+
+    /// Cuts the window of the cluster if a list went back, or if its objects do not continue the previous ones.
+    fn record_list_end(&mut self, partition: &mut Partition, list: u64, before: Before) {
+        let cluster = partition.origin().cluster.clone();
+        let floor = match partition.marks.complete {
+            Some(complete) if list < complete => Some(list),
+            Some(_) if !before.was_converted => return,
+            Some(_) | None => self.marks_with(&cluster, partition).fresh().max(Some(list)),
+        };
+        partition.marks = Marks::new(Some(list), floor);
+        for id in self.joined(&cluster) {
+            let Some(mut other) = self.next.take(id) else { continue };
+            other.marks = Marks::new(other.marks.complete, other.marks.complete);
+            self.next.put(id, other);
+        }
+        self.cut(cluster, floor, false);
+    }
+
+    /// Records that a partition of another store has joined.
+    pub(in crate::cache) fn record_adoption(&mut self, id: PartitionId) {
+        let Some(mut adopted) = self.next.take(id) else { return };
+        let complete = number(adopted.resume.as_ref()).or(adopted.marks.complete);
+        self.record_join(id, &mut adopted, complete);
+        self.next.put(id, adopted);
+    }
+
+    /// Records that a partition, taken out for writing, has joined: its objects are visible from now on.
+    pub(in crate::cache) fn record_join(&mut self, id: PartitionId, partition: &mut Partition, complete: Option<u64>) {
+        if !self.records() || !partition.synced {
+            return;
+        }
+        let cluster = partition.origin().cluster.clone();
+        let others = ClusterMarks::of(self.joined(&cluster).into_iter().filter_map(|id| self.partition(id)));
+        let first = self.next.version + 1;
+        for (object, version) in partition.iter().zip(first..) {
+            object.set_fleet_version(version);
+        }
+        self.record_all(id, partition, PartitionChangeKind::Joined, 0);
+        // A version that readers of the other partitions have must not lead here.
+        let floor = others.fresh().max(complete);
+        partition.marks = Marks::new(complete, floor);
+        self.cut(cluster, floor, false);
+    }
+
+    /// Records that a partition leaves. Call it before it is closed.
+    pub(in crate::cache) fn record_leave(&mut self, id: PartitionId) {
+        if !self.records() || self.partition(id).is_none_or(|partition| !partition.synced) {
+            return;
+        }
+        let Some(partition) = self.next.take(id) else { return };
+        let cluster = partition.origin().cluster.clone();
+        let floor = self.marks_with(&cluster, &partition).fresh();
+        let bytes = usize::try_from(partition.body_bytes()).unwrap_or(usize::MAX);
+        self.record_all(id, &partition, PartitionChangeKind::Left, bytes);
+        let others = self.joined(&cluster);
+        if let Some((heir, mut other)) = others.first().and_then(|heir| Some((*heir, self.next.take(*heir)?))) {
+            other.marks.floor = floor;
+            self.next.put(heir, other);
+        }
+        self.cut(cluster, floor, others.is_empty());
+        self.next.put(id, partition);
+    }
+
+    /// Records that the informer of a partition has other cluster labels. Call it after the change.
+    pub(in crate::cache) fn record_relabel(&mut self, id: PartitionId, before: Arc<Origin>) {
+        let Some(partition) = self.partition(id).filter(|partition| partition.synced && self.records()) else { return };
+        if partition.origin().cluster_labels == before.cluster_labels {
+            return;
+        }
+        let partition = partition.clone();
+        self.record_all(id, &partition, PartitionChangeKind::Relabelled(before), 0);
+    }
+
+    /// Records a change of all objects of a partition, with a version for each. An empty partition takes one version too.
+    fn record_all(&mut self, id: PartitionId, partition: &Partition, kind: PartitionChangeKind, bytes: usize) {
+        let first = self.next.version + 1;
+        self.next.version += partition.len().max(1) as u64;
+        let (origin, objects, last) = (Arc::clone(partition.origin()), partition.objects.clone(), self.next.version);
+        let cluster = origin.cluster.clone();
+        let change = PartitionChange { first, last, partition: id, kind, origin, objects };
+        self.step(cluster, Step::Push { entry: Entry::Partition(Arc::new(change)), bytes });
+    }
+
+    /// Expires the readers of a cluster. They start anew with `floor`.
+    fn cut(&mut self, cluster: ClusterName, floor: Option<u64>, has_left: bool) {
+        self.step(cluster, Step::Cut { at: self.next.version, floor: Floor::at(floor), has_left });
+    }
+
+    fn step(&mut self, cluster: ClusterName, step: Step) {
+        self.pending.0.push((cluster, step));
+    }
+
+    /// Returns the partitions of a cluster that have joined, except for one that is taken out for writing.
+    fn joined(&self, cluster: &ClusterName) -> Vec<PartitionId> {
+        self.next.joined_partitions(cluster).map(|(id, _)| id).collect()
+    }
+
+    /// Combines the marks of a partition that is taken out for writing and of the others of its cluster.
+    fn marks_with(&self, cluster: &ClusterName, partition: &Partition) -> ClusterMarks {
+        ClusterMarks::of(self.next.joined_partitions(cluster).map(|(_, other)| other).chain([partition]))
+    }
+}
+
+fn is_same_state(one: &StoredObject, other: &StoredObject) -> bool {
+    one.uid() == other.uid() && one.resource_version() == other.resource_version()
+}

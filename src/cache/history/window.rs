@@ -1,0 +1,201 @@
+//! Window of recent changes of one cache: bounded by bytes and age.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+
+use super::change::{PartitionChange, RecordedChange};
+use super::cluster::{ClusterWindow, Floor};
+use informer_hub_types::{ClusterName, WatchCell};
+
+/// Limits of a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HistoryLimits {
+    /// Bytes of changes. Default 16 MiB.
+    pub bytes: usize,
+    /// Age of changes. Default 5 min.
+    pub age: Duration,
+}
+
+impl Default for HistoryLimits {
+    fn default() -> Self {
+        Self { bytes: 16 * 1024 * 1024, age: Duration::from_secs(5 * 60) }
+    }
+}
+
+/// Bytes of an entry besides the object: the entry, its places in the window, and the previous object's head.
+const OVERHEAD: usize = 200;
+
+/// Share of the byte limit while memory is short.
+const TIGHT_SHARE: usize = 8;
+
+/// Share of the byte limit that a partition that left takes at most, so that its deletions can be read.
+const LEFT_SHARE: usize = 2;
+
+#[derive(Clone, Debug)]
+pub(super) enum Entry {
+    Change(Arc<RecordedChange>),
+    Partition(Arc<PartitionChange>),
+}
+
+impl Entry {
+    /// Returns its last fleet version.
+    pub(super) fn last(&self) -> u64 {
+        match self {
+            Self::Change(change) => change.version,
+            Self::Partition(partition) => partition.last,
+        }
+    }
+}
+
+/// A step of the window.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// A change. `bytes` are those of the objects that it keeps in memory.
+    Push { entry: Entry, bytes: usize },
+    /// Readers of the cluster start anew at a fleet version; `has_left` if its last partition left.
+    Cut { at: u64, floor: Floor, has_left: bool },
+}
+
+#[derive(Debug)]
+struct Slot {
+    last: u64,
+    entry: Entry,
+    cluster: ClusterName,
+    /// Bytes that count against the limit, and that it may keep in memory.
+    bytes: (usize, usize),
+    /// Time in milliseconds.
+    at: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Window {
+    slots: VecDeque<Slot>,
+    clusters: HashMap<ClusterName, ClusterWindow>,
+    /// Fleet version from which all changes are known.
+    oldest: u64,
+    /// Fleet version of the last change.
+    head: u64,
+    limits: HistoryLimits,
+    is_tight: bool,
+    /// Sums of the slots' bytes.
+    bytes: (usize, usize),
+}
+
+impl Window {
+    /// Creates a window that starts at a fleet version.
+    pub(super) fn new(limits: HistoryLimits, at: u64) -> Self {
+        let (slots, clusters) = (VecDeque::new(), HashMap::new());
+        Self { slots, clusters, oldest: at, head: at, limits, is_tight: false, bytes: (0, 0) }
+    }
+
+    pub(super) fn oldest(&self) -> u64 {
+        self.oldest
+    }
+
+    pub(super) fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Returns the bytes that the entries may keep in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.1
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    pub(super) fn cluster(&self, name: &ClusterName) -> Option<&ClusterWindow> {
+        self.clusters.get(name)
+    }
+
+    fn limit(&self) -> usize {
+        if self.is_tight { self.limits.bytes / TIGHT_SHARE } else { self.limits.bytes }
+    }
+
+    /// Applies a step of a cluster. Returns the cell that its readers wait for.
+    pub(super) fn apply(&mut self, name: &ClusterName, step: Step, now: u64) -> Arc<WatchCell<u64>> {
+        let (oldest, unknown) = (self.oldest, Floor::UNKNOWN);
+        let cluster = self.clusters.entry(name.clone()).or_insert_with(|| ClusterWindow::new(oldest, unknown));
+        let changed = Arc::clone(&cluster.changed);
+        match step {
+            Step::Push { entry, bytes } => {
+                if let Entry::Change(change) = &entry {
+                    cluster.push(Arc::clone(change));
+                }
+                let last = entry.last();
+                self.push(Slot { last, entry, cluster: name.clone(), bytes: (0, bytes + OVERHEAD), at: now });
+            }
+            Step::Cut { at, floor, has_left } => {
+                cluster.cut(at, floor);
+                cluster.has_left = has_left;
+            }
+        }
+        changed
+    }
+
+    fn push(&mut self, mut slot: Slot) {
+        let most = match &slot.entry {
+            Entry::Change(_) => usize::MAX,
+            Entry::Partition(_) => self.limits.bytes / LEFT_SHARE,
+        };
+        slot.bytes.0 = slot.bytes.1.min(most);
+        self.bytes.0 += slot.bytes.0;
+        self.bytes.1 += slot.bytes.1;
+        self.head = slot.last;
+        self.slots.push_back(slot);
+    }
+
+    /// Drops the oldest entries above the limits, and clusters that have left. `now` is in milliseconds.
+    pub(super) fn trim(&mut self, now: u64) {
+        let (limit, age) = (self.limit(), self.limits.age.as_millis());
+        while let Some(slot) = self.slots.front()
+            && (self.bytes.0 > limit || u128::from(now.saturating_sub(slot.at)) >= age)
+        {
+            self.drop_first();
+        }
+        if self.slots.is_empty() {
+            self.slots.shrink_to(0);
+        }
+    }
+
+    fn drop_first(&mut self) {
+        let Some(slot) = self.slots.pop_front() else { return };
+        self.bytes.0 -= slot.bytes.0;
+        self.bytes.1 -= slot.bytes.1;
+        self.oldest = slot.last;
+        if let Some(cluster) = self.clusters.get_mut(&slot.cluster) {
+            cluster.drop_first(slot.last);
+            if cluster.has_left && slot.last >= cluster.oldest() {
+                self.clusters.remove(&slot.cluster);
+            }
+        }
+    }
+
+    /// Drops everything, and starts at a fleet version with these clusters. Readers before it have expired.
+    pub(super) fn restart(&mut self, at: u64, floors: impl Iterator<Item = (ClusterName, Floor)>) {
+        self.slots.clear();
+        (self.bytes, self.oldest, self.head) = ((0, 0), at, at);
+        let mut before = std::mem::take(&mut self.clusters);
+        for (name, floor) in floors {
+            let mut cluster = before.remove(&name).unwrap_or_else(|| ClusterWindow::new(at, floor));
+            cluster.cut(at, floor);
+            self.clusters.insert(name, cluster);
+        }
+    }
+
+    /// Sets whether memory is short. If so, a lower limit applies.
+    pub(super) fn set_tight(&mut self, tight: bool) {
+        self.is_tight = tight;
+    }
+
+    /// Returns the entries that end after a fleet version.
+    pub(super) fn after(&self, version: u64) -> impl Iterator<Item = &Entry> {
+        let from = self.slots.partition_point(|slot| slot.last <= version);
+        self.slots.range(from..).map(|slot| &slot.entry)
+    }
+}

@@ -1,0 +1,90 @@
+//! Differences between two answers.
+
+use serde_json::Value;
+
+use super::answer::{Answer, Body};
+
+/// Number of differences that are reported of one body.
+const MOST: usize = 12;
+
+/// A difference between the answers to one request.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Difference {
+    /// `status`, `content-type` or another part of the answer, or the JSON pointer of a value in the body.
+    pub(super) at: String,
+    pub(super) kube: String,
+    pub(super) hub: String,
+}
+
+/// Returns the differences between the apiserver's answer and the hub's.
+pub(super) fn differences(kube: &Answer, hub: &Answer) -> Vec<Difference> {
+    let mut found = Vec::new();
+    let parts = [
+        ("status", kube.status.to_string(), hub.status.to_string()),
+        ("content-type", kube.content_type.clone(), hub.content_type.clone()),
+        ("retry-after", kube.retry_after.clone(), hub.retry_after.clone()),
+        ("warning", kube.warnings.join(", "), hub.warnings.join(", ")),
+        ("pretty", kube.is_pretty.to_string(), hub.is_pretty.to_string()),
+    ];
+    let differ = parts.into_iter().filter(|(_, kube, hub)| kube != hub);
+    found.extend(differ.map(|(at, kube, hub)| Difference { at: at.to_owned(), kube, hub }));
+    match (&kube.body, &hub.body) {
+        (Body::Document(kube), Body::Document(hub)) => values("", kube, hub, &mut found),
+        (Body::Events(kube), Body::Events(hub)) => arrays("", kube, hub, &mut found),
+        (kube, hub) if kube == hub => {}
+        (kube, hub) => {
+            found.push(Difference {
+                at: "body".to_owned(),
+                kube: shown(&format!("{kube:?}")),
+                hub: shown(&format!("{hub:?}")),
+            });
+        }
+    }
+    found
+}
+
+fn values(at: &str, kube: &Value, hub: &Value, found: &mut Vec<Difference>) {
+    if kube == hub || found.len() >= MOST {
+        return;
+    }
+    match (kube, hub) {
+        (Value::Object(kube), Value::Object(hub)) => {
+            let mut keys: Vec<_> = kube.keys().chain(hub.keys()).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            for key in keys {
+                let at = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
+                match (kube.get(key), hub.get(key)) {
+                    (Some(kube), Some(hub)) => values(&at, kube, hub, found),
+                    (kube, hub) => found.push(difference(at, kube, hub)),
+                }
+            }
+        }
+        (Value::Array(kube), Value::Array(hub)) => arrays(at, kube, hub, found),
+        _ => found.push(difference(at.to_owned(), Some(kube), Some(hub))),
+    }
+}
+
+/// Compares arrays by position. Of arrays of different lengths, only the first different elements are compared.
+fn arrays(at: &str, kube: &[Value], hub: &[Value], found: &mut Vec<Difference>) {
+    if kube.len() != hub.len() {
+        let first = kube.iter().zip(hub).take_while(|(kube, hub)| kube == hub).count();
+        found.push(difference(format!("{at}/length"), Some(&kube.len().into()), Some(&hub.len().into())));
+        found.push(difference(format!("{at}/{first}"), kube.get(first), hub.get(first)));
+        return;
+    }
+    for (index, (kube, hub)) in kube.iter().zip(hub).enumerate() {
+        values(&format!("{at}/{index}"), kube, hub, found);
+    }
+}
+
+fn difference(at: String, kube: Option<&Value>, hub: Option<&Value>) -> Difference {
+    let text = |value: Option<&Value>| value.map_or("(absent)".to_owned(), |value| shown(&value.to_string()));
+    Difference { at, kube: text(kube), hub: text(hub) }
+}
+
+/// Cuts a long text.
+fn shown(text: &str) -> String {
+    let end = text.char_indices().nth(600).map_or(text.len(), |(end, _)| end);
+    text[..end].to_owned()
+}

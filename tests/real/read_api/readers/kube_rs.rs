@@ -1,0 +1,84 @@
+//! kube-rs' watcher and reflector.
+
+use std::hash::Hash;
+use std::pin::pin;
+
+use futures::TryStreamExt;
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::{Resource, ResourceExt};
+use kube_runtime::reflector::{self, Store};
+use kube_runtime::{WatchStreamExt, watcher};
+use serde::de::DeserializeOwned;
+use tokio::task::JoinHandle;
+
+use super::expected::Held;
+use crate::read_api::endpoint::Endpoint;
+
+/// A reflector of kube-rs. Dropping it ends its watch.
+pub(super) struct KubeRs<K: Resource + 'static>
+where
+    K::DynamicType: Eq + Hash + Clone,
+{
+    store: Store<K>,
+    task: JoinHandle<()>,
+}
+
+impl<K> KubeRs<K>
+where
+    K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Default + Send + Sync,
+{
+    /// Starts a reflector of all objects at a root, with its first list in pages or as a stream.
+    pub(super) fn start(root: &Endpoint, is_streaming: bool) -> Self {
+        let (store, writer) = reflector::store();
+        Self::run(Api::all(root.client().clone()), store, writer, is_streaming)
+    }
+}
+
+impl KubeRs<DynamicObject> {
+    /// Starts a reflector of a resource without a type.
+    pub(super) fn start_dynamic(root: &Endpoint, resource: &ApiResource, is_streaming: bool) -> Self {
+        let writer = reflector::store::Writer::new(resource.clone());
+        let api = Api::all_with(root.client().clone(), resource);
+        Self::run(api, writer.as_reader(), writer, is_streaming)
+    }
+}
+
+impl<K> KubeRs<K>
+where
+    K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    fn run(api: Api<K>, store: Store<K>, writer: reflector::store::Writer<K>, is_streaming: bool) -> Self {
+        let config = watcher::Config::default();
+        let config = if is_streaming { config.streaming_lists() } else { config.page_size(13) };
+        let task = tokio::spawn(async move {
+            let mut events = pin!(watcher(api, config).default_backoff().reflect(writer));
+            // Errors are repeated attempts' ones; the backoff goes on.
+            while !matches!(events.try_next().await, Ok(None)) {}
+        });
+        Self { store, task }
+    }
+
+    /// Returns the objects in the store.
+    pub(super) fn held(&self) -> Vec<Held> {
+        let entry = |object: &std::sync::Arc<K>| Held {
+            key: format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any()),
+            cluster: String::new(),
+            uid: object.uid().unwrap_or_default(),
+            version: object.resource_version().unwrap_or_default(),
+            hash: String::new(),
+            error: String::new(),
+        };
+        self.store.state().iter().map(entry).collect()
+    }
+}
+
+impl<K: Resource + 'static> Drop for KubeRs<K>
+where
+    K::DynamicType: Eq + Hash + Clone,
+{
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
