@@ -16,7 +16,7 @@ use super::read_api::{StartedFleet, history_limits, read_api};
 use super::report::{HubReport, Reporter};
 use super::sources::ClusterSourceState;
 use super::start::HubBuilder;
-use crate::api::{self, AskLetters, AskReload, Guard, ReadApi, Services, Show, Shown};
+use crate::api::{self, AskLetters, AskReload, Guard, ReadApi, ReadCounts, Services, Show, Shown};
 use crate::cache::HistoryLimits;
 use informer_hub_config::ReadApiConfig;
 use informer_hub_telemetry::metrics::Scraper;
@@ -68,7 +68,7 @@ impl Port {
         if let Some(read) = &read {
             metrics.attach_read_api(read);
         }
-        let (show, letters) = (show(&started), ask_letters(&started));
+        let (show, letters) = (show(&started, read.clone()), ask_letters(&started));
         let services = Services { show, letters, reload, scraper, read: read.clone() };
         let serving = tokio::spawn(api::serve(listener, guard, services, stopped));
         Ok(Self { address, started, fleet, metrics, read, history, stop, serving })
@@ -139,15 +139,35 @@ fn ask_letters(started: &Started) -> AskLetters {
     })
 }
 
-fn show(started: &Started) -> Show {
+fn show(started: &Started, read: Option<Arc<ReadApi>>) -> Show {
     let started = Arc::clone(started);
     Arc::new(move || {
-        let reporter = started.get().cloned();
+        let (reporter, read) = (started.get().cloned(), read.clone());
         Box::pin(async move {
             let report = reporter?.report().await.ok()?;
-            let status = serde_json::to_value(&report).ok()?;
+            let mut status = serde_json::to_value(&report).ok()?;
+            if let Some(read) = read {
+                status["readApi"] = read_status(&read.counts());
+            }
             Some(Shown { ready: report.hub.ready, waiting: waiting(&report), status })
         })
+    })
+}
+
+/// Returns the readers of the Kubernetes API for the status.
+fn read_status(counts: &ReadCounts) -> serde_json::Value {
+    let watches: serde_json::Map<_, _> = counts
+        .watchers
+        .iter()
+        .filter(|(_, watches)| *watches > 0)
+        .map(|(resource, watches)| (resource.clone(), (*watches).into()))
+        .collect();
+    serde_json::json!({
+        "requestsInProgress": counts.in_progress,
+        "requests": counts.requests.iter().map(|(.., count)| count).sum::<u64>(),
+        "watches": watches,
+        "events": counts.events,
+        "sentBytes": counts.bytes,
     })
 }
 

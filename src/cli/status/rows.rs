@@ -302,6 +302,11 @@ pub(super) fn summary(status: &Value) -> String {
         let of_sources = tally(sources.iter().map(|source| text(source, "state")).collect());
         lines.insert(1, format!("sources    {}{of_sources}", sources.len()));
     }
+    if let Some(watches) = status["readApi"]["watches"].as_object() {
+        let open: u64 = watches.values().filter_map(Value::as_u64).sum();
+        let requests = number(&status["readApi"], "requestsInProgress");
+        lines.push(format!("readers    {open} watches, {requests} requests in progress"));
+    }
     if let Some(limit) = status["memory"]["limit"].as_u64() {
         let resident = bytes(number(&status["memory"], "resident"));
         lines.push(format!("memory     {resident} of {}", bytes(limit)));
