@@ -15,8 +15,14 @@ pub(super) struct HubProcess {
 impl HubProcess {
     /// Starts the hub and waits until it is ready. Resources are names as in the configuration.
     pub(super) async fn start(clusters: &[(&str, &Path)], resources: &[String]) -> Self {
+        Self::start_with(clusters, resources, "").await
+    }
+
+    /// Starts the hub with further lines for `[hub]`.
+    pub(super) async fn start_with(clusters: &[(&str, &Path)], resources: &[String], more: &str) -> Self {
         let workdir = Workdir::new();
-        let mut toml = format!("[hub]\nlisten = \"{}\"\nread_api = {{ serve_secrets = true }}\n", workdir.listen());
+        let listen = workdir.listen();
+        let mut toml = format!("[hub]\nlisten = \"{listen}\"\nread_api = {{ serve_secrets = true }}\n{more}");
         for (name, kubeconfig) in clusters {
             toml += &format!("[clusters.{name}]\nkubeconfig = {:?}\n", kubeconfig.display().to_string());
         }

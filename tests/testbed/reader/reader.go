@@ -45,7 +45,7 @@ type dump struct {
 	Objects []object       `json:"objects"`
 	Counts  map[string]int `json:"counts"`
 	Errors  []string       `json:"errors"`
-	// Updates whose version is not greater than the version before.
+	// Updates whose version is smaller than the version before. (A list repeats versions.)
 	Reverts []string `json:"reverts"`
 }
 
@@ -142,7 +142,7 @@ func (r *reader) handler() cache.ResourceEventHandler {
 		UpdateFunc: func(old, object any) {
 			r.count("updated")
 			before, after := version(old), version(object)
-			if after <= before && uid(old) == uid(object) {
+			if after < before && uid(old) == uid(object) {
 				r.lock.Lock()
 				defer r.lock.Unlock()
 				r.reverts = append(r.reverts, fmt.Sprintf("%s: %d after %d", uid(object), after, before))

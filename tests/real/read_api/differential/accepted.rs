@@ -43,7 +43,10 @@ pub(super) const ALL: &[Accepted] = &[
     Accepted { id: "no-protobuf", explains: |case, _| case.accepts("protobuf") && case.hub.status == 406 },
     Accepted { id: "media-types", explains: |case, _| case.codes() == (406, 406) },
     Accepted { id: "table-v1", explains: |case, _| case.accepts("v1beta1") && case.hub.status == 406 },
-    Accepted { id: "accept-wildcards", explains: |case, _| case.accepts("application/*") && case.codes() == (406, 200) },
+    Accepted {
+        id: "accept-wildcards",
+        explains: |case, _| case.accepts("application/*") && case.codes() == (406, 200),
+    },
     Accepted { id: "column-descriptions", explains: |_, difference| difference.at.ends_with("/description") },
     Accepted {
         id: "exact-version",

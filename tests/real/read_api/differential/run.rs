@@ -147,7 +147,11 @@ impl Report {
 fn place(request: &Request, difference: &Difference) -> String {
     let at: String = difference.at.chars().map(|letter| if letter.is_ascii_digit() { '#' } else { letter }).collect();
     let short = |text: &str| text.chars().take(40).collect::<String>();
-    let values = if at.contains('/') { String::new() } else { format!(": {} / {}", short(&difference.kube), short(&difference.hub)) };
+    let values = if at.contains('/') {
+        String::new()
+    } else {
+        format!(": {} / {}", short(&difference.kube), short(&difference.hub))
+    };
     format!("{:?} {at}{values}", request.verb)
 }
 

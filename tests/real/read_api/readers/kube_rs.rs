@@ -2,16 +2,19 @@
 
 use std::hash::Hash;
 use std::pin::pin;
+use std::sync::Arc;
 
-use futures::TryStreamExt;
+use futures::StreamExt;
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::{Resource, ResourceExt};
 use kube_runtime::reflector::{self, Store};
 use kube_runtime::{WatchStreamExt, watcher};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
 use super::expected::Held;
+use super::process::Dump;
 use crate::read_api::endpoint::Endpoint;
 
 /// A reflector of kube-rs. Dropping it ends its watch.
@@ -20,7 +23,16 @@ where
     K::DynamicType: Eq + Hash + Clone,
 {
     store: Store<K>,
+    /// Number of events, and the errors with that number.
+    log: Arc<Mutex<Log>>,
     task: JoinHandle<()>,
+}
+
+/// What a watcher has returned.
+#[derive(Clone, Default, Debug)]
+struct Log {
+    events: usize,
+    errors: Vec<(usize, String)>,
 }
 
 impl<K> KubeRs<K>
@@ -52,17 +64,37 @@ where
     fn run(api: Api<K>, store: Store<K>, writer: reflector::store::Writer<K>, is_streaming: bool) -> Self {
         let config = watcher::Config::default();
         let config = if is_streaming { config.streaming_lists() } else { config.page_size(13) };
+        let log = Arc::<Mutex<Log>>::default();
+        let kept = Arc::clone(&log);
         let task = tokio::spawn(async move {
             let mut events = pin!(watcher(api, config).default_backoff().reflect(writer));
-            // Errors are repeated attempts' ones; the backoff goes on.
-            while !matches!(events.try_next().await, Ok(None)) {}
+            while let Some(event) = events.next().await {
+                let mut log = kept.lock();
+                log.events += 1;
+                if let Err(error) = event {
+                    let count = log.events;
+                    log.errors.push((count, error.to_string()));
+                }
+            }
         });
-        Self { store, task }
+        Self { store, log, task }
     }
 
-    /// Returns the objects in the store.
-    pub(super) fn held(&self) -> Vec<Held> {
-        let entry = |object: &std::sync::Arc<K>| Held {
+    /// Returns its objects and errors.
+    pub(super) fn dump(&self) -> Dump {
+        let Log { events, errors } = self.log.lock().clone();
+        let errors = errors.into_iter().map(|(at, error)| format!("event {at}: {error}")).collect();
+        Dump {
+            synced: true,
+            objects: self.held(),
+            counts: [("events".to_owned(), events)].into(),
+            errors,
+            reverts: Vec::new(),
+        }
+    }
+
+    fn held(&self) -> Vec<Held> {
+        let entry = |object: &Arc<K>| Held {
             key: format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any()),
             cluster: String::new(),
             uid: object.uid().unwrap_or_default(),

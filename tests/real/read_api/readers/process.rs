@@ -32,7 +32,7 @@ pub(super) struct Dump {
     pub(super) counts: BTreeMap<String, usize>,
     /// The last errors.
     pub(super) errors: Vec<String>,
-    /// Updates whose version was not greater than the one before.
+    /// Updates whose version was smaller than the one before.
     pub(super) reverts: Vec<String>,
 }
 
