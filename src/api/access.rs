@@ -24,9 +24,8 @@ use hmac::digest::CtOutput;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::answer::error_response;
+use super::answer::{denial, is_kubernetes};
 use super::hosts::Hosts;
-use super::kubernetes::{denial, is_kubernetes};
 use informer_hub_disk::FileStates;
 
 /// Minimum token length; a shorter token could be guessed.
@@ -293,7 +292,7 @@ impl Denied {
             ),
             Self::WebPage => (StatusCode::FORBIDDEN, "a web page may not send this request without a token"),
         };
-        let mut response = if is_kubernetes(path) { denial(status, problem) } else { error_response(status, problem) };
+        let mut response = denial(path, status, problem);
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"informer-hub\""));
         }

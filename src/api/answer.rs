@@ -6,8 +6,26 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use serde_json::json;
 
+use informer_hub_kubeapi::{Reason, Status};
+
 /// Maximum bytes of an axum error text to convert; axum's texts are short.
 const MAX_TEXT: usize = 4096;
+
+/// Returns whether a path is below one of the Kubernetes roots.
+pub(super) fn is_kubernetes(path: &str) -> bool {
+    path.starts_with("/clusters/") || path.starts_with("/unique/")
+}
+
+/// Returns an error response in the form that clients of a path expect: a `Status` below the Kubernetes roots.
+pub(super) fn denial(path: &str, code: StatusCode, problem: &str) -> Response {
+    if !is_kubernetes(path) {
+        return error_response(code, problem);
+    }
+    let reason = if code == StatusCode::UNAUTHORIZED { Reason::Unauthorized } else { Reason::Forbidden };
+    let status = Status::new(code.as_u16(), reason, problem);
+    let json = HeaderValue::from_static("application/json");
+    (code, [(CONTENT_TYPE, json)], status.json()).into_response()
+}
 
 pub(super) fn error_response(status: StatusCode, problem: impl Into<String>) -> Response {
     (status, Json(json!({ "error": problem.into() }))).into_response()

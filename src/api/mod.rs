@@ -22,6 +22,7 @@ mod access;
 mod answer;
 mod connection_slots;
 mod dead_letters;
+mod extensions;
 mod guard;
 mod hosts;
 mod kubernetes;

@@ -25,10 +25,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::answer::{error_response, to_json_error};
+use super::answer::{error_response, is_kubernetes, to_json_error};
 use super::connection_slots::{ConnectionSlots, Slot};
+use super::extensions::{PeerAddress, Streaming};
 use super::guard::{Guard, Limits};
-use super::kubernetes::is_kubernetes;
 
 /// Delay after a connection could not be accepted, usually because of the file descriptor limit.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -41,15 +41,6 @@ const PEEK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Time between pings of an HTTP/2 connection, and the wait for the answer.
 const PING: Duration = Duration::from_secs(30);
-
-/// Address of the client, as an extension of the request.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PeerAddress(pub(super) IpAddr);
-
-/// Marks a response whose body is a stream, as an extension: the connection is busy until its end, and closes if the
-/// client does not read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Streaming;
 
 /// State shared by all connections.
 #[derive(Clone)]
@@ -208,11 +199,7 @@ where
         return;
     }
     let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(head)
-        .max_buf_size(2 * head_bytes)
-        .max_header_size(head_bytes);
+    builder.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(2 * head_bytes).max_header_size(head_bytes);
     let mut conversation = pin!(builder.serve_connection(stream, service));
     tokio::select! {
         _ = conversation.as_mut() => return,

@@ -6,6 +6,7 @@
 //!
 //! A request passes `request` (parse, rights, admission), then `read` (lists and objects), `watch` or `documents`.
 
+mod asked;
 mod definitions;
 mod documents;
 mod encode;
@@ -34,15 +35,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::StatusCode;
-use axum::response::Response;
 use axum::routing::any;
 use tokio_util::sync::CancellationToken;
 
 use definitions::Definitions;
 use documents::Documents;
 pub use fleet::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet};
-use informer_hub_kubeapi::{Reason, Status};
+use informer_hub_kubeapi::Status;
 use informer_hub_types::clock;
 pub use metrics::ReadCounts;
 use metrics::ReadMetrics;
@@ -130,17 +129,6 @@ impl fmt::Debug for ReadApi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadApi").field("queue", &self.queue).finish_non_exhaustive()
     }
-}
-
-/// Returns whether a path is below one of the roots.
-pub(super) fn is_kubernetes(path: &str) -> bool {
-    path.starts_with("/clusters/") || path.starts_with("/unique/")
-}
-
-/// Returns the response to a request that the port refuses.
-pub(super) fn denial(code: StatusCode, problem: &str) -> Response {
-    let reason = if code == StatusCode::UNAUTHORIZED { Reason::Unauthorized } else { Reason::Forbidden };
-    respond::status_response(&Status::new(code.as_u16(), reason, problem))
 }
 
 /// Returns the routes of the roots.

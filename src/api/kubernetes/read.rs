@@ -9,17 +9,17 @@ use futures::stream;
 use hyper::body::Body as _;
 
 use super::ReadApi;
+use super::asked::Asked;
 use super::definitions::Definition;
 use super::encode::{Encoder, Place, to_media};
 use super::freshness::Coverage;
 use super::listing::{Head, Items, Listing, Scan};
 use super::objects::{After, Found, State};
 use super::queue::{Admission, ReaderId};
-use super::request::Asked;
 use super::respond::{Gzip, mark_gzip, response};
 use super::scope::{Clusters, Scope};
 use super::selection::{Selection, Wanted};
-use crate::api::serve::Streaming;
+use crate::api::extensions::Streaming;
 use crate::cache::{HistoryCursor, Snapshot};
 use informer_hub_kubeapi::{Continuation, Form, ListAt, Media, Status, list_at};
 

@@ -1,0 +1,12 @@
+//! Extensions that the connection adds to requests, and that handlers add to responses.
+
+use std::net::IpAddr;
+
+/// Address of the client, as an extension of the request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PeerAddress(pub(super) IpAddr);
+
+/// Marks a response whose body is a stream, as an extension: the connection is busy until its end, and closes if the
+/// client does not read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Streaming;

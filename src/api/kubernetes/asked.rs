@@ -1,0 +1,74 @@
+//! A request for a resource: path, options, form and reader.
+
+use axum::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, USER_AGENT};
+use axum::http::request::Parts;
+use smol_str::{SmolStr, format_smolstr};
+
+use super::queue::ReaderId;
+use crate::api::extensions::PeerAddress;
+use informer_hub_kubeapi::{Accepted, Form, IncludeObject, Options, ResourcePath, Root, Status, negotiate};
+
+/// A request for a resource, parsed.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) root: Root,
+    pub(super) path: ResourcePath,
+    pub(super) options: Options,
+    pub(super) accepted: Accepted,
+    pub(super) include: IncludeObject,
+    /// Whether JSON is indented.
+    pub(super) is_pretty: bool,
+    /// Whether the client accepts gzip.
+    pub(super) gzip: bool,
+    pub(super) reader: ReaderId,
+}
+
+impl Asked {
+    /// Returns whether it is a watch.
+    pub(super) fn is_watch(&self) -> bool {
+        (self.options.watch && self.path.name.is_none()) || self.path.is_watch
+    }
+}
+
+/// Parses options and negotiates the form.
+pub(super) fn asked(parts: &Parts, root: Root, path: ResourcePath) -> Result<Asked, Status> {
+    let options = Options::of(&path, parts.uri.query().unwrap_or_default())?;
+    let is_stream = options.watch || path.is_watch;
+    let is_list = path.name.is_none() && !is_stream;
+    let offered: &[Form] = if is_list { &[Form::Table, Form::MetadataList] } else { &[Form::Table, Form::Metadata] };
+    let accepted = negotiate(accept_of(parts).as_deref(), offered, is_stream)?;
+    let include = if accepted.form == Form::Table { options.table_objects()? } else { IncludeObject::Metadata };
+    let is_pretty = options.pretty.unwrap_or_else(|| accepted.pretty || is_read_by_people(parts));
+    Ok(Asked { root, path, options, accepted, include, is_pretty, gzip: accepts_gzip(parts), reader: reader_of(parts) })
+}
+
+/// Returns the `Accept` headers as one.
+pub(super) fn accept_of(parts: &Parts) -> Option<String> {
+    let all: Vec<_> = parts.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    (!all.is_empty()).then(|| all.join(","))
+}
+
+/// Returns whether the client is a browser, curl or wget, to which kube-apiserver sends indented JSON.
+fn is_read_by_people(parts: &Parts) -> bool {
+    let agent = parts.headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    ["curl", "Wget", "Mozilla/5.0"].iter().any(|start| agent.starts_with(start))
+}
+
+fn accepts_gzip(parts: &Parts) -> bool {
+    let all = parts.headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let mut codings = all.flat_map(|value| value.split(','));
+    codings.any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        name.trim() == "gzip" && weight.trim().replace(' ', "") != "q=0"
+    })
+}
+
+/// Returns the identity of a reader for fairness: its credential if it has one, and its address.
+fn reader_of(parts: &Parts) -> ReaderId {
+    let address =
+        parts.extensions.get::<PeerAddress>().map_or(SmolStr::default(), |peer| format_smolstr!("{}", peer.0));
+    match parts.headers.contains_key(AUTHORIZATION) {
+        true => format_smolstr!("token@{address}"),
+        false => address,
+    }
+}
