@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::read_api::endpoint::Endpoint;
 use crate::read_api::resources::{RESOURCES, Resource};
 
-/// What kubectl accepts for discovery.
+/// `Accept` header of kubectl for discovery.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Verifies that the hub's documents are those of the apiserver, limited to the resources that it caches and to reading.

@@ -9,7 +9,7 @@ use super::vocabulary::{ACCEPTS, BAD_FIELDS, FORMS, LABELS, LOST_PATHS, TABLES, 
 use crate::read_api::objects::path;
 use crate::read_api::resources::{CHANGING, RESOURCES, Resource};
 
-/// What a request asks for.
+/// Verb of a request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Verb {
     Get,
