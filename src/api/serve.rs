@@ -208,11 +208,7 @@ where
         return;
     }
     let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(head)
-        .max_buf_size(2 * head_bytes)
-        .max_header_size(head_bytes);
+    builder.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(2 * head_bytes).max_header_size(head_bytes);
     let mut conversation = pin!(builder.serve_connection(stream, service));
     tokio::select! {
         _ = conversation.as_mut() => return,
