@@ -123,11 +123,11 @@ impl Frames {
         append(out, &json!({ "type": "BOOKMARK", "object": object }));
         out.push(b'\n');
     }
+}
 
-    /// Appends an error, which ends the watch.
-    pub(super) fn error(&self, status: &Status, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"type\":\"ERROR\",\"object\":");
-        out.extend_from_slice(&status.json());
-        out.extend_from_slice(b"}\n");
-    }
+/// Appends an error, which ends the watch.
+pub(super) fn write_error(status: &Status, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"type\":\"ERROR\",\"object\":");
+    out.extend_from_slice(&status.json());
+    out.extend_from_slice(b"}\n");
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 
 use super::encode::Encoder;
-use super::frames::{EventType, Frames};
+use super::frames::{EventType, Frames, write_error};
 use super::listing::Scan;
 use super::scope::{Clusters, Scope};
 use super::selection::Selection;
@@ -142,7 +142,7 @@ impl Watch {
 
     fn fail(&mut self, status: &Status, out: &mut Vec<u8>) {
         self.is_ended = true;
-        self.frames.error(status, out);
+        write_error(status, out);
     }
 
     /// Writes what there is, up to a chunk. Returns whether everything is written.

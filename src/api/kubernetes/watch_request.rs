@@ -58,7 +58,10 @@ pub(super) async fn answer(
             options.end_bookmark = end_bookmark;
             options.bookmarks |= end_bookmark;
             let snapshot = match not_older_than {
-                Some(version) => scope.at_least(version).await?,
+                Some(version) => match scope.at_least(version).await {
+                    Ok(snapshot) => snapshot,
+                    Err(status) => return Ok(refused(&status, &asked)),
+                },
                 None => scope.snapshot(),
             };
             let cursor = HistoryCursor::after(snapshot.version());
@@ -67,11 +70,13 @@ pub(super) async fn answer(
             (cursor, Some(Scan::new(state, Arc::clone(&selection), is_unique, None)))
         }
         WatchFrom::Now => (HistoryCursor::after(scope.snapshot().version()), None),
-        WatchFrom::After(version) => {
-            let (cursor, skipped) = resume(&scope, version)?;
-            options.skipped = skipped;
-            (cursor, None)
-        }
+        WatchFrom::After(version) => match resume(&scope, version) {
+            Ok((cursor, skipped)) => {
+                options.skipped = skipped;
+                (cursor, None)
+            }
+            Err(status) => return Ok(refused(&status, &asked)),
+        },
     };
     let coverage = scope.coverage(&scope.snapshot());
     let resource = super::metrics::resource_of(&asked.path);
@@ -87,6 +92,14 @@ pub(super) async fn answer(
     response.extensions_mut().insert(Streaming);
     coverage.warn(response.headers_mut());
     Ok(response)
+}
+
+/// Returns the answer to a watch from a version that is not served: as in kube-apiserver, a stream that is an `ERROR`
+/// event. kube-rs lists again only upon such an event.
+fn refused(status: &Status, asked: &Asked) -> Response {
+    let mut event = Vec::new();
+    super::frames::write_error(status, &mut event);
+    response(StatusCode::OK, asked.accepted.content_type(), Body::from(event))
 }
 
 /// Returns the position at which a watch continues, and the cluster's version up to which it leaves out changes.

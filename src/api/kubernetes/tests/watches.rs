@@ -77,13 +77,15 @@ async fn watch_of_a_cluster_that_is_removed_ends_with_an_error() {
 }
 
 #[tokio::test]
-async fn watch_from_before_the_window_is_expired() {
+async fn watch_from_before_the_window_is_an_error_event() {
     let bench = Bench::with_pods();
     for path in
         ["/clusters/a/api/v1/pods?watch=1&resourceVersion=9", "/clusters/*/api/v1/pods?watch=1&resourceVersion=999"]
     {
-        let (code, status) = bench.json(path).await;
-        assert_eq!((code, &status["reason"]), (410, &json!("Expired")), "{path}");
+        let mut events = bench.watch(path).await;
+        let error = events.next().await.unwrap();
+        assert_eq!((&error["type"], &error["object"]["reason"]), (&json!("ERROR"), &json!("Expired")), "{path}");
+        assert_eq!(events.line().await, "end");
     }
 }
 
