@@ -10,9 +10,9 @@ use axum::response::Response;
 use parking_lot::Mutex;
 
 use super::ReadApi;
-use super::fleet::{CacheInfo, ClusterInfo, FetchError, Fleet};
+use super::fleet::{ClusterInfo, FetchError, Fleet};
 use super::respond::{json_response, response};
-use super::scope::Clusters;
+use super::scope::{Clusters, has_any};
 use informer_hub_kubeapi::{
     Document, Form, Root, Served, ServedVersion, Status, discovery_document, negotiate, version_document,
 };
@@ -83,7 +83,7 @@ impl Documents {
         for cache in fleet.caches() {
             let is_served =
                 cache.view != View::Metadata || !served.iter().any(|known| known.resource == cache.resource);
-            if is_served && api.rights.may_see(&cache.resource.gvr) && is_in(&cache, clusters) {
+            if is_served && api.rights.may_see(&cache.resource.gvr) && has_any(&cache, clusters) {
                 let definition = api.definitions.of_resource(fleet, &cache, clusters).await;
                 served.retain(|known| known.resource != cache.resource);
                 served.push(definition.served);
@@ -124,12 +124,6 @@ impl Documents {
         }
         known.insert(key, (clock::now() + KEPT, document));
     }
-}
-
-/// Returns whether one of the clusters has the resource.
-fn is_in(cache: &CacheInfo, clusters: &Clusters) -> bool {
-    let snapshot = cache.published.load();
-    snapshot.partitions().any(|(_, partition)| clusters.include(partition.origin()))
 }
 
 /// Returns `/version`: of the newest cluster.

@@ -143,8 +143,8 @@ impl Scope {
     }
 }
 
-/// Returns whether some cluster has the resource, or will once it answers.
-fn has_any(cache: &CacheInfo, clusters: &Clusters) -> bool {
+/// Returns whether some cluster has the resource, or will once it answers. A selection of clusters may have it later.
+pub(super) fn has_any(cache: &CacheInfo, clusters: &Clusters) -> bool {
     let snapshot = cache.published.load();
     match clusters {
         Clusters::One(name) => {

@@ -43,7 +43,7 @@ pub(super) fn kubeconfig(address: SocketAddr, clusters: &[ClusterName]) -> anyho
 pub(super) fn invitation(address: SocketAddr, kubeconfig: &TempFile, first: &ClusterName) -> String {
     let path = kubeconfig.path().display();
     format!(
-        "\nThe clusters now change without faults. Everyone on this machine can read them\n\
+        "\nThe clusters now change without faults. Programs on this machine can read them\n\
          at http://{address} until Ctrl-C. Try in another terminal:\n  \
          export KUBECONFIG={path}\n  \
          kubectl get pods -A                     # all clusters\n  \

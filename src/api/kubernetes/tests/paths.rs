@@ -24,6 +24,22 @@ async fn discovery_lists_what_is_cached() {
 }
 
 #[tokio::test]
+async fn discovery_lists_resources_of_clusters_that_have_not_answered_or_are_not_selected_yet() {
+    let mut bench = Bench::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
+    bench.open(&pods(), "a");
+    let b = ClusterName::new("b").unwrap();
+    bench.fleet.stores.lock().get_mut(&pods().gvr).unwrap().expect(b, Some(ClusterLabels::new()));
+    bench.list(&pods(), "a", Vec::new(), 10);
+    for root in ["/clusters/a", "/clusters/b", "/clusters/*", "/clusters/tier=none", "/unique/*"] {
+        let (code, resources) = bench.json(&format!("{root}/api/v1")).await;
+        assert_eq!((code, &resources["resources"][0]["name"]), (200, &json!("pods")), "{root}");
+    }
+    assert_eq!(bench.json("/clusters/b/api/v1/pods").await.0, 503);
+    let (code, list) = bench.json("/clusters/tier=none/api/v1/pods").await;
+    assert_eq!((code, items(&list).len()), (200, 0));
+}
+
+#[tokio::test]
 async fn unknown_clusters_resources_and_objects_are_not_found() {
     let bench = Bench::with_pods();
     for path in [
