@@ -44,6 +44,7 @@ mod path_values;
 mod posting;
 mod query;
 mod reader;
+mod record;
 mod relist;
 mod restore;
 mod restored;
@@ -54,6 +55,7 @@ mod store;
 mod tree;
 mod uncompressed;
 mod values;
+mod versions;
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use super::query::{Query, QueryError};
-use super::snapshot::Snapshot;
+use super::snapshot::{Partition, Snapshot};
 use informer_hub_types::{
-    ClusterName, ClusterSelector, Dynamic, InvalidKey, Object, ObjectKey, Origin, Scope, SharedStr, StoredObject,
+    ClusterName, ClusterSelector, Dynamic, FieldPath, InvalidKey, Object, ObjectKey, Origin, Scope, SharedStr,
+    StoredObject,
 };
 
 /// Reads the last published state of a store, in all or some clusters.
@@ -174,6 +175,12 @@ impl<K> IndexReader<K> {
 }
 
 impl Snapshot {
+    /// Returns whether there is an index of a path, over all objects or those of some partition.
+    pub(crate) fn has_index_of(&self, path: &FieldPath) -> bool {
+        let declares = |partition: &Partition| partition.indexes_of(path).next().is_some();
+        self.indices.computed_of(path).is_some() || self.partitions().any(|(_, partition)| declares(partition))
+    }
+
     /// Returns the index values of an object, which need not be stored; may contain duplicates.
     fn values_for(&self, index: &str, object: &StoredObject) -> Result<Vec<SharedStr>, QueryError> {
         self.check_index(index)?;

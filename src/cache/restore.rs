@@ -8,6 +8,7 @@ use super::objects::{Change, Objects};
 use super::posting::PartitionId;
 use super::restored::Restored;
 use super::snapshot::{DeclaredIndex, Partition};
+use super::stage::Relist;
 use super::store::Store;
 use informer_hub_types::{InformerHealth, ObjectKey, Origin, ResourceVersion, StoredObject};
 
@@ -154,6 +155,8 @@ impl Store {
     pub fn reopen(&mut self, partition: &Partition, origin: Arc<Origin>) -> PartitionId {
         let id = self.adopt(partition, origin);
         self.write(id, |_, partition| {
+            // The watch resumes from the version of the visible objects, so staged changes are delivered again.
+            partition.relist = Relist::None;
             if let Some(restored) = &partition.restored {
                 restored.set_fresh();
                 return;

@@ -373,12 +373,6 @@ impl Snapshot {
         })
     }
 
-    /// Returns whether there is an index of a path, over all objects or those of some partition.
-    pub(crate) fn has_index_of(&self, path: &FieldPath) -> bool {
-        let declares = |partition: &Arc<Partition>| partition.indexes.iter().any(|it| it.path.as_ref() == Some(path));
-        self.indices.computed_of(path).is_some() || self.partitions.values().any(declares)
-    }
-
     /// Returns the function of a computed index.
     pub(super) fn index_fn(&self, index: &str) -> Option<&IndexFn> {
         self.indices.function(index)

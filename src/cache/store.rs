@@ -11,12 +11,13 @@ use hashbrown::HashSet;
 use super::applied::{Applied, Outbox};
 use super::builds::{BuildId, BuildStep, Builds, IndexBuild, Next};
 use super::delta_fifo::Popped;
-use super::history::{Before, Draft, Pending};
+use super::history::{Draft, Pending};
 use super::index_errors::{AddIndexersError, IndexerConflict};
 use super::indexers::Indexers;
 use super::posting::PartitionId;
 use super::snapshot::{DeclaredIndex, Partition, Snapshot};
 use super::stage::{Batch, Relist};
+use super::versions::Before;
 use informer_hub_types::{
     ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin,
     ResourceVersion, StoredObject,
@@ -43,7 +44,7 @@ impl Store {
     pub fn recover(published: Arc<ArcSwap<Snapshot>>) -> Self {
         let next = Snapshot::clone(&published.load());
         if let Some(history) = next.history() {
-            history.recover(&next);
+            history.recover(next.version(), next.floors());
         }
         Self { next, published, builds: Builds::default(), pending: Pending::default() }
     }

@@ -145,7 +145,7 @@ async fn exact(scope: &Scope, version: u64, expired: fn() -> Status) -> Result<A
     let snapshot = scope.at_least(version).await?;
     let history = &scope.cache.history;
     let mut cursor = match &scope.clusters {
-        Clusters::One(cluster) => history.locate(&snapshot, cluster, version).map_err(|_| expired())?,
+        Clusters::One(cluster) => snapshot.locate(cluster, version).map_err(|_| expired())?,
         Clusters::Matching(_) => HistoryCursor::after(version),
     };
     let mut changes = Vec::new();

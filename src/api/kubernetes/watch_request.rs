@@ -106,7 +106,7 @@ fn refused(status: &Status, asked: &Asked) -> Response {
 fn resume(scope: &Scope, version: u64) -> Result<(HistoryCursor, Option<u64>), Status> {
     let (history, snapshot) = (&scope.cache.history, scope.snapshot());
     match &scope.clusters {
-        Clusters::One(cluster) => match history.locate(&snapshot, cluster, version) {
+        Clusters::One(cluster) => match snapshot.locate(cluster, version) {
             Ok(cursor) => Ok((cursor, None)),
             // The hub has not seen that version yet. What it reads until then, the client knows.
             Err(LocateError::Future { .. }) => Ok((HistoryCursor::after(snapshot.version()), Some(version))),

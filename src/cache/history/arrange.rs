@@ -6,23 +6,23 @@ use super::change::ChangeKind;
 use super::draft::Draft;
 
 /// A change with its version in the cluster.
-pub(super) type Arranged = (Draft, Option<u64>);
+pub(in crate::cache) type Arranged = (Draft, Option<u64>);
 
 /// Conditions of a batch.
 #[derive(Debug, Default)]
-pub(super) struct Conditions {
+pub(in crate::cache) struct Conditions {
     /// Version of the list that the batch completes.
-    pub(super) list: Option<u64>,
+    pub(in crate::cache) list: Option<u64>,
     /// Greatest version that readers may have and that is no version of a change. A change at or below it has no version.
-    pub(super) base: u64,
+    pub(in crate::cache) base: u64,
     /// Versions that other changes have.
-    pub(super) used: HashSet<u64>,
+    pub(in crate::cache) used: HashSet<u64>,
 }
 
 /// Gives the changes their versions, and orders them by version. Deletions that a list found are last, except for a
 /// change with the version of the list itself. The changes of a key keep their order. If a change has no version, all
 /// keep their order.
-pub(super) fn arrange(drafts: Vec<Draft>, mut conditions: Conditions) -> Vec<Arranged> {
+pub(in crate::cache) fn arrange(drafts: Vec<Draft>, mut conditions: Conditions) -> Vec<Arranged> {
     let base = conditions.base;
     let mut arranged: Vec<Arranged> = drafts.into_iter().map(|draft| (draft, None)).collect();
     for (draft, version) in &mut arranged {

@@ -39,18 +39,18 @@ pub struct RecordedChange {
 }
 
 /// A change of all objects of a partition. Its versions are those of the objects in the order of keys.
-pub(super) struct PartitionChange {
-    pub(super) first: u64,
-    pub(super) last: u64,
-    pub(super) partition: PartitionId,
-    pub(super) kind: PartitionChangeKind,
+pub(in crate::cache) struct PartitionChange {
+    pub(in crate::cache) first: u64,
+    pub(in crate::cache) last: u64,
+    pub(in crate::cache) partition: PartitionId,
+    pub(in crate::cache) kind: PartitionChangeKind,
     /// Informer of the partition after the change; of a partition that left, before it.
-    pub(super) origin: Arc<Origin>,
-    pub(super) objects: Objects,
+    pub(in crate::cache) origin: Arc<Origin>,
+    pub(in crate::cache) objects: Objects,
 }
 
 #[derive(Debug)]
-pub(super) enum PartitionChangeKind {
+pub(in crate::cache) enum PartitionChangeKind {
     Joined,
     Left,
     /// The cluster's labels changed from those of this informer.
@@ -66,7 +66,7 @@ impl fmt::Debug for PartitionChange {
 
 impl PartitionChange {
     /// Returns how the objects change for a reader of the selected informers, and the informer that the changes name.
-    pub(super) fn effect(&self, selects: impl Fn(&Origin) -> bool) -> Option<(ChangeKind, &Arc<Origin>)> {
+    pub(in crate::cache) fn effect(&self, selects: impl Fn(&Origin) -> bool) -> Option<(ChangeKind, &Arc<Origin>)> {
         let is_selected = selects(&self.origin);
         match &self.kind {
             PartitionChangeKind::Joined => is_selected.then_some((ChangeKind::Added, &self.origin)),
@@ -81,7 +81,7 @@ impl PartitionChange {
 
     /// Returns the objects after a version with the versions of their changes. `after` is the key of that version, if
     /// known: without it, the objects before are skipped one by one.
-    pub(super) fn after(
+    pub(in crate::cache) fn after(
         &self,
         version: u64,
         after: Option<&ObjectKey>,

@@ -4,21 +4,37 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::change::RecordedChange;
-use super::reader::LocateError;
 use informer_hub_types::WatchCell;
+
+/// Error of a cluster's version that leads to no position.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LocateError {
+    /// The changes after it have been dropped: the reader must list again.
+    #[error("the version is too old")]
+    Expired {
+        /// Oldest known version from which a reader can resume; `None` if there is none.
+        oldest: Option<u64>,
+    },
+    /// It is newer than the cache: the reader may wait.
+    #[error("the version is newer than the cache, which has {newest}")]
+    Future {
+        /// Newest version of the cache.
+        newest: u64,
+    },
+}
 
 /// Versions that lead to the start of the changes of a cluster's window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Floor {
+pub(in crate::cache) struct Floor {
     /// Versions up to this one have expired, except for `exact`.
-    pub(super) below: u64,
+    pub(in crate::cache) below: u64,
     /// Version that leads to the start.
-    pub(super) exact: Option<u64>,
+    pub(in crate::cache) exact: Option<u64>,
 }
 
 /// Recent changes of one cluster. Without those of whole partitions, which expire the readers of the cluster.
 #[derive(Debug)]
-pub(super) struct ClusterWindow {
+pub(in crate::cache) struct ClusterWindow {
     entries: VecDeque<Arc<RecordedChange>>,
     /// Fleet version from which the entries can be read.
     start: u64,
@@ -28,17 +44,17 @@ pub(super) struct ClusterWindow {
     /// Fleet version from which all entries have versions, each greater than those before.
     sorted_from: u64,
     /// Whether its last partition has left.
-    pub(super) has_left: bool,
+    pub(in crate::cache) has_left: bool,
     /// Fleet version of the last change, for waiting readers.
-    pub(super) changed: Arc<WatchCell<u64>>,
+    pub(in crate::cache) changed: Arc<WatchCell<u64>>,
 }
 
 impl Floor {
     /// A floor from which no version leads to a position.
-    pub(super) const UNKNOWN: Self = Self { below: u64::MAX, exact: None };
+    pub(in crate::cache) const UNKNOWN: Self = Self { below: u64::MAX, exact: None };
 
     /// Returns the floor of a complete version.
-    pub(super) fn at(version: Option<u64>) -> Self {
+    pub(in crate::cache) fn at(version: Option<u64>) -> Self {
         version.map_or(Self::UNKNOWN, |version| Self { below: version, exact: Some(version) })
     }
 
@@ -50,17 +66,17 @@ impl Floor {
 
 impl ClusterWindow {
     /// Creates the window of the changes after a fleet version.
-    pub(super) fn new(start: u64, floor: Floor) -> Self {
+    pub(in crate::cache) fn new(start: u64, floor: Floor) -> Self {
         let (entries, changed) = (VecDeque::new(), Arc::default());
         Self { entries, start, floor, newest: 0, sorted_from: start, has_left: false, changed }
     }
 
     /// Returns the fleet version from which all changes are known.
-    pub(super) fn oldest(&self) -> u64 {
+    pub(in crate::cache) fn oldest(&self) -> u64 {
         self.start
     }
 
-    pub(super) fn push(&mut self, change: Arc<RecordedChange>) {
+    pub(in crate::cache) fn push(&mut self, change: Arc<RecordedChange>) {
         match change.cluster_version {
             Some(version) if version > self.newest => self.newest = version,
             Some(_) | None => self.sorted_from = change.version.saturating_add(1),
@@ -69,13 +85,13 @@ impl ClusterWindow {
     }
 
     /// Starts anew at a fleet version. Readers before it have expired.
-    pub(super) fn cut(&mut self, at: u64, floor: Floor) {
+    pub(in crate::cache) fn cut(&mut self, at: u64, floor: Floor) {
         let changed = Arc::clone(&self.changed);
         *self = Self { changed, ..Self::new(at, floor) };
     }
 
     /// Drops the first entry if it has this fleet version.
-    pub(super) fn drop_first(&mut self, version: u64) {
+    pub(in crate::cache) fn drop_first(&mut self, version: u64) {
         if self.entries.front().is_none_or(|first| first.version != version) {
             return;
         }
@@ -88,19 +104,19 @@ impl ClusterWindow {
     }
 
     /// Returns the entries after a fleet version.
-    pub(super) fn after(&self, version: u64) -> impl Iterator<Item = &Arc<RecordedChange>> {
+    pub(in crate::cache) fn after(&self, version: u64) -> impl Iterator<Item = &Arc<RecordedChange>> {
         let from = self.entries.partition_point(|entry| entry.version <= version);
         self.entries.range(from..)
     }
 
     /// Returns the versions of the entries.
-    pub(super) fn versions(&self) -> impl Iterator<Item = u64> {
+    pub(in crate::cache) fn versions(&self) -> impl Iterator<Item = u64> {
         self.entries.iter().filter_map(|entry| entry.cluster_version)
     }
 
     /// Returns the fleet version from which a reader with this version continues. `base` is the greatest version, not
     /// of a change, that readers may have.
-    pub(super) fn locate(&self, version: u64, base: u64) -> Result<u64, LocateError> {
+    pub(in crate::cache) fn locate(&self, version: u64, base: u64) -> Result<u64, LocateError> {
         let sorted = self.entries.partition_point(|entry| entry.version < self.sorted_from);
         let before = self.last_sorted(sorted, version);
         let unsorted = || self.entries.range(..sorted);

@@ -9,15 +9,15 @@ use informer_hub_types::{ResourceVersion, StoredObject};
 /// A visible change of one object.
 #[derive(Clone, Debug)]
 pub(in crate::cache) struct Draft {
-    pub(super) kind: ChangeKind,
-    pub(super) object: Arc<StoredObject>,
-    pub(super) old: Option<Arc<StoredObject>>,
-    pub(super) version: DraftVersion,
+    pub(in crate::cache) kind: ChangeKind,
+    pub(in crate::cache) object: Arc<StoredObject>,
+    pub(in crate::cache) old: Option<Arc<StoredObject>>,
+    pub(in crate::cache) version: DraftVersion,
 }
 
 /// Version of a change in its cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum DraftVersion {
+pub(in crate::cache) enum DraftVersion {
     /// As received; `None` if it is not an integer.
     Received(Option<u64>),
     /// Unknown: the deletion was not observed.
@@ -57,13 +57,13 @@ impl Draft {
     }
 
     /// Returns the version as received, if it is greater than that of the previous state.
-    pub(super) fn received(&self) -> Option<u64> {
+    pub(in crate::cache) fn received(&self) -> Option<u64> {
         let DraftVersion::Received(version) = self.version else { return None };
         let old = self.old.as_ref().and_then(|old| old.resource_version().as_number());
         version.filter(|version| old.is_none_or(|old| *version > old))
     }
 
-    pub(super) fn is_missed(&self) -> bool {
+    pub(in crate::cache) fn is_missed(&self) -> bool {
         self.version == DraftVersion::Missed
     }
 }

@@ -1,19 +1,18 @@
 //! Versions of a cluster that readers may have, as of a snapshot.
 
 use super::cluster::Floor;
-use crate::cache::snapshot::Partition;
 
 /// Resource versions of a partition's recorded state.
 #[derive(Clone, Copy, Default, Debug)]
 pub(in crate::cache) struct Marks {
     /// Version up to which the visible state is complete. Stays while a list is published in parts.
-    pub(super) complete: Option<u64>,
+    pub(in crate::cache) complete: Option<u64>,
     /// Greatest version that readers may have although the partition may not be complete up to it.
-    pub(super) floor: Option<u64>,
+    pub(in crate::cache) floor: Option<u64>,
     /// Greatest version of a change.
-    pub(super) newest: Option<u64>,
+    pub(in crate::cache) newest: Option<u64>,
     /// Last change that has a version: fleet version and version.
-    pub(super) latest: Option<(u64, u64)>,
+    pub(in crate::cache) latest: Option<(u64, u64)>,
 }
 
 /// The same of a cluster: of all its partitions that have joined.
@@ -28,21 +27,20 @@ pub(in crate::cache) struct ClusterMarks {
 
 impl Marks {
     /// Creates the marks of a partition without changes. `floor` as in the field.
-    pub(super) fn new(complete: Option<u64>, floor: Option<u64>) -> Self {
+    pub(in crate::cache) fn new(complete: Option<u64>, floor: Option<u64>) -> Self {
         Self { complete, floor, newest: None, latest: None }
     }
 
     /// Records a change.
-    pub(super) fn note(&mut self, fleet_version: u64, version: u64) {
+    pub(in crate::cache) fn note(&mut self, fleet_version: u64, version: u64) {
         self.newest = self.newest.max(Some(version));
         self.latest = Some((fleet_version, version));
     }
 }
 
 impl ClusterMarks {
-    /// Combines the partitions that have joined.
-    pub(in crate::cache) fn of<'p>(partitions: impl Iterator<Item = &'p Partition>) -> Self {
-        let joined = partitions.filter(|partition| partition.has_synced()).map(|partition| &partition.marks);
+    /// Combines the marks of the partitions that have joined.
+    pub(in crate::cache) fn of<'p>(joined: impl Iterator<Item = &'p Marks>) -> Self {
         let with = |cluster: Option<Self>, marks: &Marks| {
             let Self { complete, floor, newest, latest } =
                 cluster.unwrap_or(Self { complete: marks.complete, ..Self::default() });
@@ -58,7 +56,7 @@ impl ClusterMarks {
 
     /// Returns the greatest version that readers may have and that need not be the version of a change. Each later change
     /// has a greater one.
-    pub(super) fn base(&self) -> Option<u64> {
+    pub(in crate::cache) fn base(&self) -> Option<u64> {
         self.complete.max(self.floor)
     }
 
@@ -70,22 +68,22 @@ impl ClusterMarks {
     }
 
     /// Returns the greatest version that readers of this state may have.
-    pub(super) fn greatest(&self) -> Option<u64> {
+    pub(in crate::cache) fn greatest(&self) -> Option<u64> {
         self.base().max(self.newest)
     }
 
     /// Returns a version that is greater than each one that readers may have.
-    pub(super) fn fresh(&self) -> Option<u64> {
+    pub(in crate::cache) fn fresh(&self) -> Option<u64> {
         self.greatest().map(|greatest| greatest.saturating_add(1))
     }
 
     /// Returns the floor of a window that starts with this state.
-    pub(super) fn as_floor(&self) -> Floor {
+    pub(in crate::cache) fn as_floor(&self) -> Floor {
         self.greatest().map_or(Floor::UNKNOWN, |below| Floor { below, exact: self.version() })
     }
 
     /// Returns the greatest version of a change of a partition that does not get its own version.
-    pub(super) fn base_of(&self, marks: &Marks) -> u64 {
+    pub(in crate::cache) fn base_of(&self, marks: &Marks) -> u64 {
         marks.complete.max(self.floor).unwrap_or(0)
     }
 }

@@ -35,16 +35,18 @@ mod arrange;
 mod change;
 mod cluster;
 mod draft;
-mod listing;
 mod marks;
 mod reader;
-mod record;
 mod window;
 
 pub use change::{ChangeKind, RecordedChange};
-pub use reader::{HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, LocateError, PositionExpired};
+pub use cluster::LocateError;
+pub use reader::{HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, PositionExpired};
 pub use window::HistoryLimits;
 
+pub(in crate::cache) use arrange::{Conditions, arrange};
+pub(in crate::cache) use change::{PartitionChange, PartitionChangeKind};
+pub(in crate::cache) use cluster::Floor;
 pub(in crate::cache) use draft::Draft;
 pub(in crate::cache) use marks::{ClusterMarks, Marks};
-pub(in crate::cache) use record::{Before, Pending};
+pub(in crate::cache) use window::{Entry, Pending, Step};

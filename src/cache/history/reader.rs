@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use parking_lot::RwLock;
 
 use super::change::{PartitionChange, RecordedChange};
+use super::cluster::{Floor, LocateError};
 use super::window::{Entry, HistoryLimits, Step, Window};
-use crate::cache::snapshot::Snapshot;
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ClusterName, ObjectKey, Origin, WatchCell, Watcher};
 
@@ -31,7 +31,7 @@ struct History {
 }
 
 /// Cells to notify of a batch: one for each step, of the step's cluster.
-pub(super) type Cells = Vec<Arc<WatchCell<u64>>>;
+pub(in crate::cache) type Cells = Vec<Arc<WatchCell<u64>>>;
 
 /// The changes that a reader reads.
 #[derive(Clone)]
@@ -61,23 +61,6 @@ pub struct PositionExpired {
     pub oldest: u64,
 }
 
-/// Error of a cluster's version that leads to no position.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum LocateError {
-    /// The changes after it have been dropped: the reader must list again.
-    #[error("the version is too old")]
-    Expired {
-        /// Oldest known version from which a reader can resume; `None` if there is none.
-        oldest: Option<u64>,
-    },
-    /// It is newer than the cache: the reader may wait.
-    #[error("the version is newer than the cache, which has {newest}")]
-    Future {
-        /// Newest version of the cache.
-        newest: u64,
-    },
-}
-
 impl HistoryCursor {
     /// Creates a cursor that reads the changes after a fleet version.
     #[must_use]
@@ -98,7 +81,7 @@ impl HistoryCursor {
 
 impl HistoryReader {
     /// Creates the window of a store with this version.
-    pub(super) fn new(limits: HistoryLimits, version: u64, now: Instant) -> Self {
+    pub(in crate::cache) fn new(limits: HistoryLimits, version: u64, now: Instant) -> Self {
         Self(Arc::new(History {
             window: RwLock::new(Window::new(limits, version)),
             visible: AtomicU64::new(version),
@@ -184,18 +167,14 @@ impl HistoryReader {
         })
     }
 
-    /// Returns the position from which a reader of a cluster continues that has this version of it. `snapshot` is the
-    /// newest one of the same store.
-    ///
-    /// # Errors
-    /// [`LocateError`] if the version is too old or too new.
-    pub fn locate(
+    /// Returns the position from which a reader of a cluster continues that has this version of it. `base` is the
+    /// greatest version, not of a change, that readers may have.
+    pub(in crate::cache) fn locate(
         &self,
-        snapshot: &Snapshot,
         cluster: &ClusterName,
         version: u64,
+        base: u64,
     ) -> Result<HistoryCursor, LocateError> {
-        let base = snapshot.cluster_marks(cluster).base().unwrap_or(0);
         let window = self.0.window.read();
         let known = window.cluster(cluster).ok_or(LocateError::Expired { oldest: None })?;
         known.locate(version, base).map(HistoryCursor::after)
@@ -223,7 +202,7 @@ impl HistoryReader {
     }
 
     /// Appends steps, which are visible after [`Self::publish`].
-    pub(super) fn append(&self, steps: Vec<(ClusterName, Step)>) -> Cells {
+    pub(in crate::cache) fn append(&self, steps: Vec<(ClusterName, Step)>) -> Cells {
         let now = self.now();
         let mut window = self.0.window.write();
         let cells = steps.into_iter().map(|(cluster, step)| window.apply(&cluster, step, now)).collect();
@@ -233,7 +212,7 @@ impl HistoryReader {
 
     /// Makes the changes up to a version visible, and wakes the readers that wait for them. Call it after the snapshot
     /// of this version is published.
-    pub(super) fn publish(&self, version: u64, mut cells: Cells) {
+    pub(in crate::cache) fn publish(&self, version: u64, mut cells: Cells) {
         self.0.visible.store(version, SeqCst);
         self.0.changed.set(version);
         cells.dedup_by(|next, cell| Arc::ptr_eq(next, cell));
@@ -243,7 +222,7 @@ impl HistoryReader {
     }
 
     /// Drops the changes that have exceeded their age. Returns whether any are left.
-    pub(super) fn trim(&self, now: Instant) -> bool {
+    pub(in crate::cache) fn trim(&self, now: Instant) -> bool {
         self.set_time(now);
         let mut window = self.0.window.write();
         window.trim(self.now());
@@ -251,7 +230,7 @@ impl HistoryReader {
     }
 
     /// Sets the time of the following steps. It does not go back.
-    pub(super) fn set_time(&self, now: Instant) {
+    pub(in crate::cache) fn set_time(&self, now: Instant) {
         let passed = now.saturating_duration_since(self.0.start).as_millis();
         self.0.now.fetch_max(u64::try_from(passed).unwrap_or(u64::MAX), SeqCst);
     }
@@ -261,29 +240,28 @@ impl HistoryReader {
     }
 
     /// Sets whether memory is short. If so, a lower limit applies.
-    pub(super) fn set_tight(&self, tight: bool) {
+    pub(in crate::cache) fn set_tight(&self, tight: bool) {
         let mut window = self.0.window.write();
         window.set_tight(tight);
         window.trim(self.now());
     }
 
-    /// Continues after a writer died with this published snapshot. If it died between the window and the snapshot, the
+    /// Continues after a writer died with a published snapshot of this version. If it died between the window and the snapshot, the
     /// window starts anew.
-    pub(in crate::cache) fn recover(&self, published: &Snapshot) {
-        if self.0.window.read().head() != published.version() {
-            self.restart(published);
+    pub(in crate::cache) fn recover(&self, version: u64, floors: Vec<(ClusterName, Floor)>) {
+        if self.0.window.read().head() != version {
+            self.restart(version, floors);
         }
-        self.0.visible.store(published.version(), SeqCst);
+        self.0.visible.store(version, SeqCst);
     }
 
-    /// Starts anew with the state of a snapshot. Readers of earlier versions have expired.
-    pub(super) fn restart(&self, snapshot: &Snapshot) {
-        let floors = snapshot.joined_clusters().map(|name| (name.clone(), snapshot.cluster_marks(name).as_floor()));
-        self.0.window.write().restart(snapshot.version(), floors);
+    /// Starts anew with the version and the floors of a snapshot. Readers of earlier versions have expired.
+    pub(in crate::cache) fn restart(&self, version: u64, floors: Vec<(ClusterName, Floor)>) {
+        self.0.window.write().restart(version, floors.into_iter());
     }
 
     /// Returns the versions of the changes of a cluster.
-    pub(super) fn versions_of(&self, cluster: &ClusterName) -> Vec<u64> {
+    pub(in crate::cache) fn versions_of(&self, cluster: &ClusterName) -> Vec<u64> {
         self.0.window.read().cluster(cluster).into_iter().flat_map(|known| known.versions()).collect()
     }
 }

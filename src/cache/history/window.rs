@@ -35,14 +35,14 @@ const TIGHT_SHARE: usize = 8;
 const LEFT_SHARE: usize = 2;
 
 #[derive(Clone, Debug)]
-pub(super) enum Entry {
+pub(in crate::cache) enum Entry {
     Change(Arc<RecordedChange>),
     Partition(Arc<PartitionChange>),
 }
 
 impl Entry {
     /// Returns its last fleet version.
-    pub(super) fn last(&self) -> u64 {
+    pub(in crate::cache) fn last(&self) -> u64 {
         match self {
             Self::Change(change) => change.version,
             Self::Partition(partition) => partition.last,
@@ -52,12 +52,16 @@ impl Entry {
 
 /// A step of the window.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(in crate::cache) enum Step {
     /// A change. `bytes` are those of the objects that it keeps in memory.
     Push { entry: Entry, bytes: usize },
     /// Readers of the cluster start anew at a fleet version; `has_left` if its last partition left.
     Cut { at: u64, floor: Floor, has_left: bool },
 }
+
+/// Recorded steps that are not published yet.
+#[derive(Debug, Default)]
+pub(in crate::cache) struct Pending(pub(in crate::cache) Vec<(ClusterName, Step)>);
 
 #[derive(Debug)]
 struct Slot {
@@ -72,7 +76,7 @@ struct Slot {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(in crate::cache) struct Window {
     slots: VecDeque<Slot>,
     clusters: HashMap<ClusterName, ClusterWindow>,
     /// Fleet version from which all changes are known.
@@ -87,29 +91,29 @@ pub(super) struct Window {
 
 impl Window {
     /// Creates a window that starts at a fleet version.
-    pub(super) fn new(limits: HistoryLimits, at: u64) -> Self {
+    pub(in crate::cache) fn new(limits: HistoryLimits, at: u64) -> Self {
         let (slots, clusters) = (VecDeque::new(), HashMap::new());
         Self { slots, clusters, oldest: at, head: at, limits, is_tight: false, bytes: (0, 0) }
     }
 
-    pub(super) fn oldest(&self) -> u64 {
+    pub(in crate::cache) fn oldest(&self) -> u64 {
         self.oldest
     }
 
-    pub(super) fn head(&self) -> u64 {
+    pub(in crate::cache) fn head(&self) -> u64 {
         self.head
     }
 
     /// Returns the bytes that the entries may keep in memory.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::cache) fn bytes(&self) -> usize {
         self.bytes.1
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::cache) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    pub(super) fn cluster(&self, name: &ClusterName) -> Option<&ClusterWindow> {
+    pub(in crate::cache) fn cluster(&self, name: &ClusterName) -> Option<&ClusterWindow> {
         self.clusters.get(name)
     }
 
@@ -118,7 +122,7 @@ impl Window {
     }
 
     /// Applies a step of a cluster. Returns the cell that its readers wait for.
-    pub(super) fn apply(&mut self, name: &ClusterName, step: Step, now: u64) -> Arc<WatchCell<u64>> {
+    pub(in crate::cache) fn apply(&mut self, name: &ClusterName, step: Step, now: u64) -> Arc<WatchCell<u64>> {
         let (oldest, unknown) = (self.oldest, Floor::UNKNOWN);
         let cluster = self.clusters.entry(name.clone()).or_insert_with(|| ClusterWindow::new(oldest, unknown));
         let changed = Arc::clone(&cluster.changed);
@@ -151,7 +155,7 @@ impl Window {
     }
 
     /// Drops the oldest entries above the limits, and clusters that have left. `now` is in milliseconds.
-    pub(super) fn trim(&mut self, now: u64) {
+    pub(in crate::cache) fn trim(&mut self, now: u64) {
         let (limit, age) = (self.limit(), self.limits.age.as_millis());
         while let Some(slot) = self.slots.front()
             && (self.bytes.0 > limit || u128::from(now.saturating_sub(slot.at)) >= age)
@@ -177,7 +181,7 @@ impl Window {
     }
 
     /// Drops everything, and starts at a fleet version with these clusters. Readers before it have expired.
-    pub(super) fn restart(&mut self, at: u64, floors: impl Iterator<Item = (ClusterName, Floor)>) {
+    pub(in crate::cache) fn restart(&mut self, at: u64, floors: impl Iterator<Item = (ClusterName, Floor)>) {
         self.slots.clear();
         (self.bytes, self.oldest, self.head) = ((0, 0), at, at);
         let mut before = std::mem::take(&mut self.clusters);
@@ -189,12 +193,12 @@ impl Window {
     }
 
     /// Sets whether memory is short. If so, a lower limit applies.
-    pub(super) fn set_tight(&mut self, tight: bool) {
+    pub(in crate::cache) fn set_tight(&mut self, tight: bool) {
         self.is_tight = tight;
     }
 
     /// Returns the entries that end after a fleet version.
-    pub(super) fn after(&self, version: u64) -> impl Iterator<Item = &Entry> {
+    pub(in crate::cache) fn after(&self, version: u64) -> impl Iterator<Item = &Entry> {
         let from = self.slots.partition_point(|slot| slot.last <= version);
         self.slots.range(from..).map(|slot| &slot.entry)
     }

@@ -1,9 +1,8 @@
 //! Versions and completeness of a snapshot, for readers that list it and then watch.
 
-use super::marks::ClusterMarks;
-use super::reader::HistoryReader;
-use crate::cache::posting::PartitionId;
-use crate::cache::snapshot::{Partition, Snapshot};
+use super::history::{ClusterMarks, Floor, HistoryCursor, HistoryReader, LocateError};
+use super::posting::PartitionId;
+use super::snapshot::{Partition, Snapshot};
 use informer_hub_types::{ClusterLabels, ClusterName, Freshness};
 
 impl Snapshot {
@@ -45,8 +44,22 @@ impl Snapshot {
         self.cluster_marks(cluster).complete
     }
 
+    /// Returns the position from which a reader of a cluster continues that has this version of it.
+    ///
+    /// # Errors
+    /// [`LocateError`] if the version is too old or too new, or if the store does not count changes.
+    pub fn locate(&self, cluster: &ClusterName, version: u64) -> Result<HistoryCursor, LocateError> {
+        let history = self.history.as_ref().ok_or(LocateError::Expired { oldest: None })?;
+        history.locate(cluster, version, self.cluster_marks(cluster).base().unwrap_or(0))
+    }
+
+    /// Returns the floors of the clusters in a window that starts with this state.
+    pub(super) fn floors(&self) -> Vec<(ClusterName, Floor)> {
+        self.joined_clusters().map(|name| (name.clone(), self.cluster_marks(name).as_floor())).collect()
+    }
+
     pub(super) fn cluster_marks(&self, cluster: &ClusterName) -> ClusterMarks {
-        ClusterMarks::of(self.joined_partitions(cluster).map(|(_, partition)| partition))
+        ClusterMarks::of(self.joined_partitions(cluster).map(|(_, partition)| &partition.marks))
     }
 
     /// Returns how current a cluster is: as its least current partition. [`Freshness::Missing`] if it has none.
@@ -64,6 +77,19 @@ impl Snapshot {
             Some((name, &first.origin().cluster_labels, self.cluster_freshness(name)))
         });
         known.chain(self.expected().map(|(name, labels)| (name, labels, Freshness::Missing)))
+    }
+}
+
+/// State of a partition before a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    pub(super) had_joined: bool,
+    pub(super) was_converted: bool,
+}
+
+impl Before {
+    pub(super) fn of(partition: &Partition) -> Self {
+        Self { had_joined: partition.synced, was_converted: partition.converted_from.is_some() }
     }
 }
 

@@ -4,35 +4,16 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 
-use super::arrange::{Conditions, arrange};
-use super::change::{ChangeKind, PartitionChange, PartitionChangeKind, RecordedChange};
-use super::cluster::Floor;
-use super::draft::Draft;
-use super::marks::{ClusterMarks, Marks};
-use super::reader::HistoryReader;
-use super::window::{Entry, HistoryLimits, Step};
-use crate::cache::posting::PartitionId;
-use crate::cache::snapshot::Partition;
-use crate::cache::store::Store;
+use super::history::{
+    ChangeKind, ClusterMarks, Conditions, Draft, Entry, Floor, HistoryLimits, HistoryReader, Marks, PartitionChange,
+    PartitionChangeKind, RecordedChange, Step, arrange,
+};
+use super::posting::PartitionId;
+use super::snapshot::Partition;
+use super::store::Store;
+use super::versions::Before;
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ClusterName, Origin, ResourceVersion, StoredObject};
-
-/// Recorded steps that are not published yet.
-#[derive(Debug, Default)]
-pub(in crate::cache) struct Pending(Vec<(ClusterName, Step)>);
-
-/// State of a partition before a batch.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::cache) struct Before {
-    had_joined: bool,
-    was_converted: bool,
-}
-
-impl Before {
-    pub(in crate::cache) fn of(partition: &Partition) -> Self {
-        Self { had_joined: partition.synced, was_converted: partition.converted_from.is_some() }
-    }
-}
 
 fn number(version: Option<&ResourceVersion>) -> Option<u64> {
     version.and_then(ResourceVersion::as_number)
@@ -53,7 +34,7 @@ impl Store {
         }
         let history = HistoryReader::new(limits, base, now);
         self.next.version = base;
-        history.restart(&self.next);
+        history.restart(base, self.next.floors());
         self.next.history = Some(history);
         self.publish();
     }
@@ -84,12 +65,12 @@ impl Store {
     }
 
     /// Returns whether changes are recorded.
-    pub(in crate::cache) fn records(&self) -> bool {
+    pub(super) fn records(&self) -> bool {
         self.next.history.is_some()
     }
 
     /// Publishes the next snapshot with the changes recorded for it.
-    pub(in crate::cache) fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         let steps = std::mem::take(&mut self.pending.0);
         let history = self.next.history().filter(|_| !steps.is_empty());
         let cells = history.map(|history| history.append(steps));
@@ -100,7 +81,7 @@ impl Store {
     }
 
     /// Records a batch of a partition that is taken out for writing. `list` is the version of the list that it ended.
-    pub(in crate::cache) fn record_batch(
+    pub(super) fn record_batch(
         &mut self,
         id: PartitionId,
         partition: &mut Partition,
@@ -185,7 +166,7 @@ impl Store {
         let floor = match partition.marks.complete {
             Some(complete) if list < complete => Some(list),
             Some(_) if !before.was_converted => return,
-            Some(_) | None => self.marks_with(&cluster, partition).fresh().max(Some(list)),
+            Some(_) | None => self.marks_with(&cluster, partition).fresh().max(Some(list.saturating_add(1))),
         };
         partition.marks = Marks::new(Some(list), floor);
         for id in self.joined(&cluster) {
@@ -197,7 +178,7 @@ impl Store {
     }
 
     /// Records that a partition of another store has joined.
-    pub(in crate::cache) fn record_adoption(&mut self, id: PartitionId) {
+    pub(super) fn record_adoption(&mut self, id: PartitionId) {
         let Some(mut adopted) = self.next.take(id) else { return };
         let complete = number(adopted.resume.as_ref()).or(adopted.marks.complete);
         self.record_join(id, &mut adopted, complete);
@@ -205,12 +186,12 @@ impl Store {
     }
 
     /// Records that a partition, taken out for writing, has joined: its objects are visible from now on.
-    pub(in crate::cache) fn record_join(&mut self, id: PartitionId, partition: &mut Partition, complete: Option<u64>) {
+    pub(super) fn record_join(&mut self, id: PartitionId, partition: &mut Partition, complete: Option<u64>) {
         if !self.records() || !partition.synced {
             return;
         }
         let cluster = partition.origin().cluster.clone();
-        let others = ClusterMarks::of(self.joined(&cluster).into_iter().filter_map(|id| self.partition(id)));
+        let others = self.next.cluster_marks(&cluster);
         let first = self.next.version + 1;
         for (object, version) in partition.iter().zip(first..) {
             object.set_fleet_version(version);
@@ -223,7 +204,7 @@ impl Store {
     }
 
     /// Records that a partition leaves. Call it before it is closed.
-    pub(in crate::cache) fn record_leave(&mut self, id: PartitionId) {
+    pub(super) fn record_leave(&mut self, id: PartitionId) {
         if !self.records() || self.partition(id).is_none_or(|partition| !partition.synced) {
             return;
         }
@@ -242,7 +223,7 @@ impl Store {
     }
 
     /// Records that the informer of a partition has other cluster labels. Call it after the change.
-    pub(in crate::cache) fn record_relabel(&mut self, id: PartitionId, before: Arc<Origin>) {
+    pub(super) fn record_relabel(&mut self, id: PartitionId, before: Arc<Origin>) {
         let Some(partition) = self.partition(id).filter(|partition| partition.synced && self.records()) else { return };
         if partition.origin().cluster_labels == before.cluster_labels {
             return;
@@ -277,7 +258,8 @@ impl Store {
 
     /// Combines the marks of a partition that is taken out for writing and of the others of its cluster.
     fn marks_with(&self, cluster: &ClusterName, partition: &Partition) -> ClusterMarks {
-        ClusterMarks::of(self.next.joined_partitions(cluster).map(|(_, other)| other).chain([partition]))
+        let partition = Some(&partition.marks).filter(|_| partition.has_synced());
+        ClusterMarks::of(self.next.joined_partitions(cluster).map(|(_, other)| &other.marks).chain(partition))
     }
 }
 
