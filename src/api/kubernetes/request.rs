@@ -12,9 +12,7 @@ use super::asked::{Asked, accept_of, asked};
 use super::fleet::Fleet;
 use super::respond::status_response;
 use super::scope::Scope;
-use informer_hub_kubeapi::{
-    Accepted, Form, IncludeObject, Options, Reason, ResourcePath, Root, Status, Target, negotiate, parse_path,
-};
+use informer_hub_kubeapi::{Reason, Status, Target, parse_path};
 
 /// Answers one request below the roots.
 pub(super) async fn handle<B>(State(api): State<Arc<ReadApi>>, request: Request<B>) -> Response {

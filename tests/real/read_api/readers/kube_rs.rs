@@ -28,7 +28,7 @@ where
     task: JoinHandle<()>,
 }
 
-/// What a watcher has returned.
+/// Events and errors of a watcher.
 #[derive(Clone, Default, Debug)]
 struct Log {
     events: usize,
