@@ -16,20 +16,22 @@ fn constructors_have_the_defaults_of_the_file() {
                 [sinks.hook]\ntype = \"webhook\"\nurl = \"https://x/\"\n[sinks.nats]\ntype = \"nats\"\nurl = \"nats://n\"\n\
                 [sinks.file]\ntype = \"file\"\npath = \"events.jsonl\"\n\
                 [cluster_sources.argo]\ntype = \"secrets\"\nformat = \"argocd\"\nin_cluster = true\n";
-    let mut built = Config::default();
-    built.clusters = vec![
-        ClusterConfig::new("a".parse().unwrap(), ClusterAccess::server("https://a", None, None)),
-        ClusterConfig::new("b".parse().unwrap(), ClusterAccess::InCluster),
-    ];
-    built.resources = vec![ResourceConfig::new("pods", "pods".parse().unwrap())];
-    built.sinks = vec![
-        SinkConfig::new("file", TransportConfig::File(FileConfig::new("events.jsonl"))),
-        SinkConfig::new("hook", TransportConfig::Webhook(WebhookConfig::new("https://x/"))),
-        SinkConfig::new("nats", TransportConfig::Nats(NatsConfig::new(["nats://n"]))),
-    ];
     let management = Management::new(ClusterAccess::InCluster);
     let kind = ClusterSourceKind::Secrets { management, format: SecretFormat::ArgoCd };
-    built.sources = vec![ClusterSourceConfig::new("argo", kind)];
+    let built = Config {
+        clusters: vec![
+            ClusterConfig::new("a".parse().unwrap(), ClusterAccess::server("https://a", None, None)),
+            ClusterConfig::new("b".parse().unwrap(), ClusterAccess::InCluster),
+        ],
+        resources: vec![ResourceConfig::new("pods", "pods".parse().unwrap())],
+        sinks: vec![
+            SinkConfig::new("file", TransportConfig::File(FileConfig::new("events.jsonl"))),
+            SinkConfig::new("hook", TransportConfig::Webhook(WebhookConfig::new("https://x/"))),
+            SinkConfig::new("nats", TransportConfig::Nats(NatsConfig::new(["nats://n"]))),
+        ],
+        sources: vec![ClusterSourceConfig::new("argo", kind)],
+        ..Config::default()
+    };
     let read = parsed(text);
     assert_eq!(built.clusters, read.clusters);
     assert_eq!(built.resources, read.resources);
@@ -72,7 +74,6 @@ fn default_probes_accept_every_value() {
                 filter = \"none such\"\n";
     std::fs::write(&file, text).unwrap();
     Config::from_file_with_probes(&file, Probes::default()).unwrap();
-    let mut strict = Probes::default();
-    strict.filter = |_| Err("is wrong".to_owned());
+    let strict = Probes { filter: |_| Err("is wrong".to_owned()), ..Probes::default() };
     assert!(Config::from_file_with_probes(&file, strict).unwrap_err().to_string().contains("is wrong"));
 }
