@@ -7,4 +7,4 @@ mod links;
 mod literals;
 mod messages;
 mod pages;
-mod receivers;
+mod programs;
