@@ -1,4 +1,5 @@
 //! Tests of the `demo` command: its output and exit code.
+#![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

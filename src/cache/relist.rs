@@ -91,15 +91,14 @@ impl Partition {
         event: Option<&ResourceVersion>,
     ) {
         batch.newcomers.extend(applied.newcomer().cloned());
-        match applied.key().and_then(|key| self.stage_of(key, is_same)) {
-            Some(stage) => stage.applied.push_back(applied),
-            None => {
-                if let Some(drafts) = &mut batch.drafts {
-                    drafts.extend(Draft::of(&applied, event));
-                }
-                batch.applied.push(applied);
-            }
+        if let Some(stage) = applied.key().and_then(|key| self.stage_of(key, is_same)) {
+            stage.applied.push_back(applied);
+            return;
         }
+        if let Some(drafts) = &mut batch.drafts {
+            drafts.extend(Draft::of(&applied, event));
+        }
+        batch.applied.push(applied);
     }
 }
 

@@ -30,9 +30,9 @@ impl Hub {
         let clusters = ["east", "west"].map(cluster);
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let tables: String =
-            clusters.iter().map(|(name, it)| format!("[clusters.{name}]\nserver = \"{}\"\n", it.url())).collect();
-        let toml = format!("[hub]\nlisten = \"{port}\"\n{tables}[resources.pods]\n");
+        let table = |(name, it): &(&str, SimCluster)| format!("[clusters.{name}]\nserver = \"{}\"\n", it.url());
+        let tables: Vec<_> = clusters.iter().map(table).collect();
+        let toml = format!("[hub]\nlisten = \"{port}\"\n{}[resources.pods]\n", tables.concat());
         std::fs::write(folder.path().join("hub.toml"), toml).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_informer-hub"));
         command.arg("run").arg("-c").arg(folder.path().join("hub.toml")).stdin(Stdio::null()).stderr(Stdio::null());

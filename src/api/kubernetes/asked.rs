@@ -67,8 +67,5 @@ fn accepts_gzip(parts: &Parts) -> bool {
 fn reader_of(parts: &Parts) -> ReaderId {
     let address =
         parts.extensions.get::<PeerAddress>().map_or(SmolStr::default(), |peer| format_smolstr!("{}", peer.0));
-    match parts.headers.contains_key(AUTHORIZATION) {
-        true => format_smolstr!("token@{address}"),
-        false => address,
-    }
+    if parts.headers.contains_key(AUTHORIZATION) { format_smolstr!("token@{address}") } else { address }
 }

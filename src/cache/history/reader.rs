@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use parking_lot::RwLock;
 
 use super::change::{PartitionChange, RecordedChange};
-use super::cluster::{Floor, LocateError};
+use super::cluster::{ClusterWindow, Floor, LocateError};
 use super::window::{Entry, HistoryLimits, Step, Window};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ClusterName, ObjectKey, Origin, WatchCell, Watcher};
@@ -149,7 +149,7 @@ impl HistoryReader {
             HistoryScope::Cluster(name) => window.cluster(name),
             HistoryScope::Fleet | HistoryScope::Selected(_) => None,
         };
-        let oldest = cluster.map_or_else(|| window.oldest(), |cluster| cluster.oldest());
+        let oldest = cluster.map_or_else(|| window.oldest(), ClusterWindow::oldest);
         if cursor.version < oldest {
             return Err(PositionExpired { oldest });
         }
@@ -262,7 +262,7 @@ impl HistoryReader {
 
     /// Returns the versions of the changes of a cluster.
     pub(in crate::cache) fn versions_of(&self, cluster: &ClusterName) -> Vec<u64> {
-        self.0.window.read().cluster(cluster).into_iter().flat_map(|known| known.versions()).collect()
+        self.0.window.read().cluster(cluster).into_iter().flat_map(ClusterWindow::versions).collect()
     }
 }
 
