@@ -68,13 +68,21 @@ pub fn negotiate(accept: Option<&str>, offered: &[Form], is_stream: bool) -> Res
         first(&|form| form == Form::Object || form != Form::AggregatedDiscovery && offered.contains(&form))
     });
     match chosen {
-        Some(accepted) if is_stream && accepted.media != Media::Json => Err(Status::not_acceptable(&OFFERED_STREAMS)),
+        Some(accepted) if is_stream => accepted.check_stream().map(|()| accepted),
         Some(accepted) => Ok(accepted),
         None => Err(Status::not_acceptable(&OFFERED.map(|(_, name)| name))),
     }
 }
 
 impl Accepted {
+    /// Verifies that a watch can have this encoding.
+    ///
+    /// # Errors
+    /// [`Status`] of code 406 for any but JSON.
+    pub fn check_stream(&self) -> Result<(), Status> {
+        if self.media == Media::Json { Ok(()) } else { Err(Status::not_acceptable(&OFFERED_STREAMS)) }
+    }
+
     /// Returns the `Content-Type` of the answer, as kube-apiserver writes it.
     #[must_use]
     pub fn content_type(&self) -> &'static str {

@@ -90,6 +90,12 @@ impl Options {
         Self::list(&Parameters::parse(query))
     }
 
+    /// Returns the parameter `pretty` of a query whose other parameters may be wrong.
+    #[must_use]
+    pub fn pretty_of(query: &str) -> Option<bool> {
+        Parameters::parse(query).pretty()
+    }
+
     /// Returns the part of its object that each row of a table holds.
     ///
     /// # Errors

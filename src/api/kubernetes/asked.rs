@@ -6,7 +6,7 @@ use smol_str::{SmolStr, format_smolstr};
 
 use super::queue::ReaderId;
 use crate::api::extensions::PeerAddress;
-use informer_hub_kubeapi::{Accepted, Form, IncludeObject, Options, ResourcePath, Root, Status, negotiate};
+use informer_hub_kubeapi::{Accepted, Form, IncludeObject, Media, Options, ResourcePath, Root, Status, negotiate};
 
 /// A request for a resource, parsed.
 #[derive(Debug)]
@@ -30,16 +30,30 @@ impl Asked {
     }
 }
 
-/// Parses options and negotiates the form.
+/// Negotiates the form and parses options, in kube-apiserver's order. It offers all forms; the answer refuses one that
+/// does not fit.
 pub(super) fn asked(parts: &Parts, root: Root, path: ResourcePath) -> Result<Asked, Status> {
+    const OFFERED: &[Form] = &[Form::Table, Form::Metadata, Form::MetadataList];
+    let accepted = negotiate(accept_of(parts).as_deref(), OFFERED, false)?;
     let options = Options::of(&path, parts.uri.query().unwrap_or_default())?;
-    let is_stream = options.watch || path.is_watch;
-    let is_list = path.name.is_none() && !is_stream;
-    let offered: &[Form] = if is_list { &[Form::Table, Form::MetadataList] } else { &[Form::Table, Form::Metadata] };
-    let accepted = negotiate(accept_of(parts).as_deref(), offered, is_stream)?;
     let include = if accepted.form == Form::Table { options.table_objects()? } else { IncludeObject::Metadata };
-    let is_pretty = options.pretty.unwrap_or_else(|| accepted.pretty || is_read_by_people(parts));
-    Ok(Asked { root, path, options, accepted, include, is_pretty, gzip: accepts_gzip(parts), reader: reader_of(parts) })
+    let (is_pretty, gzip, reader) = (is_pretty(parts, &accepted), accepts_gzip(parts), reader_of(parts));
+    Ok(Asked { root, path, options, accepted, include, is_pretty, gzip, reader })
+}
+
+/// Returns media type and indentation of failures. As in kube-apiserver, a failure is never a table: a header that
+/// accepts only tables gets indented JSON.
+pub(super) fn form_of_failures(parts: &Parts) -> (Media, bool) {
+    match negotiate(accept_of(parts).as_deref(), &[], false) {
+        Ok(accepted) => (accepted.media, is_pretty(parts, &accepted)),
+        Err(_) => (Media::Json, true),
+    }
+}
+
+/// Returns whether JSON is indented.
+fn is_pretty(parts: &Parts, accepted: &Accepted) -> bool {
+    let asked = Options::pretty_of(parts.uri.query().unwrap_or_default());
+    accepted.pretty || asked.unwrap_or_else(|| is_read_by_people(parts))
 }
 
 /// Returns the `Accept` headers as one.

@@ -2,7 +2,7 @@
 //!
 //! The tables are those of kube-apiserver: each kind has a few fields, with the value of objects that lack them.
 
-use informer_hub_types::{FieldPath, Gvr};
+use informer_hub_types::{ApiResource, FieldPath, is_built_in};
 
 /// A field that objects can be selected by.
 #[derive(Debug, PartialEq)]
@@ -49,7 +49,6 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("", "namespaces", "status.phase"),
     ("", "replicationcontrollers", "status.replicas=0"),
     ("", "services", "spec.clusterIP spec.type"),
-    ("apps", "replicasets", "status.replicas=0"),
     ("batch", "jobs", "status.successful@status.succeeded=0"),
     ("certificates.k8s.io", "certificatesigningrequests", "spec.signerName"),
     ("certificates.k8s.io", "clustertrustbundles", "spec.signerName"),
@@ -57,17 +56,21 @@ const FIELDS: &[(&str, &str, &str)] = &[
 ];
 
 /// Returns a field of a resource. `selectable` are the `selectableFields` of a custom resource.
-pub(super) fn field_of(gvr: &Gvr, field: &str, selectable: &[String], is_fleet: bool) -> Option<Field> {
+pub(super) fn field_of(resource: &ApiResource, field: &str, selectable: &[String], is_fleet: bool) -> Option<Field> {
+    let gvr = &resource.gvr;
+    let known = FIELDS.iter().find(|(group, plural, _)| gvr.group == *group && gvr.resource == *plural);
+    // Of cluster-scoped kinds, only built-in ones without fields of their own accept a namespace.
+    let has_namespace = resource.namespaced || known.is_none() && is_built_in(&gvr.group, &gvr.resource);
     match field {
         "metadata.name" => return Some(Field::Name),
-        "metadata.namespace" => return Some(Field::Namespace),
+        "metadata.namespace" if has_namespace => return Some(Field::Namespace),
         "metadata.cluster" if is_fleet => return Some(Field::Cluster),
         _ => {}
     }
     if selectable.iter().any(|path| path.strip_prefix('.').unwrap_or(path) == field) {
         return paths(field).map(|paths| Field::Paths(paths, ""));
     }
-    let (.., words) = FIELDS.iter().find(|(group, resource, _)| gvr.group == *group && gvr.resource == *resource)?;
+    let (.., words) = known?;
     words.split_whitespace().find_map(|word| {
         let (word, default) = word.split_once('=').unwrap_or((word, ""));
         let (name, at) = word.split_once('@').unwrap_or((word, word));
@@ -81,32 +84,47 @@ fn paths(words: &str) -> Option<Vec<FieldPath>> {
 
 #[cfg(test)]
 mod tests {
+    use informer_hub_types::Gvr;
+
     use super::*;
+
+    fn resource(group: &str, plural: &str, namespaced: bool) -> ApiResource {
+        ApiResource { gvr: Gvr::new(group, "v1", plural), kind: "Kind".into(), namespaced }
+    }
 
     #[test]
     fn every_field_of_the_table_has_a_valid_path() {
-        for (group, resource, words) in FIELDS {
-            let gvr = Gvr::new(group, "v1", resource);
+        for (group, plural, words) in FIELDS {
+            let resource = self::resource(group, plural, true);
             for word in words.split_whitespace() {
                 let name = word.split(['=', '@']).next().unwrap();
-                assert!(matches!(field_of(&gvr, name, &[], false), Some(Field::Paths(..))), "{resource} {word}");
+                assert!(matches!(field_of(&resource, name, &[], false), Some(Field::Paths(..))), "{plural} {word}");
             }
         }
     }
 
     #[test]
     fn fields_depend_on_resource_root_and_definition() {
-        let pods = Gvr::new("", "v1", "pods");
+        let pods = resource("", "pods", true);
         assert_eq!(field_of(&pods, "metadata.name", &[], false), Some(Field::Name));
         assert_eq!(field_of(&pods, "metadata.cluster", &[], false), None);
         assert_eq!(field_of(&pods, "metadata.cluster", &[], true), Some(Field::Cluster));
         assert_eq!(field_of(&pods, "spec.replicas", &[], true), None);
-        assert_eq!(field_of(&Gvr::new("apps", "v1", "pods"), "spec.nodeName", &[], true), None);
-        let widgets = Gvr::new("example.com", "v1", "widgets");
+        assert_eq!(field_of(&resource("apps", "pods", true), "spec.nodeName", &[], true), None);
+        let widgets = resource("example.com", "widgets", true);
         let color = field_of(&widgets, "spec.color", &[".spec.color".to_owned()], false);
         assert_eq!(color, Some(Field::Paths(vec!["spec.color".parse().unwrap()], "")));
-        let jobs = Gvr::new("batch", "v1", "jobs");
+        let jobs = resource("batch", "jobs", true);
         let successful = field_of(&jobs, "status.successful", &[], false);
         assert_eq!(successful, Some(Field::Paths(vec!["status.succeeded".parse().unwrap()], "0")));
+    }
+
+    #[test]
+    fn only_some_cluster_scoped_kinds_are_selected_by_namespace() {
+        let has_namespace = |resource| field_of(&resource, "metadata.namespace", &[], false) == Some(Field::Namespace);
+        assert!(has_namespace(resource("", "pods", true)));
+        assert!(has_namespace(resource("storage.k8s.io", "csinodes", false)));
+        assert!(!has_namespace(resource("", "nodes", false)));
+        assert!(!has_namespace(resource("example.com", "planets", false)));
     }
 }

@@ -99,7 +99,7 @@ impl State {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let undone = undone.into_iter().flat_map(|undone| undone.range::<ObjectKey, _>((from, Bound::Unbounded)));
         let mut undone = undone.peekable();
-        let end = out.len() + most;
+        let end = out.len().saturating_add(most);
         while out.len() < end {
             let stored = sources.iter_mut().filter_map(|(objects, _)| objects.peek().map(|object| object.key())).min();
             let other = undone.peek().map(|(key, _)| *key);

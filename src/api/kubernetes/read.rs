@@ -21,7 +21,7 @@ use super::scope::{Clusters, Scope};
 use super::selection::{Selection, Wanted};
 use crate::api::extensions::Streaming;
 use crate::cache::{HistoryCursor, Snapshot};
-use informer_hub_kubeapi::{Continuation, Form, ListAt, Media, Status, list_at};
+use informer_hub_kubeapi::{Continuation, Form, ListAt, Media, Printer, Reason, Status, list_at};
 
 /// Least length of an answer that is compressed, as in kube-apiserver.
 const GZIP_FROM: usize = 128 << 10;
@@ -47,20 +47,24 @@ pub(super) async fn answer(
     let selection = selection_of(&scope, &definition, &asked)?;
     let is_get = asked.path.name.is_some();
     let (at, after) = state_of(&scope, &asked, is_get).await?;
-    let encoder = encoder_of(&scope, &definition, &asked);
+    let mut encoder = encoder_of(&scope, &definition, &asked);
     let is_unique = encoder.naming == super::encode::Naming::Unique;
     let state = Arc::new(at.state);
     let scan = Scan::new(Arc::clone(&state), Arc::clone(&selection), is_unique, after);
     if is_get {
         let found = one(api, scan, &asked).await?;
+        check_form(&asked, Form::MetadataList, "PartialObjectMetadataList, but the requested object is not a list")?;
         return Ok(object_response(&found, &encoder, &asked, &at.coverage));
     }
+    check_form(&asked, Form::Metadata, "PartialObjectMetadata, but the requested object is a list")?;
+    mark_default(&scope, &state, &mut encoder);
     let (kind, api_version) = encoder.list_type(&definition.list_kind, &scope.cache.resource.gvr.api_version());
     let mut head = Head {
         kind,
         api_version,
         resource_version: at.version.to_string(),
-        continuation: None,
+        // kube-apiserver writes the empty token of custom resources.
+        continuation: (definition.is_custom && asked.accepted.form == Form::Object).then(String::new),
         remaining: None,
         freshness: scope.naming.is_fleet().then(|| at.coverage.summary()).flatten(),
     };
@@ -87,6 +91,31 @@ pub(super) async fn answer(
     };
     let listing = Listing::new(head, items, encoder);
     list_response(api, listing, &asked, &at.coverage, admission).await
+}
+
+/// Has a table of storage classes mark the default class, of one cluster.
+fn mark_default(scope: &Scope, state: &Arc<State>, encoder: &mut Encoder) {
+    let gvr = &scope.cache.resource.gvr;
+    let is_marked = gvr.group == "storage.k8s.io" && gvr.resource == "storageclasses";
+    if !is_marked || encoder.printer.is_none() || scope.naming.is_fleet() {
+        return;
+    }
+    let mut objects = Vec::new();
+    for cluster in state.clusters_from(None) {
+        state.objects(cluster, None, None, usize::MAX, &mut objects);
+    }
+    let bodies: Vec<_> = objects.iter().filter_map(|(object, _)| object.json().ok()).collect();
+    let mut printer = Printer::new(&scope.cache.resource, None);
+    printer.read_list(bodies.iter().map(|body| &**body));
+    encoder.printer = Some(Arc::new(printer));
+}
+
+/// Refuses a form that does not fit the answer.
+fn check_form(asked: &Asked, unfit: Form, problem: &str) -> Result<(), Status> {
+    if asked.accepted.form == unfit {
+        return Err(Status::new(406, Reason::NotAcceptable, format!("you requested {problem}")));
+    }
+    Ok(())
 }
 
 /// Prepares the selection of a request.
@@ -179,7 +208,7 @@ async fn one(api: &Arc<ReadApi>, mut scan: Scan, asked: &Asked) -> Result<Found,
                 "{name:?} exists in several clusters, among them {}: ask /clusters/<name> or /unique/*",
                 clusters.join(" and ")
             );
-            Err(Status::new(409, informer_hub_kubeapi::Reason::Conflict, text))
+            Err(Status::new(409, Reason::Conflict, text))
         }
     }
 }

@@ -8,9 +8,9 @@ use axum::http::{Method, Request};
 use axum::response::Response;
 
 use super::ReadApi;
-use super::asked::{Asked, accept_of, asked};
+use super::asked::{Asked, accept_of, asked, form_of_failures};
 use super::fleet::Fleet;
-use super::respond::status_response;
+use super::respond::failure_response;
 use super::scope::Scope;
 use informer_hub_kubeapi::{Reason, Status, Target, parse_path};
 
@@ -19,7 +19,10 @@ pub(super) async fn handle<B>(State(api): State<Arc<ReadApi>>, request: Request<
     let (parts, _) = request.into_parts();
     match answer(&api, &parts).await {
         Ok(response) => response,
-        Err(status) => status_response(&status),
+        Err(status) => {
+            let (media, is_pretty) = form_of_failures(&parts);
+            failure_response(&status, media, is_pretty)
+        }
     }
 }
 

@@ -9,14 +9,24 @@ use axum::response::Response;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use informer_hub_kubeapi::Status;
+use super::encode::to_media;
+use informer_hub_kubeapi::{Media, Status};
+
+/// Returns a status as the response, in JSON.
+pub(super) fn status_response(status: &Status) -> Response {
+    failure_response(status, Media::Json, false)
+}
 
 /// Returns a status as the response.
-pub(super) fn status_response(status: &Status) -> Response {
+pub(super) fn failure_response(status: &Status, media: Media, is_pretty: bool) -> Response {
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut json = status.json();
     json.push(b'\n');
-    let mut response = json_response(code, json);
+    let content_type = match media {
+        Media::Json => "application/json",
+        Media::Yaml => "application/yaml",
+    };
+    let mut response = response(code, content_type, Body::from(to_media(json, media, is_pretty)));
     if let Some(seconds) = status.retry_after {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }

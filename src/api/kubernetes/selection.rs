@@ -61,7 +61,7 @@ impl Selection {
     pub(super) fn new(wanted: Wanted<'_>, snapshot: &Snapshot) -> Result<Self, Status> {
         let (mut terms, mut paths) = (Vec::new(), Vec::new());
         for term in &wanted.fields.terms {
-            let field = field_of(&snapshot.resource().gvr, &term.field, wanted.selectable, wanted.is_fleet)
+            let field = field_of(snapshot.resource(), &term.field, wanted.selectable, wanted.is_fleet)
                 .or_else(|| indexed(snapshot, &term.field))
                 .ok_or_else(|| unknown_field(&term.field))?;
             let source = match field {
@@ -99,7 +99,8 @@ impl Selection {
 
     /// Returns the namespace that all selected objects have.
     pub(super) fn namespace(&self) -> Option<&str> {
-        let by_field = || self.equal(|source| matches!(source, Source::Namespace));
+        // An empty value selects objects without a namespace.
+        let by_field = || self.equal(|source| matches!(source, Source::Namespace)).filter(|value| !value.is_empty());
         self.namespace.as_deref().or_else(by_field)
     }
 

@@ -44,6 +44,7 @@ pub(super) async fn answer(
     let from = watch_from(&asked.options)?;
     let admission = api.admit_watch()?;
     let selection = selection_of(&scope, &definition, &asked)?;
+    asked.accepted.check_stream()?;
     let encoder = encoder_of(&scope, &definition, &asked);
     let least = LEAST_TIME + LEAST_TIME.mul_f64(rng::unit());
     let time = asked.options.timeout.unwrap_or(least).min(MAX_TIME);
@@ -78,6 +79,8 @@ pub(super) async fn answer(
             Err(status) => return Ok(refused(&status, &asked)),
         },
     };
+    // A time that has passed: a negative number of seconds.
+    let initial = initial.filter(|_| !time.is_zero());
     let coverage = scope.coverage(&scope.snapshot());
     let resource = super::metrics::resource_of(&asked.path);
     let watch = Watch::new(scope, selection, encoder, (cursor, initial), options);

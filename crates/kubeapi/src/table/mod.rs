@@ -10,6 +10,7 @@ mod batch;
 mod control;
 mod core;
 mod custom;
+mod definition;
 mod endpoint;
 mod event;
 mod fields;

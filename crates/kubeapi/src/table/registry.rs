@@ -1,7 +1,7 @@
 //! Printers by group and resource.
 
 use super::kind::Kind;
-use super::{access, autoscaler, batch, control, core, endpoint, event, network, pod, storage, workload};
+use super::{access, autoscaler, batch, control, core, definition, endpoint, event, network, pod, storage, workload};
 
 /// Returns the columns and cells of a resource. Resources that are not known are printed as custom resources without
 /// columns of their own.
@@ -93,7 +93,8 @@ fn storage_group(resource: &str) -> Option<Kind> {
 fn access_groups(resource: &str) -> Option<Kind> {
     Some(match resource {
         "rolebindings" | "clusterrolebindings" => access::ROLE_BINDINGS,
-        "roles" | "clusterroles" | "customresourcedefinitions" => core::NAME_AND_CREATION,
+        "roles" | "clusterroles" => core::NAME_AND_CREATION,
+        "customresourcedefinitions" => definition::CUSTOM_RESOURCE_DEFINITIONS,
         "validatingwebhookconfigurations" | "mutatingwebhookconfigurations" => access::WEBHOOK_CONFIGURATIONS,
         "validatingadmissionpolicies" => access::VALIDATING_POLICIES,
         "mutatingadmissionpolicies" => access::MUTATING_POLICIES,

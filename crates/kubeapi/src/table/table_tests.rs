@@ -273,17 +273,30 @@ fn configuration_shows_numbers_of_keys() {
 
 #[test]
 fn kinds_without_a_printer_show_their_creation() {
-    for (group, resource) in [
-        ("", "limitranges"),
-        ("rbac.authorization.k8s.io", "roles"),
-        ("rbac.authorization.k8s.io", "clusterroles"),
-        ("apiextensions.k8s.io", "customresourcedefinitions"),
-    ] {
+    for (group, resource) in
+        [("", "limitranges"), ("rbac.authorization.k8s.io", "roles"), ("rbac.authorization.k8s.io", "clusterroles")]
+    {
         check(group, resource, json!({}), json!(["a", HOUR_AGO]));
         check(group, resource, json!({"metadata": {"creationTimestamp": null}}), json!(["a", "0001-01-01T00:00:00Z"]));
         let printer = printer(group, resource);
         assert_eq!((printer.columns()[1].name.as_str(), printer.columns()[1].kind.as_str()), ("Created At", "date"));
     }
+}
+
+#[test]
+fn definitions_show_scope_versions_and_names() {
+    let version = |name: &str, served: bool, storage: bool| json!({"name": name, "served": served, "storage": storage});
+    let object = json!({
+        "spec": {
+            "group": "example.com", "scope": "Cluster", "names": {"kind": "Planet", "shortNames": ["pl", "pt"]},
+            "versions": [version("v2", true, true), version("v1", true, false), version("v0", false, false)],
+        },
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    });
+    let (group, resource) = ("apiextensions.k8s.io", "customresourcedefinitions");
+    let expected = json!(["a", "Cluster", "v1,v2(storage)", HOUR_AGO, "example.com", "Planet", "pl,pt", true]);
+    check(group, resource, object, expected);
+    check(group, resource, json!({}), json!(["a", "", "", HOUR_AGO, "", "", "", false]));
 }
 
 #[test]

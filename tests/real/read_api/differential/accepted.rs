@@ -2,9 +2,11 @@
 //!
 //! Each has an id, which `docs/kubernetes-api.md` must explain.
 
-use super::answer::Answer;
+use serde_json::Value;
+
+use super::answer::{Answer, Body};
 use super::compare::Difference;
-use super::request::Request;
+use super::request::{Request, Verb};
 
 /// The document that explains the differences.
 const DOCUMENT: &str = include_str!("../../../../docs/kubernetes-api.md");
@@ -40,12 +42,13 @@ impl Case<'_> {
 
 /// All documented differences.
 pub(super) const ALL: &[Accepted] = &[
-    Accepted { id: "no-protobuf", explains: |case, _| case.accepts("protobuf") && case.hub.status == 406 },
+    Accepted { id: "no-protobuf", explains: |case, _| case.accepts("protobuf") && !case.accepts("json") },
     Accepted { id: "media-types", explains: |case, _| case.codes() == (406, 406) },
     Accepted { id: "table-v1", explains: |case, _| case.accepts("v1beta1") && case.hub.status == 406 },
+    Accepted { id: "media-types", explains: |case, _| case.accepts("application/*") && case.kube.status == 406 },
     Accepted {
-        id: "accept-wildcards",
-        explains: |case, _| case.accepts("application/*") && case.codes() == (406, 200),
+        id: "media-types",
+        explains: |case, _| case.accepts("PartialObjectMetadataList") && case.codes() == (500, 406),
     },
     Accepted { id: "column-descriptions", explains: |_, difference| difference.at.ends_with("/description") },
     Accepted {
@@ -53,22 +56,69 @@ pub(super) const ALL: &[Accepted] = &[
         explains: |case, _| {
             let is_exact = case.request.parameter("resourceVersionMatch") == Some("Exact");
             let is_exact = is_exact || case.request.parameter("limit").is_some_and(|limit| limit != "0");
-            is_exact && case.has_version() && case.hub.status == 410
+            is_exact && case.has_version() && (case.hub.status == 410 || case.codes() == (504, 504))
+        },
+    },
+    Accepted {
+        id: "window",
+        explains: |case, _| match &case.hub.body {
+            Body::Events(events) => {
+                case.has_version() && case.kube.status == 200 && events.first().is_some_and(is_expired)
+            }
+            _ => false,
         },
     },
     Accepted {
         id: "error-texts",
         explains: |case, difference| {
-            let is_parsed = ["labelSelector", "continue"].iter().any(|name| case.request.parameter(name).is_some());
+            let names = ["labelSelector", "fieldSelector", "continue"];
+            let is_parsed = names.iter().any(|name| case.request.parameter(name).is_some());
             is_parsed && case.codes() == (400, 400) && difference.at == "/message"
         },
     },
-    Accepted { id: "invalid-version", explains: |case, _| case.has_version() && case.codes() == (500, 400) },
     Accepted {
-        id: "unknown-paths",
-        explains: |case, _| case.codes() == (404, 404) && case.kube.content_type.starts_with("text/plain"),
+        id: "invalid-version",
+        explains: |case, _| case.has_version() && case.kube.status == 500 && matches!(case.hub.status, 400 | 406),
+    },
+    Accepted {
+        id: "error-texts",
+        explains: |case, _| {
+            let is_unknown = case.request.parameter("includeObject") == Some("object");
+            is_unknown && case.hub.status == 400 && matches!(case.kube.status, 400..=499)
+        },
+    },
+    Accepted { id: "unknown-paths", explains: |case, _| case.request.verb == Verb::Lost && case.codes() == (404, 404) },
+    Accepted {
+        id: "remaining-count",
+        explains: |_, difference| difference.at.ends_with("/remainingItemCount") && difference.hub == "(absent)",
+    },
+    Accepted {
+        id: "pages-of-any-version",
+        explains: |case, _| {
+            let is_any =
+                case.request.parameter("resourceVersion").is_some_and(|version| version.trim_matches('0').is_empty());
+            is_any && case.has_version() && !case.hub.continuation.is_empty() && case.kube.continuation.is_empty()
+        },
+    },
+    Accepted {
+        id: "last-pages",
+        explains: |case, difference| {
+            let names = ["labelSelector", "fieldSelector"];
+            let is_selected = names.iter().any(|name| case.request.parameter(name).is_some());
+            is_selected && difference.at == "/metadata/continue" && case.hub.continuation.is_empty()
+        },
+    },
+    Accepted { id: "empty-lists", explains: |_, difference| (&*difference.kube, &*difference.hub) == ("null", "[]") },
+    Accepted {
+        id: "no-deprecations",
+        explains: |_, difference| difference.at == "warning" && difference.hub.is_empty(),
     },
 ];
+
+/// Returns whether an event says that a version has expired.
+fn is_expired(event: &Value) -> bool {
+    event["type"] == "ERROR" && event["object"]["code"] == 410
+}
 
 /// Returns the id of the documented difference that explains one, if there is one.
 pub(super) fn explanation(case: &Case<'_>, difference: &Difference) -> Option<&'static str> {

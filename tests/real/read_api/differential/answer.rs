@@ -97,10 +97,15 @@ fn comparable_event(mut event: Value) -> Value {
     let object = event["object"].take();
     event["object"] = comparable(object);
     if event["type"] == "BOOKMARK" {
-        for at in ["/object", "/object/rows/0/object"] {
-            if let Some(object) = event.pointer_mut(at).and_then(Value::as_object_mut) {
-                object.retain(|key, _| !matches!(&**key, "spec" | "status"));
-            }
+        let is_table = event["object"]["kind"] == "Table";
+        if let Some(object) = event.pointer_mut("/object").and_then(Value::as_object_mut).filter(|_| !is_table) {
+            object.retain(|key, _| matches!(&**key, "kind" | "apiVersion" | "metadata"));
+        }
+        if let Some(object) = event.pointer_mut("/object/rows/0/object").and_then(Value::as_object_mut) {
+            object.retain(|key, _| key == "metadata");
+        }
+        if let Some(row) = event.pointer_mut("/object/rows/0").and_then(Value::as_object_mut) {
+            row.remove("cells");
         }
         for at in ["/object/metadata", "/object/rows/0/object/metadata"] {
             if let Some(metadata) = event.pointer_mut(at).filter(|metadata| metadata.is_object()) {
@@ -150,6 +155,13 @@ fn drop_fields(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
         metadata.remove("selfLink");
+        // The apiserver adds it when it converts a whole object.
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove("deprecated.daemonset.template.generation");
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+        }
     }
 }
 
