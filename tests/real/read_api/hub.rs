@@ -1,5 +1,6 @@
 //! The hub as a process, with its read API.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use super::endpoint::Endpoint;
@@ -24,10 +25,10 @@ impl HubProcess {
         let listen = workdir.listen();
         let mut toml = format!("[hub]\nlisten = \"{listen}\"\nread_api = {{ serve_secrets = true }}\n{more}");
         for (name, kubeconfig) in clusters {
-            toml += &format!("[clusters.{name}]\nkubeconfig = {:?}\n", kubeconfig.display().to_string());
+            let _ = writeln!(toml, "[clusters.{name}]\nkubeconfig = {:?}", kubeconfig.display().to_string());
         }
         for resource in resources {
-            toml += &format!("[resources.\"{resource}\"]\n");
+            let _ = writeln!(toml, "[resources.\"{resource}\"]");
         }
         workdir.write("hub.toml", &toml);
         let mut hub = Self { workdir, running: None };

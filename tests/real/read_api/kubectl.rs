@@ -1,6 +1,7 @@
 //! kubectl against the hub's root of a cluster, and against its apiserver: the output must be the same.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -158,7 +159,7 @@ fn first_difference(kube: &(Option<i32>, String, String), hub: &(Option<i32>, St
                 (None, None) => break,
                 (kube, hub) if kube == hub => {}
                 (kube, hub) => {
-                    text += &format!("  kube {kube:?}\n  hub  {hub:?}\n");
+                    let _ = writeln!(text, "  kube {kube:?}\n  hub  {hub:?}");
                     break;
                 }
             }

@@ -122,7 +122,9 @@ fn comparable(mut document: Value) -> Value {
     if kind == "Status" {
         mask_numbers(&mut document["message"]);
         if let Some(causes) = document.pointer_mut("/details/causes").and_then(Value::as_array_mut) {
-            causes.iter_mut().for_each(|cause| mask_numbers(&mut cause["message"]));
+            for cause in causes {
+                mask_numbers(&mut cause["message"]);
+            }
         }
         return document;
     }

@@ -1,6 +1,7 @@
 //! Sends requests to two endpoints and compares the answers.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::{fmt, fs};
 
 use futures::stream::{self, StreamExt};
@@ -84,7 +85,9 @@ async fn compare_once(kube: &Endpoint, hub: &Endpoint, request: &Request) -> Out
         if page == 0 {
             outcome.status = kube.status;
         } else {
-            found.iter_mut().for_each(|difference| difference.at = format!("page {page}: {}", difference.at));
+            for difference in &mut found {
+                difference.at = format!("page {page}: {}", difference.at);
+            }
         }
         outcome.unexplained.append(&mut found);
         outcome.explained.append(&mut explained);
@@ -137,7 +140,8 @@ impl Report {
         for (place, cases) in places.iter().take(most) {
             let (request, Difference { at, kube, hub }) = cases[0];
             let count = cases.len();
-            text += &format!("{count} x {place}\n    {request}\n    {at}\n        kube {kube}\n        hub  {hub}\n");
+            let _ =
+                writeln!(text, "{count} x {place}\n    {request}\n    {at}\n        kube {kube}\n        hub  {hub}");
         }
         text
     }

@@ -27,8 +27,8 @@ fn plain(random: &mut StdRng, api_version: &str, kind: &str, name: &str, namespa
     json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata(random, namespace, name) })
 }
 
-fn somewhere(random: &mut StdRng) -> Option<&'static str> {
-    Some(*pick(random, &NAMESPACES))
+fn somewhere(random: &mut StdRng) -> &'static str {
+    *pick(random, &NAMESPACES)
 }
 
 fn namespace(random: &mut StdRng, number: usize) -> Seed {
@@ -38,7 +38,7 @@ fn namespace(random: &mut StdRng, number: usize) -> Seed {
 }
 
 fn config_map(random: &mut StdRng, number: usize) -> Seed {
-    let namespace = somewhere(random);
+    let namespace = Some(somewhere(random));
     let mut object = plain(random, "v1", "ConfigMap", &format!("config-{number}"), namespace);
     let keys: Vec<_> = (0..number).map(|key| format!("key.{key}")).collect();
     for key in &keys {
@@ -53,7 +53,7 @@ fn config_map(random: &mut StdRng, number: usize) -> Seed {
 }
 
 fn secret(random: &mut StdRng, number: usize) -> Seed {
-    let namespace = somewhere(random);
+    let namespace = Some(somewhere(random));
     let mut object = plain(random, "v1", "Secret", &format!("secret-{number}"), namespace);
     object["data"] = json!({ "password": "cGFzc3dvcmQ=", "user": "YWRtaW4=" });
     if number == 1 {
@@ -64,7 +64,7 @@ fn secret(random: &mut StdRng, number: usize) -> Seed {
 }
 
 fn service_account(random: &mut StdRng, number: usize) -> Seed {
-    let namespace = somewhere(random);
+    let namespace = Some(somewhere(random));
     let mut object = plain(random, "v1", "ServiceAccount", &format!("account-{number}"), namespace);
     object["secrets"] = (0..number).map(|secret| json!({ "name": format!("secret-{secret}") })).collect();
     Seed::new(object)
@@ -107,7 +107,7 @@ fn event(random: &mut StdRng, number: usize) -> Seed {
 }
 
 fn lease(random: &mut StdRng, number: usize) -> Seed {
-    let namespace = somewhere(random);
+    let namespace = Some(somewhere(random));
     let mut object = plain(random, "coordination.k8s.io/v1", "Lease", &format!("lease-{number}"), namespace);
     object["spec"] = json!({ "leaseDurationSeconds": 15, "renewTime": "2024-05-01T10:00:00.000000Z" });
     if number > 1 {
@@ -122,7 +122,7 @@ fn rules() -> Value {
 }
 
 fn role(random: &mut StdRng, number: usize) -> Seed {
-    let namespace = somewhere(random);
+    let namespace = Some(somewhere(random));
     let mut object = plain(random, "rbac.authorization.k8s.io/v1", "Role", &format!("role-{number}"), namespace);
     object["rules"] = rules();
     Seed::new(object)
@@ -145,7 +145,7 @@ fn binding(mut object: Value, number: usize, role: &str) -> Seed {
 }
 
 fn role_binding(random: &mut StdRng, number: usize) -> Seed {
-    let (namespace, name) = (somewhere(random), format!("binding-{number}"));
+    let (namespace, name) = (Some(somewhere(random)), format!("binding-{number}"));
     binding(plain(random, "rbac.authorization.k8s.io/v1", "RoleBinding", &name, namespace), number, "Role")
 }
 

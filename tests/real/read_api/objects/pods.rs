@@ -79,10 +79,11 @@ fn number(random: &mut StdRng, below: u32) -> u32 {
 
 fn status(random: &mut StdRng, containers: &[&str], inits: &[&str], gates: &[&str]) -> Value {
     let phase = *pick(random, &["Running", "Running", "Running", "Pending", "Succeeded", "Failed", "Unknown"]);
-    let conditions: Vec<_> = ["PodScheduled", "Initialized", "ContainersReady", "Ready", "DisruptionTarget"]
-        .iter()
-        .chain(gates)
-        .filter_map(|kind| random.random_bool(0.7).then(|| condition(random, kind)))
+    let kinds: Vec<_> =
+        ["PodScheduled", "Initialized", "ContainersReady", "Ready", "DisruptionTarget"].iter().chain(gates).collect();
+    let conditions: Vec<_> = kinds
+        .into_iter()
+        .flat_map(|kind| if random.random_bool(0.7) { Some(condition(random, kind)) } else { None })
         .collect();
     let mut status = json!({ "phase": phase, "startTime": past(random), "conditions": conditions });
     let running = phase == "Running";
@@ -128,7 +129,7 @@ fn container_status(random: &mut StdRng, name: &str, is_running: bool) -> Value 
         0..7 => terminated(random),
         _ => waiting(random, &["ContainerCreating", "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", ""]),
     };
-    with_restarts(random, name, state)
+    with_restarts(random, name, &state)
 }
 
 fn init_status(random: &mut StdRng, name: &str, is_running: bool) -> Value {
@@ -141,14 +142,14 @@ fn init_status(random: &mut StdRng, name: &str, is_running: bool) -> Value {
     if name == "sidecar" && random.random_bool(0.7) {
         state = running(random);
     }
-    let mut status = with_restarts(random, name, state);
+    let mut status = with_restarts(random, name, &state);
     if name == "sidecar" {
         status["started"] = json!(random.random_bool(0.8));
     }
     status
 }
 
-fn with_restarts(random: &mut StdRng, name: &str, state: Value) -> Value {
+fn with_restarts(random: &mut StdRng, name: &str, state: &Value) -> Value {
     let restarts = *pick(random, &[0, 0, 1, 3, 17, 250]);
     let mut status = json!({
         "name": name,

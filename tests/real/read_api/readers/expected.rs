@@ -1,6 +1,7 @@
 //! Objects that a reader holds, and those that it must hold.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use serde::Deserialize;
 
@@ -96,7 +97,7 @@ pub(super) fn difference(expected: &Objects, held: &Objects) -> String {
         if !same {
             count += 1;
             if count <= 3 {
-                text += &format!("\n    {key}: expected {:?}, held {:?}", expected.get(key), held.get(key));
+                let _ = write!(text, "\n    {key}: expected {:?}, held {:?}", expected.get(key), held.get(key));
             }
         }
     }
