@@ -12,11 +12,6 @@ use flate2::write::GzEncoder;
 use super::encode::to_media;
 use informer_hub_kubeapi::{Media, Status};
 
-/// Returns a status as the response, in JSON.
-pub(super) fn status_response(status: &Status) -> Response {
-    failure_response(status, Media::Json, false)
-}
-
 /// Returns a status as the response.
 pub(super) fn failure_response(status: &Status, media: Media, is_pretty: bool) -> Response {
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
