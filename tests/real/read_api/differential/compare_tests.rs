@@ -10,7 +10,7 @@ use crate::read_api::endpoint::RawAnswer;
 
 fn request(verb: Verb) -> Request {
     let query = if verb == Verb::Watch { vec![("watch", "1".to_owned())] } else { Vec::new() };
-    Request { verb, path: "/api/v1/pods".to_owned(), query, accept: None }
+    Request { verb, resource: None, path: "/api/v1/pods".to_owned(), query, accept: None }
 }
 
 fn raw(body: &str, content_type: &str) -> RawAnswer {

@@ -25,6 +25,7 @@ pub(super) enum Verb {
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) verb: Verb,
+    pub(super) resource: Option<&'static Resource>,
     pub(super) path: String,
     pub(super) query: Vec<(&'static str, String)>,
     pub(super) accept: Option<String>,
@@ -107,7 +108,7 @@ impl<'a> Generator<'a> {
         };
         if verb == Verb::Lost {
             let path = (*self.pick(LOST_PATHS)).to_owned();
-            return Request { verb, path, query: self.common(), accept: None };
+            return Request { verb, resource: None, path, query: self.common(), accept: None };
         }
         let most = if self.chance(70) { CHANGING } else { RESOURCES.len() };
         let known = &self.known[self.random.random_range(0..most)];
@@ -135,7 +136,7 @@ impl<'a> Generator<'a> {
             let include = ["None", "Metadata", "Object", "object", ""];
             query.push(("includeObject", self.pick(&include).to_string()));
         }
-        Request { verb, path, query, accept }
+        Request { verb, resource: Some(known.resource), path, query, accept }
     }
 
     fn chance(&mut self, percent: u32) -> bool {
