@@ -28,7 +28,7 @@ fn plain(random: &mut StdRng, api_version: &str, kind: &str, name: &str, namespa
 }
 
 fn somewhere(random: &mut StdRng) -> &'static str {
-    *pick(random, &NAMESPACES)
+    pick::<&str>(random, &NAMESPACES)
 }
 
 fn namespace(random: &mut StdRng, number: usize) -> Seed {

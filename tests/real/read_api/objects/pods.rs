@@ -83,7 +83,7 @@ fn status(random: &mut StdRng, containers: &[&str], inits: &[&str], gates: &[&st
         ["PodScheduled", "Initialized", "ContainersReady", "Ready", "DisruptionTarget"].iter().chain(gates).collect();
     let conditions: Vec<_> = kinds
         .into_iter()
-        .flat_map(|kind| if random.random_bool(0.7) { Some(condition(random, kind)) } else { None })
+        .filter_map(|kind| if random.random_bool(0.7) { Some(condition(random, kind)) } else { None })
         .collect();
     let mut status = json!({ "phase": phase, "startTime": past(random), "conditions": conditions });
     let running = phase == "Running";
