@@ -124,14 +124,14 @@ mod tests {
 
     #[test]
     fn cluster_with_the_name_of_another_context_gets_another_one() {
-        let all = shown(&["fleet", "cluster-fleet", "prod"], &["prod=a=b"]);
-        let clusters = &all[3..];
+        let all = shown(&["fleet", "cluster-fleet", "a", "cluster-a"], &["a=b=c"]);
         assert_eq!(
-            clusters,
+            all[3..],
             [
+                "cluster-cluster-a clusters/a",
+                "cluster-a clusters/cluster-a",
                 "cluster-fleet clusters/cluster-fleet",
                 "cluster-cluster-fleet clusters/fleet",
-                "cluster-prod clusters/prod"
             ]
         );
     }
