@@ -29,6 +29,9 @@ const GZIP_FROM: usize = 128 << 10;
 /// Longest list in YAML or indented JSON, which is made as a whole.
 const MAX_WHOLE: usize = 64 << 20;
 
+/// Most changes that are undone for an earlier state. A partition that joined or left is one change per object.
+const MAX_UNDONE: usize = 100_000;
+
 /// State and version that a request is answered from.
 struct At {
     state: State,
@@ -178,7 +181,10 @@ async fn exact(scope: &Scope, version: u64, expired: fn() -> Status) -> Result<A
         Clusters::Matching(_) => HistoryCursor::after(version),
     };
     let mut changes = Vec::new();
-    history.read(&scope.changes(), &mut cursor, usize::MAX, &mut changes).map_err(|_| expired())?;
+    history.read(&scope.changes(), &mut cursor, MAX_UNDONE + 1, &mut changes).map_err(|_| expired())?;
+    if changes.len() > MAX_UNDONE {
+        return Err(expired());
+    }
     changes.retain(|change| change.version <= snapshot.version());
     let coverage = scope.coverage(&snapshot);
     Ok(At { state: State::before(scope, snapshot, &changes), version, coverage })
