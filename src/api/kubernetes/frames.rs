@@ -67,9 +67,9 @@ impl Frames {
         out.extend_from_slice(event.as_str().as_bytes());
         out.extend_from_slice(b"\",\"object\":");
         if self.encoder.form == Form::Table {
-            let version = version.map_or_else(|| self.version_of(object), |version| version.to_string());
-            self.begin_table(&version, out);
-            self.encoder.write(object, origin, None, Place::Single, out);
+            let of_table = version.map_or_else(|| self.version_of(object), |version| version.to_string());
+            self.begin_table(&of_table, out);
+            self.encoder.write(object, origin, version, Place::Single, out);
             out.extend_from_slice(b"]}");
         } else {
             self.encoder.write(object, origin, version, Place::Single, out);

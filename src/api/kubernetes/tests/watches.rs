@@ -123,6 +123,20 @@ async fn next_of(events: &mut Events) -> Option<Value> {
 }
 
 #[tokio::test]
+async fn table_of_a_deletion_has_the_version_of_the_deletion() {
+    let bench = Bench::with_pods();
+    let request = Request::get("/clusters/a/api/v1/pods?watch=1&resourceVersion=10&labelSelector=app%3Dweb")
+        .header(ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io")
+        .body(Body::empty())
+        .unwrap();
+    let mut events = Events { body: bench.send(request).await.into_body().into_data_stream(), buffer: Vec::new() };
+    bench.event("a", DeltaKind::Updated, pod("shop", "x", 11, "api", "n1"));
+    let event = events.next().await.unwrap();
+    let version = event.pointer("/object/rows/0/object/metadata/resourceVersion");
+    assert_eq!((&event["type"], version), (&json!("DELETED"), Some(&json!("11"))), "{event}");
+}
+
+#[tokio::test]
 async fn watch_of_tables_sends_the_columns_once() {
     let bench = Bench::with_pods();
     let request = Request::get("/clusters/*/api/v1/pods?watch=1")

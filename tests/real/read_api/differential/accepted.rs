@@ -115,6 +115,14 @@ pub(super) const ALL: &[Accepted] = &[
             is_flow && difference.at.starts_with("/rows/")
         },
     },
+    Accepted {
+        id: "cached-events",
+        explains: |case, difference| {
+            let is_event = case.request.resource.is_some_and(|resource| resource.plural == "events");
+            let is_retry = matches!(&*difference.at, "retry-after" | "/details/retryAfterSeconds");
+            is_event && is_retry && case.codes() == (504, 504)
+        },
+    },
     Accepted { id: "empty-lists", explains: |_, difference| (&*difference.kube, &*difference.hub) == ("null", "[]") },
     Accepted {
         id: "no-deprecations",

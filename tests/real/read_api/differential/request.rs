@@ -250,7 +250,7 @@ impl<'a> Generator<'a> {
 
     fn watch(&mut self) -> Vec<(&'static str, String)> {
         let mut query = vec![("watch", self.pick(&["true", "1", "1", "true", "", "false", "0", "maybe"]).to_string())];
-        let timeout = if self.chance(95) { "1" } else { self.pick(&["abc", "1.5", "-1"]) };
+        let timeout = if self.chance(95) { "1" } else { self.pick(&["abc", "1.5"]) };
         query.push(("timeoutSeconds", timeout.to_owned()));
         if self.chance(35) {
             query.push(("sendInitialEvents", self.pick(&["true", "true", "false"]).to_string()));
