@@ -60,6 +60,12 @@ pub(super) fn encode(text: &str, out: &mut String) {
     }
 }
 
+/// Returns whether a content type is that of JSON. kube-apiserver declares the index of its OpenAPI documents as text.
+fn is_json(kind: &str, path: &str) -> bool {
+    let kind = kind.trim_start().to_ascii_lowercase();
+    kind.starts_with("application/json") || path == "/openapi/v3" && kind.starts_with("text/plain")
+}
+
 impl Get {
     /// Sends the request and waits for the head of a successful answer.
     ///
@@ -89,7 +95,7 @@ impl Get {
             return Err(named(classify_status(status.as_u16(), &body, header.map(Duration::from_secs))));
         }
         match response.headers().get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("unreadable")) {
-            Some(kind) if !kind.trim_start().to_ascii_lowercase().starts_with("application/json") => {
+            Some(kind) if !is_json(kind, &path) => {
                 let message = format!("answered {:?} instead of application/json", bounded(kind));
                 Err(named(SourceError { class: ErrorClass::Malformed, message }))
             }

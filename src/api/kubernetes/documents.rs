@@ -60,11 +60,11 @@ impl Documents {
             Document::CoreVersions | Document::Groups | Document::Group(_) | Document::Resources { .. } => {
                 self.discovery(api, fleet, &clusters, document, accept).await
             }
-            Document::OpenApiV2 => self.of_cluster(fleet, &found, "/openapi/v2".to_owned()).await,
+            Document::OpenApiV2 => self.of_cluster(fleet, &found, "/openapi/v2".to_owned(), accept).await,
             Document::OpenApiV3(rest) if rest.is_empty() => {
-                self.of_cluster(fleet, &found, "/openapi/v3".to_owned()).await
+                self.of_cluster(fleet, &found, "/openapi/v3".to_owned(), accept).await
             }
-            Document::OpenApiV3(rest) => self.of_cluster(fleet, &found, format!("/openapi/v3/{rest}")).await,
+            Document::OpenApiV3(rest) => self.of_cluster(fleet, &found, format!("/openapi/v3/{rest}"), accept).await,
         }
     }
 
@@ -95,7 +95,15 @@ impl Documents {
     }
 
     /// Answers with a document of the newest cluster that answers.
-    async fn of_cluster(&self, fleet: &dyn Fleet, found: &[ClusterInfo], path: String) -> Result<Response, Status> {
+    async fn of_cluster(
+        &self,
+        fleet: &dyn Fleet,
+        found: &[ClusterInfo],
+        path: String,
+        accept: Option<&str>,
+    ) -> Result<Response, Status> {
+        // Refuses clients that accept only protobuf.
+        negotiate(accept, &[], false)?;
         let mut newest: Vec<_> = found.iter().filter(|cluster| cluster.is_reachable).collect();
         newest.sort_by_key(|cluster| std::cmp::Reverse(parts(cluster.version.as_deref().unwrap_or_default())));
         for cluster in newest.iter().take(3) {

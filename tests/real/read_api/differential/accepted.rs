@@ -116,6 +116,13 @@ pub(super) const ALL: &[Accepted] = &[
         },
     },
     Accepted {
+        id: "table-headers",
+        explains: |case, difference| {
+            let is_service = case.request.resource.is_some_and(|resource| resource.plural == "apiservices");
+            is_service && difference.at.ends_with("/object/columnDefinitions")
+        },
+    },
+    Accepted {
         id: "cached-events",
         explains: |case, difference| {
             let is_event = case.request.resource.is_some_and(|resource| resource.plural == "events");
