@@ -48,6 +48,11 @@ impl HubProcess {
         self.workdir.ready(self.running.as_ref().expect("it was started")).await;
     }
 
+    /// Returns the kubeconfig that the program prints for this hub.
+    pub(super) fn kubeconfig(&self) -> String {
+        self.workdir.printed(&["kubeconfig"])
+    }
+
     /// Returns the root of one cluster.
     pub(super) fn cluster(&self, cluster: &RealCluster) -> Endpoint {
         self.root(&format!("/clusters/{}", cluster.name()))

@@ -188,6 +188,7 @@ async fn kubectl_prints_the_same_from_hub_and_apiserver() {
     watches_print_the_same(&client, &kube, &of_hub).await;
     waits_end(&client, &kube, &of_hub).await;
     fleet_has_a_cluster_column(&kube, &Kubectl::new(hub.root("/clusters/*")), cluster.name()).await;
+    printed_kubeconfig_is_read(&kube, &hub, cluster.name()).await;
 }
 
 /// Verifies that the hub lists the resources that it caches, as the apiserver describes them.
@@ -302,6 +303,24 @@ async fn waits_end(client: &Client, kube: &Kubectl, hub: &Kubectl) {
     let line = "wait gadget/awaited --for=delete --timeout=60s";
     let (hub_output, ()) = tokio::join!(hub.run(line), delete_now(&api, "awaited"));
     assert_eq!(hub_output.status.code(), Some(0), "{hub_output:?}");
+}
+
+/// Verifies that kubectl reads with the contexts of `informer-hub kubeconfig`.
+async fn printed_kubeconfig_is_read(kube: &Kubectl, hub: &HubProcess, cluster: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kubeconfig");
+    std::fs::write(&file, hub.kubeconfig()).unwrap();
+    let names = async |context: &str| {
+        let mut command = Command::new(kubectl());
+        command.arg("--kubeconfig").arg(&file).args(["--context", context, "get", "nodes", "-o", "name"]);
+        shown(&command.env_clear().env("HOME", folder.path()).output().await.unwrap())
+    };
+    let expected = shown(&kube.run("get nodes -o name").await);
+    for context in [cluster, "fleet"] {
+        assert_eq!(names(context).await, expected, "{context}");
+    }
+    let unique = expected.1.replace("node/", &format!("node/{cluster}:"));
+    assert_eq!(names("fleet-unique").await.1, unique);
 }
 
 /// Verifies that a table of the fleet is the cluster's, after a column with the cluster's name.

@@ -9,6 +9,7 @@ use kube::api::{ApiResource, DynamicObject};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
+use serde_json::Value;
 
 use super::expected::{Held, Root, difference};
 use super::kube_rs::KubeRs;
@@ -17,7 +18,7 @@ use crate::bed::{
     Churn, RealCluster, becomes_true, create_namespace, create_pods, create_widgets, install_widgets, widget_gvr,
 };
 use crate::fixture::WAIT_DEADLINE;
-use crate::read_api::endpoint::Endpoint;
+use crate::read_api::endpoint::{Endpoint, RawAnswer};
 use crate::read_api::hub::HubProcess;
 
 /// Changes in all.
@@ -168,6 +169,21 @@ fn widget_resource() -> ApiResource {
     }
 }
 
+/// Verifies that a watch from an old version ends at the hub as at a restarted apiserver.
+async fn old_watches_end_alike(apiserver: &Endpoint, hub: &Endpoint) {
+    let path = "/api/v1/pods?watch=1&resourceVersion=1&timeoutSeconds=5";
+    let (kube, hub) = tokio::join!(apiserver.get(path, None), hub.get(path, None));
+    let error = |answer: &RawAnswer| {
+        let mut event: Value = serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"));
+        let message = event["object"]["message"].as_str().unwrap_or_default();
+        let message = message.split('(').next().unwrap_or_default().to_owned();
+        event["object"]["message"] = message.into();
+        (answer.status, answer.header("content-type").map(str::to_owned), event)
+    };
+    assert_eq!(error(&kube).2["type"], "ERROR", "{kube:?}");
+    assert_eq!(error(&hub), error(&kube));
+}
+
 /// Waits until a reader holds what it must, and returns its state.
 async fn reaches(about: &str, root: Root, listed: &[Vec<Held>; 2], dump: impl AsyncFn() -> Option<Dump>) -> Dump {
     let expected = root.expected(NAMES, listed);
@@ -208,4 +224,7 @@ async fn readers_hold_the_objects_of_fresh_lists_after_changes_and_restarts() {
     println!("changed after {:?}", began.elapsed());
     bed.converge().await;
     println!("converged again after {:?}", began.elapsed());
+    bed.clusters[0].restart().await;
+    let apiserver = Endpoint::apiserver(&bed.clusters[0]).await;
+    old_watches_end_alike(&apiserver, &bed.hub.cluster(&bed.clusters[0])).await;
 }
