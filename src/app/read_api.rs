@@ -1,5 +1,7 @@
 //! Connects the read API with the running hub.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
@@ -20,9 +22,10 @@ pub(super) fn read_api(config: &ReadApiConfig, started: &StartedFleet) -> Option
         return None;
     }
     let started = Arc::clone(started);
+    let was_ready = Arc::<AtomicBool>::default();
     let find: FindFleet = Arc::new(move || {
-        let view = started.get()?.clone();
-        Some(Arc::new(HubFleet(view)) as Arc<dyn Fleet>)
+        let (view, was_ready) = (started.get()?.clone(), Arc::clone(&was_ready));
+        Some(Arc::new(HubFleet { view, was_ready }) as Arc<dyn Fleet>)
     });
     let options =
         ReadApiOptions { requests: config.max_requests, watches: config.max_watches, secrets: config.serve_secrets };
@@ -36,11 +39,22 @@ pub(super) fn history_limits(config: &ReadApiConfig) -> HistoryLimits {
 
 /// A running hub as the read API sees it.
 #[derive(Clone, Debug)]
-struct HubFleet(FleetView);
+struct HubFleet {
+    view: FleetView,
+    /// Whether the hub has been ready.
+    was_ready: Arc<AtomicBool>,
+}
 
 impl Fleet for HubFleet {
+    fn has_started(&self) -> bool {
+        if !self.was_ready.load(Relaxed) && self.view.is_ready() {
+            self.was_ready.store(true, Relaxed);
+        }
+        self.was_ready.load(Relaxed)
+    }
+
     fn clusters(&self) -> Vec<ClusterInfo> {
-        let clusters = self.0.clusters().map(|cluster| ClusterInfo {
+        let clusters = self.view.clusters().map(|cluster| ClusterInfo {
             version: cluster.version().map(str::to_owned),
             is_reachable: cluster.state() == ClusterState::Connected,
             name: cluster.name,
@@ -50,7 +64,7 @@ impl Fleet for HubFleet {
     }
 
     fn caches(&self) -> Vec<CacheInfo> {
-        let caches = self.0.caches().readers().into_iter();
+        let caches = self.view.caches().readers().into_iter();
         let public = caches.filter(|cache| !matches!(cache.view, View::Private(_)));
         public
             .map(|cache| CacheInfo {
@@ -63,7 +77,7 @@ impl Fleet for HubFleet {
     }
 
     fn fetch(&self, cluster: &ClusterName, path: String) -> BoxFuture<'static, Result<axum::body::Bytes, FetchError>> {
-        let connection = self.0.clusters().find(|known| known.name == *cluster).and_then(|known| known.connection());
+        let connection = self.view.clusters().find(|known| known.name == *cluster).and_then(|known| known.connection());
         async move {
             let connection = connection.ok_or(FetchError::Unavailable)?;
             match connection.document(path).await {

@@ -391,6 +391,8 @@ impl Snapshot {
 
     pub(super) fn expect(&mut self, cluster: ClusterName, labels: Option<ClusterLabels>) {
         match labels {
+            // A cluster that was marked late has answered already.
+            Some(_) if !self.partitions_of(&cluster).is_empty() => None,
             Some(labels) => self.expected.insert(cluster, labels),
             None => self.expected.remove(&cluster),
         };

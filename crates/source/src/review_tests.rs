@@ -30,6 +30,21 @@ async fn server_version_is_read() {
 }
 
 #[tokio::test]
+async fn document_is_json_whatever_the_index_of_openapi_declares() {
+    let text = |body: &str| vec![head("200 OK", "Content-Type: text/plain; charset=utf-8\r\n"), Act::Send(body.into())];
+    for (path, answer, is_read) in [
+        ("/openapi/v3", text(r#"{"paths":{}}"#), true),
+        ("/openapi/v3", text("<html>"), false),
+        ("/openapi/v2", text("{}"), false),
+        ("/openapi/v2", json("{}"), true),
+    ] {
+        let server = TestServer::always(answer).await;
+        let document = document(path.to_owned(), &server.client().await).await;
+        assert_eq!(document.is_ok(), is_read, "{path}: {document:?}");
+    }
+}
+
+#[tokio::test]
 async fn access_review_returns_verdict_or_error() {
     let server = TestServer::always(json(r#"{"status":{"allowed":true}}"#)).await;
     let yes = check_access(&server.client().await, "watch", &pods(), Some("shop")).await.unwrap();

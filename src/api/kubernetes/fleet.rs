@@ -49,6 +49,9 @@ pub enum FetchError {
 
 /// The running hub, as the read API sees it.
 pub trait Fleet: fmt::Debug + Send + Sync + 'static {
+    /// Returns whether every reachable cluster has been listed once since the start.
+    fn has_started(&self) -> bool;
+
     /// Returns all clusters, by name.
     fn clusters(&self) -> Vec<ClusterInfo>;
 

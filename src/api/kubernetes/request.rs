@@ -12,7 +12,7 @@ use super::asked::{Asked, accept_of, asked, form_of_failures};
 use super::fleet::Fleet;
 use super::respond::failure_response;
 use super::scope::Scope;
-use informer_hub_kubeapi::{Reason, Status, Target, parse_path};
+use informer_hub_kubeapi::{Document, Reason, Root, Status, Target, parse_path};
 
 /// Answers one request below the roots.
 pub(super) async fn handle<B>(State(api): State<Arc<ReadApi>>, request: Request<B>) -> Response {
@@ -37,6 +37,10 @@ async fn answer(api: &Arc<ReadApi>, parts: &Parts) -> Result<Response, Status> {
     };
     let path = match target {
         Target::Document(document) => {
+            // Clients keep discovery documents for hours.
+            if !matches!(document, Document::Health | Document::Version) {
+                check_started(&*fleet)?;
+            }
             return api.documents.answer(api, &*fleet, &root, &document, accept_of(parts).as_deref()).await;
         }
         Target::Resource(path) => path,
@@ -57,13 +61,27 @@ async fn answer_resource(api: &Arc<ReadApi>, fleet: &Arc<dyn Fleet>, asked: Aske
         let text = format!("the hub does not serve {resource}/{subresource}: ask the cluster");
         return Err(Status::new(404, Reason::NotFound, text));
     }
-    let scope = Scope::find(&**fleet, &asked.root, &asked.path, api.rights)?;
+    if matches!(asked.root, Root::Fleet(_) | Root::Unique(_)) {
+        // A list of some clusters only would have informers delete the objects of the others.
+        check_started(&**fleet)?;
+    }
+    let scope = Scope::find(&**fleet, &asked.root, &asked.path, api.rights);
+    let scope = scope.or_else(|status| check_started(&**fleet).and(Err(status)))?;
     let definition = api.definitions.of(&**fleet, &scope).await;
     if asked.is_watch() {
         super::watch_request::answer(api, scope, definition, asked).await
     } else {
         super::read::answer(api, scope, definition, asked).await
     }
+}
+
+/// Refuses an answer that would be incomplete because the hub has just started.
+fn check_started(fleet: &dyn Fleet) -> Result<(), Status> {
+    if fleet.has_started() {
+        return Ok(());
+    }
+    let status = Status::service_unavailable("the hub is starting: the first lists are not complete");
+    Err(Status { retry_after: Some(1), ..status })
 }
 
 /// Returns 405: the hub changes nothing.

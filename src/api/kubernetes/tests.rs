@@ -6,6 +6,8 @@ mod watches;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use axum::Router;
@@ -38,9 +40,14 @@ struct TestFleet {
     clusters: Vec<ClusterInfo>,
     stores: Mutex<BTreeMap<Gvr, Store>>,
     documents: BTreeMap<String, &'static str>,
+    is_starting: AtomicBool,
 }
 
 impl Fleet for TestFleet {
+    fn has_started(&self) -> bool {
+        !self.is_starting.load(Relaxed)
+    }
+
     fn clusters(&self) -> Vec<ClusterInfo> {
         self.clusters.clone()
     }
@@ -113,6 +120,7 @@ impl Bench {
             clusters: vec![cluster("a", "prod"), cluster("b", "dev")],
             stores: Mutex::default(),
             documents: [("a/openapi/v3".to_owned(), r#"{"paths":{}}"#)].into(),
+            is_starting: AtomicBool::new(false),
         });
         let found = Arc::clone(&fleet);
         let find: FindFleet = Arc::new(move || Some(Arc::clone(&found) as Arc<dyn Fleet>));

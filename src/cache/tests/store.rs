@@ -308,6 +308,8 @@ fn cluster_is_expected_until_it_opens_a_partition() {
     assert_eq!(expected(&store), ["c", "d"]);
     store.open(origin("c"), InformerHealth::new(), Vec::new());
     store.expect(name("d"), None);
+    // Marked before the partition was opened, and applied after it.
+    store.expect(name("c"), Some(ClusterLabels::new()));
     assert_eq!(expected(&store), [""; 0]);
 }
 

@@ -63,6 +63,26 @@ async fn unknown_clusters_resources_and_objects_are_not_found() {
 }
 
 #[tokio::test]
+async fn hub_that_starts_is_unavailable_except_for_listed_clusters() {
+    let bench = Bench::with_pods();
+    bench.fleet.is_starting.store(true, Relaxed);
+    for path in [
+        "/clusters/*/api/v1/pods",
+        "/unique/*/api/v1/pods?watch=1",
+        "/clusters/tier=prod/api/v1/namespaces/shop/pods/x",
+        "/clusters/a/api/v1/nodes",
+        "/clusters/a/api",
+        "/clusters/a/openapi/v3",
+    ] {
+        let (code, status) = bench.json(path).await;
+        assert_eq!((code, &status["details"]["retryAfterSeconds"]), (503, &json!(1)), "{path}: {status}");
+    }
+    for path in ["/clusters/a/api/v1/pods", "/clusters/*/version"] {
+        assert_eq!(bench.json(path).await.0, 200, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn writes_are_not_allowed() {
     let bench = Bench::with_pods();
     for method in ["POST", "PUT", "PATCH", "DELETE"] {
