@@ -332,7 +332,7 @@ async fn fleet_has_a_cluster_column(kube: &Kubectl, fleet: &Kubectl, cluster: &s
         let columns = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         stdout.lines().map(columns).map(|columns| columns[..columns.len() - 1].to_vec()).collect()
     };
-    for line in ["get ingressclass", "get configmaps -A", "get nodes -l app=web"] {
+    for line in ["get ingressclass", "get configmaps -A", "get ns"] {
         let (kube, fleet) = (lines(kube, line).await, lines(fleet, line).await);
         let with_cluster = kube.into_iter().enumerate().map(|(at, columns)| {
             let first = if at == 0 { "CLUSTER" } else { cluster };

@@ -5,7 +5,7 @@ use std::fmt;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::vocabulary::{ACCEPTS, BAD_FIELDS, FORMS, LABELS, LOST_PATHS, TABLES, VERSIONS};
+use super::vocabulary::{ACCEPTS, BAD_FIELDS, FORMS, FUTURE, LABELS, LOST_PATHS, TABLES, VERSIONS};
 use crate::read_api::objects::path;
 use crate::read_api::resources::{CHANGING, RESOURCES, Resource};
 
@@ -129,7 +129,8 @@ impl<'a> Generator<'a> {
             }
         }
         if verb == Verb::Watch {
-            query.extend(self.watch());
+            let is_future = query.iter().any(|(key, value)| *key == "resourceVersion" && value == FUTURE);
+            query.extend(self.watch(is_future));
         }
         let accept = if self.chance(60) { Some(self.accept(verb)) } else { None };
         if accept.as_ref().is_some_and(|accept| accept.contains("Table")) && self.chance(60) {
@@ -248,9 +249,14 @@ impl<'a> Generator<'a> {
         query
     }
 
-    fn watch(&mut self) -> Vec<(&'static str, String)> {
+    fn watch(&mut self, is_future: bool) -> Vec<(&'static str, String)> {
         let mut query = vec![("watch", self.pick(&["true", "1", "1", "true", "", "false", "0", "maybe"]).to_string())];
-        let timeout = if self.chance(95) { "1" } else { self.pick(&["abc", "1.5"]) };
+        let timeout = match self.random.random_range(0..100) {
+            // The answer to a version in the future comes after three seconds.
+            _ if is_future => "5",
+            0..95 => "1",
+            _ => self.pick(&["abc", "1.5"]),
+        };
         query.push(("timeoutSeconds", timeout.to_owned()));
         if self.chance(35) {
             query.push(("sendInitialEvents", self.pick(&["true", "true", "false"]).to_string()));

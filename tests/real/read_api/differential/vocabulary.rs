@@ -60,9 +60,12 @@ pub(super) const BAD_FIELDS: &[&str] = &[
     "metadata.uid=1",
 ];
 
+/// Resource version that no server reaches.
+pub(super) const FUTURE: &str = "900000000000000";
+
 /// Resource versions that are not an object's.
 pub(super) const VERSIONS: &[&str] =
-    &["", "0", "0", "0", "1", "900000000000000", "abc", "-1", "1.5", "00", "18446744073709551616"];
+    &["", "0", "0", "0", "1", FUTURE, "abc", "-1", "1.5", "00", "18446744073709551616"];
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
