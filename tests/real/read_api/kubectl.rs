@@ -169,7 +169,7 @@ fn first_difference(kube: &(Option<i32>, String, String), hub: &(Option<i32>, St
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_prints_the_same_from_hub_and_apiserver() {
-    let mut random = StdRng::seed_from_u64(informer_hub_testing::seed());
+    let mut random = StdRng::seed_from_u64(crate::read_api::seed());
     let cluster = RealCluster::start("kubectl").await;
     let apiserver = Endpoint::apiserver(&cluster).await;
     objects::create_all(apiserver.client(), &mut random).await;

@@ -14,3 +14,9 @@ mod kubectl;
 mod objects;
 mod readers;
 mod resources;
+
+/// Returns the seed of objects and requests. It is the same in each run, unless the environment sets another one.
+fn seed() -> u64 {
+    const FIXED: u64 = 20_261_123;
+    if std::env::var_os(informer_hub_testing::SEED).is_some() { informer_hub_testing::seed() } else { FIXED }
+}

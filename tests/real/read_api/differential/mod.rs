@@ -43,7 +43,7 @@ fn count() -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hub_answers_like_the_apiserver() {
-    let mut random = StdRng::seed_from_u64(informer_hub_testing::seed());
+    let mut random = StdRng::seed_from_u64(crate::read_api::seed());
     let began = clock::now();
     let cluster = RealCluster::start("differential").await;
     let apiserver = Endpoint::apiserver(&cluster).await;
