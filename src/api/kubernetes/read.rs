@@ -163,10 +163,7 @@ async fn state_of(scope: &Scope, asked: &Asked, is_get: bool) -> Result<(At, Opt
 }
 
 fn present(scope: &Scope, snapshot: Arc<Snapshot>) -> Result<At, Status> {
-    let Some(version) = scope.version(&snapshot) else {
-        let text = "the cluster's resource versions are no integers, so the hub cannot order them";
-        return Err(Status::service_unavailable(text));
-    };
+    let version = scope.known_version(&snapshot)?;
     let coverage = scope.coverage(&snapshot);
     Ok(At { state: State::present(scope, snapshot), version, coverage })
 }

@@ -21,6 +21,17 @@ impl Scope {
         if self.naming.is_fleet() { Some(snapshot.version()) } else { self.cluster_version(snapshot) }
     }
 
+    /// Returns the version of a state.
+    ///
+    /// # Errors
+    /// [`Status`] of code 503 if the cluster's versions cannot be ordered.
+    pub(super) fn known_version(&self, snapshot: &Snapshot) -> Result<u64, Status> {
+        self.version(snapshot).ok_or_else(|| {
+            let text = "the cluster's resource versions are no integers, so the hub cannot order them";
+            Status::service_unavailable(text)
+        })
+    }
+
     /// Returns the cluster's own version at a cluster root.
     pub(super) fn cluster_version(&self, snapshot: &Snapshot) -> Option<u64> {
         match &self.clusters {

@@ -32,8 +32,8 @@ const BATCH: usize = 256;
 pub(super) struct WatchOptions {
     /// Whether the client accepts bookmarks.
     pub(super) bookmarks: bool,
-    /// Whether a bookmark ends the initial state (`sendInitialEvents`).
-    pub(super) end_bookmark: bool,
+    /// Version of the bookmark that ends the initial state (`sendInitialEvents`): that of the state.
+    pub(super) end_bookmark: Option<u64>,
     /// Version of the cluster that the client has reached and the hub has not: changes up to it are left out.
     pub(super) skipped: Option<u64>,
     /// End of the watch.
@@ -130,14 +130,14 @@ impl Watch {
             self.end(out);
         } else if now >= self.next_bookmark {
             self.next_bookmark = now + BOOKMARK_INTERVAL;
-            self.bookmark(false, out);
+            self.bookmark(out);
         }
     }
 
     /// Ends the watch with a bookmark, so that the client resumes from the newest version.
     fn end(&mut self, out: &mut Vec<u8>) {
         self.is_ended = true;
-        self.bookmark(false, out);
+        self.bookmark(out);
     }
 
     fn fail(&mut self, status: &Status, out: &mut Vec<u8>) {
@@ -193,8 +193,8 @@ impl Watch {
         });
         if !has_more {
             self.initial = None;
-            if self.options.end_bookmark {
-                self.bookmark(true, out);
+            if let Some(version) = self.options.end_bookmark {
+                self.frames.bookmark(version, true, out);
             }
         }
     }
@@ -231,7 +231,7 @@ impl Watch {
     }
 
     /// Writes a bookmark, if the client accepts them and everything before it is written.
-    fn bookmark(&mut self, ends_initial: bool, out: &mut Vec<u8>) {
+    fn bookmark(&mut self, out: &mut Vec<u8>) {
         if !self.options.bookmarks || self.initial.is_some() || !self.pending.is_empty() {
             return;
         }
@@ -243,7 +243,7 @@ impl Watch {
             self.scope.cluster_version(&snapshot).filter(|_| snapshot.version() <= self.cursor.version())
         };
         if let Some(version) = version {
-            self.frames.bookmark(version, ends_initial, out);
+            self.frames.bookmark(version, false, out);
         }
     }
 }

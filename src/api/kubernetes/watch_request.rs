@@ -50,13 +50,12 @@ pub(super) async fn answer(
     let time = asked.options.timeout.unwrap_or(least).min(MAX_TIME);
     let mut options = WatchOptions {
         bookmarks: asked.options.bookmarks,
-        end_bookmark: false,
+        end_bookmark: None,
         skipped: None,
         until: clock::now() + time,
     };
     let (cursor, initial) = match from {
         WatchFrom::Present { not_older_than, end_bookmark } => {
-            options.end_bookmark = end_bookmark;
             options.bookmarks |= end_bookmark;
             let snapshot = match not_older_than {
                 Some(version) => match scope.at_least(version).await {
@@ -65,6 +64,9 @@ pub(super) async fn answer(
                 },
                 None => scope.snapshot(),
             };
+            if end_bookmark {
+                options.end_bookmark = Some(scope.known_version(&snapshot)?);
+            }
             let cursor = HistoryCursor::after(snapshot.version());
             let state = Arc::new(State::present(&scope, snapshot));
             let is_unique = encoder.naming == Naming::Unique;

@@ -42,6 +42,24 @@ async fn watch_without_a_version_begins_with_the_present_state() {
 }
 
 #[tokio::test]
+async fn initial_events_end_with_a_bookmark_although_the_state_changes() {
+    let bench = Bench::with_pods();
+    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    for (root, expected) in [
+        ("/clusters/a", ["ADDED x@3", "ADDED y@5", "BOOKMARK -@10", "MODIFIED x@11"]),
+        ("/clusters/tier=prod", ["ADDED x@1005", "ADDED y@1002", "BOOKMARK -@1005", "MODIFIED x@1006"]),
+    ] {
+        let mut events = bench.watch(&format!("{root}/api/v1/pods?{query}")).await;
+        // Nothing has been read yet.
+        let version = if root == "/clusters/a" { 11 } else { 12 };
+        bench.event("a", DeltaKind::Updated, pod("shop", "x", version, "web", "n1"));
+        for expected in expected {
+            assert_eq!(events.line().await, expected, "{root}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn object_that_begins_or_ceases_to_match_is_added_or_deleted() {
     let bench = Bench::with_pods();
     let mut events = bench.watch("/clusters/a/api/v1/pods?watch=1&resourceVersion=10&labelSelector=app%3Ddb").await;
