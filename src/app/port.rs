@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
+use futures::FutureExt;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -101,16 +102,28 @@ impl Port {
         Ok(hub)
     }
 
-    /// Ends watches, and keeps the last known values of metrics, before the hub shuts down.
+    /// Prepares for the shutdown of the hub: metrics keep their last values. Watches end with the version of the state
+    /// that the last checkpoint writes, so that readers resume from it; without a state directory, they end now.
     pub(crate) fn ending(&self) {
-        if let Some(read) = &self.read {
-            read.close();
-        }
         self.metrics.ending();
+        let (Some(read), Some(fleet)) = (self.read.clone(), self.fleet.get()) else { return };
+        let caches = fleet.caches().clone();
+        let settled = caches.settled();
+        let close = move || {
+            caches.close_history();
+            read.close();
+        };
+        match settled {
+            Some(settled) => drop(tokio::spawn(settled.map(move |()| close()))),
+            None => close(),
+        }
     }
 
     /// Closes the port once open requests are answered, at the latest after a second.
     pub(crate) async fn close(self) {
+        if let Some(read) = &self.read {
+            read.close();
+        }
         drop(self.stop);
         let _ = tokio::time::timeout(LINGER, self.serving).await;
     }

@@ -69,7 +69,7 @@ pub use delta_fifo::{DeltaFifo, Popped};
 pub use filter::ObjectFilter;
 pub use history::{
     ChangeKind, HistoryCursor, HistoryLimits, HistoryReader, HistoryScope, HistorySubscription, LocateError,
-    PositionExpired, RecordedChange,
+    PositionExpired, RecordedChange, SavedVersion,
 };
 pub use index_errors::{AddIndexersError, IndexError, IndexerConflict};
 pub use indexer::{Indexer, ObjectError};

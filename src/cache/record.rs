@@ -6,7 +6,7 @@ use hashbrown::HashSet;
 
 use super::history::{
     ChangeKind, ClusterMarks, Conditions, Draft, Entry, Floor, HistoryLimits, HistoryReader, Marks, PartitionChange,
-    PartitionChangeKind, RecordedChange, Step, arrange,
+    PartitionChangeKind, RecordedChange, SavedVersion, Step, arrange,
 };
 use super::posting::PartitionId;
 use super::snapshot::Partition;
@@ -20,10 +20,24 @@ fn number(version: Option<&ResourceVersion>) -> Option<u64> {
 }
 
 impl Store {
+    /// Records that the present state, restored as a whole, had this version in an earlier process. Readers resume from
+    /// it. Holds until the next change, or until [`Self::keep_history`].
+    pub fn set_saved_version(&mut self, saved: SavedVersion) {
+        self.saved_version = Some(saved);
+    }
+
+    /// Returns the version of [`Self::set_saved_version`], if it still holds.
+    #[must_use]
+    pub fn saved_version(&self) -> Option<SavedVersion> {
+        self.saved_version
+    }
+
     /// Starts to count versions after `base` and to keep recent changes. The present objects get the version `base`.
     /// Call it once, before readers use versions. `base` should exceed the versions of earlier processes, such as the
-    /// present time in microseconds.
+    /// present time in microseconds. If the saved version is not less, versions start after that.
     pub fn keep_history(&mut self, limits: HistoryLimits, base: u64, now: Instant) {
+        let saved = self.saved_version;
+        let base = base.max(saved.map_or(0, |saved| saved.version.saturating_add(1)));
         let ids: Vec<_> = self.next.partitions().map(|(id, _)| id).collect();
         for id in ids {
             let Some(mut partition) = self.next.take(id) else { continue };
@@ -35,6 +49,7 @@ impl Store {
         let history = HistoryReader::new(limits, base, now);
         self.next.version = base;
         history.restart(base, self.next.floors());
+        history.set_saved(saved);
         self.next.history = Some(history);
         self.publish();
     }
@@ -71,6 +86,7 @@ impl Store {
 
     /// Publishes the next snapshot with the changes recorded for it.
     pub(super) fn publish(&mut self) {
+        self.saved_version = None;
         let steps = std::mem::take(&mut self.pending.0);
         let history = self.next.history().filter(|_| !steps.is_empty());
         let cells = history.map(|history| history.append(steps));

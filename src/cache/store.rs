@@ -11,7 +11,7 @@ use hashbrown::HashSet;
 use super::applied::{Applied, Outbox};
 use super::builds::{BuildId, BuildStep, Builds, IndexBuild, Next};
 use super::delta_fifo::Popped;
-use super::history::{Draft, Pending};
+use super::history::{Draft, Pending, SavedVersion};
 use super::index_errors::{AddIndexersError, IndexerConflict};
 use super::indexers::Indexers;
 use super::posting::PartitionId;
@@ -30,6 +30,8 @@ pub struct Store {
     pub(super) published: Arc<ArcSwap<Snapshot>>,
     pub(super) builds: Builds,
     pub(super) pending: Pending,
+    /// Version that the present state had in an earlier process. Forgotten with the next change.
+    pub(super) saved_version: Option<SavedVersion>,
 }
 
 impl Store {
@@ -46,7 +48,7 @@ impl Store {
         if let Some(history) = next.history() {
             history.recover(next.version(), next.floors());
         }
-        Self { next, published, builds: Builds::default(), pending: Pending::default() }
+        Self { next, published, builds: Builds::default(), pending: Pending::default(), saved_version: None }
     }
 
     /// Returns the published snapshot. Loading it takes about 10 ns and blocks no other thread.

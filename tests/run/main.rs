@@ -5,6 +5,7 @@ mod clusters;
 mod credential_plugin;
 mod delivery;
 mod durable;
+mod fleet_watch;
 mod http_port;
 mod invalid_config;
 mod kubeconfig;

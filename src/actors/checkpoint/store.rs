@@ -12,6 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Notify;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::Subscription;
@@ -287,6 +288,8 @@ pub struct Checkpoints(Arc<Shared>);
 struct Shared {
     store: OnceLock<SharedCheckpointStore>,
     closing: AtomicBool,
+    /// Cancelled when all informers of a stopping hub have ended.
+    settled: CancellationToken,
     readers: Mutex<BTreeMap<SubscriptionId, Arc<Subscription>>>,
     listeners: Mutex<Vec<Arc<dyn CheckpointListener>>>,
     requested: Notify,
@@ -333,6 +336,17 @@ impl Checkpoints {
     /// Returns whether the hub is stopping and will write a last checkpoint.
     pub(in crate::actors) fn is_closing(&self) -> bool {
         self.0.closing.load(SeqCst) && self.store().is_some()
+    }
+
+    /// Marks the caches of a stopping hub as final: the last checkpoint writes them as they are.
+    pub(in crate::actors) fn settle(&self) {
+        self.0.settled.cancel();
+    }
+
+    /// Returns a future that completes when the caches of a stopping hub are final. `None` without a state directory:
+    /// the partitions of a stopping hub then close one by one.
+    pub(in crate::actors) fn settled(&self) -> Option<WaitForCancellationFutureOwned> {
+        self.store().map(|_| self.0.settled.clone().cancelled_owned())
     }
 
     pub(in crate::actors) fn add_reader(&self, subscription: &Arc<Subscription>) {

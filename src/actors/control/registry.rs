@@ -439,8 +439,10 @@ impl Handler<Shutdown> for RegistryActor {
         let stop = StopCluster(StopInformer { drain_until: Some(deadline), stays_open: false });
         let stops: Vec<_> =
             std::mem::take(&mut self.clusters).into_values().map(|cluster| cluster.address.send(stop)).collect();
+        let checkpoints = self.env.checkpoints.clone();
         let work = async move {
             let _ = tokio::time::timeout_at(deadline + STOP_GRACE, join_all(stops)).await;
+            checkpoints.settle();
             checkpoint::last(last, deadline).await;
         };
         Box::pin(work.into_actor(self).map(|(), act, ctx| {

@@ -109,7 +109,7 @@ impl ReadApi {
         turn
     }
 
-    /// Ends all watches, each with a bookmark.
+    /// Ends all watches, each with a bookmark, and refuses new requests with 503.
     pub fn close(&self) {
         self.closing.cancel();
     }

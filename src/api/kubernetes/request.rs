@@ -31,7 +31,7 @@ async fn answer(api: &Arc<ReadApi>, parts: &Parts) -> Result<Response, Status> {
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(read_only(&target));
     }
-    let Some(fleet) = (api.find)() else {
+    let Some(fleet) = (api.find)().filter(|_| !api.closing.is_cancelled()) else {
         let status = Status::service_unavailable("the hub is starting or shutting down");
         return Err(Status { retry_after: Some(1), ..status });
     };

@@ -56,6 +56,8 @@ pub(super) struct Watch {
     next_bookmark: Instant,
     /// Changes read and not written yet, in reverse.
     pending: Vec<Arc<RecordedChange>>,
+    /// Whether it ends when everything is written, since the hub shuts down.
+    is_ending: bool,
     is_ended: bool,
     events: u64,
 }
@@ -85,6 +87,7 @@ impl Watch {
             options,
             next_bookmark: clock::now() + BOOKMARK_INTERVAL,
             pending: Vec::new(),
+            is_ending: false,
             is_ended: false,
             events: 0,
         }
@@ -99,6 +102,9 @@ impl Watch {
         let mut out = Vec::new();
         while !self.is_ended {
             let is_current = self.write(&mut out);
+            if out.is_empty() && is_current && self.is_ending {
+                self.end(&mut out);
+            }
             if !out.is_empty() {
                 return Some(out.into());
             }
@@ -110,7 +116,7 @@ impl Watch {
             tokio::select! {
                 () = self.changed.changed() => {}
                 () = tokio::time::sleep_until(wake) => self.tick(&mut out),
-                () = closing.as_mut() => self.end(&mut out),
+                () = closing.as_mut(), if !self.is_ending => self.is_ending = true,
             }
             if !out.is_empty() {
                 return Some(out.into());
@@ -178,9 +184,12 @@ impl Watch {
         is_current && self.pending.is_empty()
     }
 
-    /// Returns whether the only cluster is gone. Its objects still exist there, so they are not reported as deleted.
+    /// Returns whether the only cluster is gone from a running hub. Its objects still exist there, so they are not
+    /// reported as deleted.
     fn is_removed(&self) -> bool {
-        matches!(self.scope.clusters, Clusters::One(_)) && !self.scope.has_synced(&self.scope.cache.published.load())
+        matches!(self.scope.clusters, Clusters::One(_))
+            && !self.history.is_closed()
+            && !self.scope.has_synced(&self.scope.cache.published.load())
     }
 
     fn write_initial(&mut self, out: &mut Vec<u8>) {

@@ -117,9 +117,9 @@ fn resume(scope: &Scope, version: u64) -> Result<(HistoryCursor, Option<u64>), S
             Err(LocateError::Future { .. }) => Ok((HistoryCursor::after(snapshot.version()), Some(version))),
             Err(LocateError::Expired { oldest }) => Err(Status::watch_expired(version, oldest.unwrap_or_default())),
         },
-        Clusters::Matching(_) => match history.oldest() {
-            oldest if version < oldest => Err(Status::watch_expired(version, oldest)),
-            _ => Ok((HistoryCursor::after(version), None)),
+        Clusters::Matching(_) => match history.resume(&scope.changes(), version) {
+            Ok(cursor) => Ok((cursor, None)),
+            Err(expired) => Err(Status::watch_expired(version, expired.oldest)),
         },
     }
 }

@@ -42,7 +42,7 @@ mod window;
 pub use change::{ChangeKind, RecordedChange};
 pub use cluster::LocateError;
 pub use reader::{HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, PositionExpired};
-pub use window::HistoryLimits;
+pub use window::{HistoryLimits, SavedVersion};
 
 pub(in crate::cache) use arrange::{Conditions, arrange};
 pub(in crate::cache) use change::{PartitionChange, PartitionChangeKind};

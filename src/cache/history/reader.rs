@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use parking_lot::RwLock;
 
 use super::change::{PartitionChange, RecordedChange};
 use super::cluster::{ClusterWindow, Floor, LocateError};
-use super::window::{Entry, HistoryLimits, Step, Window};
+use super::window::{Entry, HistoryLimits, SavedVersion, Step, Window};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ClusterName, ObjectKey, Origin, WatchCell, Watcher};
 
@@ -28,6 +28,8 @@ struct History {
     /// Time of the last change, in milliseconds since the start.
     now: AtomicU64,
     start: Instant,
+    /// Whether nothing is recorded any more.
+    is_closed: AtomicBool,
 }
 
 /// Cells to notify of a batch: one for each step, of the step's cluster.
@@ -88,6 +90,7 @@ impl HistoryReader {
             changed: WatchCell::new(version),
             now: AtomicU64::new(0),
             start: now,
+            is_closed: AtomicBool::new(false),
         }))
     }
 
@@ -167,6 +170,23 @@ impl HistoryReader {
         })
     }
 
+    /// Returns the position from which a reader of several clusters continues that has this fleet version. It may be the
+    /// version that the first state had in an earlier process.
+    ///
+    /// # Errors
+    /// [`PositionExpired`] if changes after it have been dropped.
+    pub fn resume(&self, scope: &HistoryScope, version: u64) -> Result<HistoryCursor, PositionExpired> {
+        let window = self.0.window.read();
+        let is_usable = |saved: SavedVersion| {
+            saved.version == version && (saved.has_same_labels || matches!(scope, HistoryScope::Fleet))
+        };
+        match window.saved().filter(|(saved, _)| is_usable(*saved)) {
+            Some((_, first)) => Ok(HistoryCursor::after(first)),
+            None if version < window.oldest() => Err(PositionExpired { oldest: window.oldest() }),
+            None => Ok(HistoryCursor::after(version)),
+        }
+    }
+
     /// Returns the position from which a reader of a cluster continues that has this version of it. `base` is the
     /// greatest version, not of a change, that readers may have.
     pub(in crate::cache) fn locate(
@@ -201,8 +221,22 @@ impl HistoryReader {
         }
     }
 
+    /// Stops recording, before the partitions of a stopping hub are closed: their objects still exist.
+    pub fn close(&self) {
+        self.0.is_closed.store(true, SeqCst);
+    }
+
+    /// Returns whether nothing is recorded any more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed.load(SeqCst)
+    }
+
     /// Appends steps, which are visible after [`Self::publish`].
     pub(in crate::cache) fn append(&self, steps: Vec<(ClusterName, Step)>) -> Cells {
+        if self.is_closed() {
+            return Cells::new();
+        }
         let now = self.now();
         let mut window = self.0.window.write();
         let cells = steps.into_iter().map(|(cluster, step)| window.apply(&cluster, step, now)).collect();
@@ -213,6 +247,9 @@ impl HistoryReader {
     /// Makes the changes up to a version visible, and wakes the readers that wait for them. Call it after the snapshot
     /// of this version is published.
     pub(in crate::cache) fn publish(&self, version: u64, mut cells: Cells) {
+        if self.is_closed() {
+            return;
+        }
         self.0.visible.store(version, SeqCst);
         self.0.changed.set(version);
         cells.dedup_by(|next, cell| Arc::ptr_eq(next, cell));
@@ -258,6 +295,11 @@ impl HistoryReader {
     /// Starts anew with the version and the floors of a snapshot. Readers of earlier versions have expired.
     pub(in crate::cache) fn restart(&self, version: u64, floors: Vec<(ClusterName, Floor)>) {
         self.0.window.write().restart(version, floors.into_iter());
+    }
+
+    /// Sets the version that the present, first state had in an earlier process.
+    pub(in crate::cache) fn set_saved(&self, saved: Option<SavedVersion>) {
+        self.0.window.write().set_saved(saved);
     }
 
     /// Returns the versions of the changes of a cluster.

@@ -19,6 +19,15 @@ pub struct HistoryLimits {
     pub age: Duration,
 }
 
+/// Version that a restored state had in an earlier process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SavedVersion {
+    /// Fleet version.
+    pub version: u64,
+    /// Whether all clusters have the labels that they had then. If not, readers of selected clusters list again.
+    pub has_same_labels: bool,
+}
+
 impl Default for HistoryLimits {
     fn default() -> Self {
         Self { bytes: 16 * 1024 * 1024, age: Duration::from_secs(5 * 60) }
@@ -83,6 +92,8 @@ pub(in crate::cache) struct Window {
     oldest: u64,
     /// Fleet version of the last change.
     head: u64,
+    /// Version of the first state in an earlier process, and its version in this one.
+    saved: Option<(SavedVersion, u64)>,
     limits: HistoryLimits,
     is_tight: bool,
     /// Sums of the slots' bytes.
@@ -93,7 +104,7 @@ impl Window {
     /// Creates a window that starts at a fleet version.
     pub(in crate::cache) fn new(limits: HistoryLimits, at: u64) -> Self {
         let (slots, clusters) = (VecDeque::new(), HashMap::new());
-        Self { slots, clusters, oldest: at, head: at, limits, is_tight: false, bytes: (0, 0) }
+        Self { slots, clusters, oldest: at, head: at, saved: None, limits, is_tight: false, bytes: (0, 0) }
     }
 
     pub(in crate::cache) fn oldest(&self) -> u64 {
@@ -183,6 +194,7 @@ impl Window {
     /// Drops everything, and starts at a fleet version with these clusters. Readers before it have expired.
     pub(in crate::cache) fn restart(&mut self, at: u64, floors: impl Iterator<Item = (ClusterName, Floor)>) {
         self.slots.clear();
+        self.saved = None;
         (self.bytes, self.oldest, self.head) = ((0, 0), at, at);
         let mut before = std::mem::take(&mut self.clusters);
         for (name, floor) in floors {
@@ -190,6 +202,16 @@ impl Window {
             cluster.cut(at, floor);
             self.clusters.insert(name, cluster);
         }
+    }
+
+    /// Sets the version that the present, first state had in an earlier process.
+    pub(in crate::cache) fn set_saved(&mut self, saved: Option<SavedVersion>) {
+        self.saved = saved.map(|saved| (saved, self.head));
+    }
+
+    /// Returns the saved version and the version of its state in this process, as long as all changes since are known.
+    pub(in crate::cache) fn saved(&self) -> Option<(SavedVersion, u64)> {
+        self.saved.filter(|(_, first)| *first == self.oldest)
     }
 
     /// Sets whether memory is short. If so, a lower limit applies.

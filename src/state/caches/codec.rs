@@ -9,7 +9,10 @@
 //! 6 dropped     partition
 //! 7 commit      time
 //! 8 follows     length of all earlier files up to their last commit records
+//! 9 fleet       fleet version, hash of the clusters' labels, numbers of the partitions whose objects are visible at it
 //! ```
+//!
+//! Record 9 describes the state of the commit record after it, and of no later one.
 //!
 //! Any input decodes to a record or to `None`. Memory use is proportional to the input, except for heads, which are
 //! limited by [`MAX_HEADS`].
@@ -53,6 +56,16 @@ impl PartitionHeader {
     }
 }
 
+/// A fleet version whose state is on disk as a whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct SavedFleet {
+    pub(super) version: u64,
+    /// Hash of the labels of the clusters. Differs if another build computes it.
+    pub(super) labels: u64,
+    /// Numbers of the partitions whose objects are visible at this version.
+    pub(super) partitions: BTreeSet<u64>,
+}
+
 /// One decoded record.
 #[derive(Debug)]
 pub(super) enum Record<'r> {
@@ -64,6 +77,7 @@ pub(super) enum Record<'r> {
     Dropped(u64),
     Commit,
     Follows(u64),
+    Fleet(SavedFleet),
 }
 
 // === writing ===
@@ -164,6 +178,15 @@ pub(super) fn put_commit(at: i64, out: &mut Vec<u8>) {
 pub(super) fn put_follows(bytes: u64, out: &mut Vec<u8>) {
     out.push(8);
     put_number(bytes, out);
+}
+
+pub(super) fn put_fleet(fleet: &SavedFleet, out: &mut Vec<u8>) {
+    out.push(9);
+    put_number(fleet.version, out);
+    put_number(fleet.labels, out);
+    for number in &fleet.partitions {
+        put_number(*number, out);
+    }
 }
 
 // === reading ===
@@ -296,6 +319,13 @@ impl<'r> Record<'r> {
                 Self::Commit
             }
             8 => Self::Follows(bytes.number()?),
+            9 => {
+                let (version, labels, mut partitions) = (bytes.number()?, bytes.number()?, BTreeSet::new());
+                while !bytes.0.is_empty() {
+                    partitions.insert(bytes.id()?);
+                }
+                Self::Fleet(SavedFleet { version, labels, partitions })
+            }
             _ => return None,
         })
     }

@@ -5,17 +5,18 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::codec::{self, PartitionHeader, PartitionKey};
+use super::codec::{self, PartitionHeader, PartitionKey, SavedFleet};
 use super::file_name::{FileName, directory, salt};
 use super::load::{self, FilesRead};
 use super::moves::Moves;
 use super::objects::Dictionaries;
-use super::plan::{Plan, Step, header_of, is_unchanged, key_of, make, write_objects, write_plan};
+use super::plan::{Plan, Step, key_of, make, put_end, write_objects, write_plan};
 use super::writer::FrameFile;
 use crate::cache::{Partition, PartitionId, Snapshot};
 use informer_hub_disk::{Disk, DiskFile, Open, TEMP_SUFFIX};
 use informer_hub_types::{ApiResource, Dictionary, View};
 
+mod planning;
 mod removed_clusters;
 
 pub use removed_clusters::{Returning, Stored};
@@ -89,6 +90,8 @@ pub struct CacheFiles {
     unwanted: BTreeMap<PartitionKey, (u64, PartitionHeader)>,
     /// Moved partitions that are not on disk in their new place.
     moved: BTreeSet<PartitionKey>,
+    /// Fleet version of the files.
+    fleet: Option<SavedFleet>,
     next_number: u64,
 }
 
@@ -123,6 +126,7 @@ impl CacheFiles {
             kept: BTreeMap::new(),
             unwanted: BTreeMap::new(),
             moved: BTreeSet::new(),
+            fleet: None,
             next_number: 0,
         }))
     }
@@ -200,7 +204,8 @@ impl CacheFiles {
             self.recreate()?;
         }
         let plan = self.plan(snapshot, commits, now, exactly);
-        let is_news = !plan.steps.is_empty() || !plan.dropped.is_empty();
+        let is_new_version = plan.fleet.is_some() && plan.fleet != self.fleet;
+        let is_news = !plan.steps.is_empty() || !plan.dropped.is_empty() || is_new_version;
         let is_distrusted = self.snapshot.is_none() && !self.kept.is_empty();
         if !is_news && !is_distrusted {
             return Ok(Wrote { replaced, ..Wrote::default() });
@@ -237,57 +242,6 @@ impl CacheFiles {
         self.sizes = FilesRead::default();
         self.unwanted.clear();
         Ok(())
-    }
-
-    fn plan(&self, snapshot: &Snapshot, commits: &[Commit], now: i64, exactly: bool) -> Plan {
-        let (mut plan, mut next_number) = (Plan::default(), self.next_number);
-        for commit in commits {
-            let Some(partition) = snapshot.partition(commit.id) else { continue };
-            let key = key_of(partition);
-            let header = header_of(partition, &commit.readers, now);
-            let (mut put, mut gone) = (Vec::new(), Vec::new());
-            let number = if let Some(kept) = self.kept.get(&key) {
-                partition.changes_since(
-                    &kept.partition,
-                    |object| put.push(Arc::clone(object)),
-                    |key| gone.push(key.clone()),
-                );
-                if put.is_empty() && gone.is_empty() && is_unchanged(&kept.header, &header, exactly) {
-                    continue;
-                }
-                kept.number
-            } else {
-                if partition.is_empty() && !partition.has_synced() {
-                    continue;
-                }
-                put.extend(partition.iter().cloned());
-                next_number += 1;
-                next_number - 1
-            };
-            plan.steps.push(Step { key, number, header, partition: partition.clone(), put, gone });
-        }
-        let open: BTreeSet<_> = snapshot.partitions().map(|(_, partition)| key_of(partition)).collect();
-        let closed = self.kept.iter().filter(|(key, _)| !open.contains(key) && !self.moved.contains(key));
-        plan.dropped.extend(closed.map(|(key, kept)| (key.clone(), kept.number)));
-        // A partition that is opened again replaces its unwanted copy.
-        let again = plan.steps.iter().filter_map(|step| Some((step.key.clone(), self.unwanted.get(&step.key)?.0)));
-        let again: Vec<_> = again.collect();
-        plan.dropped.extend(again);
-        plan
-    }
-
-    /// Returns whether the changes exceed half of the snapshot, or all files are much larger than their live data.
-    fn is_outgrown(&self, plan: &Plan) -> bool {
-        let sizes = &self.sizes;
-        let mean = sizes.object_bytes.checked_div(sizes.objects).unwrap_or(ASSUMED_OBJECT);
-        let put: u64 = plan.steps.iter().map(|step| step.put.len() as u64).sum();
-        let deltas = sizes.deltas_bytes + put * mean;
-        let replaced: u64 = plan.steps.iter().map(|step| step.partition.len() as u64).sum();
-        let is_replaced = |key: &PartitionKey| plan.steps.iter().any(|step| step.key == *key);
-        let others = self.kept.iter().filter(|(key, _)| !is_replaced(key));
-        let live = (replaced + others.map(|(_, kept)| kept.partition.len() as u64).sum::<u64>()) * mean;
-        deltas > MIN_REWRITE.max(sizes.snapshot_bytes / 2)
-            || sizes.snapshot_bytes + deltas > 2 * (live + sizes.unwanted_bytes) + MIN_REWRITE
     }
 
     // === changes ===
@@ -346,6 +300,7 @@ impl CacheFiles {
     }
 
     fn apply_plan(&mut self, plan: Plan) {
+        self.fleet = plan.fleet;
         for (key, number) in plan.dropped {
             self.kept.remove(&key);
             self.unwanted.remove(&key);
@@ -409,29 +364,6 @@ impl CacheFiles {
         Ok(Wrote { bytes, objects, anew: true, ..Wrote::default() })
     }
 
-    /// Adds partitions that did not change, or may not be written yet, in their saved state.
-    fn add_unchanged(&self, plan: &mut Plan) {
-        for step in &mut plan.steps {
-            step.put = step.partition.iter().cloned().collect();
-            step.gone.clear();
-        }
-        for (key, kept) in &self.kept {
-            let is_dropped = plan.dropped.iter().any(|(dropped, _)| dropped == key);
-            if !is_dropped && !plan.steps.iter().any(|step| step.key == *key) {
-                let (partition, header) = (kept.partition.clone(), kept.header.clone());
-                let put = partition.iter().cloned().collect();
-                plan.steps.push(Step {
-                    key: key.clone(),
-                    number: kept.number,
-                    header,
-                    partition,
-                    put,
-                    gone: Vec::new(),
-                });
-            }
-        }
-    }
-
     /// Reads the unwanted partitions that are still within their retention.
     fn carried(&self, plan: &Plan, now: i64) -> BTreeMap<PartitionKey, load::ReadPartition> {
         let is_kept = |header: &PartitionHeader| now.saturating_sub(header.written) <= KEPT_UNWANTED;
@@ -490,7 +422,7 @@ impl CacheFiles {
             out.record(|out| codec::put_partition(it.number, &it.header, out))?;
             write_objects(&mut out, dictionaries, with, it.number, it.objects.iter())?;
         }
-        out.record(|out| codec::put_commit(now, out))?;
+        put_end(&mut out, plan, now)?;
         let bytes = out.finish()?;
         file.sync()?;
         Ok((file, bytes, object_bytes))

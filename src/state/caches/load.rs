@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::codec::{PartitionHeader, PartitionKey, Record};
+use super::codec::{PartitionHeader, PartitionKey, Record, SavedFleet};
 use super::file_name::{FileName, salt};
 use super::objects::{Dictionaries, ObjectReader};
 use crate::cache::Gathering;
@@ -34,6 +34,8 @@ pub(super) struct Read {
     pub(super) dictionaries: Vec<(u64, Arc<Dictionary>)>,
     /// Objects with plain bodies.
     pub(super) plain: Vec<Arc<StoredObject>>,
+    /// Fleet version of the state; `None` if the last commit was not of a whole state.
+    pub(super) fleet: Option<SavedFleet>,
     /// Descriptions of damage; if any, objects may be missing.
     pub(super) damage: Vec<String>,
     pub(super) files: FilesRead,
@@ -65,6 +67,7 @@ enum Op {
     Put(u64, Arc<StoredObject>),
     Removed(u64, Vec<ObjectKey>),
     Dropped(u64),
+    Fleet(SavedFleet),
 }
 
 struct Loader<'l> {
@@ -75,6 +78,7 @@ struct Loader<'l> {
     partitions: BTreeMap<u64, ReadPartition>,
     /// Whether objects of a partition are decoded.
     claimed: HashMap<u64, bool>,
+    fleet: Option<SavedFleet>,
     damage: Vec<String>,
     files: FilesRead,
     /// Whether files are synced after reading.
@@ -148,6 +152,7 @@ impl<'l> Loader<'l> {
             kind: None,
             partitions: BTreeMap::new(),
             claimed: HashMap::new(),
+            fleet: None,
             damage: Vec::new(),
             files: FilesRead::default(),
             syncs,
@@ -168,6 +173,7 @@ impl<'l> Loader<'l> {
     fn deltas(&mut self, disk: &dyn Disk, dir: &Path, number: u64, part: u64) -> io::Result<()> {
         self.files.deltas_bytes += self.file(disk, dir, FileName::Deltas(number, part), |loader, ops, committed| {
             if committed {
+                loader.fleet = None;
                 ops.drain(..).for_each(|op| loader.apply(op));
             }
         })?;
@@ -250,6 +256,7 @@ impl<'l> Loader<'l> {
                     self.damage.push(format!("earlier files have {there} of {bytes} bytes"));
                 }
             }
+            Record::Fleet(fleet) => ops.push(Op::Fleet(fleet)),
             Record::Commit => return Some(true),
         }
         Some(false)
@@ -278,6 +285,7 @@ impl<'l> Loader<'l> {
             Op::Dropped(number) => {
                 self.partitions.remove(&number);
             }
+            Op::Fleet(fleet) => self.fleet = Some(fleet),
         }
     }
 
@@ -289,7 +297,7 @@ impl<'l> Loader<'l> {
         }
         let of_key = |partition: ReadPartition| (partition.header.key(), partition);
         let partitions = self.partitions.into_values().map(of_key).collect();
-        let (plain, damage, files) = (self.reader.plain, self.damage, self.files);
-        Some(Read { resource, view, partitions, dictionaries, plain, damage, files })
+        let (plain, fleet, damage, files) = (self.reader.plain, self.fleet, self.damage, self.files);
+        Some(Read { resource, view, partitions, dictionaries, plain, fleet, damage, files })
     }
 }

@@ -1,14 +1,15 @@
 //! Plan of a checkpoint of one resource: which partitions are appended, rewritten or dropped in its files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::codec::{self, PartitionHeader, PartitionKey};
+use super::codec::{self, PartitionHeader, PartitionKey, SavedFleet};
 use super::objects::{Dictionaries, ObjectWriter, Out};
 use super::writer::FrameFile;
-use crate::cache::Partition;
+use crate::cache::{Partition, Snapshot};
 use informer_hub_disk::Disk;
 use informer_hub_types::{Dictionary, ObjectKey, StoredObject};
 
@@ -35,6 +36,8 @@ pub(super) struct Step {
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     pub(super) dropped: Vec<(PartitionKey, u64)>,
+    /// Fleet version of the files after the plan; `None` if the plan does not save a whole state.
+    pub(super) fleet: Option<SavedFleet>,
 }
 
 /// Creates a directory and its ancestors below the root, durably.
@@ -66,6 +69,14 @@ pub(super) fn write_plan(
         }
         write_objects(out, dictionaries, with.as_ref(), step.number, step.put.iter())?;
     }
+    put_end(out, plan, now)
+}
+
+/// Writes the end of a plan: the fleet version, if there is one, and the commit record.
+pub(super) fn put_end(out: &mut FrameFile<'_>, plan: &Plan, now: i64) -> io::Result<()> {
+    if let Some(fleet) = &plan.fleet {
+        out.record(|out| codec::put_fleet(fleet, out))?;
+    }
     out.record(|out| codec::put_commit(now, out))
 }
 
@@ -89,6 +100,17 @@ pub(super) fn write_objects<'o>(
 
 pub(super) fn key_of(partition: &Partition) -> PartitionKey {
     (partition.origin().cluster.clone(), partition.origin().scope.clone())
+}
+
+/// Hashes the labels of the clusters whose objects are visible. A wrong hash costs readers a list.
+pub(super) fn hash_labels(snapshot: &Snapshot) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let joined = snapshot.partitions().filter(|(_, partition)| partition.has_synced());
+    let clusters: BTreeMap<_, _> = joined.map(|(_, it)| (&it.origin().cluster, &it.origin().cluster_labels)).collect();
+    for (cluster, labels) in clusters {
+        (cluster.as_str(), labels).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 pub(super) fn header_of(partition: &Partition, readers: &BTreeSet<String>, now: i64) -> PartitionHeader {

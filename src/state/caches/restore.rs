@@ -10,8 +10,8 @@ use super::codec::PartitionHeader;
 use super::file_name::{FileName, directory};
 use super::files::{CacheFiles, Kept};
 use super::load::{self, Read};
-use super::plan::key_of;
-use crate::cache::{Packing, PartitionId, Store};
+use super::plan::{hash_labels, key_of};
+use crate::cache::{Packing, PartitionId, SavedVersion, Store};
 use informer_hub_disk::Disk;
 use informer_hub_types::{ApiResource, PackedTotals, ResourceVersion, StoredObject, View};
 
@@ -143,7 +143,7 @@ fn assemble(
     totals: Arc<PackedTotals>,
     claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>,
 ) -> (LoadedCache, Vec<PartitionId>) {
-    let Read { resource, view, partitions, dictionaries, plain, damage, files: sizes } = read;
+    let Read { resource, view, partitions, dictionaries, plain, fleet, damage, files: sizes } = read;
     let is_whole = damage.is_empty();
     let mut store = Store::new(resource.clone());
     let (mut headers, mut unwanted, mut of_any_version) = (Vec::new(), BTreeMap::new(), Vec::new());
@@ -163,6 +163,12 @@ fn assemble(
         }
     }
     let snapshot = store.published().load_full();
+    // Readers resume if the visible objects are those of the saved version.
+    let visible = headers.iter().filter(|(_, _, header)| header.synced).map(|(_, number, _)| *number).collect();
+    if let Some(fleet) = fleet.filter(|fleet| is_whole && fleet.partitions == visible) {
+        let has_same_labels = hash_labels(&snapshot) == fleet.labels;
+        store.set_saved_version(SavedVersion { version: fleet.version, has_same_labels });
+    }
     let kept = headers.into_iter().filter_map(|(id, number, header)| {
         let partition = snapshot.partition(id)?.clone();
         Some((key_of(&partition), Kept { number, header, partition }))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::actors::cache::actor::{CacheDirectory, Store};
 use crate::cache::{HistoryLimits, HistoryReader, Snapshot};
@@ -50,6 +51,19 @@ impl CacheDirectory {
             Some(CacheReader { resource, view: view.clone(), snapshots: Arc::clone(snapshots), history })
         };
         caches.iter().filter_map(|((_, view), entry)| reader((view, entry.write_half.published()))).collect()
+    }
+
+    /// Returns a future that completes at shutdown, when no informer writes any more and the last checkpoint is not
+    /// written yet. `None` without a state directory: the objects of a stopping hub are then removed one informer after
+    /// the other, so readers must be gone before.
+    #[must_use]
+    pub fn settled(&self) -> Option<WaitForCancellationFutureOwned> {
+        self.checkpoints.settled()
+    }
+
+    /// Stops recording changes: from now on partitions close because the hub stops, and their objects still exist.
+    pub fn close_history(&self) {
+        self.readers().iter().for_each(|reader| reader.history.close());
     }
 
     /// Returns the bytes that all windows of recent changes may keep in memory.

@@ -9,11 +9,13 @@ use rand::{Rng, SeedableRng};
 
 use super::{CacheFiles, Claim, Commit, KEPT_UNWANTED, inspect, load};
 use crate::cache::testing::{cases, delta, object_with, origin, pods, replayed, seeds};
-use crate::cache::{DeltaFifo, Partition, PartitionId, Store, pack_all};
+use crate::cache::{DeltaFifo, HistoryLimits, Partition, PartitionId, Snapshot, Store, pack_all};
 use informer_hub_disk::Disk;
 use informer_hub_sim::SimDisk;
+use informer_hub_types::clock;
 use informer_hub_types::{
-    Change, ClusterLabels, DeltaKind, Dictionary, InformerHealth, PackedTotals, ResourceVersion, StoredObject, View,
+    Change, ClusterLabels, Delta, DeltaKind, Dictionary, InformerHealth, PackedTotals, ResourceVersion, StoredObject,
+    View,
 };
 
 const ROOT: &str = "/state/caches";
@@ -45,8 +47,20 @@ struct CrashModel {
     uncertain: bool,
     /// Every state that a checkpoint tried to write.
     attempted: Vec<(&'static str, State)>,
+    /// Visible objects by fleet version, of all checkpoints, and how many restarts continued with one.
+    fleets: BTreeMap<u64, Visible>,
+    resumed: usize,
     dictionaries: Vec<Arc<Dictionary>>,
     totals: Arc<PackedTotals>,
+}
+
+/// Visible objects of all clusters: names with versions and bodies.
+type Visible = BTreeMap<String, BTreeMap<String, (String, String)>>;
+
+fn visible(snapshot: &Snapshot) -> Visible {
+    let joined = snapshot.partitions().filter(|(_, partition)| partition.has_synced());
+    let objects = |partition: &Partition| state(partition, BTreeSet::new()).0;
+    joined.map(|(_, partition)| (partition.origin().cluster.to_string(), objects(partition))).collect()
 }
 
 fn dictionaries() -> Vec<Arc<Dictionary>> {
@@ -82,6 +96,8 @@ impl CrashModel {
             possible: CLUSTERS.iter().map(|cluster| (*cluster, vec![None])).collect(),
             uncertain: false,
             attempted: Vec::new(),
+            fleets: BTreeMap::new(),
+            resumed: 0,
             dictionaries: dictionaries(),
             totals: Arc::default(),
         };
@@ -90,6 +106,9 @@ impl CrashModel {
     }
 
     fn open(&mut self) {
+        if self.store.history().is_none() {
+            self.store.keep_history(HistoryLimits::default(), self.version * 1000, clock::now());
+        }
         for cluster in CLUSTERS {
             let id = self.store.open(origin(cluster), InformerHealth::new(), vec!["by-node".into()]);
             self.store.go_on(id, 1);
@@ -111,7 +130,8 @@ impl CrashModel {
             fifo.push(Change::Delta(delta(kind, object_with("ns", &name, uid, self.version, &labels, &index))));
         }
         let version = Some(ResourceVersion::new(&self.version.to_string()));
-        self.store.apply_up_to(self.ids[cluster], fifo.pop(usize::MAX), version);
+        self.store.apply_up_to(self.ids[cluster], fifo.pop(usize::MAX), version.clone());
+        self.list_once(cluster, version);
         if self.rng.random_bool(0.5) {
             let dictionary = &self.dictionaries[self.rng.random_range(0..self.dictionaries.len())];
             let snapshot = self.store.published().load_full();
@@ -121,9 +141,26 @@ impl CrashModel {
         }
     }
 
+    /// Completes the first list of a partition, with its objects.
+    fn list_once(&mut self, cluster: &str, version: Option<ResourceVersion>) {
+        let snapshot = self.store.published().load_full();
+        let partition = snapshot.partition(self.ids[cluster]).unwrap();
+        if partition.has_synced() {
+            return;
+        }
+        let mut fifo = DeltaFifo::new(usize::MAX);
+        fifo.push(Change::ReplaceBegin);
+        for object in partition.iter() {
+            fifo.push(Change::Delta(Delta { kind: DeltaKind::Replaced, object: Arc::clone(object) }));
+        }
+        fifo.push(Change::ReplaceEnd(version.clone().unwrap()));
+        self.store.apply_up_to(self.ids[cluster], fifo.pop(usize::MAX), version);
+    }
+
     /// Commits a random subset of the partitions.
     fn checkpoint(&mut self) -> bool {
         let snapshot = self.store.published().load_full();
+        self.fleets.insert(snapshot.version(), visible(&snapshot));
         let mut commits = Vec::new();
         for (cluster, id) in self.ids.clone() {
             let partition = snapshot.partition(id).unwrap();
@@ -171,6 +208,7 @@ impl CrashModel {
                 found.insert(cluster, state(partition, partition.restored().unwrap().readers()));
             }
             (self.store, self.files) = (cache.store, cache.files);
+            self.assert_saved_version(&snapshot);
             if is_damaged {
                 let listed = |(_, partition): (PartitionId, &Partition)| partition.resume_version().is_none();
                 assert!(snapshot.partitions().all(listed), "partitions with possible gaps are listed again");
@@ -204,6 +242,17 @@ impl CrashModel {
         self.open();
     }
 
+    /// The restored objects are those that readers of the saved fleet version have.
+    fn assert_saved_version(&mut self, restored: &Snapshot) {
+        let Some(version) = self.store.saved_version().map(|saved| saved.version) else { return };
+        let then = &self.fleets[&version];
+        let now = visible(restored);
+        let names = |of: &Visible| of.iter().map(|(name, objects)| format!("{name}: {}", objects.len())).collect();
+        let (had, has): (Vec<_>, Vec<_>) = (names(then), names(&now));
+        assert!(*then == now, "fleet version {version} had {had:?}, restored are {has:?}");
+        self.resumed += 1;
+    }
+
     /// Removes a cluster, and re-adds it later with its saved state.
     fn remove_and_readd_cluster(&mut self) {
         let cluster = CLUSTERS[self.rng.random_range(0..CLUSTERS.len())];
@@ -212,6 +261,7 @@ impl CrashModel {
         let partition = snapshot.partition(id).unwrap();
         let then = state(partition, readers.clone());
         self.attempted.push((cluster, then.clone()));
+        self.fleets.insert(snapshot.version(), visible(&snapshot));
         self.files.checkpoint(&snapshot, &[Commit { id, readers }], 1_000, true).unwrap();
         assert_eq!(self.files.keep_closed_partition(partition), !partition.is_empty());
         if partition.is_empty() {
@@ -282,6 +332,7 @@ impl CrashModel {
 
 #[test]
 fn loaded_state_was_committed_or_attempted_despite_disk_faults() {
+    let mut resumed = 0;
     for seed in seeds(0..u64::from(cases(60))) {
         let mut model = CrashModel::new(seed);
         for _ in 0..60 {
@@ -289,7 +340,9 @@ fn loaded_state_was_committed_or_attempted_despite_disk_faults() {
         }
         model.checkpoint();
         model.restart(true);
+        resumed += model.resumed;
     }
+    assert!(resumed > 0, "some restart continues with the fleet version of the saved state");
 }
 
 /// Returns a process with saved pods of all clusters, in two files.
