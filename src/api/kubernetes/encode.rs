@@ -44,7 +44,7 @@ pub(super) struct Encoder {
     pub(super) bare_items: bool,
     /// Columns; set if the form is a table.
     pub(super) printer: Option<Arc<Printer>>,
-    /// Time of the request in seconds since 1970, for ages.
+    /// Present time in seconds since 1970, for ages: of the request, or of the event.
     pub(super) now: i64,
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::encode::{Encoder, Naming, Place, append};
 use informer_hub_kubeapi::{Form, Status};
-use informer_hub_types::{ApiResource, Origin, StoredObject};
+use informer_hub_types::{ApiResource, Origin, StoredObject, clock};
 
 /// Type of a watch event that has an object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -67,6 +67,7 @@ impl Frames {
         out.extend_from_slice(event.as_str().as_bytes());
         out.extend_from_slice(b"\",\"object\":");
         if self.encoder.form == Form::Table {
+            self.encoder.now = clock::wall().as_second();
             let of_table = version.map_or_else(|| self.version_of(object), |version| version.to_string());
             self.begin_table(&of_table, out);
             self.encoder.write(object, origin, version, Place::Single, out);

@@ -22,6 +22,7 @@ use super::selection::{Selection, Wanted};
 use crate::api::extensions::Streaming;
 use crate::cache::{HistoryCursor, Snapshot};
 use informer_hub_kubeapi::{Continuation, Form, ListAt, Media, Printer, Reason, Status, list_at};
+use informer_hub_types::clock;
 
 /// Least length of an answer that is compressed, as in kube-apiserver.
 const GZIP_FROM: usize = 128 << 10;
@@ -143,7 +144,7 @@ pub(super) fn encoder_of(scope: &Scope, definition: &Definition, asked: &Asked) 
         include: asked.include,
         bare_items: !definition.is_custom,
         printer: is_table.then(|| Arc::clone(&definition.printer)),
-        now: jiff::Timestamp::now().as_second(),
+        now: clock::wall().as_second(),
     }
 }
 

@@ -177,3 +177,22 @@ async fn shutdown_ends_watches_with_a_bookmark() {
     bench.api.close();
     assert_eq!([events.line().await, events.line().await], ["BOOKMARK -@1004", "end"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn ages_in_a_table_are_those_at_the_time_of_the_event() {
+    // The pods are created five minutes after the watch began.
+    clock::set_wall(Some("2025-12-31T23:55:00Z".parse().unwrap()));
+    let bench = Bench::with_pods();
+    let path = "/clusters/a/api/v1/pods?watch=1&resourceVersion=10";
+    let request = Request::get(path).header(ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let response = bench.send(request.body(Body::empty()).unwrap()).await;
+    let mut events = Events { body: response.into_body().into_data_stream(), buffer: Vec::new() };
+    tokio::time::advance(Duration::from_secs(600)).await;
+    bench.event("a", DeltaKind::Updated, pod("shop", "x", 11, "web", "n1"));
+    let event = events.next().await.unwrap();
+    clock::set_wall(None);
+    let table = &event["object"];
+    let columns = table["columnDefinitions"].as_array().unwrap();
+    let age = columns.iter().position(|column| column["name"] == "Age").unwrap();
+    assert_eq!(table["rows"][0]["cells"][age], "5m", "{table}");
+}
