@@ -101,6 +101,8 @@ async fn scrape_has_every_metric_with_correct_values() {
     is("informer_hub_ready", 1.0);
     is(r#"informer_hub_clusters{state="connected"}"#, 1.0);
     is(r#"informer_hub_cluster_up{cluster="c0"}"#, 1.0);
+    is(r#"informer_hub_read_client_responses_total{client="unknown",code="200"}"#, 2.0);
+    is(r#"informer_hub_read_client_watchers{client="unknown"}"#, 1.0);
     is(r#"informer_hub_cluster_stale_seconds{cluster="c0"}"#, 0.0);
     is(r#"informer_hub_cluster_credentials_expiry_timestamp_seconds{cluster="c0"}"#, 4e9);
     is(r#"informer_hub_cluster_credentials_expiring{cluster="c0"}"#, 0.0);

@@ -67,6 +67,33 @@ async fn collector_gets_a_span_for_each_list_watch_and_delivery() {
     assert!(collected.spans.iter().all(|(name, ..)| known.contains(&name.as_str())), "{:?}", collected.spans);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn read_continues_the_trace_of_the_client() {
+    let (sim, (url, collected)) = (sim(3, 10), collector().await);
+    let receiver = Receiver::start(Mode::Healthy);
+    let mut hub = launch(&sim.url(), &receiver, &[(ENDPOINT, &url), (DELAY, NEVER)]);
+    hub.ready().await;
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let client = reqwest::Client::builder().tls_certs_only([]).user_agent("kubectl/v1 (x)").build().unwrap();
+    for (path, code) in [("/clusters/c0/api/v1/pods", 200), ("/clusters/*/api/v1/things", 404)] {
+        let request = client.get(hub.url().await + path).header("traceparent", parent);
+        assert_eq!(request.send().await.unwrap().status(), code);
+    }
+    hub.signal("TERM");
+    assert_eq!(hub.ended().await, 0);
+    let collected = collected.lock();
+    let reads: Vec<_> = collected.spans.iter().filter(|(name, ..)| name == "read").map(|(_, of, _)| of).collect();
+    let seen = |of: &&Attributes| {
+        ["verb", "resource", "root", "client", "http.response.status_code"].map(|key| of[key].clone()).join(" ")
+    };
+    let seen: Vec<_> = reads.iter().map(seen).collect();
+    assert_eq!(seen, ["list pods c0 kubectl 200", "list things * kubectl 404"]);
+    let (trace, span) = ids(parent);
+    let continued =
+        collected.tree.iter().filter(|((of, _), (name, parent))| *of == trace && name == "read" && *parent == span);
+    assert_eq!(continued.count(), 2, "{:?}", collected.tree);
+}
+
 /// Returns trace id and span id of a `traceparent`.
 fn ids(parent: &str) -> (String, String) {
     let mut parts = parent.split('-').skip(1);

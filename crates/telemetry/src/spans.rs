@@ -45,6 +45,32 @@ pub fn end_watch(span: &Span, events: u64, error: Option<&dyn Display>) {
     fail(span, error);
 }
 
+/// Starts the span of a request to the Kubernetes read API, from its arrival to the head of its response. It continues
+/// the reader's trace, if that is sampled. At most [`TraceLimiter::MOST`] per second.
+#[must_use]
+pub fn read(verb: &str, resource: &str, root: &str, client: &str, parent: Option<TraceParent>) -> Span {
+    static LIMIT: TraceLimiter = TraceLimiter::new();
+    if !tracing::span_enabled!(target: SPAN_TARGET, tracing::Level::INFO) || !LIMIT.take() {
+        return Span::none();
+    }
+    let span = tracing::info_span!(
+        target: SPAN_TARGET, parent: None, "read",
+        otel.kind = "server", verb, resource, root, client,
+        http.response.status_code = Empty, otel.status_code = Empty, otel.status_description = Empty,
+    );
+    if let Some(parent) = parent {
+        // An error means that there is no exporter.
+        let _ = span.set_parent(Context::new().with_remote_span_context(context(parent)));
+    }
+    span
+}
+
+/// Records the response of a read. Codes below 500 are no failures of the hub.
+pub fn end_read(span: &Span, code: u16, error: Option<&dyn Display>) {
+    span.record("http.response.status_code", code);
+    fail(span, error.filter(|_| code >= 500));
+}
+
 /// Starts the span of a change in one actor, from its arrival to its departure. Returns a disabled span for a change
 /// without a trace.
 #[must_use]

@@ -4,9 +4,11 @@ use axum::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, USER_AGENT};
 use axum::http::request::Parts;
 use smol_str::{SmolStr, format_smolstr};
 
+use super::metrics::client_of;
 use super::queue::ReaderId;
 use crate::api::extensions::PeerAddress;
 use informer_hub_kubeapi::{Accepted, Form, IncludeObject, Media, Options, ResourcePath, Root, Status, negotiate};
+use informer_hub_types::TraceParent;
 
 /// A request for a resource, parsed.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub(super) struct Asked {
     /// Whether the client accepts gzip.
     pub(super) gzip: bool,
     pub(super) reader: ReaderId,
+    /// Program of the reader, for metrics and traces.
+    pub(super) client: SmolStr,
 }
 
 impl Asked {
@@ -38,7 +42,8 @@ pub(super) fn asked(parts: &Parts, root: Root, path: ResourcePath) -> Result<Ask
     let options = Options::of(&path, parts.uri.query().unwrap_or_default())?;
     let include = if accepted.form == Form::Table { options.table_objects()? } else { IncludeObject::Metadata };
     let (is_pretty, gzip, reader) = (is_pretty(parts, &accepted), accepts_gzip(parts), reader_of(parts));
-    Ok(Asked { root, path, options, accepted, include, is_pretty, gzip, reader })
+    let client = client_of(user_agent(parts));
+    Ok(Asked { root, path, options, accepted, include, is_pretty, gzip, reader, client })
 }
 
 /// Returns media type and indentation of failures. As in kube-apiserver, a failure is never a table: a header that
@@ -64,8 +69,17 @@ pub(super) fn accept_of(parts: &Parts) -> Option<String> {
 
 /// Returns whether the client is a browser, curl or wget, to which kube-apiserver sends indented JSON.
 fn is_read_by_people(parts: &Parts) -> bool {
-    let agent = parts.headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let agent = user_agent(parts).unwrap_or_default();
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|start| agent.starts_with(start))
+}
+
+fn user_agent(parts: &Parts) -> Option<&str> {
+    parts.headers.get(USER_AGENT).and_then(|value| value.to_str().ok())
+}
+
+/// Returns the trace that the reader continues, if its `traceparent` is valid and sampled.
+pub(super) fn trace_parent_of(parts: &Parts) -> Option<TraceParent> {
+    parts.headers.get("traceparent")?.to_str().ok()?.parse().ok()
 }
 
 fn accepts_gzip(parts: &Parts) -> bool {

@@ -6,12 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use smol_str::SmolStr;
 
 use informer_hub_kubeapi::ResourcePath;
 use informer_hub_types::{Gvr, Histogram, HistogramState, LAG_SECONDS, REQUEST_SECONDS};
 
 /// Most resources that are counted apart: the names come from clients. The others are counted together.
 const MAX_RESOURCES: usize = 256;
+
+/// Most client programs that are counted apart.
+const MAX_CLIENTS: usize = 32;
+
+/// Longest name of a client program; longer ones are cut.
+const MAX_CLIENT_NAME: usize = 40;
 
 /// Requests, watches and bytes.
 #[derive(Debug)]
@@ -20,11 +27,19 @@ pub(super) struct ReadMetrics {
     requests: Mutex<BTreeMap<(&'static str, String), u64>>,
     /// Responses by verb and code.
     responses: Mutex<BTreeMap<(&'static str, u16), u64>>,
+    clients: Mutex<BTreeMap<SmolStr, ClientCounts>>,
     durations: Mutex<BTreeMap<&'static str, Arc<Histogram>>>,
     watchers: Mutex<BTreeMap<String, u64>>,
     queued: Histogram,
     bytes: AtomicU64,
     events: AtomicU64,
+}
+
+/// Counters of one client program.
+#[derive(Debug, Default)]
+struct ClientCounts {
+    responses: BTreeMap<u16, u64>,
+    watchers: u64,
 }
 
 /// Values of the counters at one moment.
@@ -34,6 +49,10 @@ pub struct ReadCounts {
     pub requests: Vec<(&'static str, String, u64)>,
     /// Responses by verb and code.
     pub responses: Vec<(&'static str, u16, u64)>,
+    /// Responses by client program and code.
+    pub client_responses: Vec<(SmolStr, u16, u64)>,
+    /// Open watches by client program.
+    pub client_watchers: Vec<(SmolStr, u64)>,
     /// Times to the head of the response, by verb.
     pub durations: Vec<(&'static str, HistogramState)>,
     /// Waits for turns.
@@ -53,6 +72,7 @@ impl Default for ReadMetrics {
         Self {
             requests: Mutex::default(),
             responses: Mutex::default(),
+            clients: Mutex::default(),
             durations: Mutex::default(),
             watchers: Mutex::default(),
             queued: Histogram::new(LAG_SECONDS),
@@ -67,7 +87,28 @@ pub(super) fn resource_of(path: &ResourcePath) -> String {
     Gvr::new(&path.group, &path.version, &path.resource).to_string()
 }
 
+/// Returns the client program of a `User-Agent`: its first word without the version, such as `kubectl`.
+pub(super) fn client_of(user_agent: Option<&str>) -> SmolStr {
+    let first = user_agent.unwrap_or_default().split(['/', ' ', '(']).next().unwrap_or_default();
+    let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "._-".contains(*letter);
+    let name: SmolStr = first.chars().filter(is_plain).take(MAX_CLIENT_NAME).collect();
+    if name.is_empty() { "unknown".into() } else { name }
+}
+
 impl ReadMetrics {
+    /// Changes the counters of a client program.
+    fn with_client(&self, client: &SmolStr, change: impl FnOnce(&mut ClientCounts)) {
+        let mut clients = self.clients.lock();
+        let is_counted = clients.contains_key(client) || clients.len() < MAX_CLIENTS;
+        let name = if is_counted { client.clone() } else { "other".into() };
+        change(clients.entry(name).or_default());
+    }
+
+    /// Counts a response to a client program.
+    pub(super) fn answered_client(&self, client: &SmolStr, code: u16) {
+        self.with_client(client, |counts| *counts.responses.entry(code).or_default() += 1);
+    }
+
     pub(super) fn answered(&self, verb: &'static str, resource: &str, code: u16, took: Duration) {
         let mut requests = self.requests.lock();
         let is_new = !requests.contains_key(&(verb, resource.to_owned()));
@@ -92,11 +133,13 @@ impl ReadMetrics {
         self.events.fetch_add(events, Relaxed);
     }
 
-    pub(super) fn watch_began(&self, resource: &str) {
+    pub(super) fn watch_began(&self, resource: &str, client: &SmolStr) {
         *self.watchers.lock().entry(resource.to_owned()).or_default() += 1;
+        self.with_client(client, |counts| counts.watchers += 1);
     }
 
-    pub(super) fn watch_ended(&self, resource: &str) {
+    pub(super) fn watch_ended(&self, resource: &str, client: &SmolStr) {
+        self.with_client(client, |counts| counts.watchers = counts.watchers.saturating_sub(1));
         if let Some(watchers) = self.watchers.lock().get_mut(resource) {
             *watchers = watchers.saturating_sub(1);
         }
@@ -106,11 +149,18 @@ impl ReadMetrics {
     pub(super) fn counts(&self) -> ReadCounts {
         let requests = self.requests.lock();
         let responses = self.responses.lock();
+        let clients = self.clients.lock();
+        let by_code = |(client, counts): (&SmolStr, &ClientCounts)| {
+            let client = client.clone();
+            counts.responses.iter().map(move |(code, count)| (client.clone(), *code, *count)).collect::<Vec<_>>()
+        };
         let durations = self.durations.lock();
         let watchers = self.watchers.lock();
         ReadCounts {
             requests: requests.iter().map(|((verb, resource), count)| (*verb, resource.clone(), *count)).collect(),
             responses: responses.iter().map(|((verb, code), count)| (*verb, *code, *count)).collect(),
+            client_responses: clients.iter().flat_map(by_code).collect(),
+            client_watchers: clients.iter().map(|(client, counts)| (client.clone(), counts.watchers)).collect(),
             durations: durations.iter().map(|(verb, times)| (*verb, times.state())).collect(),
             queued: self.queued.state(),
             in_progress: 0,
@@ -118,5 +168,37 @@ impl ReadMetrics {
             bytes: self.bytes.load(Relaxed),
             events: self.events.load(Relaxed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_is_the_first_word_of_the_user_agent() {
+        let kubectl = "kubectl/v1.37.2 (linux/amd64) kubernetes/1a2b3c";
+        assert_eq!(client_of(Some(kubectl)), "kubectl");
+        assert_eq!(client_of(Some("Mozilla (X11)")), "Mozilla");
+        assert_eq!(client_of(Some("a\"b}\u{e9}{c/1")), "abc");
+        assert_eq!([client_of(None), client_of(Some("/1"))], ["unknown", "unknown"]);
+        assert_eq!(client_of(Some(&"x".repeat(100))).len(), MAX_CLIENT_NAME);
+    }
+
+    #[test]
+    fn clients_beyond_the_limit_are_counted_together() {
+        let metrics = ReadMetrics::default();
+        for number in 0..MAX_CLIENTS + 5 {
+            let client = SmolStr::new(format!("client-{number}"));
+            metrics.answered_client(&client, 200);
+            metrics.watch_began("pods", &client);
+        }
+        let counts = metrics.counts();
+        assert_eq!(counts.client_responses.len(), MAX_CLIENTS + 1);
+        assert!(counts.client_responses.contains(&("other".into(), 200, 5)), "{:?}", counts.client_responses);
+        metrics.watch_ended("pods", &"client-0".into());
+        metrics.watch_ended("pods", &"client-36".into());
+        let watchers = metrics.counts().client_watchers;
+        assert!(watchers.contains(&("client-0".into(), 0)) && watchers.contains(&("other".into(), 4)), "{watchers:?}");
     }
 }

@@ -1,18 +1,22 @@
 //! One request: parsing, rights, admission, and the choice of the answer.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::request::Parts;
 use axum::http::{Method, Request};
 use axum::response::Response;
+use smol_str::SmolStr;
+use tracing::Instrument;
 
 use super::ReadApi;
-use super::asked::{Asked, accept_of, asked, form_of_failures};
+use super::asked::{Asked, accept_of, asked, form_of_failures, trace_parent_of};
 use super::fleet::Fleet;
 use super::respond::failure_response;
 use super::scope::Scope;
 use informer_hub_kubeapi::{Document, Reason, Root, Status, Target, parse_path};
+use informer_hub_telemetry::spans;
 
 /// Answers one request below the roots.
 pub(super) async fn handle<B>(State(api): State<Arc<ReadApi>>, request: Request<B>) -> Response {
@@ -49,10 +53,25 @@ async fn answer(api: &Arc<ReadApi>, parts: &Parts) -> Result<Response, Status> {
     let resource = super::metrics::resource_of(&path);
     let asked = asked(parts, root, path)?;
     let verb = verb_of(&asked);
-    let outcome = answer_resource(api, &fleet, asked).await;
+    let client = asked.client.clone();
+    let span = spans::read(verb, &resource, &root_of(&asked.root), &client, trace_parent_of(parts));
+    let outcome = answer_resource(api, &fleet, asked).instrument(span.clone()).await;
     let code = outcome.as_ref().map_or_else(|status| status.code, |response| response.status().as_u16());
+    spans::end_read(&span, code, outcome.as_ref().err().map(|status| &status.message as &dyn Display));
+    api.metrics.answered_client(&client, code);
     api.metrics.answered(verb, &resource, code, informer_hub_types::clock::now() - began);
     outcome
+}
+
+/// Returns the root for traces: the name of a cluster, or which clusters.
+fn root_of(root: &Root) -> SmolStr {
+    match root {
+        Root::Cluster(name) => name.as_str().into(),
+        Root::Fleet(selector) if selector.is_empty() => "*".into(),
+        Root::Unique(selector) if selector.is_empty() => "unique/*".into(),
+        Root::Fleet(_) => "selected".into(),
+        Root::Unique(_) => "unique/selected".into(),
+    }
 }
 
 async fn answer_resource(api: &Arc<ReadApi>, fleet: &Arc<dyn Fleet>, asked: Asked) -> Result<Response, Status> {

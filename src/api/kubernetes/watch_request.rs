@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
 use futures::stream;
+use smol_str::SmolStr;
 use tokio_util::sync::CancellationToken;
 
 use super::ReadApi;
@@ -86,7 +87,7 @@ pub(super) async fn answer(
     let coverage = scope.coverage(&scope.snapshot());
     let resource = super::metrics::resource_of(&asked.path);
     let watch = Watch::new(scope, selection, encoder, (cursor, initial), options);
-    let running = Running::new(watch, admission, api, resource);
+    let running = Running::new(watch, admission, api, (resource, asked.client));
     let body = Body::from_stream(stream::unfold(running, |mut running| async {
         let closing = running.closing.clone();
         let chunk = running.watch.next(closing.cancelled()).await?;
@@ -130,20 +131,21 @@ struct Running {
     closing: CancellationToken,
     metrics: Arc<ReadMetrics>,
     resource: String,
+    client: SmolStr,
     #[expect(dead_code, reason = "ends with the watch")]
     admission: WatchAdmission,
 }
 
 impl Running {
-    fn new(watch: Watch, admission: WatchAdmission, api: &ReadApi, resource: String) -> Self {
-        api.metrics.watch_began(&resource);
-        Self { watch, closing: api.closing.clone(), metrics: Arc::clone(&api.metrics), resource, admission }
+    fn new(watch: Watch, admission: WatchAdmission, api: &ReadApi, (resource, client): (String, SmolStr)) -> Self {
+        api.metrics.watch_began(&resource, &client);
+        Self { watch, closing: api.closing.clone(), metrics: Arc::clone(&api.metrics), resource, client, admission }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.metrics.watch_ended(&self.resource);
+        self.metrics.watch_ended(&self.resource, &self.client);
         self.metrics.sent_events(self.watch.events());
     }
 }

@@ -16,6 +16,14 @@ pub(super) fn put(out: &mut Snapshot, counts: &ReadCounts, fleet: Option<&FleetV
         let set = out.labels(&[("verb", verb), ("code", &code.to_string())]);
         out.count(Id::ReadResponses, set, *count);
     }
+    for (client, code, count) in &counts.client_responses {
+        let set = out.labels(&[("client", client), ("code", &code.to_string())]);
+        out.count(Id::ReadClientResponses, set, *count);
+    }
+    for (client, count) in &counts.client_watchers {
+        let set = out.labels(&[("client", client)]);
+        out.count(Id::ReadClientWatchers, set, *count);
+    }
     for (verb, times) in &counts.durations {
         out.histogram(Id::ReadDuration, LabelSet::NONE, verb, times.clone());
     }

@@ -314,6 +314,10 @@ catalogue! {
     ReadRequests: Counter "informer_hub_read_requests_total" [verb, resource];
     /// Responses of the Kubernetes read API by HTTP status code.
     ReadResponses: Counter "informer_hub_read_responses_total" [verb, code];
+    /// The same by the program of the reader: the first word of its `User-Agent`. At most 32 programs, the others are `other`.
+    ReadClientResponses: Counter "informer_hub_read_client_responses_total" [client, code];
+    /// Open watches by the program of the reader.
+    ReadClientWatchers: Gauge "informer_hub_read_client_watchers" [client];
     /// Time from a request to the Kubernetes read API to the head of its response.
     ReadDuration: Histogram "informer_hub_read_request_duration_seconds" [verb];
     /// Time that reads waited for their turns, per turn that had to wait.
@@ -379,7 +383,7 @@ mod tests {
 
     #[test]
     fn labels_have_low_cardinality() {
-        let names = ["cluster", "source", "entry", "queue", "resource", "sink", "subscription"];
+        let names = ["client", "cluster", "source", "entry", "queue", "resource", "sink", "subscription"];
         let known = [&names[..], &["state", "reason", "outcome", "kind", "version", "verb", "code"]].concat();
         for metric in CATALOGUE {
             assert!(metric.labels.len() <= 2, "{}: a product of three", metric.name);
