@@ -128,11 +128,15 @@ impl Store {
         let cluster = partition.origin().cluster.clone();
         let base = self.marks_with(&cluster, partition).base_of(&partition.marks);
         let has_missed = drafts.iter().any(Draft::is_missed);
-        let used = if has_missed { self.used_versions(&cluster, partition, list.is_some()) } else { HashSet::new() };
+        // The versions of later changes of other partitions are unknown: a deletion could get one of them.
+        let may_guess = has_missed && self.next.joined_partitions(&cluster).next().is_none();
+        let used = may_guess.then(|| self.used_versions(&cluster, partition, &drafts));
         for (draft, version) in arrange(drafts, Conditions { list, base, used }) {
             let version = version.filter(|version| Some(*version) > partition.marks.floor).or_else(|| {
                 // At or below a version that readers may have: the change would be missed.
-                let fresh = self.marks_with(&cluster, partition).fresh()?;
+                // Readers may have the version in the object too.
+                let own = draft.received().map(|received| received.saturating_add(1));
+                let fresh = self.marks_with(&cluster, partition).fresh().max(own)?;
                 partition.marks.floor = Some(fresh);
                 Some(fresh)
             });
@@ -140,11 +144,13 @@ impl Store {
         }
     }
 
-    /// Returns the versions that no deletion may get: those of changes and, at the end of a list, of present objects.
-    fn used_versions(&self, cluster: &ClusterName, partition: &Partition, with_objects: bool) -> HashSet<u64> {
+    /// Returns the versions that no deletion may get: those of earlier changes and of present objects. Without those of
+    /// the drafts, which their changes get.
+    fn used_versions(&self, cluster: &ClusterName, partition: &Partition, drafts: &[Draft]) -> HashSet<u64> {
+        let received: HashSet<_> = drafts.iter().filter_map(Draft::received).collect();
         let changes = self.history().into_iter().flat_map(|history| history.versions_of(cluster));
-        let objects = partition.iter().filter(|_| with_objects).filter_map(|it| it.resource_version().as_number());
-        changes.chain(objects).collect()
+        let objects = partition.iter().filter_map(|it| it.resource_version().as_number());
+        changes.chain(objects.filter(|version| !received.contains(version))).collect()
     }
 
     fn record_change(
@@ -179,11 +185,12 @@ impl Store {
     /// Cuts the window of the cluster if a list went back, or if its objects do not continue the previous ones.
     fn record_list_end(&mut self, partition: &mut Partition, list: u64, before: Before) {
         let cluster = partition.origin().cluster.clone();
-        let floor = match partition.marks.complete {
-            Some(complete) if list < complete => Some(list),
-            Some(_) if !before.was_converted => return,
-            Some(_) | None => self.marks_with(&cluster, partition).fresh().max(Some(list.saturating_add(1))),
-        };
+        let is_continued = partition.marks.complete.is_some_and(|complete| list >= complete);
+        if is_continued && !before.was_converted {
+            return;
+        }
+        // After a list that went back, versions that readers have may be used again for other states.
+        let floor = self.marks_with(&cluster, partition).fresh().max(Some(list.saturating_add(1)));
         partition.marks = Marks::new(Some(list), floor);
         for id in self.joined(&cluster) {
             let Some(mut other) = self.next.take(id) else { continue };

@@ -5,6 +5,8 @@ mod churn;
 mod controller;
 mod fifo;
 mod fifo_model;
+mod history_model;
+mod history_world;
 mod index_model;
 mod indexer;
 mod listener;

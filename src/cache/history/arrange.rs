@@ -15,8 +15,8 @@ pub(in crate::cache) struct Conditions {
     pub(in crate::cache) list: Option<u64>,
     /// Greatest version that readers may have and that is no version of a change. A change at or below it has no version.
     pub(in crate::cache) base: u64,
-    /// Versions that other changes have.
-    pub(in crate::cache) used: HashSet<u64>,
+    /// Versions that other changes have. `None` if they are unknown: then unobserved deletions have no version.
+    pub(in crate::cache) used: Option<HashSet<u64>>,
 }
 
 /// Gives the changes their versions, and orders them by version. Deletions that a list found are last, except for a
@@ -24,12 +24,16 @@ pub(in crate::cache) struct Conditions {
 /// keep their order.
 pub(in crate::cache) fn arrange(drafts: Vec<Draft>, mut conditions: Conditions) -> Vec<Arranged> {
     let base = conditions.base;
+    let is_known = conditions.used.is_some();
+    let mut used = conditions.used.take().unwrap_or_default();
     let mut arranged: Vec<Arranged> = drafts.into_iter().map(|draft| (draft, None)).collect();
     for (draft, version) in &mut arranged {
         let received = draft.received().filter(|received| *received > base);
-        *version = received.filter(|received| conditions.used.insert(*received));
+        *version = received.filter(|received| used.insert(*received));
     }
-    assign_missed(&mut arranged, &mut conditions);
+    if is_known {
+        assign_missed(&mut arranged, &conditions, &mut used);
+    }
     if arranged.len() > 1 && arranged.iter().all(|(_, version)| version.is_some()) {
         sort(&mut arranged, conditions.list);
     }
@@ -46,7 +50,7 @@ fn is_replaced(arranged: &[Arranged], at: usize) -> bool {
 
 /// Gives unobserved deletions distinct unused versions, each as great as possible: below that of the object that took
 /// its key, or up to that of the list. If enough versions exist, later deadlines first find them.
-fn assign_missed(arranged: &mut [Arranged], conditions: &mut Conditions) {
+fn assign_missed(arranged: &mut [Arranged], conditions: &Conditions, used: &mut HashSet<u64>) {
     let missed: Vec<_> = (0..arranged.len()).filter(|at| arranged[*at].0.is_missed()).collect();
     if missed.is_empty() {
         return;
@@ -55,19 +59,19 @@ fn assign_missed(arranged: &mut [Arranged], conditions: &mut Conditions) {
     let mut free = conditions.list.map(|list| list.saturating_add(1));
     // From the last one, so that they are in ascending order.
     for at in found.into_iter().rev() {
-        free = free.and_then(|free| unused_below(free, conditions));
+        free = free.and_then(|free| unused_below(free, conditions.base, used));
         arranged[at].1 = free;
     }
     replaced.sort_by_key(|at| std::cmp::Reverse(arranged[at + 1].1));
     for at in replaced {
-        arranged[at].1 = arranged[at + 1].1.and_then(|deadline| unused_below(deadline, conditions));
+        arranged[at].1 = arranged[at + 1].1.and_then(|deadline| unused_below(deadline, conditions.base, used));
     }
 }
 
 /// Takes the greatest unused version below a limit and above the base.
-fn unused_below(limit: u64, conditions: &mut Conditions) -> Option<u64> {
-    let free = (conditions.base.saturating_add(1)..limit).rev().find(|version| !conditions.used.contains(version))?;
-    conditions.used.insert(free);
+fn unused_below(limit: u64, base: u64, used: &mut HashSet<u64>) -> Option<u64> {
+    let free = (base.saturating_add(1)..limit).rev().find(|version| !used.contains(version))?;
+    used.insert(free);
     Some(free)
 }
 

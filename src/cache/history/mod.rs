@@ -17,14 +17,18 @@
 //!
 //! Readers of one cluster resume by the cluster's own resource versions ([`HistoryReader::locate`]). A change has the
 //! version of its object; a deletion has that of its event. A deletion that a relist finds gets an unused version
-//! between the previous complete version and that of the list. There is one, since the deletion consumed a version.
+//! between the previous complete version and that of the list. There is one, since the deletion consumed a version. If
+//! the cluster has several joined partitions, the versions of their later changes are unknown. Then such a deletion gets
+//! a fresh version.
 //!
 //! - The version of a change leads to the position after it.
 //! - Any other version leads to the position before the first change with a greater version. A list has such a version
 //!   only if it is greater than that of each change, else the version of the last change ([`Snapshot::cluster_version`]).
 //! - A change at or below a version that readers may have would be missed. It gets a fresh version, one above all that
-//!   readers may have. If a reader resumes from the version in its object instead, it may read the change again.
-//! - Readers of the cluster expire if a partition joins or leaves, or if a list goes back (a restored etcd).
+//!   readers may have and above that of its object. If a reader resumes from the version in its object instead, it may
+//!   read the change again.
+//! - Readers of the cluster expire if a partition joins or leaves, or if a list goes back (a restored etcd). Later
+//!   versions are greater than all that readers may have: a restored etcd uses versions again for other states.
 //!
 //! Changes are not in the order of versions if a queue lags: all changes of one object are applied together. Within a
 //! batch they are.

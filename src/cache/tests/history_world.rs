@@ -1,0 +1,277 @@
+//! Simulated clusters of a few namespaces, with an informer each, and a store that records their changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cache::testing::{delta, object, pods};
+use crate::cache::{DeltaFifo, Gathering, HistoryLimits, PartitionId, SavedPartition, SavedVersion, Snapshot, Store};
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{
+    Change, ClusterLabels, ClusterName, DeltaKind, InformerHealth, Origin, ResourceVersion, Scope, StoredObject,
+};
+
+pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
+/// Clusters and namespaces of the informers.
+pub(super) const INFORMERS: [(usize, &str); 5] = [(0, "x"), (0, "y"), (0, "z"), (1, "x"), (1, "y")];
+pub(super) const CLUSTERS: [&str; 2] = ["c", "d"];
+pub(super) const AGE: Duration = Duration::from_secs(60);
+
+/// Objects as UID and version, by cluster, namespace and name.
+pub(super) type Contents = BTreeMap<(String, String, String), (String, u64)>;
+
+pub(super) fn cluster(at: usize) -> ClusterName {
+    ClusterName::new(CLUSTERS[at]).unwrap()
+}
+
+fn at_version(number: u64) -> ResourceVersion {
+    ResourceVersion::new(&number.to_string())
+}
+
+pub(super) fn number(object: &StoredObject) -> u64 {
+    object.resource_version().as_number().unwrap()
+}
+
+pub(super) fn is_selected(origin: &Origin) -> bool {
+    origin.cluster_labels.contains_key("selected")
+}
+
+/// Returns the visible objects of the informers that a filter accepts.
+pub(super) fn contents(snapshot: &Snapshot, accepts: impl Fn(&Origin) -> bool) -> Contents {
+    let partitions = snapshot.partitions().map(|(_, partition)| partition);
+    let joined = partitions.filter(|partition| partition.has_synced() && accepts(partition.origin()));
+    joined.flat_map(|partition| partition.iter().map(|object| entry(partition.origin(), object))).collect()
+}
+
+pub(super) fn entry(origin: &Origin, object: &StoredObject) -> ((String, String, String), (String, u64)) {
+    let key = object.key();
+    let namespace = key.namespace().unwrap_or_default().to_owned();
+    ((origin.cluster.to_string(), namespace, key.name().to_owned()), (object.uid().to_string(), number(object)))
+}
+
+#[derive(Clone, Debug)]
+struct Event {
+    kind: DeltaKind,
+    name: &'static str,
+    uid: String,
+    version: u64,
+}
+
+type Objects = BTreeMap<&'static str, (String, u64)>;
+
+/// Objects of one namespace in etcd, and the informer that watches them.
+struct Watched {
+    objects: Objects,
+    events: Vec<Event>,
+    /// Version of the last event that the informer received; `None` if it must list.
+    received: Option<u64>,
+    fifo: DeltaFifo,
+    id: Option<PartitionId>,
+}
+
+pub(super) struct World {
+    pub(super) store: Store,
+    watched: Vec<Watched>,
+    /// Version of the etcd of each cluster.
+    versions: [u64; 2],
+    /// Earlier states of each etcd: version and objects of each informer.
+    backups: [Option<(u64, Vec<Objects>)>; 2],
+    labelled: [bool; 2],
+    uids: u64,
+    now: Instant,
+    limits: HistoryLimits,
+}
+
+impl World {
+    pub(super) fn new(bytes: usize) -> Self {
+        let limits = HistoryLimits { bytes, age: AGE };
+        let (mut store, now) = (Store::new(pods()), clock::now());
+        store.keep_history(limits, 1000, now);
+        let watched = || Watched {
+            objects: Objects::new(),
+            events: Vec::new(),
+            received: None,
+            fifo: DeltaFifo::new(usize::MAX),
+            id: None,
+        };
+        let watched = INFORMERS.iter().map(|_| watched()).collect();
+        let (versions, backups, labelled) = ([10; 2], [None, None], [false; 2]);
+        Self { store, watched, versions, backups, labelled, uids: 0, now, limits }
+    }
+
+    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
+        self.store.published().load_full()
+    }
+
+    fn origin(&self, at: usize) -> Arc<Origin> {
+        let (of, namespace) = INFORMERS[at];
+        let labels = self.labelled[of].then(|| ("selected".to_owned(), "yes".to_owned()));
+        let cluster_labels: ClusterLabels = labels.into_iter().collect();
+        Arc::new(Origin { cluster: cluster(of), cluster_labels, resource: pods(), scope: Scope::namespace(namespace) })
+    }
+
+    pub(super) fn put(&mut self, at: usize, name: &'static str) {
+        let version = self.next_version(at);
+        self.uids += 1;
+        let fresh = format!("u{}", self.uids);
+        let watched = &mut self.watched[at];
+        let kind = if watched.objects.contains_key(name) { DeltaKind::Updated } else { DeltaKind::Added };
+        let uid = watched.objects.get(name).map_or(fresh, |(uid, _)| uid.clone());
+        watched.objects.insert(name, (uid.clone(), version));
+        watched.events.push(Event { kind, name, uid, version });
+    }
+
+    pub(super) fn delete(&mut self, at: usize, name: &'static str) {
+        let Some((uid, _)) = self.watched[at].objects.remove(name) else { return };
+        let version = self.next_version(at);
+        self.watched[at].events.push(Event { kind: DeltaKind::Deleted, name, uid, version });
+    }
+
+    fn next_version(&mut self, at: usize) -> u64 {
+        let version = &mut self.versions[INFORMERS[at].0];
+        *version += 1;
+        *version
+    }
+
+    /// Saves the etcd of a cluster, or restores its saved state: its informers must list then.
+    pub(super) fn back_up(&mut self, of: usize) {
+        let members: Vec<_> = (0..INFORMERS.len()).filter(|at| INFORMERS[*at].0 == of).collect();
+        match self.backups[of].take() {
+            None => {
+                let objects = members.iter().map(|at| self.watched[*at].objects.clone()).collect();
+                self.backups[of] = Some((self.versions[of], objects));
+            }
+            Some((version, objects)) => {
+                self.versions[of] = version;
+                for (at, objects) in members.into_iter().zip(objects) {
+                    let watched = &mut self.watched[at];
+                    (watched.objects, watched.received) = (objects, None);
+                    watched.events.clear();
+                }
+            }
+        }
+    }
+
+    pub(super) fn open(&mut self, at: usize) {
+        if self.watched[at].id.is_none() {
+            let id = self.store.open(self.origin(at), InformerHealth::new(), Vec::new());
+            let watched = &mut self.watched[at];
+            (watched.id, watched.received, watched.fifo) = (Some(id), None, DeltaFifo::new(usize::MAX));
+        }
+    }
+
+    pub(super) fn close(&mut self, at: usize) {
+        if let Some(id) = self.watched[at].id.take() {
+            self.store.close(id);
+        }
+    }
+
+    /// Passes the next watch events to the queue of an informer, and after the last one the version of etcd.
+    pub(super) fn receive(&mut self, at: usize, count: usize) {
+        let (newest, namespace) = (self.versions[INFORMERS[at].0], INFORMERS[at].1);
+        let watched = &mut self.watched[at];
+        let Some(received) = watched.received.filter(|_| watched.id.is_some()) else { return };
+        let mut events = watched.events.iter().filter(|event| event.version > received);
+        for event in events.by_ref().take(count) {
+            let new = object(namespace, event.name, &event.uid, event.version);
+            watched.fifo.push(Change::Delta(delta(event.kind, new)));
+            watched.received = Some(event.version);
+        }
+        if events.next().is_none() && count > 2 {
+            watched.fifo.push(Change::Progress(at_version(newest)));
+            watched.received = Some(newest);
+        }
+    }
+
+    /// Passes a list to the queue of an informer. Events since the last read are missed.
+    pub(super) fn list(&mut self, at: usize) {
+        let (newest, namespace) = (self.versions[INFORMERS[at].0], INFORMERS[at].1);
+        let watched = &mut self.watched[at];
+        if watched.id.is_none() {
+            return;
+        }
+        watched.fifo.push(Change::ReplaceBegin);
+        for (name, (uid, version)) in &watched.objects {
+            let listed = object(namespace, name, uid, *version);
+            watched.fifo.push(Change::Delta(delta(DeltaKind::Replaced, listed)));
+        }
+        watched.fifo.push(Change::ReplaceEnd(at_version(newest)));
+        watched.received = Some(newest);
+    }
+
+    /// Applies the queue of an informer, up to some keys.
+    pub(super) fn apply(&mut self, at: usize, max: usize) {
+        let watched = &mut self.watched[at];
+        if let Some(id) = watched.id {
+            let batch = watched.fifo.pop(max);
+            self.store.apply_up_to(id, batch, watched.fifo.watermark().cloned());
+        }
+    }
+
+    /// Sets whether a partition keeps bodies. Without them, it publishes its lists in parts.
+    pub(super) fn keep_bodies(&mut self, at: usize, keep: bool) {
+        if let Some(id) = self.watched[at].id {
+            self.store.keep_bodies(id, keep);
+        }
+    }
+
+    pub(super) fn relabel(&mut self, of: usize) {
+        self.labelled[of] = !self.labelled[of];
+        for at in (0..INFORMERS.len()).filter(|at| INFORMERS[*at].0 == of) {
+            if self.watched[at].id.is_some() {
+                self.store.open(self.origin(at), InformerHealth::new(), Vec::new());
+            }
+        }
+    }
+
+    pub(super) fn pass_time(&mut self) {
+        self.now += AGE / 2;
+        self.store.set_time(self.now);
+        self.store.trim_history(self.now);
+    }
+
+    /// Continues with a store that recovers from the published snapshot.
+    pub(super) fn recover(&mut self) {
+        self.store = Store::recover(Arc::clone(self.store.published()));
+    }
+
+    /// Continues with a store that restores the saved state, before or after it starts to keep changes.
+    pub(super) fn restart(&mut self, keeps_first: bool) {
+        let snapshot = self.snapshot();
+        let (saved, base) = (snapshot.version(), snapshot.version() + 100);
+        self.store = Store::new(pods());
+        if keeps_first {
+            self.store.keep_history(self.limits, base, self.now);
+        }
+        for at in 0..INFORMERS.len() {
+            let Some(id) = self.watched[at].id else { continue };
+            let partition = snapshot.partition(id).unwrap();
+            let mut objects = Gathering::default();
+            for stored in partition.iter() {
+                let (namespace, name) = (stored.key().namespace().unwrap_or_default(), stored.key().name());
+                objects.put(Arc::new(object(namespace, name, &stored.uid().to_string(), number(stored))));
+            }
+            let resume = partition.resume_version().cloned();
+            let synced = partition.has_synced();
+            let watched = &mut self.watched[at];
+            let from = resume.as_ref().and_then(ResourceVersion::as_number);
+            // After a restored etcd it must list in any case.
+            watched.received = watched.received.and(from);
+            watched.fifo = DeltaFifo::new(usize::MAX);
+            watched.id = self.store.restore(SavedPartition {
+                origin: Arc::clone(partition.origin()),
+                health: InformerHealth::new(),
+                indexes: Vec::new(),
+                settings: 1,
+                version: resume,
+                synced,
+                readers: BTreeSet::new(),
+                objects,
+            });
+        }
+        if !keeps_first {
+            self.store.set_saved_version(SavedVersion { version: saved, has_same_labels: true });
+            self.store.keep_history(self.limits, base, self.now);
+        }
+    }
+}
