@@ -43,6 +43,8 @@ pub use hub::{Hub, MemoryLimitError, ShutdownReport};
 pub use load::load;
 #[cfg(feature = "cli")]
 pub(crate) use port::Port;
+#[cfg(all(feature = "cli", feature = "internals"))]
+pub use read_api::LocalReadApi;
 pub use reload::{Changes, Difference, ReloadStatus, Reloader};
 pub use report::{HubReport, Reporter, SinkReport};
 #[cfg(feature = "cli")]

@@ -6,14 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
-use futures::FutureExt;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::hub::Hub;
 use super::metrics::Metrics;
-use super::read_api::{StartedFleet, history_limits, read_api};
+use super::read_api::{StartedFleet, end_reads, history_limits, read_api};
 use super::report::{HubReport, Reporter};
 use super::sources::ClusterSourceState;
 use super::start::HubBuilder;
@@ -102,20 +101,12 @@ impl Port {
         Ok(hub)
     }
 
-    /// Prepares for the shutdown of the hub: metrics keep their last values. Watches end with the version of the state
-    /// that the last checkpoint writes, so that readers resume from it; without a state directory, they end now.
+    /// Prepares for the shutdown of the hub: metrics keep their last values, and watches of the read API end
+    /// ([`end_reads`]).
     pub(crate) fn ending(&self) {
         self.metrics.ending();
-        let (Some(read), Some(fleet)) = (self.read.clone(), self.fleet.get()) else { return };
-        let caches = fleet.caches().clone();
-        let settled = caches.settled();
-        let close = move || {
-            caches.close_history();
-            read.close();
-        };
-        match settled {
-            Some(settled) => drop(tokio::spawn(settled.map(move |()| close()))),
-            None => close(),
+        if let (Some(read), Some(fleet)) = (&self.read, self.fleet.get()) {
+            end_reads(read, fleet);
         }
     }
 

@@ -4,9 +4,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
+use actix::MailboxError;
+use axum::body::Body;
+use axum::http::{Request, Response};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use super::hub::Hub;
 use crate::actors::{ClusterState, FleetView};
 use crate::api::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet, ReadApi, ReadApiOptions};
 use crate::cache::HistoryLimits;
@@ -35,6 +39,51 @@ pub(super) fn read_api(config: &ReadApiConfig, started: &StartedFleet) -> Option
 /// Returns the limits of the windows of recent changes.
 pub(super) fn history_limits(config: &ReadApiConfig) -> HistoryLimits {
     HistoryLimits { bytes: config.window_bytes, age: config.window_age }
+}
+
+/// Prepares the read API for the shutdown of its hub. Watches end with the version of the state that the last checkpoint
+/// writes, so that readers resume from it; without a state directory, they end now.
+pub(super) fn end_reads(read: &Arc<ReadApi>, view: &FleetView) {
+    let (read, caches) = (Arc::clone(read), view.caches().clone());
+    let settled = caches.settled();
+    let close = move || {
+        caches.close_history();
+        read.close();
+    };
+    match settled {
+        Some(settled) => drop(tokio::spawn(settled.map(move |()| close()))),
+        None => close(),
+    }
+}
+
+/// Kubernetes read API of a running hub without a port, for simulations.
+#[derive(Clone, Debug)]
+pub struct LocalReadApi {
+    api: Arc<ReadApi>,
+    view: FleetView,
+}
+
+impl LocalReadApi {
+    /// Returns the API of a hub that keeps recent changes; `None` if it is not enabled.
+    ///
+    /// # Errors
+    /// The hub is shutting down.
+    pub async fn of(hub: &Hub, config: &ReadApiConfig) -> Result<Option<Self>, MailboxError> {
+        let (started, view) = (StartedFleet::default(), hub.fleet().await?);
+        let api = read_api(config, &started);
+        started.get_or_init(|| view.clone());
+        Ok(api.map(|api| Self { api, view }))
+    }
+
+    /// Answers a request as the port does after it has authorized it.
+    pub async fn answer(&self, request: Request<()>) -> Response<Body> {
+        self.api.answer(request).await
+    }
+
+    /// Prepares for the shutdown of the hub, as the port does.
+    pub fn ending(&self) {
+        end_reads(&self.api, &self.view);
+    }
 }
 
 /// A running hub as the read API sees it.

@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers")]
 
+mod api_reader;
 mod checks;
 mod memory;
 mod plan;
@@ -25,13 +26,16 @@ use testbed::{Recording, Testbed};
 /// Default number of simulations.
 const SIMULATIONS: u64 = 100;
 
+/// Simulations for one without a state directory.
+const STATELESS: u64 = 10;
+
 /// Concurrent simulations.
 const WORKERS: usize = 2;
 
 /// Runs one simulation. The error describes the violations.
-fn simulate(seed: u64, recording: Recording) -> Result<(), String> {
+fn simulate(plan: Plan, recording: Recording) -> Result<(), String> {
     let before = memory::net();
-    let bed = Testbed::new(Plan::drawn(seed), recording);
+    let bed = Testbed::new(plan, recording);
     runs::all(&bed)?;
     let (runs, net) = (bed.plan.runs + 1, Arc::clone(&bed.net));
     Arc::into_inner(bed).ok_or("a hub left references to the testbed")?;
@@ -50,21 +54,21 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text:?}")))
 }
 
-#[test]
-fn simulated_hub_loses_nothing() {
+/// Runs a number of simulations, or the one that is asked for.
+fn simulate_all(count: u64, plan_of: impl Fn(u64) -> Plan + Sync) {
     checks::count_panics();
     if let Some(seed) = number("SIMULATION_SEED").or_else(|| number("INFORMER_HUB_SEED")) {
         let _ = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).try_init();
-        return simulate(seed, Recording::Printed).unwrap();
+        return simulate(plan_of(seed), Recording::Printed).unwrap();
     }
     // Prints failures at once, because the test may be interrupted.
     let print = |(seed, why): &(u64, String)| eprintln!("SIMULATION_SEED={seed}: {why}");
-    let (next, last) = (AtomicU64::new(0), number("SIMULATIONS").unwrap_or(SIMULATIONS));
+    let (next, last) = (AtomicU64::new(0), count);
     let failed = thread::scope(|scope| {
         let work = || {
             let seeds = std::iter::repeat_with(|| next.fetch_add(1, Relaxed)).take_while(|seed| *seed < last);
             seeds
-                .filter_map(|seed| Some((seed, simulate(seed, Recording::Off).err()?)))
+                .filter_map(|seed| Some((seed, simulate(plan_of(seed), Recording::Off).err()?)))
                 .inspect(print)
                 .collect::<Vec<_>>()
         };
@@ -73,6 +77,16 @@ fn simulated_hub_loses_nothing() {
     });
     let seeds: Vec<_> = failed.iter().map(|(seed, _)| seed).collect();
     assert!(failed.is_empty(), "{} of {last} failed: {seeds:?}", failed.len());
+}
+
+#[test]
+fn simulated_hub_loses_nothing() {
+    simulate_all(number("SIMULATIONS").unwrap_or(SIMULATIONS), Plan::drawn);
+}
+
+#[test]
+fn readers_converge_without_a_state_directory() {
+    simulate_all(number("SIMULATIONS").unwrap_or(SIMULATIONS) / STATELESS, Plan::without_state);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use informer_hub_config::ReadApiConfig;
 use informer_hub_types::Fsync;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -37,6 +38,10 @@ pub(crate) struct Plan {
     pub(crate) give_up_after: Duration,
     /// Time after which a webhook gives up on a refused event.
     pub(crate) refused_for: Duration,
+    /// Whether there is a state directory, without which there are no durable readers and no receivers.
+    pub(crate) has_state: bool,
+    /// Limits of the Kubernetes read API.
+    pub(crate) reads: ReadApiConfig,
     /// Generator for decisions during the runs.
     pub(crate) rng: StdRng,
 }
@@ -80,8 +85,15 @@ impl Plan {
             limits,
             give_up_after,
             refused_for,
+            has_state: true,
+            reads: reads(seed),
             rng,
         }
+    }
+
+    /// Draws a plan without a state directory.
+    pub(crate) fn without_state(seed: u64) -> Self {
+        Self { has_state: false, limits: Vec::new(), ..Self::drawn(seed) }
     }
 
     /// Returns whether readers get each event once and in order, also over restarts.
@@ -112,4 +124,15 @@ impl Plan {
         let may_lose = self.fills_up && self.bad_disk > 0.0;
         !may_lose && (!self.power || (self.lost_syncs == 0.0 && self.fsync != Fsync::Never))
     }
+}
+
+/// Draws the limits of the read API. Small ones expire and refuse readers.
+fn reads(seed: u64) -> ReadApiConfig {
+    let mut rng = StdRng::seed_from_u64(seed ^ 0x4EAD_5EED);
+    let mut reads = ReadApiConfig::default();
+    reads.window_bytes = [4 << 10, 64 << 10, 16 << 20][rng.random_range(0..3)];
+    reads.window_age = Duration::from_secs([2, 300, 300][rng.random_range(0..3)]);
+    reads.max_requests = [1, 3, 64][rng.random_range(0..3)];
+    reads.max_watches = [3, 10_000][rng.random_range(0..2)];
+    reads
 }

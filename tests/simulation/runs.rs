@@ -11,8 +11,8 @@ use std::time::Duration;
 use actix::{Actor, System};
 use informer_hub::actors::sink::{LetterAnswer, LetterRequest};
 use informer_hub::actors::{Subscribe, Subscriber, Tuning};
-use informer_hub::app::{DurableSubscription, Hub, StartError};
-use informer_hub::cache::Query;
+use informer_hub::app::{DurableSubscription, Hub, LocalReadApi, StartError};
+use informer_hub::cache::{HistoryLimits, Query};
 use informer_hub_config::{
     ClusterAccess, ClusterConfig, Config, Initial, Projection, ResourceConfig, RetryConfig, SinkConfig,
     TransportConfig, WebhookConfig,
@@ -27,6 +27,7 @@ use rand::Rng;
 use tokio::io::DuplexStream;
 use tokio::runtime::Builder;
 
+use crate::api_reader;
 use crate::checks;
 use crate::memory;
 use crate::reader::ReaderActor;
@@ -81,14 +82,16 @@ fn config(bed: &Testbed, clusters: &[String]) -> Config {
         resource.indexes = BTreeMap::from([("by-node".to_owned(), "spec.nodeName".parse().unwrap())]);
         resource
     };
+    let tiers = bed.tiers.lock();
     let cluster = |name: &String| {
         let access = ClusterAccess::server(format!("http://{name}.sim"), None, None);
         let mut cluster = ClusterConfig::new(ClusterName::new(name).unwrap(), access);
         cluster.compression = false;
+        cluster.labels = tiers.get(name).map(|tier| ("tier".to_owned(), tier.clone())).into_iter().collect();
         cluster
     };
     let mut config = Config::default();
-    config.hub.state_dir = Some(PathBuf::from(STATE));
+    config.hub.state_dir = bed.plan.has_state.then(|| PathBuf::from(STATE));
     (config.hub.checkpoint, config.hub.fsync) = (bed.plan.checkpoint, bed.plan.fsync);
     config.clusters = clusters.iter().map(cluster).collect();
     config.resources = vec![resource("pods"), resource("widgets.example.com")];
@@ -139,6 +142,7 @@ async fn start(bed: &Arc<Testbed>, clusters: &[String]) -> Result<Hub, StartErro
         .disk(Arc::new(bed.disk.clone()))
         .dial(dial(bed, |bed, name| bed.clusters[name].connect()))
         .dial_receivers(dial(bed, receivers))
+        .keep_history(HistoryLimits { bytes: bed.plan.reads.window_bytes, age: bed.plan.reads.window_age })
         .on_this_thread();
     for (at, reader) in bed.readers.iter().enumerate() {
         let actor = ReaderActor { reader: Arc::clone(reader), bed: Arc::clone(bed) }.start();
@@ -161,11 +165,11 @@ async fn start(bed: &Arc<Testbed>, clusters: &[String]) -> Result<Hub, StartErro
 
 /// Reloads with random cluster labels and batch sizes.
 async fn relabel(bed: &Testbed, hub: &Hub, names: &[String]) {
-    let mut next = config(bed, names);
-    for cluster in &mut next.clusters {
+    for name in names {
         let tier = bed.random(|rng| ["prod", "dev"][rng.random_range(0..2)]);
-        cluster.labels = BTreeMap::from([("tier".to_owned(), tier.to_owned())]);
+        bed.tiers.lock().insert(name.clone(), tier.to_owned());
     }
+    let mut next = config(bed, names);
     for sink in &mut next.sinks {
         sink.batch.max_events = bed.random(|rng| rng.random_range(2..200));
     }
@@ -254,6 +258,7 @@ async fn faulty_run(bed: Arc<Testbed>) -> Result<(), String> {
         }
     };
     let transient = subscribe_transient(&hub).await;
+    let reads = api_reader::connect(&bed, &hub).await;
     let until = clock::now() + Duration::from_millis(bed.random(|rng| rng.random_range(10..10_000)));
     while clock::now() < until {
         let pause = bed.random(|rng| rng.random_range(0..150));
@@ -278,6 +283,7 @@ async fn faulty_run(bed: Arc<Testbed>) -> Result<(), String> {
     if bed.random(|rng| rng.random_bool(0.2)) {
         bed.repair_disk();
         let is_checkpoint_behind = is_checkpoint_behind(&hub).await;
+        reads.iter().for_each(LocalReadApi::ending);
         let report = hub.shutdown(Duration::from_secs(5)).await;
         bed.note(|| format!("shut down: {report:?}"));
         if report.undelivered.is_empty() && !is_checkpoint_behind {
@@ -293,8 +299,9 @@ async fn faulty_run(bed: Arc<Testbed>) -> Result<(), String> {
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
     end_process(&bed);
-    let violations = transient.lock().violations().to_vec();
-    if violations.is_empty() { Ok(()) } else { Err(format!("transient subscriber: {violations:#?}")) }
+    let mut violations: Vec<_> = bed.api_readers.iter().flat_map(|reader| reader.violations()).collect();
+    violations.extend(transient.lock().violations().iter().map(|it| format!("transient subscriber: {it}")));
+    if violations.is_empty() { Ok(()) } else { Err(format!("{violations:#?}")) }
 }
 
 /// Kills the process or cuts the power.
@@ -323,6 +330,7 @@ async fn final_run(bed: Arc<Testbed>) -> Result<(), String> {
         Err(error) => return Err(format!("the last hub does not start: {error}")),
     };
     let transient = subscribe_transient(&hub).await;
+    let reads = api_reader::connect(&bed, &hub).await;
     let until = clock::now() + PATIENCE;
     let guaranteed = bed.plan.guarantees_convergence();
     loop {
@@ -338,6 +346,9 @@ async fn final_run(bed: Arc<Testbed>) -> Result<(), String> {
             differences_found.extend(mistakes.iter().map(|it| format!("{}: {it}", receiver.name)));
         }
         if differences_found.is_empty() {
+            differences_found.extend(bed.api_readers.iter().flat_map(|reader| reader.mistakes(&bed)));
+        }
+        if differences_found.is_empty() {
             break;
         }
         if clock::now() > until {
@@ -349,11 +360,13 @@ async fn final_run(bed: Arc<Testbed>) -> Result<(), String> {
     checks::bounds(&bed)?;
     checks::memory(&bed, &hub, memory).await?;
     bed.note(|| "all readers have converged".to_owned());
+    reads.iter().for_each(LocalReadApi::ending);
     let report = hub.shutdown(Duration::from_secs(60)).await;
     if !report.undelivered.is_empty() || report.actors_left > 0 {
         return Err(format!("the last shutdown: {report:?}"));
     }
     let mut violations = transient.lock().violations().to_vec();
+    violations.extend(bed.api_readers.iter().flat_map(|reader| reader.violations()));
     for reader in bed.readers.iter().filter(|_| guaranteed) {
         let theirs = checks::violations(&bed, &reader.replica.lock());
         violations.extend(theirs.iter().map(|it| format!("{}: {it}", reader.name)));

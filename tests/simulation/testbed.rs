@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use rand::Rng;
 use rand::rngs::StdRng;
 
+use crate::api_reader::{self, ApiReader};
 use crate::plan::Plan;
 use crate::reader::{Reader, ReaderBehaviour};
 use crate::receiver::{Limits, Receiver, ReceiverBehaviour};
@@ -39,6 +40,10 @@ pub(crate) struct Testbed {
     pub(crate) disk: SimDisk,
     pub(crate) readers: Vec<Arc<Reader>>,
     pub(crate) receivers: Vec<Arc<Receiver>>,
+    /// Readers of the Kubernetes read API.
+    pub(crate) api_readers: Vec<Arc<ApiReader>>,
+    /// Label `tier` of the clusters that have it.
+    pub(crate) tiers: Mutex<BTreeMap<String, String>>,
     rng: Mutex<StdRng>,
     churns: Mutex<BTreeMap<String, Churn>>,
     events: Mutex<Vec<String>>,
@@ -68,11 +73,14 @@ impl Testbed {
         }
         let receivers = ["audit", "alerts"].into_iter().zip(&plan.limits);
         let receivers = receivers.map(|(name, limits)| Arc::new(Receiver::new(name, *limits))).collect();
+        let durable: &[&str] = if plan.has_state { &["steady", "moody", "fickle"] } else { &[] };
         Arc::new(Self {
             clusters,
             receivers,
             disk: SimDisk::new(seed),
-            readers: ["steady", "moody", "fickle"].map(|name| Arc::new(Reader::new(name))).into(),
+            readers: durable.iter().map(|name| Arc::new(Reader::new(name))).collect(),
+            api_readers: api_reader::readers(seed, plan.clusters),
+            tiers: Mutex::default(),
             rng: Mutex::new(rng),
             churns: Mutex::new(churns),
             events: Mutex::default(),
@@ -164,6 +172,9 @@ impl Testbed {
     }
 
     fn change_reader(&self) {
+        if self.readers.is_empty() {
+            return;
+        }
         // The first reader never fails.
         let reader = &self.readers[self.random(|rng| rng.random_range(1..self.readers.len()))];
         let behaviour = self.random(|rng| match rng.random_range(0..6) {

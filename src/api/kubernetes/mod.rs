@@ -35,6 +35,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::State;
+use axum::http::Request;
+use axum::response::Response;
 use axum::routing::any;
 use tokio_util::sync::CancellationToken;
 
@@ -90,6 +93,11 @@ impl ReadApi {
             metrics: Arc::default(),
             closing: CancellationToken::new(),
         }
+    }
+
+    /// Answers one authorized request.
+    pub async fn answer(self: &Arc<Self>, request: Request<()>) -> Response {
+        request::handle(State(Arc::clone(self)), request).await
     }
 
     /// Returns the values of its counters.

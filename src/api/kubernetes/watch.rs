@@ -34,7 +34,7 @@ pub(super) struct WatchOptions {
     pub(super) bookmarks: bool,
     /// Version of the bookmark that ends the initial state (`sendInitialEvents`): that of the state.
     pub(super) end_bookmark: Option<u64>,
-    /// Version of the cluster that the client has reached and the hub has not: changes up to it are left out.
+    /// Version of the cluster that the client has reached and the hub has not: changes that it has seen are left out.
     pub(super) skipped: Option<u64>,
     /// End of the watch.
     pub(super) until: Instant,
@@ -211,8 +211,7 @@ impl Watch {
     /// Writes a change as it appears to a reader of the selected objects.
     fn write_change(&mut self, change: &RecordedChange, out: &mut Vec<u8>) {
         let is_fleet = self.frames.naming().is_fleet();
-        let is_known = |skipped| change.cluster_version.is_some_and(|version| version <= skipped);
-        if self.options.skipped.is_some_and(is_known) {
+        if self.options.skipped.is_some_and(|skipped| self.is_known(change, skipped)) {
             return;
         }
         let cluster = &change.origin.cluster;
@@ -237,6 +236,20 @@ impl Watch {
         let version = version.filter(|_| is_fleet || event == EventType::Deleted);
         self.events += 1;
         self.frames.event(event, object, &change.origin, version, out);
+    }
+
+    /// Returns whether a client that has reached the version `skipped` of the cluster has seen a change.
+    ///
+    /// The objects' own versions decide, because the hub gives some changes versions that the cluster has not. A deletion
+    /// that a list found is repeated, unless the next change shows an object that the client has.
+    fn is_known(&self, change: &RecordedChange, skipped: u64) -> bool {
+        let own = |change: &RecordedChange| change.object.resource_version().as_number();
+        let is_seen = |change: &RecordedChange| own(change).is_some_and(|version| version <= skipped);
+        if change.kind != ChangeKind::Deleted || own(change) == change.cluster_version {
+            return is_seen(change);
+        }
+        let next = self.pending.iter().rev().find(|next| next.object.key() == change.object.key());
+        next.is_some_and(|next| next.kind == ChangeKind::Added && is_seen(next))
     }
 
     /// Writes a bookmark, if the client accepts them and everything before it is written.

@@ -114,14 +114,24 @@ fn resume(scope: &Scope, version: u64) -> Result<(HistoryCursor, Option<u64>), S
     match &scope.clusters {
         Clusters::One(cluster) => match snapshot.locate(cluster, version) {
             Ok(cursor) => Ok((cursor, None)),
-            // The hub has not seen that version yet. What it reads until then, the client knows.
-            Err(LocateError::Future { .. }) => Ok((HistoryCursor::after(snapshot.version()), Some(version))),
+            // The hub has not seen that version yet. What it reads until then, the client knows. The first objects of a list
+            // in progress may be newer already, so the watch begins at the start of the window.
+            Err(LocateError::Future { .. }) => Ok((oldest_position(scope), Some(version))),
             Err(LocateError::Expired { oldest }) => Err(Status::watch_expired(version, oldest.unwrap_or_default())),
         },
         Clusters::Matching(_) => match history.resume(&scope.changes(), version) {
             Ok(cursor) => Ok((cursor, None)),
             Err(expired) => Err(Status::watch_expired(version, expired.oldest)),
         },
+    }
+}
+
+/// Returns the position before the oldest change in the window.
+fn oldest_position(scope: &Scope) -> HistoryCursor {
+    let mut cursor = HistoryCursor::after(0);
+    match scope.cache.history.read(&scope.changes(), &mut cursor, 1, &mut Vec::new()) {
+        Ok(_) => HistoryCursor::after(0),
+        Err(expired) => HistoryCursor::after(expired.oldest),
     }
 }
 
