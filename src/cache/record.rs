@@ -1,12 +1,13 @@
 //! Recording of a store's changes in its window.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashSet;
 
 use super::history::{
-    ChangeKind, ClusterMarks, Conditions, Draft, Entry, Floor, HistoryLimits, HistoryReader, Marks, PartitionChange,
-    PartitionChangeKind, RecordedChange, SavedVersion, Step, arrange,
+    ChangeKind, ClusterMarks, ClusterVersions, Conditions, Draft, Entry, Floor, HistoryLimits, HistoryReader, Marks,
+    PartitionChange, PartitionChangeKind, RecordedChange, SavedVersion, Step, arrange,
 };
 use super::posting::PartitionId;
 use super::snapshot::Partition;
@@ -15,43 +16,64 @@ use super::versions::Before;
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ClusterName, Origin, ResourceVersion, StoredObject};
 
+/// Versions of the clusters of a saved state.
+pub(super) type SavedClusters = BTreeMap<ClusterName, ClusterVersions>;
+
 fn number(version: Option<&ResourceVersion>) -> Option<u64> {
     version.and_then(ResourceVersion::as_number)
 }
 
 impl Store {
-    /// Records that the present state, restored as a whole, had this version in an earlier process. Readers resume from
-    /// it. Holds until the next change, or until [`Self::keep_history`].
-    pub fn set_saved_version(&mut self, saved: SavedVersion) {
-        self.saved_version = Some(saved);
+    /// Records that the present state, restored as a whole, had these versions in an earlier process. Readers resume
+    /// from them. Holds until the next change, or until [`Self::keep_history`].
+    pub fn set_saved_version(&mut self, saved: SavedVersion, clusters: BTreeMap<ClusterName, ClusterVersions>) {
+        self.saved_version = Some((saved, clusters));
     }
 
     /// Returns the version of [`Self::set_saved_version`], if it still holds.
     #[must_use]
     pub fn saved_version(&self) -> Option<SavedVersion> {
-        self.saved_version
+        self.saved_version.as_ref().map(|(saved, _)| *saved)
     }
 
     /// Starts to count versions after `base` and to keep recent changes. The present objects get the version `base`.
     /// Call it once, before readers use versions. `base` should exceed the versions of earlier processes, such as the
     /// present time in microseconds. If the saved version is not less, versions start after that.
     pub fn keep_history(&mut self, limits: HistoryLimits, base: u64, now: Instant) {
-        let saved = self.saved_version;
+        let (saved, clusters) = self.saved_version.take().unzip();
         let base = base.max(saved.map_or(0, |saved| saved.version.saturating_add(1)));
-        let ids: Vec<_> = self.next.partitions().map(|(id, _)| id).collect();
-        for id in ids {
-            let Some(mut partition) = self.next.take(id) else { continue };
-            partition.iter().for_each(|object| object.set_fleet_version(base));
-            let complete = number(partition.resume.as_ref());
-            partition.marks = Marks::new(complete, complete);
-            self.next.put(id, partition);
-        }
+        let names: Vec<_> = self.next.joined_clusters().cloned().collect();
+        let mut clusters = clusters.unwrap_or_default();
+        let floors = names.into_iter().map(|name| {
+            let floor = self.start_cluster(&name, clusters.remove(&name), base);
+            (name, floor)
+        });
+        let floors = floors.collect();
         let history = HistoryReader::new(limits, base, now);
         self.next.version = base;
-        history.restart(base, self.next.floors());
+        history.restart(base, floors);
         history.set_saved(saved);
         self.next.history = Some(history);
         self.publish();
+    }
+
+    /// Sets the marks of a cluster that the window starts with, above all versions that readers may have. Returns the
+    /// floor of its window. `saved` are the versions of its state in an earlier process.
+    fn start_cluster(&mut self, name: &ClusterName, saved: Option<ClusterVersions>, base: u64) -> Floor {
+        let mut greatest = saved.and_then(|saved| saved.greatest);
+        for id in self.joined(name) {
+            let Some(partition) = self.next.partition(id) else { continue };
+            partition.iter().for_each(|object| object.set_fleet_version(base));
+            greatest = greatest.max(number(partition.resume.as_ref())).max(newest_of(partition));
+        }
+        let exact = saved.and_then(|saved| saved.list);
+        let floor = if exact == greatest { greatest } else { greatest.map(|greatest| greatest.saturating_add(1)) };
+        for id in self.joined(name) {
+            let Some(mut partition) = self.next.take(id) else { continue };
+            partition.marks = Marks::new(number(partition.resume.as_ref()), floor);
+            self.next.put(id, partition);
+        }
+        greatest.map_or(Floor::UNKNOWN, |below| Floor { below, exact })
     }
 
     /// Returns the read half of the window; `None` if there is none.
@@ -221,7 +243,8 @@ impl Store {
         }
         self.record_all(id, partition, PartitionChangeKind::Joined, 0);
         // A version that readers of the other partitions have must not lead here.
-        let floor = others.fresh().max(complete);
+        let ahead = newest_of(partition).filter(|newest| complete.is_some_and(|complete| *newest > complete));
+        let floor = others.fresh().max(complete).max(ahead.map(|ahead| ahead.saturating_add(1)));
         partition.marks = Marks::new(complete, floor);
         self.cut(cluster, floor, false);
     }
@@ -284,6 +307,11 @@ impl Store {
         let partition = Some(&partition.marks).filter(|_| partition.has_synced());
         ClusterMarks::of(self.next.joined_partitions(cluster).map(|(_, other)| &other.marks).chain(partition))
     }
+}
+
+/// Returns the greatest version of an object.
+fn newest_of(partition: &Partition) -> Option<u64> {
+    partition.iter().filter_map(|object| object.resource_version().as_number()).max()
 }
 
 fn is_same_state(one: &StoredObject, other: &StoredObject) -> bool {

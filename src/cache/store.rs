@@ -15,6 +15,7 @@ use super::history::{Draft, Pending, SavedVersion};
 use super::index_errors::{AddIndexersError, IndexerConflict};
 use super::indexers::Indexers;
 use super::posting::PartitionId;
+use super::record::SavedClusters;
 use super::snapshot::{DeclaredIndex, Partition, Snapshot};
 use super::stage::{Batch, Relist};
 use super::versions::Before;
@@ -30,8 +31,8 @@ pub struct Store {
     pub(super) published: Arc<ArcSwap<Snapshot>>,
     pub(super) builds: Builds,
     pub(super) pending: Pending,
-    /// Version that the present state had in an earlier process. Forgotten with the next change.
-    pub(super) saved_version: Option<SavedVersion>,
+    /// Versions that the present state had in an earlier process. Forgotten with the next change.
+    pub(super) saved_version: Option<(SavedVersion, SavedClusters)>,
 }
 
 impl Store {

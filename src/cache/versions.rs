@@ -1,6 +1,6 @@
 //! Versions and completeness of a snapshot, for readers that list it and then watch.
 
-use super::history::{ClusterMarks, Floor, HistoryCursor, HistoryReader, LocateError};
+use super::history::{ClusterMarks, ClusterVersions, Floor, HistoryCursor, HistoryReader, LocateError};
 use super::posting::PartitionId;
 use super::snapshot::{Partition, Snapshot};
 use informer_hub_types::{ClusterLabels, ClusterName, Freshness};
@@ -35,6 +35,12 @@ impl Snapshot {
     #[must_use]
     pub fn cluster_version(&self, cluster: &ClusterName) -> Option<u64> {
         self.cluster_marks(cluster).version()
+    }
+
+    /// Returns the versions of a cluster that are saved with its objects.
+    #[must_use]
+    pub fn cluster_versions(&self, cluster: &ClusterName) -> ClusterVersions {
+        self.cluster_marks(cluster).versions()
     }
 
     /// Returns the version up to which no change of the cluster is missing in its joined partitions. May be less than

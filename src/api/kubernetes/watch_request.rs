@@ -116,7 +116,11 @@ fn resume(scope: &Scope, version: u64) -> Result<(HistoryCursor, Option<u64>), S
             Ok(cursor) => Ok((cursor, None)),
             // The hub has not seen that version yet. What it reads until then, the client knows. The first objects of a list
             // in progress may be newer already, so the watch begins at the start of the window.
-            Err(LocateError::Future { .. }) => Ok((oldest_position(scope), Some(version))),
+            Err(LocateError::Future { .. }) if snapshot.joined_partitions(cluster).nth(1).is_none() => {
+                Ok((oldest_position(scope), Some(version)))
+            }
+            // With several informers, the hub of before a kill may have made up the version.
+            Err(LocateError::Future { newest }) => Err(Status::watch_expired(version, newest)),
             Err(LocateError::Expired { oldest }) => Err(Status::watch_expired(version, oldest.unwrap_or_default())),
         },
         Clusters::Matching(_) => match history.resume(&scope.changes(), version) {

@@ -15,6 +15,15 @@ pub(in crate::cache) struct Marks {
     pub(in crate::cache) latest: Option<(u64, u64)>,
 }
 
+/// Versions of a cluster that readers may have, of a state that is saved.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ClusterVersions {
+    /// Version of a list of the state. `None` if it is unknown.
+    pub list: Option<u64>,
+    /// Greatest version that readers may have. `None` if it is unknown.
+    pub greatest: Option<u64>,
+}
+
 /// The same of a cluster: of all its partitions that have joined.
 #[derive(Clone, Copy, Default, Debug)]
 pub(in crate::cache) struct ClusterMarks {
@@ -75,6 +84,11 @@ impl ClusterMarks {
     /// Returns a version that is greater than each one that readers may have.
     pub(in crate::cache) fn fresh(&self) -> Option<u64> {
         self.greatest().map(|greatest| greatest.saturating_add(1))
+    }
+
+    /// Returns the versions that are saved with this state.
+    pub(in crate::cache) fn versions(&self) -> ClusterVersions {
+        ClusterVersions { list: self.version(), greatest: self.greatest() }
     }
 
     /// Returns the floor of a window that starts with this state.

@@ -30,6 +30,9 @@
 //! - Readers of the cluster expire if a partition joins or leaves, or if a list goes back (a restored etcd). Later
 //!   versions are greater than all that readers may have: a restored etcd uses versions again for other states.
 //!
+//! - In a new process, a restored cluster starts above all versions that readers may have. Only the version of a list of
+//!   the saved state leads to it, and only if the whole resource was saved at once. Otherwise readers expire.
+//!
 //! Changes are not in the order of versions if a queue lags: all changes of one object are applied together. Within a
 //! batch they are.
 //!
@@ -45,6 +48,7 @@ mod window;
 
 pub use change::{ChangeKind, RecordedChange};
 pub use cluster::LocateError;
+pub use marks::ClusterVersions;
 pub use reader::{HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, PositionExpired};
 pub use window::{HistoryLimits, SavedVersion};
 

@@ -270,7 +270,9 @@ impl World {
             });
         }
         if !keeps_first {
-            self.store.set_saved_version(SavedVersion { version: saved, has_same_labels: true });
+            let clusters = snapshot.joined_clusters().map(|name| (name.clone(), snapshot.cluster_versions(name)));
+            let fleet = SavedVersion { version: saved, has_same_labels: true };
+            self.store.set_saved_version(fleet, clusters.collect());
             self.store.keep_history(self.limits, base, self.now);
         }
     }

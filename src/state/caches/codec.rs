@@ -9,7 +9,8 @@
 //! 6 dropped     partition
 //! 7 commit      time
 //! 8 follows     length of all earlier files up to their last commit records
-//! 9 fleet       fleet version, hash of the clusters' labels, numbers of the partitions whose objects are visible at it
+//! 9 fleet       fleet version, hash of the clusters' labels; for each partition whose objects are visible at it: number,
+//!               version of a list of its cluster and greatest version that readers may have, each plus one or zero
 //! ```
 //!
 //! Record 9 describes the state of the commit record after it, and of no later one.
@@ -17,9 +18,10 @@
 //! Any input decodes to a record or to `None`. Memory use is proportional to the input, except for heads, which are
 //! limited by [`MAX_HEADS`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::file_name::MAX_NUMBER;
+use crate::cache::ClusterVersions;
 use informer_hub_types::{ApiResource, ClusterName, Gvr, ObjectKey, ResourceVersion, Scope, View};
 
 /// Maximum decompressed size of the heads of one record, in bytes.
@@ -62,8 +64,8 @@ pub(super) struct SavedFleet {
     pub(super) version: u64,
     /// Hash of the labels of the clusters. Differs if another build computes it.
     pub(super) labels: u64,
-    /// Numbers of the partitions whose objects are visible at this version.
-    pub(super) partitions: BTreeSet<u64>,
+    /// Numbers of the partitions whose objects are visible at this version, with the versions of their clusters.
+    pub(super) partitions: BTreeMap<u64, ClusterVersions>,
 }
 
 /// One decoded record.
@@ -184,8 +186,11 @@ pub(super) fn put_fleet(fleet: &SavedFleet, out: &mut Vec<u8>) {
     out.push(9);
     put_number(fleet.version, out);
     put_number(fleet.labels, out);
-    for number in &fleet.partitions {
+    for (number, versions) in &fleet.partitions {
         put_number(*number, out);
+        for version in [versions.list, versions.greatest] {
+            put_number(version.map_or(0, |version| version.saturating_add(1)), out);
+        }
     }
 }
 
@@ -320,9 +325,11 @@ impl<'r> Record<'r> {
             }
             8 => Self::Follows(bytes.number()?),
             9 => {
-                let (version, labels, mut partitions) = (bytes.number()?, bytes.number()?, BTreeSet::new());
+                let (version, labels, mut partitions) = (bytes.number()?, bytes.number()?, BTreeMap::new());
                 while !bytes.0.is_empty() {
-                    partitions.insert(bytes.id()?);
+                    let (number, list, greatest) = (bytes.id()?, bytes.number()?, bytes.number()?);
+                    let versions = ClusterVersions { list: list.checked_sub(1), greatest: greatest.checked_sub(1) };
+                    partitions.insert(number, versions);
                 }
                 Self::Fleet(SavedFleet { version, labels, partitions })
             }

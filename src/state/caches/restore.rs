@@ -164,10 +164,15 @@ fn assemble(
     }
     let snapshot = store.published().load_full();
     // Readers resume if the visible objects are those of the saved version.
-    let visible = headers.iter().filter(|(_, _, header)| header.synced).map(|(_, number, _)| *number).collect();
-    if let Some(fleet) = fleet.filter(|fleet| is_whole && fleet.partitions == visible) {
+    let visible: BTreeMap<_, _> = headers
+        .iter()
+        .filter(|(_, _, header)| header.synced)
+        .map(|(_, number, header)| (*number, header.cluster.clone()))
+        .collect();
+    if let Some(fleet) = fleet.filter(|fleet| is_whole && fleet.partitions.keys().eq(visible.keys())) {
         let has_same_labels = hash_labels(&snapshot) == fleet.labels;
-        store.set_saved_version(SavedVersion { version: fleet.version, has_same_labels });
+        let clusters = visible.into_values().zip(fleet.partitions.into_values()).collect();
+        store.set_saved_version(SavedVersion { version: fleet.version, has_same_labels }, clusters);
     }
     let kept = headers.into_iter().filter_map(|(id, number, header)| {
         let partition = snapshot.partition(id)?.clone();

@@ -58,7 +58,9 @@ impl CacheFiles {
             step.or_else(|| unchanged().map(|kept| kept.number))
         };
         let joined = snapshot.partitions().filter(|(_, partition)| partition.has_synced());
-        let partitions = joined.map(|(_, partition)| number(partition)).collect::<Option<_>>()?;
+        let saved =
+            |partition: &Partition| Some((number(partition)?, snapshot.cluster_versions(&partition.origin().cluster)));
+        let partitions = joined.map(|(_, partition)| saved(partition)).collect::<Option<_>>()?;
         Some(SavedFleet { version: snapshot.version(), labels: hash_labels(snapshot), partitions })
     }
 
