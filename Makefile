@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist test test-nightly lint reference doc public-api book deny test-real check-monitoring check-deploy chart-schema fuzz oracle bench bench-peers bench-real bench-million bench-isolation bench-delivery bench-telemetry demo ci
+.PHONY: help build dist test test-nightly lint reference doc public-api book deny test-real check-monitoring check-deploy chart-schema fuzz oracle bench bench-peers bench-real bench-read bench-million bench-isolation bench-delivery bench-telemetry demo ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -85,6 +85,9 @@ bench-peers: $(GO_PEERS) ## Compare the hub, client-go and kube-rs on the same o
 
 bench-real: $(GO_PEERS) ## Measure the first list from a real kube-apiserver, against a plain reader; needs Go, takes 10 minutes
 	BENCH_GO_PEERS=$(GO_PEERS) BENCH_TESTBED=$$(tests/testbed/build.sh) $(CARGO) bench --bench hub -- real
+
+bench-read: ## Compare lists and watches of the hub with those of a kube-apiserver; needs Go, takes 10 minutes
+	BENCH_TESTBED=$$(tests/testbed/build.sh) BENCH_KUBECTL=$$(tests/testbed/build.sh kubectl) $(CARGO) bench --bench hub -- read
 
 bench-million: ## Measure memory and query latency with a million objects in 100 clusters and 5,000 events a second
 	$(CARGO) bench --bench hub -- million

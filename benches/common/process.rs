@@ -89,6 +89,22 @@ pub fn rss() -> u64 {
     status("VmRSS:")
 }
 
+/// Returns the resident bytes of another process.
+pub fn rss_of(process: u32) -> u64 {
+    status_of(&process.to_string(), "VmRSS:")
+}
+
+/// Returns the peak of the resident bytes of another process since the start or [`forget_peak_of`].
+pub fn peak_rss_of(process: u32) -> u64 {
+    status_of(&process.to_string(), "VmHWM:")
+}
+
+/// Resets [`peak_rss_of`] to the current value.
+pub fn forget_peak_of(process: u32) {
+    // Without permission (some sandboxes), the peak counts from the start.
+    let _ = std::fs::write(format!("/proc/{process}/clear_refs"), "5");
+}
+
 /// Returns the anonymous resident bytes: heap, stacks and written data. Pages of the program file are not included: the
 /// kernel shares them between processes and can drop them.
 pub fn anonymous() -> u64 {
@@ -108,7 +124,11 @@ pub fn forget_peak() {
 
 /// Reads a size from the status of this process, in bytes.
 fn status(field: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    status_of("self", field)
+}
+
+fn status_of(process: &str, field: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with(field)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }

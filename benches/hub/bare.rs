@@ -64,7 +64,8 @@ async fn each_piece(mut body: kube::client::Body, mut take: impl FnMut(&[u8])) {
     }
 }
 
-fn event(line: &[u8], notified: &Notified) {
+/// Records the event of a line.
+pub(crate) fn event(line: &[u8], notified: &Notified) {
     let called = Instant::now();
     let sent = || digits_after(line, &format!("\"{SENT}\":\"")).map(|digits| digits.to_string());
     if let Some(version) = digits_after(line, VERSION) {

@@ -18,6 +18,7 @@ mod micro;
 mod million;
 mod peers;
 mod peers_table;
+mod read;
 mod real;
 mod shapes;
 mod telemetry;
@@ -38,6 +39,7 @@ fn main() {
         ["shapes"] => shapes::run(),
         ["fleet"] => fleet::run(),
         ["real"] => real::run(),
+        ["read"] => read::run(),
         ["isolation"] => isolation::run(),
         ["delivery"] => delivery::run(""),
         ["telemetry"] => telemetry::run(),
@@ -55,7 +57,9 @@ fn main() {
         ["contestant", kind, url] => common::runtime().block_on(contestant::run(kind, url, None)),
         ["contestant", kind, url, ca] => common::runtime().block_on(contestant::run(kind, url, Some(ca.as_ref()))),
         _ => {
-            eprintln!("there are: peers, real, memory, shapes, fleet, million, micro, isolation, delivery, telemetry");
+            eprintln!(
+                "there are: peers, real, read, memory, shapes, fleet, million, micro, isolation, delivery, telemetry"
+            );
             std::process::exit(2);
         }
     }

@@ -64,7 +64,7 @@ pub(crate) fn run() {
 }
 
 /// Starts the apiserver. Returns its process and the path of its kubeconfig.
-fn start(testbed: &str, dir: &Path) -> (Server, String) {
+pub(crate) fn start(testbed: &str, dir: &Path) -> (Server, String) {
     let mut command = Command::new(testbed);
     command.args(["--name", "bench", "--dir"]).arg(dir).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -74,7 +74,7 @@ fn start(testbed: &str, dir: &Path) -> (Server, String) {
     (Server(child), ready["kubeconfig"].as_str().unwrap().to_owned())
 }
 
-struct Server(Child);
+pub(crate) struct Server(pub(crate) Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -89,7 +89,8 @@ pub(crate) async fn config(path: &str) -> Config {
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap()
 }
 
-async fn fill(kubeconfig: &str, pods: usize) {
+/// Creates pods.
+pub(crate) async fn fill(kubeconfig: &str, pods: usize) {
     let client = Client::try_from(config(kubeconfig).await).unwrap();
     let mut lines = Vec::new();
     ReplayConfig { pods, ..ReplayConfig::default() }.export(&mut lines).unwrap();
