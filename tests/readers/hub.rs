@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use informer_hub_sim::{SimCluster, SimConfig, World, WorldConfig};
 use informer_hub_types::ObjectKey;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
@@ -28,24 +28,34 @@ impl Hub {
             (name, SimCluster::start(SimConfig { world, ..SimConfig::default() }, &Handle::current()).unwrap())
         };
         let clusters = ["east", "west"].map(cluster);
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let table = |(name, it): &(&str, SimCluster)| format!("[clusters.{name}]\nserver = \"{}\"\n", it.url());
         let tables: Vec<_> = clusters.iter().map(table).collect();
-        let toml = format!("[hub]\nlisten = \"{port}\"\n{}[resources.pods]\n", tables.concat());
+        let toml = format!("[hub]\nlisten = \"127.0.0.1:0\"\n{}[resources.pods]\n", tables.concat());
         std::fs::write(folder.path().join("hub.toml"), toml).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_informer-hub"));
-        command.arg("run").arg("-c").arg(folder.path().join("hub.toml")).stdin(Stdio::null()).stderr(Stdio::null());
+        command.args(["run", "--log-format", "json", "-c"]).arg(folder.path().join("hub.toml")).stdin(Stdio::null());
+        command.stderr(std::fs::File::create(folder.path().join("log")).unwrap());
         let hub = Self { child: command.spawn().unwrap(), clusters, folder };
         let _ = rustls::crypto::ring::default_provider().install_default();
+        let url = until("the hub has a port", async || hub.url()).await;
         let client = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
         until("the hub is ready", async || {
-            let answer = client.get(format!("http://{port}/readyz")).send().await.ok()?;
+            let answer = client.get(format!("{url}/readyz")).send().await.ok()?;
             answer.status().is_success().then_some(())
         })
         .await;
-        hub.write_kubeconfig(&format!("http://{port}"));
+        hub.write_kubeconfig(&url);
         hub
+    }
+
+    /// Returns the URL of the hub's port, once the log has its address.
+    fn url(&self) -> Option<String> {
+        let log = std::fs::read_to_string(self.path().join("log")).unwrap();
+        let line = log.lines().find(|line| line.contains("serving /livez"))?;
+        // The last line may be incomplete.
+        let line: Value = serde_json::from_str(line).ok()?;
+        Some(format!("http://{}", line["address"].as_str()?))
     }
 
     fn write_kubeconfig(&self, url: &str) {
