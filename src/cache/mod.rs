@@ -28,6 +28,7 @@
 
 mod applied;
 mod builds;
+mod candidates;
 mod controller;
 mod delta_fifo;
 mod filter;

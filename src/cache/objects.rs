@@ -236,6 +236,14 @@ impl<'t> Run<'t> {
         };
         self.filters.iter().zip(self.objects).filter_map(may)
     }
+
+    /// Returns the objects, each with whether its labels may match. Reads only the filters.
+    pub(super) fn judged(self, needs: &LabelNeeds) -> impl Iterator<Item = (&'t Arc<StoredObject>, bool)> {
+        let judged = |(filter, object): (&LabelFilter, &'t Option<Arc<StoredObject>>)| {
+            Some((object.as_ref()?, !needs.rule_out(*filter)))
+        };
+        self.filters.iter().zip(self.objects).filter_map(judged)
+    }
 }
 
 /// Returns the position of a bound: before or after a key.

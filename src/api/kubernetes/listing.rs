@@ -84,7 +84,7 @@ impl Scan {
     pub(super) fn advance(&mut self, mut visit: impl FnMut(&Found) -> bool) -> bool {
         let Some((cluster, after)) = self.at.take() else { return false };
         self.buffer.clear();
-        let namespace = self.selection.namespace();
+        let mut next = None;
         if let Some(key) = self.key_in(&cluster) {
             // The only object that the selection can have here.
             if after.is_none() {
@@ -92,9 +92,8 @@ impl Scan {
             }
         } else {
             let key = after.as_ref().map(|after| &after.key);
-            self.state.objects(&cluster, key, namespace, SCAN, &mut self.buffer);
+            next = self.state.objects(&cluster, key, self.selection.candidates(), SCAN, &mut self.buffer);
         }
-        let is_full = self.buffer.len() == SCAN;
         for found in &self.buffer {
             let (object, origin) = found;
             if self.selection.matches(object, &origin.cluster, self.is_unique) && !visit(found) {
@@ -103,9 +102,9 @@ impl Scan {
                 return true;
             }
         }
-        self.at = match self.buffer.last().filter(|_| is_full) {
-            Some((last, _)) => {
-                let after = After { cluster: cluster.clone(), key: last.key().clone() };
+        self.at = match next {
+            Some(key) => {
+                let after = After { cluster: cluster.clone(), key };
                 Some((cluster, Some(after)))
             }
             None => self.next_cluster(&cluster).map(|next| (next, None)),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::scope::Scope;
 use crate::cache::{ChangeKind, Partition, PartitionId, RecordedChange, Snapshot};
-use informer_hub_types::{ClusterName, ObjectKey, Origin, StoredObject};
+use informer_hub_types::{ClusterName, LabelNeeds, ObjectKey, Origin, StoredObject};
 
 /// An object with its informer.
 pub(super) type Found = (Arc<StoredObject>, Arc<Origin>);
@@ -19,6 +19,15 @@ pub(super) type Found = (Arc<StoredObject>, Arc<Origin>);
 pub(super) struct After {
     pub(super) cluster: ClusterName,
     pub(super) key: ObjectKey,
+}
+
+/// Conditions that objects which cannot be selected are skipped by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidates<'a> {
+    /// Namespace of all selected objects, if they have one.
+    pub(super) namespace: Option<&'a str>,
+    /// Bits that the label filters of all selected objects have.
+    pub(super) needs: &'a LabelNeeds,
 }
 
 /// State that a list is read from.
@@ -76,15 +85,17 @@ impl State {
         Some((Arc::clone(found.0), Arc::clone(found.1)))
     }
 
-    /// Appends at most `most` objects of a cluster after a key, within a namespace if one is given.
+    /// Appends the next objects of a cluster after a key: those that `wanted` may select. Returns the key to continue
+    /// after; `None` at the end.
     pub(super) fn objects(
         &self,
         cluster: &ClusterName,
         after: Option<&ObjectKey>,
-        namespace: Option<&str>,
+        wanted: Candidates<'_>,
         most: usize,
         out: &mut Vec<Found>,
-    ) {
+    ) -> Option<ObjectKey> {
+        let Candidates { namespace, needs } = wanted;
         let first = namespace.map(|namespace| ObjectKey::new(namespace, ""));
         let after = match (after, first.as_ref()) {
             (Some(after), Some(first)) => Some(after.max(first)),
@@ -92,24 +103,25 @@ impl State {
         };
         let is_within = |key: &ObjectKey| namespace.is_none() || key.namespace() == namespace;
         let undone = self.undone.get(cluster);
+        let everything = LabelNeeds::default();
+        // An object in two partitions has the state of the first, which the filter must not hide.
+        let is_only = self.partitions.get(cluster).is_some_and(|ids| ids.len() == 1);
+        let needs = if is_only { needs } else { &everything };
         let mut sources: Vec<_> = self
             .partitions(cluster)
-            .map(|partition| (partition.iter_after(after).peekable(), partition.origin()))
+            .map(|partition| (partition.candidates_after(after, needs).peekable(), partition.origin()))
             .collect();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let undone = undone.into_iter().flat_map(|undone| undone.range::<ObjectKey, _>((from, Bound::Unbounded)));
         let mut undone = undone.peekable();
-        let end = out.len().saturating_add(most);
-        while out.len() < end {
-            let stored = sources.iter_mut().filter_map(|(objects, _)| objects.peek().map(|object| object.key())).min();
-            let other = undone.peek().map(|(key, _)| *key);
-            let Some(key) = [stored, other].into_iter().flatten().min().cloned() else { return };
-            if !is_within(&key) {
-                return;
-            }
+        let mut last = None;
+        for _ in 0..most {
+            let stored = sources.iter_mut().filter_map(|(objects, _)| objects.peek().map(|(object, _)| object.key()));
+            let (stored, other) = (stored.min(), undone.peek().map(|(key, _)| *key));
+            let key = [stored, other].into_iter().flatten().min().filter(|key| is_within(key))?.clone();
             let mut found = None;
             for (objects, origin) in &mut sources {
-                if let Some(object) = objects.next_if(|object| *object.key() == key) {
+                if let Some((object, true)) = objects.next_if(|(object, _)| *object.key() == key) {
                     found.get_or_insert_with(|| (Arc::clone(object), Arc::clone(origin)));
                 }
             }
@@ -117,7 +129,9 @@ impl State {
                 found.clone_from(before);
             }
             out.extend(found);
+            last = Some(key);
         }
+        last
     }
 
     fn partitions(&self, cluster: &ClusterName) -> impl Iterator<Item = &Partition> {

@@ -14,7 +14,7 @@ use super::definitions::Definition;
 use super::encode::{Encoder, Place, to_media};
 use super::freshness::Coverage;
 use super::listing::{Head, Items, Listing, Scan};
-use super::objects::{After, Found, State};
+use super::objects::{After, Candidates, Found, State};
 use super::queue::{Admission, ReaderId};
 use super::respond::{Gzip, mark_gzip, response};
 use super::scope::{Clusters, Scope};
@@ -22,7 +22,7 @@ use super::selection::{Selection, Wanted};
 use crate::api::extensions::Streaming;
 use crate::cache::{HistoryCursor, Snapshot};
 use informer_hub_kubeapi::{Continuation, Form, ListAt, Media, Printer, Reason, Status, list_at};
-use informer_hub_types::clock;
+use informer_hub_types::{LabelNeeds, clock};
 
 /// Least length of an answer that is compressed, as in kube-apiserver.
 const GZIP_FROM: usize = 128 << 10;
@@ -106,7 +106,8 @@ fn mark_default(scope: &Scope, state: &Arc<State>, encoder: &mut Encoder) {
     }
     let mut objects = Vec::new();
     for cluster in state.clusters_from(None) {
-        state.objects(cluster, None, None, usize::MAX, &mut objects);
+        let everything = Candidates { namespace: None, needs: &LabelNeeds::default() };
+        state.objects(cluster, None, everything, usize::MAX, &mut objects);
     }
     let bodies: Vec<_> = objects.iter().filter_map(|(object, _)| object.json().ok()).collect();
     let mut printer = Printer::new(&scope.cache.resource, None);

@@ -3,10 +3,11 @@
 use smol_str::SmolStr;
 
 use super::fields::{Field, field_of};
+use super::objects::Candidates;
 use crate::cache::Snapshot;
 use informer_hub_kubeapi::{CLUSTER_KEY, FieldSelector, Reason, Status};
 use informer_hub_query::Extractor;
-use informer_hub_types::{ClusterName, FieldPath, LabelSelector, ObjectKey, StoredObject};
+use informer_hub_types::{ClusterName, FieldPath, LabelNeeds, LabelSelector, ObjectKey, Requirement, StoredObject};
 
 /// Prepared conditions on objects.
 #[derive(Debug)]
@@ -14,6 +15,7 @@ pub(super) struct Selection {
     namespace: Option<SmolStr>,
     name: Option<SmolStr>,
     labels: LabelSelector,
+    needs: LabelNeeds,
     /// Whether objects have a label that names their cluster.
     is_fleet: bool,
     terms: Vec<Term>,
@@ -80,6 +82,7 @@ impl Selection {
             namespace: wanted.namespace.cloned(),
             name: wanted.name.cloned(),
             labels: wanted.labels.clone(),
+            needs: needs_of(wanted.labels, wanted.is_fleet),
             is_fleet: wanted.is_fleet,
             terms,
             extractor: Extractor::new(&paths),
@@ -98,10 +101,15 @@ impl Selection {
     }
 
     /// Returns the namespace that all selected objects have.
-    pub(super) fn namespace(&self) -> Option<&str> {
+    fn namespace(&self) -> Option<&str> {
         // An empty value selects objects without a namespace.
         let by_field = || self.equal(|source| matches!(source, Source::Namespace)).filter(|value| !value.is_empty());
         self.namespace.as_deref().or_else(by_field)
+    }
+
+    /// Returns the conditions that objects which cannot be selected are skipped by.
+    pub(super) fn candidates(&self) -> Candidates<'_> {
+        Candidates { namespace: self.namespace(), needs: &self.needs }
     }
 
     /// Returns the key that the only selected object of a cluster has, if the selection has name and scope.
@@ -169,6 +177,12 @@ impl Selection {
             Source::Name | Source::Namespace | Source::Cluster => true,
         })
     }
+}
+
+/// Returns the bits that the label filters of all selected objects have. At fleet roots the label of the cluster is not stored.
+fn needs_of(labels: &LabelSelector, is_fleet: bool) -> LabelNeeds {
+    let is_stored = |requirement: &&Requirement| !(is_fleet && requirement.key == CLUSTER_KEY);
+    LabelNeeds::of(&labels.requirements().iter().filter(is_stored).cloned().collect())
 }
 
 /// Returns the text that a field selector compares: strings as they are, numbers and booleans as JSON.

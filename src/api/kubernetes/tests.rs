@@ -2,6 +2,7 @@
 
 mod lists;
 mod paths;
+mod selection;
 mod watches;
 
 use std::collections::BTreeMap;

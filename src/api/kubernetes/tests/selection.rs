@@ -1,0 +1,122 @@
+//! Lists and pages that skip objects by label equal a plain selection from all objects.
+
+use informer_hub_types::LabelSelector;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::*;
+
+/// A change of a pod: number of the cluster, number of the pod, value of its label, and whether it is deleted.
+type Step = (usize, usize, usize, bool);
+
+const SELECTORS: [&str; 8] = [
+    "app=v0",
+    "app in (v0,v3)",
+    "app",
+    "!app",
+    "app!=v0",
+    "app=v1,informer-hub.io/cluster=b",
+    "informer-hub.io/cluster",
+    "app notin (v1),app",
+];
+
+/// Pods of each cluster: several times as many as one step of a scan visits.
+const PODS: usize = 700;
+
+/// Returns a pod in one of three namespaces. It has no label if the value is 4.
+fn labelled(number: usize, value: usize, version: u64) -> StoredObject {
+    let (namespace, name, value) = (format!("n{}", number % 3), format!("p{number:04}"), format!("v{value}"));
+    let is_labelled = value != "v4";
+    let labels = if is_labelled { json!({ "app": value }) } else { json!({}) };
+    let json = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": namespace, "resourceVersion": version.to_string(), "labels": labels,
+        },
+    });
+    StoredObject::new(StoredObjectParts {
+        key: ObjectKey::new(&namespace, &name),
+        uid: Uid::new(&name),
+        resource_version: ResourceVersion::new(&version.to_string()),
+        labels: Labels::new(is_labelled.then(|| ("app".into(), value.as_str().into())).into_iter().collect()),
+        index_values: Vec::<IndexEntry>::new(),
+        json: json.to_string().into_bytes(),
+    })
+}
+
+/// Returns all items of a list, page by page if `limit` is above 0.
+async fn all(bench: &Bench, path: &str, limit: usize) -> Vec<Value> {
+    let (mut found, mut token) = (Vec::new(), String::new());
+    loop {
+        let page =
+            if token.is_empty() { path.to_owned() } else { path.split("&resourceVersion=").next().unwrap().into() };
+        let (code, list) = bench.json(&format!("{page}&limit={limit}{token}")).await;
+        assert_eq!(code, 200, "{page}: {list}");
+        found.extend(list["items"].as_array().unwrap().iter().cloned());
+        match list["metadata"]["continue"].as_str().filter(|token| !token.is_empty()) {
+            Some(next) => token = format!("&continue={next}"),
+            None => return found,
+        }
+    }
+}
+
+fn matches(selector: &LabelSelector, item: &Value) -> bool {
+    selector.matches(|label| item["metadata"]["labels"][label].as_str())
+}
+
+async fn check(values: [Vec<usize>; 2], steps: Vec<Step>, selector: &str, limit: usize, is_double: bool) {
+    let mut bench = Bench::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
+    for (cluster, values) in ["a", "b"].into_iter().zip(values) {
+        let pods_of = values.into_iter().enumerate().map(|(number, value)| labelled(number, value, 1)).collect();
+        bench.list(&pods(), cluster, pods_of, 10);
+    }
+    if is_double {
+        // A second informer of a cluster, with other labels of the same pods.
+        bench.partitions.remove(&("b".to_owned(), pods().gvr));
+        let others = (0..PODS).step_by(3).map(|number| labelled(number, number % 5, 1)).collect();
+        bench.list(&pods(), "b", others, 10);
+    }
+    let (_, before) = bench.json("/clusters/*/api/v1/pods?limit=1").await;
+    let version = before["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    for (at, (cluster, number, value, is_deleted)) in (11..).zip(steps) {
+        let kind = if is_deleted { DeltaKind::Deleted } else { DeltaKind::Updated };
+        bench.event(["a", "b"][cluster], kind, labelled(number, value, at));
+    }
+    let encoded = selector.replace('!', "%21").replace(' ', "%20");
+    let parsed: LabelSelector = selector.parse().unwrap();
+    let exact = format!("&resourceVersion={version}&resourceVersionMatch=Exact");
+    for namespace in ["", "/namespaces/n1"] {
+        for at in ["", exact.as_str()] {
+            let path = format!("/clusters/*/api/v1{namespace}/pods?labelSelector=");
+            let mut plain = all(&bench, &format!("{path}{at}"), 0).await;
+            plain.retain(|item| matches(&parsed, item));
+            let selected = format!("{path}{encoded}{at}");
+            for limit in [0, limit] {
+                let found = all(&bench, &selected, limit).await;
+                assert!(found == plain, "{selected}, limit {limit}: {} instead of {}", found.len(), plain.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn lists_by_label_equal_a_selection_from_all_objects() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // Few pods of some values, so that most are skipped.
+    let values = || prop::collection::vec(prop_oneof![1 => 0_usize..5, 30 => Just(2_usize)], PODS);
+    let step = (0_usize..2, 0..PODS + 5, 0_usize..5, any::<bool>());
+    let cases = (
+        values(),
+        values(),
+        prop::collection::vec(step, 0..60),
+        prop::sample::select(&SELECTORS[..]),
+        1_usize..40,
+        any::<bool>(),
+    );
+    let mut runner = TestRunner::new(Config { cases: 24, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&cases, |(a, b, steps, selector, limit, is_double)| {
+        runtime.block_on(check([a, b], steps, selector, limit, is_double));
+        Ok(())
+    });
+    outcome.unwrap();
+}
