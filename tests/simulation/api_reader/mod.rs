@@ -226,7 +226,7 @@ impl Connected {
             ListForm::Streaming => {
                 let least = version.map(|version| format!("&resourceVersion={version}")).unwrap_or_default();
                 let query = format!("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan{least}");
-                return self.follow(&query, Some(version)).await;
+                return self.follow(&query, Some(InitialState { least: version })).await;
             }
         };
         self.reader.replica.lock().replace(listed.0, listed.1, version, self.reader.root.changes_labels());
@@ -245,22 +245,8 @@ impl Connected {
             let bytes = body.collect().await.map_err(|_| Failure::Cut)?.to_bytes();
             let mut list: Value = serde_json::from_slice(&bytes).unwrap();
             let of_page = version_of(&list).unwrap_or_default();
-            let mut replica = self.reader.replica.lock();
-            if version.is_some_and(|version| version != of_page) {
-                replica.violation(format!("a page has version {of_page}, the one before {version:?}"));
-            }
+            self.take_page(&mut list, (version, of_page), &mut objects);
             version = Some(of_page);
-            for item in list["items"].as_array_mut().map(std::mem::take).unwrap_or_default() {
-                match read(&self.reader.root, item) {
-                    Ok((key, state)) => {
-                        if objects.insert(key.clone(), state).is_some() {
-                            replica.violation(format!("{key:?} is listed twice"));
-                        }
-                    }
-                    Err(fault) => replica.violation(fault),
-                }
-            }
-            drop(replica);
             match list["metadata"]["continue"].as_str().filter(|token| !token.is_empty()) {
                 Some(token) => query = format!("continue={token}"),
                 None => return Ok((objects, of_page)),
@@ -270,20 +256,39 @@ impl Connected {
         }
     }
 
+    /// Adds the objects of a page. All pages have the version of the one before.
+    fn take_page(&self, list: &mut Value, (version, of_page): (Option<u64>, u64), objects: &mut BTreeMap<Key, State>) {
+        let mut replica = self.reader.replica.lock();
+        if version.is_some_and(|version| version != of_page) {
+            replica.violation(format!("a page has version {of_page}, the one before {version:?}"));
+        }
+        for item in list["items"].as_array_mut().map(std::mem::take).unwrap_or_default() {
+            match read(&self.reader.root, item) {
+                Ok((key, state)) => {
+                    if objects.insert(key.clone(), state).is_some() {
+                        replica.violation(format!("{key:?} is listed twice"));
+                    }
+                }
+                Err(fault) => replica.violation(fault),
+            }
+        }
+    }
+
     /// Watches from the reader's version until the watch ends or the connection is lost.
     async fn watch(&self) -> Result<(), Failure> {
         let version = self.reader.replica.lock().version.unwrap_or(0);
         self.follow(&format!("watch=1&resourceVersion={version}"), None).await
     }
 
-    /// Follows a watch. `initial` is given if it begins with the present state: the version that was asked for.
-    async fn follow(&self, query: &str, initial: Option<Option<u64>>) -> Result<(), Failure> {
+    /// Follows a watch. `initial` is given if it begins with the present state.
+    async fn follow(&self, query: &str, initial: Option<InitialState>) -> Result<(), Failure> {
         let (seconds, millis) = self.reader.draw(|rng| (rng.random_range(1..90), rng.random_range(0..8000)));
         let query = format!("{query}&allowWatchBookmarks=true&timeoutSeconds={seconds}");
         self.note(|| query.clone());
         let mut body = self.ask(&query).await?;
         let stop = clock::now() + Duration::from_millis(millis);
-        let mut stream = Stream { of: self, rest: Vec::new(), initial: initial.map(|least| (least, BTreeMap::new())) };
+        let mut stream =
+            Stream { of: self, rest: Vec::new(), initial: initial.map(|initial| (initial.least, BTreeMap::new())) };
         loop {
             let frame = tokio::time::timeout_at(stop, body.frame()).await;
             let Ok(Some(Ok(frame))) = frame else { break };
@@ -317,6 +322,12 @@ impl Connected {
             self.reader.replica.lock().compare(&listed, &self.reader.root);
         }
     }
+}
+
+/// Request for the present state at the beginning of a watch.
+struct InitialState {
+    /// Version that the state must have reached.
+    least: Option<u64>,
 }
 
 /// Events of one watch.
@@ -357,7 +368,7 @@ impl Stream<'_> {
             let is_end = object["metadata"]["annotations"]["k8s.io/initial-events-end"] == "true";
             match self.initial.take() {
                 Some((least, objects)) if is_end => {
-                    replica.replace(objects, version, least, reader.root.changes_labels())
+                    replica.replace(objects, version, least, reader.root.changes_labels());
                 }
                 None if !is_end => replica.bookmark(version, is_fleet),
                 initial => {

@@ -96,25 +96,24 @@ fn remove_mark(object: &mut Value, of: &str) {
 pub(crate) fn read(root: &Root, mut object: Value) -> Result<(Key, State), String> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (namespace, mut name) = (text("/metadata/namespace"), text("/metadata/name"));
-    let cluster = match root {
-        Root::Cluster(cluster) => cluster.clone(),
-        _ => {
-            let cluster = text("/metadata/labels/informer-hub.io~1cluster");
-            let annotation = text("/metadata/annotations/informer-hub.io~1cluster");
-            if cluster.is_empty() || cluster != annotation {
-                return Err(format!("{name} has the label {cluster:?} and the annotation {annotation:?}"));
-            }
-            for of in ["labels", "annotations"] {
-                remove_mark(&mut object, of);
-            }
-            cluster
+    let cluster = if let Root::Cluster(cluster) = root {
+        cluster.clone()
+    } else {
+        let cluster = text("/metadata/labels/informer-hub.io~1cluster");
+        let annotation = text("/metadata/annotations/informer-hub.io~1cluster");
+        if cluster.is_empty() || cluster != annotation {
+            return Err(format!("{name} has the label {cluster:?} and the annotation {annotation:?}"));
         }
+        for of in ["labels", "annotations"] {
+            remove_mark(&mut object, of);
+        }
+        cluster
     };
     if *root == Root::Unique {
-        let Some(own) = name.strip_prefix(&format!("{cluster}:")) else {
+        let Some(own) = name.strip_prefix(&format!("{cluster}:")).map(ToOwned::to_owned) else {
             return Err(format!("{name} lacks the name of its cluster {cluster}"));
         };
-        name = own.to_owned();
+        name = own;
         object["metadata"]["name"] = name.clone().into();
     }
     Ok(((cluster, namespace, name), State::original(object)))
