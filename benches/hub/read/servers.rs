@@ -154,8 +154,12 @@ impl HubServer {
     async fn ready(&self) {
         let (server, client) = (self.server.at_root(""), self.server.client(false));
         let until = std::time::Instant::now() + TIMEOUT;
-        while !server.get(&client, "/readyz", "*/*").send().await.is_ok_and(|answer| answer.status() == 200) {
-            assert!(std::time::Instant::now() < until, "the hub is not ready");
+        loop {
+            let answer = server.get(&client, "/readyz", "*/*").send().await;
+            if answer.as_ref().is_ok_and(|answer| answer.status() == 200) {
+                break;
+            }
+            assert!(std::time::Instant::now() < until, "the hub is not ready: {answer:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         // Bodies are compressed some seconds after they arrived.

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -105,7 +105,10 @@ pub fn answer(mut socket: TcpStream, config: Arc<ServerConfig>, answer: &[u8]) -
 }
 
 fn named(name: &str) -> CertificateParams {
-    CertificateParams::new(vec![name.to_owned()]).expect("the name is ASCII")
+    let mut params = CertificateParams::new(vec![name.to_owned()]).expect("the name is ASCII");
+    // With the subject of the CA, OpenSSL takes the certificate for a self-signed one.
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
 }
 
 fn new_key() -> KeyPair {

@@ -65,8 +65,8 @@ struct Naive {
     listing: Option<BTreeSet<ObjectKey>>,
     began: Option<&'static str>,
     ends_out: usize,
-    /// Live events that were popped and not requeued.
-    out: BTreeMap<u64, ObjectKey>,
+    /// Events that were popped and not requeued: key, and whether the object lives.
+    out: BTreeMap<u64, (ObjectKey, bool)>,
     /// Time of the last live event of each key.
     newest: BTreeMap<ObjectKey, u64>,
     /// Number of ignored deltas: resyncs of queued keys.
@@ -130,8 +130,8 @@ impl Naive {
             match place {
                 Place::End { .. } => self.ends_out += 1,
                 Place::Key(key, events) => {
-                    let live = events.iter().filter(|event| is_live(event.delta.kind));
-                    self.out.extend(live.map(|event| (event.at, key.clone())));
+                    let known = events.iter().filter(|event| event.delta.kind != DeltaKind::Sync);
+                    self.out.extend(known.map(|event| (event.at, (key.clone(), is_live(event.delta.kind)))));
                 }
             }
         }
@@ -162,9 +162,11 @@ impl Naive {
     }
 
     /// Returns the keys that a list end must keep, and those it may keep. It must keep listed keys, and later objects
-    /// that were processed before it. It may keep later objects not processed yet.
+    /// that were processed before it, unless they were deleted since. It may keep later objects not processed yet.
     fn spares(&self, named: &BTreeSet<ObjectKey>, at: u64) -> (BTreeSet<ObjectKey>, BTreeSet<ObjectKey>) {
-        let must = self.out.range(at..).map(|(_, key)| key.clone()).chain(named.iter().cloned()).collect();
+        let last: BTreeMap<_, _> = self.out.range(at..).map(|(_, (key, is_live))| (key, *is_live)).collect();
+        let later = last.into_iter().filter(|(_, is_live)| *is_live).map(|(key, _)| key.clone());
+        let must = later.chain(named.iter().cloned()).collect();
         let later = self.newest.iter().filter(|(_, newest)| **newest > at).map(|(key, _)| key.clone());
         (must, later.chain(named.iter().cloned()).collect())
     }

@@ -1,8 +1,9 @@
 //! Lists and pages that skip objects by label equal a plain selection from all objects.
 
+use informer_hub_testing::properties;
 use informer_hub_types::LabelSelector;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::TestRunner;
 
 use super::*;
 
@@ -64,14 +65,14 @@ fn matches(selector: &LabelSelector, item: &Value) -> bool {
     selector.matches(|label| item["metadata"]["labels"][label].as_str())
 }
 
-async fn check(values: [Vec<usize>; 2], steps: Vec<Step>, selector: &str, limit: usize, is_double: bool) {
+async fn check(values: [Vec<usize>; 2], steps: Vec<Step>, selector: &str, limit: usize, is_relisted: bool) {
     let mut bench = Bench::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
     for (cluster, values) in ["a", "b"].into_iter().zip(values) {
         let pods_of = values.into_iter().enumerate().map(|(number, value)| labelled(number, value, 1)).collect();
         bench.list(&pods(), cluster, pods_of, 10);
     }
-    if is_double {
-        // A second informer of a cluster, with other labels of the same pods.
+    if is_relisted {
+        // A second list of the cluster, with fewer pods and other labels.
         bench.partitions.remove(&("b".to_owned(), pods().gvr));
         let others = (0..PODS).step_by(3).map(|number| labelled(number, number % 5, 1)).collect();
         bench.list(&pods(), "b", others, 10);
@@ -113,9 +114,9 @@ fn lists_by_label_equal_a_selection_from_all_objects() {
         1_usize..40,
         any::<bool>(),
     );
-    let mut runner = TestRunner::new(Config { cases: 24, failure_persistence: None, ..Config::default() });
-    let outcome = runner.run(&cases, |(a, b, steps, selector, limit, is_double)| {
-        runtime.block_on(check([a, b], steps, selector, limit, is_double));
+    let mut runner = TestRunner::new(properties(24));
+    let outcome = runner.run(&cases, |(a, b, steps, selector, limit, is_relisted)| {
+        runtime.block_on(check([a, b], steps, selector, limit, is_relisted));
         Ok(())
     });
     outcome.unwrap();
