@@ -16,9 +16,6 @@ use super::versions::Before;
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ClusterName, Origin, ResourceVersion, StoredObject};
 
-/// Versions of the clusters of a saved state.
-pub(super) type SavedClusters = BTreeMap<ClusterName, ClusterVersions>;
-
 fn number(version: Option<&ResourceVersion>) -> Option<u64> {
     version.and_then(ResourceVersion::as_number)
 }

@@ -15,10 +15,9 @@ use super::history::{Draft, Pending, SavedVersion};
 use super::index_errors::{AddIndexersError, IndexerConflict};
 use super::indexers::Indexers;
 use super::posting::PartitionId;
-use super::record::SavedClusters;
 use super::snapshot::{DeclaredIndex, Partition, Snapshot};
 use super::stage::{Batch, Relist};
-use super::versions::Before;
+use super::versions::{Before, SavedClusters};
 use informer_hub_types::{
     ApiResource, ClusterLabels, ClusterName, Delta, DeltaKind, Deltas, InformerHealth, ObjectKey, Origin,
     ResourceVersion, StoredObject,

@@ -1,5 +1,7 @@
 //! Versions and completeness of a snapshot, for readers that list it and then watch.
 
+use std::collections::BTreeMap;
+
 use super::history::{ClusterMarks, ClusterVersions, Floor, HistoryCursor, HistoryReader, LocateError};
 use super::posting::PartitionId;
 use super::snapshot::{Partition, Snapshot};
@@ -85,6 +87,9 @@ impl Snapshot {
         known.chain(self.expected().map(|(name, labels)| (name, labels, Freshness::Missing)))
     }
 }
+
+/// Versions of the clusters of a saved state.
+pub(super) type SavedClusters = BTreeMap<ClusterName, ClusterVersions>;
 
 /// State of a partition before a batch.
 #[derive(Clone, Copy, Debug)]
