@@ -81,6 +81,10 @@ impl ClusterWindow {
             Some(version) if version > self.newest => self.newest = version,
             Some(_) | None => self.sorted_from = change.version.saturating_add(1),
         }
+        // A reader of this change has the version of its object, which must not lead to the start.
+        if self.floor.exact.is_some() && change.object.resource_version().as_number() == self.floor.exact {
+            self.floor.exact = None;
+        }
         self.entries.push_back(change);
     }
 

@@ -276,7 +276,11 @@ impl Connected {
 
     /// Watches from the reader's version until the watch ends or the connection is lost.
     async fn watch(&self) -> Result<(), Failure> {
-        let version = self.reader.replica.lock().version.unwrap_or(0);
+        let version = {
+            let mut replica = self.reader.replica.lock();
+            replica.resume();
+            replica.version.unwrap_or(0)
+        };
         self.follow(&format!("watch=1&resourceVersion={version}"), None).await
     }
 
