@@ -136,7 +136,7 @@ impl HubServer {
         }
         std::fs::write(dir.path().join("hub.toml"), hub + toml).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_informer-hub"));
-        command.args(["run", "-c", "hub.toml"]).current_dir(dir.path()).stderr(Stdio::piped());
+        command.args(["run", "-c", "hub.toml", "--log-format", "json"]).current_dir(dir.path()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let address = address_of(&mut child);
         let scheme = if has_tls { "https" } else { "http" };
