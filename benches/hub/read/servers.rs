@@ -166,13 +166,14 @@ impl HubServer {
         tokio::time::sleep(Duration::from_secs(8)).await;
     }
 
-    /// Writes a kubeconfig for kubectl and returns its path.
+    /// Writes a kubeconfig for kubectl and returns its path. Over TLS, kubectl asks for a name if there is no user.
     pub(super) fn kubeconfig(&self) -> PathBuf {
         let file = self.dir.path().join("kubeconfig");
         let ca = self.dir.path().join("ca.pem");
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: hub\nclusters:\n- name: hub\n  cluster:\n    server: {}\n    \
-             certificate-authority: {}\ncontexts:\n- name: hub\n  context: {{ cluster: hub }}\n",
+             certificate-authority: {}\ncontexts:\n- name: hub\n  context: {{ cluster: hub, user: reader }}\n\
+             users:\n- name: reader\n  user: {{ token: none }}\n",
             self.server.root,
             Path::display(&ca)
         );
