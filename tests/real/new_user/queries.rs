@@ -164,15 +164,24 @@ async fn scrape_hub() -> Vec<String> {
         assert!(reached.await, "{}", workdir.get("/metrics").await.1);
     };
     delivered(24.0).await;
+    let listed = workdir.get("/clusters/hub/api/v1/pods").await;
+    assert_eq!(listed.0, 200, "{}", listed.1);
+    let path = format!("http://{}/clusters/hub/api/v1/pods?watch=true", workdir.listen());
+    let reader = reqwest::Client::builder().tls_certs_only([]).user_agent("dashboard-test/1").build().unwrap();
+    let mut followed = reader.get(path).send().await.unwrap();
+    assert!(followed.chunk().await.unwrap().is_some(), "the watch begins with the present pods");
     let mut scrapes = vec![workdir.get("/metrics").await.1];
     for at in 0..5 {
         create_pod(&client, "shop", &format!("late-{at}")).await;
     }
     delete_now(&pods(&client, "shop"), "web-1").await;
     delivered(36.0).await;
+    assert_eq!(workdir.get("/clusters/hub/api/v1/pods").await.0, 200);
+    assert!(followed.chunk().await.unwrap().is_some(), "the watch shows the new pods");
     let lag = "informer_hub_told_lag_seconds_count";
     assert!(becomes_true(WAIT_DEADLINE, async || workdir.get("/metrics").await.1.contains(lag)).await);
     scrapes.push(workdir.get("/metrics").await.1);
+    drop(followed);
     assert_eq!(hub.terminate().await, 0);
     scrapes
 }
