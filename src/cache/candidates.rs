@@ -1,10 +1,11 @@
-//! Objects of a partition that a label selector may select, found by the filters of the tree.
+//! Objects of a partition that a selector may select: by the label filters of the tree, or by an index.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::snapshot::Partition;
-use informer_hub_types::{LabelNeeds, ObjectKey, StoredObject};
+use super::posting::{PartitionId, Posting};
+use super::snapshot::{Partition, Snapshot};
+use informer_hub_types::{FieldPath, LabelNeeds, ObjectKey, StoredObject};
 
 /// One of this many skipped objects is returned.
 const SKIPPED: usize = 64;
@@ -23,5 +24,24 @@ impl Partition {
             skipped += usize::from(!may_match);
             *may_match || skipped.is_multiple_of(SKIPPED)
         })
+    }
+}
+
+impl Snapshot {
+    /// Returns the objects of a partition after `key` by key that have a value at a path. `None` if no index of the path
+    /// covers the partition.
+    pub(crate) fn indexed_after<'s>(
+        &'s self,
+        id: PartitionId,
+        key: Option<&ObjectKey>,
+        path: &FieldPath,
+        value: &str,
+    ) -> Option<impl Iterator<Item = &'s Arc<StoredObject>> + use<'s>> {
+        let partition = self.partition(id)?;
+        let index = self.index_of(path, std::iter::once(partition))?;
+        let posting = self.indices.posting(&index, value);
+        let start = key.cloned().unwrap_or_else(|| ObjectKey::new("", ""));
+        let keys = posting.into_iter().flat_map(move |posting: &Posting| posting.keys_after(id, &start));
+        Some(keys.filter_map(|key| partition.get(key)))
     }
 }

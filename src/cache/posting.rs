@@ -92,15 +92,20 @@ impl Posting {
 
     /// Returns the locations from a partition on, by partition and key.
     fn iter_from(&self, partition: PartitionId) -> impl Iterator<Item = At<'_>> {
+        self.iter_at(Location { partition, key: ObjectKey::new("", "") })
+    }
+
+    /// Returns the locations from one on, by partition and key.
+    fn iter_at(&self, start: Location) -> impl Iterator<Item = At<'_>> {
         let (first, rest) = match self {
             Self::One(one) => (Some(Run::Mixed(slice::from_ref(one))), None),
             Self::Few(few) => (Some(few.all()), None),
             Self::Many(tree) => {
-                let (first, rest) = tree.from(&Location { partition, key: ObjectKey::new("", "") });
+                let (first, rest) = tree.from(&start);
                 (first.map(Chunk::all), Some(rest))
             }
         };
-        let first = first.into_iter().flat_map(move |run| run.from(partition));
+        let first = first.into_iter().flat_map(move |run| run.from(&start));
         first.chain(rest.into_iter().flatten().flat_map(Chunk::all)).inspect(|_| count())
     }
 
@@ -112,6 +117,17 @@ impl Posting {
     /// Returns the sorted keys in one partition, at a cost independent of other partitions.
     pub(super) fn keys_in(&self, partition: PartitionId) -> impl Iterator<Item = &ObjectKey> {
         self.iter_from(partition).take_while(move |(at, _)| *at == partition).map(|(_, key)| key)
+    }
+
+    /// Returns the sorted keys in one partition after a key, at a cost independent of those before it.
+    pub(super) fn keys_after<'p>(
+        &'p self,
+        partition: PartitionId,
+        key: &ObjectKey,
+    ) -> impl Iterator<Item = &'p ObjectKey> + use<'p> {
+        let start = Location { partition, key: key.clone() };
+        let same = self.iter_at(start.clone()).take_while(move |(at, _)| *at == partition);
+        same.map(|(_, key)| key).skip_while(move |found| **found == start.key)
     }
 
     /// Returns whether any of these partitions, which must be sorted, has a location. Skips between partitions with a
@@ -235,11 +251,14 @@ enum Run<'p> {
 }
 
 impl Run<'_> {
-    /// Returns the rest from a partition on.
-    fn from(self, first: PartitionId) -> Self {
+    /// Returns the rest from a location on.
+    fn from(self, first: &Location) -> Self {
         match self {
-            Self::Of(partition, keys) => Self::Of(partition, if partition < first { &[] } else { keys }),
-            Self::Mixed(locations) => Self::Mixed(&locations[locations.partition_point(|at| at.partition < first)..]),
+            Self::Of(partition, keys) => {
+                let passed = keys.partition_point(|key| (partition, key) < first.at());
+                Self::Of(partition, &keys[passed..])
+            }
+            Self::Mixed(locations) => Self::Mixed(&locations[locations.partition_point(|at| at.at() < first.at())..]),
         }
     }
 }
@@ -390,6 +409,11 @@ pub(super) mod tests {
         let there = |id: u32| model.iter().filter(move |at| at.partition == PartitionId(id));
         for id in 0..4 {
             assert!(posting.keys_in(PartitionId(id)).eq(there(id).map(|at| &at.key)));
+            for after in [0, 7, 60, 119] {
+                let after = at(id, after).key;
+                let expected = there(id).map(|at| &at.key).filter(|key| **key > after);
+                assert!(posting.keys_after(PartitionId(id), &after).eq(expected));
+            }
         }
         for asked in 0..16_u32 {
             let ids: Vec<_> = (0..4).filter(|id| asked >> id & 1 == 1).collect();

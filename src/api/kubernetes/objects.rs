@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::scope::Scope;
 use crate::cache::{ChangeKind, Partition, PartitionId, RecordedChange, Snapshot};
-use informer_hub_types::{ClusterName, LabelNeeds, ObjectKey, Origin, StoredObject};
+use informer_hub_types::{ClusterName, FieldPath, LabelNeeds, ObjectKey, Origin, StoredObject};
 
 /// An object with its informer.
 pub(super) type Found = (Arc<StoredObject>, Arc<Origin>);
@@ -28,7 +28,12 @@ pub(super) struct Candidates<'a> {
     pub(super) namespace: Option<&'a str>,
     /// Bits that the label filters of all selected objects have.
     pub(super) needs: &'a LabelNeeds,
+    /// A field whose value all selected objects have, in the form of an index.
+    pub(super) field: Option<(&'a FieldPath, &'a str)>,
 }
+
+/// Objects of a partition by key, each with whether it may be selected.
+type Judged<'s> = Box<dyn Iterator<Item = (&'s Arc<StoredObject>, bool)> + 's>;
 
 /// State that a list is read from.
 #[derive(Clone, Debug)]
@@ -81,21 +86,22 @@ impl State {
         if let Some(undone) = self.undone.get(cluster).and_then(|undone| undone.get(key)) {
             return undone.clone();
         }
-        let found = self.partitions(cluster).find_map(|partition| Some((partition.get(key)?, partition.origin())))?;
+        let found =
+            self.partitions(cluster).find_map(|(_, partition)| Some((partition.get(key)?, partition.origin())))?;
         Some((Arc::clone(found.0), Arc::clone(found.1)))
     }
 
     /// Appends the next objects of a cluster after a key: those that `wanted` may select. Returns the key to continue
     /// after; `None` at the end.
-    pub(super) fn objects(
-        &self,
+    pub(super) fn objects<'s>(
+        &'s self,
         cluster: &ClusterName,
         after: Option<&ObjectKey>,
-        wanted: Candidates<'_>,
+        wanted: Candidates<'s>,
         most: usize,
         out: &mut Vec<Found>,
     ) -> Option<ObjectKey> {
-        let Candidates { namespace, needs } = wanted;
+        let Candidates { namespace, needs, field } = wanted;
         let first = namespace.map(|namespace| ObjectKey::new(namespace, ""));
         let after = match (after, first.as_ref()) {
             (Some(after), Some(first)) => Some(after.max(first)),
@@ -104,12 +110,13 @@ impl State {
         let is_within = |key: &ObjectKey| namespace.is_none() || key.namespace() == namespace;
         let undone = self.undone.get(cluster);
         let everything = LabelNeeds::default();
-        // An object in two partitions has the state of the first, which the filter must not hide.
+        // An object in two partitions has the state of the first, which the filters must not hide.
         let is_only = self.partitions.get(cluster).is_some_and(|ids| ids.len() == 1);
-        let needs = if is_only { needs } else { &everything };
+        let (needs, field) = if is_only { (needs, field) } else { (&everything, None) };
+        let wanted = Candidates { namespace, needs, field };
         let mut sources: Vec<_> = self
             .partitions(cluster)
-            .map(|partition| (partition.candidates_after(after, needs).peekable(), partition.origin()))
+            .map(|(id, partition)| (self.candidates(id, partition, after, wanted).peekable(), partition.origin()))
             .collect();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let undone = undone.into_iter().flat_map(|undone| undone.range::<ObjectKey, _>((from, Bound::Unbounded)));
@@ -134,9 +141,24 @@ impl State {
         last
     }
 
-    fn partitions(&self, cluster: &ClusterName) -> impl Iterator<Item = &Partition> {
+    /// Returns the objects of a partition after a key that may be selected.
+    fn candidates<'s>(
+        &'s self,
+        id: PartitionId,
+        partition: &'s Partition,
+        after: Option<&'s ObjectKey>,
+        wanted: Candidates<'s>,
+    ) -> Judged<'s> {
+        let of_field = |(path, value)| self.snapshot.indexed_after(id, after, path, value);
+        match wanted.field.and_then(of_field) {
+            Some(objects) => Box::new(objects.map(|object| (object, true))),
+            None => Box::new(partition.candidates_after(after, wanted.needs)),
+        }
+    }
+
+    fn partitions(&self, cluster: &ClusterName) -> impl Iterator<Item = (PartitionId, &Partition)> {
         let ids = self.partitions.get(cluster).into_iter().flatten();
-        ids.filter_map(|id| self.snapshot.partition(*id))
+        ids.filter_map(|id| Some((*id, self.snapshot.partition(*id)?)))
     }
 
     /// Returns whether the objects are namespaced.
@@ -147,6 +169,7 @@ impl State {
     /// Returns the number of objects, or `None` if counting them would visit each.
     pub(super) fn len(&self) -> Option<usize> {
         let is_plain = self.undone.is_empty() && self.partitions.values().all(|ids| ids.len() == 1);
-        is_plain.then(|| self.partitions.keys().flat_map(|cluster| self.partitions(cluster)).map(Partition::len).sum())
+        is_plain
+            .then(|| self.partitions.keys().flat_map(|cluster| self.partitions(cluster)).map(|(_, it)| it.len()).sum())
     }
 }

@@ -106,7 +106,7 @@ fn mark_default(scope: &Scope, state: &Arc<State>, encoder: &mut Encoder) {
     }
     let mut objects = Vec::new();
     for cluster in state.clusters_from(None) {
-        let everything = Candidates { namespace: None, needs: &LabelNeeds::default() };
+        let everything = Candidates { namespace: None, needs: &LabelNeeds::default(), field: None };
         state.objects(cluster, None, everything, usize::MAX, &mut objects);
     }
     let bodies: Vec<_> = objects.iter().filter_map(|(object, _)| object.json().ok()).collect();

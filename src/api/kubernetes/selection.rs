@@ -20,7 +20,7 @@ pub(super) struct Selection {
     is_fleet: bool,
     terms: Vec<Term>,
     extractor: Extractor,
-    paths: usize,
+    paths: Vec<FieldPath>,
 }
 
 /// A condition on a field.
@@ -86,7 +86,7 @@ impl Selection {
             is_fleet: wanted.is_fleet,
             terms,
             extractor: Extractor::new(&paths),
-            paths: paths.len(),
+            paths,
         })
     }
 
@@ -109,7 +109,13 @@ impl Selection {
 
     /// Returns the conditions that objects which cannot be selected are skipped by.
     pub(super) fn candidates(&self) -> Candidates<'_> {
-        Candidates { namespace: self.namespace(), needs: &self.needs }
+        let field = self.terms.iter().find_map(|term| match term.source {
+            Source::Paths(first, 1, default) if term.is_equal && term.value != default => {
+                is_index_form(&term.value).then_some((self.paths.get(first)?, term.value.as_str()))
+            }
+            _ => None,
+        });
+        Candidates { namespace: self.namespace(), needs: &self.needs, field }
     }
 
     /// Returns the key that the only selected object of a cluster has, if the selection has name and scope.
@@ -159,7 +165,7 @@ impl Selection {
         if self.terms.iter().any(|term| of_head(term) == Some(false)) {
             return false;
         }
-        self.paths == 0 || self.matches_body(object)
+        self.paths.is_empty() || self.matches_body(object)
     }
 
     fn matches_body(&self, object: &StoredObject) -> bool {
@@ -192,6 +198,14 @@ fn text(value: &serde_json::Value) -> String {
         serde_json::Value::Null => String::new(),
         other => other.to_string(),
     }
+}
+
+/// Returns whether objects whose field has this text have it as a value in an index of the field. An index has numbers as
+/// written, of which [`text`] changes some, and no arrays or objects.
+fn is_index_form(value: &str) -> bool {
+    let is_plain_integer = value.len() < 16 && !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = || value.parse::<f64>().is_ok();
+    !value.is_empty() && !value.starts_with(['[', '{']) && (is_plain_integer || !is_number())
 }
 
 /// Returns the field of a declared index with this path.

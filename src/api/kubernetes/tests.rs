@@ -141,13 +141,18 @@ impl Bench {
     }
 
     fn open(&mut self, resource: &ApiResource, cluster: &str) -> PartitionId {
+        self.open_scope(resource, cluster, Scope::all())
+    }
+
+    /// Opens the partition of an informer, which becomes the one that lists and events of the cluster go to.
+    fn open_scope(&mut self, resource: &ApiResource, cluster: &str, scope: Scope) -> PartitionId {
         let labels: ClusterLabels =
             self.fleet.clusters.iter().find(|it| it.name.as_str() == cluster).unwrap().labels.clone();
         let origin = Origin {
             cluster: ClusterName::new(cluster).unwrap(),
             cluster_labels: labels,
             resource: resource.clone(),
-            scope: Scope::all(),
+            scope,
         };
         let mut stores = self.fleet.stores.lock();
         let store = stores.entry(resource.gvr.clone()).or_insert_with(|| {

@@ -1,4 +1,4 @@
-//! Lists and pages that skip objects by label equal a plain selection from all objects.
+//! Lists and pages that skip objects by label or by index equal a plain selection from all objects.
 
 use informer_hub_testing::properties;
 use informer_hub_types::LabelSelector;
@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use super::*;
+use crate::cache::{IndexFn, Indexers};
 
 /// A change of a pod: number of the cluster, number of the pod, value of its label, and whether it is deleted.
 type Step = (usize, usize, usize, bool);
@@ -21,27 +22,43 @@ const SELECTORS: [&str; 8] = [
     "app notin (v1),app",
 ];
 
+/// The field is indexed.
+const FIELD_SELECTORS: [&str; 9] = [
+    "spec.color=v0",
+    "spec.color=1",
+    "spec.color=2.5",
+    "spec.color=2.50",
+    "spec.color=true",
+    "spec.color=",
+    "spec.color!=v0",
+    "spec.color=v0,metadata.namespace=n1",
+    "spec.color=none",
+];
+
+/// Fields of the pods by the number of a value, as written; the last have none.
+const COLORS: [&str; 4] = [r#""v0""#, "1", "2.50", "true"];
+
 /// Pods of each cluster: several times as many as one step of a scan visits.
 const PODS: usize = 700;
 
 /// Returns a pod in one of three namespaces. It has no label if the value is 4.
 fn labelled(number: usize, value: usize, version: u64) -> StoredObject {
-    let (namespace, name, value) = (format!("n{}", number % 3), format!("p{number:04}"), format!("v{value}"));
+    let (index, value) = (value, format!("v{value}"));
+    let (namespace, name) = (format!("n{}", number % 3), format!("p{number:04}"));
     let is_labelled = value != "v4";
     let labels = if is_labelled { json!({ "app": value }) } else { json!({}) };
-    let json = json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": name, "namespace": namespace, "resourceVersion": version.to_string(), "labels": labels,
-        },
+    let metadata = json!({
+        "name": name, "namespace": namespace, "resourceVersion": version.to_string(), "labels": labels,
     });
+    let spec = COLORS.get(index).map_or_else(|| "{}".to_owned(), |color| format!(r#"{{"color":{color}}}"#));
+    let json = format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{metadata},"spec":{spec}}}"#);
     StoredObject::new(StoredObjectParts {
         key: ObjectKey::new(&namespace, &name),
         uid: Uid::new(&name),
         resource_version: ResourceVersion::new(&version.to_string()),
         labels: Labels::new(is_labelled.then(|| ("app".into(), value.as_str().into())).into_iter().collect()),
         index_values: Vec::<IndexEntry>::new(),
-        json: json.to_string().into_bytes(),
+        json: json.into_bytes(),
     })
 }
 
@@ -61,20 +78,44 @@ async fn all(bench: &Bench, path: &str, limit: usize) -> Vec<Value> {
     }
 }
 
-fn matches(selector: &LabelSelector, item: &Value) -> bool {
-    selector.matches(|label| item["metadata"]["labels"][label].as_str())
+/// A request's selector.
+#[derive(Clone, Debug)]
+struct Asked {
+    parameter: &'static str,
+    text: &'static str,
 }
 
-async fn check(values: [Vec<usize>; 2], steps: Vec<Step>, selector: &str, limit: usize, is_relisted: bool) {
+impl Asked {
+    /// Returns whether an item of a plain list is selected.
+    fn selects(&self, item: &Value) -> bool {
+        if self.parameter == "labelSelector" {
+            let selector: LabelSelector = self.text.parse().unwrap();
+            return selector.matches(|label| item["metadata"]["labels"][label].as_str());
+        }
+        self.text.split(',').all(|term| {
+            let (field, value) = term.split_once('=').unwrap();
+            let found = match field.trim_end_matches('!') {
+                "spec.color" => &item["spec"]["color"],
+                _ => &item["metadata"]["namespace"],
+            };
+            let found = found.as_str().map_or_else(|| found.to_string(), str::to_owned).replace("null", "");
+            (found == value) != field.ends_with('!')
+        })
+    }
+}
+
+async fn check(values: [Vec<usize>; 2], steps: Vec<Step>, asked: Asked, limit: usize, is_overlapping: bool) {
     let mut bench = Bench::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
     for (cluster, values) in ["a", "b"].into_iter().zip(values) {
         let pods_of = values.into_iter().enumerate().map(|(number, value)| labelled(number, value, 1)).collect();
         bench.list(&pods(), cluster, pods_of, 10);
     }
-    if is_relisted {
-        // A second list of the cluster, with fewer pods and other labels.
-        bench.partitions.remove(&("b".to_owned(), pods().gvr));
-        let others = (0..PODS).step_by(3).map(|number| labelled(number, number % 5, 1)).collect();
+    let by_color = Indexers::new().with("by-color", IndexFn::path("spec.color".parse().unwrap()));
+    bench.fleet.stores.lock().get_mut(&pods().gvr).unwrap().add_indexers(by_color).unwrap();
+    if is_overlapping {
+        // A second informer has other values of some objects.
+        bench.open_scope(&pods(), "b", Scope::namespace("n1"));
+        let others = (1..PODS).step_by(3).map(|number| labelled(number, number % 5, 1)).collect();
         bench.list(&pods(), "b", others, 10);
     }
     let (_, before) = bench.json("/clusters/*/api/v1/pods?limit=1").await;
@@ -83,14 +124,13 @@ async fn check(values: [Vec<usize>; 2], steps: Vec<Step>, selector: &str, limit:
         let kind = if is_deleted { DeltaKind::Deleted } else { DeltaKind::Updated };
         bench.event(["a", "b"][cluster], kind, labelled(number, value, at));
     }
-    let encoded = selector.replace('!', "%21").replace(' ', "%20");
-    let parsed: LabelSelector = selector.parse().unwrap();
+    let encoded = asked.text.replace('!', "%21").replace(' ', "%20").replace('=', "%3D");
     let exact = format!("&resourceVersion={version}&resourceVersionMatch=Exact");
     for namespace in ["", "/namespaces/n1"] {
         for at in ["", exact.as_str()] {
-            let path = format!("/clusters/*/api/v1{namespace}/pods?labelSelector=");
+            let path = format!("/clusters/*/api/v1{namespace}/pods?{}=", asked.parameter);
             let mut plain = all(&bench, &format!("{path}{at}"), 0).await;
-            plain.retain(|item| matches(&parsed, item));
+            plain.retain(|item| asked.selects(item));
             let selected = format!("{path}{encoded}{at}");
             for limit in [0, limit] {
                 let found = all(&bench, &selected, limit).await;
@@ -101,22 +141,20 @@ async fn check(values: [Vec<usize>; 2], steps: Vec<Step>, selector: &str, limit:
 }
 
 #[test]
-fn lists_by_label_equal_a_selection_from_all_objects() {
+fn lists_by_selector_equal_a_selection_from_all_objects() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // Few pods of some values, so that most are skipped.
     let values = || prop::collection::vec(prop_oneof![1 => 0_usize..5, 30 => Just(2_usize)], PODS);
     let step = (0_usize..2, 0..PODS + 5, 0_usize..5, any::<bool>());
-    let cases = (
-        values(),
-        values(),
-        prop::collection::vec(step, 0..60),
-        prop::sample::select(&SELECTORS[..]),
-        1_usize..40,
-        any::<bool>(),
-    );
-    let mut runner = TestRunner::new(properties(24));
-    let outcome = runner.run(&cases, |(a, b, steps, selector, limit, is_relisted)| {
-        runtime.block_on(check([a, b], steps, selector, limit, is_relisted));
+    let by_label = prop::sample::select(&SELECTORS[..]).prop_map(|text| Asked { parameter: "labelSelector", text });
+    let by_field =
+        prop::sample::select(&FIELD_SELECTORS[..]).prop_map(|text| Asked { parameter: "fieldSelector", text });
+    let asked = prop_oneof![by_label, by_field];
+    let steps = prop::collection::vec(step, 0..60);
+    let cases = (values(), values(), steps, asked, 1_usize..40, any::<bool>());
+    let mut runner = TestRunner::new(properties(48));
+    let outcome = runner.run(&cases, |(a, b, steps, asked, limit, is_overlapping)| {
+        runtime.block_on(check([a, b], steps, asked, limit, is_overlapping));
         Ok(())
     });
     outcome.unwrap();
