@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `/livez`, `/readyz` | nothing; the details of unreadiness require the right to look |
 //! | `/metrics` | nothing if `metrics_open` is set, else the right to look |
-//! | any method below `/clusters/` and `/unique/`, which read only | the right to look |
+//! | any method of `/v1/query` and below `/clusters/` and `/unique/`, which read only | the right to look |
 //! | `GET` and `HEAD` of any other path, known or not | the right to look |
 //! | every other method | the right to change |
 //!
@@ -217,8 +217,9 @@ impl Access {
     /// Decides a request. `certified` is set if the connection has a valid client certificate.
     pub(super) fn authorize<B>(&self, request: &Request<B>, certified: bool) -> Result<MayRead, Denied> {
         let path = request.uri().path();
-        // The read API changes nothing, and answers other methods with 405.
-        let looks = matches!(*request.method(), Method::GET | Method::HEAD) || is_kubernetes(path);
+        // The read API changes nothing, whatever the method.
+        let only_reads = is_kubernetes(path) || path == super::query::PATH;
+        let looks = matches!(*request.method(), Method::GET | Method::HEAD) || only_reads;
         let known = self.identify(request.headers(), certified);
         let is_probe = matches!(path, "/livez" | "/readyz");
         let is_public = is_probe || (path == "/metrics" && self.metrics_open);

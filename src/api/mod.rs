@@ -27,6 +27,7 @@ mod guard;
 mod hosts;
 mod kubernetes;
 mod metrics;
+mod query;
 mod reload;
 mod serve;
 #[cfg(test)]
@@ -114,7 +115,7 @@ pub async fn serve(
         .merge(reload::routes(reload))
         .merge(metrics::routes(scraper));
     if let Some(read) = read {
-        routes = routes.merge(kubernetes::routes(read));
+        routes = routes.merge(query::routes(Arc::clone(&read))).merge(kubernetes::routes(read));
     }
     serve::serve(listener, routes, guard, stop).await;
 }

@@ -11,9 +11,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::hub::Hub;
+use crate::actors::messages::Ask;
 use crate::actors::{ClusterState, FleetView};
 use crate::api::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet, ReadApi, ReadApiOptions};
-use crate::cache::HistoryLimits;
+use crate::cache::{Answer, HistoryLimits, Query, QueryError};
 use informer_hub_config::ReadApiConfig;
 use informer_hub_types::{ClusterName, View};
 
@@ -123,6 +124,15 @@ impl Fleet for HubFleet {
                 history: cache.history,
             })
             .collect()
+    }
+
+    fn query(&self, cache: &CacheInfo, query: Query) -> BoxFuture<'static, Result<Answer, QueryError>> {
+        let cache = self.view.caches().of_running(&cache.resource, &cache.view);
+        async move {
+            let cache = cache.ok_or(QueryError::Stopped)?;
+            cache.send(Ask(query)).await.unwrap_or(Err(QueryError::Stopped))
+        }
+        .boxed()
     }
 
     fn fetch(&self, cluster: &ClusterName, path: String) -> BoxFuture<'static, Result<axum::body::Bytes, FetchError>> {

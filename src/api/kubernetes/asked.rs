@@ -73,7 +73,7 @@ fn is_read_by_people(parts: &Parts) -> bool {
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|start| agent.starts_with(start))
 }
 
-fn user_agent(parts: &Parts) -> Option<&str> {
+pub(super) fn user_agent(parts: &Parts) -> Option<&str> {
     parts.headers.get(USER_AGENT).and_then(|value| value.to_str().ok())
 }
 
@@ -92,7 +92,7 @@ fn accepts_gzip(parts: &Parts) -> bool {
 }
 
 /// Returns the identity of a reader for fairness: its credential if it has one, and its address.
-fn reader_of(parts: &Parts) -> ReaderId {
+pub(in crate::api) fn reader_of(parts: &Parts) -> ReaderId {
     let address =
         parts.extensions.get::<PeerAddress>().map_or(SmolStr::default(), |peer| format_smolstr!("{}", peer.0));
     if parts.headers.contains_key(AUTHORIZATION) { format_smolstr!("token@{address}") } else { address }

@@ -145,7 +145,7 @@ fn is_unchanged(edit: &Edit<'_>) -> bool {
 }
 
 /// Returns an object whose body is not in memory, from its head.
-fn head_only(object: &StoredObject, origin: &Origin) -> Vec<u8> {
+pub(in crate::api) fn head_only(object: &StoredObject, origin: &Origin) -> Vec<u8> {
     let labels: serde_json::Map<_, _> =
         object.labels().iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();
     let mut metadata = json!({

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use axum::body::Bytes;
 use futures::future::BoxFuture;
 
-use crate::cache::{HistoryReader, Snapshot};
+use crate::cache::{Answer, HistoryReader, Query, QueryError, Snapshot};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, View};
 
 /// A cluster of the hub.
@@ -57,6 +57,9 @@ pub trait Fleet: fmt::Debug + Send + Sync + 'static {
 
     /// Returns all caches with history, by resource and view.
     fn caches(&self) -> Vec<CacheInfo>;
+
+    /// Answers a query of a cache.
+    fn query(&self, cache: &CacheInfo, query: Query) -> BoxFuture<'static, Result<Answer, QueryError>>;
 
     /// Fetches a document, such as `/openapi/v2`, from a cluster's apiserver as JSON.
     fn fetch(&self, cluster: &ClusterName, path: String) -> BoxFuture<'static, Result<Bytes, FetchError>>;

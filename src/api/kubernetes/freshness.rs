@@ -14,7 +14,7 @@ const MAX_TEXT: usize = 1024;
 
 /// Freshness of the clusters of an answer.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Coverage {
+pub(in crate::api) struct Coverage {
     /// Clusters whose objects may be outdated, each with the time since when, in RFC 3339 if known.
     stale: BTreeMap<ClusterName, String>,
     /// Clusters without objects in this answer, because their first list is not complete.
@@ -53,15 +53,25 @@ impl Coverage {
         }
     }
 
+    /// Adds a cluster whose objects may be outdated, with the time since when.
+    pub(in crate::api) fn stale(&mut self, cluster: &ClusterName, since: String) {
+        self.stale.insert(cluster.clone(), since);
+    }
+
+    /// Adds a cluster of which only a part of the objects is kept.
+    pub(in crate::api) fn partial(&mut self, cluster: &ClusterName, part: String) {
+        self.partial.insert(cluster.clone(), part);
+    }
+
     /// Adds a cluster that has the resource and whose first list is not complete.
-    pub(super) fn add_missing(&mut self, cluster: &ClusterName) {
+    pub(in crate::api) fn add_missing(&mut self, cluster: &ClusterName) {
         if !self.missing.contains(cluster) {
             self.missing.push(cluster.clone());
         }
     }
 
     /// Adds `Warning` headers, as kube-apiserver sends them and kubectl prints them.
-    pub(super) fn warn(&self, headers: &mut HeaderMap) {
+    pub(in crate::api) fn warn(&self, headers: &mut HeaderMap) {
         let describe = |of: &BTreeMap<ClusterName, String>| {
             let lines: Vec<_> = of.iter().map(|(name, why)| format!("{name} ({why})")).collect();
             first_names(&lines)

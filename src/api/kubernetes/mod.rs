@@ -25,7 +25,7 @@ mod rights;
 mod scope;
 mod selection;
 #[cfg(test)]
-mod tests;
+pub(in crate::api) mod tests;
 mod versions;
 mod watch;
 mod watch_request;
@@ -37,6 +37,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::http::Request;
+use axum::http::request::Parts;
 use axum::response::Response;
 use axum::routing::any;
 use tokio_util::sync::CancellationToken;
@@ -45,11 +46,18 @@ use definitions::Definitions;
 use documents::Documents;
 pub use fleet::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet};
 use informer_hub_kubeapi::Status;
-use informer_hub_types::clock;
+use informer_hub_types::clock::Instant;
+use informer_hub_types::{Gvr, clock};
 pub use metrics::ReadCounts;
+// Used by the other ways to read.
+pub(in crate::api) use asked::reader_of;
+pub(in crate::api) use encode::head_only;
+pub(in crate::api) use freshness::Coverage as Warnings;
 use metrics::ReadMetrics;
-use queue::{Admission, FairQueue, QueueLimits, ReaderId, Turn, WatchAdmission};
+pub(in crate::api) use queue::{Admission, ReaderId};
+use queue::{FairQueue, QueueLimits, Turn, WatchAdmission};
 use rights::Rights;
+pub(in crate::api) use scope::view_rank;
 
 /// Shorter waits for a turn are not counted as waits.
 const LEAST_WAIT: Duration = Duration::from_micros(10);
@@ -106,8 +114,44 @@ impl ReadApi {
         ReadCounts { in_progress: self.queue.in_progress(), ..self.metrics.counts() }
     }
 
+    /// Returns the running hub.
+    ///
+    /// # Errors
+    /// [`Status`] of code 503 while the hub starts or shuts down.
+    fn fleet(&self) -> Result<Arc<dyn Fleet>, Status> {
+        (self.find)().filter(|_| !self.closing.is_cancelled()).ok_or_else(|| {
+            let status = Status::service_unavailable("the hub is starting or shutting down");
+            Status { retry_after: Some(1), ..status }
+        })
+    }
+
+    /// Returns the running hub once every reachable cluster has been listed.
+    ///
+    /// # Errors
+    /// [`Status`] of code 503 before that, and while the hub shuts down.
+    pub(in crate::api) fn complete_fleet(&self) -> Result<Arc<dyn Fleet>, Status> {
+        let fleet = self.fleet()?;
+        request::check_started(&*fleet).map(|()| fleet)
+    }
+
+    /// Returns whether the reader of a request may see objects of a resource.
+    pub(in crate::api) fn may_see(&self, gvr: &Gvr) -> bool {
+        self.rights.may_see(gvr)
+    }
+
+    /// Counts a response.
+    pub(in crate::api) fn count(&self, verb: &'static str, resource: &str, parts: &Parts, code: u16, began: Instant) {
+        self.metrics.answered_client(&metrics::client_of(asked::user_agent(parts)), code);
+        self.metrics.answered(verb, resource, code, clock::now() - began);
+    }
+
+    /// Counts bytes that were sent.
+    pub(in crate::api) fn sent(&self, bytes: usize) {
+        self.metrics.sent(bytes);
+    }
+
     /// Waits for a turn of work.
-    async fn turn(&self, reader: &ReaderId) -> Turn<'_> {
+    pub(in crate::api) async fn turn(&self, reader: &ReaderId) -> Turn<'_> {
         let began = clock::now();
         let turn = self.queue.turn(reader).await;
         let waited = clock::now() - began;
@@ -122,7 +166,7 @@ impl ReadApi {
         self.closing.cancel();
     }
 
-    fn admit(&self, reader: &ReaderId) -> Result<Admission, Status> {
+    pub(in crate::api) fn admit(&self, reader: &ReaderId) -> Result<Admission, Status> {
         let refused = || Status::too_many_requests("too many requests, please try again later", 1);
         self.queue.admit(reader).ok_or_else(refused)
     }

@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 use tokio::sync::oneshot;
 
 /// Identity of a reader, for fairness.
-pub(super) type ReaderId = SmolStr;
+pub(in crate::api) type ReaderId = SmolStr;
 
 /// Limits of a queue.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub(super) struct QueueLimits {
 
 /// Queue of one port.
 #[derive(Debug)]
-pub(super) struct FairQueue {
+pub(in crate::api) struct FairQueue {
     limits: QueueLimits,
     state: Mutex<State>,
 }
@@ -46,7 +46,7 @@ struct State {
 
 /// Admission of a list or of a request for one object; ends when dropped.
 #[derive(Debug)]
-pub(super) struct Admission {
+pub(in crate::api) struct Admission {
     queue: Arc<FairQueue>,
     reader: ReaderId,
 }
@@ -57,7 +57,7 @@ pub(super) struct WatchAdmission(Arc<FairQueue>);
 
 /// A turn of work; ends when dropped.
 #[derive(Debug)]
-pub(super) struct Turn<'q>(&'q FairQueue);
+pub(in crate::api) struct Turn<'q>(&'q FairQueue);
 
 impl FairQueue {
     pub(super) fn new(limits: QueueLimits) -> Arc<Self> {

@@ -35,10 +35,7 @@ async fn answer(api: &Arc<ReadApi>, parts: &Parts) -> Result<Response, Status> {
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(read_only(&target));
     }
-    let Some(fleet) = (api.find)().filter(|_| !api.closing.is_cancelled()) else {
-        let status = Status::service_unavailable("the hub is starting or shutting down");
-        return Err(Status { retry_after: Some(1), ..status });
-    };
+    let fleet = api.fleet()?;
     let path = match target {
         Target::Document(document) => {
             // Clients keep discovery documents for hours.
@@ -95,7 +92,7 @@ async fn answer_resource(api: &Arc<ReadApi>, fleet: &Arc<dyn Fleet>, asked: Aske
 }
 
 /// Refuses an answer that would be incomplete because the hub has just started.
-fn check_started(fleet: &dyn Fleet) -> Result<(), Status> {
+pub(super) fn check_started(fleet: &dyn Fleet) -> Result<(), Status> {
     if fleet.has_started() {
         return Ok(());
     }

@@ -156,7 +156,7 @@ pub(super) fn has_any(cache: &CacheInfo, clusters: &Clusters) -> bool {
 }
 
 /// Returns the order in which views of a resource are preferred.
-fn view_rank(view: &View) -> u8 {
+pub(in crate::api) fn view_rank(view: &View) -> u8 {
     match view {
         View::Whole => 0,
         View::Shared => 1,

@@ -23,7 +23,7 @@ use tower::ServiceExt;
 
 use super::fleet::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet};
 use super::{ReadApi, ReadApiOptions, routes};
-use crate::cache::{DeltaFifo, HistoryLimits, PartitionId, Store};
+use crate::cache::{Answer, DeltaFifo, HistoryLimits, PartitionId, Query, QueryError, Store};
 use informer_hub_types::{
     ApiResource, Change, ClusterLabels, ClusterName, Delta, DeltaKind, Gvr, IndexEntry, InformerHealth, Labels,
     ObjectKey, Origin, ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid, View, clock,
@@ -37,11 +37,11 @@ const BASE: u64 = 1000;
 
 /// A fleet of clusters with one resource each.
 #[derive(Debug)]
-struct TestFleet {
+pub(in crate::api) struct TestFleet {
     clusters: Vec<ClusterInfo>,
     stores: Mutex<BTreeMap<Gvr, Store>>,
     documents: BTreeMap<String, &'static str>,
-    is_starting: AtomicBool,
+    pub(in crate::api) is_starting: AtomicBool,
 }
 
 impl Fleet for TestFleet {
@@ -67,6 +67,11 @@ impl Fleet for TestFleet {
         stores.values().filter_map(info).collect()
     }
 
+    fn query(&self, cache: &CacheInfo, query: Query) -> BoxFuture<'static, Result<Answer, QueryError>> {
+        let answer = cache.published.load().answer(&query);
+        Box::pin(async move { answer })
+    }
+
     fn fetch(&self, cluster: &ClusterName, path: String) -> BoxFuture<'static, Result<Bytes, FetchError>> {
         let found = self.documents.get(&format!("{cluster}{path}")).copied();
         Box::pin(async move { found.map(|text| Bytes::from_static(text.as_bytes())).ok_or(FetchError::Missing) })
@@ -74,14 +79,14 @@ impl Fleet for TestFleet {
 }
 
 /// The API in front of a fleet.
-struct Bench {
-    fleet: Arc<TestFleet>,
+pub(in crate::api) struct Bench {
+    pub(in crate::api) fleet: Arc<TestFleet>,
     api: Arc<ReadApi>,
     routes: Router,
     partitions: BTreeMap<(String, Gvr), PartitionId>,
 }
 
-fn pods() -> ApiResource {
+pub(in crate::api) fn pods() -> ApiResource {
     ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
 }
 
@@ -95,7 +100,7 @@ fn cluster(name: &str, tier: &str) -> ClusterInfo {
 }
 
 /// A pod with a label `app`, on a node.
-fn pod(namespace: &str, name: &str, version: u64, app: &str, node: &str) -> StoredObject {
+pub(in crate::api) fn pod(namespace: &str, name: &str, version: u64, app: &str, node: &str) -> StoredObject {
     let json = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -116,7 +121,7 @@ fn pod(namespace: &str, name: &str, version: u64, app: &str, node: &str) -> Stor
 }
 
 impl Bench {
-    fn new(options: ReadApiOptions) -> Self {
+    pub(in crate::api) fn new(options: ReadApiOptions) -> Self {
         let fleet = Arc::new(TestFleet {
             clusters: vec![cluster("a", "prod"), cluster("b", "dev")],
             stores: Mutex::default(),
@@ -126,12 +131,12 @@ impl Bench {
         let found = Arc::clone(&fleet);
         let find: FindFleet = Arc::new(move || Some(Arc::clone(&found) as Arc<dyn Fleet>));
         let api = Arc::new(ReadApi::new(find, options));
-        let routes = routes(Arc::clone(&api));
+        let routes = routes(Arc::clone(&api)).merge(crate::api::query::routes(Arc::clone(&api)));
         Self { fleet, api, routes, partitions: BTreeMap::new() }
     }
 
     /// Two clusters with two pods each, listed at version 10.
-    fn with_pods() -> Self {
+    pub(in crate::api) fn with_pods() -> Self {
         let mut bench = Self::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
         for cluster in ["a", "b"] {
             let of = |name: &str, version, node: &str| pod("shop", name, version, "web", node);
@@ -140,7 +145,7 @@ impl Bench {
         bench
     }
 
-    fn open(&mut self, resource: &ApiResource, cluster: &str) -> PartitionId {
+    pub(in crate::api) fn open(&mut self, resource: &ApiResource, cluster: &str) -> PartitionId {
         self.open_scope(resource, cluster, Scope::all())
     }
 
@@ -167,7 +172,13 @@ impl Bench {
     }
 
     /// Applies a complete list.
-    fn list(&mut self, resource: &ApiResource, cluster: &str, objects: Vec<StoredObject>, version: u64) {
+    pub(in crate::api) fn list(
+        &mut self,
+        resource: &ApiResource,
+        cluster: &str,
+        objects: Vec<StoredObject>,
+        version: u64,
+    ) {
         let key = (cluster.to_owned(), resource.gvr.clone());
         let id = match self.partitions.get(&key) {
             Some(id) => *id,
@@ -195,18 +206,18 @@ impl Bench {
         self.apply(&pods().gvr, id, [Change::Delta(Delta { kind, object: Arc::new(object) })], version);
     }
 
-    async fn send(&self, request: Request<Body>) -> axum::response::Response {
+    pub(in crate::api) async fn send(&self, request: Request<Body>) -> axum::response::Response {
         tokio::time::timeout(PATIENCE, self.routes.clone().oneshot(request)).await.expect("an answer").unwrap()
     }
 
-    async fn ask(&self, path: &str, accept: &str) -> (StatusCode, HeaderMap, Bytes) {
+    pub(in crate::api) async fn ask(&self, path: &str, accept: &str) -> (StatusCode, HeaderMap, Bytes) {
         let request = Request::get(path).header(ACCEPT, accept).body(Body::empty()).unwrap();
         let (head, body) = self.send(request).await.into_parts();
         let body = tokio::time::timeout(PATIENCE, to_bytes(body, usize::MAX)).await.expect("an end").unwrap();
         (head.status, head.headers, body)
     }
 
-    async fn json(&self, path: &str) -> (u16, Value) {
+    pub(in crate::api) async fn json(&self, path: &str) -> (u16, Value) {
         let (status, _, body) = self.ask(path, "application/json").await;
         (status.as_u16(), serde_json::from_slice(&body).unwrap_or_else(|_| panic!("{path}: {body:?}")))
     }

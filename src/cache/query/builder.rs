@@ -222,6 +222,12 @@ impl Query {
         self
     }
 
+    /// Returns whether only the plan is wanted.
+    #[must_use]
+    pub(crate) fn is_explained(&self) -> bool {
+        self.explain
+    }
+
     /// Sets the number of objects per piece.
     #[cfg(test)]
     pub(crate) fn in_pieces(mut self, objects: usize) -> Self {

@@ -1,0 +1,124 @@
+//! Failures of a query, as JSON: `{"error": "…"}`, with a position if the text of the query is wrong.
+
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Json, Response};
+use serde::Serialize;
+
+use crate::cache::QueryError;
+use informer_hub_kubeapi::Status;
+use informer_hub_query::{InvalidQuestion, ParseProblem};
+
+/// Longest part of a query's text in an error.
+const MAX_FOUND: usize = 100;
+
+/// A request that is not answered.
+#[derive(Debug)]
+pub(super) struct Failure {
+    code: StatusCode,
+    retry_after: Option<u32>,
+    body: Box<Body>,
+}
+
+/// Body of the response.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    error: String,
+    /// Byte offset in the query's text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<usize>,
+    /// What may stand at the position.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected: Option<&'static str>,
+    /// What stands there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found: Option<String>,
+    /// A known word or name that is spelled nearly the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suggestion: Option<String>,
+    /// The message, the affected line and a mark below the position.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    excerpt: Option<String>,
+}
+
+impl Failure {
+    fn new(code: StatusCode, error: impl Into<String>) -> Self {
+        let body =
+            Body { error: error.into(), position: None, expected: None, found: None, suggestion: None, excerpt: None };
+        Self { code, retry_after: None, body: Box::new(body) }
+    }
+
+    /// Returns 400 for a mistake in the request.
+    pub(super) fn invalid(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    /// Returns 400 for a mistake in the query's text.
+    pub(super) fn question(error: &InvalidQuestion) -> Self {
+        let mut failure = Self::invalid(error.to_string());
+        failure.body.position = Some(error.at);
+        failure.body.excerpt = Some(error.annotated().to_string());
+        if let ParseProblem::Unexpected { expected, found, suggestion } = &error.problem {
+            failure.body.expected = Some(expected);
+            failure.body.found = Some(found.chars().take(MAX_FOUND).collect());
+            failure.body.suggestion = suggestion.map(str::to_owned);
+        }
+        failure
+    }
+
+    /// Returns 404 for a resource that no cache has.
+    pub(super) fn unknown_resource(resource: &str, nearest: Option<&str>, known: &str) -> Self {
+        let known = match nearest {
+            Some(nearest) => format!("did you mean {nearest:?}? It has: {known}"),
+            None => format!("it has: {known}"),
+        };
+        let mut failure = Self::new(StatusCode::NOT_FOUND, format!("the hub has no resource {resource:?}; {known}"));
+        failure.body.suggestion = nearest.map(str::to_owned);
+        failure
+    }
+
+    /// Returns 404 for a name that no cluster has.
+    pub(super) fn unknown_cluster(name: &str, nearest: Option<&str>) -> Self {
+        let hint = nearest.map_or_else(String::new, |nearest| format!("; did you mean {nearest:?}?"));
+        let mut failure = Self::new(StatusCode::NOT_FOUND, format!("the hub has no cluster {name:?}{hint}"));
+        failure.body.suggestion = nearest.map(str::to_owned);
+        failure
+    }
+
+    /// Returns 406 for an `Accept` header without a known form.
+    pub(super) fn not_acceptable() -> Self {
+        let text = "Accept names none of application/json, application/x-ndjson, text/csv, text/plain";
+        Self::new(StatusCode::NOT_ACCEPTABLE, text)
+    }
+
+    /// Returns the response.
+    pub(super) fn response(self) -> Response {
+        let mut response = (self.code, Json(self.body)).into_response();
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        let (code, retry_after) = match &error {
+            QueryError::Deadline { .. } => (StatusCode::GATEWAY_TIMEOUT, None),
+            QueryError::Crowded { .. } | QueryError::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, Some(1)),
+            QueryError::ExpiredToken => (StatusCode::GONE, None),
+            QueryError::Stopped | QueryError::Cancelled => (StatusCode::SERVICE_UNAVAILABLE, Some(1)),
+            QueryError::Broken => (StatusCode::INTERNAL_SERVER_ERROR, None),
+            _ => (StatusCode::BAD_REQUEST, None),
+        };
+        Self { retry_after, ..Self::new(code, error.to_string()) }
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self { retry_after: status.retry_after, ..Self::new(code, status.message) }
+    }
+}

@@ -1,0 +1,74 @@
+//! What an answer says about itself: coverage, plan, cost.
+
+use axum::http::HeaderMap;
+use serde_json::{Map, Value, json};
+
+use crate::api::kubernetes::Warnings;
+use crate::cache::Answer;
+use informer_hub_types::{ApiResource, Freshness, MemoryStep};
+
+/// Returns the members of a JSON answer that stand before its items.
+pub(super) fn members(answer: &Answer, resource: &ApiResource, explain: bool) -> Map<String, Value> {
+    let mut members = Map::new();
+    let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
+    put("resource", json!(resource.gvr.resource.as_str()));
+    put("apiVersion", json!(resource.gvr.api_version()));
+    put("kind", json!(resource.kind.as_str()));
+    put("complete", json!(answer.is_complete()));
+    put("coverage", coverage(answer));
+    put("plan", json!(answer.plan.to_string()));
+    if explain {
+        let steps: Vec<_> = answer.plan.steps.iter().map(ToString::to_string).collect();
+        put("steps", json!(steps));
+        put("candidates", json!(answer.plan.candidates));
+        return members;
+    }
+    let mut cost = json!({ "examined": answer.examined, "read": answer.read });
+    for (name, count) in [("unreadable", answer.unreadable), ("withoutBody", answer.unkept)] {
+        if count > 0 {
+            cost[name] = json!(count);
+        }
+    }
+    put("cost", cost);
+    if !answer.unmatched.is_empty() {
+        let paths: Vec<_> = answer.unmatched.iter().map(ToString::to_string).collect();
+        put("pathsWithoutValues", json!(paths));
+    }
+    put("more", json!(answer.more));
+    if let Some(token) = &answer.next {
+        put("continue", json!(token.as_str()));
+    }
+    members
+}
+
+/// Returns the clusters whose objects may be outdated, missing or without bodies, and how many clusters there are.
+fn coverage(answer: &Answer) -> Value {
+    let (mut stale, mut missing, mut partial) = (Vec::new(), Vec::new(), Vec::new());
+    for part in &answer.coverage {
+        match &part.freshness {
+            Freshness::Synced => {}
+            Freshness::StaleSince { since } => stale.push(json!({ "cluster": part.cluster, "since": since })),
+            Freshness::Missing => missing.push(&part.cluster),
+        }
+        if part.memory >= MemoryStep::Heads {
+            partial.push(&part.cluster);
+        }
+    }
+    json!({ "clusters": answer.coverage.len(), "stale": stale, "missing": missing, "withoutBodies": partial })
+}
+
+/// Adds `Warning` headers for what the items do not say.
+pub(super) fn warn(answer: &Answer, headers: &mut HeaderMap) {
+    let mut warnings = Warnings::default();
+    for part in &answer.coverage {
+        match &part.freshness {
+            Freshness::Synced => {}
+            Freshness::StaleSince { since } => warnings.stale(&part.cluster, format!("since {since}")),
+            Freshness::Missing => warnings.add_missing(&part.cluster),
+        }
+        if part.memory >= MemoryStep::Heads {
+            warnings.partial(&part.cluster, "objects without bodies, for lack of memory".to_owned());
+        }
+    }
+    warnings.warn(headers);
+}

@@ -1,0 +1,74 @@
+//! `/v1/query`: the query language over HTTP.
+//!
+//! `GET` has the request as parameters, `POST` as a JSON object with the same members. Both only read.
+//!
+//! A request passes `asked` (parse), `resource` (find the cache), the cache itself, and `rows` (write the answer in
+//! turns). `docs/http.md` describes it for users.
+
+mod asked;
+mod cells;
+mod failure;
+mod meta;
+mod resource;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::request::Parts;
+use axum::response::Response;
+use axum::routing::get;
+
+use super::kubernetes::ReadApi;
+use asked::Asked;
+use failure::Failure;
+
+/// Path of the requests.
+pub(super) const PATH: &str = "/v1/query";
+
+/// Returns the route.
+pub(super) fn routes(api: Arc<ReadApi>) -> Router {
+    Router::new().route(PATH, get(by_parameters).post(by_body)).with_state(api)
+}
+
+async fn by_parameters(State(api): State<Arc<ReadApi>>, parts: Parts) -> Response {
+    let asked = Asked::of_parameters(&parts.uri);
+    respond(&api, &parts, asked).await
+}
+
+async fn by_body(State(api): State<Arc<ReadApi>>, parts: Parts, body: Bytes) -> Response {
+    let asked = match parts.uri.query() {
+        None | Some("") => Asked::of_body(&body),
+        Some(_) => Err(Failure::invalid("a POST has its members in the body, not in the path")),
+    };
+    respond(&api, &parts, asked).await
+}
+
+async fn respond(api: &Arc<ReadApi>, parts: &Parts, asked: Result<Asked, Failure>) -> Response {
+    let began = informer_hub_types::clock::now();
+    let (outcome, resource) = match asked {
+        Ok(asked) => answer(api, parts, asked).await,
+        Err(failure) => (Err(failure), String::new()),
+    };
+    let response = outcome.unwrap_or_else(|failure| failure.response());
+    api.count("query", &resource, parts, response.status().as_u16(), began);
+    response
+}
+
+/// Returns the answer, with the resource for metrics.
+async fn answer(api: &Arc<ReadApi>, parts: &Parts, asked: Asked) -> (Result<Response, Failure>, String) {
+    let fleet = match api.complete_fleet() {
+        Ok(fleet) => fleet,
+        Err(status) => return (Err(status.into()), String::new()),
+    };
+    let cache = match resource::find(&*fleet, &asked.resource, |gvr| api.may_see(gvr)) {
+        Ok(cache) => cache,
+        Err(failure) => return (Err(failure), String::new()),
+    };
+    let resource = cache.resource.gvr.to_string();
+    (rows::answer(api, &*fleet, cache, parts, asked).await, resource)
+}

@@ -1,0 +1,225 @@
+//! Writer of answers: chunks of bounded size, each in a turn of the reader.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::Response;
+use futures::stream;
+
+use super::asked::Asked;
+use super::cells::{Items, append};
+use super::failure::Failure;
+use super::meta;
+use crate::api::extensions::Streaming;
+use crate::api::kubernetes::{Admission, CacheInfo, Fleet, ReadApi, ReaderId, reader_of};
+use informer_hub_query::Output;
+use informer_hub_screen::{Column, Layout, csv_record};
+
+/// Bytes after which a chunk ends.
+const CHUNK: usize = 128 << 10;
+
+/// Items whose cells decide the widths of a text table.
+const MEASURED: usize = 1_000;
+
+/// Name of the header with the continue token, for the forms that have rows only.
+const CONTINUE: HeaderName = HeaderName::from_static("informer-hub-continue");
+
+/// Form of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    Json,
+    /// An object per line.
+    Lines,
+    Csv,
+    /// A table for people.
+    Text,
+}
+
+impl Form {
+    const ALL: [(&'static str, Self); 7] = [
+        ("application/json", Self::Json),
+        ("application/x-ndjson", Self::Lines),
+        ("application/ndjson", Self::Lines),
+        ("text/csv", Self::Csv),
+        ("text/plain", Self::Text),
+        ("application/*", Self::Json),
+        ("*/*", Self::Json),
+    ];
+
+    /// Returns the first form that a client accepts, by the order of its header; weights other than 0 are ignored.
+    fn of(parts: &Parts) -> Result<Self, Failure> {
+        let all = parts.headers.get_all(axum::http::header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let mut is_free = true;
+        for clause in all.flat_map(|value| value.split(',')) {
+            let mut words = clause.split(';').map(str::trim);
+            let media = words.next().unwrap_or_default().to_ascii_lowercase();
+            is_free &= media.is_empty();
+            if words.any(|word| word.replace(' ', "") == "q=0") {
+                continue;
+            }
+            if let Some((_, form)) = Self::ALL.iter().find(|(name, _)| *name == media) {
+                return Ok(*form);
+            }
+        }
+        if is_free { Ok(Self::Json) } else { Err(Failure::not_acceptable()) }
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Lines => "application/x-ndjson",
+            Self::Csv => "text/csv; charset=utf-8",
+            Self::Text => "text/plain; charset=utf-8",
+        }
+    }
+}
+
+/// Answers a query of a cache.
+pub(super) async fn answer(
+    api: &Arc<ReadApi>,
+    fleet: &dyn Fleet,
+    cache: CacheInfo,
+    parts: &Parts,
+    asked: Asked,
+) -> Result<Response, Failure> {
+    let form = Form::of(parts)?;
+    let reader = reader_of(parts);
+    let admission = api.admit(&reader)?;
+    let query = asked.query(fleet)?;
+    let explain = query.is_explained();
+    let mut answer = fleet.query(&cache, query).await?;
+    let output = asked.question.output;
+    let mut response = Response::new(Body::empty());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(form.content_type()));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    meta::warn(&answer, headers);
+    if let Some(token) = answer.next.as_ref().and_then(|token| HeaderValue::from_str(token).ok()) {
+        headers.insert(CONTINUE, token);
+    }
+    let items = Items::of(&mut answer, &output);
+    let mut head = Vec::new();
+    if explain || form == Form::Json {
+        append(&mut head, &meta::members(&answer, &cache.resource, explain));
+    }
+    if explain {
+        head.push(b'\n');
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(Form::Json.content_type()));
+        *response.body_mut() = Body::from(head);
+        return Ok(response);
+    }
+    let writer = Writer::new(form, items, &output, head);
+    let rest = Rest { api: Arc::clone(api), writer, reader, admission };
+    *response.body_mut() = Body::from_stream(stream::unfold(rest, |mut rest| async {
+        let chunk = rest.next().await?;
+        Some((Ok::<_, Infallible>(chunk), rest))
+    }));
+    response.extensions_mut().insert(Streaming);
+    Ok(response)
+}
+
+/// Writes an answer piece by piece.
+#[derive(Debug)]
+struct Writer {
+    form: Form,
+    items: Items,
+    titles: Vec<String>,
+    layout: Option<Layout>,
+    /// Bytes before the first item.
+    head: Option<Vec<u8>>,
+    at: usize,
+    is_done: bool,
+}
+
+impl Writer {
+    /// `members` are those of a JSON answer before its items.
+    fn new(form: Form, items: Items, output: &Output, mut members: Vec<u8>) -> Self {
+        let titles = items.titles(output);
+        let mut layout = None;
+        let head = match form {
+            Form::Json => {
+                // Reopens the object for the items.
+                members.pop();
+                members.push(b',');
+                append(&mut members, items.member());
+                members.push(b':');
+                if !matches!(items, Items::Count(_)) {
+                    members.push(b'[');
+                }
+                members
+            }
+            Form::Lines => Vec::new(),
+            Form::Csv => csv_record(titles.iter().map(String::as_str)).into_bytes(),
+            Form::Text => {
+                let column = |title: &String| Column { title: title.to_uppercase(), priority: 0 };
+                let columns: Vec<_> = titles.iter().map(column).collect();
+                let first: Vec<_> = (0..items.len().min(MEASURED)).map(|at| items.cells(at)).collect();
+                let layout = layout.insert(Layout::new(&columns, &first, None));
+                (layout.header() + "\n").into_bytes()
+            }
+        };
+        Self { form, items, titles, layout, head: Some(head), at: 0, is_done: false }
+    }
+
+    /// Appends the next chunk.
+    fn write(&mut self, out: &mut Vec<u8>) {
+        out.extend(self.head.take().unwrap_or_default());
+        while self.at < self.items.len() && out.len() < CHUNK {
+            match (self.form, &self.layout) {
+                (Form::Json, _) => {
+                    if self.at > 0 {
+                        out.push(b',');
+                    }
+                    self.items.write(self.at, &self.titles, false, out);
+                }
+                (Form::Text, Some(layout)) => {
+                    out.extend(layout.line(&self.items.cells(self.at), false).into_bytes());
+                    out.push(b'\n');
+                }
+                (Form::Csv, _) => {
+                    let cells = self.items.cells(self.at);
+                    out.extend(csv_record(cells.iter().map(String::as_str)).into_bytes());
+                }
+                _ => {
+                    self.items.write(self.at, &self.titles, true, out);
+                    out.push(b'\n');
+                }
+            }
+            self.at += 1;
+        }
+        if self.at == self.items.len() {
+            self.is_done = true;
+            if self.form == Form::Json {
+                let is_array = !matches!(self.items, Items::Count(_));
+                out.extend_from_slice(if is_array { b"]}\n" } else { b"}\n" });
+            }
+        }
+    }
+}
+
+/// The part of an answer that is not sent yet.
+struct Rest {
+    api: Arc<ReadApi>,
+    writer: Writer,
+    reader: ReaderId,
+    /// Held until the client has taken the whole answer.
+    #[expect(dead_code, reason = "ends with the answer")]
+    admission: Admission,
+}
+
+impl Rest {
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.writer.is_done {
+            return None;
+        }
+        let _turn = self.api.turn(&self.reader).await;
+        let mut chunk = Vec::new();
+        self.writer.write(&mut chunk);
+        self.api.sent(chunk.len());
+        Some(chunk.into())
+    }
+}
