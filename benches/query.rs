@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use informer_hub::cache::{Applied, DeclaredIndex, DeltaFifo, Inquiry, PartitionId, Query, Snapshot, Store, pack_all};
+use informer_hub::cache::{
+    Applied, DeclaredIndex, DeltaFifo, PartitionId, Query, RunningQuery, Snapshot, Store, pack_all,
+};
 use informer_hub_query::{Column, Expr, Literal, Test};
 use informer_hub_types::{
     ApiResource, Change, ClusterName, Delta, DeltaKind, Dictionary, FieldPath, Gvr, IndexEntry, InformerHealth,
@@ -218,11 +220,11 @@ fn scan(name: &str, snapshot: &Arc<Snapshot>, query: &Query, workers: usize) {
     let mut result = String::new();
     for _ in 0..SCANS {
         let begun = now();
-        let inquiry = Inquiry::new(Arc::clone(snapshot), query.clone(), None);
+        let running = RunningQuery::new(Arc::clone(snapshot), query.clone(), None);
         thread::scope(|scope| {
             let work = || {
                 let before = on_cpu();
-                inquiry.work();
+                running.work();
                 on_cpu().saturating_sub(before)
             };
             let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
@@ -230,7 +232,7 @@ fn scan(name: &str, snapshot: &Arc<Snapshot>, query: &Query, workers: usize) {
                 workers.into_iter().map(|worker| worker.join().expect("the scan does not panic")).sum::<Duration>(),
             );
         });
-        let answer = inquiry.finish().expect("the query is valid");
+        let answer = running.finish().expect("the query is valid");
         took.push(begun.elapsed());
         let found = answer.count.unwrap_or((answer.items.len() + answer.groups.len()) as u64);
         result = format!("{found} of {} examined, {} read", answer.examined, answer.read);

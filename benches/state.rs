@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use informer_hub::cache::{DeclaredIndex, DeltaFifo, Packing, PartitionId, Store, Young};
-use informer_hub::state::caches::{CacheFiles, Claim, Commit, Wrote, load};
+use informer_hub::cache::{DeclaredIndex, DeltaFifo, Packing, PartitionId, Store, Uncompressed};
+use informer_hub::state::caches::{CacheFiles, CheckpointResult, Claim, Commit, load};
 use informer_hub_codec::Decoded;
 use informer_hub_codec::Decoder;
 use informer_hub_disk::{Disk, RealDisk};
@@ -81,17 +81,17 @@ fn main() {
     let objects = pods(count);
     apply(&mut store, id, &objects, DeltaKind::Added, "1");
     let mut packing = Packing::new();
-    let young = Young::new(0);
-    let round = packing.round(objects.iter().take(1_000).cloned().collect(), &young, &store.published().load());
+    let uncompressed = Uncompressed::new(0);
+    let round = packing.round(objects.iter().take(1_000).cloned().collect(), &uncompressed, &store.published().load());
     packing.finished(Some(round.run()));
-    let round = packing.round(objects.clone(), &young, &store.published().load());
+    let round = packing.round(objects.clone(), &uncompressed, &store.published().load());
     packing.finished(Some(round.run()));
     drop(objects);
 
     let commit = [Commit { id, readers: BTreeSet::new() }];
     let mut files = begin(&disk, &root);
     let began = Instant::now();
-    let Wrote { bytes, objects, anew, .. } =
+    let CheckpointResult { bytes, objects, anew, .. } =
         files.checkpoint(&store.published().load_full(), &commit, 1, false).unwrap();
     let took = began.elapsed();
     assert!(anew);

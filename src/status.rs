@@ -1,8 +1,8 @@
 //! Status types of the hub, its clusters, informers, sinks and cluster sources.
 
 pub use crate::actors::{
-    Awaited, ClusterSeen, ClusterState, ClusterStatus, DiscoveryState, DiscoveryStatus, FleetView, HubStatus,
-    InformerMemory, InformerSeen, InformerStatus, InformerSync, InformersOf, ListenerSeen, ListenerStatus,
-    MemoryStatus, NotSynced, PatternStatus, StateStatus, SyncView,
+    ClusterSeen, ClusterState, ClusterStatus, DiscoveryState, DiscoveryStatus, FleetView, HubStatus, InformerMemory,
+    InformerSeen, InformerStatus, InformerSync, InformersOf, ListenerSeen, ListenerStatus, MemoryStatus, NotSynced,
+    PatternStatus, StateStatus, SyncScope, SyncView,
 };
 pub use crate::app::{ClusterSourceState, ClusterSourceStatus, HubReport, ReloadStatus, Reporter, SinkReport};

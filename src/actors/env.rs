@@ -11,7 +11,7 @@ use crate::actors::cache::actor::CacheDirectory;
 use crate::actors::checkpoint::store::Checkpoints;
 use crate::actors::memory::budget::Budget;
 use crate::actors::runtime::capacity::Tuning;
-use crate::actors::runtime::supervision::Census;
+use crate::actors::runtime::supervision::ActorCount;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use informer_hub_types::{ApiResource, Threads, View, WatchCell, Watcher};
 
@@ -31,7 +31,7 @@ pub struct Env {
     /// Checkpoint state.
     pub checkpoints: Checkpoints,
     /// Count of running actors.
-    pub census: Census,
+    pub actor_count: ActorCount,
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
     synced: Arc<WatchCell<()>>,
@@ -45,10 +45,10 @@ impl Env {
     pub fn new(io: Threads, handlers: Threads, arbiters: Vec<ArbiterHandle>, tuning: Tuning) -> Self {
         let arbiters: Arc<[ArbiterHandle]> = arbiters.into();
         let next = Arc::new(AtomicUsize::new(0));
-        let census = Census::default();
+        let actor_count = ActorCount::default();
         let checkpoints = Checkpoints::default();
         let caches =
-            CacheDirectory::new(io.clone(), Arc::clone(&arbiters), &tuning, census.clone(), checkpoints.clone());
+            CacheDirectory::new(io.clone(), Arc::clone(&arbiters), &tuning, actor_count.clone(), checkpoints.clone());
         Self {
             io,
             handlers,
@@ -56,7 +56,7 @@ impl Env {
             tuning,
             budget: Budget::new(),
             checkpoints,
-            census,
+            actor_count,
             arbiters,
             next,
             synced: Arc::new(WatchCell::new(())),
@@ -68,9 +68,9 @@ impl Env {
     /// [`SeparateRegistry`](crate::actors::SeparateRegistry).
     pub(in crate::actors) fn separate(&self) -> Self {
         let checkpoints = Checkpoints::default();
-        let (io, arbiters, census) = (self.io.clone(), Arc::clone(&self.arbiters), self.census.clone());
+        let (io, arbiters, actor_count) = (self.io.clone(), Arc::clone(&self.arbiters), self.actor_count.clone());
         Self {
-            caches: CacheDirectory::new(io, arbiters, &self.tuning, census, checkpoints.clone()),
+            caches: CacheDirectory::new(io, arbiters, &self.tuning, actor_count, checkpoints.clone()),
             budget: Budget::new(),
             checkpoints,
             synced: Arc::new(WatchCell::new(())),
@@ -112,6 +112,9 @@ impl Env {
 
 impl fmt::Debug for Env {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Env").field("tuning", &self.tuning).field("census", &self.census).finish_non_exhaustive()
+        f.debug_struct("Env")
+            .field("tuning", &self.tuning)
+            .field("actor_count", &self.actor_count)
+            .finish_non_exhaustive()
     }
 }

@@ -51,7 +51,7 @@ pub use memory::budget::{Budget, InformerMemory, MemoryStatus};
 pub use runtime::capacity::{self, Tuning};
 pub use runtime::gauge::{Gauge, MemoryTuning, ProcessGauge};
 pub use runtime::pressure::Pressure;
-pub use runtime::supervision::Census;
+pub use runtime::supervision::ActorCount;
 pub use sinks::{durable, sink};
 #[cfg(test)]
 pub(crate) use status::fleet_view::testing;
@@ -60,7 +60,7 @@ pub use status::hub::{
     ClusterState, ClusterStatus, DiscoveryState, DiscoveryStatus, HubStatus, InformerStatus, ListenerStatus,
     PatternStatus,
 };
-pub use status::sync::{Awaited, InformerSync, InformersOf, NotSynced, SyncView};
+pub use status::sync::{InformerSync, InformersOf, NotSynced, SyncScope, SyncView};
 pub use subscribe::subscriber::Subscriber;
 pub use subscribe::subscription::{Subscribe, Subscription};
 pub use subscribe::user::{SubscriptionId, User};

@@ -242,7 +242,7 @@ async fn answer(server: &ServerState, slot: &Arc<Slot>, client: Client, request:
     response
 }
 
-/// Body of a stream, which tells the slot of its connection how the client reads.
+/// Body of a stream. Reports the client's reads to the slot of its connection.
 struct StreamBody {
     inner: Body,
     slot: Arc<Slot>,

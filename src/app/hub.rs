@@ -19,7 +19,7 @@ use super::typed::{CacheClient, api_resource};
 use crate::actors::messages::{SetMemoryLimit, Shutdown, ViewSync, WaitForCacheSync};
 use crate::actors::sinks::sink::Drain;
 use crate::actors::{FleetView, HubSystem, NotSynced, RegistryActor};
-use crate::cache::Chain;
+use crate::cache::OwnerChain;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, LEAST_MEMORY_LIMIT, Object};
 
@@ -99,7 +99,7 @@ impl Hub {
     /// Returns the owners of an object, nearest first, up to the one without an owner. Only kinds that the hub watches
     /// in the cluster of the object are found. An incomplete chain gives the reason.
     #[must_use]
-    pub fn owner_chain<K>(&self, object: &Object<K>) -> Chain {
+    pub fn owner_chain<K>(&self, object: &Object<K>) -> OwnerChain {
         self.system.env().caches.owner_chain(&object.clone().cast())
     }
 
@@ -223,12 +223,12 @@ impl Hub {
         undelivered.retain(|(_, left)| *left > 0);
         kept.retain(|(_, kept)| *kept > 0);
         drop(sinks);
-        let census = self.system.env().census.clone();
+        let actor_count = self.system.env().actor_count.clone();
         let until = clock::now() + Duration::from_secs(1);
-        while census.running() > 0 && clock::now() < until {
+        while actor_count.running() > 0 && clock::now() < until {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        ShutdownReport { undelivered, kept, actors_left: census.running() }
+        ShutdownReport { undelivered, kept, actors_left: actor_count.running() }
     }
 }
 

@@ -19,26 +19,30 @@ const MARGIN: Duration = Duration::from_secs(10);
 
 /// Notifies that the hub has started. Clusters may still be unreachable.
 pub(super) fn started() {
-    tell(&[NotifyState::Ready, NotifyState::Status("started")]);
+    notify_service_manager(&[NotifyState::Ready, NotifyState::Status("started")]);
 }
 
 /// Notifies that a reload begins. The caller has to call [`reloaded`] afterwards, also after a failure.
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => tell(&[NotifyState::Reloading, now]),
+        Ok(now) => notify_service_manager(&[NotifyState::Reloading, now]),
         Err(error) => tracing::warn!(%error, "cannot notify the service manager of the reload"),
     }
 }
 
 /// Notifies that a reload has ended.
 pub(super) fn reloaded() {
-    tell(&[NotifyState::Ready]);
+    notify_service_manager(&[NotifyState::Ready]);
 }
 
 /// Notifies that the sinks are drained, for at most `deadline`.
 pub(super) fn stopping(deadline: Duration) {
     let patience = u32::try_from((deadline + MARGIN).as_micros()).unwrap_or(u32::MAX);
-    tell(&[NotifyState::Stopping, NotifyState::Status("draining sinks"), NotifyState::ExtendTimeoutUsec(patience)]);
+    notify_service_manager(&[
+        NotifyState::Stopping,
+        NotifyState::Status("draining sinks"),
+        NotifyState::ExtendTimeoutUsec(patience),
+    ]);
 }
 
 /// Sends the status and feeds the watchdog while the hub answers. Runs until the future is dropped.
@@ -53,7 +57,7 @@ pub(super) async fn keep_informed(reporter: Reporter) {
         ticks.tick().await;
         // A hub that does not answer must not feed the watchdog; the next tick tries again.
         if let Ok(Ok(report)) = tokio::time::timeout(period, reporter.report()).await {
-            tell(&[NotifyState::Status(&summary(&report)), NotifyState::Watchdog]);
+            notify_service_manager(&[NotifyState::Status(&summary(&report)), NotifyState::Watchdog]);
         }
     }
 }
@@ -71,7 +75,7 @@ fn summary(report: &HubReport) -> String {
     )
 }
 
-fn tell(words: &[NotifyState<'_>]) {
+fn notify_service_manager(words: &[NotifyState<'_>]) {
     static WARNING: Once = Once::new();
     if let Err(error) = sd_notify::notify(words) {
         WARNING.call_once(|| {

@@ -25,14 +25,14 @@ use informer_hub_types::{ClusterSelector, Fsync, StoreLimits, Threads};
 pub(super) struct Reader {
     pub(super) name: String,
     pub(super) params: SinkParams,
-    pub(super) interest: Interest,
+    pub(super) selection: ReaderSelection,
     /// State of the files of a sink when it was built; `None` for a durable subscription.
     pub(super) files: Option<FileStates>,
 }
 
 /// Selection of resources and clusters of a reader.
 #[derive(Clone)]
-pub(super) struct Interest {
+pub(super) struct ReaderSelection {
     /// Names of configured resources; empty for all.
     resources: Vec<String>,
     clusters: ClusterSelector,
@@ -48,7 +48,7 @@ pub(super) struct FollowOptions {
 }
 
 /// Subscriptions of a running reader, by resource.
-pub(super) type Followed = BTreeMap<String, (FollowOptions, SubscriptionId)>;
+pub(super) type ReaderSubscriptions = BTreeMap<String, (FollowOptions, SubscriptionId)>;
 
 /// A running sink or durable subscription.
 pub(super) struct RunningSink {
@@ -56,7 +56,7 @@ pub(super) struct RunningSink {
     pub(super) health: Arc<SinkHealth>,
     /// State of the files of a sink when it was built; `None` for a durable subscription.
     pub(super) files: Option<FileStates>,
-    pub(super) followed: Followed,
+    pub(super) followed: ReaderSubscriptions,
 }
 
 impl RunningSink {
@@ -84,22 +84,22 @@ impl Reader {
         let files = files_of(sink);
         let mut params = sinks::sink(sink, io, dial)?;
         params.place = state.map(|state| place(state, &sink.name, sinks::limits(sink), fsync));
-        let interest = Interest {
+        let selection = ReaderSelection {
             resources: sink.select.resources.clone(),
             clusters: sink.select.clusters.clone(),
             skip_initial: sink.initial == Initial::Skip,
         };
-        Ok(Self { name: sink.name.clone(), params, interest, files: Some(files) })
+        Ok(Self { name: sink.name.clone(), params, selection, files: Some(files) })
     }
 
     pub(super) fn of_durable(one: DurableSubscription, state: &OpenState, fsync: Fsync, io: &Threads) -> Self {
         let place = place(state, &one.name, one.limits, fsync);
-        let interest = Interest {
+        let selection = ReaderSelection {
             resources: one.resources.clone(),
             clusters: one.clusters.clone(),
             skip_initial: one.selection.initial == Initial::Skip,
         };
-        Self { name: one.name.clone(), params: one.params(place, io), interest, files: None }
+        Self { name: one.name.clone(), params: one.params(place, io), selection, files: None }
     }
 
     /// Starts the reader and subscribes it to its resources.
@@ -111,10 +111,10 @@ impl Reader {
         registry: &Addr<RegistryActor>,
         sinks: &RunningSinks,
     ) -> Result<(), MailboxError> {
-        let Self { name, params, interest, files } = self;
+        let Self { name, params, selection, files } = self;
         let (health, is_durable) = (Arc::clone(&params.machine.health), params.place.is_some());
-        let reader = Follower { name, sink: Sink::start(params, store, env), is_durable, interest };
-        let mut followed = Followed::new();
+        let reader = Follower { name, sink: Sink::start(params, store, env), is_durable, selection };
+        let mut followed = ReaderSubscriptions::new();
         reader.follow(&mut followed, resources, registry).await?;
         sinks.lock().push(RunningSink { follower: reader, health, files, followed });
         Ok(())
@@ -132,18 +132,18 @@ pub(super) struct Follower {
     pub(super) name: String,
     pub(super) sink: Sink,
     pub(super) is_durable: bool,
-    pub(super) interest: Interest,
+    pub(super) selection: ReaderSelection,
 }
 
 impl Follower {
     /// Subscribes the reader to exactly its selection of `resources`. Unchanged subscriptions go on.
     pub(super) async fn follow(
         &self,
-        followed: &mut Followed,
+        followed: &mut ReaderSubscriptions,
         resources: &[ResourceConfig],
         registry: &Addr<RegistryActor>,
     ) -> Result<(), MailboxError> {
-        let Interest { resources: names, clusters, skip_initial } = &self.interest;
+        let ReaderSelection { resources: names, clusters, skip_initial } = &self.selection;
         let selected = resources.iter().filter(|resource| names.is_empty() || names.contains(&resource.name));
         let options = |resource: &ResourceConfig| {
             let (clusters, skip_initial) = (clusters.clone(), *skip_initial);

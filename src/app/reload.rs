@@ -30,7 +30,7 @@ pub use plan::{Changes, Difference};
 use super::convert;
 use super::credentials::{CredentialOwners, CredentialWatch};
 use super::error::{ReloadError, StartError};
-use super::readers::{Followed, Follower, Reader, RunningSink, RunningSinks, files_of};
+use super::readers::{Follower, Reader, ReaderSubscriptions, RunningSink, RunningSinks, files_of};
 use super::sources::{ClusterSourceState, SourceFeed, SourceHost, Sources, WatchParams};
 use super::state::OpenState;
 use crate::actors::messages::{AddCluster, Release, RemoveCluster, SetClusterLabels, SetMemoryLimit, User};
@@ -396,11 +396,11 @@ impl RunningHub {
 
     /// Reconfigures changed sinks, and subscribes all sinks to the resources of the new configuration.
     async fn change_sinks(&self, config: &Config, changed: Vec<Reader>) -> Result<(), ReloadError> {
-        for Reader { name, params, interest, files } in changed {
+        for Reader { name, params, selection, files } in changed {
             let Some((running, _)) = self.follower(&name) else { continue };
             running.sink.reconfigure(params).await;
             if let Some(one) = self.sinks.lock().iter_mut().find(|one| one.name() == name) {
-                (one.follower.interest, one.files) = (interest, files);
+                (one.follower.selection, one.files) = (selection, files);
             }
         }
         let names: Vec<_> = self.sinks.lock().iter().map(|one| one.name().to_owned()).collect();
@@ -416,7 +416,7 @@ impl RunningHub {
     }
 
     /// Returns a copy of a running sink, so that the list is not locked across an await.
-    fn follower(&self, name: &str) -> Option<(Follower, Followed)> {
+    fn follower(&self, name: &str) -> Option<(Follower, ReaderSubscriptions)> {
         let sinks = self.sinks.lock();
         sinks.iter().find(|one| one.name() == name).map(|one| (one.follower.clone(), one.followed.clone()))
     }

@@ -288,7 +288,7 @@ impl CheckpointListener for Releasing {
             sinks.iter().filter_map(|one| Some((one.name().to_owned(), one.health.journal_end()?))).collect();
         for one in sinks.iter() {
             let (sink, health) = (one.sink().clone(), Arc::clone(&one.health));
-            self.io.spawn_blocking(move || sink.tend(&health));
+            self.io.spawn_blocking(move || sink.check_files(&health));
         }
         let saved = self.sources.saved();
         if let Some(state) = OpenState::upgrade(&self.state).filter(|_| !saved.is_empty()) {

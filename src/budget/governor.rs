@@ -324,7 +324,7 @@ impl<Id: Ord + Clone> Governor<Id> {
                 }
                 _ => memory.estimate(to).min(before),
             };
-            let reason = Excess { used: before, share, total, limit };
+            let reason = DegradationReason { used: before, share, total, limit };
             memory.record_cost(total, &self.pace, now);
             total = total.saturating_sub(before - furthest.predicted);
             changes.push(Change { id: furthest.id.clone(), from: furthest.step, to, reason: reason.to_string() });
@@ -450,14 +450,14 @@ impl History {
 }
 
 /// Reason of a degradation.
-struct Excess {
+struct DegradationReason {
     used: u64,
     share: u64,
     total: u64,
     limit: u64,
 }
 
-impl fmt::Display for Excess {
+impl fmt::Display for DegradationReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { used, share, total, limit } = self;
         let (used, share, total, limit) = (Size(*used), Size(*share), Size(*total), Size(*limit));

@@ -7,7 +7,7 @@
 //! - *One place per key.* client-go's `RealFIFO` keeps the watch order between objects too. Here all deltas of a key
 //!   are popped together, because merging them bounds the queue.
 //! - *It is bounded.* Up to half of the byte limit every delta is kept. Above that, deltas of one key merge into the
-//!   newest state. Above the limit, [`DeltaFifo::is_full`] tells the caller to wait.
+//!   newest state. Above the limit, [`DeltaFifo::is_full`] makes the caller wait.
 //! - *Deletions of unknown keys are kept*: only the store knows which keys exist.
 //! - *It has a watermark* ([`DeltaFifo::watermark`]): the version up to which everything has been popped. Keys are
 //!   queued by their first change, so a later change of one may be popped before an earlier one of another. The

@@ -334,7 +334,7 @@ impl ListenerQueue {
         self.last_batch
     }
 
-    /// Returns whether nothing waits.
+    /// Returns whether no notification is queued.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.replay.is_none() && self.live == 0

@@ -80,8 +80,8 @@ pub use lister::{Lister, NamespaceLister, NotFound};
 pub use packing::{Packing, Round, RoundOutcome};
 pub use posting::{Location, PartitionId};
 pub use query::{
-    Answer, Bounds, Broken, Chain, Coverage, Fingerprint, Group, Held, Inquiry, Looks, OWNER_INDEX, OwnerRef, Plan,
-    Position, Query, QueryError, Row, Step, TokenKey, owner_chain, owner_index,
+    Answer, Bounds, Coverage, ExaminedParts, Fingerprint, Group, OWNER_INDEX, OwnerChain, OwnerChainError, OwnerRef,
+    PinnedSnapshots, Plan, Position, Query, QueryError, Row, RunningQuery, Step, TokenKey, owner_chain, owner_index,
 };
 pub use reader::IndexReader;
 pub use restore::{Gathering, SavedPartition};
@@ -89,4 +89,4 @@ pub use restored::Restored;
 pub use resync::ResyncSchedule;
 pub use snapshot::{DeclaredIndex, Partition, Snapshot};
 pub use store::Store;
-pub use uncompressed::{Young, pack_all};
+pub use uncompressed::{Uncompressed, pack_all};

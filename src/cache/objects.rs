@@ -270,9 +270,9 @@ impl Objects {
         self.0.is_same(&other.0)
     }
 
-    /// Passes the differences to `next` to `tell`, by key. Costs in proportion to the difference if one was derived
+    /// Passes the differences to `next` to `each`, by key. Costs in proportion to the difference if one was derived
     /// from the other: shared nodes are skipped.
-    pub(super) fn changes<'t>(&'t self, next: &'t Self, mut tell: impl FnMut(Change<'t>)) {
+    pub(super) fn changes<'t>(&'t self, next: &'t Self, mut each: impl FnMut(Change<'t>)) {
         fn key((leaf, at): (&ObjectLeaf, usize)) -> Option<&ObjectKey> {
             leaf.objects[at].as_ref().map(|object| object.key())
         }
@@ -282,11 +282,11 @@ impl Objects {
                     if let (Some(old), Some(new)) = (a.objects[at].as_ref(), b.objects[to].as_ref())
                         && !Arc::ptr_eq(old, new)
                     {
-                        tell(Change::Exchanged(old, new));
+                        each(Change::Exchanged(old, new));
                     }
                 }
-                Difference::Left((leaf, at)) => leaf.objects[at].iter().for_each(|old| tell(Change::Removed(old))),
-                Difference::Right((leaf, at)) => leaf.objects[at].iter().for_each(|new| tell(Change::Added(new))),
+                Difference::Left((leaf, at)) => leaf.objects[at].iter().for_each(|old| each(Change::Removed(old))),
+                Difference::Right((leaf, at)) => leaf.objects[at].iter().for_each(|new| each(Change::Added(new))),
             }
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::posting::PartitionId;
 use super::snapshot::Snapshot;
-use super::uncompressed::{Young, pack_all};
+use super::uncompressed::{Uncompressed, pack_all};
 use informer_hub_types::{Dictionary, ObjectKey, PackOutcome, PackedTotals, StoredObject};
 
 /// Compression state of a resource.
@@ -158,7 +158,7 @@ impl Packing {
     /// Returns a round that packs aged objects. If training is due, it trains first: on new objects or, if the resource
     /// has changed, on all.
     #[must_use]
-    pub fn round(&self, aged: Vec<Arc<StoredObject>>, uncompressed: &Young, snapshot: &Snapshot) -> Round {
+    pub fn round(&self, aged: Vec<Arc<StoredObject>>, uncompressed: &Uncompressed, snapshot: &Snapshot) -> Round {
         let is_due = match &self.fitness {
             Fitness::Untrained => true,
             Fitness::Unfit { rounds, .. } => *rounds >= Self::UNFIT_ROUNDS,
@@ -169,7 +169,7 @@ impl Packing {
             samples.extend(aged.iter().cloned());
             if matches!(self.fitness, Fitness::Trained { .. }) {
                 // Half of the samples are new objects, which may be few; half are of the whole store.
-                let half = Young::SAMPLES / 2;
+                let half = Uncompressed::SAMPLES / 2;
                 samples = every(samples.len().div_ceil(half), samples.iter());
                 let all = snapshot.partitions().flat_map(|(_, partition)| partition.iter().filter(|it| it.is_kept()));
                 samples.extend(every(snapshot.len().div_ceil(half), all));
@@ -289,10 +289,10 @@ impl Round {
 }
 
 fn train(objects: &[Arc<StoredObject>]) -> Option<Arc<Dictionary>> {
-    if objects.len() < Young::MIN_SAMPLES {
+    if objects.len() < Uncompressed::MIN_SAMPLES {
         return None;
     }
-    let step = objects.len().div_ceil(Young::SAMPLES).max(1);
+    let step = objects.len().div_ceil(Uncompressed::SAMPLES).max(1);
     let cut = |object: &Arc<StoredObject>| {
         let mut sample = object.sample();
         sample.truncate(SAMPLE_BYTES);

@@ -50,8 +50,8 @@ impl Posting {
             Self::Few(few) => {
                 let Err(at) = few.find(location.at()) else { return };
                 match few.with(at, location) {
-                    Grown::Whole(grown) => *few = grown,
-                    Grown::Split(left, right) => *self = Self::Many(Box::new(Tree::of([left, right]))),
+                    ChunkInsertion::Whole(grown) => *few = grown,
+                    ChunkInsertion::Split(left, right) => *self = Self::Many(Box::new(Tree::of([left, right]))),
                 }
             }
             Self::Many(tree) => tree.insert(location),
@@ -159,7 +159,7 @@ pub(super) enum Chunk {
 }
 
 /// Result of inserting into a chunk.
-enum Grown {
+enum ChunkInsertion {
     Whole(Chunk),
     /// The chunk was full.
     Split(Chunk, Chunk),
@@ -204,11 +204,11 @@ impl Chunk {
     }
 
     /// Returns the chunk with a new location at its insertion point.
-    fn with(&self, at: usize, location: Location) -> Grown {
+    fn with(&self, at: usize, location: Location) -> ChunkInsertion {
         let full = self.len() >= Self::MAX;
         if full && at == self.len() {
             // Ordered insertion, as by a list, leaves full chunks.
-            return Grown::Split(self.clone(), Self::of(vec![location]));
+            return ChunkInsertion::Split(self.clone(), Self::of(vec![location]));
         }
         if let Self::Run(partition, keys) = self
             && *partition == location.partition
@@ -217,15 +217,15 @@ impl Chunk {
             copied(keys.len());
             let (before, after) = keys.split_at(at);
             let keys = before.iter().cloned().chain([location.key]).chain(after.iter().cloned());
-            return Grown::Whole(Self::Run(*partition, keys.collect()));
+            return ChunkInsertion::Whole(Self::Run(*partition, keys.collect()));
         }
         let mut locations: Vec<_> = self.all().map(owned).collect();
         locations.insert(at, location);
         if !full {
-            return Grown::Whole(Self::of(locations));
+            return ChunkInsertion::Whole(Self::of(locations));
         }
         let right = locations.split_off(locations.len() / 2);
-        Grown::Split(Self::of(locations), Self::of(right))
+        ChunkInsertion::Split(Self::of(locations), Self::of(right))
     }
 
     /// Returns the chunk without the location at a position.
@@ -320,8 +320,8 @@ impl Tree {
             self.chunks.remove(&key);
         }
         let parts = match grown {
-            Grown::Whole(chunk) => [Some(chunk), None],
-            Grown::Split(left, right) => [Some(left), Some(right)],
+            ChunkInsertion::Whole(chunk) => [Some(chunk), None],
+            ChunkInsertion::Split(left, right) => [Some(left), Some(right)],
         };
         let mut kept = (!below_all).then_some(key);
         for chunk in parts.into_iter().flatten() {

@@ -115,7 +115,7 @@ impl Store {
         }
     }
 
-    /// Records a batch of a partition that is taken out for writing. `list` is the version of the list that it ended.
+    /// Records a batch of a partition that is being written. `list` is the version of the list that it ended.
     pub(super) fn record_batch(
         &mut self,
         id: PartitionId,
@@ -227,7 +227,7 @@ impl Store {
         self.next.put(id, adopted);
     }
 
-    /// Records that a partition, taken out for writing, has joined: its objects are visible from now on.
+    /// Records that the partition being written has joined: its objects are visible from now on.
     pub(super) fn record_join(&mut self, id: PartitionId, partition: &mut Partition, complete: Option<u64>) {
         if !self.records() || !partition.synced {
             return;
@@ -294,12 +294,12 @@ impl Store {
         self.pending.0.push((cluster, step));
     }
 
-    /// Returns the partitions of a cluster that have joined, except for one that is taken out for writing.
+    /// Returns the partitions of a cluster that have joined, except for the one that is being written.
     fn joined(&self, cluster: &ClusterName) -> Vec<PartitionId> {
         self.next.joined_partitions(cluster).map(|(id, _)| id).collect()
     }
 
-    /// Combines the marks of a partition that is taken out for writing and of the others of its cluster.
+    /// Combines the marks of the partition that is being written and of the others of its cluster.
     fn marks_with(&self, cluster: &ClusterName, partition: &Partition) -> ClusterMarks {
         let partition = Some(&partition.marks).filter(|_| partition.has_synced());
         ClusterMarks::of(self.next.joined_partitions(cluster).map(|(_, other)| &other.marks).chain(partition))

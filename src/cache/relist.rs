@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use informer_hub_types::{MemoryStep, ObjectKey, ResourceVersion, StoredObject};
 
 impl Partition {
-    /// Returns the bytes of staged changes.
+    /// Returns the size of staged changes in bytes.
     #[must_use]
     pub(crate) fn staged_bytes(&self) -> usize {
         match &self.relist {

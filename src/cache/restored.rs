@@ -120,9 +120,9 @@ impl Restored {
         let mut since = Vec::new();
         state.changes(now, |change| match change {
             Change::Added(new) => since.push(Applied::Added(Arc::clone(new))),
-            Change::Removed(old) => since.push(gone(old)),
+            Change::Removed(old) => since.push(deleted(old)),
             Change::Exchanged(old, new) if old.uid() != new.uid() => {
-                since.extend([gone(old), Applied::Added(Arc::clone(new))]);
+                since.extend([deleted(old), Applied::Added(Arc::clone(new))]);
             }
             Change::Exchanged(old, new) if old.resource_version() != new.resource_version() => {
                 since.push(Applied::Updated { old: Arc::clone(old), new: Arc::clone(new) });
@@ -133,7 +133,7 @@ impl Restored {
     }
 }
 
-fn gone(old: &Arc<StoredObject>) -> Applied {
+fn deleted(old: &Arc<StoredObject>) -> Applied {
     Applied::Deleted { stored: Arc::clone(old), last: Arc::clone(old), tombstone: true }
 }
 

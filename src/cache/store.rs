@@ -249,7 +249,7 @@ impl Store {
     }
 
     /// Applies a batch to a partition and publishes the result as one snapshot. After it, the partition is complete up
-    /// to `version`, if known. An empty batch with a version is not counted. It tells that the caller no longer needs
+    /// to `version`, if known. An empty batch with a version is not counted. It says that the caller no longer needs
     /// the previous outbox. During a list after the first one, its changes are staged (see `stage`).
     ///
     /// Returns the visible effects in order, with the batch's number within the partition, and the objects that were

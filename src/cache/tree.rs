@@ -122,7 +122,7 @@ impl<L: Leaf> Clone for Inner<L> {
 }
 
 /// Result of an insertion.
-enum Put<L: Leaf> {
+enum Insertion<L: Leaf> {
     Replaced(L::Old),
     Added,
     /// The node was full; this new node follows it.
@@ -137,7 +137,7 @@ impl<L: Leaf> Node<L> {
         }
     }
 
-    fn insert(&mut self, item: L::Item) -> Put<L> {
+    fn insert(&mut self, item: L::Item) -> Insertion<L> {
         match self {
             Self::Leaf(leaf) => insert(Arc::make_mut(leaf), item),
             Self::Inner(inner) => Arc::make_mut(inner).insert(item),
@@ -182,14 +182,14 @@ impl<L: Leaf> Node<L> {
     }
 }
 
-fn insert<L: Leaf>(leaf: &mut L, item: L::Item) -> Put<L> {
+fn insert<L: Leaf>(leaf: &mut L, item: L::Item) -> Insertion<L> {
     if let Some(at) = leaf.find(L::probe(&item)) {
-        return Put::Replaced(leaf.replace(at, item));
+        return Insertion::Replaced(leaf.replace(at, item));
     }
     let at = leaf.place(L::probe(&item));
     let Some(cut) = leaf.cut(at) else {
         leaf.insert(at, item);
-        return Put::Added;
+        return Insertion::Added;
     };
     let next = if cut == leaf.len() {
         L::of(item)
@@ -202,7 +202,7 @@ fn insert<L: Leaf>(leaf: &mut L, item: L::Item) -> Put<L> {
         }
         next
     };
-    Put::Split(next.bound(), Node::Leaf(Arc::new(next)))
+    Insertion::Split(next.bound(), Node::Leaf(Arc::new(next)))
 }
 
 impl<L: Leaf> Inner<L> {
@@ -240,19 +240,19 @@ impl<L: Leaf> Inner<L> {
         self.bind(before.iter().cloned().chain([bound]).chain(behind.iter().cloned()).collect());
     }
 
-    fn insert(&mut self, item: L::Item) -> Put<L> {
+    fn insert(&mut self, item: L::Item) -> Insertion<L> {
         let at = self.route(L::probe(&item));
         let child = self.children[at].as_mut().expect("a route leads to a child");
         let (bound, child) = match child.insert(item) {
-            Put::Split(bound, child) => (bound, child),
+            Insertion::Split(bound, child) => (bound, child),
             put => return put,
         };
         if self.len < WIDTH {
             self.add(at, bound, child);
-            return Put::Added;
+            return Insertion::Added;
         }
         if at + 1 == WIDTH {
-            return Put::Split(bound, Node::Inner(Arc::new(Self::of([], [child]))));
+            return Insertion::Split(bound, Node::Inner(Arc::new(Self::of([], [child]))));
         }
         let cut = WIDTH / 2;
         let bounds = Arc::clone(&self.bounds);
@@ -265,7 +265,7 @@ impl<L: Leaf> Inner<L> {
         } else {
             next.add(at - cut, bound, child);
         }
-        Put::Split(between, Node::Inner(Arc::new(next)))
+        Insertion::Split(between, Node::Inner(Arc::new(next)))
     }
 
     /// Removes a child with the bound before it, or after it for the first child.
@@ -361,9 +361,9 @@ impl<L: Leaf> Tree<L> {
             return None;
         };
         match root.insert(item) {
-            Put::Replaced(old) => return Some(old),
-            Put::Added => {}
-            Put::Split(bound, next) => {
+            Insertion::Replaced(old) => return Some(old),
+            Insertion::Added => {}
+            Insertion::Split(bound, next) => {
                 let both = [root.clone(), next];
                 self.root = Some(Node::Inner(Arc::new(Inner::of([bound], both))));
             }

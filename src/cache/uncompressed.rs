@@ -11,7 +11,7 @@ use informer_hub_types::{Dictionary, PackOutcome, PackedTotals, Packer, StoredOb
 
 /// Uncompressed objects of one resource, oldest first.
 #[derive(Debug)]
-pub struct Young {
+pub struct Uncompressed {
     objects: VecDeque<(Arc<StoredObject>, usize)>,
     bytes: usize,
     /// Bytes that were handed out and are still being compressed.
@@ -19,7 +19,7 @@ pub struct Young {
     limit: usize,
 }
 
-impl Young {
+impl Uncompressed {
     /// Default limit in bytes of plain bodies, per resource over all clusters.
     pub const DEFAULT_LIMIT: usize = 4 * 1024 * 1024;
 
@@ -151,8 +151,8 @@ mod tests {
         (objects, size)
     }
 
-    fn filled(limit: usize, objects: &[Arc<StoredObject>]) -> Young {
-        let mut uncompressed = Young::new(limit);
+    fn filled(limit: usize, objects: &[Arc<StoredObject>]) -> Uncompressed {
+        let mut uncompressed = Uncompressed::new(limit);
         for object in objects {
             uncompressed.add(Arc::clone(object));
         }
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn thresholds_are_exceeded_only_above_the_limit() {
         let (objects, size) = ten_objects();
-        let mut uncompressed = Young::new(2 * size);
+        let mut uncompressed = Uncompressed::new(2 * size);
         let passed: Vec<_> = objects
             .iter()
             .map(|object| {
@@ -219,14 +219,14 @@ mod tests {
 
     #[test]
     fn samples_are_spread_evenly_and_bounded() {
-        let mut uncompressed = Young::new(usize::MAX);
+        let mut uncompressed = Uncompressed::new(usize::MAX);
         assert!(uncompressed.samples().is_empty());
-        for i in 0..3 * Young::SAMPLES {
+        for i in 0..3 * Uncompressed::SAMPLES {
             uncompressed.add(Arc::new(object("ns", &format!("web-{i}"), "u", 1)));
         }
         let samples = uncompressed.samples();
-        assert_eq!(samples.len(), Young::SAMPLES);
-        let last = format!("web-{}", 3 * Young::SAMPLES - 3);
-        assert_eq!((samples[0].key().name(), samples[Young::SAMPLES - 1].key().name()), ("web-0", &*last));
+        assert_eq!(samples.len(), Uncompressed::SAMPLES);
+        let last = format!("web-{}", 3 * Uncompressed::SAMPLES - 3);
+        assert_eq!((samples[0].key().name(), samples[Uncompressed::SAMPLES - 1].key().name()), ("web-0", &*last));
     }
 }

@@ -1,6 +1,6 @@
 //! Resource discovery rules: which resources of a cluster are watched, moved or stopped. Pure.
 //!
-//! [`fate`] decides about one configured resource. [`share`] assigns the resources of a cluster to patterns. [`Pace`]
+//! [`decide_watch`] decides about one configured resource. [`share`] assigns the resources of a cluster to patterns. [`Pace`]
 //! schedules discovery requests.
 //!
 //! # When objects count as deleted
@@ -15,6 +15,6 @@ mod signals;
 #[cfg(test)]
 mod plan_tests;
 
-pub use pace::{Answer, Pace, Rhythm};
-pub use plan::{Claim, Fate, Seen, Share, definition_of, fate, share};
+pub use pace::{Answer, DiscoveryIntervals, Pace};
+pub use plan::{Claim, DiscoveryResults, Share, WatchDecision, decide_watch, definition_of, share};
 pub use signals::{definitions, services};

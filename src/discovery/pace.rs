@@ -20,7 +20,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Intervals of discovery without a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rhythm {
+pub struct DiscoveryIntervals {
     /// Lower bound of the interval while definitions and API services are watched; drawn from `[t, 1.5t)`. Default 5
     /// min.
     pub quiet: Duration,
@@ -28,7 +28,7 @@ pub struct Rhythm {
     pub poll: Duration,
 }
 
-impl Default for Rhythm {
+impl Default for DiscoveryIntervals {
     fn default() -> Self {
         Self { quiet: Duration::from_secs(300), poll: Duration::from_secs(30) }
     }
@@ -52,16 +52,16 @@ pub struct Pace {
     /// Time of the last change, and the index in `DELAYS` of the next request after it.
     changed: Option<(Instant, usize)>,
     last_request: Option<Instant>,
-    rhythm: Rhythm,
+    intervals: DiscoveryIntervals,
     backoff: Backoff,
 }
 
 impl Pace {
     /// Creates a schedule whose first request is due at once.
     #[must_use]
-    pub fn new(rhythm: Rhythm, now: Instant) -> Self {
-        let backoff = Backoff::new(Duration::from_secs(1).min(rhythm.poll), rhythm.poll);
-        Self { due: now, changed: None, last_request: None, rhythm, backoff }
+    pub fn new(intervals: DiscoveryIntervals, now: Instant) -> Self {
+        let backoff = Backoff::new(Duration::from_secs(1).min(intervals.poll), intervals.poll);
+        Self { due: now, changed: None, last_request: None, intervals, backoff }
     }
 
     /// Returns the time of the next discovery request.
@@ -97,7 +97,7 @@ impl Pace {
             + match answer {
                 Answer::Failed | Answer::Partial => self.backoff.next_delay(now, random),
                 Answer::Complete => {
-                    let rest = if is_watched { self.rhythm.quiet } else { self.rhythm.poll };
+                    let rest = if is_watched { self.intervals.quiet } else { self.intervals.poll };
                     rest + rest.mul_f64(0.5 * random().clamp(0.0, 1.0))
                 }
             };
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn discovery_of_unserved_definitions_backs_off() {
         let start = clock::now();
-        let mut pace = Pace::new(Rhythm::default(), start);
+        let mut pace = Pace::new(DiscoveryIntervals::default(), start);
         let mut waits = Vec::new();
         for _ in 0..8 {
             let now = pace.due();
@@ -135,14 +135,14 @@ mod tests {
         assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
         let now = pace.due();
         pace.note_result(Answer::Complete, true, now, &mut || 0.0);
-        assert_eq!(pace.due().duration_since(now), Rhythm::default().quiet);
+        assert_eq!(pace.due().duration_since(now), DiscoveryIntervals::default().quiet);
     }
 
     /// Returns the times of requests until `end`, in ms, with changes at the given times. Each request succeeds at
     /// once.
     fn requests(changes: &[u64], is_watched: bool, end: u64) -> Vec<u64> {
         let start = clock::now();
-        let mut pace = Pace::new(Rhythm::default(), start);
+        let mut pace = Pace::new(DiscoveryIntervals::default(), start);
         let mut changes = changes.iter().map(|at| start + Duration::from_millis(*at)).peekable();
         let mut requests = Vec::new();
         loop {
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn discovery_of_an_unreachable_cluster_backs_off() {
         let mut now = clock::now();
-        let mut pace = Pace::new(Rhythm::default(), now);
+        let mut pace = Pace::new(DiscoveryIntervals::default(), now);
         let mut waits = Vec::new();
         for _ in 0..7 {
             pace.note_result(Answer::Failed, true, now, &mut || 0.0);

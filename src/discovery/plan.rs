@@ -9,7 +9,7 @@ use informer_hub_types::{ApiResource, Catalogue, Found, Gvr, ResourcePattern, Re
 
 /// Discovery results of one cluster.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct DiscoveryResults {
     /// Resources that it serves now.
     pub catalogue: Arc<Catalogue>,
     /// Names of its CRDs; `None` if they cannot be watched.
@@ -18,7 +18,7 @@ pub struct Seen {
 
 /// Decision about one configured resource.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Fate {
+pub enum WatchDecision {
     /// It is served: watch it.
     Watch(ApiResource),
     /// It is served in another version: its informer moves to that version.
@@ -47,7 +47,12 @@ pub fn definition_of(gvr: &Gvr) -> SmolStr {
 ///
 /// A name without a group stays in the group where it was first found, even if another group gets the same name.
 #[must_use]
-pub fn fate(written: &ResourceRef, watched: Option<&ApiResource>, was_defined: bool, seen: &Seen) -> Fate {
+pub fn decide_watch(
+    written: &ResourceRef,
+    watched: Option<&ApiResource>,
+    was_defined: bool,
+    seen: &DiscoveryResults,
+) -> WatchDecision {
     let pinned = |watched: &ApiResource| ResourceRef {
         resource: watched.gvr.resource.clone(),
         version: written.version.clone(),
@@ -56,16 +61,16 @@ pub fn fate(written: &ResourceRef, watched: Option<&ApiResource>, was_defined: b
     let asked = watched.map_or_else(|| written.clone(), pinned);
     let name = || without_version(&asked);
     match (seen.catalogue.find(&asked), watched) {
-        (Found::Unknown, _) => Fate::Unknown,
-        (Found::Resource(found), None) => Fate::Watch(found),
+        (Found::Unknown, _) => WatchDecision::Unknown,
+        (Found::Resource(found), None) => WatchDecision::Watch(found),
         (Found::Resource(found), Some(watched)) => {
             let is_same = |one: &ApiResource, other: &ApiResource| {
                 (&one.kind, one.namespaced, &one.gvr.resource) == (&other.kind, other.namespaced, &other.gvr.resource)
             };
             match is_same(watched, &found) {
-                true if watched.gvr == found.gvr => Fate::Watch(found),
-                true => Fate::Move(found),
-                false => Fate::Renew(found),
+                true if watched.gvr == found.gvr => WatchDecision::Watch(found),
+                true => WatchDecision::Move(found),
+                false => WatchDecision::Renew(found),
             }
         }
         (Found::OtherVersions(versions), _) => {
@@ -75,18 +80,24 @@ pub fn fate(written: &ResourceRef, watched: Option<&ApiResource>, was_defined: b
                 "the cluster does not serve {} in {version}; it serves {served}: name one of these, or no version",
                 name()
             );
-            Fate::Rest { gone: false, why }
+            WatchDecision::Rest { gone: false, why }
         }
         (Found::Nothing, watched) => nothing(written, &name(), watched, was_defined, seen),
     }
 }
 
-fn nothing(written: &ResourceRef, name: &str, watched: Option<&ApiResource>, was_defined: bool, seen: &Seen) -> Fate {
+fn nothing(
+    written: &ResourceRef,
+    name: &str,
+    watched: Option<&ApiResource>,
+    was_defined: bool,
+    seen: &DiscoveryResults,
+) -> WatchDecision {
     let Some(watched) = watched else {
         let nearest = seen.catalogue.nearest(written);
         let suggestion = nearest.first().map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
         let why = format!("the cluster has no resource {written}{suggestion}");
-        return Fate::Rest { gone: false, why };
+        return WatchDecision::Rest { gone: false, why };
     };
     let (gone, more) = match &seen.definitions {
         Some(definitions) if definitions.contains(&definition_of(&watched.gvr)) => {
@@ -96,7 +107,7 @@ fn nothing(written: &ResourceRef, name: &str, watched: Option<&ApiResource>, was
         // An aggregated API, or a resource that never had a CRD.
         Some(_) => {
             let why = format!("the cluster has no resource {name} now; its cached objects are kept");
-            return Fate::Rest { gone: false, why };
+            return WatchDecision::Rest { gone: false, why };
         }
         None => (
             false,
@@ -104,7 +115,7 @@ fn nothing(written: &ResourceRef, name: &str, watched: Option<&ApiResource>, was
              customresourcedefinitions",
         ),
     };
-    Fate::Rest { gone, why: format!("the cluster has no resource {name} any more{more}") }
+    WatchDecision::Rest { gone, why: format!("the cluster has no resource {name} any more{more}") }
 }
 
 /// Formats a reference with its group and without its version.

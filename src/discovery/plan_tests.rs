@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use smol_str::SmolStr;
 
-use super::{Claim, Fate, Seen, fate, share};
+use super::{Claim, DiscoveryResults, WatchDecision, decide_watch, share};
 use informer_hub_types::{ApiResource, Catalogue, GroupOffer, Gvr, Offer, ResourcePattern, ResourceRef, VersionOffer};
 
 fn offer(plural: &str, kind: &str, namespaced: bool) -> Offer {
@@ -16,7 +16,7 @@ fn offer(plural: &str, kind: &str, namespaced: bool) -> Offer {
 }
 
 /// Builds discovery results: versions of `example.com` with their resources, and `pods`.
-fn seen(versions: &[(&str, Vec<Offer>)], definitions: Option<&[&str]>) -> Seen {
+fn seen(versions: &[(&str, Vec<Offer>)], definitions: Option<&[&str]>) -> DiscoveryResults {
     let version = |name: &str, resources: Vec<Offer>| VersionOffer { name: name.into(), is_stale: false, resources };
     let core = GroupOffer { name: "".into(), versions: vec![version("v1", vec![offer("pods", "Pod", true)])] };
     let group = GroupOffer {
@@ -25,7 +25,7 @@ fn seen(versions: &[(&str, Vec<Offer>)], definitions: Option<&[&str]>) -> Seen {
     };
     let groups = if versions.is_empty() { vec![core] } else { vec![core, group] };
     let definitions = definitions.map(|names| Arc::new(names.iter().map(|name| SmolStr::from(*name)).collect()));
-    Seen { catalogue: Arc::new(Catalogue { groups }), definitions }
+    DiscoveryResults { catalogue: Arc::new(Catalogue { groups }), definitions }
 }
 
 fn widgets() -> Vec<Offer> {
@@ -36,36 +36,39 @@ fn widget(version: &str) -> ApiResource {
     ApiResource { gvr: Gvr::new("example.com", version, "widgets"), kind: "Widget".into(), namespaced: true }
 }
 
-fn decide(text: &str, watched: Option<&ApiResource>, was_defined: bool, seen: &Seen) -> Fate {
-    fate(&text.parse().unwrap(), watched, was_defined, seen)
+fn decide(text: &str, watched: Option<&ApiResource>, was_defined: bool, seen: &DiscoveryResults) -> WatchDecision {
+    decide_watch(&text.parse().unwrap(), watched, was_defined, seen)
 }
 
 const DEFINED: Option<&[&str]> = Some(&["widgets.example.com"]);
 
 #[test]
-fn fate_watches_a_served_version_and_moves_to_another() {
+fn decision_watches_a_served_version_and_moves_to_another() {
     let (v1, v1beta1) = (widget("v1"), widget("v1beta1"));
     let both = seen(&[("v1", widgets()), ("v1beta1", widgets())], DEFINED);
-    assert_eq!(decide("widgets.example.com", None, false, &both), Fate::Watch(v1.clone()));
-    assert_eq!(decide("widgets.example.com", Some(&v1), true, &both), Fate::Watch(v1.clone()));
-    assert_eq!(decide("widgets.example.com", Some(&v1beta1), true, &both), Fate::Move(v1.clone()));
-    assert_eq!(decide("widgets.v1beta1.example.com", Some(&v1beta1), true, &both), Fate::Watch(v1beta1.clone()));
+    assert_eq!(decide("widgets.example.com", None, false, &both), WatchDecision::Watch(v1.clone()));
+    assert_eq!(decide("widgets.example.com", Some(&v1), true, &both), WatchDecision::Watch(v1.clone()));
+    assert_eq!(decide("widgets.example.com", Some(&v1beta1), true, &both), WatchDecision::Move(v1.clone()));
+    assert_eq!(
+        decide("widgets.v1beta1.example.com", Some(&v1beta1), true, &both),
+        WatchDecision::Watch(v1beta1.clone())
+    );
     // A downgrade moves it back.
     let old = seen(&[("v1beta1", widgets())], DEFINED);
-    assert_eq!(decide("widgets.example.com", Some(&v1), true, &old), Fate::Move(v1beta1));
+    assert_eq!(decide("widgets.example.com", Some(&v1), true, &old), WatchDecision::Move(v1beta1));
 }
 
 #[test]
-fn fate_renews_a_resource_of_another_kind_or_scope() {
+fn decision_renews_a_resource_of_another_kind_or_scope() {
     for other in [offer("widgets", "Gadget", true), offer("widgets", "Widget", false)] {
         let seen = seen(&[("v1", vec![other.clone()])], DEFINED);
         let found = other.resource("example.com", "v1");
-        assert_eq!(decide("widgets.example.com", Some(&widget("v1")), true, &seen), Fate::Renew(found));
+        assert_eq!(decide("widgets.example.com", Some(&widget("v1")), true, &seen), WatchDecision::Renew(found));
     }
 }
 
 #[test]
-fn fate_deletes_objects_only_if_their_definition_is_gone() {
+fn decision_deletes_objects_only_if_their_definition_is_gone() {
     let watched = widget("v1");
     let gone = |was_defined: bool, definitions: Option<&[&str]>| match decide(
         "widgets.example.com",
@@ -73,7 +76,7 @@ fn fate_deletes_objects_only_if_their_definition_is_gone() {
         was_defined,
         &seen(&[], definitions),
     ) {
-        Fate::Rest { gone, why } => (gone, why),
+        WatchDecision::Rest { gone, why } => (gone, why),
         other => panic!("{other:?}"),
     };
     let (is_gone, why) = gone(true, Some(&[]));
@@ -89,10 +92,11 @@ fn fate_deletes_objects_only_if_their_definition_is_gone() {
 }
 
 #[test]
-fn fate_names_the_served_versions_of_an_unserved_one() {
+fn decision_names_the_served_versions_of_an_unserved_one() {
     let seen = seen(&[("v2", widgets()), ("v1", widgets())], DEFINED);
     for watched in [None, Some(widget("v1beta1"))] {
-        let Fate::Rest { gone, why } = decide("widgets.v1beta1.example.com", watched.as_ref(), true, &seen) else {
+        let WatchDecision::Rest { gone, why } = decide("widgets.v1beta1.example.com", watched.as_ref(), true, &seen)
+        else {
             panic!("it is not served")
         };
         assert!(!gone);
@@ -103,24 +107,24 @@ fn fate_names_the_served_versions_of_an_unserved_one() {
 }
 
 #[test]
-fn fate_keeps_a_bare_name_in_its_first_group() {
+fn decision_keeps_a_bare_name_in_its_first_group() {
     let mut seen = seen(&[("v1", widgets())], DEFINED);
     let mut catalogue = Catalogue::clone(&seen.catalogue);
     let earlier = VersionOffer { name: "v1".into(), is_stale: false, resources: widgets() };
     catalogue.groups.insert(1, GroupOffer { name: "a.com".into(), versions: vec![earlier] });
     seen.catalogue = Arc::new(catalogue);
-    assert_eq!(decide("widgets", Some(&widget("v1")), true, &seen), Fate::Watch(widget("v1")));
-    let Fate::Watch(found) = decide("widgets", None, false, &seen) else { panic!("it is there") };
+    assert_eq!(decide("widgets", Some(&widget("v1")), true, &seen), WatchDecision::Watch(widget("v1")));
+    let WatchDecision::Watch(found) = decide("widgets", None, false, &seen) else { panic!("it is there") };
     assert_eq!(found.gvr.group, "a.com");
 }
 
 #[test]
-fn fate_is_unknown_while_a_group_does_not_answer() {
+fn decision_is_unknown_while_a_group_does_not_answer() {
     let mut catalogue = Catalogue::clone(&seen(&[("v1", vec![])], None).catalogue);
     catalogue.groups[1].versions[0].is_stale = true;
-    let seen = Seen { catalogue: Arc::new(catalogue), definitions: Some(Arc::default()) };
-    assert_eq!(decide("widgets.example.com", Some(&widget("v1")), true, &seen), Fate::Unknown);
-    assert_eq!(decide("widgets.example.com", None, false, &seen), Fate::Unknown);
+    let seen = DiscoveryResults { catalogue: Arc::new(catalogue), definitions: Some(Arc::default()) };
+    assert_eq!(decide("widgets.example.com", Some(&widget("v1")), true, &seen), WatchDecision::Unknown);
+    assert_eq!(decide("widgets.example.com", None, false, &seen), WatchDecision::Unknown);
 }
 
 // === patterns ===
@@ -230,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn fate_is_idempotent(
+    fn decision_is_idempotent(
         versions in proptest::collection::vec(any::<bool>(), 0..3),
         written in prop_oneof![Just("widgets.example.com"), Just("widgets.v1.example.com"), Just("widgets")],
         watched in prop_oneof![Just(None), Just(Some("v1")), Just(Some("v1beta1"))],
@@ -242,12 +246,12 @@ proptest! {
         let seen = seen(&offered, DEFINED);
         let written: ResourceRef = written.parse().unwrap();
         let watched = watched.map(widget);
-        let next = match fate(&written, watched.as_ref(), true, &seen) {
-            Fate::Watch(found) | Fate::Move(found) | Fate::Renew(found) => Some(found),
-            Fate::Rest { .. } | Fate::Unknown => None,
+        let next = match decide_watch(&written, watched.as_ref(), true, &seen) {
+            WatchDecision::Watch(found) | WatchDecision::Move(found) | WatchDecision::Renew(found) => Some(found),
+            WatchDecision::Rest { .. } | WatchDecision::Unknown => None,
         };
         if let Some(found) = next {
-            prop_assert_eq!(fate(&written, Some(&found), true, &seen), Fate::Watch(found));
+            prop_assert_eq!(decide_watch(&written, Some(&found), true, &seen), WatchDecision::Watch(found));
         }
     }
 }

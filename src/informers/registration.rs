@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 
 use super::InformerError;
 use crate::actors::messages::{FindSubscription, ViewSync};
-use crate::actors::{Awaited, RegistryActor, SubscriptionId};
+use crate::actors::{RegistryActor, SubscriptionId, SyncScope};
 
 /// How often a wait checks whether the handler has processed the initial objects.
 const POLL: Duration = Duration::from_millis(20);
@@ -69,7 +69,7 @@ pub struct HandlerRegistration {
     id: SubscriptionId,
     calls: Arc<Calls>,
     /// Informers that the handler waits for. A function, because a transform set before the start changes them.
-    of: Arc<dyn Fn() -> Awaited + Send + Sync>,
+    of: Arc<dyn Fn() -> SyncScope + Send + Sync>,
     registry: Addr<RegistryActor>,
 }
 
@@ -77,7 +77,7 @@ impl HandlerRegistration {
     pub(super) fn new(
         id: SubscriptionId,
         calls: Arc<Calls>,
-        of: Arc<dyn Fn() -> Awaited + Send + Sync>,
+        of: Arc<dyn Fn() -> SyncScope + Send + Sync>,
         registry: Addr<RegistryActor>,
     ) -> Self {
         Self { id, calls, of, registry }

@@ -18,8 +18,8 @@ use super::handler::{ResourceEventHandler, dispatch};
 use super::registration::{Calls, HandlerOptions, HandlerRegistration};
 use crate::actors::messages::{InformerFor, Release, RemoveIndexer, ResourceRequest, Unsubscribe, User, ViewSync};
 use crate::actors::{
-    Awaited, Env, HubSystem, InformerSync, InformersOf, NotSynced, RegistryActor, Subscribe, Subscriber,
-    SubscriptionId, SyncView, WatchErrorHandler,
+    Env, HubSystem, InformerSync, InformersOf, NotSynced, RegistryActor, Subscribe, Subscriber, SubscriptionId,
+    SyncScope, SyncView, WatchErrorHandler,
 };
 use crate::cache::{IndexReader, Lister};
 use informer_hub_codec::Transform;
@@ -125,10 +125,10 @@ impl Inner {
         User::Caller(self.parts.name.clone())
     }
 
-    fn awaited(&self) -> Awaited {
+    fn awaited(&self) -> SyncScope {
         let Parts { resource, clusters, .. } = &self.parts;
         let wanted = ResourceRequest::known(resource);
-        Awaited::Informers(Arc::new(InformersOf { wanted, scope: self.scope(), clusters: clusters.clone() }))
+        SyncScope::Informers(Arc::new(InformersOf { wanted, scope: self.scope(), clusters: clusters.clone() }))
     }
 
     /// Returns the scope. With a transform, objects differ from those of other informers and get a private view.

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use informer_hub::actors::{ClusterStatus, InformerStatus, Subscribe, Subscriber, Tuning};
 use informer_hub::app::Hub;
 use informer_hub::cache::Query;
-use informer_hub::discovery::Rhythm;
+use informer_hub::discovery::DiscoveryIntervals;
 use informer_hub_config::{
     ClusterAccess, ClusterConfig, Config, FileConfig, Initial, ResourceConfig, SinkConfig, TransportConfig,
 };
 use informer_hub_reflector::{ReflectorOptions, StallPolicy};
 use informer_hub_sim::oracle::{Oracle, Replica};
-use informer_hub_sim::{SimCluster, SimConfig, Truth, WorldConfig};
+use informer_hub_sim::{GroundTruth, SimCluster, SimConfig, WorldConfig};
 use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Gvr, Notification};
 use parking_lot::Mutex;
 
@@ -62,7 +62,7 @@ pub(crate) fn quick() -> Tuning {
         initial_events: Duration::from_secs(3),
     };
     let slow_retry = Duration::from_secs(1);
-    let discovery = Rhythm { poll: Duration::from_secs(1), ..Rhythm::default() };
+    let discovery = DiscoveryIntervals { poll: Duration::from_secs(1), ..DiscoveryIntervals::default() };
     let reflector = ReflectorOptions { slow_retry, stall, ..ReflectorOptions::default() };
     Tuning { discovery, reflector, ..Tuning::default() }
 }
@@ -136,7 +136,7 @@ impl Fleet {
     }
 
     /// Returns the cached pods of one cluster.
-    pub(crate) async fn cached(&self, cluster: &str) -> Truth {
+    pub(crate) async fn cached(&self, cluster: &str) -> GroundTruth {
         let only = ClusterSelector::Names(vec![ClusterName::new(cluster).unwrap()]);
         let query = Query::list().in_clusters(only);
         let answer = self.hub.cache_of(pods()).send(query).await.unwrap().unwrap();

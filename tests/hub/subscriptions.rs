@@ -14,7 +14,7 @@ use informer_hub::actors::messages::{
 use informer_hub::actors::{ListenerStatus, RegistryError, Subscribe, Subscriber};
 use informer_hub_reflector::InformerOptions;
 use informer_hub_sim::oracle::{Oracle, Replica};
-use informer_hub_sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, Streaming, Truth, When, World};
+use informer_hub_sim::{Churn, Fault, FaultScript, GroundTruth, Rule, SimCluster, SimConfig, Streaming, When, World};
 use informer_hub_source::{Access, KubeConnector};
 use informer_hub_types::{ClusterName, ClusterSelector, Notification, Notifications, Scope};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -245,7 +245,7 @@ async fn stuck_consumer_queue_is_bounded_by_merging_and_converges() {
     assert!(most_queued <= keys.len() as u64, "{most_queued} keys in the fifo");
     drop(open);
     converges(&kept, cluster, "c00").await;
-    let events = kept.lock().told();
+    let events = kept.lock().events();
     assert!(events < 2000, "{events} notifications in total");
     fleet.end().await;
 }
@@ -342,7 +342,7 @@ fn typed_actors_receive_batches_or_single_notifications() {
             cluster.with_world(|world| churn.step(world));
         }
         fleet.converged().await;
-        let truth: Truth = cluster.truth(&World::pods());
+        let truth: GroundTruth = cluster.truth(&World::pods());
         let expected: Vec<_> = truth.keys().map(|key| key.name().to_owned()).collect();
         for names in &names {
             let mut expected = expected.clone();

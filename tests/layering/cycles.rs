@@ -44,7 +44,7 @@ pub(crate) fn cycles(tree: &Tree) -> Vec<String> {
 }
 
 impl Graph {
-    /// The module in which the item of a path is defined, as far as re-exports tell.
+    /// The module in which the item of a path is defined, as far as re-exports show.
     fn resolve(&self, path: &[String], depth: usize) -> ModulePath {
         let mut length = path.len();
         while length > 0 && !self.imports.contains_key(&path[..length]) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use informer_hub::cache::{DeltaFifo, Packing, PartitionId, Store, Young};
+use informer_hub::cache::{DeltaFifo, Packing, PartitionId, Store, Uncompressed};
 use informer_hub_codec::{Decoder, Projection, WatchItem};
 use informer_hub_types::{
     ApiResource, Change, ClusterName, Delta, DeltaKind, Gvr, InformerHealth, Origin, Scope, SharedStr,
@@ -23,7 +23,7 @@ struct Churn {
     decoder: Decoder,
     store: Store,
     id: PartitionId,
-    young: Young,
+    uncompressed: Uncompressed,
     packing: Packing,
     rng: StdRng,
     live: VecDeque<u64>,
@@ -63,7 +63,7 @@ impl Churn {
             decoder: Decoder::new(resource, &Projection::default(), indexes),
             store,
             id,
-            young: Young::new(512 * 1024),
+            uncompressed: Uncompressed::new(512 * 1024),
             packing: Packing::new(),
             rng: StdRng::seed_from_u64(7),
             live: VecDeque::new(),
@@ -128,23 +128,23 @@ impl Churn {
         let outbox = self.store.apply(self.id, fifo.pop(usize::MAX)).unwrap();
         for applied in &*outbox.applied {
             if let informer_hub::cache::Applied::Added(object) = applied {
-                self.young.add(Arc::clone(object));
+                self.uncompressed.add(Arc::clone(object));
             }
         }
     }
 
     fn pack(&mut self) {
-        if self.young.is_over() {
-            let aged = self.young.take_aged();
+        if self.uncompressed.is_over() {
+            let aged = self.uncompressed.take_aged();
             self.round(aged);
         }
     }
 
     fn round(&mut self, aged: Vec<Arc<informer_hub_types::StoredObject>>) {
         let published = self.store.published().load_full();
-        let round = self.packing.round(aged, &self.young, &published);
+        let round = self.packing.round(aged, &self.uncompressed, &published);
         self.packing.finished(Some(round.run()));
-        self.young.aged();
+        self.uncompressed.aged();
         while let Some(slice) = self.packing.slice(&published) {
             let _ = slice.run();
         }
@@ -154,7 +154,7 @@ impl Churn {
     fn settle(&mut self) {
         // The store keeps the changes of the last batch until the next one.
         self.store.apply(self.id, Vec::new()).unwrap();
-        let aged = self.young.take_all();
+        let aged = self.uncompressed.take_all();
         self.round(aged);
         let bookmark = br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1"}}}"#;
         self.decoder.decode_event(bookmark).unwrap();

@@ -9,7 +9,7 @@ use informer_hub::actors::{InformerStatus, Subscribe, Subscriber};
 use informer_hub::app::{Hub, HubReport};
 use informer_hub::cache::{Answer, Query};
 use informer_hub_config::{ClusterAccess, ClusterConfig, Config, ResourceConfig, SinkConfig};
-use informer_hub_sim::oracle::{Oracle, Replica, Told, What};
+use informer_hub_sim::oracle::{EventContent, Oracle, ReceivedEvent, Replica};
 use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Dynamic, Freshness, Gvr, Notification, ObjectKey};
 use kube::Client;
 use parking_lot::Mutex;
@@ -171,9 +171,9 @@ impl HubFixture {
 }
 
 impl SubscriberState {
-    fn apply(&mut self, event: &Told) {
-        self.replica.tell(event);
-        if let What::Deleted { object, tombstone: true } = &event.what {
+    fn apply(&mut self, event: &ReceivedEvent) {
+        self.replica.record(event);
+        if let EventContent::Deleted { object, tombstone: true } = &event.content {
             self.tombstones.insert((event.origin.clone(), object.key.clone()));
         }
     }

@@ -15,7 +15,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
-use informer_hub_sim::oracle::{Oracle, Replica, Told, What};
+use informer_hub_sim::oracle::{EventContent, Oracle, ReceivedEvent, Replica};
 use informer_hub_types::{ApiResource, Uid};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -50,9 +50,9 @@ struct ReceivedEvents {
 }
 
 impl ReceivedEvents {
-    fn note(&mut self, event: &Told) {
-        match &event.what {
-            What::Deleted { .. } => drop(self.deletions.insert(event.id.clone().unwrap())),
+    fn note(&mut self, event: &ReceivedEvent) {
+        match &event.content {
+            EventContent::Deleted { .. } => drop(self.deletions.insert(event.id.clone().unwrap())),
             _ => self.seen = true,
         }
     }
@@ -87,9 +87,12 @@ async fn receive(State(receiver): State<FlakyReceiver>, body: Bytes) -> StatusCo
     }
     let events: Vec<Value> = serde_json::from_slice(&body).unwrap();
     let (mut replica, mut by_uid) = (receiver.replica.lock(), receiver.received.lock());
-    for event in events.iter().map(|event| Told::from_event(event).unwrap()) {
-        replica.tell(&event);
-        if let What::Added { object, .. } | What::Updated { object, .. } | What::Deleted { object, .. } = &event.what {
+    for event in events.iter().map(|event| ReceivedEvent::from_event(event).unwrap()) {
+        replica.record(&event);
+        if let EventContent::Added { object, .. }
+        | EventContent::Updated { object, .. }
+        | EventContent::Deleted { object, .. } = &event.content
+        {
             by_uid.entry(object.uid.clone()).or_default().note(&event);
         }
     }

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use informer_hub_config::{BatchConfig, Initial, RetryConfig, SinkConfig, TransportConfig, WebhookConfig};
-use informer_hub_sim::oracle::{Replica, Told};
+use informer_hub_sim::oracle::{ReceivedEvent, Replica};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -67,12 +67,12 @@ impl Drop for Receiver {
 /// Applies a batch in order. Refuses an invalid one, which then shows as undelivered.
 async fn receive(State(replica): State<Arc<Mutex<Replica>>>, body: Bytes) -> StatusCode {
     let Ok(events) = serde_json::from_slice::<Vec<Value>>(&body) else { return StatusCode::BAD_REQUEST };
-    let Ok(received) = events.iter().map(Told::from_event).collect::<Result<Vec<_>, _>>() else {
+    let Ok(received) = events.iter().map(ReceivedEvent::from_event).collect::<Result<Vec<_>, _>>() else {
         return StatusCode::BAD_REQUEST;
     };
     let mut replica = replica.lock();
     for event in &received {
-        replica.tell(event);
+        replica.record(event);
     }
     StatusCode::NO_CONTENT
 }

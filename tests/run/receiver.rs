@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use informer_hub_sim::oracle::{Oracle, Replica, Told};
-use informer_hub_sim::{SimCluster, Truth};
+use informer_hub_sim::oracle::{Oracle, ReceivedEvent, Replica};
+use informer_hub_sim::{GroundTruth, SimCluster};
 use informer_hub_types::Gvr;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -111,7 +111,7 @@ impl Receiver {
     }
 
     /// Returns the received objects of a resource.
-    pub(crate) fn seen(&self, cluster: &str, gvr: &Gvr) -> Truth {
+    pub(crate) fn seen(&self, cluster: &str, gvr: &Gvr) -> GroundTruth {
         let origin = format!("{cluster}/{}", gvr.long());
         self.received(|received| received.replica.as_ref().map(|replica| replica.seen_of(&origin)).unwrap_or_default())
     }
@@ -247,8 +247,8 @@ fn record(received: &Mutex<Received>, headers: &http::HeaderMap, body: &[u8]) {
     received.traces.push((trace, extensions.collect()));
     for event in events {
         received.events += 1;
-        match (Told::from_event(&event), &mut received.replica) {
-            (Ok(told), Some(replica)) => replica.tell(&told),
+        match (ReceivedEvent::from_event(&event), &mut received.replica) {
+            (Ok(event), Some(replica)) => replica.record(&event),
             (Ok(_), None) => {}
             (Err(error), _) => received.problems.push(error.to_string()),
         }

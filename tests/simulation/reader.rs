@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix::{Actor, Context, Handler, ResponseFuture};
 use informer_hub::actors::durable::{Deliveries, Refusal};
-use informer_hub_sim::oracle::{Replica, Told};
+use informer_hub_sim::oracle::{ReceivedEvent, Replica};
 use parking_lot::Mutex;
 use rand::Rng;
 use serde_json::Value;
@@ -72,9 +72,9 @@ impl Handler<Deliveries> for ReaderActor {
             }
             for event in events.iter() {
                 let json: Value = serde_json::from_str(event.json()).unwrap();
-                let told = Told::from_event(&json).unwrap();
-                bed.note(|| format!("{}: {} {:?}", reader.name, told.origin, told.what));
-                reader.replica.lock().tell(&told);
+                let received = ReceivedEvent::from_event(&json).unwrap();
+                bed.note(|| format!("{}: {} {:?}", reader.name, received.origin, received.content));
+                reader.replica.lock().record(&received);
             }
             if refuses { Err(Refusal::Later("refused after recording".to_owned())) } else { Ok(()) }
         })

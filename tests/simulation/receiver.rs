@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use informer_hub_sim::oracle::{Replica, Told, What};
+use informer_hub_sim::oracle::{EventContent, ReceivedEvent, Replica};
 use informer_hub_types::clock;
 use parking_lot::Mutex;
 use rand::Rng;
@@ -70,7 +70,7 @@ struct Ledger {
     /// First version of each event, by its id.
     events: HashMap<String, Value>,
     /// The events in the order of arrival.
-    told: Vec<Told>,
+    received: Vec<ReceivedEvent>,
     /// The newest state of each object.
     newest: HashMap<String, Rank>,
     /// Ids of replayed dead letters with the number of their replay. They may arrive after newer states of their objects.
@@ -177,9 +177,9 @@ impl Receiver {
     }
 
     fn record(&self, bed: &Testbed, event: Value) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let told = Told::from_event(&event)?;
-        bed.note(|| format!("{}: {} {:?}", self.name, told.origin, told.what));
-        self.ledger.lock().record(event, told);
+        let received = ReceivedEvent::from_event(&event)?;
+        bed.note(|| format!("{}: {} {:?}", self.name, received.origin, received.content));
+        self.ledger.lock().record(event, received);
         Ok(())
     }
 
@@ -217,8 +217,8 @@ fn digest(name: &str, id: &Value) -> u64 {
 // === impl Ledger ===
 
 impl Ledger {
-    fn record(&mut self, mut event: Value, told: Told) {
-        let id = told.id.clone().unwrap_or_default();
+    fn record(&mut self, mut event: Value, received: ReceivedEvent) {
+        let id = received.id.clone().unwrap_or_default();
         if let Some(event) = event.as_object_mut() {
             // A repeated event has a new sequence number. An event that the hub observed again has a new time.
             event.remove("sequence");
@@ -229,11 +229,11 @@ impl Ledger {
                 self.violations.push(format!("{id} arrived as {first}, and later as {event}"));
             }
         } else {
-            if let Some((object, rank)) = rank(&told) {
+            if let Some((object, rank)) = rank(&received) {
                 self.record_rank(&id, &object, rank);
             }
             self.events.insert(id, event);
-            self.told.push(told);
+            self.received.push(received);
         }
     }
 
@@ -250,27 +250,27 @@ impl Ledger {
 
     fn replica(&self) -> Replica {
         let mut replica = Replica::at_least_once();
-        let mut late: BTreeMap<String, Vec<(Rank, &Told)>> = BTreeMap::new();
+        let mut late: BTreeMap<String, Vec<(Rank, &ReceivedEvent)>> = BTreeMap::new();
         let late_objects: BTreeSet<_> = self
-            .told
+            .received
             .iter()
-            .filter(|told| {
-                told.id.as_ref().is_some_and(|id| self.replayed.contains_key(id) || self.refused.contains(id))
+            .filter(|received| {
+                received.id.as_ref().is_some_and(|id| self.replayed.contains_key(id) || self.refused.contains(id))
             })
-            .filter_map(|told| Some(rank(told)?.0))
+            .filter_map(|received| Some(rank(received)?.0))
             .collect();
-        for told in &self.told {
-            match rank(told) {
+        for received in &self.received {
+            match rank(received) {
                 Some((object, rank)) if late_objects.contains(&object) => {
-                    late.entry(object).or_default().push((rank, told));
+                    late.entry(object).or_default().push((rank, received));
                 }
-                _ => replica.tell(told),
+                _ => replica.record(received),
             }
         }
         for mut states in late.into_values() {
             states.sort_by_key(|(rank, _)| *rank);
-            for (_, told) in states {
-                replica.tell(told);
+            for (_, received) in states {
+                replica.record(received);
             }
         }
         replica
@@ -278,12 +278,12 @@ impl Ledger {
 }
 
 /// Returns the object of an event and the rank of its state.
-fn rank(told: &Told) -> Option<(String, Rank)> {
-    let (object, is_deleted) = match &told.what {
-        What::Synced => return None,
-        What::Added { object, .. } | What::Updated { object, .. } => (object, false),
-        What::Deleted { object, .. } => (object, true),
+fn rank(received: &ReceivedEvent) -> Option<(String, Rank)> {
+    let (object, is_deleted) = match &received.content {
+        EventContent::Synced => return None,
+        EventContent::Added { object, .. } | EventContent::Updated { object, .. } => (object, false),
+        EventContent::Deleted { object, .. } => (object, true),
     };
     let version = object.version.as_number()?;
-    Some((format!("{} {}", told.origin, object.key), (version, is_deleted)))
+    Some((format!("{} {}", received.origin, object.key), (version, is_deleted)))
 }

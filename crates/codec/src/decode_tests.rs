@@ -330,7 +330,7 @@ fn object_copies_only_its_own_bytes_of_a_list() {
     let json = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"}}"#;
     let bytes = [json, ",", &"x".repeat(100_000)].concat();
     let Next::Value(Decoded::Object(object), used) = indexing(&[]).decode_next(bytes.as_bytes()).unwrap() else {
-        panic!("it was not taken in")
+        panic!("it was not decoded")
     };
     assert_eq!((used, object.body_size()), (json.len(), json.len()));
 }

@@ -54,7 +54,7 @@ impl LineSplitter {
         Ok(())
     }
 
-    /// Accepts a part of a line. `ends` tells whether the line ends with it.
+    /// Accepts a part of a line. `ends` is true if the line ends with it.
     fn piece<F>(&mut self, piece: &[u8], ends: bool, each: &mut F) -> Result<(), SourceError>
     where
         F: FnMut(Line<'_>) -> Result<(), SourceError>,

@@ -59,7 +59,7 @@ pub(super) fn clusters(table: Table<'_>) -> Vec<ClusterConfig> {
         let mut table = Table::new(checker, path.clone(), value);
         let access = access(&mut table);
         let labels = table.take("labels").map(|value| labels(checker, &path.key("labels"), value)).unwrap_or_default();
-        let compression = table.truth("compression").unwrap_or(true);
+        let compression = table.boolean("compression").unwrap_or(true);
         table.finish();
         found.extend(name.ok().map(|name| ClusterConfig { name, labels, access, compression }));
     }
@@ -93,7 +93,7 @@ fn check_connection(table: &mut Table<'_>) {
     let (kubeconfig, server) = (table.has("kubeconfig"), table.has("server"));
     let missing = table.lacks(&["kubeconfig", "in_cluster", "server"]);
     let has_in_cluster = table.has("in_cluster");
-    let inside = table.truth("in_cluster") != Some(false) && has_in_cluster;
+    let inside = table.boolean("in_cluster") != Some(false) && has_in_cluster;
     let connections = [(kubeconfig, "kubeconfig"), (inside, "in_cluster"), (server, "server")];
     let given: Vec<_> = connections.into_iter().filter_map(|(given, key)| given.then_some(key)).collect();
     match given[..] {

@@ -44,7 +44,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::error::{ConfigErrors, Mistake};
-pub use self::probes::{Probes, WrongKey, WrongKubeconfig};
+pub use self::probes::{KeyProblem, Probes, WrongKubeconfig};
 pub use self::rules::{is_loopback, url};
 pub use self::schema::{reference, schema};
 pub use self::service_config::{AuthConfig, ReadApiConfig, ServiceConfig, TlsConfig};

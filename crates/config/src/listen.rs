@@ -78,8 +78,8 @@ fn auth(mut table: Table<'_>) -> AuthConfig {
     let (token, read_token) = (table.secret("token"), table.secret("read_token"));
     table.probe_token("token", token.as_ref());
     table.probe_token("read_token", read_token.as_ref());
-    let metrics_open = table.truth("metrics_open").unwrap_or_default();
-    let allow_unauthenticated = table.truth("allow_unauthenticated").unwrap_or_default();
+    let metrics_open = table.boolean("metrics_open").unwrap_or_default();
+    let allow_unauthenticated = table.boolean("allow_unauthenticated").unwrap_or_default();
     if allow_unauthenticated && (token.is_some() || read_token.is_some()) {
         table.mistake("allow_unauthenticated", "contradicts the token; keep one of them");
     }
@@ -90,12 +90,12 @@ fn auth(mut table: Table<'_>) -> AuthConfig {
 fn read_api(mut table: Table<'_>) -> ReadApiConfig {
     let default = ReadApiConfig::default();
     let read = ReadApiConfig {
-        enabled: table.truth("enabled").unwrap_or(default.enabled),
+        enabled: table.boolean("enabled").unwrap_or(default.enabled),
         window_bytes: table.size("window_bytes", WINDOW_BYTES).unwrap_or(default.window_bytes),
         window_age: table.duration("window_age", WINDOW_AGE).unwrap_or(default.window_age),
         max_requests: table.number("max_requests", REQUESTS).unwrap_or(default.max_requests),
         max_watches: table.number("max_watches", WATCHES).unwrap_or(default.max_watches),
-        serve_secrets: table.truth("serve_secrets").unwrap_or(default.serve_secrets),
+        serve_secrets: table.boolean("serve_secrets").unwrap_or(default.serve_secrets),
     };
     table.finish();
     read

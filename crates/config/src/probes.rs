@@ -19,9 +19,9 @@ pub struct Probes {
     /// A `ca_file`.
     pub ca_file: fn(&Path) -> Result<(), String>,
     /// A `client_cert_file` and its `client_key_file`.
-    pub client_cert: fn(&Path, &Path) -> Result<(), WrongKey>,
+    pub client_cert: fn(&Path, &Path) -> Result<(), KeyProblem>,
     /// The hub's own certificate, its key, and the CA of client certificates.
-    pub server_tls: fn(&TlsConfig) -> Result<(), WrongKey>,
+    pub server_tls: fn(&TlsConfig) -> Result<(), KeyProblem>,
     /// A token of the hub's own port.
     pub token: fn(&str) -> Result<(), String>,
     /// A sink's template and the media type of its output.
@@ -52,7 +52,7 @@ impl Default for Probes {
 }
 
 /// Configuration key with a wrong value, and the problem.
-pub type WrongKey = (&'static str, String);
+pub type KeyProblem = (&'static str, String);
 
 /// Problem found by [`Probes::kubeconfig`].
 #[derive(Clone, PartialEq, Eq, Debug)]

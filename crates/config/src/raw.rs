@@ -183,7 +183,7 @@ fn from_value(value: &toml_edit::Value) -> Value {
         toml_edit::Value::String(text) => Value::from(text.value().as_str()),
         toml_edit::Value::Integer(number) => Value::from(*number.value()),
         toml_edit::Value::Float(number) => Value::from(*number.value()),
-        toml_edit::Value::Boolean(truth) => Value::from(*truth.value()),
+        toml_edit::Value::Boolean(boolean) => Value::from(*boolean.value()),
         toml_edit::Value::Datetime(time) => Value::from(time.value().to_string()),
         toml_edit::Value::Array(values) => Value::Array(Tag::Default, values.iter().map(from_value).collect()),
         toml_edit::Value::InlineTable(table) => {

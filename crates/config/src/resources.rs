@@ -41,7 +41,7 @@ fn read_resource(name: String, mut table: Table<'_>, clusters: KnownClusters<'_>
     let label_selector = table.parsed("label_selector");
     let field_selector = field(&mut table);
     let resync = table.duration("resync", SHORTEST_RESYNC..=LONGEST_RESYNC);
-    let metadata_only = table.truth("metadata_only").unwrap_or(false);
+    let metadata_only = table.boolean("metadata_only").unwrap_or(false);
     let projection = projection(&mut table, metadata_only);
     let indexes = indexes(&mut table, metadata_only);
     table.finish();

@@ -75,7 +75,7 @@ pub(super) fn sinks(
             changed: table.parsed_list("changed").into_iter().flatten().map(|(_, path)| path).collect(),
             on_filter_error: on_filter_error.unwrap_or_default(),
             initial: table.choice("initial", "choice", INITIAL).unwrap_or_default(),
-            include_old: table.truth("include_old").unwrap_or(true),
+            include_old: table.boolean("include_old").unwrap_or(true),
             redact: redact(&mut table),
             rate_limit: rate_limit(&mut table),
             journal_limit: limit(&mut table, "journal_limit").unwrap_or(StoreLimits::default().journal),

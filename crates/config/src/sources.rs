@@ -336,7 +336,7 @@ fn read_source(name: String, mut table: Table<'_>) -> Option<ClusterSourceConfig
         table.mistake("label_prefix", "is not the beginning of a label's key; use A-Z a-z 0-9 . _ - /");
     }
     let max_clusters = table.number("max_clusters", CLUSTERS).unwrap_or(DEFAULT_CLUSTERS);
-    let compression = table.truth("compression").unwrap_or(true);
+    let compression = table.boolean("compression").unwrap_or(true);
     if kind.is_some() {
         table.finish();
     }
@@ -385,7 +385,7 @@ fn kind(table: &mut Table<'_>) -> Option<ClusterSourceKind> {
         "cluster-profiles" => {
             let management = management(table);
             let providers = table.table("providers").map(providers).unwrap_or_default();
-            let secrets = table.truth("secrets").unwrap_or(false);
+            let secrets = table.boolean("secrets").unwrap_or(false);
             if providers.is_empty() && !secrets && table.lacks(&["providers", "secrets"]) {
                 table.checker.mistake(
                     &table.path,
@@ -425,8 +425,8 @@ fn providers(table: Table<'_>) -> BTreeMap<String, ProviderConfig> {
             let known = suggestion(&api_version, EXEC_VERSIONS);
             table.mistake("api_version", format!("there is no version {api_version:?}{known}"));
         }
-        let take_args = table.truth("take_args").unwrap_or(false);
-        let take_env = table.truth("take_env").unwrap_or(false);
+        let take_args = table.boolean("take_args").unwrap_or(false);
+        let take_env = table.boolean("take_env").unwrap_or(false);
         table.finish();
         let Some(command) = command else { continue };
         found.insert(name, ProviderConfig { command, args, env, api_version, take_args, take_env });

@@ -207,9 +207,9 @@ impl<'c> Table<'c> {
     }
 
     /// Reads a boolean.
-    pub(super) fn truth(&mut self, key: &'static str) -> Option<bool> {
+    pub(super) fn boolean(&mut self, key: &'static str) -> Option<bool> {
         match self.take(key)? {
-            Value::Bool(_, truth) => Some(truth),
+            Value::Bool(_, boolean) => Some(boolean),
             other => {
                 self.mistake(key, format!("expected true or false, found {}", kind(&other)));
                 None

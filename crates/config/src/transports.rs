@@ -144,7 +144,7 @@ fn file(table: &mut Table<'_>, lacks_path: bool) -> FileConfig {
     FileConfig {
         max_size: table.size("max_size", FILE_SIZE).map_or(default.max_size, |size| size as u64),
         keep: table.number("keep", KEEP).unwrap_or(default.keep),
-        fsync: table.truth("fsync").unwrap_or(default.fsync),
+        fsync: table.boolean("fsync").unwrap_or(default.fsync),
         path: default.path,
     }
 }

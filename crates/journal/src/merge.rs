@@ -37,10 +37,10 @@ pub struct Merged {
 }
 
 /// Position of a record: segment within the chunk, and entry.
-type Place = (u32, u32);
+type RecordPosition = (u32, u32);
 
 /// Records that are merged into one, oldest first.
-type Run = SmallVec<[Place; 1]>;
+type Run = SmallVec<[RecordPosition; 1]>;
 
 /// Segments of a chunk with their open files.
 struct Chunk<'j> {
@@ -169,12 +169,12 @@ impl<'j> Chunk<'j> {
         Ok(Self { segments, files })
     }
 
-    fn seq(&self, (segment, entry): Place) -> Seq {
+    fn seq(&self, (segment, entry): RecordPosition) -> Seq {
         self.segments[segment as usize].seq(entry as usize)
     }
 
     /// Reads a record; `None` if it is damaged.
-    fn load<R: Record>(&self, place: Place, frame: &mut Vec<u8>) -> io::Result<Option<R>> {
+    fn load<R: Record>(&self, place: RecordPosition, frame: &mut Vec<u8>) -> io::Result<Option<R>> {
         let (segment, entry) = (&self.segments[place.0 as usize], place.1 as usize);
         let (from, to) = segment.place(entry);
         frame.resize(usize::try_from(to - from).map_err(io::Error::other)?, 0);

@@ -123,7 +123,7 @@ impl<R> Journal<R> {
         self.pending
     }
 
-    /// Returns the bytes of its files.
+    /// Returns the size of its files in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let replaced_files = self.replaced_files.iter().map(|(_, bytes)| *bytes).sum::<u64>();
@@ -238,7 +238,7 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Returns the bytes of a new segment with the unsynced records.
+    /// Returns the size in bytes of a new segment with the unsynced records.
     fn moved(&self, segment: &mut Segment) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         frame::write_with(segment.salt, &mut bytes, |out| Header::default().encode(out)).map_err(io::Error::other)?;
@@ -380,7 +380,7 @@ impl<R: Record> Journal<R> {
     }
 }
 
-/// Returns the bytes of a segment without records.
+/// Returns the size in bytes of a segment without records.
 pub(super) const fn head() -> u64 {
     (frame::HEADER + 1 + 2 * size_of::<u64>()) as u64
 }

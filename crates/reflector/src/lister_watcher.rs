@@ -9,7 +9,7 @@ use futures::stream::BoxStream;
 
 use informer_hub_codec::{Skipped, SourceError, WatchItem};
 use informer_hub_types::clock;
-use informer_hub_types::{Followed, ResourceVersion, StoredObject};
+use informer_hub_types::{ResourceVersion, SampledChange, StoredObject};
 
 /// The resource version that a list or watch requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,7 +83,7 @@ pub struct WatchBatch {
     /// The events in server order; never empty.
     pub items: Vec<WatchItem>,
     /// The time of the read, and the trace of one of the changes, if any.
-    pub followed: Followed,
+    pub followed: SampledChange,
 }
 
 impl From<Vec<WatchItem>> for WatchBatch {

@@ -60,7 +60,7 @@ pub(super) struct Expired;
 pub(super) struct Collection {
     def: ResourceDef,
     /// Cluster version at creation. Distinguishes two collections of the same resource.
-    born: u64,
+    created_at: u64,
     objects: Objects,
     /// Oldest first; at most `capacity` events.
     history: VecDeque<Arc<Event>>,
@@ -77,16 +77,16 @@ pub(super) struct Collection {
 impl Collection {
     pub(super) fn new(def: ResourceDef, capacity: usize, floor: u64) -> Self {
         let (objects, history, snapshots) = (Objects::new(), VecDeque::new(), VecDeque::new());
-        let (born, capacity) = (floor, capacity.max(1));
-        Self { def, born, objects, history, capacity, first: 0, floor, last: floor, snapshots }
+        let (created_at, capacity) = (floor, capacity.max(1));
+        Self { def, created_at, objects, history, capacity, first: 0, floor, last: floor, snapshots }
     }
 
     pub(super) fn def(&self) -> &ResourceDef {
         &self.def
     }
 
-    pub(super) fn born(&self) -> u64 {
-        self.born
+    pub(super) fn created_at(&self) -> u64 {
+        self.created_at
     }
 
     pub(super) fn objects(&self) -> &Objects {

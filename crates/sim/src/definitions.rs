@@ -33,10 +33,10 @@ impl Definitions {
         }
     }
 
-    /// Returns the removed collection that was created at version `born`.
-    pub(super) fn removed(&self, gvr: &Gvr, born: u64) -> Option<&Collection> {
+    /// Returns the removed collection that was created at version `created_at`.
+    pub(super) fn removed(&self, gvr: &Gvr, created_at: u64) -> Option<&Collection> {
         let stored = self.stored_as(gvr);
-        self.removed.iter().find(|removed| removed.born() == born && removed.def().api.gvr == *stored)
+        self.removed.iter().find(|removed| removed.created_at() == created_at && removed.def().api.gvr == *stored)
     }
 
     /// Serves the objects stored as `stored` in one more version.

@@ -157,7 +157,7 @@ impl Rule {
 
 /// Fault assigned to one request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Armed {
+pub(super) struct AssignedFault {
     pub(super) fault: Fault,
     pub(super) after: usize,
 }
@@ -214,7 +214,7 @@ impl FaultScript {
     }
 
     /// Returns the fault for a request. With `by_name`, only rules that name the resource apply.
-    pub(super) fn decide(&mut self, kind: RequestKind, resource: &str, by_name: bool) -> Option<Armed> {
+    pub(super) fn decide(&mut self, kind: RequestKind, resource: &str, by_name: bool) -> Option<AssignedFault> {
         for rule in &mut self.rules {
             let matches = rule.resource.as_deref().map_or(!by_name, |required| required == resource);
             if rule.times == 0 || !matches || !rule.when.covers(kind) {
@@ -225,14 +225,14 @@ impl FaultScript {
                 continue;
             }
             rule.times -= 1;
-            return Some(Armed { fault: rule.fault.clone(), after: rule.after });
+            return Some(AssignedFault { fault: rule.fault.clone(), after: rule.after });
         }
         self.random.as_mut().filter(|_| !by_name)?.draw(kind)
     }
 }
 
 impl RandomFaults {
-    fn draw(&mut self, kind: RequestKind) -> Option<Armed> {
+    fn draw(&mut self, kind: RequestKind) -> Option<AssignedFault> {
         if self.left == 0 || !self.rng.random_bool(self.probability) {
             return None;
         }
@@ -272,7 +272,7 @@ impl RandomFaults {
             faults.extend([Fault::RefuseStreaming, Fault::IgnoreStreaming]);
         }
         let fault = faults.swap_remove(self.rng.random_range(0..faults.len()));
-        Some(Armed { fault, after: self.rng.random_range(0..12) })
+        Some(AssignedFault { fault, after: self.rng.random_range(0..12) })
     }
 }
 
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(script.decide(RequestKind::List, "pods", false), None);
         assert_eq!(script.decide(RequestKind::Watch, "nodes", false), None);
         assert_eq!(script.decide(RequestKind::Watch, "pods", false), None, "skipped");
-        let armed = Some(Armed { fault: Fault::Reset, after: 3 });
+        let armed = Some(AssignedFault { fault: Fault::Reset, after: 3 });
         assert_eq!(script.decide(RequestKind::Watch, "pods", false), armed);
         assert_eq!(script.decide(RequestKind::Streaming, "pods", false), armed);
         assert!(script.is_over());

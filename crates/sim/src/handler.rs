@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::access::{self, BoxError};
 use super::connection::Link;
 use super::discovery::{self, Route};
-use super::fault::{Armed, Fault, RequestKind};
+use super::fault::{AssignedFault, Fault, RequestKind};
 use super::http::{SimResponse, Status, full, json_response, typed_response};
 use super::list::ListSource;
 use super::pump::Pump;
@@ -106,7 +106,7 @@ fn watch(
     link: Arc<Link>,
     request: &ObjectsRequest,
     kind: RequestKind,
-    fault: Option<Armed>,
+    fault: Option<AssignedFault>,
 ) -> Result<SimResponse, Status> {
     let armed = fault.as_ref().map(|armed| &armed.fault);
     let mode = match armed {
@@ -153,7 +153,7 @@ fn streaming(shared: &Shared, request: &ObjectsRequest, kind: RequestKind, mode:
 }
 
 /// Returns whether a fault strikes before the first byte of the answer.
-fn strikes_head(armed: &Armed) -> bool {
+fn strikes_head(armed: &AssignedFault) -> bool {
     match armed.fault {
         Fault::HttpGone
         | Fault::Throttle(_)

@@ -45,4 +45,4 @@ pub use piped::PipedCluster;
 pub use pods::{NAMESPACES, PHASES};
 pub use server::{SimCluster, SimServer};
 pub use shared::{SimConfig, Stats, Streaming};
-pub use world::{Truth, World, WorldConfig};
+pub use world::{GroundTruth, World, WorldConfig};

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::world::Truth;
+use super::world::GroundTruth;
 use informer_hub_types::{Notification, ObjectKey, Origin, ResourceVersion, Uid};
 
 /// Violations kept. A broken stream causes one per notification.
@@ -70,7 +70,7 @@ pub struct Oracle;
 impl Oracle {
     /// Returns all differences between the consumer's state `seen` and the expected state `truth`, by key.
     #[must_use]
-    pub fn diff(truth: &Truth, seen: &Truth) -> Vec<Difference> {
+    pub fn diff(truth: &GroundTruth, seen: &GroundTruth) -> Vec<Difference> {
         let mut differences = Vec::new();
         for (key, truth) in truth {
             let key = key.clone();
@@ -94,18 +94,18 @@ impl Oracle {
 
 /// Event that a consumer received, independent of its transport.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct ReceivedEvent {
     /// Name of the informer. Notifications of one origin cover one set of keys.
     pub origin: String,
     /// Event id, if the event was received as a CloudEvent.
     pub id: Option<String>,
     /// Content of the event.
-    pub what: What,
+    pub content: EventContent,
 }
 
-/// Content of a [`Told`].
+/// Content of a [`ReceivedEvent`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum EventContent {
     /// The first list is complete.
     Synced,
     /// An object was added.
@@ -160,30 +160,30 @@ pub fn origin_name(origin: &Origin) -> String {
     format!("{}/{} {}", origin.cluster, origin.resource.gvr.long(), origin.scope)
 }
 
-impl<K> From<&Notification<K>> for Told {
+impl<K> From<&Notification<K>> for ReceivedEvent {
     fn from(notification: &Notification<K>) -> Self {
         let seen = |object: &informer_hub_types::Object<K>| Seen {
             key: object.key().clone(),
             uid: object.uid().clone(),
             version: object.resource_version().clone(),
         };
-        let what = match notification {
-            Notification::Synced(_) => What::Synced,
-            Notification::Added { object, initial } => What::Added { object: seen(object), initial: *initial },
-            Notification::Updated { old, new, resync } => What::Updated {
+        let content = match notification {
+            Notification::Synced(_) => EventContent::Synced,
+            Notification::Added { object, initial } => EventContent::Added { object: seen(object), initial: *initial },
+            Notification::Updated { old, new, resync } => EventContent::Updated {
                 old: Some((old.uid().clone(), old.resource_version().clone())),
                 object: seen(new),
                 resync: *resync,
             },
             Notification::Deleted { object, tombstone } => {
-                What::Deleted { object: seen(object), tombstone: *tombstone }
+                EventContent::Deleted { object: seen(object), tombstone: *tombstone }
             }
         };
-        Self { origin: origin_name(notification.origin()), id: None, what }
+        Self { origin: origin_name(notification.origin()), id: None, content }
     }
 }
 
-impl Told {
+impl ReceivedEvent {
     /// Parses one CloudEvent as a webhook received it. Its origin is `cluster/resource.version.group`.
     ///
     /// # Errors
@@ -213,16 +213,20 @@ impl Told {
             let version = event.pointer("/data/oldObject/metadata/resourceVersion")?.as_str()?;
             Some((Uid::new(uid), ResourceVersion::new(version)))
         };
-        let what = match text("/type")? {
-            "io.informer-hub.resource.synced.v1" => What::Synced,
-            "io.informer-hub.resource.added.v1" => What::Added { object: seen()?, initial: flag("/data/initial") },
-            "io.informer-hub.resource.updated.v1" => What::Updated { old: old(), object: seen()?, resync: false },
+        let content = match text("/type")? {
+            "io.informer-hub.resource.synced.v1" => EventContent::Synced,
+            "io.informer-hub.resource.added.v1" => {
+                EventContent::Added { object: seen()?, initial: flag("/data/initial") }
+            }
+            "io.informer-hub.resource.updated.v1" => {
+                EventContent::Updated { old: old(), object: seen()?, resync: false }
+            }
             "io.informer-hub.resource.deleted.v1" => {
-                What::Deleted { object: seen()?, tombstone: flag("/data/tombstone") }
+                EventContent::Deleted { object: seen()?, tombstone: flag("/data/tombstone") }
             }
             _ => return Err(invalid("/type")),
         };
-        Ok(Self { origin, id, what })
+        Ok(Self { origin, id, content })
     }
 }
 
@@ -238,14 +242,14 @@ impl Told {
 pub struct Replica {
     origins: BTreeMap<String, State>,
     ids: Option<HashSet<String>>,
-    told: u64,
+    events: u64,
     repeats: u64,
     violations: Vec<String>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    objects: Truth,
+    objects: GroundTruth,
     /// Versions of deletions by UID, to detect a late event that restores a deleted object.
     deleted: HashMap<Uid, ResourceVersion>,
     synced: bool,
@@ -266,23 +270,24 @@ impl Replica {
 
     /// Applies one notification.
     pub fn apply<K>(&mut self, notification: &Notification<K>) {
-        self.tell(&notification.into());
+        self.record(&notification.into());
     }
 
     /// Applies one event from any transport.
-    pub fn tell(&mut self, told: &Told) {
-        self.told += 1;
-        if let (Some(ids), Some(id)) = (&mut self.ids, &told.id)
+    pub fn record(&mut self, event: &ReceivedEvent) {
+        self.events += 1;
+        if let (Some(ids), Some(id)) = (&mut self.ids, &event.id)
             && !ids.insert(id.clone())
         {
             self.repeats += 1;
             return;
         }
-        let state = self.origins.entry(told.origin.clone()).or_default();
-        if let Err(problem) = state.apply(&told.what)
+        let state = self.origins.entry(event.origin.clone()).or_default();
+        if let Err(problem) = state.apply(&event.content)
             && self.violations.len() < VIOLATIONS
         {
-            self.violations.push(format!("notification {} of {}: {problem}: {:?}", self.told, told.origin, told.what));
+            self.violations
+                .push(format!("notification {} of {}: {problem}: {:?}", self.events, event.origin, event.content));
         }
     }
 
@@ -300,13 +305,13 @@ impl Replica {
 
     /// Returns the objects of one origin; empty for an unknown origin.
     #[must_use]
-    pub fn seen(&self, origin: &str) -> Truth {
+    pub fn seen(&self, origin: &str) -> GroundTruth {
         self.origins.get(origin).map(|state| state.objects.clone()).unwrap_or_default()
     }
 
     /// Returns the objects of all origins with this prefix (`"prod-eu/pods.v1."`).
     #[must_use]
-    pub fn seen_of(&self, prefix: &str) -> Truth {
+    pub fn seen_of(&self, prefix: &str) -> GroundTruth {
         let origins = self.origins.iter().filter(|(name, _)| name.starts_with(prefix));
         origins.flat_map(|(_, state)| state.objects.clone()).collect()
     }
@@ -330,8 +335,8 @@ impl Replica {
 
     /// Returns the number of applied events, repeats included.
     #[must_use]
-    pub fn told(&self) -> u64 {
-        self.told
+    pub fn events(&self) -> u64 {
+        self.events
     }
 
     /// Returns the number of events with a known id.
@@ -349,16 +354,16 @@ impl Replica {
 
 impl State {
     /// Applies an event even if it is a violation, so that one error is not reported again and again.
-    fn apply(&mut self, what: &What) -> Result<(), String> {
-        match what {
-            What::Synced if self.synced => Err("synced a second time".into()),
-            What::Synced => {
+    fn apply(&mut self, content: &EventContent) -> Result<(), String> {
+        match content {
+            EventContent::Synced if self.synced => Err("synced a second time".into()),
+            EventContent::Synced => {
                 self.synced = true;
                 Ok(())
             }
-            What::Added { object, initial } => self.added(object, *initial),
-            What::Updated { old, object, resync } => self.updated(old.as_ref(), object, *resync),
-            What::Deleted { object, .. } => self.deleted(object),
+            EventContent::Added { object, initial } => self.added(object, *initial),
+            EventContent::Updated { old, object, resync } => self.updated(old.as_ref(), object, *resync),
+            EventContent::Deleted { object, .. } => self.deleted(object),
         }
     }
 
@@ -429,45 +434,46 @@ mod tests {
         }
     }
 
-    fn added(name: &str, uid: &str, version: u64) -> What {
-        What::Added { object: seen(name, uid, version), initial: false }
+    fn added(name: &str, uid: &str, version: u64) -> EventContent {
+        EventContent::Added { object: seen(name, uid, version), initial: false }
     }
 
-    fn updated(name: &str, uid: &str, old: u64, version: u64) -> What {
+    fn updated(name: &str, uid: &str, old: u64, version: u64) -> EventContent {
         let old = Some((Uid::new(uid), ResourceVersion::new(&old.to_string())));
-        What::Updated { old, object: seen(name, uid, version), resync: false }
+        EventContent::Updated { old, object: seen(name, uid, version), resync: false }
     }
 
-    fn deleted(name: &str, uid: &str, version: u64) -> What {
-        What::Deleted { object: seen(name, uid, version), tombstone: false }
+    fn deleted(name: &str, uid: &str, version: u64) -> EventContent {
+        EventContent::Deleted { object: seen(name, uid, version), tombstone: false }
     }
 
-    fn run(whats: impl IntoIterator<Item = What>) -> Replica {
+    fn run(contents: impl IntoIterator<Item = EventContent>) -> Replica {
         let mut replica = Replica::new();
-        for what in whats {
-            replica.tell(&Told { origin: "a/pods.v1. *".into(), id: None, what });
+        for content in contents {
+            replica.record(&ReceivedEvent { origin: "a/pods.v1. *".into(), id: None, content });
         }
         replica
     }
 
     #[test]
     fn replica_accepts_a_valid_sequence_and_ends_in_its_last_states() {
-        let initial = What::Added { object: seen("a", "u1", 1), initial: true };
-        let sequence = [initial, What::Synced, updated("a", "u1", 1, 3), deleted("a", "u1", 4), added("a", "u2", 5)];
+        let initial = EventContent::Added { object: seen("a", "u1", 1), initial: true };
+        let sequence =
+            [initial, EventContent::Synced, updated("a", "u1", 1, 3), deleted("a", "u1", 4), added("a", "u2", 5)];
         let replica = run(sequence);
         assert_eq!(replica.violations(), &[] as &[String]);
         assert!(replica.is_synced("a/pods.v1. *"));
-        let truth = Truth::from([(ObjectKey::new("ns", "a"), (Uid::new("u2"), ResourceVersion::new("5")))]);
+        let truth = GroundTruth::from([(ObjectKey::new("ns", "a"), (Uid::new("u2"), ResourceVersion::new("5")))]);
         assert_eq!(replica.seen_of("a/pods"), truth);
     }
 
     #[test]
     fn replica_reports_each_invalid_sequence() {
-        let initial = What::Added { object: seen("b", "u", 1), initial: true };
-        let resync = What::Updated { old: None, object: seen("a", "u1", 2), resync: true };
+        let initial = EventContent::Added { object: seen("b", "u", 1), initial: true };
+        let resync = EventContent::Updated { old: None, object: seen("a", "u1", 2), resync: true };
         let sequences = [
-            ("synced twice", vec![What::Synced, What::Synced]),
-            ("initial after synced", vec![What::Synced, initial]),
+            ("synced twice", vec![EventContent::Synced, EventContent::Synced]),
+            ("initial after synced", vec![EventContent::Synced, initial]),
             ("added twice", vec![added("a", "u1", 1), added("a", "u1", 2)]),
             ("updated unknown", vec![updated("a", "u1", 1, 2)]),
             ("deleted unknown", vec![deleted("a", "u1", 1)]),
@@ -512,14 +518,18 @@ mod tests {
                 "oldObject": { "metadata": { "uid": "u1", "resourceVersion": "1" } },
             },
         });
-        let told = Told::from_event(&event).unwrap();
-        assert_eq!((told.origin.as_str(), &told.what), ("a/pods.v1.", &updated("a", "u1", 1, 2)));
+        let event = ReceivedEvent::from_event(&event).unwrap();
+        assert_eq!((event.origin.as_str(), &event.content), ("a/pods.v1.", &updated("a", "u1", 1, 2)));
         let mut replica = Replica::at_least_once();
-        replica.tell(&Told { origin: "a/pods.v1.".into(), id: Some("e0".into()), what: added("a", "u1", 1) });
-        replica.tell(&told);
-        replica.tell(&told);
-        assert_eq!((replica.told(), replica.repeats(), replica.violations().len()), (3, 1, 0));
-        let invalid = Told::from_event(&json!({ "id": "e2", "data": {} })).unwrap_err();
+        replica.record(&ReceivedEvent {
+            origin: "a/pods.v1.".into(),
+            id: Some("e0".into()),
+            content: added("a", "u1", 1),
+        });
+        replica.record(&event);
+        replica.record(&event);
+        assert_eq!((replica.events(), replica.repeats(), replica.violations().len()), (3, 1, 0));
+        let invalid = ReceivedEvent::from_event(&json!({ "id": "e2", "data": {} })).unwrap_err();
         assert_eq!(invalid.attribute, "/data/resource/group");
     }
 }

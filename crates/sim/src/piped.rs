@@ -37,10 +37,10 @@ impl PipedCluster {
     pub fn connect(&self) -> io::Result<DuplexStream> {
         let shared = Arc::clone(self.server.shared());
         let mut gate = shared.gate.subscribe();
-        let now = *gate.see();
+        let now = *gate.read_latest();
         if let Gate::DownFor(pause) = now {
             let shared = Arc::clone(&shared);
-            tokio::spawn(async move { shared.come_back(pause).await });
+            tokio::spawn(async move { shared.accept_after(pause).await });
         }
         if now != Gate::Up {
             return Err(io::ErrorKind::ConnectionRefused.into());

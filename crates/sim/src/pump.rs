@@ -16,7 +16,7 @@ use hyper::body::Frame;
 use serde_json::json;
 
 use super::connection::Link;
-use super::fault::{Armed, Fault};
+use super::fault::{AssignedFault, Fault};
 use super::http::{SimBody, Status};
 use super::object::event_line;
 use super::shared::Shared;
@@ -55,7 +55,7 @@ enum Step {
 #[derive(Debug)]
 pub(super) struct Pump<S> {
     source: S,
-    fault: Option<Armed>,
+    fault: Option<AssignedFault>,
     sent: usize,
     steps: VecDeque<Step>,
     ended: bool,
@@ -65,7 +65,13 @@ pub(super) struct Pump<S> {
 }
 
 impl<S: Source> Pump<S> {
-    pub(super) fn new(source: S, fault: Option<Armed>, shared: Arc<Shared>, link: Arc<Link>, request: String) -> Self {
+    pub(super) fn new(
+        source: S,
+        fault: Option<AssignedFault>,
+        shared: Arc<Shared>,
+        link: Arc<Link>,
+        request: String,
+    ) -> Self {
         Self { source, fault, sent: 0, steps: VecDeque::new(), ended: false, shared, link, request }
     }
 
@@ -109,7 +115,7 @@ impl<S: Source> Pump<S> {
 
     /// Returns whether the fault strikes now. Some faults affect an event and wait for one (`at_object`).
     fn strikes_now(&self, at_object: bool) -> bool {
-        let Some(Armed { fault, after }) = &self.fault else { return false };
+        let Some(AssignedFault { fault, after }) = &self.fault else { return false };
         let to_object = match fault {
             Fault::HalfLine
             | Fault::SlowDrip
@@ -126,7 +132,7 @@ impl<S: Source> Pump<S> {
 
     /// Plans the steps of the fault for the next unit, or without a unit.
     fn strike(&mut self, unit: Option<Bytes>, position: u64) {
-        let Some(Armed { fault, .. }) = self.fault.take() else { return };
+        let Some(AssignedFault { fault, .. }) = self.fault.take() else { return };
         self.shared.record(&self.request, self.sent, &fault);
         let unit = unit.unwrap_or_default();
         self.sent += usize::from(!unit.is_empty());

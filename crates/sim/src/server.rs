@@ -18,7 +18,7 @@ use super::connection::{Connection, Link, Transport};
 use super::fault::{FaultRecord, FaultScript};
 use super::handler;
 use super::shared::{Gate, Shared, SimConfig, Stats};
-use super::world::{Truth, World};
+use super::world::{GroundTruth, World};
 use informer_hub_types::{Gvr, Watcher};
 
 /// Connections that can wait to be accepted.
@@ -46,7 +46,7 @@ impl SimServer {
 
     /// Returns the state that an observer of the whole resource should have now.
     #[must_use]
-    pub fn truth(&self, gvr: &Gvr) -> Truth {
+    pub fn truth(&self, gvr: &Gvr) -> GroundTruth {
         self.with_world(|world| world.truth(gvr))
     }
 
@@ -206,7 +206,7 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, 
 
 /// Waits until the gate is up and listens again; `None` if the caller must try again.
 async fn reopen(shared: &Shared, gate: &mut Watcher<Gate>, address: SocketAddr) -> Option<TcpListener> {
-    let now = *gate.see();
+    let now = *gate.read_latest();
     match now {
         Gate::Up => {}
         Gate::Down => {
@@ -216,7 +216,7 @@ async fn reopen(shared: &Shared, gate: &mut Watcher<Gate>, address: SocketAddr) 
         Gate::DownFor(pause) => {
             tokio::select! {
                 biased;
-                () = shared.come_back(pause) => {}
+                () = shared.accept_after(pause) => {}
                 _ = gate.changed() => {}
             }
             return None;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::fault::{Armed, Fault, FaultRecord, FaultScript, RequestKind};
+use super::fault::{AssignedFault, Fault, FaultRecord, FaultScript, RequestKind};
 use super::world::{World, WorldConfig};
 use informer_hub_types::{Gvr, WatchCell, Watcher};
 
@@ -217,7 +217,7 @@ impl Shared {
     }
 
     /// Ends [`Self::go_down`] after `pause` or when the script is healed.
-    pub(super) async fn come_back(&self, pause: Duration) {
+    pub(super) async fn accept_after(&self, pause: Duration) {
         self.stall(pause).await;
         self.gate.modify(|gate| {
             let was_fault = matches!(gate, Gate::DownFor(_));
@@ -240,7 +240,7 @@ impl Shared {
     }
 
     /// Returns the fault for a request. With `signals`, only rules that name the resource apply.
-    pub(super) fn decide(&self, kind: RequestKind, resource: &str, signals: bool) -> Option<Armed> {
+    pub(super) fn decide(&self, kind: RequestKind, resource: &str, signals: bool) -> Option<AssignedFault> {
         self.faults.lock().decide(kind, resource, signals)
     }
 

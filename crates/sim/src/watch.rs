@@ -29,7 +29,7 @@ pub(super) struct WatchSource {
     shared: Arc<Shared>,
     def: ResourceDef,
     /// Creation version of the collection.
-    born: u64,
+    created_at: u64,
     /// Requested resource version, if objects are stored as another one.
     shown_as: Option<ApiResource>,
     /// Whether it is included in `open_watches`.
@@ -80,7 +80,7 @@ impl WatchSource {
                 shared.counters.open_watches.fetch_add(1, Relaxed);
             }
             Ok(Self {
-                born: collection.born(),
+                created_at: collection.created_at(),
                 shown_as: (collection.def().api.gvr != request.def.api.gvr).then(|| request.def.api.clone()),
                 counts,
                 shared: Arc::clone(shared),
@@ -109,10 +109,10 @@ impl WatchSource {
     /// Reads new events. Returns whether there are any, and the current version.
     fn read(&mut self) -> Result<(bool, u64), Expired> {
         let Some(cursor) = &mut self.cursor else { return Err(Expired) };
-        let (gvr, born) = (&self.def.api.gvr, self.born);
+        let (gvr, created_at) = (&self.def.api.gvr, self.created_at);
         let (events, version) = self.shared.with_world(|world: &mut World| {
             let version = world.version();
-            let Some((collection, is_served)) = world.watched(gvr, born) else { return Ok((None, version)) };
+            let Some((collection, is_served)) = world.watched(gvr, created_at) else { return Ok((None, version)) };
             let events = collection.read(cursor, BATCH)?;
             Ok((Some(events).filter(|events| is_served || !events.is_empty()), version))
         })?;
@@ -216,7 +216,7 @@ impl Source for WatchSource {
             if self.ended || clock::now() >= self.deadline {
                 return None;
             }
-            drop(self.changed.see());
+            drop(self.changed.read_latest());
             if let Some(unit) = self.ready() {
                 return Some(unit);
             }

@@ -18,7 +18,7 @@ use informer_hub_types::{Gvr, ObjectKey, ResourceVersion, Uid};
 const EPOCH: i64 = 1_767_225_600;
 
 /// Expected state of an observer of one resource.
-pub type Truth = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
+pub type GroundTruth = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
 
 /// Initial content of a world.
 #[derive(Clone, Debug)]
@@ -302,13 +302,13 @@ impl World {
 
     /// Returns the state that an observer of the whole resource should have.
     #[must_use]
-    pub fn truth(&self, gvr: &Gvr) -> Truth {
+    pub fn truth(&self, gvr: &Gvr) -> GroundTruth {
         self.truth_where(gvr, &Filter::all())
     }
 
     /// Returns the state that an observer of the selected objects should have.
     #[must_use]
-    pub fn truth_where(&self, gvr: &Gvr, filter: &Filter) -> Truth {
+    pub fn truth_where(&self, gvr: &Gvr, filter: &Filter) -> GroundTruth {
         let selected = self.objects(gvr).filter(|object| filter.matches(object));
         selected.map(|o| (o.key().clone(), (o.uid().clone(), o.resource_version()))).collect()
     }
@@ -338,10 +338,10 @@ impl World {
     }
 
     /// Returns the collection that a watch was opened on, by its creation version, and whether it is still served.
-    pub(super) fn watched(&self, gvr: &Gvr, born: u64) -> Option<(&Collection, bool)> {
-        let current = self.collection(gvr).filter(|collection| collection.born() == born);
+    pub(super) fn watched(&self, gvr: &Gvr, created_at: u64) -> Option<(&Collection, bool)> {
+        let current = self.collection(gvr).filter(|collection| collection.created_at() == created_at);
         let current = current.map(|collection| (collection, self.served_as(gvr).is_some()));
-        current.or_else(|| Some((self.definitions.removed(gvr, born)?, false)))
+        current.or_else(|| Some((self.definitions.removed(gvr, created_at)?, false)))
     }
 
     /// Writes the definition of a custom resource as a new version of that object.

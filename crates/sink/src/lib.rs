@@ -64,7 +64,7 @@ pub use invalid_filter::InvalidFilter;
 pub use lanes::{Bounds, Gate, LaneId, Lanes, Refusals};
 pub use last_delivered::LastDelivered;
 pub use letters::{DeadLetter, LetterFilter, LetterSummary, MemoryLetters};
-pub use machine::{Action, BrokenAttempt, Intake, Machine, MachineParams};
+pub use machine::{Action, BrokenAttempt, IncomingBatch, Machine, MachineParams};
 pub use nats_subject::{InvalidSubject, SubjectPattern};
 pub use rate::RateLimiter;
 pub use redact::{REDACTED, Redaction};

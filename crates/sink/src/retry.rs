@@ -39,11 +39,11 @@ pub(crate) fn decide(
     let delay =
         rng.random_range(Duration::ZERO..=exponential_backoff(params.first, attempts.saturating_sub(1), params.max));
     let at = (now + delay).min(deadline);
-    Decision::RetryAt(after.map_or(at, |after| at.max(hold(now, after))))
+    Decision::RetryAt(after.map_or(at, |after| at.max(end_of_pause(now, after))))
 }
 
 /// End of a `Retry-After` pause.
-fn hold(now: Instant, after: Duration) -> Instant {
+fn end_of_pause(now: Instant, after: Duration) -> Instant {
     now + after.min(MAX_RETRY_AFTER)
 }
 
@@ -101,7 +101,7 @@ impl Circuit {
 
     /// Records that the receiver asked for a pause.
     pub fn pause(&mut self, now: Instant, after: Duration) {
-        self.hold_until = self.hold_until.max(Some(hold(now, after)));
+        self.hold_until = self.hold_until.max(Some(end_of_pause(now, after)));
     }
 
     /// Records that `lane` has given up its batch. If it was the probe, the next lane that starts takes over.

@@ -194,7 +194,7 @@ impl Store {
     ///
     /// # Errors
     /// The I/O error; the next call tries again.
-    pub fn tend(&mut self) -> Result<Option<JournalState>, StoreError> {
+    pub fn check_files(&mut self) -> Result<Option<JournalState>, StoreError> {
         let before = self.state().replaced;
         if let Some(journal) = &mut self.journal {
             journal.check_files().map_err(StoreError::Disk)?;

@@ -18,7 +18,7 @@ use informer_hub_codec::Decoder;
 use informer_hub_codec::{Line, LineSplitter, ListSplitter, ListStep};
 use informer_hub_reflector::{ErrorClass, ListChunk, SourceError, WatchBatch, WatchItem};
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{Followed, Traced};
+use informer_hub_types::{SampledChange, Traced};
 
 /// Decoded items that may wait outside the channel before the socket is no longer read.
 const MAX_ITEMS: usize = 512;
@@ -137,7 +137,7 @@ pub(super) struct WatchIntake {
     limit: usize,
     items: Vec<WatchItem>,
     /// Set once there is an item.
-    followed: Option<Followed>,
+    followed: Option<SampledChange>,
     /// Whether the items belong to the initial list.
     is_listing: bool,
     traces: bool,
@@ -162,7 +162,7 @@ impl WatchIntake {
             let can_trace = self.traces && !self.is_listing;
             let changed = self.items.last().and_then(WatchItem::object).filter(|_| can_trace);
             let traced = changed.and_then(|object| Traced::begin(object));
-            self.followed = Some(Followed { read: clock::now(), traced });
+            self.followed = Some(SampledChange { read: clock::now(), traced });
         }
     }
 }

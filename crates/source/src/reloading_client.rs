@@ -8,7 +8,7 @@
 //!
 //! # Address changes
 //! Versions of another address may belong to another history. Watches of the old address end, and
-//! [`CurrentClient::epoch`] tells sources that their known versions are void.
+//! A change of [`CurrentClient::epoch`] makes the known versions of sources void.
 
 use std::fmt;
 use std::sync::{Arc, Weak};

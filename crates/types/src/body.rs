@@ -203,13 +203,13 @@ pub struct PackedTotals {
 }
 
 impl PackedTotals {
-    /// Returns the bytes of all chunks.
+    /// Returns the size of all chunks in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 
-    /// Returns the bytes of the bodies that objects still use.
+    /// Returns the size in bytes of the bodies that objects still use.
     #[must_use]
     pub fn live(&self) -> usize {
         self.live.load(Relaxed)

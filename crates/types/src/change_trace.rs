@@ -20,7 +20,7 @@ pub const SPAN_TARGET: &str = "informer_hub::spans";
 
 /// A sampled change in progress.
 #[derive(Clone, Debug)]
-pub struct Followed {
+pub struct SampledChange {
     /// When the hub read it from the watch.
     pub read: Instant,
     /// Its trace, if it is traced.
@@ -38,13 +38,13 @@ pub struct Traced {
     pub version: ResourceVersion,
 }
 
-impl From<Instant> for Followed {
+impl From<Instant> for SampledChange {
     fn from(read: Instant) -> Self {
         Self { read, traced: None }
     }
 }
 
-impl Followed {
+impl SampledChange {
     /// Returns whether this sample takes precedence over another: a traced sample replaces one without a trace.
     #[must_use]
     pub fn takes_precedence_over(&self, other: Option<&Self>) -> bool {
@@ -208,10 +208,10 @@ mod tests {
 
     #[test]
     fn traced_sample_takes_precedence() {
-        let plain = Followed::from(clock::now());
+        let plain = SampledChange::from(clock::now());
         let version = ResourceVersion::new("1");
         let traced = Traced { span: Span::none(), key: ObjectKey::new("a", "b"), version };
-        let traced = Followed { traced: Some(traced), ..plain.clone() };
+        let traced = SampledChange { traced: Some(traced), ..plain.clone() };
         assert!(plain.takes_precedence_over(None) && traced.takes_precedence_over(Some(&plain)));
         assert!(!plain.takes_precedence_over(Some(&plain)) && !traced.takes_precedence_over(Some(&traced)));
     }

@@ -51,7 +51,7 @@ pub use body::PackedTotals;
 pub use bucket::TokenBucket;
 pub use built_in::{BuiltIn, built_in, built_in_names, is_built_in};
 pub use catalogue::{Catalogue, Found, GroupOffer, Offer, VersionOffer, nearest};
-pub use change_trace::{Followed, InvalidTraceParent, SPAN_TARGET, TraceLimiter, TraceParent, Traced};
+pub use change_trace::{InvalidTraceParent, SPAN_TARGET, SampledChange, TraceLimiter, TraceParent, Traced};
 pub use credential::{Credential, CredentialKind, CredentialStatus, Expiry};
 pub use decode_error::DecodeError;
 pub use delivery::{BatchParams, Compression, EventType, Initial, OnFilterError, Preset, RateLimit, RetryParams};

@@ -27,7 +27,7 @@ enum Token<'t> {
 }
 
 /// A problem and its byte offset.
-struct Wrong {
+struct SelectorProblem {
     at: usize,
     problem: String,
 }
@@ -42,7 +42,8 @@ impl FromStr for LabelSelector {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut parser = Parser { tokens: tokens(text), next: 0 };
-        let invalid = |wrong: Wrong| InvalidSelector { text: text.to_owned(), at: wrong.at, problem: wrong.problem };
+        let invalid =
+            |wrong: SelectorProblem| InvalidSelector { text: text.to_owned(), at: wrong.at, problem: wrong.problem };
         parser.selector().map_err(invalid)
     }
 }
@@ -94,7 +95,7 @@ impl<'t> Parser<'t> {
         token
     }
 
-    fn selector(&mut self) -> Result<LabelSelector, Wrong> {
+    fn selector(&mut self) -> Result<LabelSelector, SelectorProblem> {
         let mut requirements = Vec::new();
         if self.peek().0 == Token::End {
             return Ok(LabelSelector::everything());
@@ -109,7 +110,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn requirement(&mut self) -> Result<Requirement, Wrong> {
+    fn requirement(&mut self) -> Result<Requirement, SelectorProblem> {
         let absent = self.peek().0 == Token::Not;
         if absent {
             self.take();
@@ -126,7 +127,7 @@ impl<'t> Parser<'t> {
         Ok(Requirement { key, condition })
     }
 
-    fn condition(&mut self) -> Result<Condition, Wrong> {
+    fn condition(&mut self) -> Result<Condition, SelectorProblem> {
         let (operator, at) = self.take();
         Ok(match operator {
             Token::Equals => Condition::Equals(self.value()?),
@@ -140,7 +141,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses one value. Before a comma or the end, it is the empty value.
-    fn value(&mut self) -> Result<SmolStr, Wrong> {
+    fn value(&mut self) -> Result<SmolStr, SelectorProblem> {
         match self.peek() {
             (Token::End | Token::Comma, _) => Ok(SmolStr::default()),
             (Token::Word(value), at) => {
@@ -151,14 +152,14 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn integer(&mut self) -> Result<i64, Wrong> {
+    fn integer(&mut self) -> Result<i64, SelectorProblem> {
         let (_, at) = self.peek();
         let value = self.value()?;
-        value.parse().map_err(|_| Wrong { at, problem: format!("{value:?} is not an integer") })
+        value.parse().map_err(|_| SelectorProblem { at, problem: format!("{value:?} is not an integer") })
     }
 
     /// Parses `(a,b)`. A missing value is the empty value.
-    fn values(&mut self) -> Result<BTreeSet<SmolStr>, Wrong> {
+    fn values(&mut self) -> Result<BTreeSet<SmolStr>, SelectorProblem> {
         match self.take() {
             (Token::Open, _) => {}
             (found, at) => return Err(expected("\"(\"", found, at)),
@@ -182,7 +183,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-fn expected(what: &str, found: Token<'_>, at: usize) -> Wrong {
+fn expected(what: &str, found: Token<'_>, at: usize) -> SelectorProblem {
     let found = match found {
         Token::Word(word) => format!("{word:?}"),
         Token::Not => "\"!\"".into(),
@@ -195,13 +196,13 @@ fn expected(what: &str, found: Token<'_>, at: usize) -> Wrong {
         Token::Comma => "a comma".into(),
         Token::End => "the end".into(),
     };
-    Wrong { at, problem: format!("expected {what}, found {found}") }
+    SelectorProblem { at, problem: format!("expected {what}, found {found}") }
 }
 
-fn checked(text: &str, at: usize, problem: impl Fn(&str) -> Option<&'static str>) -> Result<SmolStr, Wrong> {
+fn checked(text: &str, at: usize, problem: impl Fn(&str) -> Option<&'static str>) -> Result<SmolStr, SelectorProblem> {
     match problem(text) {
         None => Ok(text.into()),
-        Some(problem) => Err(Wrong { at, problem: format!("{text:?} {problem}") }),
+        Some(problem) => Err(SelectorProblem { at, problem: format!("{text:?} {problem}") }),
     }
 }
 

@@ -86,7 +86,7 @@ impl<T: Default> Default for WatchCell<T> {
 
 impl<T> Watcher<T> {
     /// Returns the value and marks it as seen. Hold the guard only briefly: it blocks changes.
-    pub fn see(&mut self) -> RwLockReadGuard<'_, T> {
+    pub fn read_latest(&mut self) -> RwLockReadGuard<'_, T> {
         let value = self.shared.value.read();
         self.seen = self.shared.version.load(SeqCst);
         value
@@ -182,7 +182,7 @@ mod tests {
         value.modify(|_| false);
         assert_eq!(watcher.changed().now_or_never(), None);
         value.set(4);
-        assert_eq!(*watcher.see(), 4);
+        assert_eq!(*watcher.read_latest(), 4);
         assert_eq!(watcher.changed().now_or_never(), None, "already seen");
         drop(value);
         assert_eq!(watcher.changed().now_or_never(), Some(Err(WatchClosed)));

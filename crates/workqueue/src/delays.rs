@@ -6,15 +6,15 @@ use super::Key;
 use informer_hub_types::clock::Instant;
 
 /// Due time of a key. The number keeps keys that are due at the same time in the order of their requests.
-type Place = (Instant, u64);
+type DueKey = (Instant, u64);
 
 /// Delayed keys by due time. Every operation takes logarithmic time.
 ///
 /// Invariant: `places` contains exactly the keys of `due`, each with its place there.
 #[derive(Debug)]
 pub(super) struct Delays<T> {
-    due: BTreeMap<Place, T>,
-    places: HashMap<T, Place>,
+    due: BTreeMap<DueKey, T>,
+    places: HashMap<T, DueKey>,
     asked: u64,
 }
 

@@ -3,7 +3,7 @@
 use tokio::sync::futures::Notified;
 use tokio::task::coop;
 
-use super::queue::Take;
+use super::queue::TakeResult;
 use super::{Key, Work, WorkQueue};
 use informer_hub_types::clock::Instant;
 
@@ -29,29 +29,29 @@ impl<T: Key> WorkQueue<T> {
             // Created before the queue is inspected, so that later changes are not missed.
             let woken = self.shared.ready.notified();
             match self.take(timekeeper.take()) {
-                Turn::Work(work) => return Some(work),
-                Turn::Over => return None,
-                Turn::Wait => woken.await,
-                Turn::Keep(keeper) => timekeeper.insert(keeper).keep(woken).await,
+                GetStep::Work(work) => return Some(work),
+                GetStep::Over => return None,
+                GetStep::Wait => woken.await,
+                GetStep::Keep(keeper) => timekeeper.insert(keeper).keep(woken).await,
             }
         }
     }
 
-    fn take(&self, keeper: Option<Timekeeper<'_, T>>) -> Turn<'_, T> {
+    fn take(&self, keeper: Option<Timekeeper<'_, T>>) -> GetStep<'_, T> {
         let mut keeper = keeper;
         self.locked(|state, now| {
             if keeper.as_mut().is_some_and(|keeper| std::mem::take(&mut keeper.on_duty)) {
                 state.timekeeper = None;
             }
             match state.queue.take(now) {
-                Take::Item(item, ticket) => Turn::Work(Work::new(item, ticket, self.clone())),
-                Take::Over => Turn::Over,
-                Take::Nothing => match state.queue.next_due() {
+                TakeResult::Item(item, ticket) => GetStep::Work(Work::new(item, ticket, self.clone())),
+                TakeResult::Over => GetStep::Over,
+                TakeResult::Nothing => match state.queue.next_due() {
                     Some(until) if state.timekeeper.is_none() => {
                         state.timekeeper = Some(until);
-                        Turn::Keep(Timekeeper { queue: self, until, on_duty: true })
+                        GetStep::Keep(Timekeeper { queue: self, until, on_duty: true })
                     }
-                    _ => Turn::Wait,
+                    _ => GetStep::Wait,
                 },
             }
         })
@@ -59,7 +59,7 @@ impl<T: Key> WorkQueue<T> {
 }
 
 /// Next step of a worker in `get`.
-enum Turn<'a, T: Key> {
+enum GetStep<'a, T: Key> {
     Work(Work<T>),
     Over,
     Wait,

@@ -9,7 +9,7 @@
 //! - *No duplicates.* A key in line is not added again. A key that is added while it is processed is queued again when
 //!   that ends, so no change is missed.
 //! - *Earliest delay wins.* A delayed key is queued once, at the earliest requested time.
-//! - *Defined order.* Keys are taken in the order of addition ([`Fifo`]), or lanes take turns ([`Lanes`],
+//! - *Defined order.* Workers receive keys in the order of addition ([`Fifo`]), or lanes take turns ([`Lanes`],
 //!   [`WorkQueue::per_cluster_at_most`]). Then a cluster with a thousand queued keys delays another cluster's key by
 //!   one key. The limit per lane keeps workers free when one cluster hangs.
 //! - *No lost keys.* If a worker panics, is aborted or times out, its [`Work`] is dropped, which returns the key and
@@ -80,7 +80,7 @@ pub use limiters::{
 pub use metrics::{Histogram, Metrics};
 pub use order::{Fifo, Lanes, Order};
 pub use parallel::parallelize_until;
-pub use queue::{Queue, Take};
+pub use queue::{Queue, TakeResult};
 pub use rate_limiter::RateLimiter;
 pub use request::Request;
 pub use work::Work;

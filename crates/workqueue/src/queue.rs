@@ -39,7 +39,7 @@ struct Running {
 
 /// Result of [`Queue::take`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Take<T> {
+pub enum TakeResult<T> {
     /// A key, and the ticket that ends its processing.
     Item(T, u64),
     /// No key at the moment.
@@ -106,9 +106,9 @@ impl<T: Key> Queue<T> {
     }
 
     /// Takes the next key to process.
-    pub fn take(&mut self, now: Instant) -> Take<T> {
+    pub fn take(&mut self, now: Instant) -> TakeResult<T> {
         let Some(item) = self.order.pop() else {
-            return if self.is_over() { Take::Over } else { Take::Nothing };
+            return if self.is_over() { TakeResult::Over } else { TakeResult::Nothing };
         };
         if let Some(since) = self.dirty.remove(&item) {
             self.tally.queue_latency.observe(now.saturating_duration_since(since));
@@ -116,7 +116,7 @@ impl<T: Key> Queue<T> {
         self.tickets += 1;
         let ticket = self.tickets;
         self.processing.insert(item.clone(), Running { ticket, since: now });
-        Take::Item(item, ticket)
+        TakeResult::Item(item, ticket)
     }
 
     /// Ends the processing of `item`, which is queued again if it was added meanwhile. Ignored if the key is not in

@@ -30,8 +30,8 @@ use crate::actors::cache::write_half::{SharedWriteHalf, Written, is_small};
 use crate::actors::checkpoint::store::Checkpoints;
 use crate::actors::runtime::capacity::{MAILBOX, Tuning};
 use crate::actors::runtime::pressure::PressureSource;
-use crate::actors::runtime::supervision::{Census, ExitGuard, stop_with};
-use crate::cache::{Chain, Held, HistoryLimits, Packing, Snapshot, Store, Young, owner_chain};
+use crate::actors::runtime::supervision::{ActorCount, ExitGuard, stop_with};
+use crate::cache::{HistoryLimits, OwnerChain, Packing, PinnedSnapshots, Snapshot, Store, Uncompressed, owner_chain};
 use informer_hub_types::{
     ApiResource, ClusterName, Gvr, MemoryStep, Object, Origin, PackedTotals, StoredObject, Threads, View, clock,
 };
@@ -45,7 +45,7 @@ pub struct CacheActor {
     io: Threads,
     query_runner: QueryRunner,
     /// Snapshots retained for continue tokens.
-    held: Arc<Mutex<Held>>,
+    pinned: Arc<Mutex<PinnedSnapshots>>,
     /// Timer that expires retained snapshots and recorded changes; set while there may be any.
     expiry_timer: Option<SpawnHandle>,
     /// Set while a compression round runs. Processors that must wait hold its
@@ -56,7 +56,7 @@ pub struct CacheActor {
     /// Timer that compresses the remaining objects once the resource is idle.
     idle_timer: Option<SpawnHandle>,
     /// Callers waiting for index builds.
-    waiting: index_builds::Waiting,
+    waiting: index_builds::BuildWaiters,
     _guard: ExitGuard,
 }
 
@@ -77,7 +77,7 @@ impl CacheActor {
         (io, query_runner): (Threads, QueryRunner),
         guard: ExitGuard,
     ) -> Self {
-        let held = Arc::clone(write_half.held());
+        let pinned = Arc::clone(write_half.pinned());
         Self {
             write_half,
             packs,
@@ -85,12 +85,12 @@ impl CacheActor {
             next_lease: 0,
             io,
             query_runner,
-            held,
+            pinned,
             expiry_timer: None,
             packing: None,
             sweeping: false,
             idle_timer: None,
-            waiting: index_builds::Waiting::new(),
+            waiting: index_builds::BuildWaiters::new(),
             _guard: guard,
         }
     }
@@ -98,7 +98,7 @@ impl CacheActor {
     /// Starts a compression round if enough objects have aged and no round is running.
     fn pack(&mut self, ctx: &mut Context<Self>) {
         if self.packing.is_none() && self.write_half.write(|half| half.uncompressed.is_over()) {
-            self.start_round(Young::take_aged, ctx);
+            self.start_round(Uncompressed::take_aged, ctx);
         }
     }
 
@@ -119,11 +119,11 @@ impl CacheActor {
             }
             act.idle_timer.take().map(|timer| ctx.cancel_future(timer));
             act.start_expiry(ctx);
-            act.start_round(Young::take_all, ctx);
+            act.start_round(Uncompressed::take_all, ctx);
         }));
     }
 
-    fn start_round(&mut self, take: fn(&mut Young) -> Vec<Arc<StoredObject>>, ctx: &mut Context<Self>) {
+    fn start_round(&mut self, take: fn(&mut Uncompressed) -> Vec<Arc<StoredObject>>, ctx: &mut Context<Self>) {
         let (packs, published) = (&self.packs, self.write_half.published().load());
         let round = self.write_half.write(|half| {
             half.packing = true;
@@ -305,7 +305,7 @@ impl Handler<Ask> for CacheActor {
         if query.question().limit.is_some() {
             self.start_expiry(ctx);
         }
-        let pending = self.query_runner.answer(query, self.write_half.published().load_full(), &self.held);
+        let pending = self.query_runner.answer(query, self.write_half.published().load_full(), &self.pinned);
         if pending.lacks_owners {
             self.index_owners(ctx);
         }
@@ -324,12 +324,12 @@ pub struct CacheDirectory {
     io: Threads,
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
-    young_bytes: usize,
+    uncompressed_limit: usize,
     /// Limits of the windows of recent changes; `None` if no changes are kept.
     history: Arc<Mutex<Option<HistoryLimits>>>,
     query_runner: QueryRunner,
     checkpoints: Checkpoints,
-    census: Census,
+    actor_count: ActorCount,
 }
 
 struct Entry {
@@ -343,13 +343,13 @@ impl CacheDirectory {
         io: Threads,
         arbiters: Arc<[ArbiterHandle]>,
         tuning: &Tuning,
-        census: Census,
+        actor_count: ActorCount,
         checkpoints: Checkpoints,
     ) -> Self {
-        let (end, young_bytes) = (CancellationToken::new(), tuning.young_bytes);
+        let (end, uncompressed_limit) = (CancellationToken::new(), tuning.uncompressed_limit);
         let query_runner = QueryRunner::new(io.clone(), tuning.scans);
         let (caches, next, history) = (Arc::default(), Arc::default(), Arc::default());
-        Self { caches, end, io, arbiters, next, young_bytes, history, query_runner, checkpoints, census }
+        Self { caches, end, io, arbiters, next, uncompressed_limit, history, query_runner, checkpoints, actor_count }
     }
 
     /// Returns the cache of a resource, creating it if necessary.
@@ -397,8 +397,8 @@ impl CacheDirectory {
     }
 
     fn start(&self, store: Store, packs: Packing) -> Entry {
-        let write_half = SharedWriteHalf::new(self.with_history(store), self.young_bytes);
-        let (guard, totals) = (ExitGuard::new(0, 0, None, &self.census), Arc::clone(packs.totals()));
+        let write_half = SharedWriteHalf::new(self.with_history(store), self.uncompressed_limit);
+        let (guard, totals) = (ExitGuard::new(0, 0, None, &self.actor_count), Arc::clone(packs.totals()));
         let (shared, for_work) = (write_half.clone(), (self.io.clone(), self.query_runner.clone()));
         let arbiter = &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()];
         let (end, checkpoints) = (self.end.clone(), self.checkpoints.clone());
@@ -418,7 +418,7 @@ impl CacheDirectory {
     /// Returns the owners of an object, up to the root owner, from the published snapshots of all caches. Costs one
     /// lookup and one decompression per owner.
     #[must_use]
-    pub fn owner_chain(&self, object: &Object) -> Chain {
+    pub fn owner_chain(&self, object: &Object) -> OwnerChain {
         let snapshots: Vec<_> =
             self.caches.lock().values().map(|entry| entry.write_half.published().load_full()).collect();
         owner_chain(object, &snapshots)

@@ -121,7 +121,7 @@ pub struct Expect {
 /// slices. Does nothing if the lease is not current.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
-pub struct KeepStep {
+pub struct SetMemoryStep {
     /// ID of the partition.
     pub partition: PartitionId,
     /// Lease of the caller.

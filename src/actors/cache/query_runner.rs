@@ -20,7 +20,7 @@ use tokio::time::timeout_at;
 
 use crate::actors::cache::messages::Ask;
 use crate::actors::runtime::capacity::{SCAN_THREADS, SCANS_WAITING};
-use crate::cache::{Answer, Fingerprint, Held, Inquiry, Query, QueryError, Snapshot, TokenKey};
+use crate::cache::{Answer, Fingerprint, PinnedSnapshots, Query, QueryError, RunningQuery, Snapshot, TokenKey};
 use informer_hub_types::{Threads, clock, rng};
 
 /// Query resources shared by the caches of one hub. Cheap to clone.
@@ -31,21 +31,21 @@ pub(in crate::actors) struct QueryRunner {
     waiting: Arc<AtomicUsize>,
     threads: usize,
     tokens: TokenKey,
-    /// Source of retained-snapshot numbers. One per hub, so that a token of one cache is invalid in another.
-    held: Arc<AtomicU64>,
+    /// Source of numbers of pinned snapshots. One per hub, so that a token of one cache is invalid in another.
+    next_pinned: Arc<AtomicU64>,
 }
 
 /// Counts one caller towards [`SCANS_WAITING`] while it waits.
-struct Waiting(Arc<AtomicUsize>);
+struct WaitingCaller(Arc<AtomicUsize>);
 
-impl Drop for Waiting {
+impl Drop for WaitingCaller {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
 /// Cancels the scan if its caller drops the future.
-struct CancelOnDrop(Arc<Inquiry>);
+struct CancelOnDrop(Arc<RunningQuery>);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
@@ -63,31 +63,31 @@ impl QueryRunner {
             waiting: Arc::default(),
             threads,
             tokens: TokenKey::new(rng::rng().random()),
-            held: Arc::default(),
+            next_pinned: Arc::default(),
         }
     }
 
-    /// Answers a query from `newest`, or from the retained snapshot that its continue token names.
+    /// Answers a query from `newest`, or from the pinned snapshot that its continue token names.
     pub(in crate::actors) fn answer(
         &self,
         query: Query,
         newest: Arc<Snapshot>,
-        held: &Arc<Mutex<Held>>,
+        pinned: &Arc<Mutex<PinnedSnapshots>>,
     ) -> PendingAnswer {
-        let prepared = self.prepare(query, newest, held);
-        let (inquiry, fingerprint) = match prepared {
+        let prepared = self.prepare(query, newest, pinned);
+        let (running, fingerprint) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return PendingAnswer::now(Err(error)),
         };
-        match inquiry.answer_if_short() {
-            Ok(Some(answer)) => PendingAnswer::now(Ok(self.keep(answer, &inquiry, fingerprint, held))),
+        match running.answer_if_short() {
+            Ok(Some(answer)) => PendingAnswer::now(Ok(self.keep(answer, &running, fingerprint, pinned))),
             Err(error) => PendingAnswer::now(Err(error)),
             Ok(None) => {
-                let (runner, held) = (self.clone(), Arc::clone(held));
-                let lacks_owners = inquiry.lacks_owners();
+                let (runner, pinned) = (self.clone(), Arc::clone(pinned));
+                let lacks_owners = running.lacks_owners();
                 let answer = Box::pin(async move {
-                    let answer = runner.scan(Arc::clone(&inquiry)).await?;
-                    Ok(runner.keep(answer, &inquiry, fingerprint, &held))
+                    let answer = runner.scan(Arc::clone(&running)).await?;
+                    Ok(runner.keep(answer, &running, fingerprint, &pinned))
                 });
                 PendingAnswer { answer, lacks_owners }
             }
@@ -98,32 +98,32 @@ impl QueryRunner {
         &self,
         query: Query,
         newest: Arc<Snapshot>,
-        held: &Mutex<Held>,
-    ) -> Result<(Arc<Inquiry>, Option<Fingerprint>), QueryError> {
+        pinned: &Mutex<PinnedSnapshots>,
+    ) -> Result<(Arc<RunningQuery>, Option<Fingerprint>), QueryError> {
         let question = query.question();
         let paged = question.limit.is_some() || question.continue_token.is_some();
         let fingerprint = paged.then(|| Fingerprint::new(&query, &newest.resource().gvr));
         let (snapshot, position) = match (&question.continue_token, fingerprint) {
             (Some(token), Some(fingerprint)) => {
                 let (number, position) = self.tokens.verify(token, fingerprint)?;
-                (held.lock().get(number, clock::now())?, Some(position))
+                (pinned.lock().get(number, clock::now())?, Some(position))
             }
             _ => (newest, None),
         };
-        Ok((Arc::new(Inquiry::new(snapshot, query, position)), fingerprint))
+        Ok((Arc::new(RunningQuery::new(snapshot, query, position)), fingerprint))
     }
 
-    /// Retains the snapshot of an incomplete answer and sets its continue token.
+    /// Pins the snapshot of an incomplete answer and sets its continue token.
     fn keep(
         &self,
         mut answer: Answer,
-        inquiry: &Inquiry,
+        running: &RunningQuery,
         fingerprint: Option<Fingerprint>,
-        held: &Mutex<Held>,
+        pinned: &Mutex<PinnedSnapshots>,
     ) -> Answer {
         if let (Some(end), Some(fingerprint)) = (answer.end(), fingerprint) {
-            let fresh = || self.held.fetch_add(1, Relaxed);
-            let number = held.lock().hold(inquiry.snapshot(), clock::now(), fresh);
+            let fresh = || self.next_pinned.fetch_add(1, Relaxed);
+            let number = pinned.lock().pin(running.snapshot(), clock::now(), fresh);
             answer.next = Some(self.tokens.sign(number, fingerprint, end));
         }
         answer
@@ -134,26 +134,26 @@ impl QueryRunner {
     /// # Cancel safety
     /// Dropping the future stops the work within a few objects. The permit is released when the last thread has
     /// stopped.
-    async fn scan(&self, inquiry: Arc<Inquiry>) -> Result<Answer, QueryError> {
-        let within = inquiry.query().bounds().within;
+    async fn scan(&self, running: Arc<RunningQuery>) -> Result<Answer, QueryError> {
+        let within = running.query().bounds().within;
         let deadline = clock::now() + within;
-        let guard = CancelOnDrop(Arc::clone(&inquiry));
+        let guard = CancelOnDrop(Arc::clone(&running));
         let permit = self.permit();
         let permit = timeout_at(deadline, permit).await.map_err(|_| QueryError::Crowded { within })??;
-        let threads = self.threads.min(inquiry.threads());
+        let threads = self.threads.min(running.threads());
         let work = (0..threads).map(|_| {
-            let (inquiry, permit) = (Arc::clone(&inquiry), Arc::clone(&permit));
+            let (running, permit) = (Arc::clone(&running), Arc::clone(&permit));
             self.io.spawn_blocking(move || {
-                inquiry.work();
+                running.work();
                 drop(permit);
             })
         });
         let work = join_all(work.collect::<Vec<_>>());
         // Threads that have not started by the deadline are not waited for.
-        let ended = timeout_at(deadline, work).await.map_err(|_| inquiry.expire_query())?;
+        let ended = timeout_at(deadline, work).await.map_err(|_| running.expire_query())?;
         ended.into_iter().try_for_each(|end| end.map_err(|error| failure(&error)))?;
         let finish = self.io.spawn_blocking(move || {
-            let answer = inquiry.finish();
+            let answer = running.finish();
             drop(permit);
             answer
         });
@@ -165,7 +165,7 @@ impl QueryRunner {
     /// Acquires a scan permit, shared by the threads of one scan.
     async fn permit(&self) -> Result<Arc<OwnedSemaphorePermit>, QueryError> {
         let waiting = self.waiting.fetch_add(1, Relaxed);
-        let _waiting = Waiting(Arc::clone(&self.waiting));
+        let _waiting = WaitingCaller(Arc::clone(&self.waiting));
         if waiting >= SCANS_WAITING {
             return Err(QueryError::Busy { waiting });
         }

@@ -5,7 +5,7 @@
 //! the lock, and the actor waits for at most [`DIRECT_BATCH`] changes.
 //!
 //! A panic while writing leaves a store half-modified. The store is therefore moved out of the slot while it is written
-//! to, and put back afterwards. After a panic the slot is empty, and the cache actor recovers from the last published
+//! to, and returned afterwards. After a panic the slot is empty, and the cache actor recovers from the last published
 //! snapshot.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use crate::actors::runtime::capacity::DIRECT_BATCH;
-use crate::cache::{Applied, Held, Outbox, PartitionId, Popped, Snapshot, Store, Young};
+use crate::cache::{Applied, Outbox, PartitionId, PinnedSnapshots, Popped, Snapshot, Store, Uncompressed};
 use informer_hub_types::{MemoryStep, ObjectKey, ResourceVersion, clock};
 
 /// Right to write to a partition. Opening the partition again revokes it, so a pipeline that is being replaced cannot
@@ -28,7 +28,7 @@ pub struct Lease(pub(in crate::actors) u64);
 /// Store, leases and uncompressed objects; see the module.
 pub(in crate::actors) struct WriteHalf {
     pub(in crate::actors) store: Store,
-    pub(in crate::actors) uncompressed: Young,
+    pub(in crate::actors) uncompressed: Uncompressed,
     /// Current writer of each partition. Not preserved if the cache actor dies: writers then reopen their partitions.
     pub(in crate::actors) leases: BTreeMap<PartitionId, Lease>,
     /// Whether anything has changed since the last idle check.
@@ -40,10 +40,10 @@ pub(in crate::actors) struct WriteHalf {
     /// Memory step of each partition that does not keep everything.
     steps: BTreeMap<PartitionId, MemoryStep>,
     /// Snapshots retained for continue tokens.
-    held: Arc<Mutex<Held>>,
+    pinned: Arc<Mutex<PinnedSnapshots>>,
     /// Uncompressed bytes, readable without the lock.
     uncompressed_bytes: Arc<AtomicUsize>,
-    young_bytes: usize,
+    uncompressed_limit: usize,
 }
 
 /// Result of a batch.
@@ -56,8 +56,13 @@ pub(in crate::actors) struct Written {
 }
 
 impl WriteHalf {
-    fn new(store: Store, young_bytes: usize, held: Arc<Mutex<Held>>, uncompressed_bytes: Arc<AtomicUsize>) -> Self {
-        let (leases, steps, uncompressed) = (BTreeMap::new(), BTreeMap::new(), Young::new(young_bytes));
+    fn new(
+        store: Store,
+        uncompressed_limit: usize,
+        pinned: Arc<Mutex<PinnedSnapshots>>,
+        uncompressed_bytes: Arc<AtomicUsize>,
+    ) -> Self {
+        let (leases, steps, uncompressed) = (BTreeMap::new(), BTreeMap::new(), Uncompressed::new(uncompressed_limit));
         let (changed, idle_timer_runs, packing) = (false, false, false);
         Self {
             store,
@@ -67,9 +72,9 @@ impl WriteHalf {
             idle_timer_runs,
             packing,
             steps,
-            held,
+            pinned,
             uncompressed_bytes,
-            young_bytes,
+            uncompressed_limit,
         }
     }
 
@@ -99,9 +104,10 @@ impl WriteHalf {
     /// Lowers the limits on uncompressed objects and retained snapshots while any partition is short of memory.
     fn tighten(&mut self) {
         let tight = !self.steps.is_empty();
-        let limit = if tight { self.young_bytes.min(Young::TIGHT_LIMIT) } else { self.young_bytes };
+        let limit =
+            if tight { self.uncompressed_limit.min(Uncompressed::TIGHT_LIMIT) } else { self.uncompressed_limit };
         self.uncompressed.set_limit(limit);
-        self.held.lock().set_tight(tight);
+        self.pinned.lock().set_tight(tight);
         self.store.set_history_tight(tight);
     }
 
@@ -113,9 +119,9 @@ impl WriteHalf {
         most: usize,
     ) -> Option<ObjectKey> {
         let (bytes, next) = self.store.strip(partition, after, most);
-        let mut held = self.held.lock();
-        if !held.is_empty() {
-            held.note_replaced(bytes);
+        let mut pinned = self.pinned.lock();
+        if !pinned.is_empty() {
+            pinned.note_replaced(bytes);
         }
         next
     }
@@ -134,13 +140,13 @@ impl WriteHalf {
 
     /// Accounts for the replaced objects that retained snapshots keep in memory.
     fn note_replaced(&self, applied: &[Applied]) {
-        let mut held = self.held.lock();
-        if !held.is_empty() {
+        let mut pinned = self.pinned.lock();
+        if !pinned.is_empty() {
             let replaced = applied.iter().filter_map(|applied| match applied {
                 Applied::Updated { old, .. } | Applied::Deleted { stored: old, .. } => Some(old.body_size()),
                 Applied::Added(_) | Applied::Repeated(_) | Applied::Restored { .. } | Applied::Synced => None,
             });
-            held.note_replaced(replaced.sum());
+            pinned.note_replaced(replaced.sum());
         }
     }
 
@@ -177,8 +183,8 @@ impl WriteHalf {
 pub(in crate::actors) struct SharedWriteHalf {
     slot: Arc<Mutex<Option<WriteHalf>>>,
     published: Arc<ArcSwap<Snapshot>>,
-    young_bytes: usize,
-    held: Arc<Mutex<Held>>,
+    uncompressed_limit: usize,
+    pinned: Arc<Mutex<PinnedSnapshots>>,
     uncompressed_bytes: Arc<AtomicUsize>,
 }
 
@@ -191,17 +197,17 @@ pub(in crate::actors) enum Direct {
 }
 
 impl SharedWriteHalf {
-    pub(in crate::actors) fn new(store: Store, young_bytes: usize) -> Self {
+    pub(in crate::actors) fn new(store: Store, uncompressed_limit: usize) -> Self {
         let published = Arc::clone(store.published());
-        let held = Arc::<Mutex<Held>>::default();
+        let pinned = Arc::<Mutex<PinnedSnapshots>>::default();
         let uncompressed_bytes = Arc::<AtomicUsize>::default();
-        let half = WriteHalf::new(store, young_bytes, Arc::clone(&held), Arc::clone(&uncompressed_bytes));
-        Self { slot: Arc::new(Mutex::new(Some(half))), published, young_bytes, held, uncompressed_bytes }
+        let half = WriteHalf::new(store, uncompressed_limit, Arc::clone(&pinned), Arc::clone(&uncompressed_bytes));
+        Self { slot: Arc::new(Mutex::new(Some(half))), published, uncompressed_limit, pinned, uncompressed_bytes }
     }
 
     /// Returns the snapshots retained for continue tokens.
-    pub(in crate::actors) fn held(&self) -> &Arc<Mutex<Held>> {
-        &self.held
+    pub(in crate::actors) fn pinned(&self) -> &Arc<Mutex<PinnedSnapshots>> {
+        &self.pinned
     }
 
     /// Returns the number of uncompressed bytes.
@@ -220,7 +226,12 @@ impl SharedWriteHalf {
         let mut slot = self.slot.lock();
         let recover = || {
             let store = Store::recover(Arc::clone(&self.published));
-            WriteHalf::new(store, self.young_bytes, Arc::clone(&self.held), Arc::clone(&self.uncompressed_bytes))
+            WriteHalf::new(
+                store,
+                self.uncompressed_limit,
+                Arc::clone(&self.pinned),
+                Arc::clone(&self.uncompressed_bytes),
+            )
         };
         let mut half = slot.take().unwrap_or_else(recover);
         half.set_time();
@@ -334,7 +345,7 @@ mod tests {
         assert_eq!((lines(&written.outbox.applied), written.objects), (vec!["a@1>2".to_owned(), "+b@3".into()], 2));
         assert!(!written.maintain);
         assert_eq!(contents(&half, id), ["a", "b"]);
-        half.write(|half| half.uncompressed = Young::new(0));
+        half.write(|half| half.uncompressed = Uncompressed::new(0));
         assert!(matches!(
             half.apply(id, LEASE, batch("~a@4"), None),
             Direct::Applied(Some(Written { maintain: true, .. }))
@@ -352,7 +363,7 @@ mod tests {
         half.write(|_| {
             assert_eq!(direct(&half, id, LEASE, "+b@2"), ["not now"], "the caller does not wait for the lock");
         });
-        half.write(|half| half.uncompressed = Young::new(0));
+        half.write(|half| half.uncompressed = Uncompressed::new(0));
         assert_eq!(direct(&half, id, LEASE, "+b@2"), ["+b@2"]);
         assert_eq!(direct(&half, id, LEASE, "+c@3"), ["not now"]);
     }

@@ -227,7 +227,7 @@ impl ClusterActor {
         let about = |subscription: &&Arc<Subscription>| self.informers_of(subscription).contains(key);
         let subscriptions: Vec<_> = self.attached.values().filter(about).cloned().collect();
         let Some(informer) = self.informers.get_mut(key) else { return };
-        let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
+        let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.actor_count);
         let (env, parts) = (self.env.clone(), informer.parts.clone());
         let token = self.children.token();
         let actor = move |ctx: &mut Context<InformerActor>| {

@@ -20,7 +20,7 @@ use crate::actors::runtime::capacity::MAILBOX;
 use crate::actors::runtime::recovery::RecoverySignal;
 use crate::actors::runtime::supervision::ExitGuard;
 use crate::actors::status::hub::{DiscoveryState, DiscoveryStatus};
-use crate::discovery::{self, Answer, Pace, Seen, definition_of};
+use crate::discovery::{self, Answer, DiscoveryResults, Pace, definition_of};
 use informer_hub_codec::Projection;
 use informer_hub_reflector::{Connection, Discovered, ErrorClass, InformerOptions, SourceError};
 use informer_hub_types::{ApiResource, ClusterName, Scope, clock, rng};
@@ -197,7 +197,7 @@ impl DiscoveryActor {
         let mut view = self.view.clone();
         view.last_error = self.failed.as_ref().map(ToString::to_string).or(refused);
         view.resources = self.known.as_ref().map(|known| known.served.len());
-        let seen = |known: &LastDiscovery| Seen {
+        let seen = |known: &LastDiscovery| DiscoveryResults {
             catalogue: Arc::clone(&known.discovered.catalogue),
             definitions: self.sent_definitions.clone(),
         };
@@ -250,7 +250,7 @@ impl Handler<NamesChanged> for DiscoveryActor {
                     let resource = resource_of(of).gvr;
                     // Permission for both is usually missing together; log only one.
                     if matches!(other, WatchState::Refused(_, true)) {
-                        tracing::debug!(%cluster, %resource, %error, "cannot watch these definitions either");
+                        tracing::debug!(%cluster, %resource, %error, "cannot watch for added and removed resources");
                     } else {
                         tracing::warn!(%cluster, %resource, %error, "cannot watch for added and removed resources; polling every 30 seconds instead");
                     }

@@ -119,7 +119,7 @@ fn apply_step(member: &Member, change: Change<u64>) {
     if to > from {
         tracing::warn!(%cluster, resource = %resource.gvr, %scope, %from, %to, reason, "memory is short: the informer keeps less");
     } else {
-        tracing::info!(%cluster, resource = %resource.gvr, %scope, %from, %to, reason, "memory is available: the informer keeps more");
+        tracing::info!(%cluster, resource = %resource.gvr, %scope, %from, %to, reason, "memory is available: the informer keeps more of its objects");
     }
     member.health.memory.set_step(to, Some(reason));
     // An error means that the informer has just ended; its successor reads the step.
@@ -137,26 +137,27 @@ fn usages(
     samples: &mut BTreeMap<u64, Sample>,
 ) -> BTreeMap<u64, Usage> {
     let mut partitions = BTreeMap::new();
-    for (snapshot, young) in caches {
+    for (snapshot, uncompressed) in caches {
         let plain: u64 = snapshot.partitions().map(|(_, partition)| partition.plain_bytes()).sum();
-        let of = |partition: &Partition| (partition.plain_bytes() * young).checked_div(plain).unwrap_or_default();
+        let of =
+            |partition: &Partition| (partition.plain_bytes() * uncompressed).checked_div(plain).unwrap_or_default();
         partitions.extend(snapshot.partitions().map(|(_, it)| (address(it.health()), (it, of(it)))));
     }
     samples.retain(|number, _| members.contains_key(number));
     let mut usage = |number: u64, member: &Member| {
         let health = &member.health;
-        let (objects, plain, bodies, young, staged) = match partitions.get(&address(health)) {
+        let (objects, plain, bodies, uncompressed, staged) = match partitions.get(&address(health)) {
             None => (0, 0, 0, 0, 0),
-            Some((partition, young)) => {
+            Some((partition, uncompressed)) => {
                 let bodies = samples.entry(number).or_default().bodies(partition);
                 let staged = partition.staged_bytes() as u64;
-                (partition.len() as u64, partition.plain_bytes(), bodies, bodies.min(*young), staged)
+                (partition.len() as u64, partition.plain_bytes(), bodies, bodies.min(*uncompressed), staged)
             }
         };
         let state = plain.checked_div(objects).filter(|bytes| *bytes > 0).unwrap_or(ASSUMED_STATE_BYTES);
         let queued = health.fifo_bytes.load(Relaxed) + staged + member.inboxes.pending() * state;
         let expected = health.list_expected.load(Relaxed).min(MAX_EXPECTED);
-        Usage { step: health.memory.step(), objects, expected, bodies, uncompressed: young, queued }
+        Usage { step: health.memory.step(), objects, expected, bodies, uncompressed, queued }
     };
     members.iter().map(|(number, member)| (*number, usage(*number, member))).collect()
 }

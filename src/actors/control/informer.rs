@@ -248,7 +248,7 @@ impl InformerActor {
     /// Returns the exit guard of a child's next incarnation, and invalidates reports of earlier ones.
     fn guard_for(&mut self, child: usize, ctx: &mut Context<Self>) -> ExitGuard {
         let generation = self.supervision.begin(child);
-        ExitGuard::new(child, generation, Some(&ctx.address().recipient()), &self.env.census)
+        ExitGuard::new(child, generation, Some(&ctx.address().recipient()), &self.env.actor_count)
     }
 
     /// Handles the exit of a pipeline actor.
@@ -312,7 +312,7 @@ impl InformerActor {
             Arc::clone(&inbox),
             Arc::clone(&subscription),
             Arc::clone(&self.parts.health),
-            ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census),
+            ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.actor_count),
         );
         let address = self.start_child(listener);
         ListenerChild { subscription, inbox, address, number }

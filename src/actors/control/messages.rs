@@ -7,7 +7,7 @@ use crate::actors::status::sync::SyncView;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::SubscriptionId;
-use crate::discovery::Seen;
+use crate::discovery::DiscoveryResults;
 use actix::Message;
 use futures::future::BoxFuture;
 use informer_hub_reflector::Connector;
@@ -76,7 +76,7 @@ pub struct DiscoveryReport {
     /// Number of the discovery actor.
     pub number: usize,
     /// Discovery result; `None` until the first success.
-    pub seen: Option<Seen>,
+    pub seen: Option<DiscoveryResults>,
     /// Status of discovery.
     pub view: DiscoveryStatus,
     /// Outcome of the last request, if this report follows one.

@@ -27,7 +27,7 @@ use crate::actors::runtime::supervision::{
 use crate::actors::runtime::waiters::Waiters;
 use crate::actors::runtime::yield_budget::YieldBudget;
 use crate::actors::status::hub::SharedView;
-use crate::actors::status::sync::{Awaited, NotSynced, SyncView, Views};
+use crate::actors::status::sync::{NotSynced, SyncScope, SyncView, Views};
 use crate::actors::subscribe::requests::{InformerFor, Release, ReleaseInformers, RequestInformer, Unsubscribe};
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::{Subscribe, Subscription, Target};
@@ -111,7 +111,7 @@ impl RegistryActor {
     /// Creates a registry without clusters.
     #[must_use]
     pub fn new(env: Env) -> Self {
-        let guard = ExitGuard::new(0, 0, None, &env.census);
+        let guard = ExitGuard::new(0, 0, None, &env.actor_count);
         Self {
             env,
             clusters: BTreeMap::new(),
@@ -155,7 +155,7 @@ impl RegistryActor {
             registry: ctx.address().recipient(),
             subscriptions,
         };
-        let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
+        let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.actor_count);
         let env = self.env.clone();
         let token = self.children.token();
         let address = start_control(self.env.arbiter(), move |ctx| {
@@ -414,7 +414,7 @@ impl Handler<WaitForCacheSync> for RegistryActor {
     type Result = ResponseFuture<Result<(), NotSynced>>;
 
     fn handle(&mut self, WaitForCacheSync { timeout }: WaitForCacheSync, _ctx: &mut Self::Context) -> Self::Result {
-        Box::pin(self.sync_view().wait(Awaited::Everything, timeout))
+        Box::pin(self.sync_view().wait(SyncScope::Everything, timeout))
     }
 }
 

@@ -59,7 +59,7 @@ impl Headroom {
             }
         };
         if tokio::time::timeout(LONGEST, waited).await.is_err() {
-            tracing::debug!(bytes, waited = ?LONGEST, "reading past the memory limit");
+            tracing::debug!(bytes, waited = ?LONGEST, "waited too long for free memory; reading on");
         }
         self.left.fetch_sub(bytes, Relaxed);
     }

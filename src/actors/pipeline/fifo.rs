@@ -17,7 +17,7 @@ use crate::actors::runtime::waiters::Waiters;
 use crate::cache::{DeltaFifo, Popped};
 use informer_hub_telemetry::spans;
 use informer_hub_types::clock;
-use informer_hub_types::{Followed, InformerHealth, ResourceVersion};
+use informer_hub_types::{InformerHealth, ResourceVersion, SampledChange};
 
 /// Queue of one informer; see the module.
 pub(in crate::actors) struct FifoActor {
@@ -31,7 +31,7 @@ pub(in crate::actors) struct FifoActor {
     ended_list: bool,
     /// Sampled change whose latency is measured: the number of keys before it, and its timestamps. One at a time, so
     /// that the cost is negligible.
-    followed: Option<(usize, Followed, Span)>,
+    followed: Option<(usize, SampledChange, Span)>,
     busy: bool,
     waiting: Waiters,
     stopped: Waiters,
@@ -88,14 +88,14 @@ impl FifoActor {
 
 impl FifoActor {
     /// Counts popped keys. Returns the sampled change if it was among them.
-    fn count_popped(&mut self, keys: usize) -> Option<Followed> {
+    fn count_popped(&mut self, keys: usize) -> Option<SampledChange> {
         let (ahead, ..) = self.followed.as_mut()?;
         *ahead = ahead.saturating_sub(keys);
         self.followed.take_if(|(ahead, ..)| *ahead == 0).map(|(_, followed, _)| followed)
     }
 
     /// Samples the change at the end of the queue, unless another one is being measured.
-    fn follow(&mut self, followed: Option<Followed>) {
+    fn follow(&mut self, followed: Option<SampledChange>) {
         let others = self.followed.as_ref().map(|(_, followed, _)| followed);
         // Without a timestamp, the current time is used; the clock is read only if needed.
         let followed = followed.or_else(|| others.is_none().then(|| clock::now().into()));

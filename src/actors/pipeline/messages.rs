@@ -7,8 +7,8 @@ use crate::cache::Popped;
 use actix::Message;
 use actix::Recipient;
 use informer_hub_types::Change;
-use informer_hub_types::Followed;
 use informer_hub_types::ResourceVersion;
+use informer_hub_types::SampledChange;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct Enqueue {
     /// Changes in order.
     pub changes: Vec<Change>,
     /// Read time and trace of a sampled change; without it, the time of arrival counts.
-    pub followed: Option<Followed>,
+    pub followed: Option<SampledChange>,
 }
 
 /// Applies a batch to the store and notifies the listeners. Answered when both are done.
@@ -31,7 +31,7 @@ pub struct Process {
     /// Version up to which everything has left the queue with this batch.
     pub version: Option<ResourceVersion>,
     /// Sampled change in the batch whose latency is measured.
-    pub followed: Option<Followed>,
+    pub followed: Option<SampledChange>,
 }
 
 /// Wakes a listener to check its inbox. One queued message covers any number of notifications.

@@ -21,7 +21,7 @@ use crate::actors::subscribe::user::SubscriptionId;
 use crate::cache::{Applied, ListenerQueue, Outbox, PartitionId, Popped, ResyncSchedule};
 use informer_hub_telemetry::spans;
 use informer_hub_types::clock;
-use informer_hub_types::{Change, Delta, DeltaKind, Followed, InformerHealth, ResourceVersion};
+use informer_hub_types::{Change, Delta, DeltaKind, InformerHealth, ResourceVersion, SampledChange};
 
 /// Access of a processor to its cache partition.
 #[derive(Clone)]
@@ -63,7 +63,7 @@ pub(in crate::actors) struct ProcessorActor {
     /// Last batch applied before the previous processor died, whose listeners may not have been notified.
     undelivered: Option<Outbox>,
     /// Sampled change in the current batch, and its span.
-    followed: Option<(Followed, Span)>,
+    followed: Option<(SampledChange, Span)>,
     guard: ExitGuard,
 }
 

@@ -26,7 +26,7 @@ use informer_hub_reflector::{
 use informer_hub_telemetry::spans;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{
-    Change, Delta, DeltaKind, Followed, InformerHealth, ListReason, Origin, Phase, ResourceVersion, StoredObject,
+    Change, Delta, DeltaKind, InformerHealth, ListReason, Origin, Phase, ResourceVersion, SampledChange, StoredObject,
     Threads, Watcher, rng,
 };
 
@@ -114,7 +114,7 @@ struct Driver {
     machine: Reflector,
     pending: Vec<Change>,
     /// Sampled pending change whose latency is measured, and its span.
-    followed: Option<(Followed, Span)>,
+    followed: Option<(SampledChange, Span)>,
     /// Objects that were skipped and not accepted, deleted or listed again since.
     skipped: SkippedObjects,
     /// List in progress and its number of pages.
@@ -429,7 +429,7 @@ impl Driver {
         self.note_progress();
     }
 
-    fn begin_following(&mut self, followed: Followed) {
+    fn begin_following(&mut self, followed: SampledChange) {
         let Origin { cluster, resource, scope, .. } = &*self.parts.origin;
         if let Some(traced) = &followed.traced {
             spans::name_change(&traced.span, cluster, &resource.gvr, scope);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::actors::runtime::gauge::MemoryTuning;
-use crate::cache::{DeltaFifo, ListenerQueue, Young};
-use crate::discovery::Rhythm;
+use crate::cache::{DeltaFifo, ListenerQueue, Uncompressed};
+use crate::discovery::DiscoveryIntervals;
 use informer_hub_reflector::ReflectorOptions;
 
 /// Mailbox limit of actors on the data path. Each edge has one message in flight, so it is never reached.
@@ -24,7 +24,7 @@ pub const PROCESS_BATCH: usize = 512;
 
 /// Maximum bytes of their deltas, exceeded by one key at most.
 ///
-/// This is an eighth of the default [`Tuning::young_bytes`]. A cluster that sends many changes therefore waits for
+/// This is an eighth of the default [`Tuning::uncompressed_limit`]. A cluster that sends many changes therefore waits for
 /// compression before others have to.
 pub const PROCESS_BYTES: usize = 512 * 1024;
 
@@ -49,7 +49,7 @@ pub struct Tuning {
     /// Bytes of deltas in one informer's fifo above which its reflector waits. Default 32 MiB.
     pub fifo_bytes: usize,
     /// Bytes of recently changed objects per resource that stay uncompressed. Default 4 MiB.
-    pub young_bytes: usize,
+    pub uncompressed_limit: usize,
     /// Pending notifications of one listener above which they are merged. Default 1,024.
     pub merge_above: usize,
     /// Scans that run concurrently, in all caches together. Default 4.
@@ -59,7 +59,7 @@ pub struct Tuning {
     /// Settings of the memory governor.
     pub memory: MemoryTuning,
     /// Intervals of discovery requests.
-    pub discovery: Rhythm,
+    pub discovery: DiscoveryIntervals,
     /// Settings of list and watch.
     pub reflector: ReflectorOptions,
 }
@@ -68,12 +68,12 @@ impl Default for Tuning {
     fn default() -> Self {
         Self {
             fifo_bytes: DeltaFifo::DEFAULT_LIMIT,
-            young_bytes: Young::DEFAULT_LIMIT,
+            uncompressed_limit: Uncompressed::DEFAULT_LIMIT,
             merge_above: ListenerQueue::DEFAULT_MERGE_ABOVE,
             scans: 4,
             degraded_rest: Duration::from_secs(60),
             memory: MemoryTuning::default(),
-            discovery: Rhythm::default(),
+            discovery: DiscoveryIntervals::default(),
             reflector: ReflectorOptions::default(),
         }
     }

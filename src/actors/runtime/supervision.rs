@@ -135,9 +135,9 @@ pub struct ChildExited {
 
 /// Number of running actors of a hub, for the shutdown report and the leak check of tests.
 #[derive(Clone, Debug, Default)]
-pub struct Census(Arc<AtomicUsize>);
+pub struct ActorCount(Arc<AtomicUsize>);
 
-impl Census {
+impl ActorCount {
     /// Returns the number of running actors.
     #[must_use]
     pub fn running(&self) -> usize {
@@ -202,7 +202,7 @@ where
 pub(in crate::actors) struct ExitGuard {
     exited: ChildExited,
     supervisor: Option<Recipient<ChildExited>>,
-    census: Census,
+    actor_count: ActorCount,
 }
 
 impl ExitGuard {
@@ -215,11 +215,11 @@ impl ExitGuard {
         child: usize,
         generation: u64,
         supervisor: Option<&Recipient<ChildExited>>,
-        census: &Census,
+        actor_count: &ActorCount,
     ) -> Self {
-        census.0.fetch_add(1, Ordering::AcqRel);
+        actor_count.0.fetch_add(1, Ordering::AcqRel);
         let exited = ChildExited { child, generation, status: ExitStatus::Stopped };
-        Self { exited, supervisor: supervisor.cloned(), census: census.clone() }
+        Self { exited, supervisor: supervisor.cloned(), actor_count: actor_count.clone() }
     }
 
     /// Sets the exit status before the actor stops itself.
@@ -230,7 +230,7 @@ impl ExitGuard {
 
 impl Drop for ExitGuard {
     fn drop(&mut self) {
-        self.census.0.fetch_sub(1, Ordering::AcqRel);
+        self.actor_count.0.fetch_sub(1, Ordering::AcqRel);
         if std::thread::panicking() {
             self.exited.status = ExitStatus::Panicked;
         }

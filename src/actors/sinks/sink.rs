@@ -24,7 +24,7 @@ use crate::actors::runtime::capacity::MAILBOX;
 use crate::actors::runtime::supervision::ExitGuard;
 use informer_hub_disk::Disk;
 use informer_hub_sink::{
-    Action, AttemptOutcome, BrokenAttempt, Durability, Event, Intake, LaneId, Machine, MachineParams, Store,
+    Action, AttemptOutcome, BrokenAttempt, Durability, Event, IncomingBatch, LaneId, Machine, MachineParams, Store,
     StoreLimits, Transport, Work,
 };
 use informer_hub_telemetry::spans;
@@ -331,7 +331,7 @@ impl Handler<AcceptNotifications> for SinkActor {
         let span = spans::stage("sink", traced.as_ref());
         let traced = traced.and_then(|traced| Some((traced, TraceParent::of(&span)?)));
         let sender = Sender { reply, _span: span };
-        self.state.machine.ingest(Intake { notifications, traced }, clock::wall(), sender, clock::now());
+        self.state.machine.ingest(IncomingBatch { notifications, traced }, clock::wall(), sender, clock::now());
         self.pump(ctx);
         Reply::from(answer)
     }

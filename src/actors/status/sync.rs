@@ -37,14 +37,14 @@ pub struct NotSynced {
 /// Informers to wait for.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Awaited {
+pub enum SyncScope {
     /// All informers of the hub, and every unreachable cluster.
     Everything,
     /// Informers of one resource and scope, in some clusters.
     Informers(Arc<InformersOf>),
 }
 
-/// Selection of [`Awaited::Informers`].
+/// Selection of [`SyncScope::Informers`].
 #[derive(Clone, Debug)]
 pub struct InformersOf {
     /// Request that started them.
@@ -95,19 +95,19 @@ impl SyncView {
 
     /// Returns the selected informers by cluster. An informer that was just requested may be missing.
     #[must_use]
-    pub fn informers(&self, of: &Awaited) -> Vec<InformerSync> {
+    pub fn informers(&self, of: &SyncScope) -> Vec<InformerSync> {
         self.views.read().iter().flat_map(|(name, (labels, view))| informers_of(of, name, labels, view)).collect()
     }
 
     /// As [`Self::informers`], for one cluster.
     #[must_use]
-    pub fn informers_in(&self, cluster: &ClusterName, of: &Awaited) -> Vec<InformerSync> {
+    pub fn informers_in(&self, cluster: &ClusterName, of: &SyncScope) -> Vec<InformerSync> {
         let views = self.views.read();
         views.get(cluster).map(|(labels, view)| informers_of(of, cluster, labels, view)).unwrap_or_default()
     }
 
     /// Returns the health of the selected informer in one cluster.
-    pub(crate) fn health_in(&self, cluster: &ClusterName, of: &Awaited) -> Option<Arc<InformerHealth>> {
+    pub(crate) fn health_in(&self, cluster: &ClusterName, of: &SyncScope) -> Option<Arc<InformerHealth>> {
         let views = self.views.read();
         let (labels, view) = views.get(cluster)?;
         let view = view.load();
@@ -126,7 +126,7 @@ impl SyncView {
     }
 
     /// Returns a line for each informer that has not synced.
-    fn waiting(&self, of: &Awaited) -> Vec<String> {
+    fn waiting(&self, of: &SyncScope) -> Vec<String> {
         // Read first: a request sent after this is visible in the views.
         let is_starting = self.is_starting();
         let not_yet = |informer: InformerSync| {
@@ -138,8 +138,8 @@ impl SyncView {
         for (name, (labels, view)) in &*self.views.read() {
             let view = view.load();
             let mine = match of {
-                Awaited::Everything => view.informers.is_empty(),
-                Awaited::Informers(selected) => {
+                SyncScope::Everything => view.informers.is_empty(),
+                SyncScope::Informers(selected) => {
                     selected.clusters.matches(name, labels)
                         && !view.informers.iter().any(|informer| is_selected(of, name, labels, informer))
                 }
@@ -158,7 +158,7 @@ impl SyncView {
     ///
     /// # Errors
     /// [`NotSynced`] after the timeout, with the missing informers and their errors.
-    pub async fn wait(mut self, of: Awaited, timeout: Duration) -> Result<(), NotSynced> {
+    pub async fn wait(mut self, of: SyncScope, timeout: Duration) -> Result<(), NotSynced> {
         let now = clock::now();
         let until = now.checked_add(timeout).unwrap_or(now + FAR_FUTURE);
         loop {
@@ -178,10 +178,10 @@ impl SyncView {
     }
 }
 
-fn is_selected(of: &Awaited, name: &ClusterName, labels: &ClusterLabels, informer: &InformerView) -> bool {
+fn is_selected(of: &SyncScope, name: &ClusterName, labels: &ClusterLabels, informer: &InformerView) -> bool {
     match of {
-        Awaited::Everything => true,
-        Awaited::Informers(selected) => {
+        SyncScope::Everything => true,
+        SyncScope::Informers(selected) => {
             selected.clusters.matches(name, labels)
                 && informer.wanted == selected.wanted
                 && informer.scope == selected.scope
@@ -190,7 +190,7 @@ fn is_selected(of: &Awaited, name: &ClusterName, labels: &ClusterLabels, informe
 }
 
 /// Returns the selected informers of one cluster.
-fn informers_of(of: &Awaited, cluster: &ClusterName, labels: &ClusterLabels, view: &SharedView) -> Vec<InformerSync> {
+fn informers_of(of: &SyncScope, cluster: &ClusterName, labels: &ClusterLabels, view: &SharedView) -> Vec<InformerSync> {
     let view = view.load();
     let is_reached = !view.is_unreachable();
     let mine = view.informers.iter().filter(|informer| is_selected(of, cluster, labels, informer));

@@ -13,7 +13,7 @@ use tracing::Span;
 use crate::cache::{Applied, ListenerQueue, PartitionId};
 use informer_hub_telemetry::spans;
 use informer_hub_types::clock;
-use informer_hub_types::{Followed, Histogram, Notification, Origin, TraceParent, Traced};
+use informer_hub_types::{Histogram, Notification, Origin, SampledChange, TraceParent, Traced};
 
 /// Counters of a listener.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ struct State {
     /// Whether the subscriber has acknowledged the `Synced` that follows the initial objects.
     synced: bool,
     /// Sampled change: the place after it, its timestamps and its span.
-    followed: Option<(u64, Followed, Span)>,
+    followed: Option<(u64, SampledChange, Span)>,
     lease: InboxLease,
 }
 
@@ -83,7 +83,7 @@ impl Inbox {
     /// Measures the time until the subscriber has acknowledged everything pending, which includes this change.
     ///
     /// One change is sampled at a time. A traced change replaces an untraced one; otherwise a second change is ignored.
-    pub(in crate::actors) fn sample_latency(&self, followed: impl Into<Followed>) {
+    pub(in crate::actors) fn sample_latency(&self, followed: impl Into<SampledChange>) {
         let (mut state, followed) = (self.state.lock(), followed.into());
         let others = state.followed.as_ref().map(|(_, followed, _)| followed);
         let queue = state.queue.as_ref().filter(|queue| !queue.is_empty() && followed.takes_precedence_over(others));
@@ -190,7 +190,7 @@ impl Inbox {
         self.state.lock().synced
     }
 
-    /// Returns whether the subscriber has acknowledged everything up to a mark. After a merge, places are no longer
+    /// Returns whether the subscriber has acknowledged everything up to a mark. After a merge, positions are no longer
     /// comparable, so everything pending must be acknowledged.
     pub(in crate::actors) fn has_acknowledged(&self, mark: &mut Mark) -> bool {
         let state = self.state.lock();
@@ -258,7 +258,7 @@ mod tests {
             let (key, version) =
                 (informer_hub_types::ObjectKey::new("", name), informer_hub_types::ResourceVersion::new("1"));
             let traced = Some(Traced { span: Span::none(), key, version });
-            inbox.sample_latency(Followed { read: clock::now(), traced });
+            inbox.sample_latency(SampledChange { read: clock::now(), traced });
             inbox.sample_latency(clock::now());
             assert!(is_of("a"));
         }

@@ -76,7 +76,7 @@ impl<K: 'static> From<Recipient<Notifications<K>>> for Subscriber<K> {
 
 impl<K: 'static> From<Recipient<Notification<K>>> for Subscriber<K> {
     fn from(recipient: Recipient<Notification<K>>) -> Self {
-        Self::new(Singles(recipient))
+        Self::new(SingleNotifications(recipient))
     }
 }
 
@@ -109,9 +109,9 @@ impl<K: 'static> Deliver for Batches<K> {
     }
 }
 
-struct Singles<K: 'static>(Recipient<Notification<K>>);
+struct SingleNotifications<K: 'static>(Recipient<Notification<K>>);
 
-impl<K: 'static> Deliver for Singles<K> {
+impl<K: 'static> Deliver for SingleNotifications<K> {
     fn deliver(&self, batch: Vec<Notification>, _: Option<Traced>, _: &Threads) -> BoxFuture<'static, Delivered> {
         let recipient = self.0.clone();
         async move {

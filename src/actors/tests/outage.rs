@@ -145,7 +145,7 @@ fn outage(seed: u64, informers: usize, before_start: bool, separate: bool) -> Re
                 registry: NullRegistry.start().recipient(),
                 subscriptions: Vec::new(),
             };
-            let (env, guard) = (env.clone(), ExitGuard::new(0, 0, None, &env.census));
+            let (env, guard) = (env.clone(), ExitGuard::new(0, 0, None, &env.actor_count));
             start_control(&arbiter, move |_| ClusterActor::new(env, parts, guard))
         };
         let actors: Vec<_> = (0..if separate { informers } else { 1 }).map(cluster_actor).collect();

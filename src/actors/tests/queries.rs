@@ -13,7 +13,7 @@ use crate::actors::runtime::capacity::SCANS_WAITING;
 use crate::actors::tests::fleet::PATIENCE;
 use crate::actors::{CacheActor, Env, Tuning};
 use crate::cache::testing::{delta, object_with, origin, pods};
-use crate::cache::{Answer, Bounds, DeltaFifo, Held, OWNER_INDEX, Query, QueryError};
+use crate::cache::{Answer, Bounds, DeltaFifo, OWNER_INDEX, PinnedSnapshots, Query, QueryError};
 use informer_hub_types::{Change, DeltaKind, InformerHealth, Threads, Uid, View};
 
 /// Occupies the only blocking thread until opened.
@@ -161,7 +161,7 @@ fn continue_token_errors_distinguish_forged_foreign_and_expired() {
         assert_eq!(ask(question(), "").await, Err(QueryError::ForgedToken));
         let other = Query::list().limit(300.try_into().unwrap());
         assert_eq!(ask(other, &token).await, Err(QueryError::ForeignToken));
-        for version in 2..2 + Held::SNAPSHOTS as u64 {
+        for version in 2..2 + PinnedSnapshots::SNAPSHOTS as u64 {
             test.put(0..1, version).await;
             test.ask(question()).await.unwrap();
         }

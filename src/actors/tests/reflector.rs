@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream;
 
-use crate::actors::Census;
+use crate::actors::ActorCount;
 use crate::actors::pipeline::messages::Enqueue;
 use crate::actors::pipeline::reflector::{ReflectorActor, ReflectorParts, WatchOutcome};
 use crate::actors::runtime::supervision::ExitGuard;
@@ -77,7 +77,7 @@ fn reflector_is_stale_while_no_watch_is_open() {
             resume: None,
             recovery: crate::actors::runtime::recovery::RecoverySignal::new(),
         };
-        let reflector = ReflectorActor::new(parts, ExitGuard::new(0, 0, None, &Census::default())).start();
+        let reflector = ReflectorActor::new(parts, ExitGuard::new(0, 0, None, &ActorCount::default())).start();
         let until = async |lists: u64, watches: u64| {
             while health.lists.load(Relaxed) < lists || health.watches.load(Relaxed) < watches {
                 tokio::time::sleep(Duration::from_millis(1)).await;

@@ -254,15 +254,15 @@ async fn subscribe_is_answered_once_every_running_informer_has_joined() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn registry_death_stops_all_actors_and_completes_ended() {
     let fleet = fleet(quick()).await;
-    let census = fleet.hub.system().env().census.clone();
+    let actor_count = fleet.hub.system().env().actor_count.clone();
     let ended = fleet.hub.system().ended();
     fleet.hub.registry().do_send(Crash(Victim::Registry));
     tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
     assert!(fleet.hub.report().await.is_err(), "the report fails");
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
     // The cache has no supervisor; it stays available for queries.
-    while census.running() > 1 {
-        assert!(tokio::time::Instant::now() < deadline, "{} actors still run", census.running());
+    while actor_count.running() > 1 {
+        assert!(tokio::time::Instant::now() < deadline, "{} actors still run", actor_count.running());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

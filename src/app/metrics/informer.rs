@@ -43,7 +43,7 @@ impl Default for InformerSum {
 }
 
 impl InformerSum {
-    /// Returns the bytes of the objects; zero if no limit was ever set.
+    /// Returns the size of the objects in bytes; zero if no limit was ever set.
     pub(super) fn object_memory(&self) -> u64 {
         self.memory.map_or(0, |(bytes, ..)| bytes)
     }

@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum size of a file in bytes. Kubeconfigs have a few kilobytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Maximum number of files, taken in the order of their names; the others are ignored.
+/// Maximum number of files, read in the order of their names; the others are ignored.
 const MAX_FILES: usize = 10_000;
 
 /// Candidate files of a folder, by name.

@@ -142,7 +142,7 @@ impl Gathered {
     pub(super) fn into_hits(self, order: &Order<'_, '_>, limit: Option<usize>) -> (Vec<Hit>, bool) {
         let mut hits = self.sorted;
         hits.extend(self.in_order.into_values().flatten());
-        // Pieces are already in order, unless informers of a cluster overlap; one scan tells.
+        // Pieces are already in order, unless informers of a cluster overlap; one scan shows that.
         if !hits.is_sorted_by(|a, b| order.compare(a, b).is_le()) {
             hits.sort_unstable_by(|a, b| order.compare(a, b));
         }

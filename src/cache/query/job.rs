@@ -14,7 +14,7 @@ use super::gather::{Hit, Order, groups, unmatched};
 use super::head::HeadOf;
 use super::memo::LabelMemo;
 use super::pieces::Pieces;
-use super::plan::{AccessPath, Looks, Plan, Planner, SHORT};
+use super::plan::{AccessPath, ExaminedParts, Plan, Planner, SHORT};
 use super::progress::Progress;
 use super::token::Position;
 use super::view::{Start, View};
@@ -130,12 +130,12 @@ impl<'s> Job<'s> {
 
     /// Returns the plan.
     pub(super) fn plan(&self) -> Plan {
-        let looks = match &self.matcher {
-            None => Looks::Nothing,
-            Some(matcher) if self.reads_owners() || matcher.needs_body() => Looks::Bodies,
-            Some(_) => Looks::Heads,
+        let examined = match &self.matcher {
+            None => ExaminedParts::Nothing,
+            Some(matcher) if self.reads_owners() || matcher.needs_body() => ExaminedParts::Bodies,
+            Some(_) => ExaminedParts::Heads,
         };
-        Plan::new(&self.way, looks, self.reads())
+        Plan::new(&self.way, examined, self.reads())
     }
 
     /// Returns whether owners are tested without an index of them.
@@ -155,13 +155,13 @@ impl<'s> Job<'s> {
 
     /// Returns whether it should run on its own threads.
     pub(super) fn is_long(&self) -> bool {
-        let reads = self.reads() || self.plan().looks == Looks::Bodies;
+        let reads = self.reads() || self.plan().examined == ExaminedParts::Bodies;
         self.way.candidates > if reads { SHORT_READ } else { SHORT }
     }
 
     /// Returns the number of objects in a piece.
     fn piece(&self) -> usize {
-        let usual = if self.reads() || self.plan().looks == Looks::Bodies { READ_PIECE } else { PIECE };
+        let usual = if self.reads() || self.plan().examined == ExaminedParts::Bodies { READ_PIECE } else { PIECE };
         self.query.piece.map_or(usual, std::num::NonZeroUsize::get)
     }
 

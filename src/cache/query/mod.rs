@@ -1,7 +1,7 @@
 //! Query engine over the objects of one resource.
 //!
 //! A [`Query`] is a [`Question`](informer_hub_query::Question) plus clusters, informers and limits. `view` selects
-//! informers, `plan` selects access paths, `condition` and `head` evaluate object heads. `inquiry` runs a `job`: any
+//! informers, `plan` selects access paths, `condition` and `head` evaluate object heads. `running` runs a `job`: any
 //! number of `worker`s process its `pieces` and share their `progress`. `gather` collects matches, and `answer` is the
 //! result. `token` and `pinned` continue an answer on the same snapshot.
 
@@ -13,7 +13,6 @@ mod error;
 mod fields;
 mod gather;
 mod head;
-mod inquiry;
 mod job;
 mod lookup;
 mod memo;
@@ -22,6 +21,7 @@ mod pieces;
 mod pinned;
 mod plan;
 mod progress;
+mod running;
 mod token;
 mod view;
 mod worker;
@@ -30,8 +30,8 @@ pub use answer::{Answer, Group, Row};
 pub use builder::{Bounds, Query};
 pub use coverage::Coverage;
 pub use error::QueryError;
-pub use inquiry::Inquiry;
-pub use owners::{Broken, Chain, OWNER_INDEX, OwnerRef, owner_chain, owner_index};
-pub use pinned::Held;
-pub use plan::{Looks, Plan, Step};
+pub use owners::{OWNER_INDEX, OwnerChain, OwnerChainError, OwnerRef, owner_chain, owner_index};
+pub use pinned::PinnedSnapshots;
+pub use plan::{ExaminedParts, Plan, Step};
+pub use running::RunningQuery;
 pub use token::{Fingerprint, Position, TokenKey};

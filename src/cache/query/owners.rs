@@ -42,13 +42,13 @@ impl OwnerRef {
     /// Returns the owner references of an object in order. Malformed ones are left out.
     ///
     /// # Errors
-    /// [`Broken::Unreadable`], [`Broken::NotKept`].
-    pub fn all_of(object: &StoredObject) -> Result<Vec<Self>, Broken> {
+    /// [`OwnerChainError::Unreadable`], [`OwnerChainError::NotKept`].
+    pub fn all_of(object: &StoredObject) -> Result<Vec<Self>, OwnerChainError> {
         let json = object.json().map_err(|error| match error {
-            DecodeError::NotKept { key } => Broken::NotKept(key),
-            _ => Broken::Unreadable,
+            DecodeError::NotKept { key } => OwnerChainError::NotKept(key),
+            _ => OwnerChainError::Unreadable,
         })?;
-        let values = REFERENCES.extract(&json).map_err(|_| Broken::Unreadable)?;
+        let values = REFERENCES.extract(&json).map_err(|_| OwnerChainError::Unreadable)?;
         Ok(values.iter().flatten().filter_map(Self::read).collect())
     }
 
@@ -79,16 +79,16 @@ impl OwnerRef {
 
 /// The owners of an object, nearest first.
 #[derive(Debug)]
-pub struct Chain {
+pub struct OwnerChain {
     /// The controller of each object, or its first owner if it has no controller.
     pub owners: Vec<Object>,
     /// Why the chain ends before its root; `None` if it is complete.
-    pub broken: Option<Broken>,
+    pub broken: Option<OwnerChainError>,
 }
 
 /// Reason why a chain of owners is incomplete.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Broken {
+pub enum OwnerChainError {
     /// The owner's kind is not watched.
     #[error("cannot look up {} {} {:?}: the hub has no cache of that kind", .0.api_version, .0.kind, .0.name)]
     Unwatched(OwnerRef),
@@ -120,16 +120,16 @@ pub enum Broken {
 /// Follows the owners of an object up to the root. `snapshots` are those of all resources that may contain an owner. An
 /// owner is looked up in the cluster of its dependent, in the same namespace or cluster-scoped.
 #[must_use]
-pub fn owner_chain(object: &Object, snapshots: &[Arc<Snapshot>]) -> Chain {
-    let mut chain = Chain { owners: Vec::new(), broken: None };
+pub fn owner_chain(object: &Object, snapshots: &[Arc<Snapshot>]) -> OwnerChain {
+    let mut chain = OwnerChain { owners: Vec::new(), broken: None };
     let mut at = object.clone();
     loop {
         let found = next_owner(&at, snapshots).and_then(|next| match next {
-            Some((reference, _)) if reference.uid == *object.uid() => Err(Broken::Cycle(reference)),
+            Some((reference, _)) if reference.uid == *object.uid() => Err(OwnerChainError::Cycle(reference)),
             Some((reference, _)) if chain.owners.iter().any(|owner| *owner.uid() == reference.uid) => {
-                Err(Broken::Cycle(reference))
+                Err(OwnerChainError::Cycle(reference))
             }
-            Some(_) if chain.owners.len() == MAX_LINKS => Err(Broken::TooLong),
+            Some(_) if chain.owners.len() == MAX_LINKS => Err(OwnerChainError::TooLong),
             next => Ok(next.map(|(_, owner)| owner)),
         });
         match found {
@@ -146,7 +146,7 @@ pub fn owner_chain(object: &Object, snapshots: &[Arc<Snapshot>]) -> Chain {
     }
 }
 
-fn next_owner(object: &Object, snapshots: &[Arc<Snapshot>]) -> Result<Option<(OwnerRef, Object)>, Broken> {
+fn next_owner(object: &Object, snapshots: &[Arc<Snapshot>]) -> Result<Option<(OwnerRef, Object)>, OwnerChainError> {
     let references = OwnerRef::all_of(object)?;
     let controller = references.iter().position(|reference| reference.controller).unwrap_or(0);
     let Some(reference) = references.into_iter().nth(controller) else { return Ok(None) };
@@ -162,9 +162,9 @@ fn next_owner(object: &Object, snapshots: &[Arc<Snapshot>]) -> Result<Option<(Ow
         found = Some(owner.uid().clone());
     }
     Err(match found {
-        Some(found) => Broken::Replaced { reference, found },
-        None if is_watched => Broken::Missing(reference),
-        None => Broken::Unwatched(reference),
+        Some(found) => OwnerChainError::Replaced { reference, found },
+        None if is_watched => OwnerChainError::Missing(reference),
+        None => OwnerChainError::Unwatched(reference),
     })
 }
 

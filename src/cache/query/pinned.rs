@@ -13,7 +13,7 @@ use informer_hub_types::clock::Instant;
 /// A snapshot costs the bodies replaced since it was taken; it shares the rest with the newest one. At each limit the
 /// least recently used snapshot is dropped. A query with a token of it must start over.
 #[derive(Debug)]
-pub struct Held {
+pub struct PinnedSnapshots {
     /// In order of last use, least recent first.
     entries: VecDeque<Entry>,
     /// Bytes of bodies replaced or deleted while any snapshot is pinned.
@@ -26,13 +26,13 @@ struct Entry {
     number: u64,
     snapshot: Arc<Snapshot>,
     until: Instant,
-    /// Value of [`Held::replaced`] when the snapshot was pinned.
+    /// Value of [`PinnedSnapshots::replaced`] when the snapshot was pinned.
     since: usize,
 }
 
-impl Held {
+impl PinnedSnapshots {
     /// Time after its last use for which a snapshot is pinned.
-    pub const KEPT: Duration = Duration::from_secs(5 * 60);
+    pub const LIFETIME: Duration = Duration::from_secs(5 * 60);
     /// Maximum number of pinned snapshots of a resource.
     pub const SNAPSHOTS: usize = 16;
     /// Approximate limit in bytes of bodies that only pinned snapshots hold.
@@ -47,10 +47,10 @@ impl Held {
     }
 
     /// Pins a snapshot, unless it is pinned already. Returns its number, which `fresh()` assigns.
-    pub fn hold(&mut self, snapshot: &Arc<Snapshot>, now: Instant, fresh: impl FnOnce() -> u64) -> u64 {
+    pub fn pin(&mut self, snapshot: &Arc<Snapshot>, now: Instant, fresh: impl FnOnce() -> u64) -> u64 {
         self.expire(now);
         let known = self.entries.iter().position(|entry| Arc::ptr_eq(&entry.snapshot, snapshot));
-        let until = now + Self::KEPT;
+        let until = now + Self::LIFETIME;
         let entry = if let Some(entry) = known.and_then(|at| self.entries.remove(at)) {
             Entry { until, ..entry }
         } else {
@@ -72,7 +72,7 @@ impl Held {
         self.expire(now);
         let at = self.entries.iter().position(|entry| entry.number == number);
         let mut entry = at.and_then(|at| self.entries.remove(at)).ok_or(QueryError::ExpiredToken)?;
-        entry.until = now + Self::KEPT;
+        entry.until = now + Self::LIFETIME;
         let snapshot = Arc::clone(&entry.snapshot);
         self.entries.push_back(entry);
         Ok(snapshot)
@@ -127,7 +127,7 @@ impl Held {
     }
 }
 
-impl Default for Held {
+impl Default for PinnedSnapshots {
     fn default() -> Self {
         Self::new()
     }
@@ -150,70 +150,70 @@ mod tests {
         Store::new(pods()).published().load_full()
     }
 
-    fn hold(held: &mut Held, number: u64, now: Instant) -> Arc<Snapshot> {
+    fn pin(pinned: &mut PinnedSnapshots, number: u64, now: Instant) -> Arc<Snapshot> {
         let snapshot = snapshot();
-        assert_eq!(held.hold(&snapshot, now, || number), number);
+        assert_eq!(pinned.pin(&snapshot, now, || number), number);
         snapshot
     }
 
     #[test]
     fn snapshot_is_pinned_for_five_minutes_after_its_last_use() {
-        let (mut held, start) = (Held::new(), clock::now());
-        let first = hold(&mut held, 1, start);
-        let almost = start + Held::KEPT - Duration::from_millis(1);
-        assert!(Arc::ptr_eq(&held.get(1, almost).unwrap(), &first));
-        assert!(held.get(1, almost + Held::KEPT - Duration::from_millis(1)).is_ok());
-        assert_eq!(held.get(1, almost + 3 * Held::KEPT).unwrap_err(), QueryError::ExpiredToken);
-        assert!(held.is_empty());
+        let (mut pinned, start) = (PinnedSnapshots::new(), clock::now());
+        let first = pin(&mut pinned, 1, start);
+        let almost = start + PinnedSnapshots::LIFETIME - Duration::from_millis(1);
+        assert!(Arc::ptr_eq(&pinned.get(1, almost).unwrap(), &first));
+        assert!(pinned.get(1, almost + PinnedSnapshots::LIFETIME - Duration::from_millis(1)).is_ok());
+        assert_eq!(pinned.get(1, almost + 3 * PinnedSnapshots::LIFETIME).unwrap_err(), QueryError::ExpiredToken);
+        assert!(pinned.is_empty());
     }
 
     #[test]
     fn full_set_drops_the_least_recently_used_snapshot() {
-        let (mut held, now) = (Held::new(), clock::now());
-        let first = hold(&mut held, 1, now);
-        assert_eq!(held.hold(&first, now, || unreachable!()), 1);
-        for number in 2..=Held::SNAPSHOTS as u64 {
-            hold(&mut held, number, now);
+        let (mut pinned, now) = (PinnedSnapshots::new(), clock::now());
+        let first = pin(&mut pinned, 1, now);
+        assert_eq!(pinned.pin(&first, now, || unreachable!()), 1);
+        for number in 2..=PinnedSnapshots::SNAPSHOTS as u64 {
+            pin(&mut pinned, number, now);
         }
-        held.get(1, now).unwrap();
-        hold(&mut held, 100, now);
-        assert_eq!(held.len(), Held::SNAPSHOTS);
-        assert!(held.get(1, now).is_ok() && held.get(100, now).is_ok() && held.get(3, now).is_ok());
-        assert_eq!(held.get(2, now).unwrap_err(), QueryError::ExpiredToken);
+        pinned.get(1, now).unwrap();
+        pin(&mut pinned, 100, now);
+        assert_eq!(pinned.len(), PinnedSnapshots::SNAPSHOTS);
+        assert!(pinned.get(1, now).is_ok() && pinned.get(100, now).is_ok() && pinned.get(3, now).is_ok());
+        assert_eq!(pinned.get(2, now).unwrap_err(), QueryError::ExpiredToken);
     }
 
     #[test]
     fn memory_pressure_drops_all_snapshots_and_lowers_the_limit() {
-        let (mut held, now) = (Held::new(), clock::now());
-        hold(&mut held, 1, now);
-        held.set_tight(true);
-        assert_eq!(held.get(1, now).unwrap_err(), QueryError::ExpiredToken);
-        hold(&mut held, 2, now);
-        held.set_tight(true);
-        held.note_replaced(Held::TIGHT_BYTES);
-        assert!(held.get(2, now).is_ok());
-        held.note_replaced(1);
-        assert!(held.is_empty());
-        held.set_tight(false);
-        hold(&mut held, 3, now);
-        held.note_replaced(Held::TIGHT_BYTES + 1);
-        assert!(held.get(3, now).is_ok());
+        let (mut pinned, now) = (PinnedSnapshots::new(), clock::now());
+        pin(&mut pinned, 1, now);
+        pinned.set_tight(true);
+        assert_eq!(pinned.get(1, now).unwrap_err(), QueryError::ExpiredToken);
+        pin(&mut pinned, 2, now);
+        pinned.set_tight(true);
+        pinned.note_replaced(PinnedSnapshots::TIGHT_BYTES);
+        assert!(pinned.get(2, now).is_ok());
+        pinned.note_replaced(1);
+        assert!(pinned.is_empty());
+        pinned.set_tight(false);
+        pin(&mut pinned, 3, now);
+        pinned.note_replaced(PinnedSnapshots::TIGHT_BYTES + 1);
+        assert!(pinned.get(3, now).is_ok());
     }
 
     #[test]
     fn replaced_bodies_drop_older_snapshots() {
-        let (mut held, now) = (Held::new(), clock::now());
-        hold(&mut held, 1, now);
-        held.note_replaced(Held::BYTES / 2);
-        hold(&mut held, 2, now);
-        held.note_replaced(Held::BYTES / 2);
-        assert_eq!(held.len(), 2);
-        held.note_replaced(1);
-        assert_eq!(held.get(1, now).unwrap_err(), QueryError::ExpiredToken);
-        assert!(held.get(2, now).is_ok());
-        held.note_replaced(usize::MAX / 2);
-        assert!(held.is_empty());
-        assert_eq!(held.expire(now), None);
-        assert_eq!(held.replaced, 0);
+        let (mut pinned, now) = (PinnedSnapshots::new(), clock::now());
+        pin(&mut pinned, 1, now);
+        pinned.note_replaced(PinnedSnapshots::BYTES / 2);
+        pin(&mut pinned, 2, now);
+        pinned.note_replaced(PinnedSnapshots::BYTES / 2);
+        assert_eq!(pinned.len(), 2);
+        pinned.note_replaced(1);
+        assert_eq!(pinned.get(1, now).unwrap_err(), QueryError::ExpiredToken);
+        assert!(pinned.get(2, now).is_ok());
+        pinned.note_replaced(usize::MAX / 2);
+        assert!(pinned.is_empty());
+        assert_eq!(pinned.expire(now), None);
+        assert_eq!(pinned.replaced, 0);
     }
 }

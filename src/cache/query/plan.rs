@@ -262,7 +262,7 @@ pub struct Plan {
     /// Approximate number of candidates.
     pub candidates: usize,
     /// Parts of each candidate that are examined.
-    pub looks: Looks,
+    pub examined: ExaminedParts,
     /// Whether bodies of matches are read for the answer: to sort, to group, or for columns.
     pub reads: bool,
 }
@@ -287,7 +287,7 @@ pub enum Step {
 
 /// Parts of a candidate that are examined to decide whether it matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Looks {
+pub enum ExaminedParts {
     /// Nothing: every candidate matches.
     #[default]
     Nothing,
@@ -301,13 +301,13 @@ pub enum Looks {
 const MAX_SHOWN_STEPS: usize = 8;
 
 impl Plan {
-    pub(super) fn new(way: &AccessPath, looks: Looks, reads: bool) -> Self {
+    pub(super) fn new(way: &AccessPath, examined: ExaminedParts, reads: bool) -> Self {
         let steps = match &way.access {
             Access::Scan => vec![Step::Scan],
             Access::Ranges(ranges) => ranges.iter().cloned().map(Step::Range).collect(),
             Access::Lookups(lookups) => lookups.iter().map(Step::from).collect(),
         };
-        Self { steps, candidates: way.candidates, looks, reads }
+        Self { steps, candidates: way.candidates, examined, reads }
     }
 
     /// Returns whether all objects of the selected informers are examined.
@@ -351,10 +351,10 @@ impl fmt::Display for Plan {
             f.write_str("nothing")?;
         }
         write!(f, ": about {} objects; ", self.candidates)?;
-        f.write_str(match self.looks {
-            Looks::Nothing => "all match",
-            Looks::Heads => "matched on heads",
-            Looks::Bodies => "matched on heads, or on decompressed bodies if needed",
+        f.write_str(match self.examined {
+            ExaminedParts::Nothing => "all match",
+            ExaminedParts::Heads => "matched on heads",
+            ExaminedParts::Bodies => "matched on heads, or on decompressed bodies if needed",
         })?;
         if self.reads { f.write_str("; matches are decompressed for the answer") } else { Ok(()) }
     }

@@ -63,10 +63,10 @@ impl TokenKey {
 
     /// Signs a position on a pinned snapshot.
     #[must_use]
-    pub fn sign(&self, held: u64, of: Fingerprint, position: &Position) -> SmolStr {
+    pub fn sign(&self, pinned: u64, of: Fingerprint, position: &Position) -> SmolStr {
         let cluster = position.cluster.as_bytes();
         let mut text = vec![VERSION];
-        text.extend(held.to_be_bytes());
+        text.extend(pinned.to_be_bytes());
         text.extend(of.0);
         // A cluster name has at most 63 characters.
         text.push(u8::try_from(cluster.len()).unwrap_or(u8::MAX));
@@ -89,20 +89,20 @@ impl TokenKey {
         if tag.len() != TAG {
             return Err(QueryError::ForgedToken);
         }
-        let (held, theirs, position) = parse(text).ok_or(QueryError::ForgedToken)?;
-        if theirs == of { Ok((held, position)) } else { Err(QueryError::ForeignToken) }
+        let (pinned, theirs, position) = parse(text).ok_or(QueryError::ForgedToken)?;
+        if theirs == of { Ok((pinned, position)) } else { Err(QueryError::ForeignToken) }
     }
 }
 
 fn parse(text: &[u8]) -> Option<(u64, Fingerprint, Position)> {
     let (version, rest) = text.split_first()?;
-    let (held, rest) = rest.split_first_chunk::<8>()?;
+    let (pinned, rest) = rest.split_first_chunk::<8>()?;
     let (of, rest) = rest.split_first_chunk::<16>()?;
     let (length, rest) = rest.split_first()?;
     let (cluster, key) = rest.split_at_checked(usize::from(*length))?;
     let cluster = std::str::from_utf8(cluster).ok()?.into();
     let key = std::str::from_utf8(key).ok()?.parse().ok()?;
-    (*version == VERSION).then_some((u64::from_be_bytes(*held), Fingerprint(*of), Position { cluster, key }))
+    (*version == VERSION).then_some((u64::from_be_bytes(*pinned), Fingerprint(*of), Position { cluster, key }))
 }
 
 impl fmt::Debug for TokenKey {

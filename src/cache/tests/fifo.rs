@@ -10,7 +10,7 @@ fn roomy() -> DeltaFifo {
     DeltaFifo::new(1 << 20)
 }
 
-/// Returns a queue that merges as soon as anything waits.
+/// Returns a queue that merges as soon as one delta is queued.
 fn crowded() -> DeltaFifo {
     DeltaFifo::new(0)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cache::testing::{origin, pods};
-use crate::cache::{Packing, Popped, Store, Young};
+use crate::cache::{Packing, Popped, Store, Uncompressed};
 use informer_hub_types::{
     Delta, DeltaKind, InformerHealth, Labels, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts, Uid,
 };
@@ -43,7 +43,7 @@ impl Rig {
         let id = self.store.published().load().partitions().next().unwrap().0;
         let objects: Vec<_> = (0..count).map(|i| object(shape, i)).collect();
         for chunk in objects.chunks(100) {
-            let mut uncompressed = Young::new(usize::MAX);
+            let mut uncompressed = Uncompressed::new(usize::MAX);
             let batch = chunk.iter().map(|object| {
                 uncompressed.add(Arc::clone(object));
                 let delta = Delta { kind: DeltaKind::Added, object: Arc::clone(object) };
@@ -126,7 +126,7 @@ fn sweep_frees_dead_bytes_and_memory_stays_bounded() {
     // Each round replaces two thirds, so that live bodies are scattered over many chunks.
     for version in 2..40_u64 {
         let id = rig.store.published().load().partitions().next().unwrap().0;
-        let mut uncompressed = Young::new(usize::MAX);
+        let mut uncompressed = Uncompressed::new(usize::MAX);
         let mut batch = Vec::new();
         for (at, (object, text)) in rig.texts.iter_mut().enumerate() {
             if !(at as u64 + version).is_multiple_of(3) {

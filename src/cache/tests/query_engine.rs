@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::query::{fill, found, origin};
 use crate::cache::testing::{object_with, pods};
-use crate::cache::{Bounds, Group, Inquiry, Query, QueryError, Snapshot, Store};
+use crate::cache::{Bounds, Group, Query, QueryError, RunningQuery, Snapshot, Store};
 use informer_hub_query::{Column, Direction, Expr, Literal, Output, Question, Test};
 use informer_hub_types::{ClusterName, FieldPath, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts, Uid};
 
@@ -43,28 +43,28 @@ fn is(at: &str, text: &str) -> Expr {
 #[test]
 fn cancelled_query_ends_soon() {
     let snapshot = of(names(10_000));
-    let inquiry = Inquiry::new(snapshot, Query::matching(is("spec.x", "y")).in_pieces(1_000), None);
-    inquiry.cancel();
-    inquiry.work();
-    assert_eq!(inquiry.finish().unwrap_err(), QueryError::Cancelled);
+    let running = RunningQuery::new(snapshot, Query::matching(is("spec.x", "y")).in_pieces(1_000), None);
+    running.cancel();
+    running.work();
+    assert_eq!(running.finish().unwrap_err(), QueryError::Cancelled);
 }
 
 #[test]
 fn deadline_error_reports_the_progress() {
     let snapshot = of(names(10_000));
-    let inquiry = Inquiry::new(snapshot, Query::matching(is("spec.x", "y")).in_pieces(1), None);
+    let running = RunningQuery::new(snapshot, Query::matching(is("spec.x", "y")).in_pieces(1), None);
     thread::scope(|scope| {
-        let worker = scope.spawn(|| inquiry.work());
-        while inquiry.examined() == 0 {
+        let worker = scope.spawn(|| running.work());
+        while running.examined() == 0 {
             thread::yield_now();
         }
-        let error = inquiry.expire_query();
+        let error = running.expire_query();
         assert!(matches!(error, QueryError::Deadline { candidates: 10_000, .. }), "{error}");
         // The first reason wins.
-        inquiry.cancel();
+        running.cancel();
         worker.join().unwrap();
     });
-    let error = inquiry.finish().unwrap_err();
+    let error = running.finish().unwrap_err();
     let QueryError::Deadline { within, examined, candidates } = &error else { panic!("{error:?}") };
     assert_eq!((*within, *candidates), (Bounds::default().within, 10_000));
     assert!((1..10_000).contains(examined), "{examined}");

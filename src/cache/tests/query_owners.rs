@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::query::{fill, found, origin};
-use crate::cache::{Broken, Chain, Indexers, OWNER_INDEX, Query, Snapshot, Store, owner_chain, owner_index};
+use crate::cache::{
+    Indexers, OWNER_INDEX, OwnerChain, OwnerChainError, Query, Snapshot, Store, owner_chain, owner_index,
+};
 use informer_hub_types::{
     ApiResource, ClusterName, Gvr, Labels, Object, ObjectKey, Origin, ResourceVersion, Scope, StoredObject,
     StoredObjectParts, Uid,
@@ -69,9 +71,9 @@ fn pod(fleet: &[Arc<Snapshot>], name: &str) -> Object {
     fleet[0].get(&ClusterName::new("eu").unwrap(), &ObjectKey::new("shop", name)).unwrap()
 }
 
-fn chain(name: &str) -> (Vec<String>, Option<Broken>) {
+fn chain(name: &str) -> (Vec<String>, Option<OwnerChainError>) {
     let fleet = fleet();
-    let Chain { owners, broken } = owner_chain(&pod(&fleet, name), &fleet);
+    let OwnerChain { owners, broken } = owner_chain(&pod(&fleet, name), &fleet);
     (owners.iter().map(|owner| format!("{}/{}", owner.origin().resource.kind, owner.name())).collect(), broken)
 }
 
@@ -98,7 +100,7 @@ fn broken_owner_chain_has_a_reason() {
 fn owner_cycle_is_followed_once() {
     let (owners, broken) = chain("in-ring");
     assert_eq!(owners, ["Ring/a", "Ring/b"]);
-    assert!(matches!(broken, Some(Broken::Cycle(reference)) if &*reference.name == "a"));
+    assert!(matches!(broken, Some(OwnerChainError::Cycle(reference)) if &*reference.name == "a"));
 }
 
 #[test]
@@ -112,8 +114,8 @@ fn owner_chain_is_limited_in_length() {
         )
     });
     let fleet = vec![kind("", "pods", "Pod", true, links.collect())];
-    let Chain { owners, broken } = owner_chain(&pod(&fleet, "0"), &fleet);
-    assert_eq!((owners.len(), broken), (32, Some(Broken::TooLong)));
+    let OwnerChain { owners, broken } = owner_chain(&pod(&fleet, "0"), &fleet);
+    assert_eq!((owners.len(), broken), (32, Some(OwnerChainError::TooLong)));
 }
 
 #[test]

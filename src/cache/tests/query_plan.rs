@@ -140,7 +140,7 @@ fn owner_condition_reads_bodies_without_an_owner_index() {
 }
 
 #[test]
-fn plan_tells_whether_matches_are_decompressed() {
+fn plan_says_whether_matches_are_decompressed() {
     let query = Query::by_index("by-node", "n1").sort_by("spec.nodeName".parse().unwrap());
     let plan = fleet().published().load().explain(&query).unwrap().to_string();
     assert!(plan.ends_with("all match; matches are decompressed for the answer"), "{plan}");

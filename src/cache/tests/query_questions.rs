@@ -13,7 +13,7 @@ use smol_str::SmolStr;
 use super::query::origin;
 use crate::cache::testing::{delta, pods, properties};
 use crate::cache::{
-    Answer, DeltaFifo, IndexFn, Indexers, Inquiry, OWNER_INDEX, PartitionId, Query, QueryError, Snapshot, Store,
+    Answer, DeltaFifo, IndexFn, Indexers, OWNER_INDEX, PartitionId, Query, QueryError, RunningQuery, Snapshot, Store,
     owner_index, pack_all,
 };
 use informer_hub_query::arbitrary;
@@ -282,9 +282,9 @@ fn lines(answer: &Answer) -> Vec<Line> {
 
 /// Returns the answer of a query that runs on several threads.
 fn by_threads(snapshot: &Arc<Snapshot>, query: &Query) -> Result<Answer, QueryError> {
-    let inquiry = Inquiry::new(Arc::clone(snapshot), query.clone(), None);
-    thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(|| inquiry.work()))));
-    inquiry.finish()
+    let running = RunningQuery::new(Arc::clone(snapshot), query.clone(), None);
+    thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(|| running.work()))));
+    running.finish()
 }
 
 fn write(store: &mut Store, id: PartitionId, informer: &Informer, kind: DeltaKind, objects: &[(Value, u64)]) {

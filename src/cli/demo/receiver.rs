@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::fleet::{Fleet, Times};
-use informer_hub_sim::oracle::{Replica, Told, What};
+use informer_hub_sim::oracle::{EventContent, ReceivedEvent, Replica};
 use informer_hub_sink::webhook::SigningKeys;
 use informer_hub_types::clock;
 
@@ -161,20 +161,20 @@ fn is_signed(keys: &SigningKeys, headers: &HeaderMap, body: &[u8]) -> bool {
 }
 
 fn apply(shared: &Shared, received: &mut Received, event: &Value) {
-    let Ok(mut told) = Told::from_event(event) else {
+    let Ok(mut event) = ReceivedEvent::from_event(event) else {
         received.unreadable += 1;
         return;
     };
     // Order holds only for each object, so an initial object may arrive after `synced`.
-    if let What::Added { initial, .. } = &mut told.what {
+    if let EventContent::Added { initial, .. } = &mut event.content {
         *initial = false;
     }
     let repeats = received.replica.repeats();
-    received.replica.tell(&told);
+    received.replica.record(&event);
     let new = received.replica.repeats() == repeats;
-    if let (true, What::Added { object, .. } | What::Updated { object, .. }) = (new, &told.what)
+    if let (true, EventContent::Added { object, .. } | EventContent::Updated { object, .. }) = (new, &event.content)
         && let Ok(version) = object.version.to_string().parse()
-        && let Some(times) = told.origin.split('/').next().and_then(|cluster| shared.times.get(cluster))
+        && let Some(times) = event.origin.split('/').next().and_then(|cluster| shared.times.get(cluster))
         && let Some(age) = times.lock().age_of(version)
     {
         received.arrivals.note(age);

@@ -16,7 +16,7 @@ use crate::api::Guard;
 use crate::app::{Hub, Port, protection};
 use crate::cache::Query;
 use informer_hub_config::Config;
-use informer_hub_sim::Truth;
+use informer_hub_sim::GroundTruth;
 use informer_hub_sim::oracle::Oracle;
 use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Freshness, clock};
 
@@ -191,7 +191,7 @@ impl Stage {
         Ok(summary)
     }
 
-    async fn cached(&self, cluster: &ClusterName, resource: &ApiResource) -> anyhow::Result<Truth> {
+    async fn cached(&self, cluster: &ClusterName, resource: &ApiResource) -> anyhow::Result<GroundTruth> {
         let query = Query::list().in_clusters(ClusterSelector::Names(vec![cluster.clone()]));
         let answer = self.hub.cache_of(resource.clone()).send(query).await??;
         let entry = |object: &informer_hub_types::Object| {

@@ -16,7 +16,7 @@ pub(super) struct TempFile {
 }
 
 impl TempFile {
-    /// Creates the file with this content and this end of its name.
+    /// Creates the file with this extension and content.
     pub(super) fn create(extension: &str, content: &str) -> anyhow::Result<Self> {
         let mut name = [0_u8; 8];
         rng::rng().fill_bytes(&mut name);

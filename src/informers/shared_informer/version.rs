@@ -60,7 +60,7 @@ impl<K: 'static> SharedInformer<K> {
                 continue;
             };
             let mut stored = health.watch_stored();
-            let now = stored.see().clone();
+            let now = stored.read_latest().clone();
             if let Some(now) = now
                 && number(&now)? >= wanted
             {

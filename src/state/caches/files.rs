@@ -19,10 +19,10 @@ use informer_hub_types::{ApiResource, Dictionary, View};
 mod planning;
 mod removed_clusters;
 
-pub use removed_clusters::{Returning, Stored};
+pub use removed_clusters::{PartitionLocation, ReaddedPartitions};
 
 /// Retention of partitions without an informer, in ms.
-pub const KEPT_UNWANTED: i64 = 7 * 24 * 3600 * 1000;
+pub const UNUSED_RETENTION: i64 = 7 * 24 * 3600 * 1000;
 
 /// Bytes of changes below which the files are never rewritten.
 const MIN_REWRITE: u64 = 1 << 20;
@@ -42,7 +42,7 @@ pub struct Commit {
 
 /// Result of a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Wrote {
+pub struct CheckpointResult {
     /// Bytes written.
     pub bytes: u64,
     /// Number of new and changed objects; after a rewrite, of all objects.
@@ -55,7 +55,7 @@ pub struct Wrote {
 
 /// The saved state of an open partition.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct SavedOpenPartition {
     pub(super) number: u64,
     pub(super) header: PartitionHeader,
     pub(super) partition: Partition,
@@ -85,7 +85,7 @@ pub struct CacheFiles {
     next_part: u64,
     sizes: FilesRead,
     dictionaries: Dictionaries,
-    kept: BTreeMap<PartitionKey, Kept>,
+    kept: BTreeMap<PartitionKey, SavedOpenPartition>,
     /// Saved partitions without an informer.
     unwanted: BTreeMap<PartitionKey, (u64, PartitionHeader)>,
     /// Moved partitions that are not on disk in their new place.
@@ -136,7 +136,7 @@ impl CacheFiles {
         &mut self,
         sizes: FilesRead,
         dictionaries: Vec<(u64, Arc<Dictionary>)>,
-        kept: BTreeMap<PartitionKey, Kept>,
+        kept: BTreeMap<PartitionKey, SavedOpenPartition>,
         unwanted: BTreeMap<PartitionKey, (u64, PartitionHeader)>,
     ) {
         let numbers = kept.values().map(|kept| kept.number).chain(unwanted.values().map(|(number, _)| *number));
@@ -149,7 +149,7 @@ impl CacheFiles {
     }
 
     /// Makes the next checkpoint rewrite all files, because they are damaged or of unknown state.
-    pub fn distrust(&mut self) {
+    pub fn rewrite_next(&mut self) {
         self.snapshot = None;
     }
 
@@ -198,7 +198,7 @@ impl CacheFiles {
         commits: &[Commit],
         now: i64,
         exactly: bool,
-    ) -> io::Result<Wrote> {
+    ) -> io::Result<CheckpointResult> {
         let replaced = !self.are_in_place();
         if replaced {
             self.recreate()?;
@@ -208,10 +208,10 @@ impl CacheFiles {
         let is_news = !plan.steps.is_empty() || !plan.dropped.is_empty() || is_new_version;
         let is_distrusted = self.snapshot.is_none() && !self.kept.is_empty();
         if !is_news && !is_distrusted {
-            return Ok(Wrote { replaced, ..Wrote::default() });
+            return Ok(CheckpointResult { replaced, ..CheckpointResult::default() });
         }
         if self.snapshot.is_none() || self.is_outgrown(&plan) {
-            return Ok(Wrote { replaced, ..self.rewrite(plan, now)? });
+            return Ok(CheckpointResult { replaced, ..self.rewrite(plan, now)? });
         }
         self.append_changes(plan, now)
     }
@@ -246,7 +246,7 @@ impl CacheFiles {
 
     // === changes ===
 
-    fn append_changes(&mut self, plan: Plan, now: i64) -> io::Result<Wrote> {
+    fn append_changes(&mut self, plan: Plan, now: i64) -> io::Result<CheckpointResult> {
         let Some(number) = self.snapshot else { return Err(io::ErrorKind::NotFound.into()) };
         let dictionaries = self.dictionaries.clone();
         let mut deltas = match self.deltas.take() {
@@ -273,7 +273,7 @@ impl CacheFiles {
                 self.sizes.objects += objects;
                 self.sizes.object_bytes += if objects > 0 { bytes } else { 0 };
                 self.apply_plan(plan);
-                Ok(Wrote { bytes, objects, ..Wrote::default() })
+                Ok(CheckpointResult { bytes, objects, ..CheckpointResult::default() })
             }
             Err((error, may_go_on)) => {
                 // A later record would make a reader accept the incomplete ones. After a failed sync the contents are
@@ -308,14 +308,14 @@ impl CacheFiles {
         }
         for Step { key, number, header, partition, .. } in plan.steps {
             self.next_number = self.next_number.max(number + 1);
-            self.kept.insert(key, Kept { number, header, partition });
+            self.kept.insert(key, SavedOpenPartition { number, header, partition });
         }
     }
 
     // === rewrite ===
 
     /// Writes new files beside the old ones, which are removed once the new ones are durable.
-    fn rewrite(&mut self, mut plan: Plan, now: i64) -> io::Result<Wrote> {
+    fn rewrite(&mut self, mut plan: Plan, now: i64) -> io::Result<CheckpointResult> {
         let number = self.next_snapshot;
         // A number is never used twice, even if this attempt fails.
         self.next_snapshot += 1;
@@ -361,12 +361,12 @@ impl CacheFiles {
         self.sizes = sizes;
         plan.dropped.clear();
         self.apply_plan(plan);
-        Ok(Wrote { bytes, objects, anew: true, ..Wrote::default() })
+        Ok(CheckpointResult { bytes, objects, anew: true, ..CheckpointResult::default() })
     }
 
     /// Reads the unwanted partitions that are still within their retention.
     fn carried(&self, plan: &Plan, now: i64) -> BTreeMap<PartitionKey, load::ReadPartition> {
-        let is_kept = |header: &PartitionHeader| now.saturating_sub(header.written) <= KEPT_UNWANTED;
+        let is_kept = |header: &PartitionHeader| now.saturating_sub(header.written) <= UNUSED_RETENTION;
         if !self.unwanted.values().any(|(_, header)| is_kept(header)) {
             return BTreeMap::new();
         }

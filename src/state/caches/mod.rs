@@ -22,7 +22,7 @@ mod writer;
 
 pub use claim::Claim;
 pub use codec::PartitionHeader;
-pub use files::{CacheFiles, Commit, KEPT_UNWANTED, Returning, Stored, Wrote};
+pub use files::{CacheFiles, CheckpointResult, Commit, PartitionLocation, ReaddedPartitions, UNUSED_RETENTION};
 pub use inspect::{CacheReport, PartitionReport, inspect};
 pub use moves::Moves;
 pub use restore::{Loaded, LoadedCache, load};

@@ -52,7 +52,7 @@ impl Moves {
 
     /// Returns whether any partition must stay on disk for this resource and view.
     #[must_use]
-    pub fn hold(&self, gvr: &Gvr, view: &View) -> bool {
+    pub fn has_kept_files(&self, gvr: &Gvr, view: &View) -> bool {
         !self.of(gvr, view).is_empty()
     }
 

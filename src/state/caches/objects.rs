@@ -57,7 +57,7 @@ impl Dictionaries {
 }
 
 /// A record to write.
-pub(super) enum Out<'o> {
+pub(super) enum RecordToWrite<'o> {
     Dictionary(u64, &'o [u8]),
     Objects(&'o [u8]),
 }
@@ -93,7 +93,7 @@ impl<'w> ObjectWriter<'w> {
         &mut self,
         partition: u64,
         object: &Arc<StoredObject>,
-        out: &mut impl FnMut(Out<'_>) -> std::io::Result<()>,
+        out: &mut impl FnMut(RecordToWrite<'_>) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         let from = self.bodies.len();
         let form = match object.stored_body() {
@@ -127,13 +127,13 @@ impl<'w> ObjectWriter<'w> {
     fn dictionary(
         &mut self,
         dictionary: &Arc<Dictionary>,
-        out: &mut impl FnMut(Out<'_>) -> std::io::Result<()>,
+        out: &mut impl FnMut(RecordToWrite<'_>) -> std::io::Result<()>,
     ) -> std::io::Result<u64> {
         if let Some(id) = self.dictionaries.id(dictionary) {
             return Ok(PACKED + id);
         }
         let id = self.dictionaries.add(dictionary);
-        out(Out::Dictionary(id, dictionary.bytes()))?;
+        out(RecordToWrite::Dictionary(id, dictionary.bytes()))?;
         Ok(PACKED + id)
     }
 
@@ -141,7 +141,7 @@ impl<'w> ObjectWriter<'w> {
     pub(super) fn finish(
         &mut self,
         partition: u64,
-        out: &mut impl FnMut(Out<'_>) -> std::io::Result<()>,
+        out: &mut impl FnMut(RecordToWrite<'_>) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         if self.count == 0 {
             return Ok(());
@@ -152,7 +152,7 @@ impl<'w> ObjectWriter<'w> {
         self.heads.clear();
         self.bodies.clear();
         self.count = 0;
-        out(Out::Objects(&self.record))
+        out(RecordToWrite::Objects(&self.record))
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::codec::{self, PartitionHeader, PartitionKey, SavedFleet};
-use super::objects::{Dictionaries, ObjectWriter, Out};
+use super::objects::{Dictionaries, ObjectWriter, RecordToWrite};
 use super::writer::FrameFile;
 use crate::cache::{Partition, Snapshot};
 use informer_hub_disk::Disk;
@@ -87,9 +87,9 @@ pub(super) fn write_objects<'o>(
     number: u64,
     objects: impl Iterator<Item = &'o Arc<StoredObject>>,
 ) -> io::Result<()> {
-    let mut write = |record: Out<'_>| match record {
-        Out::Dictionary(id, bytes) => out.record(|out| codec::put_dictionary(id, bytes, out)),
-        Out::Objects(bytes) => out.record(|out| out.extend_from_slice(bytes)),
+    let mut write = |record: RecordToWrite<'_>| match record {
+        RecordToWrite::Dictionary(id, bytes) => out.record(|out| codec::put_dictionary(id, bytes, out)),
+        RecordToWrite::Objects(bytes) => out.record(|out| out.extend_from_slice(bytes)),
     };
     let mut writer = ObjectWriter::new(dictionaries, with)?;
     for object in objects {

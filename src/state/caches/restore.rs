@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::claim::{Claim, saved};
 use super::codec::PartitionHeader;
 use super::file_name::{FileName, directory};
-use super::files::{CacheFiles, Kept};
+use super::files::{CacheFiles, SavedOpenPartition};
 use super::load::{self, Read};
 use super::plan::{hash_labels, key_of};
 use crate::cache::{Packing, PartitionId, SavedVersion, Store};
@@ -176,12 +176,12 @@ fn assemble(
     }
     let kept = headers.into_iter().filter_map(|(id, number, header)| {
         let partition = snapshot.partition(id)?.clone();
-        Some((key_of(&partition), Kept { number, header, partition }))
+        Some((key_of(&partition), SavedOpenPartition { number, header, partition }))
     });
     let packing = Packing::restored(dictionaries.last().map(|(_, dictionary)| Arc::clone(dictionary)), totals);
     files.resume(sizes, dictionaries, kept.collect(), unwanted);
     if !is_whole {
-        files.distrust();
+        files.rewrite_next();
     }
     (LoadedCache { resource, view, store, packing, plain, files, damage }, of_any_version)
 }

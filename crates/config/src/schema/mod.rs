@@ -18,7 +18,7 @@ pub(super) mod tests;
 use serde_json::{Value, json};
 
 use self::node::{
-    bytes, default, duration, human, labels, list, named, node, pattern, secret, size, table, text, truth, whole,
+    boolean, bytes, default, duration, human, labels, list, named, node, pattern, secret, size, table, text, whole,
 };
 pub use self::reference::reference;
 use super::listen::{CONNECTIONS, REQUESTS, WATCHES, WINDOW_AGE, WINDOW_BYTES};
@@ -138,8 +138,11 @@ fn auth() -> Value {
     let auth = vec![
         ("token", secret("Bearer token with full access. If set, only probes need no token.")),
         ("read_token", secret("Bearer token with read access.")),
-        ("metrics_open", default(truth("Whether /metrics needs no authentication, like the probes."), is.metrics_open)),
-        ("allow_unauthenticated", default(truth(open), is.allow_unauthenticated)),
+        (
+            "metrics_open",
+            default(boolean("Whether /metrics needs no authentication, like the probes."), is.metrics_open),
+        ),
+        ("allow_unauthenticated", default(boolean(open), is.allow_unauthenticated)),
     ];
     let mut auth = default(table("Authentication of requests.", auth), json!({}));
     let closed = json!({ "properties": { "allow_unauthenticated": { "const": false } } });
@@ -151,7 +154,7 @@ fn read_api() -> Value {
     let is = ReadApiConfig::default();
     let secrets = "Whether core/v1 Secrets are served. Every reader of the port then reads all of them.";
     let read_api = vec![
-        ("enabled", default(truth("Whether the port serves clusters as Kubernetes APIs."), is.enabled)),
+        ("enabled", default(boolean("Whether the port serves clusters as Kubernetes APIs."), is.enabled)),
         (
             "window_bytes",
             default(
@@ -165,7 +168,7 @@ fn read_api() -> Value {
             default(whole("Maximum number of requests in progress, without watches.", &REQUESTS), is.max_requests),
         ),
         ("max_watches", default(whole("Maximum number of watches.", &WATCHES), is.max_watches)),
-        ("serve_secrets", default(truth(secrets), is.serve_secrets)),
+        ("serve_secrets", default(boolean(secrets), is.serve_secrets)),
     ];
     default(table("The Kubernetes API for readers.", read_api), json!({}))
 }
@@ -174,7 +177,7 @@ fn cluster() -> Value {
     let mut properties = access();
     properties.extend([
         ("labels", labels("Labels of your choice, to select clusters.")),
-        ("compression", default(truth("Whether lists are requested gzipped."), true)),
+        ("compression", default(boolean("Whether lists are requested gzipped."), true)),
     ]);
     let mut cluster = table("Connection to a cluster: exactly one of kubeconfig, in_cluster, server.", properties);
     ways(&mut cluster);
@@ -186,7 +189,7 @@ fn access() -> Vec<(&'static str, Value)> {
     vec![
         ("kubeconfig", text("Kubeconfig file.")),
         ("context", text("Context of the kubeconfig. Unset: its current context.")),
-        ("in_cluster", truth("Whether to use the service account of the hub's pod.")),
+        ("in_cluster", boolean("Whether to use the service account of the hub's pod.")),
         ("server", pattern("Address of the apiserver.", URL)),
         ("ca_file", text("PEM file with the CA. Unset: the system's.")),
         ("token", secret("Bearer token.")),
@@ -265,7 +268,7 @@ fn resources() -> Value {
                     &(SHORTEST_RESYNC..=LONGEST_RESYNC),
                 ),
             ),
-            ("metadata_only", default(truth("Whether only metadata is requested."), false)),
+            ("metadata_only", default(boolean("Whether only metadata is requested."), false)),
             ("drop", default(paths("Paths that are removed from each object.", false), drop)),
             ("keep", paths("Paths that are kept of each object, besides its identity. Excludes drop.", true)),
             ("indexes", named("Index names, and the paths whose values are indexed.", "^[A-Za-z0-9._-]+$", &index)),

@@ -57,7 +57,7 @@ pub(super) fn choice(description: &str, words: &[&str]) -> Value {
     node(description, json!({ "enum": words }))
 }
 
-pub(super) fn truth(description: &str) -> Value {
+pub(super) fn boolean(description: &str) -> Value {
     node(description, json!({ "type": "boolean" }))
 }
 

@@ -194,8 +194,8 @@ impl Key {
     fn new(path: String, node: &Value, required: bool) -> Self {
         let default = node.get("default").cloned();
         let choice = || Some(node["enum"].as_array()?.first()?.clone());
-        let truth = || (node["type"] == "boolean").then_some(Value::Bool(true));
-        let example = node["examples"].get(0).cloned().or_else(|| default.clone()).or_else(choice).or_else(truth);
+        let boolean = || (node["type"] == "boolean").then_some(Value::Bool(true));
+        let example = node["examples"].get(0).cloned().or_else(|| default.clone()).or_else(choice).or_else(boolean);
         let (what, bounds) = bounds(node);
         let effect = EFFECTS.iter().find(|(pattern, _)| covers(pattern, &path)).map(|(_, effect)| *effect);
         Self { takes: takes(node), bounds, required, default, example, what, effect, path }

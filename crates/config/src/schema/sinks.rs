@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::node::{
-    bytes, choice, default, duration, human, list, node, pattern, secret, size, table, text, truth, whole,
+    boolean, bytes, choice, default, duration, human, list, node, pattern, secret, size, table, text, whole,
 };
 use super::{URL, namespaces, paths, selector};
 use crate::sinks::{BATCH_WAIT, BYTES_PER_BATCH, EVENTS_PER_BATCH, FILES, GIVE_UP, RATE, REFUSED, RETRY_DELAY};
@@ -38,7 +38,7 @@ fn common() -> Vec<(&'static str, Value)> {
         ),
         ("changed", paths("Delivers updates only if a value at one of these paths changed. Unset: all.", true)),
         ("initial", default(choice("Whether objects that already exist are delivered.", &["skip", "replay"]), "skip")),
-        ("include_old", default(truth("Whether an update includes the previous object."), true)),
+        ("include_old", default(boolean("Whether an update includes the previous object."), true)),
         ("redact", paths("Paths whose values are redacted, besides the values of Secrets.", false)),
         ("rate_limit", rate_limit()),
         ("journal_limit", default(size("Maximum size of its journal on disk.", &FILES), bytes(limits.journal))),
@@ -196,7 +196,7 @@ fn file() -> Value {
         ("path", text("Path of the file.")),
         ("max_size", default(size("Size at which the file is rotated.", &FILE_SIZE), bytes(100 << 20))),
         ("keep", default(whole("Number of rotated files to keep.", &KEEP), 5)),
-        ("fsync", default(truth("Whether an event is synced to disk before it is acknowledged."), true)),
+        ("fsync", default(boolean("Whether an event is synced to disk before it is acknowledged."), true)),
     ];
     shape("file", "File with one line per event.", &["path"], own)
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::node::{choice, default, labels, list, named, node, pattern, table, text, truth, whole};
+use super::node::{boolean, choice, default, labels, list, named, node, pattern, table, text, whole};
 use super::{access, namespaces, ways};
 use crate::NamePattern;
 use crate::sources::{CLUSTERS, DEFAULT_CLUSTERS, EXEC_VERSIONS, TYPES};
@@ -37,7 +37,10 @@ pub(super) fn source() -> Value {
         "ClusterProfiles in a management cluster.",
         vec![
             ("providers", providers),
-            ("secrets", default(truth("Whether Secrets with the label x-k8s.io/cluster-profile are read too."), false)),
+            (
+                "secrets",
+                default(boolean("Whether Secrets with the label x-k8s.io/cluster-profile are read too."), false),
+            ),
             (
                 "take_properties",
                 list("Properties that become labels.", 0, &json!({ "type": "string", "pattern": "\\S" })),
@@ -73,7 +76,7 @@ fn typed_source(kind: &str, description: &str, own: Vec<(&str, Value)>, required
         ),
         ("label_prefix", pattern("Prefix of the keys of labels from the source.", "^[A-Za-z0-9._/-]+$")),
         ("max_clusters", default(whole("Maximum number of clusters.", &CLUSTERS), DEFAULT_CLUSTERS)),
-        ("compression", default(truth("Whether lists of its clusters are requested gzipped."), true)),
+        ("compression", default(boolean("Whether lists of its clusters are requested gzipped."), true)),
     ];
     properties.extend(own);
     let mut source = table(description, properties);
@@ -103,8 +106,8 @@ fn provider() -> Value {
             ("args", list("Arguments.", 0, &json!({ "type": "string", "pattern": "\\S" }))),
             ("env", labels("Environment variables.")),
             ("api_version", default(versions, EXEC_VERSIONS[0])),
-            ("take_args", default(truth("Whether arguments of a ClusterProfile are appended."), false)),
-            ("take_env", default(truth("Whether variables of a ClusterProfile are added."), false)),
+            ("take_args", default(boolean("Whether arguments of a ClusterProfile are appended."), false)),
+            ("take_env", default(boolean("Whether variables of a ClusterProfile are added."), false)),
         ],
     );
     provider["required"] = json!(["command"]);

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-use super::template::{BASE, Slotted, Template};
+use super::template::{BASE, ItemTemplate, Template};
 
 /// Encoding of objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +58,7 @@ impl Form {
     }
 
     /// Returns a template in this encoding, without [`Self::item_tail`].
-    fn part(self, template: &Template) -> (&Slotted, &[u8]) {
+    fn part(self, template: &Template) -> (&ItemTemplate, &[u8]) {
         // Without protobuf, `negotiate` never returns a protobuf form.
         let protobuf = template.protobuf.as_ref().unwrap_or(&template.json);
         match self {

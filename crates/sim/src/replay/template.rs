@@ -24,7 +24,7 @@ pub(super) const BASE: u64 = 1_000_000_000_000_000;
 
 /// One encoding of a pod as a list item, with the positions of its slots.
 #[derive(Clone, Debug)]
-pub(super) struct Slotted {
+pub(super) struct ItemTemplate {
     bytes: Bytes,
     sent_at: usize,
     version_at: usize,
@@ -35,11 +35,11 @@ pub(super) struct Slotted {
 /// Pod at its first version, in all encodings.
 #[derive(Debug)]
 pub(super) struct Template {
-    pub(super) json: Slotted,
-    pub(super) protobuf: Option<Slotted>,
+    pub(super) json: ItemTemplate,
+    pub(super) protobuf: Option<ItemTemplate>,
 }
 
-impl Slotted {
+impl ItemTemplate {
     fn new(mut bytes: Vec<u8>, metadata: usize, version: u64) -> io::Result<Self> {
         let find = |slot: &str| {
             let slot = memchr::memmem::find(&bytes[..metadata], slot.as_bytes());
@@ -117,13 +117,13 @@ fn bodies(config: &ReplayConfig) -> impl Iterator<Item = Value> {
     })
 }
 
-fn from_json(body: &Value, version: u64) -> io::Result<Slotted> {
+fn from_json(body: &Value, version: u64) -> io::Result<ItemTemplate> {
     // `metadata` is alphabetically the first member of every body, so it is encoded first.
     let metadata = format!("{{\"metadata\":{}", body["metadata"]).len();
-    Slotted::new(body.to_string().into_bytes(), metadata, version)
+    ItemTemplate::new(body.to_string().into_bytes(), metadata, version)
 }
 
-fn from_protobuf(file: &mut impl Read, version: u64) -> io::Result<Slotted> {
+fn from_protobuf(file: &mut impl Read, version: u64) -> io::Result<ItemTemplate> {
     let mut length = [0; 4];
     file.read_exact(&mut length)?;
     let mut bytes = vec![0; u32::from_be_bytes(length) as usize];
@@ -131,7 +131,7 @@ fn from_protobuf(file: &mut impl Read, version: u64) -> io::Result<Slotted> {
     let metadata = metadata_length(&bytes).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidData, "a pod in protobuf does not start with its metadata")
     })?;
-    Slotted::new(bytes, metadata, version)
+    ItemTemplate::new(bytes, metadata, version)
 }
 
 /// Returns the length of field 1 with its tag; `None` if the message does not start with it.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::super::{Churn, Truth, oracle::Oracle};
+use super::super::{Churn, GroundTruth, oracle::Oracle};
 use super::*;
 use informer_hub_types::{ObjectKey, ResourceVersion, Uid};
 
@@ -13,7 +13,7 @@ const STREAM: &str =
 /// event and after an answer that is not a watch.
 struct Client {
     address: SocketAddr,
-    store: Arc<Mutex<Truth>>,
+    store: Arc<Mutex<GroundTruth>>,
     resumed: Arc<Mutex<usize>>,
 }
 
@@ -35,7 +35,7 @@ impl Client {
     }
 
     async fn list(&self) -> Result<u64, Failure> {
-        let (mut fresh, mut token) = (Truth::new(), String::new());
+        let (mut fresh, mut token) = (GroundTruth::new(), String::new());
         loop {
             let page = self.document(&format!("/api/v1/pods?limit=7&continue={token}")).await?;
             fresh.extend(page["items"].as_array().ok_or("no items")?.iter().filter_map(entry));
@@ -51,7 +51,7 @@ impl Client {
     /// Reads a streaming list up to its marker.
     async fn stream(&self) -> Result<u64, Failure> {
         let mut watch = self.open(STREAM).await?;
-        let mut fresh = Truth::new();
+        let mut fresh = GroundTruth::new();
         loop {
             let line = tokio::time::timeout(Duration::from_secs(1), watch.raw_line()).await??.ok_or("no marker")?;
             let event: Value = serde_json::from_slice(&line)?;
@@ -101,7 +101,7 @@ impl Client {
     }
 }
 
-fn apply(event: &Value, store: &mut Truth) -> Result<(), Failure> {
+fn apply(event: &Value, store: &mut GroundTruth) -> Result<(), Failure> {
     match (event["type"].as_str(), entry(&event["object"])) {
         (Some("ADDED" | "MODIFIED"), Some((key, state))) => drop(store.insert(key, state)),
         (Some("DELETED"), Some((key, _))) => drop(store.remove(&key)),

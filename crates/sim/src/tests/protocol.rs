@@ -14,7 +14,7 @@ fn client(cluster: &SimCluster) -> Client {
     Client::try_from(Config::new(cluster.url().parse().unwrap())).unwrap()
 }
 
-fn truth_of(items: &[Value]) -> super::super::Truth {
+fn truth_of(items: &[Value]) -> super::super::GroundTruth {
     let text = |item: &Value, field: &str| item["metadata"][field].as_str().unwrap_or_default().to_owned();
     let entry = |item: &Value| {
         let key = ObjectKey::new(&text(item, "namespace"), &text(item, "name"));

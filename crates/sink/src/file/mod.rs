@@ -47,13 +47,13 @@ trait Lines: Send + fmt::Debug + 'static {
 /// Transport that writes one line per event.
 #[derive(Debug)]
 pub struct LinesTransport {
-    out: Arc<Mutex<Out>>,
+    out: Arc<Mutex<OutputFile>>,
     shape: Arc<Shape>,
     deadline: Duration,
 }
 
 #[derive(Debug)]
-struct Out {
+struct OutputFile {
     lines: Box<dyn Lines>,
     /// Ids of a batch that was written after its attempt had timed out.
     late: Option<Box<[Box<str>]>>,
@@ -73,7 +73,7 @@ impl LinesTransport {
     }
 
     fn new(lines: Box<dyn Lines>, shape: Arc<Shape>) -> Self {
-        Self { out: Arc::new(Mutex::new(Out { lines, late: None })), shape, deadline: DEADLINE }
+        Self { out: Arc::new(Mutex::new(OutputFile { lines, late: None })), shape, deadline: DEADLINE }
     }
 }
 
@@ -105,7 +105,7 @@ impl Transport for LinesTransport {
     }
 }
 
-fn write(out: &Mutex<Out>, batch: &[Event], lines: &str, done: oneshot::Sender<Outcome>) {
+fn write(out: &Mutex<OutputFile>, batch: &[Event], lines: &str, done: oneshot::Sender<Outcome>) {
     let mut out = out.lock();
     if done.is_closed() {
         return;

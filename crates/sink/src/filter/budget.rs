@@ -205,13 +205,13 @@ fn weigh_key(key: &CelMapKey<'_>) -> u64 {
 
 /// Rewriter that weaves charges into an expression.
 #[derive(Debug, Default)]
-pub(super) struct Weaver {
+pub(super) struct ChargeInserter {
     pub(super) patterns: Vec<Pattern>,
     /// Accumulators of the enclosing loops. They are not wrapped, because the interpreter optimizes their exact shape.
     accumulators: Vec<String>,
 }
 
-impl Weaver {
+impl ChargeInserter {
     /// # Errors
     /// The node that cannot be bounded, and the reason.
     pub(super) fn weave(&mut self, node: &mut IdedExpr) -> Result<(), (u64, String)> {

@@ -45,12 +45,12 @@ pub struct Filter {
     /// Expression with budget charges woven in.
     expression: IdedExpr,
     patterns: Arc<[budget::Pattern]>,
-    wants: Wants,
+    wants: NeededObjects,
 }
 
 /// Objects that the expression reads; others are not decoded.
 #[derive(Clone, Copy, Debug)]
-struct Wants {
+struct NeededObjects {
     object: bool,
     old_object: bool,
 }
@@ -69,10 +69,12 @@ impl Filter {
         let program = parse(text)?;
         Check { program: &program, scope: Vec::new(), loops: 0 }.node(program.expression(), 0)?;
         let references = program.references();
-        let wants =
-            Wants { object: references.has_variable("object"), old_object: references.has_variable("oldObject") };
+        let wants = NeededObjects {
+            object: references.has_variable("object"),
+            old_object: references.has_variable("oldObject"),
+        };
         let mut expression = program.expression().clone();
-        let mut weaver = budget::Weaver::default();
+        let mut weaver = budget::ChargeInserter::default();
         weaver.weave(&mut expression).map_err(|(id, problem)| wrong(&program, id, problem))?;
         if budget::depth(&expression) > MAX_DEPTH {
             let problem = format!("more than {MAX_DEPTH} operations within one another");

@@ -96,14 +96,14 @@ pub struct Machine<T> {
 
 /// Notifications of one informer that arrive together.
 #[derive(Debug)]
-pub struct Intake {
+pub struct IncomingBatch {
     /// The notifications, in order.
     pub notifications: Vec<Notification>,
     /// The traced object state among them, and the parent of the spans for its events.
     pub traced: Option<(Traced, TraceParent)>,
 }
 
-impl From<Vec<Notification>> for Intake {
+impl From<Vec<Notification>> for IncomingBatch {
     fn from(notifications: Vec<Notification>) -> Self {
         Self { notifications, traced: None }
     }
@@ -161,8 +161,8 @@ impl<T> Machine<T> {
     }
 
     /// Accepts a message. [`Action::Answer`] answers its sender.
-    pub fn ingest(&mut self, intake: impl Into<Intake>, seen: jiff::Timestamp, reply: T, now: Instant) {
-        let Intake { notifications, traced } = intake.into();
+    pub fn ingest(&mut self, intake: impl Into<IncomingBatch>, seen: jiff::Timestamp, reply: T, now: Instant) {
+        let IncomingBatch { notifications, traced } = intake.into();
         let count = notifications.len();
         self.params.health.received.fetch_add(count as u64, Relaxed);
         if self.params.health.is_disabled() {

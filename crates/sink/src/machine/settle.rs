@@ -55,13 +55,13 @@ impl<T> Machine<T> {
             Ok(Outcome::Retry { error, .. } | Outcome::Unsendable { error })
                 if self.params.health.is_disabled() && self.durable.is_none() =>
             {
-                self.bury(lane, &error);
+                self.give_up(lane, &error);
             }
             Ok(Outcome::Retry { after, content, error }) => self.fail(lane, after, content, &error, now),
             Ok(Outcome::Unsendable { error }) => self.unsendable(lane, &error, now),
             Ok(Outcome::Disable { error }) => self.disable(lane, &error, now),
             Err(BrokenAttempt::Panicked(panic)) => {
-                self.bury(lane, &format!("transport panicked: {}", panic_text(&*panic)));
+                self.give_up(lane, &format!("transport panicked: {}", panic_text(&*panic)));
             }
             Err(BrokenAttempt::ShuttingDown) => self.fail(lane, None, false, "the I/O runtime is shutting down", now),
         }
@@ -109,7 +109,7 @@ impl<T> Machine<T> {
             return self.refused_alone(lane, after, error, now);
         }
         match decide(&self.params.retry, failures, since, after, now, &mut self.rng) {
-            Decision::GiveUp => self.bury(lane, error),
+            Decision::GiveUp => self.give_up(lane, error),
             Decision::RetryAt(_) if content => {
                 self.note_refusal(now);
                 self.lanes.halve(lane);
@@ -150,13 +150,13 @@ impl<T> Machine<T> {
         self.note_refusal(now);
         let attempts = self.lanes.failures(lane);
         if self.is_flushing && self.durable.is_none() && attempts >= LAST_TRIES {
-            return self.bury(lane, error);
+            return self.give_up(lane, error);
         }
         let since = self.lanes.refusals(lane).map_or(now, |refusals| refusals.since);
         let RetryParams { first, max, refused_for, .. } = self.params.retry;
         let retry = RetryParams { first, max: max.min(LONGEST_DELAY), give_up_after: refused_for, refused_for };
         let Decision::RetryAt(at) = decide(&retry, attempts, since, after, now, &mut self.rng) else {
-            return self.bury(lane, error);
+            return self.give_up(lane, error);
         };
         // The lane may be the probe of an open circuit, and may have no other events.
         self.circuit.gave_up(lane);
@@ -176,14 +176,14 @@ impl<T> Machine<T> {
     fn unsendable(&mut self, lane: LaneId, error: &str, now: Instant) {
         self.note_failure(lane, error, now);
         if self.lanes.batch_len(lane) == 1 {
-            return self.bury(lane, error);
+            return self.give_up(lane, error);
         }
         self.lanes.halve(lane);
         self.lanes.retry_at(lane, now);
     }
 
     /// Gives up the lane's batch.
-    fn bury(&mut self, lane: LaneId, error: &str) {
+    fn give_up(&mut self, lane: LaneId, error: &str) {
         let attempts = self.lanes.failures(lane).max(1);
         let events = self.lanes.give_up(lane);
         self.circuit.gave_up(lane);
@@ -218,7 +218,7 @@ impl<T> Machine<T> {
             health.set_error(error.to_owned());
             self.lanes.retry_at(lane, now);
         } else {
-            self.bury(lane, error);
+            self.give_up(lane, error);
             let rest = self.lanes.clear();
             self.dead_letter(&rest, 0, error);
         }

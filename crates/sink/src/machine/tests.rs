@@ -188,7 +188,7 @@ fn traced_event_keeps_its_trace_over_a_restart() {
     let (key, version) = (ObjectKey::new("shop", "a"), ResourceVersion::new("2"));
     let traced = Some((Traced { span: tracing::Span::none(), key, version }, parent));
     let notifications = vec![update("a", 1), update("b", 2), update("a", 2)];
-    rig.machine.ingest(Intake { notifications, traced }, jiff::Timestamp::UNIX_EPOCH, 1, rig.now);
+    rig.machine.ingest(IncomingBatch { notifications, traced }, jiff::Timestamp::UNIX_EPOCH, 1, rig.now);
     rig.run(Duration::from_secs(1));
     rig.restart(true);
     rig.receiver(|_| Outcome::Accepted);

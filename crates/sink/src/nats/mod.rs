@@ -136,16 +136,16 @@ fn retry(error: String) -> Outcome {
     Outcome::Retry { after: None, content: false, error }
 }
 
-/// Publishes messages in order, in waves with at most one message per object.
+/// Publishes messages in order, in parts with at most one message per object.
 async fn publish(params: &NatsParams, links: &Links, messages: &[Message]) -> Result<(), Outcome> {
     let link = links.link().await.map_err(retry)?;
-    for wave in waves(messages) {
-        let mut acks = Vec::with_capacity(wave.len());
-        for message in wave {
+    for part in split_at_repeats(messages) {
+        let mut acks = Vec::with_capacity(part.len());
+        for message in part {
             acks.push(send(params, &link, message).await.map_err(|error| outcome_of(&error, message, links))?);
         }
         let acks = join_all(acks.into_iter().map(IntoFuture::into_future)).await;
-        for (ack, message) in acks.into_iter().zip(wave) {
+        for (ack, message) in acks.into_iter().zip(part) {
             ack.map_err(|error| outcome_of(&error, message, links))?;
         }
     }
@@ -153,14 +153,14 @@ async fn publish(params: &NatsParams, links: &Links, messages: &[Message]) -> Re
 }
 
 /// Splits a batch before each repeated object, and at the limit of messages in flight.
-fn waves(mut messages: &[Message]) -> impl Iterator<Item = &[Message]> {
+fn split_at_repeats(mut messages: &[Message]) -> impl Iterator<Item = &[Message]> {
     std::iter::from_fn(move || {
         let mut objects = HashSet::new();
         let is_repeated = |message: &Message| !objects.insert(message.object.clone());
         let end = messages.iter().take(IN_FLIGHT).position(is_repeated).unwrap_or(messages.len().min(IN_FLIGHT));
-        let (wave, rest) = messages.split_at(end);
+        let (part, rest) = messages.split_at(end);
         messages = rest;
-        (!wave.is_empty()).then_some(wave)
+        (!part.is_empty()).then_some(part)
     })
 }
 

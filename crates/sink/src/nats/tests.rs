@@ -56,7 +56,7 @@ fn wave_has_each_object_once() {
     };
     let lengths = |objects: &[&str]| {
         let messages: Vec<_> = objects.iter().map(|object| message(object)).collect();
-        waves(&messages).map(<[Message]>::len).collect::<Vec<_>>()
+        split_at_repeats(&messages).map(<[Message]>::len).collect::<Vec<_>>()
     };
     assert_eq!(lengths(&[]), [0; 0]);
     assert_eq!(lengths(&["a", "b", "c"]), [3]);

@@ -8,7 +8,7 @@
 //! | 410 | the sink is disabled |
 //! | 429, 503 | retried, not before `Retry-After` (seconds or a date) |
 //! | 400, 413, 422 | retried, in halves |
-//! | 3xx | retried; redirects are never followed, since a signed body is meant for one address |
+//! | 3xx | retried; redirects are never followed, since a body is signed for one address |
 //! | everything else, or no answer | retried |
 
 mod caller;

@@ -23,14 +23,14 @@ const MAX_QUOTE: usize = 200;
 /// HTTP client and parameters of one webhook.
 #[derive(Debug)]
 pub(super) struct Service {
-    client: Mutex<Made>,
+    client: Mutex<CachedCaller>,
     params: WebhookParams,
     content_type: HeaderValue,
 }
 
 /// HTTP client, and the state of the files that it was built from.
 #[derive(Debug)]
-struct Made {
+struct CachedCaller {
     client: Caller,
     files: FileStates,
     /// State of files from which no client could be built; logged once.
@@ -40,29 +40,29 @@ struct Made {
 impl Service {
     pub(super) fn new(params: WebhookParams) -> Result<Self, WebhookError> {
         let files = file_states(&params);
-        let made = Made { client: Caller::new(&params)?, files, broken: FileStates::default() };
+        let cached = CachedCaller { client: Caller::new(&params)?, files, broken: FileStates::default() };
         let content_type = params.shape.content_type(params.batched);
         let content_type = HeaderValue::from_str(content_type).unwrap_or(HeaderValue::from_static("text/plain"));
-        Ok(Self { client: Mutex::new(made), params, content_type })
+        Ok(Self { client: Mutex::new(cached), params, content_type })
     }
 
     /// Returns the client, rebuilt if its files have changed. If the new files are not usable (files are replaced one
     /// after the other), the old client stays in use.
     fn client(&self) -> Caller {
-        let mut made = self.client.lock();
+        let mut cached = self.client.lock();
         let files = file_states(&self.params);
-        if files != made.files {
+        if files != cached.files {
             match Caller::new(&self.params) {
-                Ok(client) => *made = Made { client, files, broken: FileStates::default() },
-                Err(error) if files != made.broken => {
+                Ok(client) => *cached = CachedCaller { client, files, broken: FileStates::default() },
+                Err(error) if files != cached.broken => {
                     let error = chain(&error);
                     tracing::warn!(url = %self.params.url, error, "cannot use the changed certificate files yet, keeping the previous ones");
-                    made.broken = files;
+                    cached.broken = files;
                 }
                 Err(_) => {}
             }
         }
-        made.client.clone()
+        cached.client.clone()
     }
 
     /// Makes one attempt, limited to the timeout.

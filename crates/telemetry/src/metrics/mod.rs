@@ -27,6 +27,6 @@ pub use catalogue::{CATALOGUE, Id, Kind, Metric};
 #[cfg(feature = "otlp")]
 pub use export::Export;
 pub use process::put_process;
-pub use scrape::{Scraped, Scraper};
+pub use scrape::{ScrapeResult, Scraper};
 pub use snapshot::{LabelSet, Snapshot};
 pub use text::Format;

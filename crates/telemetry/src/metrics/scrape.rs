@@ -12,9 +12,9 @@ use super::snapshot::Snapshot;
 use super::text::Format;
 
 /// Result of a scrape, shared by all that wait for it; `None` if the collection failed.
-pub type Scraped = Option<Bytes>;
+pub type ScrapeResult = Option<Bytes>;
 
-type UnderWay = Shared<BoxFuture<'static, Scraped>>;
+type RunningCollection = Shared<BoxFuture<'static, ScrapeResult>>;
 
 /// Collects and writes metrics on request, on a thread that may block. Cheap to clone.
 ///
@@ -27,7 +27,7 @@ pub struct Scraper(Arc<Inner>);
 
 struct Inner {
     collect: Box<dyn Fn() -> Snapshot + Send + Sync>,
-    under_way: [Mutex<Option<UnderWay>>; 2],
+    under_way: [Mutex<Option<RunningCollection>>; 2],
 }
 
 impl Scraper {
@@ -37,11 +37,11 @@ impl Scraper {
     }
 
     /// Returns the current metrics. Must be called on a tokio runtime.
-    pub async fn scrape(&self, format: Format) -> Scraped {
+    pub async fn scrape(&self, format: Format) -> ScrapeResult {
         self.join(format).await
     }
 
-    fn join(&self, format: Format) -> UnderWay {
+    fn join(&self, format: Format) -> RunningCollection {
         let mut under_way = self.0.under_way[format as usize].lock();
         if let Some(joined) = under_way.as_ref().filter(|work| work.peek().is_none()) {
             return joined.clone();

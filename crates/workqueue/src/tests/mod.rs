@@ -14,7 +14,7 @@ mod workers;
 
 use std::time::Duration;
 
-use super::{Fifo, Key, Queue, Take};
+use super::{Fifo, Key, Queue, TakeResult};
 use informer_hub_types::clock::{self, Instant};
 
 const fn ms(millis: u64) -> Duration {
@@ -42,8 +42,8 @@ impl<T: Key> Bench<T> {
 
     fn take(&mut self) -> Option<T> {
         match self.queue.take(self.now) {
-            Take::Item(item, _) => Some(item),
-            Take::Nothing | Take::Over => None,
+            TakeResult::Item(item, _) => Some(item),
+            TakeResult::Nothing | TakeResult::Over => None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::ms;
-use crate::{Fifo, ItemExponentialFailureRateLimiter, Queue, RateLimiter, Take};
+use crate::{Fifo, ItemExponentialFailureRateLimiter, Queue, RateLimiter, TakeResult};
 use informer_hub_testing::properties;
 use informer_hub_types::clock;
 
@@ -142,14 +142,14 @@ proptest! {
                     limiter.forget(&key);
                 }
                 Step::Get => match (queue.take(now), naive.get()) {
-                    (Take::Item(key, ticket), truth) => {
+                    (TakeResult::Item(key, ticket), truth) => {
                         prop_assert_eq!(Some(key), truth);
                         prop_assert!(tickets.insert(key, ticket).is_none(), "processed concurrently");
                         taken += 1;
                     }
                     (took, truth) => {
                         prop_assert_eq!(truth, None);
-                        prop_assert_eq!(took == Take::Over, naive.over);
+                        prop_assert_eq!(took == TakeResult::Over, naive.over);
                     }
                 },
                 Step::Done(at) => {

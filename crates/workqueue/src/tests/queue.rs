@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::Bench;
-use crate::{Fifo, Order, Queue, Take};
+use crate::{Fifo, Order, Queue, TakeResult};
 use informer_hub_types::clock;
 
 #[test]
@@ -68,8 +68,8 @@ fn shutdown_hands_out_queued_keys_and_accepts_no_more() {
     bench.add("after");
     bench.add_after("after", super::ms(0));
     assert!(bench.queue.is_shutting_down());
-    assert_eq!(bench.queue.take(bench.now), Take::Item("before", 1));
-    assert_eq!(bench.queue.take(bench.now), Take::Over);
+    assert_eq!(bench.queue.take(bench.now), TakeResult::Item("before", 1));
+    assert_eq!(bench.queue.take(bench.now), TakeResult::Over);
     assert!(!bench.queue.is_idle(), "still in process");
     bench.done(&"before");
     assert!(bench.queue.is_idle());
@@ -83,12 +83,12 @@ fn key_added_in_process_before_shutdown_is_handed_out() {
     assert_eq!(bench.take(), Some("foo"));
     bench.add("foo");
     bench.queue.shut_down();
-    assert_eq!(bench.queue.take(bench.now), Take::Over);
+    assert_eq!(bench.queue.take(bench.now), TakeResult::Over);
     bench.done(&"foo");
     assert!(!bench.queue.is_idle());
     assert_eq!(bench.take(), Some("foo"));
     bench.done(&"foo");
-    assert_eq!(bench.queue.take(bench.now), Take::Over);
+    assert_eq!(bench.queue.take(bench.now), TakeResult::Over);
     assert!(bench.queue.is_idle());
 }
 
@@ -98,16 +98,16 @@ fn drain_waits_for_keys_that_will_be_queued_again() {
     bench.add("foo");
     assert_eq!(bench.take(), Some("foo"));
     bench.queue.drain();
-    assert_eq!(bench.queue.take(bench.now), Take::Over, "the key was not added again");
+    assert_eq!(bench.queue.take(bench.now), TakeResult::Over, "the key was not added again");
     let mut bench = Bench::new();
     bench.add("foo");
     assert_eq!(bench.take(), Some("foo"));
     bench.add("foo");
     bench.queue.drain();
-    assert_eq!(bench.queue.take(bench.now), Take::Nothing);
+    assert_eq!(bench.queue.take(bench.now), TakeResult::Nothing);
     bench.done(&"foo");
     assert_eq!(bench.take(), Some("foo"));
-    assert_eq!(bench.queue.take(bench.now), Take::Over);
+    assert_eq!(bench.queue.take(bench.now), TakeResult::Over);
     bench.add("foo");
     bench.done(&"foo");
     assert!(bench.queue.is_idle(), "nothing was added after the shutdown");
@@ -117,7 +117,7 @@ fn drain_waits_for_keys_that_will_be_queued_again() {
     bench.add("foo");
     bench.queue.drain();
     bench.queue.shut_down();
-    assert_eq!(bench.queue.take(bench.now), Take::Over, "a plain shutdown ends the drain");
+    assert_eq!(bench.queue.take(bench.now), TakeResult::Over, "a plain shutdown ends the drain");
 }
 
 #[test]
@@ -134,10 +134,10 @@ fn done_without_processing_is_ignored() {
 fn ticket_ends_only_its_own_processing() {
     let mut bench = Bench::new();
     bench.add("foo");
-    let Take::Item(_, first) = bench.queue.take(bench.now) else { panic!("nothing in line") };
+    let TakeResult::Item(_, first) = bench.queue.take(bench.now) else { panic!("nothing in line") };
     bench.done(&"foo");
     bench.add("foo");
-    let Take::Item(_, second) = bench.queue.take(bench.now) else { panic!("nothing in line") };
+    let TakeResult::Item(_, second) = bench.queue.take(bench.now) else { panic!("nothing in line") };
     bench.queue.done(&"foo", Some(first), bench.now);
     assert!(!bench.queue.is_idle(), "the second processing continues");
     bench.queue.done(&"foo", Some(second), bench.now);
@@ -176,7 +176,7 @@ fn touch_is_called_for_queued_keys_but_not_for_those_in_process() {
     queue.add("bar", now);
     queue.add("bar", now);
     assert_eq!(*touched.lock().unwrap(), ["bar"]);
-    assert_eq!(queue.take(now), Take::Item("bar", 1));
+    assert_eq!(queue.take(now), TakeResult::Item("bar", 1));
     queue.add("bar", now);
     queue.add("bar", now);
     assert_eq!(*touched.lock().unwrap(), ["bar"]);

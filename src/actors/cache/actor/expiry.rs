@@ -18,7 +18,7 @@ impl CacheActor {
         }
         self.expiry_timer = Some(ctx.run_interval(EXPIRY_INTERVAL, |act, ctx| {
             let now = clock::now();
-            let holds_snapshots = act.held.lock().expire(now).is_some();
+            let holds_snapshots = act.pinned.lock().expire(now).is_some();
             let keeps_changes = act.write_half.write(|half| half.store.trim_history(now));
             if !holds_snapshots && !keeps_changes {
                 act.expiry_timer.take().map(|timer| ctx.cancel_future(timer));

@@ -15,7 +15,7 @@ use crate::actors::cache::messages::{AddIndexers, RemoveIndexer};
 use crate::cache::{AddIndexersError, BuildId, BuildStep, IndexBuild, Indexers, OWNER_INDEX, owner_index};
 
 /// Callers waiting for index builds.
-pub(super) type Waiting = BTreeMap<BuildId, oneshot::Sender<Result<(), AddIndexersError>>>;
+pub(super) type BuildWaiters = BTreeMap<BuildId, oneshot::Sender<Result<(), AddIndexersError>>>;
 
 /// Maximum number of threads for one build. One core is left for other work.
 const MAX_WORKERS: usize = 4;

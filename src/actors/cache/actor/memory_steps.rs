@@ -5,7 +5,7 @@ use std::time::Duration;
 use actix::prelude::*;
 
 use crate::actors::cache::actor::CacheActor;
-use crate::actors::cache::messages::KeepStep;
+use crate::actors::cache::messages::SetMemoryStep;
 use crate::cache::PartitionId;
 use informer_hub_types::{MemoryStep, ObjectKey};
 
@@ -38,10 +38,10 @@ impl CacheActor {
     }
 }
 
-impl Handler<KeepStep> for CacheActor {
+impl Handler<SetMemoryStep> for CacheActor {
     type Result = ();
 
-    fn handle(&mut self, KeepStep { partition, lease, step }: KeepStep, ctx: &mut Self::Context) {
+    fn handle(&mut self, SetMemoryStep { partition, lease, step }: SetMemoryStep, ctx: &mut Self::Context) {
         if self.write_half.write(|half| half.keep(partition, lease, step)) {
             self.apply_step(partition, step, ctx);
         }

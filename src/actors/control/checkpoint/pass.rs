@@ -8,7 +8,7 @@ use crate::actors::checkpoint::barrier::Barrier;
 use crate::actors::checkpoint::store::CheckpointStore;
 use crate::actors::env::Env;
 use crate::cache::Snapshot;
-use crate::state::caches::{CacheFiles, Commit, Wrote};
+use crate::state::caches::{CacheFiles, CheckpointResult, Commit};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{CheckpointState, Gvr, Origin, View};
 
@@ -68,7 +68,7 @@ pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> b
             store.update_status(|status| status.cache_bytes = bytes);
             (wrote, error)
         }
-        Err(_) => (Wrote::default(), Some("the checkpoint panicked".to_owned())),
+        Err(_) => (CheckpointResult::default(), Some("the checkpoint panicked".to_owned())),
     };
     update_status(&store, wrote, held, error.as_deref());
     if error.is_none() && held == 0 && all_caught_up && caught_up_before {
@@ -94,15 +94,15 @@ async fn wait(store: &CheckpointStore, parts: &mut [Part], until: Instant) {
 }
 
 struct Written {
-    wrote: Wrote,
+    wrote: CheckpointResult,
     error: Option<String>,
     bytes: u64,
 }
 
 /// Writes all partitions that may be written. A failing cache does not stop the others.
 fn write(store: &CheckpointStore, parts: &[Part], is_last: bool) -> Written {
-    let (mut wrote, mut error) = (Wrote::default(), None);
-    let mut note = |part: &Part, done: io::Result<Wrote>| match done {
+    let (mut wrote, mut error) = (CheckpointResult::default(), None);
+    let mut note = |part: &Part, done: io::Result<CheckpointResult>| match done {
         Ok(one) => {
             wrote.bytes += one.bytes;
             wrote.objects += one.objects;
@@ -114,7 +114,7 @@ fn write(store: &CheckpointStore, parts: &[Part], is_last: bool) -> Written {
             false
         }
     };
-    let holds = |part: &&Part| store.moves.lock().hold(&part.key.0, &part.key.1);
+    let holds = |part: &&Part| store.moves.lock().has_kept_files(&part.key.0, &part.key.1);
     let holding: Vec<_> = parts.iter().filter(holds).collect();
     for part in parts {
         let commits: Vec<_> = part.barriers.iter().filter_map(Barrier::commit).collect();
@@ -139,16 +139,16 @@ pub(in crate::actors) fn write_one(
     part: &Part,
     commits: &[Commit],
     is_last: bool,
-) -> io::Result<Wrote> {
+) -> io::Result<CheckpointResult> {
     // Removed from the map during the write: after a panic, the files are recreated.
     let known = store.files.lock().remove(&part.key);
     let mut files = match known {
         Some(files) => files,
-        None if part.snapshot.partitions().next().is_none() => return Ok(Wrote::default()),
+        None if part.snapshot.partitions().next().is_none() => return Ok(CheckpointResult::default()),
         None => {
             let (disk, resource) = (Arc::clone(&store.disk), part.snapshot.resource().clone());
             let begun = CacheFiles::begin(disk, &store.root, resource, part.key.1.clone())?;
-            let Some(files) = begun else { return Ok(Wrote::default()) };
+            let Some(files) = begun else { return Ok(CheckpointResult::default()) };
             files
         }
     };
@@ -176,7 +176,7 @@ fn report_to_informers(part: &Part, commits: &[Commit], is_written: bool) {
     }
 }
 
-fn update_status(store: &CheckpointStore, wrote: Wrote, held: u64, error: Option<&str>) {
+fn update_status(store: &CheckpointStore, wrote: CheckpointResult, held: u64, error: Option<&str>) {
     store.update_status(|status| {
         match (&status.last_error, error) {
             (None, Some(error)) => {

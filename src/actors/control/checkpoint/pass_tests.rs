@@ -186,7 +186,7 @@ fn moved_partition_stays_in_its_old_version_until_readers_acknowledge() {
         assert_eq!(versions(&hub, true), [from]);
         assert_eq!(hub.pass(true), None);
         assert_eq!(versions(&hub, false), [to], "the old version is removed");
-        assert!(!hub.store.moves.lock().hold(&hub.from.resource.gvr, &View::Shared));
+        assert!(!hub.store.moves.lock().has_kept_files(&hub.from.resource.gvr, &View::Shared));
     }
 }
 
@@ -205,7 +205,9 @@ fn versions_requested_by_name_are_both_restored() {
 fn twice_moved_partition_keeps_its_files_and_a_closed_one_loses_them() {
     let (v1, v2, v3) = (widgets("v1"), widgets("v2"), widgets("v3"));
     let at = |resource: &ApiResource| origin("a", resource);
-    let keeps = |moves: &crate::state::caches::Moves, resource: &ApiResource| moves.hold(&resource.gvr, &View::Shared);
+    let keeps = |moves: &crate::state::caches::Moves, resource: &ApiResource| {
+        moves.has_kept_files(&resource.gvr, &View::Shared)
+    };
     let mut moves = crate::state::caches::Moves::default();
     moves.begin(&at(&v1), &at(&v2));
     moves.done(&at(&v2));
@@ -239,7 +241,7 @@ async fn system_clock_jump_does_not_expire_unclaimed_partitions() {
         let claim = || Claim { labels: ClusterLabels::new(), indexes: Vec::new(), settings: 1, any_version: false };
         let wants = |cluster: &ClusterName| (cluster.as_str() == "b").then(claim);
         let mut cache = load(&disk, Path::new(ROOT), &|_, header| wants(&header.cluster)).unwrap().caches.remove(0);
-        cache.files.distrust();
+        cache.files.rewrite_next();
         let snapshot = cache.store.published().load_full();
         let status = StateStatus::default();
         let every = Duration::from_secs(5);

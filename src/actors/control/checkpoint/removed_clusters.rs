@@ -21,7 +21,7 @@ use crate::actors::checkpoint::store::{CheckpointStore, UnsavedPartition};
 use crate::actors::control::checkpoint::pass::{Part, write_one};
 use crate::actors::env::Env;
 use crate::cache::{Partition, PartitionId};
-use crate::state::caches::{Commit, PartitionHeader, Returning};
+use crate::state::caches::{Commit, PartitionHeader, ReaddedPartitions};
 use informer_hub_types::clock::{self};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr, Origin, Scope, View};
 
@@ -37,16 +37,16 @@ pub(in crate::actors) struct Reopened {
 }
 
 /// Counts a waiting caller until dropped.
-struct Waiting<'w>(&'w AtomicUsize);
+struct WaitingCaller<'w>(&'w AtomicUsize);
 
-impl<'w> Waiting<'w> {
+impl<'w> WaitingCaller<'w> {
     fn begin(count: &'w AtomicUsize) -> Self {
         count.fetch_add(1, SeqCst);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingCaller<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, SeqCst);
     }
@@ -60,7 +60,7 @@ impl CheckpointStore {
 
     /// Waits for the files; a running pass stops waiting for readers. Returns `None` after `most`, if the disk hangs.
     async fn acquire(&self, most: Duration) -> Option<OwnedMutexGuard<()>> {
-        let _waiting = Waiting::begin(&self.waiting);
+        let _waiting = WaitingCaller::begin(&self.waiting);
         tokio::time::timeout(most, Arc::clone(&self.lock).lock_owned()).await.ok()
     }
 
@@ -261,9 +261,9 @@ fn read_back(caches: &CacheDirectory, store: &CheckpointStore, cache: &(Gvr, Vie
     let mut objects = 0;
     if files.is_claimed(&claim) {
         let totals = caches.totals(files.of().0, &cache.1);
-        let Returning { partitions, plain, damage } = files.read_closed(&totals, &claim).unwrap_or_else(|error| {
+        let ReaddedPartitions { partitions, plain, damage } = files.read_closed(&totals, &claim).unwrap_or_else(|error| {
             tracing::error!(resource = %cache.0, %error, "cannot read the saved objects of a re-added cluster; they are listed again");
-            Returning::default()
+            ReaddedPartitions::default()
         });
         if !damage.is_empty() {
             let error = damage.join("; ");

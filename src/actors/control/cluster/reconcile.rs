@@ -16,7 +16,7 @@ use crate::actors::runtime::supervision::{ChildExited, ExitGuard, detach, start_
 use crate::actors::status::hub::DiscoveryStatus;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::user::User;
-use crate::discovery::{Fate, Seen, Share, definition_of, fate};
+use crate::discovery::{DiscoveryResults, Share, WatchDecision, decide_watch, definition_of};
 use informer_hub_reflector::InformerOptions;
 use informer_hub_types::{
     ApiResource, InformerHealth, Phase, ResourcePattern, ResourceRef, Scope, built_in, clock, is_built_in,
@@ -36,7 +36,7 @@ pub(super) struct RequestedPattern {
 #[derive(Default)]
 pub(super) struct ClusterDiscovery {
     actor: Option<(usize, Option<Addr<DiscoveryActor>>)>,
-    seen: Option<Seen>,
+    seen: Option<DiscoveryResults>,
     view: DiscoveryStatus,
     /// Whether the last discovery request failed.
     pub(super) failing: bool,
@@ -50,7 +50,7 @@ impl ClusterDiscovery {
         self.seen.is_some()
     }
 
-    pub(super) fn seen(&self) -> Option<&Seen> {
+    pub(super) fn seen(&self) -> Option<&DiscoveryResults> {
         self.seen.as_ref()
     }
 
@@ -117,7 +117,7 @@ impl ClusterActor {
         let number = self.next_number;
         let (env, cluster, listener) = (self.env.clone(), self.parts.name.clone(), ctx.address().recipient());
         let recovery = self.recovery.clone();
-        let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.census);
+        let guard = ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.actor_count);
         let token = self.children.token();
         let address = start_control(self.env.arbiter(), move |ctx| {
             stop_with(&token, ctx);
@@ -157,15 +157,15 @@ impl ClusterActor {
         if let (Some(resolved), Some(definitions)) = (&request.resolved, &seen.definitions) {
             request.was_defined |= definitions.contains(&definition_of(&resolved.gvr));
         }
-        let fate = fate(&written, request.resolved.as_ref(), request.was_defined, &seen);
-        match fate {
-            Fate::Unknown => {}
-            Fate::Watch(found) => self.watch(key, found, ctx),
-            Fate::Move(found) => self.move_to(key, &found, false, ctx),
+        let decision = decide_watch(&written, request.resolved.as_ref(), request.was_defined, &seen);
+        match decision {
+            WatchDecision::Unknown => {}
+            WatchDecision::Watch(found) => self.watch(key, found, ctx),
+            WatchDecision::Move(found) => self.move_to(key, &found, false, ctx),
             // A kind that code names is never replaced by another one.
-            Fate::Renew(_) if matches!(key.0, ResourceRequest::Known(_)) => self.resume(key),
-            Fate::Renew(found) => self.move_to(key, &found, true, ctx),
-            Fate::Rest { gone, why } => self.set_idle(key, gone, why, ctx),
+            WatchDecision::Renew(_) if matches!(key.0, ResourceRequest::Known(_)) => self.resume(key),
+            WatchDecision::Renew(found) => self.move_to(key, &found, true, ctx),
+            WatchDecision::Rest { gone, why } => self.set_idle(key, gone, why, ctx),
         }
     }
 

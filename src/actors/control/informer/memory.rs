@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use actix::prelude::*;
 
-use crate::actors::cache::messages::{ClosePartition, KeepStep, OpenPartition};
+use crate::actors::cache::messages::{ClosePartition, OpenPartition, SetMemoryStep};
 use crate::actors::control::informer::{CHILDREN, InformerActor, finish_by};
 use crate::actors::memory::budget::MemoryStepChanged;
 use crate::actors::pipeline::messages::{Process, Stop};
@@ -47,7 +47,8 @@ impl InformerActor {
 
     /// Sets the partition's memory step in the cache.
     fn keep(&mut self, step: MemoryStep) -> Pending {
-        let keeping = self.partition.map(|(partition, lease)| self.cache.send(KeepStep { partition, lease, step }));
+        let keeping =
+            self.partition.map(|(partition, lease)| self.cache.send(SetMemoryStep { partition, lease, step }));
         let processor = self.pipeline.processor.clone().filter(|_| step != MemoryStep::Full);
         let keeping = async move {
             if let Some(keeping) = keeping {

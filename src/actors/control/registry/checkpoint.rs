@@ -18,7 +18,7 @@ impl RegistryActor {
     fn start_checkpointer(&mut self, ctx: &mut Context<Self>) {
         let Some(store) = self.env.checkpoints.store() else { return };
         let (env, every, token) = (self.env.clone(), store.every(), self.children.token());
-        let guard = ExitGuard::new(CHECKPOINTER, 0, Some(&ctx.address().recipient()), &self.env.census);
+        let guard = ExitGuard::new(CHECKPOINTER, 0, Some(&ctx.address().recipient()), &self.env.actor_count);
         self.checkpointer = Some(start_control(self.env.arbiter(), move |ctx| {
             stop_with(&token, ctx);
             CheckpointActor::new(env, every, guard)

@@ -20,7 +20,7 @@ pub(super) struct Memory {
 impl RegistryActor {
     fn start_governor(&mut self, ctx: &mut Context<Self>) {
         let (env, limit, token) = (self.env.clone(), self.memory.limit, self.children.token());
-        let guard = ExitGuard::new(GOVERNOR, 0, Some(&ctx.address().recipient()), &self.env.census);
+        let guard = ExitGuard::new(GOVERNOR, 0, Some(&ctx.address().recipient()), &self.env.actor_count);
         self.memory.governor = Some(start_control(self.env.arbiter(), move |ctx| {
             stop_with(&token, ctx);
             GovernorActor::new(env, limit, guard)

@@ -60,7 +60,7 @@ impl Driver {
 
     /// Ignores earlier signals, so that only answers after the next request or wait count.
     pub(super) fn clear_recovery(&mut self) {
-        drop(self.recovery_watcher.see());
+        drop(self.recovery_watcher.read_latest());
     }
 
     fn report(&self, error: Option<SourceError>) {

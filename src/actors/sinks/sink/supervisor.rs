@@ -96,7 +96,7 @@ impl Sink {
         }
         let address = WatchCell::new(None);
         let current = address.subscribe();
-        let guard = ExitGuard::new(0, 0, None, &env.census);
+        let guard = ExitGuard::new(0, 0, None, &env.actor_count);
         let slot = RecoverySlot::new(State::new(&params, durability));
         let store = Arc::new(Mutex::new(store));
         let handle = Children::new();
@@ -139,9 +139,9 @@ impl Sink {
 
     /// Rewrites the sink's files if they were removed. Does nothing while the store is busy, because it checks this
     /// itself.
-    pub fn tend(&self, health: &SinkHealth) {
+    pub fn check_files(&self, health: &SinkHealth) {
         let Some(mut store) = self.store.try_lock() else { return };
-        match store.tend() {
+        match store.check_files() {
             Ok(Some(state)) => health.show_journal(&state),
             Ok(None) => {}
             Err(error) => health.set_journal_trouble(&error),
@@ -218,7 +218,7 @@ struct Supervisor {
 impl Supervisor {
     fn launch(&mut self, ctx: &mut Context<Self>) {
         let Some(state) = self.slot.claim() else { return };
-        let guard = ExitGuard::new(0, 0, Some(&ctx.address().recipient()), &self.env.census);
+        let guard = ExitGuard::new(0, 0, Some(&ctx.address().recipient()), &self.env.actor_count);
         let (params, token, store) = (self.params.clone(), self.children.token(), Arc::clone(&self.store));
         let address = SinkActor::start_in_arbiter(self.env.arbiter(), move |ctx| {
             stop_with(&token, ctx);
@@ -287,7 +287,7 @@ impl Handler<Reconfigure> for Supervisor {
         params.machine.health = Arc::clone(&self.params.machine.health);
         params.place.clone_from(&self.params.place);
         self.params = params.clone();
-        let address = self.address.subscribe().see().clone();
+        let address = self.address.subscribe().read_latest().clone();
         Box::pin(async move {
             // A dead actor's successor is created with the new parameters.
             if let Some(address) = address {

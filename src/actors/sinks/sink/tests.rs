@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::*;
 use crate::actors::sinks::sink::recoverable::RecoverySlot;
 use crate::actors::subscribe::subscriber::{Deliver, Delivered};
-use crate::actors::{Census, Env, Tuning};
+use crate::actors::{ActorCount, Env, Tuning};
 use informer_hub_sink::test_objects::{added, pod};
 use informer_hub_sink::{
     BatchParams, Bounds, EventOptions, EventType, Filter, LetterFilter, LetterSummary, Outcome, RetryParams, Selection,
@@ -135,7 +135,7 @@ impl TestSink {
         change(&mut params);
         let health = Arc::clone(&params.machine.health);
         let state = RecoverySlot::new(State::new(&params, None)).claim().unwrap();
-        let guard = ExitGuard::new(0, 0, None, &Census::default());
+        let guard = ExitGuard::new(0, 0, None, &ActorCount::default());
         let store = Arc::new(parking_lot::Mutex::new(Store::in_memory()));
         let sink = SinkActor::new(params, state, Arc::clone(&store), guard).start();
         Self { transport, health, store, sink }
@@ -563,7 +563,7 @@ fn sink_actor_restart_loses_nothing() {
             assert!(seen.iter().copied().eq(1..=50), "{subject}: {seen:?}");
         }
         drop(sink);
-        while env.census.running() > 0 {
+        while env.actor_count.running() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     });

@@ -7,15 +7,15 @@ use super::super::claim::{Claim, saved};
 use super::super::codec::PartitionHeader;
 use super::super::load::{self, Read};
 use super::super::plan::key_of;
-use super::{ASSUMED_OBJECT, CacheFiles, Kept};
+use super::{ASSUMED_OBJECT, CacheFiles, SavedOpenPartition};
 use crate::cache::{Partition, SavedPartition};
 use informer_hub_types::{ApiResource, ClusterName, PackedTotals, Scope, StoredObject};
 
 /// Saved partitions of re-added clusters.
 #[derive(Debug, Default)]
-pub struct Returning {
+pub struct ReaddedPartitions {
     /// The partitions, each with the argument for [`CacheFiles::mark_reopened`].
-    pub partitions: Vec<(Stored, SavedPartition)>,
+    pub partitions: Vec<(PartitionLocation, SavedPartition)>,
     /// Objects of these partitions with plain bodies.
     pub plain: Vec<Arc<StoredObject>>,
     /// Descriptions of damage.
@@ -24,7 +24,7 @@ pub struct Returning {
 
 /// Location of a partition in the files.
 #[derive(Debug)]
-pub struct Stored {
+pub struct PartitionLocation {
     number: u64,
     header: PartitionHeader,
 }
@@ -67,15 +67,15 @@ impl CacheFiles {
         &mut self,
         totals: &Arc<PackedTotals>,
         claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>,
-    ) -> io::Result<Returning> {
+    ) -> io::Result<ReaddedPartitions> {
         if !self.is_claimed(claim) || !self.are_in_place() {
-            return Ok(Returning::default());
+            return Ok(ReaddedPartitions::default());
         }
         let wants = |resource: &ApiResource, header: &PartitionHeader| {
             self.unwanted.contains_key(&header.key()) && claim(resource, header).is_some()
         };
         let read = load::read_beside(&*self.disk, &self.dir, (totals, &self.dictionaries), &wants, false)?;
-        let Some(Read { partitions, plain, damage, .. }) = read else { return Ok(Returning::default()) };
+        let Some(Read { partitions, plain, damage, .. }) = read else { return Ok(ReaddedPartitions::default()) };
         let is_whole = damage.is_empty();
         let mut back = Vec::new();
         for (key, partition) in partitions {
@@ -85,21 +85,21 @@ impl CacheFiles {
             // With possible gaps the partition must not be saved as complete again.
             header.version = header.version.filter(|_| is_whole);
             let saved = saved(&self.resource, claim, header.clone(), partition.objects);
-            back.push((Stored { number, header }, saved));
+            back.push((PartitionLocation { number, header }, saved));
         }
         if !is_whole {
-            self.distrust();
+            self.rewrite_next();
         }
-        Ok(Returning { partitions: back, plain, damage })
+        Ok(ReaddedPartitions { partitions: back, plain, damage })
     }
 
     /// Marks a read partition as open. From now on its changes are written.
-    pub fn mark_reopened(&mut self, stored: Stored, partition: &Partition) {
+    pub fn mark_reopened(&mut self, stored: PartitionLocation, partition: &Partition) {
         let key = key_of(partition);
         if self.unwanted.remove(&key).is_some() {
             self.sizes.unwanted_bytes = self.sizes.unwanted_bytes.saturating_sub(self.estimated_bytes(partition));
-            let Stored { number, header } = stored;
-            self.kept.insert(key, Kept { number, header, partition: partition.clone() });
+            let PartitionLocation { number, header } = stored;
+            self.kept.insert(key, SavedOpenPartition { number, header, partition: partition.clone() });
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::{CacheFiles, Claim, Commit, KEPT_UNWANTED, inspect, load};
+use super::{CacheFiles, Claim, Commit, UNUSED_RETENTION, inspect, load};
 use crate::cache::testing::{cases, delta, object_with, origin, pods, replayed, seeds};
 use crate::cache::{DeltaFifo, HistoryLimits, Partition, PartitionId, Snapshot, Store, pack_all};
 use informer_hub_disk::Disk;
@@ -402,13 +402,13 @@ fn unclaimed_partitions_are_kept_for_a_week() {
     model.checkpoint();
     let disk: Arc<dyn Disk> = Arc::new(model.disk.clone());
     let only_a = |cluster: &str| (cluster == "a").then(claim);
-    let week = 1_000 + KEPT_UNWANTED;
+    let week = 1_000 + UNUSED_RETENTION;
     for (now, left) in [(week, 3), (week + 1, 1)] {
         let mut loaded = load(&disk, Path::new(ROOT), &|_, header| only_a(header.cluster.as_str())).unwrap();
         let mut cache = loaded.caches.pop().unwrap();
         let snapshot = cache.store.published().load_full();
         assert_eq!(snapshot.partitions().count(), 1);
-        cache.files.distrust();
+        cache.files.rewrite_next();
         let (id, _) = snapshot.partitions().next().unwrap();
         let wrote = cache.files.checkpoint(&snapshot, &[Commit { id, readers: BTreeSet::new() }], now, false).unwrap();
         assert!(wrote.anew);
@@ -432,9 +432,9 @@ fn closed_partitions_are_kept_for_a_week_in_the_same_space() {
     }
     let now = model.store.published().load_full();
     let a = Commit { id: model.ids["a"], readers };
-    let week = 1_000 + KEPT_UNWANTED;
+    let week = 1_000 + UNUSED_RETENTION;
     for (at, left) in [(2_000, 3), (week, 3), (week + 1, 1)] {
-        model.files.distrust();
+        model.files.rewrite_next();
         assert!(model.files.checkpoint(&now, std::slice::from_ref(&a), at, true).unwrap().anew);
         let report = inspect(&model.disk, Path::new(ROOT), true).unwrap().pop().unwrap();
         assert_eq!((report.partitions.len(), report.damage.len(), report.leftovers.len()), (left, 0, 0), "{report:?}");
@@ -451,7 +451,7 @@ fn checkpoint_writes_only_changes() {
     let commits: Vec<_> = model.ids.values().map(|id| Commit { id: *id, readers: readers.clone() }).collect();
     model.files.checkpoint(&snapshot, &commits, 1_000, false).unwrap();
     let calls = model.disk.total_calls();
-    assert_eq!(model.files.checkpoint(&snapshot, &commits, 1_000, false).unwrap(), super::Wrote::default());
+    assert_eq!(model.files.checkpoint(&snapshot, &commits, 1_000, false).unwrap(), super::CheckpointResult::default());
     assert_eq!(model.disk.total_calls(), calls);
     assert!(snapshot.partitions().all(|(_, partition)| model.files.has(partition)));
     let mut fifo = DeltaFifo::new(usize::MAX);
@@ -519,13 +519,13 @@ fn retention_starts_again_after_a_clock_correction() {
     model.checkpoint();
     let disk: Arc<dyn Disk> = Arc::new(model.disk.clone());
     let only_a = |cluster: &str| (cluster == "a").then(claim);
-    let (ahead, right) = (20 * KEPT_UNWANTED, 10 * KEPT_UNWANTED);
-    for (now, left) in [(ahead, 3), (right, 3), (right + KEPT_UNWANTED, 3), (right + KEPT_UNWANTED + 1, 1)] {
+    let (ahead, right) = (20 * UNUSED_RETENTION, 10 * UNUSED_RETENTION);
+    for (now, left) in [(ahead, 3), (right, 3), (right + UNUSED_RETENTION, 3), (right + UNUSED_RETENTION + 1, 1)] {
         let wants = |cluster: &str| if now == ahead { Some(claim()) } else { only_a(cluster) };
         let mut loaded = load(&disk, Path::new(ROOT), &|_, header| wants(header.cluster.as_str())).unwrap();
         let mut cache = loaded.caches.pop().unwrap();
         let snapshot = cache.store.published().load_full();
-        cache.files.distrust();
+        cache.files.rewrite_next();
         let commits: Vec<_> = snapshot.partitions().map(|(id, _)| Commit { id, readers: BTreeSet::new() }).collect();
         cache.files.checkpoint(&snapshot, &commits, now, false).unwrap();
         let report = inspect(&*disk, Path::new(ROOT), true).unwrap().pop().unwrap();

@@ -15,14 +15,14 @@ use crate::cache::snapshot::Snapshot;
 
 /// A potentially long query on one snapshot. Threads call [`Self::work`], then one of them calls [`Self::finish`].
 /// Writers never wait for it.
-pub struct Inquiry {
+pub struct RunningQuery {
     snapshot: Arc<Snapshot>,
     query: Query,
     position: Option<Position>,
     progress: Progress,
 }
 
-impl Inquiry {
+impl RunningQuery {
     /// Creates a query on a snapshot. With a position, it continues where an answer to the same question and snapshot
     /// ended.
     #[must_use]
@@ -113,9 +113,9 @@ impl Inquiry {
     }
 }
 
-impl std::fmt::Debug for Inquiry {
+impl std::fmt::Debug for RunningQuery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inquiry").field("query", &self.query).finish_non_exhaustive()
+        f.debug_struct("RunningQuery").field("query", &self.query).finish_non_exhaustive()
     }
 }
 
