@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn values_are_sorted_by_type_and_size() {
         let mut values =
-            vec![None, Some(json!("b")), Some(json!(10)), Some(json!(9)), Some(json!("10Gi")), Some(json!("a"))];
+            [None, Some(json!("b")), Some(json!(10)), Some(json!(9)), Some(json!("10Gi")), Some(json!("a"))];
         values.sort_by_key(|value| CellKey::of_value(value.as_ref()));
         assert_eq!(
             values[..5],

@@ -1,3 +1,5 @@
+use std::fmt::Write;
+
 use super::*;
 use crate::text::width_of;
 
@@ -62,7 +64,7 @@ fn golden_screens() {
     for (title, columns, rows) in [("pods", &columns[..7], &few), ("pods, wide", &columns[..], &rows)] {
         for limit in [Some(80), Some(120), Some(200), None] {
             let width = limit.map_or("no limit".to_owned(), |limit: usize| limit.to_string());
-            found += &format!("== {title}, {width}\n{}\n", screen(columns, rows, limit));
+            let _ = writeln!(found, "== {title}, {width}\n{}", screen(columns, rows, limit));
         }
     }
     assert_eq!(found, std::fs::read_to_string(path).unwrap_or_default(), "{found}");
