@@ -1,0 +1,313 @@
+//! Bounded cache of access reviews, with one question in flight per review.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, WeakShared};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use crate::review::{Review, ReviewError, Reviews};
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::rng;
+
+/// Settings of a [`ReviewCache`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReviewCacheOptions {
+    /// Longest time that an answer is used. Answers expire up to a fifth earlier, so that they do not expire together.
+    pub kept: Duration,
+    /// Time after which a cluster that has not answered is asked again.
+    pub failure_kept: Duration,
+    /// Longest wait for an answer, including the wait for other reviews.
+    pub deadline: Duration,
+    /// Most answers kept. At the bound, those that expire first are dropped.
+    pub answers: usize,
+    /// Reviews sent at the same time.
+    pub at_once: usize,
+    /// Reviews waiting or sent. Further ones fail.
+    pub waiting: usize,
+}
+
+impl Default for ReviewCacheOptions {
+    fn default() -> Self {
+        Self {
+            kept: Duration::from_secs(60),
+            failure_kept: Duration::from_secs(5),
+            deadline: Duration::from_secs(5),
+            answers: 100_000,
+            at_once: 32,
+            waiting: 20_000,
+        }
+    }
+}
+
+/// Numbers of reviews since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReviewCounts {
+    /// Answered from the cache, or by a review in flight.
+    pub cached: u64,
+    /// Allowed by a cluster.
+    pub allowed: u64,
+    /// Denied by a cluster.
+    pub denied: u64,
+    /// Not answered.
+    pub failed: u64,
+}
+
+type Answer = Result<bool, ReviewError>;
+type Flight = Shared<BoxFuture<'static, Answer>>;
+
+/// Cache of access reviews.
+pub struct ReviewCache {
+    reviews: Arc<dyn Reviews>,
+    options: ReviewCacheOptions,
+    slots: Arc<Semaphore>,
+    state: Mutex<State>,
+    cached: AtomicU64,
+    outcomes: [AtomicU64; 3],
+}
+
+#[derive(Default)]
+struct State {
+    answers: HashMap<Arc<Review>, KeptAnswer>,
+    /// The keys of `answers`, by expiry.
+    expiries: BTreeSet<(Instant, Arc<Review>)>,
+    /// A flight that nobody waits for any more is gone.
+    flights: HashMap<Arc<Review>, WeakShared<BoxFuture<'static, Answer>>>,
+}
+
+struct KeptAnswer {
+    answer: Answer,
+    until: Instant,
+}
+
+impl ReviewCache {
+    /// Creates an empty cache.
+    #[must_use]
+    pub fn new(reviews: Arc<dyn Reviews>, options: ReviewCacheOptions) -> Self {
+        Self {
+            reviews,
+            options,
+            slots: Arc::new(Semaphore::new(options.at_once)),
+            state: Mutex::default(),
+            cached: AtomicU64::new(0),
+            outcomes: Default::default(),
+        }
+    }
+
+    /// Returns whether a cluster allows an access. Asks it, unless its answer is kept or on its way.
+    ///
+    /// # Errors
+    /// [`ReviewError`] if the cluster has not answered; the access is denied.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: other callers of the same review continue.
+    pub async fn decide(&self, review: Review) -> Result<bool, ReviewError> {
+        let review = Arc::new(review);
+        let flight = {
+            let mut state = self.state.lock();
+            let now = clock::now();
+            if let Some(kept) = state.answers.get(&review).filter(|kept| now < kept.until) {
+                self.cached.fetch_add(1, Relaxed);
+                return kept.answer.clone();
+            }
+            let flying = state.flights.get(&review).and_then(WeakShared::upgrade);
+            if flying.is_some() {
+                self.cached.fetch_add(1, Relaxed);
+            }
+            match flying {
+                Some(flight) => flight,
+                None => self.begin(&mut state, &review)?,
+            }
+        };
+        let answer = flight.await;
+        let mut state = self.state.lock();
+        if state.flights.remove(&review).is_some() {
+            self.count(&answer);
+            let kept = match answer {
+                Ok(_) => self.options.kept.mul_f64(1.0 - rng::unit() / 5.0),
+                Err(_) => self.options.failure_kept,
+            };
+            let kept = KeptAnswer { answer: answer.clone(), until: clock::now() + kept };
+            state.insert(review, kept, self.options.answers);
+        }
+        answer
+    }
+
+    /// Returns the numbers of reviews.
+    #[must_use]
+    pub fn counts(&self) -> ReviewCounts {
+        let [allowed, denied, failed] = [0, 1, 2].map(|at: usize| self.outcomes[at].load(Relaxed));
+        ReviewCounts { cached: self.cached.load(Relaxed), allowed, denied, failed }
+    }
+
+    /// Drops all answers, so that each cluster is asked again.
+    pub fn clear(&self) {
+        let mut state = self.state.lock();
+        state.answers.clear();
+        state.expiries.clear();
+    }
+
+    fn begin(&self, state: &mut State, review: &Arc<Review>) -> Result<Flight, ReviewError> {
+        if state.flights.len() >= self.options.waiting {
+            state.flights.retain(|_, flight| flight.upgrade().is_some());
+            if state.flights.len() >= self.options.waiting {
+                return Err(ReviewError::Busy);
+            }
+        }
+        let (slots, reviews, asked) = (Arc::clone(&self.slots), Arc::clone(&self.reviews), Arc::clone(review));
+        let asking = async move {
+            let _slot = slots.acquire().await.map_err(|_| ReviewError::Busy)?;
+            reviews.review(&asked).await
+        };
+        let deadline = self.options.deadline;
+        let flight = async move { tokio::time::timeout(deadline, asking).await.unwrap_or(Err(ReviewError::Timeout)) };
+        let flight = flight.boxed().shared();
+        if let Some(weak) = flight.downgrade() {
+            state.flights.insert(Arc::clone(review), weak);
+        }
+        Ok(flight)
+    }
+
+    fn count(&self, answer: &Answer) {
+        let outcome = match answer {
+            Ok(true) => 0,
+            Ok(false) => 1,
+            Err(_) => 2,
+        };
+        self.outcomes[outcome].fetch_add(1, Relaxed);
+    }
+}
+
+impl State {
+    fn insert(&mut self, review: Arc<Review>, kept: KeptAnswer, most: usize) {
+        let until = kept.until;
+        if let Some(old) = self.answers.insert(Arc::clone(&review), kept) {
+            self.expiries.remove(&(old.until, Arc::clone(&review)));
+        }
+        self.expiries.insert((until, review));
+        while self.answers.len() > most {
+            let Some((_, first)) = self.expiries.pop_first() else { return };
+            self.answers.remove(&first);
+        }
+    }
+}
+
+impl fmt::Debug for ReviewCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReviewCache").field("reviews", &self.reviews).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reader::Reader;
+    use crate::review::{User, Verb};
+    use informer_hub_types::{ClusterName, Gvr};
+
+    /// Cluster that answers after a while, by the namespace: `yes`, `no`, `slow`, anything else fails.
+    #[derive(Debug, Default)]
+    struct SlowCluster {
+        asked: AtomicU64,
+        at_once: AtomicU64,
+        most_at_once: AtomicU64,
+    }
+
+    #[derive(Debug)]
+    struct Ask(Arc<SlowCluster>);
+
+    impl Reviews for Ask {
+        fn review(&self, review: &Review) -> BoxFuture<'static, Result<bool, ReviewError>> {
+            let (cluster, namespace) = (Arc::clone(&self.0), review.namespace.clone());
+            Box::pin(async move {
+                cluster.asked.fetch_add(1, Relaxed);
+                let now = cluster.at_once.fetch_add(1, Relaxed) + 1;
+                cluster.most_at_once.fetch_max(now, Relaxed);
+                let time = if namespace.starts_with("slow") { 3600 } else { 1 };
+                tokio::time::sleep(Duration::from_secs(time)).await;
+                cluster.at_once.fetch_sub(1, Relaxed);
+                match namespace.split('-').next() {
+                    Some("yes") => Ok(true),
+                    Some("no") => Ok(false),
+                    _ => Err(ReviewError::UnknownCluster),
+                }
+            })
+        }
+    }
+
+    fn cache(options: ReviewCacheOptions) -> (Arc<ReviewCache>, Arc<SlowCluster>) {
+        let cluster = Arc::new(SlowCluster::default());
+        (Arc::new(ReviewCache::new(Arc::new(Ask(Arc::clone(&cluster))), options)), cluster)
+    }
+
+    fn review(namespace: &str) -> Review {
+        Review {
+            cluster: ClusterName::new("a").unwrap(),
+            user: Arc::new(User::from(&Reader::unknown())),
+            verb: Verb::List,
+            resource: Gvr::new("", "v1", "pods"),
+            namespace: namespace.into(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cluster_is_asked_once_for_all_callers_until_its_answer_expires() {
+        let (cache, cluster) = cache(ReviewCacheOptions::default());
+        let asked = || cluster.asked.load(Relaxed);
+        let all = futures::future::join_all((0..50).map(|_| cache.decide(review("yes")))).await;
+        assert!(all.iter().all(|answer| *answer == Ok(true)));
+        assert_eq!(asked(), 1);
+        tokio::time::advance(Duration::from_secs(40)).await;
+        assert_eq!((cache.decide(review("yes")).await, asked()), (Ok(true), 1));
+        assert_eq!((cache.decide(review("no")).await, asked()), (Ok(false), 2));
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert_eq!((cache.decide(review("yes")).await, asked()), (Ok(true), 3));
+        assert_eq!(cache.counts(), ReviewCounts { cached: 50, allowed: 2, denied: 1, failed: 0 });
+        cache.clear();
+        assert_eq!((cache.decide(review("yes")).await, asked()), (Ok(true), 4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_deny_and_are_asked_again_soon() {
+        let (cache, cluster) = cache(ReviewCacheOptions::default());
+        let failed = Err(ReviewError::UnknownCluster);
+        assert_eq!(cache.decide(review("gone")).await, failed);
+        assert_eq!(cache.decide(review("gone")).await, failed);
+        assert_eq!(cluster.asked.load(Relaxed), 1);
+        tokio::time::advance(Duration::from_secs(6)).await;
+        assert_eq!(cache.decide(review("gone")).await, failed);
+        assert_eq!(cluster.asked.load(Relaxed), 2);
+        assert_eq!(cache.decide(review("slow")).await, Err(ReviewError::Timeout));
+        assert_eq!(cache.counts().failed, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn abandoned_review_is_asked_anew_and_others_are_not_disturbed() {
+        let (cache, cluster) = cache(ReviewCacheOptions::default());
+        let abandoned = tokio::time::timeout(Duration::from_millis(10), cache.decide(review("yes"))).await;
+        assert!(abandoned.is_err());
+        let (short, long) = tokio::join!(
+            tokio::time::timeout(Duration::from_millis(10), cache.decide(review("yes"))),
+            cache.decide(review("yes")),
+        );
+        assert!(short.is_err());
+        assert_eq!((long, cluster.asked.load(Relaxed)), (Ok(true), 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_and_reviews_are_bounded() {
+        let options = ReviewCacheOptions { answers: 10, at_once: 3, waiting: 12, ..ReviewCacheOptions::default() };
+        let (cache, cluster) = cache(options);
+        let ask = |number: usize| cache.decide(review(&format!("yes-{number}")));
+        let all = futures::future::join_all((0..15).map(ask)).await;
+        let busy = all.iter().filter(|answer| **answer == Err(ReviewError::Busy)).count();
+        assert_eq!((busy, cluster.most_at_once.load(Relaxed)), (3, 3));
+        let state = cache.state.lock();
+        assert_eq!((state.answers.len(), state.expiries.len(), state.flights.len()), (10, 10, 0));
+    }
+}

@@ -1,0 +1,210 @@
+//! Readers: the authenticated senders of requests.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use smol_str::SmolStr;
+
+use crate::rule::Rule;
+use informer_hub_types::ClusterName;
+
+/// How a reader was authenticated.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReaderOrigin {
+    /// No credential is required.
+    Anonymous,
+    /// `hub.auth.token`, or a client certificate that is no reader's.
+    Administrator,
+    /// `hub.auth.read_token`.
+    ReadToken,
+    /// The token of a table `[readers.<name>]`.
+    Table(SmolStr),
+    /// A client certificate.
+    Certificate,
+    /// A JWT of the issuer.
+    Oidc,
+    /// A service account's token, which a cluster has reviewed.
+    ServiceAccount {
+        /// The cluster.
+        cluster: ClusterName,
+    },
+}
+
+/// What decides the rights of a reader. One of them suffices. The default grants nothing.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Grants {
+    /// Static rules.
+    pub rules: Arc<[Rule]>,
+    /// Whether each cluster is asked what the user may see there.
+    pub reviews: bool,
+    /// Whether everything is visible, except Secrets that the hub does not serve.
+    pub everything: bool,
+}
+
+impl Default for Grants {
+    fn default() -> Self {
+        Self { rules: Arc::new([]), reviews: false, everything: false }
+    }
+}
+
+impl Grants {
+    /// Returns the grants of readers that see everything.
+    #[must_use]
+    pub fn everything() -> Self {
+        Self { everything: true, ..Self::default() }
+    }
+}
+
+/// Limits of a reader. `None` is the hub's limit for all readers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReaderLimits {
+    /// Lists, queries and single objects in progress.
+    pub requests: Option<usize>,
+    /// Queries that scan, in progress.
+    pub scans: Option<usize>,
+    /// Open watches and event streams.
+    pub watches: Option<usize>,
+    /// Bytes sent a second.
+    pub bytes_per_second: Option<u64>,
+}
+
+/// Members of a [`Reader`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct ReaderParts {
+    /// Name of the user, as Kubernetes and the audit log know it.
+    pub name: SmolStr,
+    /// Groups of the user.
+    pub groups: Vec<SmolStr>,
+    /// Identifier of the user, if the issuer has one.
+    pub uid: Option<SmolStr>,
+    /// Further attributes, for access reviews.
+    pub extra: BTreeMap<SmolStr, Vec<SmolStr>>,
+    /// How it was authenticated.
+    pub origin: ReaderOrigin,
+    /// What it may see.
+    pub grants: Grants,
+    /// Limits of its requests.
+    pub limits: ReaderLimits,
+    /// Whether it may change the hub: reload, replay and purge dead letters.
+    pub may_change: bool,
+    /// When its credential expires, which ends its watches.
+    pub expires: Option<Timestamp>,
+}
+
+/// The authenticated sender of a request. Cheap to clone.
+#[derive(Clone, PartialEq)]
+pub struct Reader(Arc<ReaderParts>);
+
+impl Reader {
+    /// Creates a reader.
+    #[must_use]
+    pub fn new(parts: ReaderParts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// Returns a reader without groups, limits and expiry.
+    #[must_use]
+    pub fn named(name: &str, origin: ReaderOrigin, grants: Grants) -> Self {
+        Self::new(ReaderParts {
+            name: name.into(),
+            groups: Vec::new(),
+            uid: None,
+            extra: BTreeMap::new(),
+            may_change: origin == ReaderOrigin::Administrator,
+            origin,
+            grants,
+            limits: ReaderLimits::default(),
+            expires: None,
+        })
+    }
+
+    /// Returns the reader of `hub.auth.token`, which sees and changes everything.
+    #[must_use]
+    pub fn administrator() -> Self {
+        Self::named("informer-hub:administrator", ReaderOrigin::Administrator, Grants::everything())
+    }
+
+    /// Returns the reader of `hub.auth.read_token`, which sees everything.
+    #[must_use]
+    pub fn read_token() -> Self {
+        Self::named("informer-hub:reader", ReaderOrigin::ReadToken, Grants::everything())
+    }
+
+    /// Returns the reader of a port that requires no credential. It sees and changes everything.
+    #[must_use]
+    pub fn open() -> Self {
+        let reader = Self::named("system:anonymous", ReaderOrigin::Anonymous, Grants::everything());
+        let groups = vec!["system:unauthenticated".into()];
+        Self::new(ReaderParts { groups, may_change: true, ..ReaderParts::clone(&reader.0) })
+    }
+
+    /// Returns the reader of a request without a valid credential. It sees nothing.
+    #[must_use]
+    pub fn unknown() -> Self {
+        let reader = Self::named("system:anonymous", ReaderOrigin::Anonymous, Grants::default());
+        let groups = vec!["system:unauthenticated".into()];
+        Self::new(ReaderParts { groups, ..ReaderParts::clone(&reader.0) })
+    }
+
+    /// Returns the members.
+    #[must_use]
+    pub fn parts(&self) -> &ReaderParts {
+        &self.0
+    }
+
+    /// Returns the name.
+    #[must_use]
+    pub fn name(&self) -> &SmolStr {
+        &self.0.name
+    }
+
+    /// Returns the groups.
+    #[must_use]
+    pub fn groups(&self) -> &[SmolStr] {
+        &self.0.groups
+    }
+
+    /// Returns what decides its rights.
+    #[must_use]
+    pub fn grants(&self) -> &Grants {
+        &self.0.grants
+    }
+
+    /// Returns how it was authenticated.
+    #[must_use]
+    pub fn origin(&self) -> &ReaderOrigin {
+        &self.0.origin
+    }
+
+    /// Returns its limits.
+    #[must_use]
+    pub fn limits(&self) -> ReaderLimits {
+        self.0.limits
+    }
+
+    /// Returns when its credential expires.
+    #[must_use]
+    pub fn expires(&self) -> Option<Timestamp> {
+        self.0.expires
+    }
+
+    /// Returns whether it may change the hub.
+    #[must_use]
+    pub fn may_change(&self) -> bool {
+        self.0.may_change
+    }
+
+    /// Returns whether it sees every cluster and every object that the hub serves.
+    #[must_use]
+    pub fn sees_everything(&self) -> bool {
+        self.0.grants.everything
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("name", &self.0.name).field("origin", &self.0.origin).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,100 @@
+//! Port to the clusters: reviews of access.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use smol_str::SmolStr;
+
+use crate::reader::Reader;
+use informer_hub_types::{ClusterName, Gvr};
+
+/// Verb of an access.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Verb {
+    /// One object.
+    Get,
+    /// Objects as they are.
+    List,
+    /// Objects as they change.
+    Watch,
+}
+
+impl Verb {
+    /// Returns the verb as Kubernetes writes it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// User of an access review.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct User {
+    /// Name.
+    pub name: SmolStr,
+    /// Groups.
+    pub groups: Vec<SmolStr>,
+    /// Identifier.
+    pub uid: Option<SmolStr>,
+    /// Further attributes.
+    pub extra: BTreeMap<SmolStr, Vec<SmolStr>>,
+}
+
+impl From<&Reader> for User {
+    fn from(reader: &Reader) -> Self {
+        let parts = reader.parts();
+        let (groups, uid, extra) = (parts.groups.clone(), parts.uid.clone(), parts.extra.clone());
+        Self { name: parts.name.clone(), groups, uid, extra }
+    }
+}
+
+/// A question to a cluster: may the user do this there?
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Review {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// The user.
+    pub user: Arc<User>,
+    /// The verb.
+    pub verb: Verb,
+    /// The resource.
+    pub resource: Gvr,
+    /// The namespace; empty for all namespaces, and for resources that are not namespaced.
+    pub namespace: SmolStr,
+}
+
+/// A cluster has not answered; nothing of it is visible.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReviewError {
+    /// The cluster is not known, or was removed.
+    #[error("the hub has no such cluster")]
+    UnknownCluster,
+    /// The cluster did not answer in time.
+    #[error("the cluster did not answer in time")]
+    Timeout,
+    /// Too many reviews are waiting.
+    #[error("too many access reviews are waiting")]
+    Busy,
+    /// The hub's credentials may not create access reviews there, or another failure.
+    #[error("the cluster does not answer access reviews: {0}")]
+    Failed(Arc<str>),
+}
+
+/// Asks a cluster for an access review (`SubjectAccessReview`).
+pub trait Reviews: fmt::Debug + Send + Sync + 'static {
+    /// Returns whether the access is allowed.
+    fn review(&self, review: &Review) -> BoxFuture<'static, Result<bool, ReviewError>>;
+}

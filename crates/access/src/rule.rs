@@ -1,0 +1,179 @@
+//! Static rules: what the configuration allows a reader to see.
+
+use smol_str::SmolStr;
+
+use crate::namespaces::Namespaces;
+use crate::visible::Visible;
+use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterSelector, Exclusion, Groups, Selected};
+
+/// Resources that one entry of a rule names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ResourceMatch {
+    /// All resources of some groups, except Secrets.
+    Groups(Groups),
+    /// A resource by its plural or its kind in lowercase; without a group, in every group. The version does not matter.
+    Named {
+        /// Plural or kind in lowercase.
+        name: SmolStr,
+        /// Group, if it is given.
+        group: Option<SmolStr>,
+    },
+}
+
+impl From<Exclusion> for ResourceMatch {
+    fn from(written: Exclusion) -> Self {
+        match written {
+            Exclusion::Groups(groups) => Self::Groups(groups),
+            Exclusion::Resource(resource) => Self::Named { name: resource.resource, group: resource.group },
+        }
+    }
+}
+
+impl From<Selected> for ResourceMatch {
+    fn from(written: Selected) -> Self {
+        match written {
+            Selected::Matching(pattern) => Self::Groups(pattern.groups),
+            Selected::One(resource) => Self::Named { name: resource.resource, group: resource.group },
+        }
+    }
+}
+
+impl ResourceMatch {
+    fn names(&self, resource: &ApiResource) -> bool {
+        match self {
+            Self::Groups(groups) => groups.has(&resource.gvr.group),
+            Self::Named { name, group } => {
+                let is_called = *name == resource.gvr.resource || *name == resource.kind.to_lowercase();
+                is_called && group.as_ref().is_none_or(|group| *group == resource.gvr.group)
+            }
+        }
+    }
+}
+
+/// Returns whether a resource is the Secrets of Kubernetes.
+pub(crate) fn is_secrets(resource: &ApiResource) -> bool {
+    resource.gvr.group.is_empty() && resource.gvr.resource == "secrets"
+}
+
+/// A rule: objects of some resources, in some namespaces, of some clusters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    clusters: ClusterSelector,
+    /// `None` is every namespace, and objects without one.
+    namespaces: Option<Namespaces>,
+    resources: Vec<ResourceMatch>,
+    except: Vec<ResourceMatch>,
+}
+
+impl Rule {
+    /// Creates a rule. `namespaces` are names and patterns; none, or one that is `*`, is every namespace and the objects
+    /// without a namespace.
+    pub fn new<T: AsRef<str>>(
+        clusters: ClusterSelector,
+        namespaces: impl IntoIterator<Item = T>,
+        resources: Vec<ResourceMatch>,
+        except: Vec<ResourceMatch>,
+    ) -> Self {
+        let namespaces = Namespaces::new(namespaces);
+        let is_every = namespaces.is_empty() || namespaces.texts().any(|text| text == "*");
+        Self { clusters, namespaces: (!is_every).then_some(namespaces), resources, except }
+    }
+
+    /// Returns whether the rule is about a resource, in some cluster. A pattern is not about Secrets.
+    #[must_use]
+    pub fn covers(&self, resource: &ApiResource) -> bool {
+        let is_secret = is_secrets(resource);
+        let is_allowed =
+            |entry: &ResourceMatch| entry.names(resource) && !(is_secret && matches!(entry, ResourceMatch::Groups(_)));
+        self.resources.iter().any(is_allowed) && !self.except.iter().any(|entry| entry.names(resource))
+    }
+
+    /// Returns whether the rule is about a cluster.
+    #[must_use]
+    pub fn selects(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
+        self.clusters.matches(cluster, labels)
+    }
+
+    /// Returns the clusters that the rule is about.
+    #[must_use]
+    pub fn clusters(&self) -> &ClusterSelector {
+        &self.clusters
+    }
+
+    /// Returns what it allows to see in a cluster and a resource that it is about. Objects without a namespace need a rule
+    /// for every namespace.
+    #[must_use]
+    pub fn visible(&self, has_namespaces: bool) -> Visible {
+        match &self.namespaces {
+            None => Visible::Everything,
+            Some(namespaces) if has_namespaces => Visible::Namespaces(namespaces.clone()),
+            Some(_) => Visible::Nothing,
+        }
+    }
+
+    /// Returns the resources that the rule names.
+    #[must_use]
+    pub fn resources(&self) -> &[ResourceMatch] {
+        &self.resources
+    }
+
+    /// Returns the resources that the rule excepts.
+    #[must_use]
+    pub fn except(&self) -> &[ResourceMatch] {
+        &self.except
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use informer_hub_types::Gvr;
+
+    fn resource(group: &str, plural: &str, kind: &str) -> ApiResource {
+        ApiResource { gvr: Gvr::new(group, "v1", plural), kind: kind.into(), namespaced: true }
+    }
+
+    fn rule(resources: &[&str], except: &[&str]) -> Rule {
+        let of = |texts: &[&str]| texts.iter().map(|text| text.parse::<Exclusion>().unwrap().into()).collect();
+        Rule::new(ClusterSelector::All, ["*"], of(resources), of(except))
+    }
+
+    #[test]
+    fn rule_covers_named_resources_and_groups_without_exceptions() {
+        let pods = resource("", "pods", "Pod");
+        let deployments = resource("apps", "deployments", "Deployment");
+        let events = resource("events.k8s.io", "events", "Event");
+        for (resources, except, expected) in [
+            (&["*"][..], &[][..], [true, true, true]),
+            (&["*"], &["pods"], [false, true, true]),
+            (&["*"], &["deployment"], [true, false, true]),
+            (&["*"], &["*.apps", "events"], [true, false, false]),
+            (&["pods", "events"], &[], [true, false, true]),
+            (&["deployments.apps"], &[], [false, true, false]),
+            (&["deployments.v2.apps"], &[], [false, true, false]),
+            (&["deployments.extensions"], &[], [false, false, false]),
+            (&["*.*.k8s.io"], &[], [false, false, true]),
+            (&[], &[], [false, false, false]),
+            (&["*", "pods"], &["*"], [false, false, false]),
+        ] {
+            let rule = rule(resources, except);
+            let found = [&pods, &deployments, &events].map(|resource| rule.covers(resource));
+            assert_eq!(found, expected, "{resources:?} except {except:?}");
+        }
+    }
+
+    #[test]
+    fn secrets_must_be_named() {
+        let (secrets, sealed) = (resource("", "secrets", "Secret"), resource("example.com", "secrets", "Secret"));
+        for (resources, except, expected) in [
+            (&["*"][..], &[][..], [false, true]),
+            (&["secrets"], &[], [true, true]),
+            (&["*", "secret"], &[], [true, true]),
+            (&["secrets.example.com"], &[], [false, true]),
+            (&["secrets"], &["*"], [false, false]),
+        ] {
+            let rule = rule(resources, except);
+            assert_eq!([&secrets, &sealed].map(|it| rule.covers(it)), expected, "{resources:?} except {except:?}");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! What a reader sees of one resource, by cluster and namespace.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use crate::namespaces::Namespaces;
+use crate::reader::Grants;
+use crate::rule::{Rule, is_secrets};
+use crate::visible::Visible;
+use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
+
+/// Answers of a cluster to access reviews of one reader, verb and resource. What was not reviewed is not visible.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ReviewedCluster {
+    /// Answer for all namespaces.
+    pub everywhere: Option<bool>,
+    /// Answers by namespace.
+    pub namespaces: BTreeMap<SmolStr, bool>,
+    /// Why some answers are missing: the cluster did not answer.
+    pub failure: Option<Arc<str>>,
+}
+
+impl ReviewedCluster {
+    fn visible(&self) -> Visible {
+        if self.everywhere == Some(true) {
+            return Visible::Everything;
+        }
+        let allowed: Vec<_> = self.namespaces.iter().filter(|(_, is_allowed)| **is_allowed).map(|(it, _)| it).collect();
+        if allowed.is_empty() { Visible::Nothing } else { Visible::Namespaces(Namespaces::new(allowed)) }
+    }
+
+    fn sees(&self, namespace: Option<&str>) -> bool {
+        self.everywhere == Some(true)
+            || namespace.is_some_and(|namespace| self.namespaces.get(namespace) == Some(&true))
+    }
+
+    fn sees_any(&self) -> bool {
+        self.everywhere == Some(true) || self.namespaces.values().any(|is_allowed| *is_allowed)
+    }
+}
+
+/// Answers of the clusters.
+pub type Reviewed = BTreeMap<ClusterName, ReviewedCluster>;
+
+/// What a reader sees of one resource. Cheap to clone.
+///
+/// Rules are evaluated with the labels that a cluster has when an object is read or changed, so a cluster's objects begin
+/// or cease to be visible with its labels.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Visibility(Kind);
+
+#[derive(Clone, PartialEq, Debug)]
+enum Kind {
+    Everything,
+    Some(Arc<Granted>),
+}
+
+#[derive(PartialEq, Debug)]
+struct Granted {
+    /// The rules about the resource.
+    rules: Vec<Rule>,
+    namespaced: bool,
+    /// `None` if the clusters are not asked.
+    reviewed: Option<Reviewed>,
+}
+
+impl Visibility {
+    /// Returns the visibility of everything.
+    #[must_use]
+    pub fn everything() -> Self {
+        Self(Kind::Everything)
+    }
+
+    /// Returns the visibility of nothing.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self(Kind::Some(Arc::new(Granted { rules: Vec::new(), namespaced: true, reviewed: None })))
+    }
+
+    /// Returns what some grants allow to see of a resource. Whether unrestricted readers see Secrets is `serve_secrets`.
+    /// If the clusters are to be asked, they have not answered yet.
+    #[must_use]
+    pub fn new(grants: &Grants, resource: &ApiResource, serve_secrets: bool) -> Self {
+        if grants.everything && (serve_secrets || !is_secrets(resource)) {
+            return Self::everything();
+        }
+        let rules = grants.rules.iter().filter(|rule| rule.covers(resource)).cloned().collect();
+        let reviewed = grants.reviews.then(Reviewed::new);
+        Self(Kind::Some(Arc::new(Granted { rules, namespaced: resource.namespaced, reviewed })))
+    }
+
+    /// Returns the same with answers of clusters.
+    #[must_use]
+    pub fn with_reviewed(&self, reviewed: Reviewed) -> Self {
+        match &self.0 {
+            Kind::Everything => self.clone(),
+            Kind::Some(granted) => Self(Kind::Some(Arc::new(Granted {
+                rules: granted.rules.clone(),
+                namespaced: granted.namespaced,
+                reviewed: Some(reviewed),
+            }))),
+        }
+    }
+
+    /// Returns whether every object of every cluster is visible.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        matches!(self.0, Kind::Everything)
+    }
+
+    /// Returns the answers of the clusters; `None` if they are not asked.
+    #[must_use]
+    pub fn reviewed(&self) -> Option<&Reviewed> {
+        match &self.0 {
+            Kind::Everything => None,
+            Kind::Some(granted) => granted.reviewed.as_ref(),
+        }
+    }
+
+    /// Returns whether a rule is about the resource, or clusters are asked.
+    #[must_use]
+    pub fn may_see_some(&self) -> bool {
+        match &self.0 {
+            Kind::Everything => true,
+            Kind::Some(granted) => !granted.rules.is_empty() || granted.reviewed.is_some(),
+        }
+    }
+
+    /// Returns whether all objects of a cluster are visible by rules, so that it need not be asked.
+    #[must_use]
+    pub fn sees_all_by_rules(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
+        match &self.0 {
+            Kind::Everything => true,
+            Kind::Some(granted) => granted.of(cluster, labels).any(|visible| visible == Visible::Everything),
+        }
+    }
+
+    /// Returns whether a namespace is visible by rules, so that the cluster need not be asked.
+    #[must_use]
+    pub fn sees_by_rules(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: Option<&str>) -> bool {
+        match &self.0 {
+            Kind::Everything => true,
+            Kind::Some(granted) => granted.of(cluster, labels).any(|visible| visible.sees(namespace)),
+        }
+    }
+
+    /// Returns whether some namespace is visible by rules.
+    #[must_use]
+    pub fn sees_some_by_rules(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
+        match &self.0 {
+            Kind::Everything => true,
+            Kind::Some(granted) => granted.of(cluster, labels).any(|visible| !visible.is_nothing()),
+        }
+    }
+
+    /// Returns what is visible in a cluster.
+    #[must_use]
+    pub fn visible(&self, cluster: &ClusterName, labels: &ClusterLabels) -> Visible {
+        match &self.0 {
+            Kind::Everything => Visible::Everything,
+            Kind::Some(granted) => {
+                let reviewed = granted.review_of(cluster).map_or(Visible::Nothing, ReviewedCluster::visible);
+                granted.of(cluster, labels).fold(reviewed, Visible::union)
+            }
+        }
+    }
+
+    /// Returns whether the objects of a namespace of a cluster are visible; `None` are the objects without one.
+    #[must_use]
+    pub fn sees(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: Option<&str>) -> bool {
+        match &self.0 {
+            Kind::Everything => true,
+            Kind::Some(granted) => {
+                granted.review_of(cluster).is_some_and(|review| review.sees(namespace))
+                    || granted.of(cluster, labels).any(|visible| visible.sees(namespace))
+            }
+        }
+    }
+
+    /// Returns whether some object of a cluster may be visible.
+    #[must_use]
+    pub fn sees_any(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
+        match &self.0 {
+            Kind::Everything => true,
+            Kind::Some(granted) => {
+                granted.review_of(cluster).is_some_and(ReviewedCluster::sees_any)
+                    || granted.of(cluster, labels).any(|visible| !visible.is_nothing())
+            }
+        }
+    }
+}
+
+impl Granted {
+    fn review_of(&self, cluster: &ClusterName) -> Option<&ReviewedCluster> {
+        self.reviewed.as_ref()?.get(cluster)
+    }
+
+    /// Returns what each rule about a cluster allows to see.
+    fn of<'g>(&'g self, cluster: &'g ClusterName, labels: &'g ClusterLabels) -> impl Iterator<Item = Visible> + 'g {
+        let rules = self.rules.iter().filter(move |rule| rule.selects(cluster, labels));
+        rules.map(|rule| rule.visible(self.namespaced))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::rule::ResourceMatch;
+    use informer_hub_types::{ClusterSelector, Groups, Gvr};
+
+    fn pods() -> ApiResource {
+        ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
+    }
+
+    fn labels(tier: &str) -> ClusterLabels {
+        [("tier".to_owned(), tier.to_owned())].into()
+    }
+
+    fn rule(tier: Option<&str>, namespaces: &[&str]) -> Rule {
+        let clusters = tier.map_or(ClusterSelector::All, |tier| ClusterSelector::Labels(labels(tier)));
+        Rule::new(clusters, namespaces, vec![ResourceMatch::Groups(Groups::All)], Vec::new())
+    }
+
+    fn name(text: &str) -> ClusterName {
+        ClusterName::new(text).unwrap()
+    }
+
+    fn granted(rules: Vec<Rule>, reviews: bool) -> Visibility {
+        let grants = Grants { rules: rules.into(), reviews, everything: false };
+        Visibility::new(&grants, &pods(), false)
+    }
+
+    #[test]
+    fn rules_add_up_and_follow_the_labels_of_a_cluster() {
+        let seen = granted(vec![rule(Some("prod"), &["shop"]), rule(None, &["team-*"])], false);
+        let (a, prod, dev) = (name("a"), labels("prod"), labels("dev"));
+        for (labels, namespace, expected) in [
+            (&prod, Some("shop"), true),
+            (&dev, Some("shop"), false),
+            (&prod, Some("team-x"), true),
+            (&dev, Some("team-x"), true),
+            (&prod, Some("pay"), false),
+            (&prod, None, false),
+        ] {
+            assert_eq!(seen.sees(&a, labels, namespace), expected, "{labels:?} {namespace:?}");
+            assert_eq!(seen.visible(&a, labels).sees(namespace), expected, "{labels:?} {namespace:?}");
+        }
+        assert!(granted(vec![rule(Some("prod"), &[])], false).sees(&a, &prod, None));
+        assert!(!granted(vec![rule(Some("prod"), &["*"])], false).sees_any(&a, &dev));
+    }
+
+    #[test]
+    fn objects_without_a_namespace_need_a_rule_for_every_namespace() {
+        let nodes = ApiResource { namespaced: false, ..pods() };
+        for (namespaces, expected) in
+            [(&["shop"][..], false), (&["*"], true), (&["shop", "*"], true), (&["sh*"], false)]
+        {
+            let grants = Grants { rules: [rule(None, namespaces)].into(), ..Grants::default() };
+            let seen = Visibility::new(&grants, &nodes, false);
+            assert_eq!(seen.sees(&name("a"), &labels("prod"), None), expected, "{namespaces:?}");
+            assert_eq!(seen.sees_any(&name("a"), &labels("prod")), expected, "{namespaces:?}");
+        }
+    }
+
+    #[test]
+    fn unreviewed_clusters_and_namespaces_are_invisible() {
+        let (a, b, prod) = (name("a"), name("b"), labels("prod"));
+        let asked = granted(Vec::new(), true);
+        assert!(!asked.sees_any(&a, &prod) && asked.may_see_some());
+        let namespaces = [("shop".into(), true), ("pay".into(), false)].into();
+        let reviewed = ReviewedCluster { everywhere: Some(false), namespaces, failure: None };
+        let all = ReviewedCluster { everywhere: Some(true), ..ReviewedCluster::default() };
+        let seen = asked.with_reviewed([(a.clone(), reviewed), (b.clone(), all)].into());
+        let is_seen = |cluster, namespace| seen.sees(cluster, &prod, namespace);
+        assert!(is_seen(&a, Some("shop")) && !is_seen(&a, Some("pay")));
+        assert!(!is_seen(&a, Some("other")) && !is_seen(&a, None));
+        assert!(is_seen(&b, Some("other")) && is_seen(&b, None));
+        assert!(!seen.sees_any(&name("c"), &prod));
+    }
+
+    #[test]
+    fn secrets_of_unrestricted_readers_depend_on_the_setting() {
+        let secrets = ApiResource { gvr: Gvr::new("", "v1", "secrets"), kind: "Secret".into(), namespaced: true };
+        let grants = Grants { everything: true, ..Grants::default() };
+        let sees = |resource: &ApiResource, served| Visibility::new(&grants, resource, served).is_everything();
+        assert!(sees(&pods(), false) && sees(&secrets, true) && !sees(&secrets, false));
+        assert!(!Visibility::new(&grants, &secrets, false).may_see_some());
+    }
+
+    proptest! {
+        #![proptest_config(informer_hub_testing::properties(512))]
+
+        #[test]
+        fn three_ways_to_ask_agree(
+            rules in prop::collection::vec((prop::option::of("prod|dev"), prop::collection::vec("[ab*]{1,2}", 0..3)), 0..4),
+            everywhere in prop::option::of(any::<bool>()),
+            reviewed in prop::collection::btree_map("[ab]{1,2}", any::<bool>(), 0..3),
+            reviews in any::<bool>(),
+            tier in "prod|dev",
+            namespace in prop::option::of("[ab]{1,2}"),
+        ) {
+            let of = |(tier, namespaces): &(Option<String>, Vec<String>)| {
+                rule(tier.as_deref(), &namespaces.iter().map(String::as_str).collect::<Vec<_>>())
+            };
+            let seen = granted(rules.iter().map(of).collect(), reviews);
+            let namespaces = reviewed.iter().map(|(name, is_allowed)| (name.into(), *is_allowed)).collect();
+            let answers = ReviewedCluster { everywhere, namespaces, failure: None };
+            let seen = if reviews { seen.with_reviewed([(name("a"), answers)].into()) } else { seen };
+            let (a, labels, namespace) = (name("a"), labels(&tier), namespace.as_deref());
+            let visible = seen.visible(&a, &labels);
+            prop_assert_eq!(seen.sees(&a, &labels, namespace), visible.sees(namespace));
+            prop_assert_eq!(seen.sees_any(&a, &labels), !visible.is_nothing());
+            prop_assert!(!seen.sees_by_rules(&a, &labels, namespace) || visible.sees(namespace));
+            prop_assert!(!seen.sees_all_by_rules(&a, &labels) || visible == Visible::Everything);
+        }
+    }
+}

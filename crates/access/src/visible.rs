@@ -1,0 +1,46 @@
+//! What a reader sees of one resource in one cluster.
+
+use crate::namespaces::Namespaces;
+
+/// What a reader sees of one resource in one cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Visible {
+    /// All objects.
+    Everything,
+    /// The objects of some namespaces.
+    Namespaces(Namespaces),
+    /// Nothing.
+    Nothing,
+}
+
+impl Visible {
+    /// Returns whether the objects of a namespace are visible; `None` are the objects without one.
+    #[must_use]
+    pub fn sees(&self, namespace: Option<&str>) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Namespaces(namespaces) => namespace.is_some_and(|namespace| namespaces.has(namespace)),
+            Self::Nothing => false,
+        }
+    }
+
+    /// Returns whether nothing is visible.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        match self {
+            Self::Everything => false,
+            Self::Namespaces(namespaces) => namespaces.is_empty(),
+            Self::Nothing => true,
+        }
+    }
+
+    /// Returns what is visible by one of both.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Everything, _) | (_, Self::Everything) => Self::Everything,
+            (Self::Nothing, one) | (one, Self::Nothing) => one,
+            (Self::Namespaces(a), Self::Namespaces(b)) => Self::Namespaces(a.union(&b)),
+        }
+    }
+}
