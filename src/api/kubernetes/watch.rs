@@ -151,7 +151,7 @@ impl Watch {
         write_error(status, out);
     }
 
-    /// Writes what there is, up to a chunk. Returns whether everything is written.
+    /// Writes the pending events, up to a chunk. Returns whether everything is written.
     fn write(&mut self, out: &mut Vec<u8>) -> bool {
         if self.initial.is_some() {
             self.write_initial(out);

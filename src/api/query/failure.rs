@@ -28,10 +28,10 @@ struct Body {
     /// Byte offset in the query's text.
     #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<usize>,
-    /// What may stand at the position.
+    /// Tokens that are valid at the position.
     #[serde(skip_serializing_if = "Option::is_none")]
     expected: Option<&'static str>,
-    /// What stands there.
+    /// Token at the position.
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<String>,
     /// A known word or name that is spelled nearly the same.

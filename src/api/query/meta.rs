@@ -1,4 +1,4 @@
-//! What an answer says about itself: coverage, plan, cost.
+//! Metadata of an answer: coverage, plan, cost.
 
 use axum::http::HeaderMap;
 use serde_json::{Map, Value, json};

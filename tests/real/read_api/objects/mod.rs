@@ -24,7 +24,7 @@ use crate::fixture::WAIT_DEADLINE;
 
 pub(super) use custom::GADGETS;
 
-/// Namespaces of the objects. Some are prefixes of others, and `-` sorts before `/`, so their order tells whether keys are
+/// Namespaces of the objects. Some are prefixes of others, and `-` sorts before `/`, so their order shows whether keys are
 /// sorted as etcd sorts them.
 pub(super) const NAMESPACES: [&str; 4] = ["default", "kube-system", "shop", "shop-eu"];
 
