@@ -22,7 +22,7 @@ test-nightly: ## Run 10,000 cases per property, 1,000 simulations, a million inp
 	SIMULATIONS=$${SIMULATIONS:-1000} $(CARGO) test --release --test simulation
 	tests/testbed/build.sh
 	FUZZ_RUNS=$${FUZZ_RUNS:-1000000} fuzz/run.sh
-	KILLS=$${KILLS:-100} $(CARGO) test --release --features real-tests --test real kill::
+	KILLS=$${KILLS:-100} $(CARGO) test --release --test real kill::
 
 fuzz: ## Run every fuzz target with 200,000 inputs (FUZZ_RUNS, FUZZ_SECONDS, FUZZ_TARGETS); needs a C++ compiler
 	fuzz/run.sh
@@ -31,6 +31,7 @@ lint: ## Check format and clippy; warnings are errors
 	$(CARGO) fmt --all -- --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml -- --check
 	$(CARGO) clippy --all-targets --all-features -- -D warnings
+	$(CARGO) clippy --test real --all-features -- -D warnings
 
 reference: ## Generate config/schema.json and docs/configuration.md from crates/config/src/schema
 	$(CARGO) build --quiet
@@ -53,21 +54,22 @@ test-real: ## Run the suites with real kube-apiservers and the example receivers
 	tests/testbed/build.sh
 	tests/testbed/build.sh reader
 	tests/testbed/build.sh kubectl
-	$(CARGO) test --features real-tests --test real --test receivers --test readers
+	$(CARGO) test --test real
+	$(CARGO) test --test receivers --test readers -- --ignored
 
 check-monitoring: ## Check metrics, alert rules and dashboard with Prometheus' tools; needs Go, builds for minutes the first time
-	$(CARGO) test --features real-tests --test real -- promtool new_user::queries
+	$(CARGO) test --test real -- promtool new_user::queries
 
 check-deploy: ## Check chart, overlays, image and unit with helm, kustomize, BuildKit, systemd and an apiserver; needs Go
 	$(CARGO) test --test deploy
-	$(CARGO) test --features real-tests --test real deploy::
+	$(CARGO) test --test real deploy::
 
 chart-schema: ## Copy config/schema.json into the schema of the chart's values, after a change of configuration keys
 	UPDATE_CHART_SCHEMA=1 $(CARGO) test --test deploy chart_schema_matches_the_configuration_schema
 
 oracle: ## Compare the hub with client-go over 50 fault schedules; needs Go, takes 10 to 15 minutes
 	tests/testbed/build.sh
-	INFORMER_HUB_ORACLE_SEEDS=$${INFORMER_HUB_ORACLE_SEEDS:-50} $(CARGO) test --features real-tests --test real oracle -- --nocapture
+	INFORMER_HUB_ORACLE_SEEDS=$${INFORMER_HUB_ORACLE_SEEDS:-50} $(CARGO) test --test real oracle -- --nocapture
 
 bench: ## Run micro benchmarks of single steps, and of the memory of cached objects
 	$(CARGO) bench --bench hub -- micro

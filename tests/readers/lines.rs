@@ -53,7 +53,6 @@ impl Lines {
     }
 }
 
-#[cfg(feature = "real-tests")]
 mod programs {
     use std::io::{BufRead, BufReader};
     use std::path::Path;

@@ -1,6 +1,6 @@
 //! Test suite against real apiservers. Each test starts its own clusters on loopback (`tests/testbed`).
 //!
-//! Run it with `cargo test --features real-tests --test real`. It needs Go, and builds the test bed when out of date.
+//! Run it with `cargo test --test real`. It needs Go, and builds the test bed when out of date.
 //!
 //! # Layout
 //! - [`bed`]: clusters, their objects, random changes, and the ground truth by a fresh list.

@@ -57,7 +57,6 @@ impl Running {
     }
 }
 
-#[cfg(feature = "real-tests")]
 mod programs {
     use std::future::pending;
     use std::io::{BufRead, BufReader};
