@@ -52,8 +52,8 @@ impl Items {
         }
     }
 
-    /// Returns the titles of the cells.
-    pub(super) fn titles(&self, output: &Output) -> Vec<String> {
+    /// Returns the titles of the cells of an answer.
+    pub(super) fn titles(output: &Output) -> Vec<String> {
         let place = ["cluster", "namespace", "name"];
         match output {
             Output::Objects => place.map(str::to_owned).to_vec(),
@@ -72,7 +72,7 @@ impl Items {
                 let namespace = key.namespace().unwrap_or_default().to_owned();
                 vec![objects[at].cluster().to_string(), namespace, key.name().to_owned()]
             }
-            Self::Rows(rows) => rows[at].values.iter().map(|values| cell_of_all(values)).collect(),
+            Self::Rows(rows) => rows[at].values.iter().map(cell_of_all).collect(),
             Self::Groups(groups) => vec![cell(&groups[at].value), groups[at].count.to_string()],
             Self::Values(groups) => vec![cell(&groups[at].value)],
             Self::Count(count) => vec![count.to_string()],

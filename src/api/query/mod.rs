@@ -54,7 +54,7 @@ async fn respond(api: &Arc<ReadApi>, parts: &Parts, asked: Result<Asked, Failure
         Ok(asked) => answer(api, parts, asked).await,
         Err(failure) => (Err(failure), String::new()),
     };
-    let response = outcome.unwrap_or_else(|failure| failure.response());
+    let response = outcome.unwrap_or_else(Failure::response);
     api.count("query", &resource, parts, response.status().as_u16(), began);
     response
 }

@@ -138,7 +138,7 @@ struct Writer {
 impl Writer {
     /// `members` are those of a JSON answer before its items.
     fn new(form: Form, items: Items, output: &Output, mut members: Vec<u8>) -> Self {
-        let titles = items.titles(output);
+        let titles = Items::titles(output);
         let mut layout = None;
         let head = match form {
             Form::Json => {
