@@ -21,7 +21,12 @@ pub(super) fn denial(path: &str, code: StatusCode, problem: &str) -> Response {
     if !is_kubernetes(path) {
         return error_response(code, problem);
     }
-    let reason = if code == StatusCode::UNAUTHORIZED { Reason::Unauthorized } else { Reason::Forbidden };
+    let reason = match code {
+        StatusCode::UNAUTHORIZED => Reason::Unauthorized,
+        StatusCode::PAYLOAD_TOO_LARGE => Reason::RequestEntityTooLarge,
+        StatusCode::REQUEST_TIMEOUT => Reason::Timeout,
+        _ => Reason::Forbidden,
+    };
     let status = Status::new(code.as_u16(), reason, problem);
     let json = HeaderValue::from_static("application/json");
     (code, [(CONTENT_TYPE, json)], status.json()).into_response()

@@ -2,6 +2,7 @@
 //! client does not read.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,23 +34,50 @@ pub(super) struct Slot {
     evicted: Arc<Notify>,
 }
 
-#[derive(Debug)]
+#[derive(Default)]
 struct SlotState {
     /// Position in the line and the time of becoming idle; `None` while a request is being answered.
     idle: Option<(u64, Instant)>,
     /// Requests being answered, with their streams. HTTP/2 has several at once.
     requests: usize,
-    /// Parts of streams that the client has not taken.
-    unread: usize,
-    /// When the client last took a part, or got one when it had taken all before.
-    progress: Instant,
+    /// Streams being read, by number.
+    streams: BTreeMap<u64, Stream>,
+    next_stream: u64,
+}
+
+/// State of a stream.
+struct Stream {
+    /// Since when a part waits for the client.
+    waits_since: Option<Instant>,
+    /// Drops what the stream holds.
+    abandon: Box<dyn FnOnce() + Send>,
+}
+
+impl fmt::Debug for SlotState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlotState").field("idle", &self.idle).field("requests", &self.requests).finish_non_exhaustive()
+    }
+}
+
+/// A request being answered; ends when dropped.
+#[derive(Debug)]
+pub(super) struct Busy {
+    slot: Arc<Slot>,
+    /// Whether it continues as a stream.
+    is_stream: bool,
+}
+
+/// The response of a request as a stream; ends when dropped.
+#[derive(Debug)]
+pub(super) struct StreamSlot {
+    slot: Arc<Slot>,
+    number: u64,
 }
 
 impl ConnectionSlots {
     /// Takes a slot for a new, idle connection. The caller limits the number of slots.
     pub(super) fn take(self: &Arc<Self>) -> Slot {
-        let state = SlotState { idle: None, requests: 1, unread: 0, progress: clock::now() };
-        let slot = Slot { slots: Arc::clone(self), state: Mutex::new(state), evicted: Arc::default() };
+        let slot = Slot { slots: Arc::clone(self), state: Mutex::default(), evicted: Arc::default() };
         slot.mark_idle();
         slot
     }
@@ -75,7 +103,12 @@ impl ConnectionSlots {
 
 impl Slot {
     /// Marks the connection as busy: a request has arrived.
-    pub(super) fn mark_busy(&self) {
+    pub(super) fn busy(self: &Arc<Self>) -> Busy {
+        self.mark_busy();
+        Busy { slot: Arc::clone(self), is_stream: false }
+    }
+
+    fn mark_busy(&self) {
         let mut state = self.state.lock();
         state.requests += 1;
         if let Some((number, _)) = state.idle.take() {
@@ -85,7 +118,7 @@ impl Slot {
 
     /// Marks one request as answered: its response is ready, or its stream has ended. Without others, the connection is
     /// idle.
-    pub(super) fn mark_idle(&self) {
+    fn mark_idle(&self) {
         let mut state = self.state.lock();
         state.requests = state.requests.saturating_sub(1);
         if state.requests > 0 {
@@ -102,44 +135,95 @@ impl Slot {
         self.slots.became_idle.notify_one();
     }
 
-    /// Records that a part of a stream waits for the client.
-    pub(super) fn part_waits(&self) {
-        let mut state = self.state.lock();
-        if state.unread == 0 {
-            state.progress = clock::now();
-        }
-        state.unread += 1;
-    }
-
-    /// Records that the client has taken a part of a stream.
-    pub(super) fn part_taken(&self) {
-        let mut state = self.state.lock();
-        state.unread = state.unread.saturating_sub(1);
-        state.progress = clock::now();
-    }
-
-    /// Completes when the connection must close: it was evicted, was idle for `longest`, or its client has not read a
-    /// stream for that time.
+    /// Completes when the connection must close: it was evicted, was idle for `longest`, or its client has not read its only
+    /// stream for that time. Of several streams, only the one that is not read ends.
     pub(super) async fn closed(&self, longest: Duration) {
         let overdue = async {
             loop {
-                let since = {
-                    let state = self.state.lock();
-                    match state.idle {
-                        Some((_, since)) => since,
-                        None if state.unread > 0 => state.progress,
-                        None => clock::now(),
-                    }
-                };
-                if clock::now() >= since + longest {
+                let since = self.waits_since();
+                if clock::now() < since + longest {
+                    tokio::time::sleep_until(since + longest).await;
+                } else if !self.abandon_stream(since) {
                     return;
                 }
-                tokio::time::sleep_until(since + longest).await;
             }
         };
         tokio::select! {
+            biased;
             () = self.evicted.notified() => {}
             () = overdue => {}
+        }
+    }
+
+    /// Returns since when the connection has been idle, or its slowest client has not read; now if neither holds.
+    fn waits_since(&self) -> Instant {
+        let state = self.state.lock();
+        let idle = state.idle.map(|(_, since)| since);
+        let unread = || state.streams.values().filter_map(|stream| stream.waits_since).min();
+        idle.or_else(unread).unwrap_or_else(clock::now)
+    }
+
+    /// Ends a stream that has waited since then. Returns whether other requests are being answered.
+    fn abandon_stream(&self, since: Instant) -> bool {
+        let mut state = self.state.lock();
+        let overdue = state.streams.iter().find(|(_, stream)| stream.waits_since == Some(since));
+        let Some(stream) = overdue.map(|(number, _)| *number).and_then(|number| state.streams.remove(&number)) else {
+            return state.idle.is_none();
+        };
+        drop(state);
+        (stream.abandon)();
+        self.mark_idle();
+        self.state.lock().idle.is_none()
+    }
+}
+
+impl Busy {
+    /// Continues as a stream, which the client has not begun to read. `abandon` drops what the stream holds; it is called if
+    /// the client does not read while the connection has other requests.
+    pub(super) fn into_stream(mut self, abandon: impl FnOnce() + Send + 'static) -> StreamSlot {
+        self.is_stream = true;
+        let slot = Arc::clone(&self.slot);
+        let stream = Stream { waits_since: Some(clock::now()), abandon: Box::new(abandon) };
+        let mut state = slot.state.lock();
+        let number = state.next_stream;
+        state.next_stream += 1;
+        state.streams.insert(number, stream);
+        drop(state);
+        StreamSlot { slot, number }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if !self.is_stream {
+            self.slot.mark_idle();
+        }
+    }
+}
+
+impl StreamSlot {
+    /// Records that a part of the stream waits for the client.
+    pub(super) fn part_waits(&self) {
+        self.waits_since(Some(clock::now()));
+    }
+
+    /// Records that the client has taken the part.
+    pub(super) fn part_taken(&self) {
+        self.waits_since(None);
+    }
+
+    fn waits_since(&self, since: Option<Instant>) {
+        if let Some(stream) = self.slot.state.lock().streams.get_mut(&self.number) {
+            stream.waits_since = since;
+        }
+    }
+}
+
+impl Drop for StreamSlot {
+    fn drop(&mut self) {
+        let is_counted = self.slot.state.lock().streams.remove(&self.number).is_some();
+        if is_counted {
+            self.slot.mark_idle();
         }
     }
 }
@@ -161,17 +245,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn eviction_closes_the_longest_idle_connection_and_no_busy_one() {
         let slots = Arc::new(ConnectionSlots::default());
-        let [first, second, third] = [(); 3].map(|()| slots.take());
-        first.mark_busy();
-        second.mark_busy();
-        second.mark_idle();
+        let [first, second, third] = [(); 3].map(|()| Arc::new(slots.take()));
+        let busy = first.busy();
+        drop(second.busy());
         assert!(slots.evict());
         assert!(third.closed(LONG).now_or_never().is_some());
         assert!(second.closed(LONG).now_or_never().is_none());
         drop(third);
         assert!(slots.evict() && second.closed(LONG).now_or_never().is_some());
         assert!(!slots.evict(), "the first is busy");
-        first.mark_idle();
+        drop(busy);
         assert!(slots.connection_idle().now_or_never().is_some());
         drop(first);
         assert!(!slots.evict(), "its slot is free");
@@ -180,46 +263,86 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn connection_with_several_requests_is_idle_after_the_last() {
         let slots = Arc::new(ConnectionSlots::default());
-        let slot = slots.take();
-        slot.mark_busy();
-        slot.mark_busy();
-        slot.mark_idle();
+        let slot = Arc::new(slots.take());
+        let (first, second) = (slot.busy(), slot.busy());
+        drop(first);
         assert!(!slots.evict());
-        slot.mark_idle();
+        drop(second);
         assert!(slots.evict());
     }
 
     #[tokio::test(start_paused = true)]
     async fn connection_closes_only_if_its_client_does_not_read_the_stream() {
         let slots = Arc::new(ConnectionSlots::default());
-        let (slot, start) = (slots.take(), clock::now());
-        slot.mark_busy();
-        let stream = async {
+        let (slot, start) = (Arc::new(slots.take()), clock::now());
+        let stream = slot.busy().into_stream(|| {});
+        stream.part_taken();
+        let reading = async {
             tokio::time::sleep(10 * LONG).await;
-            slot.part_waits();
-            slot.part_waits();
+            stream.part_waits();
             tokio::time::sleep(LONG / 2).await;
-            slot.part_taken();
+            stream.part_taken();
+            stream.part_waits();
             std::future::pending::<()>().await;
         };
         tokio::select! {
             () = slot.closed(LONG) => {}
-            () = stream => {}
+            () = reading => {}
         }
         let waited = clock::now() - start;
         assert!(waited >= 11 * LONG + LONG / 2 && waited <= 12 * LONG + LONG / 2, "{waited:?}");
     }
 
     #[tokio::test(start_paused = true)]
+    async fn stream_that_is_never_begun_closes_its_connection() {
+        let slots = Arc::new(ConnectionSlots::default());
+        let (slot, start) = (Arc::new(slots.take()), clock::now());
+        let _stream = slot.busy().into_stream(|| {});
+        slot.closed(LONG).await;
+        assert_eq!(clock::now() - start, LONG);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unread_stream_ends_alone_while_others_are_read() {
+        let slots = Arc::new(ConnectionSlots::default());
+        let (slot, start) = (Arc::new(slots.take()), clock::now());
+        let (dropped, abandoned) = tokio::sync::oneshot::channel::<()>();
+        let unread = slot.busy().into_stream(move || drop(dropped));
+        let read = slot.busy().into_stream(|| {});
+        let reading = async {
+            for _ in 0..10 {
+                read.part_waits();
+                tokio::time::sleep(LONG / 2).await;
+                read.part_taken();
+            }
+            drop(read);
+            std::future::pending::<()>().await;
+        };
+        let ended = async {
+            assert!(abandoned.await.is_err());
+            assert_eq!(clock::now() - start, LONG);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = slot.closed(LONG) => {}
+            () = reading => {}
+            () = ended => {}
+        }
+        assert_eq!(clock::now() - start, 6 * LONG, "idle for a minute after the last read");
+        drop(unread);
+        assert_eq!(slot.state.lock().requests, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn idle_connection_is_closed_after_the_timeout() {
         let slots = Arc::new(ConnectionSlots::default());
-        let slot = slots.take();
+        let slot = Arc::new(slots.take());
         let (half, start) = (LONG / 2, clock::now());
         let work = async {
             tokio::time::sleep(half).await;
-            slot.mark_busy();
+            let busy = slot.busy();
             tokio::time::sleep(2 * LONG).await;
-            slot.mark_idle();
+            drop(busy);
             std::future::pending::<()>().await;
         };
         tokio::select! {

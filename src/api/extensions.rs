@@ -10,3 +10,7 @@ pub(super) struct PeerAddress(pub(super) IpAddr);
 /// client does not read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Streaming;
+
+/// Marks a stream that has an end, as an extension: it breaks off if the client reads it very slowly.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finite;

@@ -46,7 +46,7 @@ pub struct Limits {
     pub connections: usize,
     /// Timeout for a TLS handshake, for the head of a request, and for idle connections. Default 15 s.
     pub head: Duration,
-    /// Maximum bytes of a request's head. Default 16 KiB.
+    /// Maximum bytes of a request's head. Default 32 KiB.
     pub head_bytes: usize,
     /// Maximum bytes of a request's body. Default 64 KiB.
     pub body_bytes: usize,
@@ -61,7 +61,7 @@ impl Default for Limits {
         Self {
             connections: 1024,
             head: Duration::from_secs(15),
-            head_bytes: 16 << 10,
+            head_bytes: 32 << 10,
             body_bytes: 64 << 10,
             request: Duration::from_secs(30),
             taking: Duration::from_secs(60),

@@ -18,6 +18,7 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -25,10 +26,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::answer::{error_response, is_kubernetes, to_json_error};
-use super::connection_slots::{ConnectionSlots, Slot};
-use super::extensions::{PeerAddress, Streaming};
+use super::answer::{denial, is_kubernetes, to_json_error};
+use super::connection_slots::{Busy, ConnectionSlots, Slot, StreamSlot};
+use super::extensions::{Finite, PeerAddress, Streaming};
 use super::guard::{Guard, Limits};
+use informer_hub_types::clock::{self, Instant};
 
 /// Delay after a connection could not be accepted, usually because of the file descriptor limit.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -41,6 +43,9 @@ const PEEK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Time between pings of an HTTP/2 connection, and the wait for the answer.
 const PING: Duration = Duration::from_secs(30);
+
+/// Bytes a second that a client reads of an answer at least, after [`Limits::taking`]. A list holds a snapshot until its end.
+const LEAST_RATE: usize = 64 << 10;
 
 /// State shared by all connections.
 #[derive(Clone)]
@@ -209,13 +214,14 @@ where
 }
 
 async fn answer(server: &ServerState, slot: &Arc<Slot>, client: Client, request: Request<Incoming>) -> Response<Body> {
-    slot.mark_busy();
+    // Ends also if the client gives the request up.
+    let busy = slot.busy();
     let path = request.uri().path().to_owned();
     let response = match server.guard.access.authorize(&request, client.certified) {
         Err(denied) => denied.response(&path),
         Ok(_) if request.body().size_hint().lower() > server.guard.limits.body_bytes as u64 => {
             let most = server.guard.limits.body_bytes;
-            error_response(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is too large: {most} bytes at most"))
+            denial(&path, StatusCode::PAYLOAD_TOO_LARGE, &format!("the body is too large: {most} bytes at most"))
         }
         Ok(known) => {
             let mut request = request.map(Body::new);
@@ -227,27 +233,61 @@ async fn answer(server: &ServerState, slot: &Arc<Slot>, client: Client, request:
                 Ok(Ok(response)) => to_json_error(&path, response).await,
                 Err(_) => {
                     let problem = format!("the request was not completed within {limit:?}");
-                    let mut response = error_response(StatusCode::REQUEST_TIMEOUT, problem);
+                    let mut response = denial(&path, StatusCode::REQUEST_TIMEOUT, &problem);
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                     response
                 }
             }
         }
     };
-    if response.extensions().get::<Streaming>().is_some() {
-        let slot = Arc::clone(slot);
-        return response.map(|inner| Body::new(StreamBody { inner, slot, waits: false }));
+    if response.extensions().get::<Streaming>().is_none() {
+        return response;
     }
-    slot.mark_idle();
-    response
+    let is_finite = response.extensions().get::<Finite>().is_some();
+    let pace = is_finite.then(|| Pace { start: clock::now(), grace: server.guard.limits.taking, taken: 0 });
+    response.map(|body| StreamBody::wrap(body, busy, pace))
 }
 
-/// Body of a stream. Reports the client's reads to the slot of its connection.
+/// Returns a body as the answer of a connection without others, for tests of its pace.
+#[cfg(test)]
+pub(super) fn paced(body: Body, grace: Duration) -> Body {
+    let slot = Arc::new(Arc::new(ConnectionSlots::default()).take());
+    StreamBody::wrap(body, slot.busy(), Some(Pace { start: clock::now(), grace, taken: 0 }))
+}
+
+/// How fast a client has read an answer.
+struct Pace {
+    start: Instant,
+    grace: Duration,
+    taken: usize,
+}
+
+impl Pace {
+    /// Returns whether the client has been slower than [`LEAST_RATE`].
+    fn is_too_slow(&self) -> bool {
+        let granted = Duration::from_secs((self.taken / LEAST_RATE) as u64);
+        clock::now() > self.start + self.grace + granted
+    }
+}
+
+/// Body of a stream, which tells the slot of its connection how the client reads.
 struct StreamBody {
-    inner: Body,
-    slot: Arc<Slot>,
-    /// Whether a part was handed out that the client has not taken.
+    /// `None` once the slot has abandoned the stream.
+    inner: Arc<Mutex<Option<Body>>>,
+    stream: StreamSlot,
+    /// Whether a part was handed out that the client has not taken, or nothing has been asked for yet.
     waits: bool,
+    /// Pace of the client, if the stream is an answer that has an end.
+    pace: Option<Pace>,
+}
+
+impl StreamBody {
+    fn wrap(body: Body, busy: Busy, pace: Option<Pace>) -> Body {
+        let inner = Arc::new(Mutex::new(Some(body)));
+        let held = Arc::clone(&inner);
+        let stream = busy.into_stream(move || drop(held.lock().take()));
+        Body::new(Self { inner, stream, waits: true, pace })
+    }
 }
 
 impl HttpBody for StreamBody {
@@ -260,30 +300,26 @@ impl HttpBody for StreamBody {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         // The connection asks for the next part when it has room for it.
         if std::mem::take(&mut self.waits) {
-            self.slot.part_taken();
+            self.stream.part_taken();
         }
-        let polled = Pin::new(&mut self.inner).poll_frame(context);
-        if let Poll::Ready(Some(Ok(_))) = &polled {
+        let polled = match &mut *self.inner.lock() {
+            Some(body) if !self.pace.as_ref().is_some_and(Pace::is_too_slow) => Pin::new(body).poll_frame(context),
+            _ => Poll::Ready(Some(Err(axum::Error::new("the client did not read in time")))),
+        };
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            self.pace.iter_mut().for_each(|pace| pace.taken += length);
             self.waits = true;
-            self.slot.part_waits();
+            self.stream.part_waits();
         }
         polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.inner.lock().as_ref().is_some_and(HttpBody::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
-impl Drop for StreamBody {
-    fn drop(&mut self) {
-        if self.waits {
-            self.slot.part_taken();
-        }
-        self.slot.mark_idle();
+        self.inner.lock().as_ref().map(HttpBody::size_hint).unwrap_or_default()
     }
 }

@@ -25,7 +25,8 @@ pub use discovery::{Served, ServedVersion, discovery_document, version_document}
 pub use failures::{Access, FieldError};
 pub use field_selector::{FieldSelector, FieldTerm};
 pub use object::{
-    CLUSTER_KEY, Edit, Identity, ListHead, partial_metadata, pretty, rewrite, set_version, to_yaml, without_type,
+    CLUSTER_KEY, Edit, Identity, Indenter, ListHead, partial_metadata, pretty, rewrite, set_version, to_yaml,
+    without_type, write_yaml_element,
 };
 pub use options::{IncludeObject, Options, VersionMatch};
 pub use path::{Document, ResourcePath, Root, Target, parse_path};

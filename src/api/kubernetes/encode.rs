@@ -1,5 +1,6 @@
 //! Encoding of objects in the form and media type that a reader accepts.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -44,6 +45,8 @@ pub(super) struct Encoder {
     pub(super) bare_items: bool,
     /// Columns; set if the form is a table.
     pub(super) printer: Option<Arc<Printer>>,
+    /// Printers of clusters whose cells depend on all their objects.
+    pub(super) printers: BTreeMap<ClusterName, Arc<Printer>>,
     /// Present time in seconds since 1970, for ages: of the request, or of the event.
     pub(super) now: i64,
 }
@@ -85,7 +88,7 @@ impl Encoder {
     }
 
     fn write_row(&self, plain: &[u8], edit: &Edit<'_>, cluster: &ClusterName, out: &mut Vec<u8>) {
-        let Some(printer) = &self.printer else { return };
+        let Some(printer) = self.printers.get(cluster).or(self.printer.as_ref()) else { return };
         let mut row = printer.row(plain, self.now);
         if self.naming == Naming::Unique
             && let Some(serde_json::Value::String(name)) = row.cells.first_mut()

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::encode::{Encoder, Place, append};
 use super::objects::{After, Found, State};
 use super::selection::Selection;
-use informer_hub_kubeapi::Form;
+use informer_hub_kubeapi::{Form, Indenter, Media, to_yaml, write_yaml_element};
 use informer_hub_types::ClusterName;
 
 /// Objects read before a chunk ends, even if none is selected.
@@ -29,25 +29,14 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Writes the beginning of the list, up to the first item.
-    fn begin(&self, encoder: &Encoder, out: &mut Vec<u8>) {
-        let mut metadata = serde_json::Map::new();
-        metadata.insert("resourceVersion".to_owned(), json!(self.resource_version));
-        if let Some(token) = &self.continuation {
-            metadata.insert("continue".to_owned(), json!(token));
-        }
-        if let Some(remaining) = self.remaining {
-            metadata.insert("remainingItemCount".to_owned(), json!(remaining));
-        }
-        if let Some(freshness) = &self.freshness {
-            metadata.insert("informerHub".to_owned(), freshness.clone());
-        }
-        out.extend_from_slice(b"{\"kind\":");
-        append(out, &self.kind);
+    /// Returns the beginning of the list in JSON, up to the first item.
+    fn json(&self, encoder: &Encoder) -> Vec<u8> {
+        let mut out = b"{\"kind\":".to_vec();
+        append(&mut out, &self.kind);
         out.extend_from_slice(b",\"apiVersion\":");
-        append(out, &self.api_version);
+        append(&mut out, &self.api_version);
         out.extend_from_slice(b",\"metadata\":");
-        append(out, &metadata);
+        append(&mut out, &self.metadata());
         if encoder.form == Form::Table {
             out.extend_from_slice(b",\"columnDefinitions\":");
             out.extend_from_slice(&encoder.columns());
@@ -55,7 +44,46 @@ impl Head {
         } else {
             out.extend_from_slice(b",\"items\":[");
         }
+        out
     }
+
+    /// Returns the members before and after the items in YAML, whose keys are sorted, and the key of the items.
+    fn yaml(&self, encoder: &Encoder) -> (Vec<u8>, &'static str, Vec<u8>) {
+        let metadata = self.metadata();
+        if encoder.form == Form::Table {
+            let columns: serde_json::Value = serde_json::from_slice(&encoder.columns()).unwrap_or_default();
+            let before = json!({
+                "apiVersion": self.api_version, "columnDefinitions": columns, "kind": self.kind, "metadata": metadata,
+            });
+            return (to_yaml(before.to_string().as_bytes()), "rows", Vec::new());
+        }
+        let before = json!({ "apiVersion": self.api_version }).to_string();
+        let after = json!({ "kind": self.kind, "metadata": metadata }).to_string();
+        (to_yaml(before.as_bytes()), "items", to_yaml(after.as_bytes()))
+    }
+
+    fn metadata(&self) -> serde_json::Value {
+        let mut metadata = json!({ "resourceVersion": self.resource_version });
+        if let Some(token) = &self.continuation {
+            metadata["continue"] = json!(token);
+        }
+        if let Some(remaining) = self.remaining {
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+        if let Some(freshness) = &self.freshness {
+            metadata["informerHub"] = freshness.clone();
+        }
+        metadata
+    }
+}
+
+/// Layout of a list: where its items are, and how they are written.
+#[derive(Debug)]
+enum Layout {
+    Json,
+    Pretty(Indenter),
+    /// The members after the items.
+    Yaml(Vec<u8>),
 }
 
 /// A scan of the selected objects of a state.
@@ -136,13 +164,19 @@ pub(super) struct Listing {
     head: Option<Head>,
     items: Items,
     encoder: Encoder,
+    layout: Layout,
     written: usize,
     is_done: bool,
 }
 
 impl Listing {
-    pub(super) fn new(head: Head, items: Items, encoder: Encoder) -> Self {
-        Self { head: Some(head), items, encoder, written: 0, is_done: false }
+    pub(super) fn new(head: Head, items: Items, encoder: Encoder, (media, is_pretty): (Media, bool)) -> Self {
+        let layout = match media {
+            Media::Yaml => Layout::Yaml(Vec::new()),
+            Media::Json if is_pretty => Layout::Pretty(Indenter::default()),
+            Media::Json => Layout::Json,
+        };
+        Self { head: Some(head), items, encoder, layout, written: 0, is_done: false }
     }
 
     /// Returns whether the list is complete.
@@ -153,16 +187,38 @@ impl Listing {
     /// Appends the next chunk to `out`.
     pub(super) fn write(&mut self, out: &mut Vec<u8>) {
         if let Some(head) = self.head.take() {
-            head.begin(&self.encoder, out);
+            self.begin(&head, out);
         }
+        let (encoder, layout, written) = (&self.encoder, &mut self.layout, &mut self.written);
         let start = out.len();
-        let (encoder, written) = (&self.encoder, &mut self.written);
+        let mut item = Vec::new();
         let mut write = |(object, origin): &Found| {
-            if *written > 0 {
-                out.push(b',');
-            }
+            let is_first = *written == 0;
             *written += 1;
-            encoder.write(object, origin, None, Place::Item, out);
+            match layout {
+                Layout::Json => {
+                    if !is_first {
+                        out.push(b',');
+                    }
+                    encoder.write(object, origin, None, Place::Item, out);
+                }
+                Layout::Pretty(indenter) => {
+                    item.clear();
+                    if !is_first {
+                        item.push(b',');
+                    }
+                    encoder.write(object, origin, None, Place::Item, &mut item);
+                    indenter.write(&item, out);
+                }
+                Layout::Yaml(_) => {
+                    if is_first {
+                        out.push(b'\n');
+                    }
+                    item.clear();
+                    encoder.write(object, origin, None, Place::Item, &mut item);
+                    write_yaml_element(&item, out);
+                }
+            }
             out.len() - start < CHUNK
         };
         let has_more = match &mut self.items {
@@ -177,7 +233,36 @@ impl Listing {
         };
         if !has_more {
             self.is_done = true;
-            out.extend_from_slice(b"]}\n");
+            self.end(out);
+        }
+    }
+
+    /// Writes the beginning of the list, up to the first item.
+    fn begin(&mut self, head: &Head, out: &mut Vec<u8>) {
+        match &mut self.layout {
+            Layout::Json => out.extend_from_slice(&head.json(&self.encoder)),
+            Layout::Pretty(indenter) => indenter.write(&head.json(&self.encoder), out),
+            Layout::Yaml(rest) => {
+                let (before, items, after) = head.yaml(&self.encoder);
+                out.extend_from_slice(&before);
+                out.extend_from_slice(items.as_bytes());
+                out.push(b':');
+                *rest = after;
+            }
+        }
+    }
+
+    /// Writes the end of the list, after the last item.
+    fn end(&mut self, out: &mut Vec<u8>) {
+        match &mut self.layout {
+            Layout::Json => out.extend_from_slice(b"]}\n"),
+            Layout::Pretty(indenter) => indenter.write(b"]}", out),
+            Layout::Yaml(rest) => {
+                if self.written == 0 {
+                    out.extend_from_slice(b" []\n");
+                }
+                out.extend_from_slice(rest);
+            }
         }
     }
 }

@@ -1,12 +1,11 @@
 //! Answers of `get` and `list`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::http::StatusCode;
 use axum::response::Response;
 use futures::stream;
-use hyper::body::Body as _;
 
 use super::ReadApi;
 use super::asked::Asked;
@@ -16,19 +15,15 @@ use super::freshness::Coverage;
 use super::listing::{Head, Items, Listing, Scan};
 use super::objects::{After, Candidates, Found, State};
 use super::queue::{Admission, ReaderId};
-use super::respond::{Gzip, mark_gzip, response};
+use super::respond::{Gzip, mark_gzip, stream_response, whole_response};
 use super::scope::{Clusters, Scope};
 use super::selection::{Selection, Wanted};
-use crate::api::extensions::Streaming;
 use crate::cache::{HistoryCursor, Snapshot};
-use informer_hub_kubeapi::{Continuation, Form, ListAt, Media, Printer, Reason, Status, list_at};
+use informer_hub_kubeapi::{Continuation, Form, ListAt, Printer, Reason, Status, list_at};
 use informer_hub_types::{LabelNeeds, clock};
 
 /// Least length of an answer that is compressed, as in kube-apiserver.
 const GZIP_FROM: usize = 128 << 10;
-
-/// Longest list in YAML or indented JSON, which is made as a whole.
-const MAX_WHOLE: usize = 64 << 20;
 
 /// Most changes that are undone for an earlier state. A partition that joined or left is one change per object.
 const MAX_UNDONE: usize = 100_000;
@@ -58,10 +53,10 @@ pub(super) async fn answer(
     if is_get {
         let found = one(api, scan, &asked).await?;
         check_form(&asked, Form::MetadataList, "PartialObjectMetadataList, but the requested object is not a list")?;
-        return Ok(object_response(&found, &encoder, &asked, &at.coverage));
+        return Ok(object_response(&found, &encoder, &asked, &at.coverage, admission));
     }
     check_form(&asked, Form::Metadata, "PartialObjectMetadata, but the requested object is a list")?;
-    mark_default(&scope, &state, &mut encoder);
+    mark_defaults(&scope, &state, &mut encoder);
     let (kind, api_version) = encoder.list_type(&definition.list_kind, &scope.cache.resource.gvr.api_version());
     let mut head = Head {
         kind,
@@ -93,26 +88,26 @@ pub(super) async fn answer(
         }
         None => Items::All(scan),
     };
-    let listing = Listing::new(head, items, encoder);
-    list_response(api, listing, &asked, &at.coverage, admission).await
+    let listing = Listing::new(head, items, encoder, (asked.accepted.media, asked.is_pretty));
+    Ok(list_response(api, listing, &asked, &at.coverage, admission).await)
 }
 
-/// Has a table of storage classes mark the default class, of one cluster.
-fn mark_default(scope: &Scope, state: &Arc<State>, encoder: &mut Encoder) {
+/// Has a table of storage classes mark the default class of each cluster.
+fn mark_defaults(scope: &Scope, state: &Arc<State>, encoder: &mut Encoder) {
     let gvr = &scope.cache.resource.gvr;
     let is_marked = gvr.group == "storage.k8s.io" && gvr.resource == "storageclasses";
-    if !is_marked || encoder.printer.is_none() || scope.naming.is_fleet() {
+    if !is_marked || encoder.printer.is_none() {
         return;
     }
-    let mut objects = Vec::new();
     for cluster in state.clusters_from(None) {
+        let mut objects = Vec::new();
         let everything = Candidates { namespace: None, needs: &LabelNeeds::default(), field: None };
         state.objects(cluster, None, everything, usize::MAX, &mut objects);
+        let bodies: Vec<_> = objects.iter().filter_map(|(object, _)| object.json().ok()).collect();
+        let mut printer = Printer::new(&scope.cache.resource, None);
+        printer.read_list(bodies.iter().map(|body| &**body));
+        encoder.printers.insert(cluster.clone(), Arc::new(printer));
     }
-    let bodies: Vec<_> = objects.iter().filter_map(|(object, _)| object.json().ok()).collect();
-    let mut printer = Printer::new(&scope.cache.resource, None);
-    printer.read_list(bodies.iter().map(|body| &**body));
-    encoder.printer = Some(Arc::new(printer));
 }
 
 /// Refuses a form that does not fit the answer.
@@ -145,6 +140,7 @@ pub(super) fn encoder_of(scope: &Scope, definition: &Definition, asked: &Asked) 
         include: asked.include,
         bare_items: !definition.is_custom,
         printer: is_table.then(|| Arc::clone(&definition.printer)),
+        printers: BTreeMap::new(),
         now: clock::wall().as_second(),
     }
 }
@@ -253,7 +249,13 @@ fn fingerprint(asked: &Asked) -> u64 {
     Continuation::fingerprint(&asked.root, &asked.path, &asked.options)
 }
 
-fn object_response((object, origin): &Found, encoder: &Encoder, asked: &Asked, coverage: &Coverage) -> Response {
+fn object_response(
+    (object, origin): &Found,
+    encoder: &Encoder,
+    asked: &Asked,
+    coverage: &Coverage,
+    admission: Admission,
+) -> Response {
     let mut json = Vec::new();
     if encoder.form == Form::Table {
         json.extend_from_slice(
@@ -275,7 +277,7 @@ fn object_response((object, origin): &Found, encoder: &Encoder, asked: &Asked, c
     }
     json.push(b'\n');
     let body = to_media(json, asked.accepted.media, asked.is_pretty);
-    let mut response = response(StatusCode::OK, asked.accepted.content_type(), Body::from(body));
+    let mut response = whole_response(asked.accepted.content_type(), body.into(), admission);
     coverage.warn(response.headers_mut());
     response
 }
@@ -286,49 +288,33 @@ async fn list_response(
     asked: &Asked,
     coverage: &Coverage,
     admission: Admission,
-) -> Result<Response, Status> {
+) -> Response {
     let mut first = Vec::new();
-    let is_whole = asked.accepted.media == Media::Yaml || asked.is_pretty;
-    loop {
+    while !listing.is_done() && first.len() < GZIP_FROM {
         let _turn = api.turn(&asked.reader).await;
         listing.write(&mut first);
-        if listing.is_done() || !is_whole && first.len() >= GZIP_FROM {
-            break;
-        }
-        if first.len() > MAX_WHOLE {
-            let text =
-                format!("the list exceeds {MAX_WHOLE} bytes as YAML or indented JSON: set limit, or ask for JSON");
-            return Err(Status::request_too_large(text));
-        }
     }
     let is_gzip = asked.gzip && first.len() >= GZIP_FROM;
-    let metrics = Arc::clone(&api.metrics);
-    let body = if listing.is_done() {
-        let mut whole = to_media(first, asked.accepted.media, asked.is_pretty);
-        if is_gzip {
-            whole = Gzip::new().write(&whole, true).into();
-        }
-        metrics.sent(whole.len());
-        Body::from(whole)
+    let content_type = asked.accepted.content_type();
+    let mut response = if listing.is_done() {
+        let whole: Bytes = if is_gzip { Gzip::new().write(&first, true) } else { first.into() };
+        api.metrics.sent(whole.len());
+        whole_response(content_type, whole, admission)
     } else {
         let gzip = is_gzip.then(Gzip::new);
         let rest =
             Rest { api: Arc::clone(api), listing, first: Some(first), gzip, reader: asked.reader.clone(), admission };
-        Body::from_stream(stream::unfold(rest, |mut rest| async {
+        let body = Body::from_stream(stream::unfold(rest, |mut rest| async {
             let chunk = rest.next().await?;
             Some((Ok::<_, std::convert::Infallible>(chunk), rest))
-        }))
+        }));
+        stream_response(content_type, body)
     };
-    let is_streaming = body.size_hint().exact().is_none();
-    let mut response = response(StatusCode::OK, asked.accepted.content_type(), body);
-    if is_streaming {
-        response.extensions_mut().insert(Streaming);
-    }
     if is_gzip {
         mark_gzip(response.headers_mut());
     }
     coverage.warn(response.headers_mut());
-    Ok(response)
+    response
 }
 
 /// The rest of a list that is sent as a stream.

@@ -1,6 +1,9 @@
 //! Responses: statuses, bodies in the accepted media type, and streams.
 
+use std::convert::Infallible;
 use std::io::Write as _;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY};
@@ -8,9 +11,15 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::encode::to_media;
+use super::queue::Admission;
+use crate::api::extensions::{Finite, Streaming};
 use informer_hub_kubeapi::{Media, Status};
+
+/// Bytes of a complete answer that are handed to the connection at once.
+const PART: usize = 16 << 10;
 
 /// Returns a status as the response.
 pub(super) fn failure_response(status: &Status, media: Media, is_pretty: bool) -> Response {
@@ -43,6 +52,50 @@ pub(super) fn response(code: StatusCode, content_type: &str, body: Body) -> Resp
         headers.insert(CONTENT_TYPE, content_type);
     }
     response
+}
+
+/// Returns a complete answer. A long one holds the admission of its request until the client has taken it.
+pub(super) fn whole_response(content_type: &str, body: Bytes, admission: Admission) -> Response {
+    if body.len() <= PART {
+        return response(StatusCode::OK, content_type, Body::from(body));
+    }
+    stream_response(content_type, Body::new(Whole { rest: body, admission }))
+}
+
+/// Returns an answer as a stream that has an end.
+pub(super) fn stream_response(content_type: &str, body: Body) -> Response {
+    let mut response = response(StatusCode::OK, content_type, body);
+    response.extensions_mut().insert(Streaming);
+    response.extensions_mut().insert(Finite);
+    response
+}
+
+/// Body that is handed out in parts, since a connection buffers the part that its client does not take.
+struct Whole {
+    rest: Bytes,
+    #[expect(dead_code, reason = "ends with the body")]
+    admission: Admission,
+}
+
+impl HttpBody for Whole {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        let length = self.rest.len().min(PART);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
 }
 
 /// Marks a response as compressed.

@@ -135,6 +135,15 @@ impl Bench {
         Self { fleet, api, routes, partitions: BTreeMap::new() }
     }
 
+    pub(in crate::api) fn api(&self) -> Arc<ReadApi> {
+        Arc::clone(&self.api)
+    }
+
+    /// Updates a pod.
+    pub(in crate::api) fn change(&self, cluster: &str, pod: StoredObject) {
+        self.event(cluster, DeltaKind::Updated, pod);
+    }
+
     /// Two clusters with two pods each, listed at version 10.
     pub(in crate::api) fn with_pods() -> Self {
         let mut bench = Self::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });

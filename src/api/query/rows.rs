@@ -14,7 +14,7 @@ use super::asked::Asked;
 use super::cells::{Items, append};
 use super::failure::Failure;
 use super::meta;
-use crate::api::extensions::Streaming;
+use crate::api::extensions::{Finite, Streaming};
 use crate::api::kubernetes::{Admission, CacheInfo, Fleet, ReadApi, ReaderId, reader_of};
 use informer_hub_query::Output;
 use informer_hub_screen::{Column, Layout, csv_record};
@@ -119,6 +119,7 @@ pub(super) async fn answer(
         Some((Ok::<_, Infallible>(chunk), rest))
     }));
     response.extensions_mut().insert(Streaming);
+    response.extensions_mut().insert(Finite);
     Ok(response)
 }
 

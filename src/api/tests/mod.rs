@@ -2,6 +2,7 @@
 
 mod limits;
 mod protection;
+mod streams;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,6 +42,10 @@ struct Port {
 
 impl Port {
     async fn open(protection: Protection) -> Self {
+        Self::open_with(protection, None).await
+    }
+
+    async fn open_with(protection: Protection, read: Option<Arc<ReadApi>>) -> Self {
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let may_answer = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
@@ -60,7 +65,7 @@ impl Port {
         let stopped = async move { drop(stopped.await) };
         let reload: AskReload = Arc::new(|| Box::pin(std::future::ready(None)));
         let scraper = Scraper::new(|| Snapshot::new(jiff::Timestamp::UNIX_EPOCH));
-        let services = Services { show, letters, reload, scraper, read: None };
+        let services = Services { show, letters, reload, scraper, read };
         let serving = tokio::spawn(serve(listener, Guard::new(protection).unwrap(), services, stopped));
         Self { address, may_answer, asked, stop, serving }
     }

@@ -12,8 +12,8 @@ mod yaml;
 use informer_hub_types::ClusterName;
 
 pub use edit::Edit;
-pub use pretty::pretty;
-pub use yaml::to_yaml;
+pub use pretty::{Indenter, pretty};
+pub use yaml::{to_yaml, write_yaml_element};
 
 /// Annotation and label that name the cluster of an object at fleet roots.
 pub const CLUSTER_KEY: &str = "informer-hub.io/cluster";

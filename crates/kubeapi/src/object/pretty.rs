@@ -9,45 +9,57 @@ const DEEPEST: usize = 256;
 #[must_use]
 pub fn pretty(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len() * 2);
-    let mut depth = 0_usize;
-    let mut at = 0;
-    while let Some(&byte) = json.get(at) {
-        let start = at;
-        at += 1;
-        match byte {
-            b' ' | b'\n' | b'\r' | b'\t' => continue,
-            b'}' | b']' => {
-                depth = depth.saturating_sub(1);
-                if !matches!(out.last(), Some(b'{' | b'[')) {
-                    new_line(&mut out, depth);
-                }
-                out.push(byte);
-                continue;
-            }
-            _ => {}
-        }
-        if matches!(out.last(), Some(b'{' | b'[' | b',')) {
-            new_line(&mut out, depth);
-        }
-        match byte {
-            b'"' => {
-                at = skip_string(json, start).unwrap_or(json.len());
-                out.extend_from_slice(&json[start..at]);
-            }
-            b':' => out.extend_from_slice(b": "),
-            b'{' | b'[' => {
-                depth += 1;
-                out.push(byte);
-            }
-            _ => out.push(byte),
-        }
-    }
+    Indenter::default().write(json, &mut out);
     out
 }
 
-fn new_line(out: &mut Vec<u8>, depth: usize) {
-    out.push(b'\n');
-    out.resize(out.len() + 2 * depth.min(DEEPEST), b' ');
+/// Indents JSON that is written in parts, as [`pretty`] does the whole. A part ends at the end of a token.
+#[derive(Clone, Debug, Default)]
+pub struct Indenter {
+    depth: usize,
+    /// Last byte written.
+    last: Option<u8>,
+}
+
+impl Indenter {
+    /// Appends the next part to `out`.
+    pub fn write(&mut self, json: &[u8], out: &mut Vec<u8>) {
+        let mut at = 0;
+        while let Some(&byte) = json.get(at) {
+            let start = at;
+            at += 1;
+            let is_first = matches!(self.last, Some(b'{' | b'['));
+            match byte {
+                b' ' | b'\n' | b'\r' | b'\t' => continue,
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if !is_first {
+                        self.new_line(out);
+                    }
+                }
+                _ if is_first || self.last == Some(b',') => self.new_line(out),
+                _ => {}
+            }
+            match byte {
+                b'"' => {
+                    at = skip_string(json, start).unwrap_or(json.len());
+                    out.extend_from_slice(&json[start..at]);
+                }
+                b':' => out.extend_from_slice(b": "),
+                b'{' | b'[' => {
+                    self.depth += 1;
+                    out.push(byte);
+                }
+                _ => out.push(byte),
+            }
+            self.last = Some(byte);
+        }
+    }
+
+    fn new_line(&self, out: &mut Vec<u8>) {
+        out.push(b'\n');
+        out.resize(out.len() + 2 * self.depth.min(DEEPEST), b' ');
+    }
 }
 
 #[cfg(test)]
@@ -78,6 +90,21 @@ mod tests {
             let expected = serde_json::to_vec_pretty(&value).unwrap();
             let json = if is_pretty { expected.clone() } else { serde_json::to_vec(&value).unwrap() };
             prop_assert_eq!(String::from_utf8(pretty(&json)).unwrap(), String::from_utf8(expected).unwrap());
+        }
+
+        #[test]
+        fn list_in_parts_is_indented_like_the_whole(items in prop::collection::vec(json(), 0..4)) {
+            let items: Vec<_> = items.iter().map(|item| serde_json::to_vec(item).unwrap()).collect();
+            let (mut indenter, mut parts, mut whole) = (Indenter::default(), Vec::new(), b"{\"items\":[".to_vec());
+            indenter.write(&whole, &mut parts);
+            for (at, item) in items.iter().enumerate() {
+                let separated = [if at > 0 { &b","[..] } else { b"" }, item].concat();
+                indenter.write(&separated, &mut parts);
+                whole.extend(separated);
+            }
+            indenter.write(b"]}\n", &mut parts);
+            whole.extend_from_slice(b"]}\n");
+            prop_assert_eq!(String::from_utf8(parts).unwrap(), String::from_utf8(pretty(&whole)).unwrap());
         }
 
         #[test]

@@ -189,3 +189,68 @@ async fn large_list_is_streamed_and_compressed_if_asked() {
     assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), plain);
     assert_eq!(bench.api.queue.in_progress(), 0);
 }
+
+#[tokio::test]
+async fn lists_in_yaml_and_indented_json_are_streamed_too() {
+    let mut bench = Bench::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
+    let many = (0..3000).map(|i| pod("shop", &format!("p{i:04}"), i + 1, "web", "n1")).collect();
+    bench.list(&pods(), "a", many, 5000);
+    bench.list(&pods(), "b", Vec::new(), 5000);
+    let table = "as=Table;v=v1;g=meta.k8s.io";
+    for path in ["/clusters/a/api/v1/pods", "/clusters/*/api/v1/pods", "/clusters/b/api/v1/pods"] {
+        for form in ["", table] {
+            let json = bench.ask(path, &format!("application/json;{form}")).await.2;
+            for (accept, query, expected) in [
+                (format!("application/yaml;{form}"), "", informer_hub_kubeapi::to_yaml(&json)),
+                (format!("application/json;{form}"), "?pretty=1", informer_hub_kubeapi::pretty(&json)),
+            ] {
+                let (status, _, body) = bench.ask(&format!("{path}{query}"), &accept).await;
+                assert_eq!(status, StatusCode::OK, "{path}, {accept}");
+                assert!(body == expected, "{path}, {accept}: {:.300?}", String::from_utf8_lossy(&body));
+            }
+        }
+    }
+    let request = Request::get("/clusters/a/api/v1/pods").header(ACCEPT, "application/yaml");
+    let mut body = bench.send(request.body(Body::empty()).unwrap()).await.into_body().into_data_stream();
+    let mut parts = Vec::new();
+    while let Some(part) = body.next().await {
+        parts.push(part.unwrap().len());
+    }
+    assert!(parts.len() > 5 && parts.iter().all(|length| *length < 256 << 10), "{parts:?}");
+}
+
+#[tokio::test]
+async fn tables_of_storage_classes_mark_the_default_of_each_cluster() {
+    let gvr = Gvr::new("storage.k8s.io", "v1", "storageclasses");
+    let classes = ApiResource { gvr, kind: "StorageClass".into(), namespaced: false };
+    let class = |name: &str, is_default: bool| {
+        let json = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "p",
+            "metadata": {
+                "name": name, "uid": name, "resourceVersion": "3",
+                "annotations": { "storageclass.kubernetes.io/is-default-class": is_default.to_string() },
+            },
+        });
+        StoredObject::new(StoredObjectParts {
+            key: ObjectKey::new("", name),
+            uid: Uid::new(name),
+            resource_version: ResourceVersion::new("3"),
+            labels: Labels::new(Vec::new()),
+            index_values: Vec::<IndexEntry>::new(),
+            json: json.to_string().into_bytes(),
+        })
+    };
+    let mut bench = Bench::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
+    bench.list(&classes, "a", vec![class("fast", true), class("slow", false)], 10);
+    bench.list(&classes, "b", vec![class("fast", false), class("slow", true)], 10);
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    for (root, at, expected) in [
+        ("/clusters/*", 1, ["fast (default)", "slow", "fast", "slow (default)"].as_slice()),
+        ("/clusters/b", 0, ["fast", "slow (default)"].as_slice()),
+    ] {
+        let (_, _, body) = bench.ask(&format!("{root}/apis/storage.k8s.io/v1/storageclasses"), table).await;
+        let table: Value = serde_json::from_slice(&body).unwrap();
+        let names: Vec<_> = table["rows"].as_array().unwrap().iter().map(|row| row["cells"][at].clone()).collect();
+        assert_eq!(names, expected, "{root}");
+    }
+}

@@ -20,6 +20,20 @@ pub fn to_yaml(json: &[u8]) -> Vec<u8> {
     emitter.into_bytes()
 }
 
+/// Appends a value as an element of a list that is a member of the document. A value that [`to_yaml`] would return as it is
+/// stays JSON, which is YAML in flow style.
+pub fn write_yaml_element(json: &[u8], out: &mut Vec<u8>) {
+    let Some(node) = Node::parse(json) else {
+        out.extend_from_slice(b"- ");
+        out.extend_from_slice(json);
+        out.push(b'\n');
+        return;
+    };
+    let mut emitter = Emitter::with_capacity(json.len() + json.len() / 4);
+    emitter.document(&Node::Sequence(vec![node]));
+    out.extend_from_slice(&emitter.into_bytes());
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -139,8 +153,25 @@ g: |2+
         }
     }
 
+    #[test]
+    fn deep_element_stays_json() {
+        let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+        let mut out = b"items:\n".to_vec();
+        write_yaml_element(deep.as_bytes(), &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), format!("items:\n- {deep}\n"));
+    }
+
     proptest! {
         #![proptest_config(informer_hub_testing::properties(2048))]
+
+        #[test]
+        fn elements_equal_those_of_a_whole_list(items in prop::collection::vec(testing::json(), 1..4)) {
+            let mut out = b"items:\n".to_vec();
+            for item in &items {
+                write_yaml_element(&serde_json::to_vec(item).unwrap(), &mut out);
+            }
+            prop_assert_eq!(String::from_utf8(out).unwrap(), yaml(&json!({"items": items})));
+        }
 
         #[test]
         fn yaml_decodes_to_the_same_tree(value in testing::json()) {
