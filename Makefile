@@ -9,10 +9,10 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
 
 build: ## Build the optimised binary quickly: target/release/informer-hub
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked --package informer-hub
 
 dist: ## Build the release binary with LTO and without symbols: target/dist/informer-hub
-	$(CARGO) build --profile dist --locked
+	$(CARGO) build --profile dist --locked --package informer-hub
 
 test: ## Run unit, simulation and documentation tests; needs only loopback, no Kubernetes
 	$(CARGO) test
