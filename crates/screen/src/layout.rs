@@ -24,7 +24,7 @@ const EMPTY: [&str; 4] = ["", "<none>", "<unset>", "<unknown>"];
 pub struct Column {
     /// Title in upper case.
     pub title: String,
-    /// 0 for a column that is always of interest; greater for one of `-o wide`.
+    /// 0 for a column that is always of interest; greater for one of `-o wide`; less for one that was asked for.
     pub priority: i64,
 }
 
@@ -60,7 +60,7 @@ impl Layout {
     ///
     /// If the columns do not fit, those without any value are left out first, then those of greater priority, then the
     /// last ones; cells that are longer than others are shortened. Columns that identify a row always stay, and are
-    /// shortened last.
+    /// shortened last. Those that were asked for stay as long as shortened names leave room.
     #[must_use]
     pub fn new(columns: &[Column], rows: &[Vec<String>], limit: Option<usize>) -> Self {
         let titles: Vec<String> = columns.iter().map(|column| printable(&column.title)).collect();
@@ -79,15 +79,15 @@ impl Layout {
         let mut shown = all;
         let of = |shown: &[usize], widths: &[usize]| shown.iter().map(|at| widths[*at]).collect::<Vec<_>>();
         while total(&of(&shown, &least), NARROW_GAP) > width {
-            // The last one of the least telling columns.
-            let weakest = shown
-                .iter()
-                .filter(|at| weights[**at] < Weight::Key)
-                .min_by_key(|at| (weights[**at], usize::MAX - **at));
-            let Some(weakest) = weakest.copied() else { break };
+            let spare: Vec<usize> = shown.iter().copied().filter(|at| columns[*at].priority >= 0).collect();
+            let Some(weakest) = weakest(&spare, &weights) else { break };
             shown.retain(|at| *at != weakest);
         }
         shorten_keys(&titles, &shown, &mut least, width);
+        while total(&of(&shown, &least), NARROW_GAP) > width {
+            let Some(weakest) = weakest(&shown, &weights) else { break };
+            shown.retain(|at| *at != weakest);
+        }
         let gap = if total(&of(&shown, &natural), GAP) <= width { GAP } else { NARROW_GAP };
         let mut spare = width.saturating_sub(total(&of(&shown, &least), gap));
         let mut widths = Vec::new();
@@ -179,6 +179,12 @@ fn weight(column: &Column, at: usize, rows: &[Vec<String>]) -> Weight {
         "AGE" | "LAST SEEN" => Weight::Age,
         _ => Weight::Ordinary,
     }
+}
+
+/// Returns the last one of the least telling columns that may be left out.
+fn weakest(among: &[usize], weights: &[Weight]) -> Option<usize> {
+    let candidates = among.iter().copied().filter(|at| weights[*at] < Weight::Key);
+    candidates.min_by_key(|at| (weights[*at], usize::MAX - *at))
 }
 
 /// Shortens the identifying columns until they fit, the name last.

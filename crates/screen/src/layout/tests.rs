@@ -88,6 +88,16 @@ fn names_and_clusters_are_whole_while_other_columns_remain() {
 }
 
 #[test]
+fn columns_that_were_asked_for_stay_while_names_can_be_shortened() {
+    let (mut columns, rows) = pods();
+    columns[7].priority = -1;
+    let line = |limit: usize| Layout::new(&columns, &rows, Some(limit)).line(&rows[1], false);
+    assert!(line(80).contains("10.64.17.203") && line(80).contains("payments-api-7d9c5b8f64-zl2mw"), "{}", line(80));
+    assert!(line(64).contains("10.64.17.203") && line(64).contains('…'), "{}", line(64));
+    assert!(!line(50).contains("10.64.17.203") && width_of(&line(50)) <= 50, "{}", line(50));
+}
+
+#[test]
 fn later_rows_widen_columns_only_as_far_as_the_terminal_allows() {
     let (columns, rows) = pods();
     let long = vec![vec!["c".repeat(60), "n".repeat(60), "x".repeat(60)]];

@@ -1,0 +1,149 @@
+//! Answers of `/v1/query`.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// An answer. Objects are read one by one, because there may be many.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueryAnswer<'a> {
+    /// Objects with their clusters.
+    #[serde(borrow)]
+    pub items: Option<Vec<&'a RawValue>>,
+    /// Values of the selected columns, by object.
+    pub rows: Option<Vec<Vec<Value>>>,
+    /// Values with their numbers of objects.
+    pub groups: Option<Vec<Group>>,
+    /// Distinct values.
+    pub values: Option<Vec<Value>>,
+    /// Number of objects.
+    pub count: Option<u64>,
+    /// Plan in one line.
+    #[serde(default)]
+    pub plan: String,
+    /// Steps of the plan that find candidates, of an explained query.
+    #[serde(default)]
+    pub steps: Vec<String>,
+    /// Estimated number of candidates, of an explained query.
+    #[serde(default)]
+    pub candidates: u64,
+    /// Clusters of the answer.
+    #[serde(default)]
+    pub coverage: Coverage,
+    /// Paths that no examined object has.
+    #[serde(default)]
+    pub paths_without_values: Vec<String>,
+    /// Whether the limit has cut off the answer.
+    #[serde(default)]
+    pub more: bool,
+    /// Token of the rest.
+    #[serde(rename = "continue")]
+    pub continuation: Option<String>,
+}
+
+/// A value with its number of objects.
+#[derive(Debug, Deserialize)]
+pub struct Group {
+    /// Value.
+    pub value: Value,
+    /// Number of objects.
+    pub count: u64,
+}
+
+/// Clusters of an answer.
+#[derive(Debug, Default, Deserialize)]
+pub struct Coverage {
+    /// Number of clusters.
+    #[serde(default)]
+    pub clusters: u64,
+    /// Clusters whose objects may be outdated.
+    #[serde(default)]
+    pub stale: Vec<Value>,
+    /// Clusters without objects yet.
+    #[serde(default)]
+    pub missing: Vec<Value>,
+}
+
+/// An object of an answer.
+#[derive(Debug, Deserialize)]
+pub struct QueryItem<'a> {
+    /// Name of its cluster.
+    pub cluster: String,
+    /// The object as JSON.
+    #[serde(borrow)]
+    pub object: &'a RawValue,
+}
+
+impl<'a> QueryAnswer<'a> {
+    /// Reads an answer.
+    ///
+    /// # Errors
+    /// If the text is none.
+    pub fn parse(json: &'a [u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(json)
+    }
+}
+
+impl<'a> QueryItem<'a> {
+    /// Reads an item of [`QueryAnswer::items`].
+    ///
+    /// # Errors
+    /// If the text is none.
+    pub fn parse(item: &'a RawValue) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(item.get())
+    }
+}
+
+/// Returns a value of a column as text: texts as they are, several values with commas, nothing for `null`.
+#[must_use]
+pub fn value_text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(value_text).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+/// Returns the parts of a plan's line behind its steps: how many objects are examined, and how.
+#[must_use]
+pub fn plan_parts<'p>(plan: &'p str, candidates: u64) -> Vec<&'p str> {
+    let about = format!(": about {candidates} objects; ");
+    let rest = plan.rfind(&about).map_or(plan, |at| &plan[at + about.len()..]);
+    rest.split("; ").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn answers_of_all_outputs_are_read() {
+        let text = br#"{"coverage":{"clusters":2,"stale":[],"missing":["b"]},"plan":"all objects: about 4 objects; all match",
+            "pathsWithoutValues":["status.phse"],"more":true,"continue":"t","items":[{"cluster":"a","object":{"x":1}}]}"#;
+        let answer = QueryAnswer::parse(text).unwrap();
+        let item = QueryItem::parse(answer.items.as_ref().unwrap()[0]).unwrap();
+        assert_eq!((item.cluster.as_str(), item.object.get()), ("a", "{\"x\":1}"));
+        assert_eq!((answer.continuation.as_deref(), answer.coverage.missing.len(), answer.more), (Some("t"), 1, true));
+        let answer = QueryAnswer::parse(br#"{"groups":[{"value":null,"count":3}]}"#).unwrap();
+        assert_eq!(answer.groups.unwrap()[0].count, 3);
+        assert!(QueryAnswer::parse(b"[]").is_err());
+    }
+
+    #[test]
+    fn values_are_texts_for_people() {
+        let texts = [json!(null), json!("a"), json!(["a", 1]), json!({ "a": 1 })].map(|value| value_text(&value));
+        assert_eq!(texts, ["", "a", "a, 1", "{\"a\":1}"]);
+    }
+
+    #[test]
+    fn plan_is_split_behind_its_steps() {
+        let plan =
+            "index by-x = \"a: about 3 objects; b\": about 3 objects; matched on heads; matches are decompressed";
+        assert_eq!(plan_parts(plan, 3), ["matched on heads", "matches are decompressed"]);
+        assert_eq!(plan_parts("other", 3), ["other"]);
+    }
+}
