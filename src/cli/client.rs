@@ -18,10 +18,12 @@ use informer_hub_config::{Config, HubConfig, Secret, is_loopback};
 use informer_hub_tls::{Identity, Roots, certificates, http_config};
 
 mod access;
+mod stream;
 
 pub(super) use self::access::Access;
 #[cfg(test)]
 pub(super) use self::access::Token;
+pub(super) use self::stream::{Answer, Refused, Request};
 
 /// Default address of a hub.
 const DEFAULT: &str = "http://127.0.0.1:7080";
@@ -249,12 +251,7 @@ impl Client {
         let answer: Value = serde_json::from_str(&text).unwrap_or_default();
         match (status, answer["error"].as_str()) {
             (status, _) if status.is_success() && !answer.is_null() => Ok(answer),
-            (StatusCode::UNAUTHORIZED, Some(_)) if self.token.is_some() => {
-                bail!("the hub at {} refuses this token; use a token of its hub.auth", shown(&self.url))
-            }
-            (StatusCode::UNAUTHORIZED, Some(_)) => {
-                bail!("the hub at {} requires a token; give --token-file, or set {TOKEN}", shown(&self.url))
-            }
+            (StatusCode::UNAUTHORIZED, Some(_)) => bail!(self.unauthorized()),
             (_, Some(error)) => bail!("{error}"),
             (status, None) => {
                 bail!("the server at {} answers {status} and is not a hub; check --url", shown(&self.url))

@@ -26,9 +26,12 @@ mod demo;
 mod fit;
 #[cfg(test)]
 mod foreign_tests;
+mod get;
 mod import;
 mod kubeconfig;
+mod objects;
 mod print;
+mod query;
 mod quote;
 mod rbac;
 mod run;
@@ -64,6 +67,10 @@ enum Command {
     Resources(status::ResourcesArgs),
     /// Show the sinks of a running hub, those with problems first
     Sinks(status::SinksArgs),
+    /// List objects of all clusters, as kubectl get does
+    Get(get::Args),
+    /// Ask a running hub a question about one resource in all clusters
+    Query(query::Args),
     /// Print a kubeconfig for the clusters of a running hub, for kubectl and other clients
     Kubeconfig(kubeconfig::Args),
     /// Check whether a configuration will work: connections, credentials, rights, resources, memory
@@ -95,6 +102,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Clusters(args) => status::clusters(args),
         Command::Resources(args) => status::resources(args),
         Command::Sinks(args) => status::sinks(args),
+        Command::Get(args) => get::main(&args),
+        Command::Query(args) => query::main(&args),
         Command::Kubeconfig(args) => kubeconfig::main(&args),
         Command::Check(args) => check::main(&args),
         Command::Rbac(args) => rbac::main(&args),
@@ -117,8 +126,19 @@ pub fn main(cli: Cli) -> ExitCode {
             return ExitCode::from(WRONG_INPUT);
         }
         print::complain(&error);
-        ExitCode::FAILURE
+        if error.is::<Misuse>() { ExitCode::from(WRONG_INPUT) } else { ExitCode::FAILURE }
     })
+}
+
+/// A wrong command line that the parser accepts.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Misuse(String);
+
+impl Misuse {
+    fn new(text: impl Into<String>) -> anyhow::Error {
+        Self(text.into()).into()
+    }
 }
 
 /// Exit code for a wrong configuration or command line.

@@ -51,7 +51,10 @@ pub(super) fn invitation(address: SocketAddr, kubeconfig: &TempFile, first: &Clu
          kubectl --context {first} get nodes   # one cluster\n  \
          kubectl --context prod get widgets -A   # clusters with the label tier=prod\n  \
          curl 'http://{address}/clusters/*/api/v1/pods?limit=2'\n  \
-         informer-hub status --url http://{address}"
+         export INFORMER_HUB_URL=http://{address}\n  \
+         informer-hub get pods -n shop           # the same without kubectl\n  \
+         informer-hub query 'status.phase = Failed count by cluster'\n  \
+         informer-hub status"
     )
 }
 

@@ -1,0 +1,26 @@
+//! Receiver of pages and events, which prints them.
+
+use super::target::Target;
+use crate::cli::objects::Page;
+use informer_hub_apiclient::Resource;
+
+/// Prints a list, and the events of a watch.
+pub(super) trait Sink {
+    /// Form in which it takes pages.
+    type Page: Page;
+
+    /// Prepares for the resources that will be listed.
+    fn prepare(&mut self, targets: &[Target<'_>]);
+
+    /// Takes a page.
+    fn page(&mut self, resource: &Resource, page: Self::Page) -> anyhow::Result<()>;
+
+    /// Takes the object of an event: JSON in the form of [`Self::Page`].
+    fn event(&mut self, resource: &Resource, object: &str) -> anyhow::Result<()>;
+
+    /// Ends the list of a resource. Events may follow.
+    fn end_of(&mut self, resource: &Resource) -> anyhow::Result<()>;
+
+    /// Ends the output.
+    fn end(&mut self) -> anyhow::Result<()>;
+}

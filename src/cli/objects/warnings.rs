@@ -1,0 +1,23 @@
+//! Warnings of answers on standard error, each once.
+
+use std::collections::BTreeSet;
+
+use informer_hub_types::printable;
+
+/// Warnings that were printed.
+#[derive(Debug, Default)]
+pub(in crate::cli) struct Warnings {
+    seen: BTreeSet<String>,
+}
+
+impl Warnings {
+    /// Prints those that are new.
+    pub(in crate::cli) fn print(&mut self, texts: Vec<String>) {
+        for text in texts {
+            if !self.seen.contains(&text) {
+                eprintln!("Warning: {}", printable(&text));
+                self.seen.insert(text);
+            }
+        }
+    }
+}
