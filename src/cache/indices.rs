@@ -54,7 +54,7 @@ impl StoredValues {
 #[derive(Clone, Default)]
 pub(super) struct Indices {
     declared: imbl::HashMap<SharedStr, Values>,
-    /// Few; most stores have none.
+    /// Computed indices; most stores have none.
     computed: Arc<Vec<Computed>>,
 }
 

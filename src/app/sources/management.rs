@@ -149,7 +149,7 @@ pub(super) async fn watch(source: ClusterSourceConfig, params: WatchParams, feed
         if done.is_ok() {
             return;
         }
-        tracing::error!(source = source.name, "the watcher of a cluster source died; it is restarted");
+        tracing::error!(source = source.name, "the watcher of a cluster source failed; restarting it");
         feed.set_state(ClusterSourceState::Unreachable, Some("its watcher died; it is restarted".to_owned()));
         tokio::select! {
             biased;

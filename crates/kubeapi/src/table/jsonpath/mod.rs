@@ -14,7 +14,7 @@ pub(super) struct Path {
     steps: Vec<Step>,
 }
 
-/// One step of a path, from each value that the steps before it found.
+/// Step of a path, applied to each value that the previous steps selected.
 #[derive(Clone, PartialEq, Debug)]
 enum Step {
     /// Member of an object.
