@@ -69,8 +69,8 @@ pub use controller::{Controller, ProcessError, Progress};
 pub use delta_fifo::{DeltaFifo, Popped};
 pub use filter::ObjectFilter;
 pub use history::{
-    ChangeKind, ClusterVersions, HistoryCursor, HistoryLimits, HistoryReader, HistoryScope, HistorySubscription,
-    LocateError, PositionExpired, RecordedChange, SavedVersion,
+    ChangeCause, ChangeKind, ClusterVersions, HistoryCursor, HistoryLimits, HistoryReader, HistoryScope,
+    HistorySubscription, LocateError, PositionExpired, RecordedChange, SavedVersion,
 };
 pub use index_errors::{AddIndexersError, IndexError, IndexerConflict};
 pub use indexer::{Indexer, ObjectError};

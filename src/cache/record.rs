@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 
 use super::history::{
-    ChangeKind, ClusterMarks, ClusterVersions, Conditions, Draft, Entry, Floor, HistoryLimits, HistoryReader, Marks,
-    PartitionChange, PartitionChangeKind, RecordedChange, SavedVersion, Step, arrange,
+    ChangeCause, ChangeKind, ClusterMarks, ClusterVersions, Conditions, Draft, Entry, Floor, HistoryLimits,
+    HistoryReader, Marks, PartitionChange, PartitionChangeKind, RecordedChange, SavedVersion, Step, arrange,
 };
 use super::posting::PartitionId;
 use super::snapshot::Partition;
@@ -181,6 +181,7 @@ impl Store {
     ) {
         self.next.version += 1;
         let version = self.next.version;
+        let cause = if draft.is_tombstone { ChangeCause::Missed } else { ChangeCause::Object };
         let Draft { kind, object, old, .. } = draft;
         let mut bytes = object.plain_size();
         if kind == ChangeKind::Deleted {
@@ -197,7 +198,8 @@ impl Store {
         }
         let origin = Arc::clone(partition.origin());
         let cluster = origin.cluster.clone();
-        let change = RecordedChange { version, partition: id, origin, kind, object, old, cluster_version };
+        let Some(at) = self.history().map(HistoryReader::time) else { return };
+        let change = RecordedChange { version, partition: id, origin, kind, object, old, cluster_version, at, cause };
         self.step(cluster, Step::Push { entry: Entry::Change(Arc::new(change)), bytes });
     }
 
@@ -281,7 +283,8 @@ impl Store {
         self.next.version += partition.len().max(1) as u64;
         let (origin, objects, last) = (Arc::clone(partition.origin()), partition.objects.clone(), self.next.version);
         let cluster = origin.cluster.clone();
-        let change = PartitionChange { first, last, partition: id, kind, origin, objects };
+        let Some(at) = self.history().map(HistoryReader::time) else { return };
+        let change = PartitionChange { first, last, partition: id, kind, origin, objects, at };
         self.step(cluster, Step::Push { entry: Entry::Partition(Arc::new(change)), bytes });
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::cache::objects::Objects;
 use crate::cache::posting::PartitionId;
+use informer_hub_types::clock::Instant;
 use informer_hub_types::{ObjectKey, Origin, StoredObject};
 
 /// Kind of a recorded change.
@@ -36,6 +37,21 @@ pub struct RecordedChange {
     pub old: Option<Arc<StoredObject>>,
     /// Version of this change in the cluster. `None` if no reader can resume from it.
     pub cluster_version: Option<u64>,
+    /// Time of the change.
+    pub at: Instant,
+    /// How the hub learned of the change.
+    pub cause: ChangeCause,
+}
+
+/// How the hub learned of a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChangeCause {
+    /// The object changed in its cluster.
+    Object,
+    /// The object was deleted, and the hub has not observed it, or not the last state before.
+    Missed,
+    /// The partition joined, left, or became visible to the reader: the object need not have changed.
+    Partition,
 }
 
 /// A change of all objects of a partition. Its versions are those of the objects in the order of keys.
@@ -47,6 +63,7 @@ pub(in crate::cache) struct PartitionChange {
     /// Informer of the partition after the change; of a partition that left, before it.
     pub(in crate::cache) origin: Arc<Origin>,
     pub(in crate::cache) objects: Objects,
+    pub(in crate::cache) at: Instant,
 }
 
 #[derive(Debug)]

@@ -113,6 +113,12 @@ impl ClusterWindow {
         self.entries.range(from..)
     }
 
+    /// Returns the entries before a fleet version, from the last.
+    pub(in crate::cache) fn before(&self, version: u64) -> impl Iterator<Item = &Arc<RecordedChange>> {
+        let to = self.entries.partition_point(|entry| entry.version < version);
+        self.entries.range(..to).rev()
+    }
+
     /// Returns the versions of the entries.
     pub(in crate::cache) fn versions(&self) -> impl Iterator<Item = u64> {
         self.entries.iter().filter_map(|entry| entry.cluster_version)

@@ -13,6 +13,8 @@ pub(in crate::cache) struct Draft {
     pub(in crate::cache) object: Arc<StoredObject>,
     pub(in crate::cache) old: Option<Arc<StoredObject>>,
     pub(in crate::cache) version: DraftVersion,
+    /// Whether the state before the deletion may not have been observed.
+    pub(in crate::cache) is_tombstone: bool,
 }
 
 /// Version of a change in its cluster.
@@ -33,7 +35,7 @@ impl Draft {
             Applied::Updated { old, new } => Some(Self::put(Some(old), new)),
             Applied::Deleted { stored, last, tombstone } => {
                 let event = if *tombstone { event } else { Some(last.resource_version()) };
-                Some(Self::deleted(stored, last, event))
+                Some(Self { is_tombstone: *tombstone, ..Self::deleted(stored, last, event) })
             }
             Applied::Repeated(_) | Applied::Restored { .. } | Applied::Synced => None,
         }
@@ -43,7 +45,7 @@ impl Draft {
     pub(in crate::cache) fn put(old: Option<&Arc<StoredObject>>, object: &Arc<StoredObject>) -> Self {
         let kind = if old.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
         let version = DraftVersion::Received(object.resource_version().as_number());
-        Self { kind, object: Arc::clone(object), old: old.cloned(), version }
+        Self { kind, object: Arc::clone(object), old: old.cloned(), version, is_tombstone: false }
     }
 
     /// Creates the draft of a deletion. `event` is the version of its watch event; `None` if there was none.
@@ -53,7 +55,8 @@ impl Draft {
         event: Option<&ResourceVersion>,
     ) -> Self {
         let version = event.map_or(DraftVersion::Missed, |event| DraftVersion::Received(event.as_number()));
-        Self { kind: ChangeKind::Deleted, object: Arc::clone(last), old: Some(Arc::clone(stored)), version }
+        let (kind, is_tombstone) = (ChangeKind::Deleted, event.is_none());
+        Self { kind, object: Arc::clone(last), old: Some(Arc::clone(stored)), version, is_tombstone }
     }
 
     /// Returns the version as received, if it is greater than that of the previous state.

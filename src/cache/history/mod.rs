@@ -46,7 +46,7 @@ mod marks;
 mod reader;
 mod window;
 
-pub use change::{ChangeKind, RecordedChange};
+pub use change::{ChangeCause, ChangeKind, RecordedChange};
 pub use cluster::LocateError;
 pub use marks::ClusterVersions;
 pub use reader::{HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, PositionExpired};

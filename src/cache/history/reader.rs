@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use super::change::{PartitionChange, RecordedChange};
+use super::change::{ChangeCause, PartitionChange, RecordedChange};
 use super::cluster::{ClusterWindow, Floor, LocateError};
 use super::window::{Entry, HistoryLimits, SavedVersion, Step, Window};
 use informer_hub_types::clock::Instant;
@@ -276,6 +277,32 @@ impl HistoryReader {
         self.0.now.load(SeqCst)
     }
 
+    /// Returns the time of the following steps.
+    pub(in crate::cache) fn time(&self) -> Instant {
+        self.0.start + Duration::from_millis(self.now())
+    }
+
+    /// Returns the last change of an object that the window has. Changes of whole partitions do not count.
+    ///
+    /// Cost: visits the changes of the cluster, from the last, without delaying writers for long.
+    #[must_use]
+    pub fn last_change(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Arc<RecordedChange>> {
+        let mut before = self.newest().saturating_add(1);
+        loop {
+            let window = self.0.window.read();
+            let mut left = VISITS;
+            for change in window.cluster(cluster)?.before(before).take(VISITS) {
+                if change.object.key() == key {
+                    return Some(Arc::clone(change));
+                }
+                (before, left) = (change.version, left - 1);
+            }
+            if left > 0 {
+                return None;
+            }
+        }
+    }
+
     /// Sets whether memory is short. If so, a lower limit applies.
     pub(in crate::cache) fn set_tight(&self, tight: bool) {
         let mut window = self.0.window.write();
@@ -371,6 +398,8 @@ fn expand(
                 object,
                 old,
                 cluster_version: None,
+                at: change.at,
+                cause: ChangeCause::Partition,
             }));
         }
     }
