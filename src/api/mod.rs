@@ -22,17 +22,21 @@ mod access;
 mod answer;
 mod connection_slots;
 mod dead_letters;
+mod events;
 mod extensions;
 mod guard;
 mod hosts;
 mod kubernetes;
 mod metrics;
+mod objects;
+mod openapi;
 mod query;
 mod reload;
 mod serve;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod v1;
 
 use access::MayRead;
 pub use access::{InvalidToken, ReadSecret, TokenError, TokenFrom, check_token};
@@ -105,19 +109,30 @@ pub async fn serve(
     services: Services,
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
+    serve::serve(listener, router(services), guard, stop).await;
+}
+
+/// Returns the routes of all services.
+fn router(services: Services) -> Router {
     let Services { show, letters, reload, scraper, read } = services;
-    let mut routes = Router::new()
+    let routes = Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/v1/status", get(status))
         .with_state(show)
         .merge(dead_letters::routes(letters))
         .merge(reload::routes(reload))
-        .merge(metrics::routes(scraper));
-    if let Some(read) = read {
-        routes = routes.merge(query::routes(Arc::clone(&read))).merge(kubernetes::routes(read));
+        .merge(metrics::routes(scraper))
+        .merge(openapi::routes(read.is_some()));
+    match read {
+        Some(read) => routes.merge(read_routes(&read)).merge(kubernetes::routes(read)),
+        None => routes,
     }
-    serve::serve(listener, routes, guard, stop).await;
+}
+
+/// Returns the routes below `/v1` that read objects.
+fn read_routes(read: &Arc<ReadApi>) -> Router {
+    query::routes(Arc::clone(read)).merge(events::routes(Arc::clone(read))).merge(objects::routes(Arc::clone(read)))
 }
 
 async fn shown(show: &Show) -> Option<Shown> {

@@ -25,7 +25,7 @@ pub(in crate::api) struct Coverage {
 
 impl Coverage {
     /// Adds a partition that contributes to the answer.
-    pub(super) fn add(&mut self, partition: &Partition) {
+    pub(in crate::api) fn add(&mut self, partition: &Partition) {
         let origin = partition.origin();
         match partition.freshness() {
             Freshness::Synced => {}

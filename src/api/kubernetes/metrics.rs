@@ -82,6 +82,27 @@ impl Default for ReadMetrics {
     }
 }
 
+/// An open watch, counted until it is dropped.
+#[derive(Debug)]
+pub(in crate::api) struct OpenWatch {
+    metrics: Arc<ReadMetrics>,
+    resource: String,
+    client: SmolStr,
+}
+
+impl OpenWatch {
+    pub(super) fn new(metrics: &Arc<ReadMetrics>, resource: &str, client: &SmolStr) -> Self {
+        metrics.watch_began(resource, client);
+        Self { metrics: Arc::clone(metrics), resource: resource.to_owned(), client: client.clone() }
+    }
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        self.metrics.watch_ended(&self.resource, &self.client);
+    }
+}
+
 /// Returns the resource of a path for metrics, `pods` or `deployments.apps`.
 pub(super) fn resource_of(path: &ResourcePath) -> String {
     Gvr::new(&path.group, &path.version, &path.resource).to_string()

@@ -53,9 +53,11 @@ pub use metrics::ReadCounts;
 pub(in crate::api) use asked::reader_of;
 pub(in crate::api) use encode::head_only;
 pub(in crate::api) use freshness::Coverage as Warnings;
+pub(in crate::api) use metrics::OpenWatch;
 use metrics::ReadMetrics;
 pub(in crate::api) use queue::{Admission, ReaderId};
 use queue::{FairQueue, QueueLimits, Turn, WatchAdmission};
+pub(in crate::api) use respond::whole_response;
 use rights::Rights;
 pub(in crate::api) use scope::view_rank;
 
@@ -83,6 +85,8 @@ pub struct ReadApi {
     metrics: Arc<ReadMetrics>,
     /// Cancelled at shutdown, which ends watches.
     closing: CancellationToken,
+    /// A moment on both clocks. Times of changes derive from it, so that each reader gets the same.
+    began: (jiff::Timestamp, Instant),
 }
 
 impl ReadApi {
@@ -100,6 +104,7 @@ impl ReadApi {
             documents: Documents::default(),
             metrics: Arc::default(),
             closing: CancellationToken::new(),
+            began: (clock::wall(), clock::now()),
         }
     }
 
@@ -141,6 +146,7 @@ impl ReadApi {
 
     /// Counts a response.
     pub(in crate::api) fn count(&self, verb: &'static str, resource: &str, parts: &Parts, code: u16, began: Instant) {
+        let resource = if resource.is_empty() { "other" } else { resource };
         self.metrics.answered_client(&metrics::client_of(asked::user_agent(parts)), code);
         self.metrics.answered(verb, resource, code, clock::now() - began);
     }
@@ -148,6 +154,31 @@ impl ReadApi {
     /// Counts bytes that were sent.
     pub(in crate::api) fn sent(&self, bytes: usize) {
         self.metrics.sent(bytes);
+    }
+
+    /// Counts an event that was sent.
+    pub(in crate::api) fn sent_event(&self) {
+        self.metrics.sent_events(1);
+    }
+
+    /// Counts an open stream until the returned value is dropped.
+    pub(in crate::api) fn watch_began(&self, resource: &str, parts: &Parts) -> OpenWatch {
+        OpenWatch::new(&self.metrics, resource, &metrics::client_of(asked::user_agent(parts)))
+    }
+
+    /// Returns the wall-clock time of a moment.
+    pub(in crate::api) fn time_of(&self, moment: Instant) -> jiff::Timestamp {
+        let (wall, began) = self.began;
+        let time = match moment.checked_duration_since(began) {
+            Some(after) => wall.checked_add(after),
+            None => wall.checked_sub(began - moment),
+        };
+        time.unwrap_or(wall)
+    }
+
+    /// Completes when the hub shuts down.
+    pub(in crate::api) async fn closed(&self) {
+        self.closing.cancelled().await;
     }
 
     /// Waits for a turn of work.
@@ -171,7 +202,7 @@ impl ReadApi {
         self.queue.admit(reader).ok_or_else(refused)
     }
 
-    fn admit_watch(&self) -> Result<WatchAdmission, Status> {
+    pub(in crate::api) fn admit_watch(&self) -> Result<WatchAdmission, Status> {
         let refused = || Status::too_many_requests("too many watches, please try again later", 5);
         self.queue.admit_watch().ok_or_else(refused)
     }

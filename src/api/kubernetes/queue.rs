@@ -53,7 +53,7 @@ pub(in crate::api) struct Admission {
 
 /// Admission of a watch; ends when dropped.
 #[derive(Debug)]
-pub(super) struct WatchAdmission(Arc<FairQueue>);
+pub(in crate::api) struct WatchAdmission(Arc<FairQueue>);
 
 /// A turn of work; ends when dropped.
 #[derive(Debug)]

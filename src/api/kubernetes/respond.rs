@@ -55,7 +55,7 @@ pub(super) fn response(code: StatusCode, content_type: &str, body: Body) -> Resp
 }
 
 /// Returns a complete answer. A long one holds the admission of its request until the client has taken it.
-pub(super) fn whole_response(content_type: &str, body: Bytes, admission: Admission) -> Response {
+pub(in crate::api) fn whole_response(content_type: &str, body: Bytes, admission: Admission) -> Response {
     if body.len() <= PART {
         return response(StatusCode::OK, content_type, Body::from(body));
     }

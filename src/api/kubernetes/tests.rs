@@ -39,7 +39,7 @@ const BASE: u64 = 1000;
 #[derive(Debug)]
 pub(in crate::api) struct TestFleet {
     clusters: Vec<ClusterInfo>,
-    stores: Mutex<BTreeMap<Gvr, Store>>,
+    pub(in crate::api) stores: Mutex<BTreeMap<Gvr, Store>>,
     documents: BTreeMap<String, &'static str>,
     pub(in crate::api) is_starting: AtomicBool,
 }
@@ -83,7 +83,7 @@ pub(in crate::api) struct Bench {
     pub(in crate::api) fleet: Arc<TestFleet>,
     api: Arc<ReadApi>,
     routes: Router,
-    partitions: BTreeMap<(String, Gvr), PartitionId>,
+    pub(in crate::api) partitions: BTreeMap<(String, Gvr), PartitionId>,
 }
 
 pub(in crate::api) fn pods() -> ApiResource {
@@ -131,7 +131,7 @@ impl Bench {
         let found = Arc::clone(&fleet);
         let find: FindFleet = Arc::new(move || Some(Arc::clone(&found) as Arc<dyn Fleet>));
         let api = Arc::new(ReadApi::new(find, options));
-        let routes = routes(Arc::clone(&api)).merge(crate::api::query::routes(Arc::clone(&api)));
+        let routes = routes(Arc::clone(&api)).merge(crate::api::read_routes(&api));
         Self { fleet, api, routes, partitions: BTreeMap::new() }
     }
 
@@ -209,7 +209,7 @@ impl Bench {
     }
 
     /// Applies a watch event of a pod.
-    fn event(&self, cluster: &str, kind: DeltaKind, object: StoredObject) {
+    pub(in crate::api) fn event(&self, cluster: &str, kind: DeltaKind, object: StoredObject) {
         let id = self.partitions[&(cluster.to_owned(), pods().gvr)];
         let version = object.resource_version().clone();
         self.apply(&pods().gvr, id, [Change::Delta(Delta { kind, object: Arc::new(object) })], version);
@@ -227,7 +227,12 @@ impl Bench {
     }
 
     pub(in crate::api) async fn json(&self, path: &str) -> (u16, Value) {
-        let (status, _, body) = self.ask(path, "application/json").await;
+        self.json_of(path, "application/json").await
+    }
+
+    /// Returns code and JSON of an answer.
+    pub(in crate::api) async fn json_of(&self, path: &str, accept: &str) -> (u16, Value) {
+        let (status, _, body) = self.ask(path, accept).await;
         (status.as_u16(), serde_json::from_slice(&body).unwrap_or_else(|_| panic!("{path}: {body:?}")))
     }
 

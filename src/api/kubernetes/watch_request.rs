@@ -16,7 +16,7 @@ use super::asked::Asked;
 use super::definitions::Definition;
 use super::encode::Naming;
 use super::listing::Scan;
-use super::metrics::ReadMetrics;
+use super::metrics::{OpenWatch, ReadMetrics};
 use super::objects::State;
 use super::queue::WatchAdmission;
 use super::read::{encoder_of, selection_of};
@@ -144,22 +144,21 @@ struct Running {
     watch: Watch,
     closing: CancellationToken,
     metrics: Arc<ReadMetrics>,
-    resource: String,
-    client: SmolStr,
+    #[expect(dead_code, reason = "counts the watch as long as it runs")]
+    open: OpenWatch,
     #[expect(dead_code, reason = "ends with the watch")]
     admission: WatchAdmission,
 }
 
 impl Running {
     fn new(watch: Watch, admission: WatchAdmission, api: &ReadApi, (resource, client): (String, SmolStr)) -> Self {
-        api.metrics.watch_began(&resource, &client);
-        Self { watch, closing: api.closing.clone(), metrics: Arc::clone(&api.metrics), resource, client, admission }
+        let open = OpenWatch::new(&api.metrics, &resource, &client);
+        Self { watch, closing: api.closing.clone(), metrics: Arc::clone(&api.metrics), open, admission }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.metrics.watch_ended(&self.resource, &self.client);
         self.metrics.sent_events(self.watch.events());
     }
 }

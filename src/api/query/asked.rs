@@ -3,24 +3,37 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use axum::extract::Query as Parameters;
 use axum::http::Uri;
 use serde::Deserialize;
-
-use super::failure::Failure;
-use crate::cache::{Bounds, Query};
-use informer_hub_config::HumanDuration;
-use informer_hub_query::Question;
-use informer_hub_types::{ClusterName, ClusterSelector, LabelSelector};
+use serde_json::{Map, Value};
 
 use crate::api::kubernetes::Fleet;
+use crate::api::v1::{ClusterChoice, Failure, Kind, Parameter, Parameters, Sight, check_names, duration_of};
+use crate::cache::{Bounds, Query};
+use informer_hub_query::Question;
+use informer_hub_types::ClusterSelector;
 
 /// Longest time that a request may ask for.
 const MAX_TIMEOUT: Duration = Duration::from_secs(25);
 
+/// Parameters of a `GET`, and members of the body of a `POST`.
+pub(in crate::api) const PARAMETERS: &[Parameter] = &[
+    Parameter::new(
+        "resource",
+        Kind::Text,
+        "Resource: its plural, singular or kind, alone, with the group, or with version and group",
+    )
+    .required(),
+    Parameter::new("q", Kind::Text, "Query in the language of docs/queries.md; empty selects every object"),
+    Parameter::new("clusters", Kind::Text, "Name of a cluster, `*`, or a selector of cluster labels"),
+    Parameter::new("limit", Kind::Count, "Largest number of objects, rows, groups or values"),
+    Parameter::new("continue", Kind::Text, "Token of the previous answer, to continue on the same state"),
+    Parameter::new("timeout", Kind::Duration, "Time for the search, up to 25s; 10s if absent"),
+    Parameter::new("explain", Kind::Flag, "Return how the query would be answered, without answering it"),
+];
+
 /// Members as they are written.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Written {
     #[serde(default)]
     q: String,
@@ -41,31 +54,34 @@ pub(super) struct Asked {
     /// Resource as written, such as `pods` or `deployments.apps`.
     pub(super) resource: String,
     pub(super) question: Question,
-    clusters: Option<Clusters>,
+    clusters: ClusterChoice,
     timeout: Option<Duration>,
     explain: bool,
-}
-
-/// Selected clusters.
-#[derive(Debug)]
-enum Clusters {
-    One(ClusterName),
-    Matching(LabelSelector),
 }
 
 impl Asked {
     /// Parses the parameters of a `GET`.
     pub(super) fn of_parameters(uri: &Uri) -> Result<Self, Failure> {
-        let written: Parameters<Written> = Parameters::try_from_uri(uri)
-            .map_err(|error| Failure::invalid(format!("the parameters are invalid: {}", root_cause(&error))))?;
-        Self::new(written.0)
+        let parameters = Parameters::of(uri, &[PARAMETERS])?;
+        let text = |name| parameters.one(name).map(str::to_owned);
+        let count = |value: &str| value.parse().map_err(|_| Failure::invalid("limit is not a positive integer"));
+        Self::new(Written {
+            q: text("q").unwrap_or_default(),
+            resource: text("resource").unwrap_or_default(),
+            clusters: text("clusters"),
+            limit: parameters.one("limit").map(count).transpose()?,
+            continuation: text("continue"),
+            timeout: text("timeout"),
+            explain: parameters.flag("explain")?.unwrap_or_default(),
+        })
     }
 
     /// Parses the body of a `POST`.
     pub(super) fn of_body(body: &[u8]) -> Result<Self, Failure> {
-        let written: Written = serde_json::from_slice(body)
-            .map_err(|error| Failure::invalid(format!("the body is not the JSON object of a query: {error}")))?;
-        Self::new(written)
+        let invalid = |error| Failure::invalid(format!("the body is not the JSON object of a query: {error}"));
+        let members: Map<String, Value> = serde_json::from_slice(body).map_err(invalid)?;
+        check_names("member", members.keys().map(String::as_str), &[PARAMETERS])?;
+        Self::new(serde_json::from_value(Value::Object(members)).map_err(invalid)?)
     }
 
     fn new(written: Written) -> Result<Self, Failure> {
@@ -82,48 +98,23 @@ impl Asked {
             once("continue", question.continue_token.is_some())?;
             question.continue_token = Some(token.into());
         }
-        let timeout = timeout.as_deref().map(timeout_of).transpose()?;
-        let clusters = clusters.as_deref().map(clusters_of).transpose()?.flatten();
+        let timeout = timeout.as_deref().map(|text| duration_of("timeout", text, MAX_TIMEOUT)).transpose()?;
+        let clusters = ClusterChoice::parse(clusters.as_deref().unwrap_or_default())?;
         Ok(Self { resource, question, clusters, timeout, explain })
     }
 
     /// Returns the query for the cache.
-    pub(super) fn query(&self, fleet: &dyn Fleet) -> Result<Query, Failure> {
+    pub(super) fn query(&self, fleet: &dyn Fleet, sight: &Sight) -> Result<Query, Failure> {
+        self.clusters.check(fleet, sight)?;
         let query = Query::from(self.question.clone());
         let query =
             self.timeout.into_iter().fold(query, |query, within| query.within(Bounds { within, ..Bounds::default() }));
         let query = if self.explain { query.explain() } else { query };
-        Ok(match &self.clusters {
+        Ok(match self.clusters.names(fleet, sight) {
             None => query,
-            Some(clusters) => query.in_clusters(ClusterSelector::Names(clusters.names(fleet)?)),
+            Some(names) => query.in_clusters(ClusterSelector::Names(names)),
         })
     }
-}
-
-impl Clusters {
-    /// Returns the names of the hub's clusters that are selected.
-    fn names(&self, fleet: &dyn Fleet) -> Result<Vec<ClusterName>, Failure> {
-        let known = fleet.clusters();
-        match self {
-            Self::One(name) if known.iter().any(|cluster| cluster.name == *name) => Ok(vec![name.clone()]),
-            Self::One(name) => {
-                let nearest =
-                    informer_hub_types::nearest_name(name.as_str(), known.iter().map(|it| it.name.as_str()), 2);
-                Err(Failure::unknown_cluster(name.as_str(), nearest))
-            }
-            Self::Matching(selector) => {
-                let matches = known
-                    .iter()
-                    .filter(|cluster| selector.matches(|label| cluster.labels.get(label).map(String::as_str)));
-                Ok(matches.map(|cluster| cluster.name.clone()).collect())
-            }
-        }
-    }
-}
-
-/// Returns the text of an error's first cause, without the layers around it.
-fn root_cause(error: &dyn std::error::Error) -> String {
-    std::iter::successors(Some(error), |error| error.source()).last().unwrap_or(error).to_string()
 }
 
 fn once(member: &str, is_in_text: bool) -> Result<(), Failure> {
@@ -131,26 +122,4 @@ fn once(member: &str, is_in_text: bool) -> Result<(), Failure> {
         return Err(Failure::invalid(format!("{member} is given twice: in q and beside it; keep one of them")));
     }
     Ok(())
-}
-
-fn timeout_of(text: &str) -> Result<Duration, Failure> {
-    let parsed: HumanDuration = text.parse().map_err(|error| Failure::invalid(format!("timeout: {error}")))?;
-    if parsed.0.is_zero() || parsed.0 > MAX_TIMEOUT {
-        return Err(Failure::invalid(format!("timeout is {text}, expected 1ms to {MAX_TIMEOUT:?}")));
-    }
-    Ok(parsed.0)
-}
-
-/// Parses a cluster's name, a label selector, or `*`, which is `None`.
-fn clusters_of(text: &str) -> Result<Option<Clusters>, Failure> {
-    if text.is_empty() || text == "*" {
-        return Ok(None);
-    }
-    if let Ok(name) = ClusterName::new(text) {
-        return Ok(Some(Clusters::One(name)));
-    }
-    let selector = text.parse().map_err(|error| {
-        Failure::invalid(format!("clusters: {text:?} is neither a cluster's name nor a label selector: {error}"))
-    })?;
-    Ok(Some(Clusters::Matching(selector)))
 }

@@ -41,12 +41,12 @@ pub(super) fn members(answer: &Answer, resource: &ApiResource, explain: bool) ->
     members
 }
 
-/// Returns the clusters whose objects may be outdated, missing or without bodies, and how many clusters there are.
+/// Returns the number of clusters, and how current and complete the objects of each are.
 fn coverage(answer: &Answer) -> Value {
-    let (mut stale, mut missing, mut partial) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut synced, mut stale, mut missing, mut partial) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for part in &answer.coverage {
         match &part.freshness {
-            Freshness::Synced => {}
+            Freshness::Synced => synced.push(&part.cluster),
             Freshness::StaleSince { since } => stale.push(json!({ "cluster": part.cluster, "since": since })),
             Freshness::Missing => missing.push(&part.cluster),
         }
@@ -54,7 +54,13 @@ fn coverage(answer: &Answer) -> Value {
             partial.push(&part.cluster);
         }
     }
-    json!({ "clusters": answer.coverage.len(), "stale": stale, "missing": missing, "withoutBodies": partial })
+    json!({
+        "clusters": answer.coverage.len(),
+        "synced": synced,
+        "stale": stale,
+        "missing": missing,
+        "withoutBodies": partial,
+    })
 }
 
 /// Adds `Warning` headers for what the items do not say.

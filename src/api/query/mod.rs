@@ -2,14 +2,12 @@
 //!
 //! `GET` has the request as parameters, `POST` as a JSON object with the same members. Both only read.
 //!
-//! A request passes `asked` (parse), `resource` (find the cache), the cache itself, and `rows` (write the answer in
-//! turns). `docs/http.md` describes it for users.
+//! A request passes `asked` (parse), the cache, and `rows` (write the answer in turns). `docs/query-api.md` describes it for
+//! users.
 
 mod asked;
 mod cells;
-mod failure;
 mod meta;
-mod resource;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -24,11 +22,47 @@ use axum::response::Response;
 use axum::routing::get;
 
 use super::kubernetes::ReadApi;
+use super::v1::{Answer, Failure, Media, Method, Operation, Route, Sight, find};
 use asked::Asked;
-use failure::Failure;
+pub(super) use asked::PARAMETERS;
 
 /// Path of the requests.
 pub(super) const PATH: &str = "/v1/query";
+
+/// Declaration of the path.
+pub(super) const ROUTE: Route = Route {
+    path: PATH,
+    operations: &[
+        Operation {
+            method: Method::Get,
+            id: "query",
+            summary: "Answers a query over the objects of one resource in all clusters",
+            parameters: &[PARAMETERS],
+            body: None,
+            answers: ANSWERS,
+        },
+        Operation {
+            method: Method::Post,
+            id: "queryByBody",
+            summary: "Answers a query whose members are in the body",
+            parameters: &[],
+            body: Some("QueryRequest"),
+            answers: ANSWERS,
+        },
+    ],
+};
+
+const ANSWERS: &[Answer] = &[Answer {
+    code: 200,
+    text: "The objects, rows, groups, values or the count. With `explain`, the plan alone, as JSON. If there is more, the \
+           header `informer-hub-continue` has the token",
+    media: &[
+        Media { name: "application/json", schema: Some("QueryAnswer") },
+        Media { name: "application/x-ndjson", schema: Some("QueryLine") },
+        Media { name: "text/csv", schema: None },
+        Media { name: "text/plain", schema: None },
+    ],
+}];
 
 /// Returns the route.
 pub(super) fn routes(api: Arc<ReadApi>) -> Router {
@@ -65,7 +99,7 @@ async fn answer(api: &Arc<ReadApi>, parts: &Parts, asked: Asked) -> (Result<Resp
         Ok(fleet) => fleet,
         Err(status) => return (Err(status.into()), String::new()),
     };
-    let cache = match resource::find(&*fleet, &asked.resource, |gvr| api.may_see(gvr)) {
+    let cache = match find(&*fleet, &asked.resource, &Sight::of(api, parts)) {
         Ok(cache) => cache,
         Err(failure) => return (Err(failure), String::new()),
     };

@@ -12,10 +12,10 @@ use futures::stream;
 
 use super::asked::Asked;
 use super::cells::{Items, append};
-use super::failure::Failure;
 use super::meta;
 use crate::api::extensions::{Finite, Streaming};
 use crate::api::kubernetes::{Admission, CacheInfo, Fleet, ReadApi, ReaderId, reader_of};
+use crate::api::v1::{Failure, Form, Sight, accepted};
 use informer_hub_query::Output;
 use informer_hub_screen::{Column, Layout, csv_record};
 
@@ -28,55 +28,8 @@ const MEASURED: usize = 1_000;
 /// Name of the header with the continue token, for the forms that have rows only.
 const CONTINUE: HeaderName = HeaderName::from_static("informer-hub-continue");
 
-/// Form of an answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
-    Json,
-    /// An object per line.
-    Lines,
-    Csv,
-    /// A table for people.
-    Text,
-}
-
-impl Form {
-    const ALL: [(&'static str, Self); 7] = [
-        ("application/json", Self::Json),
-        ("application/x-ndjson", Self::Lines),
-        ("application/ndjson", Self::Lines),
-        ("text/csv", Self::Csv),
-        ("text/plain", Self::Text),
-        ("application/*", Self::Json),
-        ("*/*", Self::Json),
-    ];
-
-    /// Returns the first form that a client accepts, by the order of its header; weights other than 0 are ignored.
-    fn of(parts: &Parts) -> Result<Self, Failure> {
-        let all = parts.headers.get_all(axum::http::header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        let mut is_free = true;
-        for clause in all.flat_map(|value| value.split(',')) {
-            let mut words = clause.split(';').map(str::trim);
-            let media = words.next().unwrap_or_default().to_ascii_lowercase();
-            is_free &= media.is_empty();
-            if words.any(|word| word.replace(' ', "") == "q=0") {
-                continue;
-            }
-            if let Some((_, form)) = Self::ALL.iter().find(|(name, _)| *name == media) {
-                return Ok(*form);
-            }
-        }
-        if is_free { Ok(Self::Json) } else { Err(Failure::not_acceptable()) }
-    }
-
-    fn content_type(self) -> &'static str {
-        match self {
-            Self::Json => "application/json",
-            Self::Lines => "application/x-ndjson",
-            Self::Csv => "text/csv; charset=utf-8",
-            Self::Text => "text/plain; charset=utf-8",
-        }
-    }
-}
+/// Forms that are offered.
+const FORMS: [Form; 4] = [Form::Json, Form::Lines, Form::Csv, Form::Text];
 
 /// Answers a query of a cache.
 pub(super) async fn answer(
@@ -86,10 +39,10 @@ pub(super) async fn answer(
     parts: &Parts,
     asked: Asked,
 ) -> Result<Response, Failure> {
-    let form = Form::of(parts)?;
+    let form = accepted(parts, &FORMS)?;
     let reader = reader_of(parts);
     let admission = api.admit(&reader)?;
-    let query = asked.query(fleet)?;
+    let query = asked.query(fleet, &Sight::of(api, parts))?;
     let explain = query.is_explained();
     let mut answer = fleet.query(&cache, query).await?;
     let output = asked.question.output;
@@ -104,7 +57,11 @@ pub(super) async fn answer(
     let items = Items::of(&mut answer, &output);
     let mut head = Vec::new();
     if explain || form == Form::Json {
-        append(&mut head, &meta::members(&answer, &cache.resource, explain));
+        let mut members = meta::members(&answer, &cache.resource, explain);
+        if let Items::Rows(_) = &items {
+            members.insert("columns".to_owned(), Items::titles(&output).into());
+        }
+        append(&mut head, &members);
     }
     if explain {
         head.push(b'\n');
@@ -153,7 +110,7 @@ impl Writer {
                 }
                 members
             }
-            Form::Lines => Vec::new(),
+            Form::Lines | Form::Events => Vec::new(),
             Form::Csv => csv_record(titles.iter().map(String::as_str)).into_bytes(),
             Form::Text => {
                 let column = |title: &String| Column { title: title.to_uppercase(), priority: 0 };

@@ -49,6 +49,9 @@ async fn objects_are_listed_with_their_clusters_and_the_plan() {
     assert_eq!(answer["cost"], json!({ "examined": 4, "read": 4 }));
     assert!(answer["plan"].as_str().unwrap().starts_with("all objects"), "{answer}");
     assert_eq!(answer["coverage"]["clusters"], 2);
+    assert_eq!(answer["coverage"]["missing"], json!(["a", "b"]), "the informers of the test have no watches");
+    let (_, answer) = json_of(&bench(), "select cluster, name limit 1", "&resource=pods").await;
+    assert_eq!((&answer["columns"], &answer["rows"]), (&json!(["cluster", "metadata.name"]), &json!([["a", "x"]])));
 }
 
 #[tokio::test]
@@ -147,10 +150,10 @@ async fn mistakes_say_what_where_and_what_would_be_right() {
         ("", "&resource=pods&clusters=tier=", 200, ""),
         ("", "&resource=pods&clusters=,", 400, "clusters: \",\" is neither a cluster's name nor a label selector"),
         ("limit 1", "&resource=pods&limit=2", 400, "limit is given twice: in q and beside it; keep one of them"),
-        ("", "&resource=pods&limit=0", 400, "the parameters are invalid: "),
-        ("", "&resource=pods&limits=1", 400, "the parameters are invalid: limits: unknown field `limits`"),
+        ("", "&resource=pods&limit=0", 400, "limit is not a positive integer"),
+        ("", "&resource=pods&limits=1", 400, "unknown parameter \"limits\"; did you mean \"limit\"?"),
         ("", "&resource=pods&timeout=1", 400, "timeout: \"1\" is not a duration"),
-        ("", "&resource=pods&timeout=1h", 400, "timeout is 1h, expected 1ms to 25s"),
+        ("", "&resource=pods&timeout=1h", 400, "timeout is \"1h\", expected 1ms to 25s"),
         ("index nope = 1", "&resource=pods", 400, "no index \"nope\" is declared for pods"),
         ("", "&resource=pods&continue=abc", 400, "a continue token"),
     ] {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const SHORT: Duration = Duration::from_millis(300);
+pub(super) const SHORT: Duration = Duration::from_millis(300);
 
 fn limited(limits: Limits) -> Protection {
     Protection { limits, ..Protection::default() }

@@ -2,6 +2,7 @@
 
 mod limits;
 mod protection;
+mod reads;
 mod streams;
 
 use std::net::SocketAddr;
@@ -45,6 +46,7 @@ impl Port {
         Self::open_with(protection, None).await
     }
 
+    /// Opens a port that also serves reads.
     async fn open_with(protection: Protection, read: Option<Arc<ReadApi>>) -> Self {
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,6 +1,9 @@
 //! The cache of a resource by the name that a request writes.
 
+use std::collections::BTreeSet;
+
 use super::failure::Failure;
+use super::sight::Sight;
 use crate::api::kubernetes::{CacheInfo, Fleet, view_rank};
 use informer_hub_types::{Gvr, first_names, nearest_name};
 
@@ -9,10 +12,8 @@ use informer_hub_types::{Gvr, first_names, nearest_name};
 /// The name is as kubectl accepts it: the plural, the singular or the kind in any case, alone (`pods`), with the group
 /// (`deployments.apps`), or with version and group (`deployments.v1.apps`). A name alone means the resource of the core
 /// group if there is one, else the first group by name.
-pub(super) fn find(fleet: &dyn Fleet, name: &str, may_see: impl Fn(&Gvr) -> bool) -> Result<CacheInfo, Failure> {
-    let mut caches = fleet.caches();
-    caches.retain(|cache| may_see(&cache.resource.gvr));
-    caches.sort_by_key(|cache| (cache.resource.gvr.group.clone(), view_rank(&cache.view)));
+pub(in crate::api) fn find(fleet: &dyn Fleet, name: &str, sight: &Sight) -> Result<CacheInfo, Failure> {
+    let mut caches = visible(fleet, sight);
     let wanted = name.to_lowercase();
     if let Some(found) = caches.iter().position(|cache| is_named(cache, &wanted)) {
         return Ok(caches.swap_remove(found));
@@ -20,6 +21,22 @@ pub(super) fn find(fleet: &dyn Fleet, name: &str, may_see: impl Fn(&Gvr) -> bool
     let known: Vec<_> = caches.iter().map(|cache| short_name(&cache.resource.gvr)).collect();
     let nearest = nearest_name(&wanted, known.iter().map(String::as_str), 2);
     Err(Failure::unknown_resource(name, nearest, &first_names(&known)))
+}
+
+/// Returns the caches of all resources that the reader may see: of each the fullest.
+pub(in crate::api) fn find_all(fleet: &dyn Fleet, sight: &Sight) -> Vec<CacheInfo> {
+    let mut caches = visible(fleet, sight);
+    let mut known = BTreeSet::new();
+    caches.retain(|cache| known.insert(cache.resource.gvr.clone()));
+    caches
+}
+
+/// Returns the caches that the reader may see, by group; of each resource the fullest first.
+fn visible(fleet: &dyn Fleet, sight: &Sight) -> Vec<CacheInfo> {
+    let mut caches = fleet.caches();
+    caches.retain(|cache| sight.resource(&cache.resource.gvr));
+    caches.sort_by_key(|cache| (cache.resource.gvr.group.clone(), view_rank(&cache.view)));
+    caches
 }
 
 fn is_named(cache: &CacheInfo, wanted: &str) -> bool {
@@ -30,6 +47,6 @@ fn is_named(cache: &CacheInfo, wanted: &str) -> bool {
 }
 
 /// Returns the plural, with the group unless it is the core group.
-fn short_name(gvr: &Gvr) -> String {
+pub(in crate::api) fn short_name(gvr: &Gvr) -> String {
     if gvr.group.is_empty() { gvr.resource.to_string() } else { format!("{}.{}", gvr.resource, gvr.group) }
 }

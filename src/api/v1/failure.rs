@@ -1,4 +1,4 @@
-//! Failures of a query, as JSON: `{"error": "…"}`, with a position if the text of the query is wrong.
+//! Failures of requests below `/v1`, as JSON: `{"error": "…"}`, with a position if the text of the query is wrong.
 
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
@@ -14,7 +14,7 @@ const MAX_FOUND: usize = 100;
 
 /// A request that is not answered.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(in crate::api) struct Failure {
     code: StatusCode,
     retry_after: Option<u32>,
     body: Box<Body>,
@@ -50,12 +50,12 @@ impl Failure {
     }
 
     /// Returns 400 for a mistake in the request.
-    pub(super) fn invalid(error: impl Into<String>) -> Self {
+    pub(in crate::api) fn invalid(error: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, error)
     }
 
     /// Returns 400 for a mistake in the query's text.
-    pub(super) fn question(error: &InvalidQuestion) -> Self {
+    pub(in crate::api) fn question(error: &InvalidQuestion) -> Self {
         let mut failure = Self::invalid(error.to_string());
         failure.body.position = Some(error.at);
         failure.body.excerpt = Some(error.annotated().to_string());
@@ -68,32 +68,45 @@ impl Failure {
     }
 
     /// Returns 404 for a resource that no cache has.
-    pub(super) fn unknown_resource(resource: &str, nearest: Option<&str>, known: &str) -> Self {
+    pub(in crate::api) fn unknown_resource(resource: &str, nearest: Option<&str>, known: &str) -> Self {
         let known = match nearest {
             Some(nearest) => format!("did you mean {nearest:?}? It has: {known}"),
             None => format!("it has: {known}"),
         };
-        let mut failure = Self::new(StatusCode::NOT_FOUND, format!("the hub has no resource {resource:?}; {known}"));
-        failure.body.suggestion = nearest.map(str::to_owned);
-        failure
+        let shown: String = resource.chars().take(MAX_FOUND).collect();
+        Self::new(StatusCode::NOT_FOUND, format!("the hub has no resource {shown:?}; {known}")).suggesting(nearest)
     }
 
     /// Returns 404 for a name that no cluster has.
-    pub(super) fn unknown_cluster(name: &str, nearest: Option<&str>) -> Self {
+    pub(in crate::api) fn unknown_cluster(name: &str, nearest: Option<&str>) -> Self {
         let hint = nearest.map_or_else(String::new, |nearest| format!("; did you mean {nearest:?}?"));
-        let mut failure = Self::new(StatusCode::NOT_FOUND, format!("the hub has no cluster {name:?}{hint}"));
-        failure.body.suggestion = nearest.map(str::to_owned);
-        failure
+        Self::new(StatusCode::NOT_FOUND, format!("the hub has no cluster {name:?}{hint}")).suggesting(nearest)
     }
 
-    /// Returns 406 for an `Accept` header without a known form.
-    pub(super) fn not_acceptable() -> Self {
-        let text = "Accept names none of application/json, application/x-ndjson, text/csv, text/plain";
-        Self::new(StatusCode::NOT_ACCEPTABLE, text)
+    /// Returns 404 for an object that the cache does not have.
+    pub(in crate::api) fn unknown_object(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, error)
+    }
+
+    /// Returns 406 for an `Accept` header without one of the offered forms.
+    pub(in crate::api) fn not_acceptable(offered: &[&str]) -> Self {
+        Self::new(StatusCode::NOT_ACCEPTABLE, format!("Accept names none of {}", offered.join(", ")))
+    }
+
+    /// Adds a name that was probably meant.
+    pub(in crate::api) fn suggesting(mut self, name: Option<&str>) -> Self {
+        self.body.suggestion = name.map(str::to_owned);
+        self
+    }
+
+    /// Returns the error's text.
+    #[cfg(test)]
+    pub(in crate::api) fn text(&self) -> &str {
+        &self.body.error
     }
 
     /// Returns the response.
-    pub(super) fn response(self) -> Response {
+    pub(in crate::api) fn response(self) -> Response {
         let mut response = (self.code, Json(self.body)).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));

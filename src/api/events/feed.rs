@@ -1,0 +1,228 @@
+//! One resource of a stream: its present objects, if they are sent first, then its window of recent changes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::position::{Position, Unreadable, hash_of};
+use super::wanted::Wanted;
+use crate::api::kubernetes::{CacheInfo, Warnings};
+use crate::api::v1::short_name;
+use crate::cache::{
+    HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, PartitionId, RecordedChange, Snapshot,
+};
+use informer_hub_types::{Notification, ObjectKey};
+
+/// Changes read at once.
+const BATCH: usize = 256;
+
+/// Objects read at once.
+const SCAN: usize = 512;
+
+/// Reason for which a stream starts anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Expired {
+    /// The client has not read for too long.
+    Gap,
+    /// The position is older than the window.
+    TooOld,
+    /// The position is not one of this hub, or lacks the resource.
+    Unknown,
+}
+
+impl Expired {
+    /// Returns the word in the event.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Gap => "gap",
+            Self::TooOld => "position-too-old",
+            Self::Unknown => "unknown-position",
+        }
+    }
+
+    pub(super) fn message(self) -> &'static str {
+        match self {
+            Self::Gap => "changes were dropped before the client read them",
+            Self::TooOld => "the changes after Last-Event-ID are no longer kept",
+            Self::Unknown => "Last-Event-ID is no position of this hub for these resources",
+        }
+    }
+}
+
+/// A step of a feed.
+#[derive(Debug)]
+pub(super) enum Item {
+    /// A present object.
+    Present(Notification),
+    Change(Arc<RecordedChange>),
+    /// All present objects have been returned.
+    Synced,
+    Expired(Expired),
+}
+
+/// Reader of one resource.
+#[derive(Debug)]
+pub(super) struct Feed {
+    cache: CacheInfo,
+    name: String,
+    hash: [u8; 4],
+    scope: HistoryScope,
+    subscription: HistorySubscription,
+    cursor: HistoryCursor,
+    /// Version of the last change that was returned.
+    version: u64,
+    /// Present objects that are not read yet.
+    replay: Option<Replay>,
+    items: VecDeque<Item>,
+}
+
+/// The present objects, informer by informer.
+#[derive(Debug)]
+struct Replay {
+    snapshot: Arc<Snapshot>,
+    /// Informers left, from the last.
+    partitions: Vec<PartitionId>,
+    after: Option<ObjectKey>,
+}
+
+impl Feed {
+    /// Begins where a client has got to; without a position, with the present objects if they are wanted, else now.
+    pub(super) fn begin(cache: CacheInfo, wanted: &Wanted, known: Option<&Result<Position, Unreadable>>) -> Self {
+        let scope = wanted.scope();
+        // Subscribed before anything is read.
+        let subscription = cache.history.subscribe(&scope);
+        let (name, hash) = (short_name(&cache.resource.gvr), hash_of(&cache.resource.gvr));
+        let cursor = HistoryCursor::after(0);
+        let (replay, items) = (None, VecDeque::new());
+        let mut feed = Self { cache, name, hash, scope, subscription, cursor, version: 0, replay, items };
+        let version = known.map(|known| known.as_ref().ok().and_then(|known| known.version(&feed.hash)));
+        match version {
+            None => feed.start(wanted),
+            Some(version) => match feed.resume(version) {
+                Ok(cursor) => (feed.version, feed.cursor) = (cursor.version(), cursor),
+                Err(expired) => feed.expire(expired, wanted),
+            },
+        }
+        feed
+    }
+
+    fn resume(&self, version: Option<u64>) -> Result<HistoryCursor, Expired> {
+        let version = version.ok_or(Expired::Unknown)?;
+        if version > self.history().newest() {
+            return Err(Expired::Unknown);
+        }
+        self.history().resume(&self.scope, version).map_err(|_| Expired::TooOld)
+    }
+
+    /// Starts with the present state.
+    fn start(&mut self, wanted: &Wanted) {
+        let snapshot = self.cache.published.load_full();
+        self.version = snapshot.version();
+        self.cursor = HistoryCursor::after(self.version);
+        if wanted.replay {
+            let is_wanted = |id: &PartitionId| {
+                let partition = snapshot.partition(*id);
+                partition.is_some_and(|partition| partition.has_synced() && wanted.selects(partition.origin()))
+            };
+            let mut partitions: Vec<_> = snapshot.partitions().map(|(id, _)| id).filter(is_wanted).collect();
+            partitions.reverse();
+            self.replay = Some(Replay { snapshot, partitions, after: None });
+        }
+    }
+
+    fn expire(&mut self, expired: Expired, wanted: &Wanted) {
+        self.items.clear();
+        self.items.push_back(Item::Expired(expired));
+        self.start(wanted);
+    }
+
+    fn history(&self) -> &HistoryReader {
+        &self.cache.history
+    }
+
+    /// Returns the resource as kubectl writes it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns hash and version for the position; `None` while present objects are being sent.
+    pub(super) fn position(&self) -> Option<(&[u8; 4], u64)> {
+        let is_replaying = self.replay.is_some() || self.items.iter().any(|item| !matches!(item, Item::Change(_)));
+        (!is_replaying).then_some((&self.hash, self.version))
+    }
+
+    /// Adds warnings of the clusters whose objects may be outdated or missing.
+    pub(super) fn warn(&self, wanted: &Wanted, warnings: &mut Warnings) {
+        let snapshot = self.cache.published.load();
+        for (_, partition) in snapshot.partitions().filter(|(_, partition)| wanted.selects(partition.origin())) {
+            if partition.has_synced() {
+                warnings.add(partition);
+            } else {
+                warnings.add_missing(&partition.origin().cluster);
+            }
+        }
+    }
+
+    /// Returns the next step; `None` if there is none now.
+    pub(super) fn next(&mut self, wanted: &Wanted) -> Option<Item> {
+        if self.items.is_empty() {
+            self.read(wanted);
+        }
+        let item = self.items.pop_front()?;
+        if let Item::Change(change) = &item {
+            self.version = change.version;
+        }
+        if self.items.is_empty() && self.replay.is_none() {
+            self.version = self.cursor.version();
+        }
+        Some(item)
+    }
+
+    /// Reads the next objects or changes. May find nothing that is wanted although there is more: then
+    /// [`Self::is_current`] is false.
+    fn read(&mut self, wanted: &Wanted) {
+        if let Some(mut replay) = self.replay.take() {
+            if replay.read(wanted, &mut self.items) {
+                self.replay = Some(replay);
+            } else {
+                self.items.push_back(Item::Synced);
+            }
+            return;
+        }
+        let mut changes = Vec::new();
+        match self.cache.history.read(&self.scope, &mut self.cursor, BATCH, &mut changes) {
+            Ok(_) if changes.is_empty() => self.version = self.cursor.version(),
+            Ok(_) => self.items.extend(changes.into_iter().map(Item::Change)),
+            Err(_) => self.expire(Expired::Gap, wanted),
+        }
+    }
+
+    /// Returns whether everything has been read.
+    pub(super) fn is_current(&self) -> bool {
+        self.items.is_empty() && self.replay.is_none() && self.history().newest() <= self.cursor.version()
+    }
+
+    /// Waits for a change.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn changed(&mut self) {
+        self.subscription.changed().await;
+    }
+}
+
+impl Replay {
+    /// Reads the next objects. Returns whether there are more.
+    fn read(&mut self, wanted: &Wanted, items: &mut VecDeque<Item>) -> bool {
+        let Some(partition) = self.partitions.last().and_then(|id| self.snapshot.partition(*id)) else { return false };
+        let mut last = None;
+        for object in partition.iter_after(self.after.as_ref()).take(SCAN) {
+            items.extend(wanted.present(partition.origin(), object).map(Item::Present));
+            last = Some(object.key().clone());
+        }
+        if last.is_none() {
+            self.partitions.pop();
+        }
+        self.after = last;
+        !self.partitions.is_empty()
+    }
+}

@@ -1,0 +1,150 @@
+//! `/v1/events`: changes as they happen, as Server-Sent Events or lines of JSON.
+//!
+//! A stream has no queue. Like a watch, it reads the windows of recent changes from its position whenever the client has
+//! taken what was sent before (`feed`). A client that falls behind a window is notified of the gap, and the stream starts
+//! anew. `asked` parses the request, `wanted` selects changes, `position` encodes where a client has got to, `frames`
+//! writes events, and `stream` drives it. `docs/query-api.md` describes it for users.
+
+mod asked;
+mod feed;
+mod frames;
+mod position;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod wanted;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::Response;
+use axum::routing::get;
+
+use super::extensions::Streaming;
+use super::kubernetes::{CacheInfo, Fleet, ReadApi, Warnings, reader_of};
+use super::v1::{
+    Answer, Failure, Form, Kind, Media, Method, Operation, Parameter, Route, Sight, accepted, find, find_all,
+};
+use asked::Asked;
+use feed::Feed;
+use frames::Frames;
+use informer_hub_types::clock;
+use position::Position;
+use stream::{Gate, Stream};
+use wanted::Wanted;
+
+/// Path of the requests.
+pub(super) const PATH: &str = "/v1/events";
+
+/// Most resources of one stream: each has a part in the position.
+const MAX_RESOURCES: usize = 64;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Header with which nginx passes on events at once.
+const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Declaration of the path.
+pub(super) const ROUTE: Route = Route {
+    path: PATH,
+    operations: &[Operation {
+        method: Method::Get,
+        id: "events",
+        summary: "Streams changes of objects as they happen",
+        parameters: &[asked::PARAMETERS, HEADERS],
+        body: None,
+        answers: &[Answer {
+            code: 200,
+            text: "The stream, until the client closes it, the hub stops or `timeout` has passed",
+            media: &[
+                Media { name: "text/event-stream", schema: None },
+                Media { name: "application/x-ndjson", schema: Some("CloudEvent") },
+            ],
+        }],
+    }],
+};
+
+const HEADERS: &[Parameter] = &[Parameter::of_header(
+    "Last-Event-ID",
+    "Position from which the stream continues: the last `id:` of Server-Sent Events, or the last `position` of a line",
+)];
+
+/// `Kind` of the parameter `events`.
+const EVENTS: Kind = Kind::SomeOf(&["added", "updated", "deleted"]);
+
+/// Returns the route.
+pub(super) fn routes(api: Arc<ReadApi>) -> Router {
+    Router::new().route(PATH, get(handle)).with_state(api)
+}
+
+async fn handle(State(api): State<Arc<ReadApi>>, parts: Parts) -> Response {
+    let began = clock::now();
+    let mut resource = String::new();
+    let response = begin(&api, &parts, &mut resource).await.unwrap_or_else(Failure::response);
+    api.count("events", &resource, &parts, response.status().as_u16(), began);
+    response
+}
+
+/// Begins a stream. `resource` becomes the name for metrics.
+async fn begin(api: &Arc<ReadApi>, parts: &Parts, resource: &mut String) -> Result<Response, Failure> {
+    let form = accepted(parts, &[Form::Events, Form::Lines])?;
+    let asked = Asked::of(&parts.uri)?;
+    let fleet = api.complete_fleet()?;
+    let sight = Sight::of(api, parts);
+    asked.clusters.check(&*fleet, &sight)?;
+    let caches = caches_of(&*fleet, &asked, &sight)?;
+    *resource = match caches.as_slice() {
+        [cache] => cache.resource.gvr.to_string(),
+        _ => "several".to_owned(),
+    };
+    let reader = reader_of(parts);
+    let admission = api.admit_watch()?;
+    let until = asked.timeout.map(|timeout| clock::now() + timeout);
+    let wanted = Wanted::of(asked, sight).await?;
+    let known = parts.headers.get(LAST_EVENT_ID).map(|value| Position::parse(value.as_bytes()));
+    let feeds = caches.into_iter().map(|cache| Feed::begin(cache, &wanted, known.as_ref()));
+    let feeds: Vec<_> = feeds.collect();
+    let mut warnings = Warnings::default();
+    feeds.iter().for_each(|feed| feed.warn(&wanted, &mut warnings));
+    let open = api.watch_began(resource, parts);
+    let gate = Gate { api: Arc::clone(api), reader };
+    let stream = Stream::new(gate, wanted, feeds, Frames::new(form), until);
+    let held = (admission, open);
+    let body = Body::from_stream(futures::stream::unfold((stream, held), |(mut stream, held)| async {
+        let chunk = stream.next().await?;
+        Some((Ok::<_, Infallible>(chunk), (stream, held)))
+    }));
+    let mut response = Response::new(body);
+    response.extensions_mut().insert(Streaming);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(form.content_type()));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(BUFFERING, HeaderValue::from_static("no"));
+    warnings.warn(headers);
+    Ok(response)
+}
+
+/// Returns the caches of the resources of a request.
+fn caches_of(fleet: &dyn Fleet, asked: &Asked, sight: &Sight) -> Result<Vec<CacheInfo>, Failure> {
+    let mut caches = if asked.resources.iter().any(|name| name == "*") {
+        find_all(fleet, sight)
+    } else {
+        asked.resources.iter().map(|name| find(fleet, name, sight)).collect::<Result<Vec<_>, _>>()?
+    };
+    if caches.is_empty() {
+        return Err(Failure::unknown_object("the hub has no resources"));
+    }
+    caches.sort_by(|one, other| one.resource.gvr.cmp(&other.resource.gvr));
+    caches.dedup_by(|one, other| one.resource.gvr == other.resource.gvr);
+    if caches.len() > MAX_RESOURCES {
+        let text = format!("{} resources are too many for one stream: {MAX_RESOURCES} at most", caches.len());
+        return Err(Failure::invalid(text));
+    }
+    Ok(caches)
+}

@@ -1,0 +1,194 @@
+//! A running stream: takes turns, writes what its feeds have, and waits for changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use futures::FutureExt;
+use futures::future::select_all;
+use serde_json::{Value, json};
+
+use super::feed::{Expired, Feed, Item};
+use super::frames::{Frames, Notice};
+use super::position::Position;
+use super::wanted::Wanted;
+use crate::api::kubernetes::{ReadApi, ReaderId};
+use informer_hub_sink::{Event, EventOptions};
+use informer_hub_types::Notification;
+use informer_hub_types::clock::{self, Instant};
+
+/// Silence after which a heartbeat is sent. Proxies close connections that are silent for 30 or 60 s.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Bytes after which events are sent.
+const CHUNK: usize = 64 << 10;
+
+/// Steps of feeds before others get their turn, even if no change is wanted.
+const STEPS: usize = 512;
+
+/// Place in which a stream takes turns.
+#[derive(Debug)]
+pub(super) struct Gate {
+    pub(super) api: Arc<ReadApi>,
+    pub(super) reader: ReaderId,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Stream {
+    gate: Gate,
+    writer: Writer,
+    until: Option<Instant>,
+    next_heartbeat: Instant,
+    /// Why the stream ends when everything is written.
+    ending: Option<&'static str>,
+    is_ended: bool,
+}
+
+#[derive(Debug)]
+struct Writer {
+    api: Arc<ReadApi>,
+    wanted: Wanted,
+    feeds: Vec<Feed>,
+    frames: Frames,
+    /// Feed that is next.
+    at: usize,
+    /// Whether a failure of the filter has been reported.
+    has_warned: bool,
+}
+
+impl Stream {
+    /// Creates a stream that ends at `until`.
+    pub(super) fn new(gate: Gate, wanted: Wanted, feeds: Vec<Feed>, frames: Frames, until: Option<Instant>) -> Self {
+        let api = Arc::clone(&gate.api);
+        let writer = Writer { api, wanted, feeds, frames, at: 0, has_warned: false };
+        // The first heartbeat has the position.
+        let next_heartbeat = clock::now();
+        Self { gate, writer, until, next_heartbeat, ending: None, is_ended: false }
+    }
+
+    /// Waits for the next bytes; `None` at the end.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: events that were not returned are lost.
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
+        while !self.is_ended {
+            let mut out = Vec::new();
+            let is_current = {
+                let _turn = self.gate.api.turn(&self.gate.reader).await;
+                self.writer.write(&mut out)
+            };
+            let now = clock::now();
+            if is_current && let Some(reason) = self.ending {
+                self.is_ended = true;
+                self.writer.notice(Notice::End, &json!({ "reason": reason }), &mut out);
+            } else if now >= self.next_heartbeat && out.is_empty() {
+                self.writer.notice(Notice::Heartbeat, &json!({}), &mut out);
+            }
+            if !out.is_empty() {
+                self.next_heartbeat = now + HEARTBEAT;
+                self.gate.api.sent(out.len());
+                return Some(out.into());
+            }
+            if !is_current {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            self.wait().await;
+        }
+        None
+    }
+
+    /// Waits for a change, the next heartbeat or the end.
+    async fn wait(&mut self) {
+        let Self { gate, writer, until, next_heartbeat, ending, .. } = self;
+        let wake = until.map_or(*next_heartbeat, |until| until.min(*next_heartbeat));
+        tokio::select! {
+            _ = select_all(writer.feeds.iter_mut().map(|feed| feed.changed().boxed())) => {}
+            () = tokio::time::sleep_until(wake) => {
+                if until.is_some_and(|until| clock::now() >= until) {
+                    *ending = Some("timeout");
+                }
+            }
+            () = gate.api.closed() => *ending = Some("shutdown"),
+        }
+    }
+}
+
+impl Writer {
+    /// Writes the next events, up to a chunk. Returns whether everything is written.
+    fn write(&mut self, out: &mut Vec<u8>) -> bool {
+        let mut idle = 0;
+        for _ in 0..STEPS {
+            if idle == self.feeds.len() || out.len() >= CHUNK {
+                break;
+            }
+            let at = self.at % self.feeds.len();
+            match self.feeds[at].next(&self.wanted) {
+                Some(item) => {
+                    idle = 0;
+                    self.write_item(at, item, out);
+                }
+                None => {
+                    idle += usize::from(self.feeds[at].is_current());
+                    self.at = at + 1;
+                }
+            }
+        }
+        self.feeds.iter().all(Feed::is_current)
+    }
+
+    fn write_item(&mut self, at: usize, item: Item, out: &mut Vec<u8>) {
+        match item {
+            Item::Present(notification) => self.write_change(&notification, clock::wall(), out),
+            Item::Change(change) => {
+                if let Some(notification) = self.wanted.notification(&change) {
+                    let time = self.api.time_of(change.at);
+                    self.write_change(&notification, time, out);
+                }
+            }
+            Item::Synced => self.notice(Notice::Synced, &json!({ "resources": [self.feeds[at].name()] }), out),
+            Item::Expired(expired) => self.write_expired(at, expired, out),
+        }
+    }
+
+    fn write_expired(&mut self, at: usize, expired: Expired, out: &mut Vec<u8>) {
+        let resources = [self.feeds[at].name()];
+        let data = json!({ "resources": resources, "reason": expired.as_str(), "message": expired.message() });
+        self.notice(Notice::Expired, &data, out);
+    }
+
+    fn write_change(&mut self, notification: &Notification, time: jiff::Timestamp, out: &mut Vec<u8>) {
+        match self.wanted.passes(notification) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => return self.warn(&error, out),
+        }
+        let Ok(event) = Event::new(notification, time, &EventOptions::default()) else {
+            return self.warn("the stored bytes of an object are damaged", out);
+        };
+        let differences = if self.wanted.changed { self.wanted.differences(notification) } else { None };
+        let position = self.position();
+        self.frames.change(&event, differences.as_deref(), position.as_deref(), out);
+        self.api.sent_event();
+    }
+
+    /// Reports once that changes are left out.
+    fn warn(&mut self, error: &str, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.has_warned, true) {
+            let message = format!("some changes are left out because the filter fails for them: {error}");
+            self.notice(Notice::Warning, &json!({ "message": message }), out);
+        }
+    }
+
+    fn notice(&mut self, notice: Notice, data: &Value, out: &mut Vec<u8>) {
+        let position = self.position();
+        self.frames.notice(notice, data, position.as_deref(), out);
+    }
+
+    /// Returns where the client is; `None` while present objects are being sent.
+    fn position(&self) -> Option<String> {
+        let versions: Option<Vec<_>> = self.feeds.iter().map(Feed::position).collect();
+        Some(Position::new(versions?.into_iter()).text())
+    }
+}

@@ -1,0 +1,133 @@
+//! Selection of changes, and their notifications.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::asked::Asked;
+use crate::api::v1::{ClusterChoice, Failure, Sight};
+use crate::cache::{ChangeCause, ChangeKind, HistoryScope, RecordedChange};
+use informer_hub_screen::{Difference, diff};
+use informer_hub_sink::{Filter, Redaction};
+use informer_hub_types::{EventType, LabelSelector, Notification, Object, Origin, StoredObject};
+
+/// Conditions on changes.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    clusters: ClusterChoice,
+    sight: Sight,
+    namespaces: Vec<String>,
+    labels: LabelSelector,
+    filter: Option<Filter>,
+    events: Vec<EventType>,
+    /// Whether the present objects come first, and those of clusters that join.
+    pub(super) replay: bool,
+    /// Whether updates have the paths that changed.
+    pub(super) changed: bool,
+    /// Values of Secrets never leave, as in sinks.
+    redaction: Redaction,
+}
+
+impl Wanted {
+    /// Prepares the conditions of a request.
+    ///
+    /// # Errors
+    /// [`Failure`] of code 400 if the filter is invalid.
+    pub(super) async fn of(asked: Asked, sight: Sight) -> Result<Self, Failure> {
+        let Asked { clusters, namespaces, labels, filter, events, replay, changed, .. } = asked;
+        let filter = match filter {
+            None => None,
+            Some(text) => {
+                // Takes milliseconds and a thread of its own.
+                let compiled = tokio::task::spawn_blocking(move || Filter::compile(&text)).await;
+                let compiled = compiled.map_err(|_| Failure::invalid("cannot compile filter"))?;
+                Some(compiled.map_err(|error| Failure::invalid(error.to_string()))?)
+            }
+        };
+        let redaction = Redaction::default();
+        Ok(Self { clusters, sight, namespaces, labels, filter, events, replay, changed, redaction })
+    }
+
+    /// Returns the part of a window that is read.
+    pub(super) fn scope(&self) -> HistoryScope {
+        if self.clusters == ClusterChoice::All && self.sight.is_everything() {
+            return HistoryScope::Fleet;
+        }
+        let (clusters, sight) = (self.clusters.clone(), self.sight.clone());
+        HistoryScope::Selected(Arc::new(move |origin| is_among(&clusters, &sight, origin)))
+    }
+
+    /// Returns whether the objects of an informer are selected.
+    pub(super) fn selects(&self, origin: &Origin) -> bool {
+        is_among(&self.clusters, &self.sight, origin)
+    }
+
+    /// Returns the notification of a change, if its head is selected.
+    pub(super) fn notification(&self, change: &RecordedChange) -> Option<Notification> {
+        let object = |stored: &Arc<StoredObject>| Object::new(Arc::clone(&change.origin), Arc::clone(stored));
+        let new = object(&change.object);
+        let notification = match change.kind {
+            ChangeKind::Added => Notification::Added { object: new, initial: change.cause == ChangeCause::Partition },
+            ChangeKind::Modified => {
+                let old = object(change.old.as_ref().unwrap_or(&change.object));
+                Notification::Updated { old, new, resync: false }
+            }
+            ChangeKind::Deleted => {
+                Notification::Deleted { object: new, tombstone: change.cause != ChangeCause::Object }
+            }
+        };
+        let old = change.old.as_ref().unwrap_or(&change.object);
+        let is_selected = self.has_labels(&change.object) || self.has_labels(old);
+        (is_selected && self.selects_head(&notification)).then_some(notification)
+    }
+
+    /// Returns the notification of a present object, if its head is selected.
+    pub(super) fn present(&self, origin: &Arc<Origin>, object: &Arc<StoredObject>) -> Option<Notification> {
+        if !self.has_labels(object) {
+            return None;
+        }
+        let object = Object::new(Arc::clone(origin), Arc::clone(object));
+        let notification = Notification::Added { object, initial: true };
+        self.selects_head(&notification).then_some(notification)
+    }
+
+    fn selects_head(&self, notification: &Notification) -> bool {
+        let is_skipped = matches!(notification, Notification::Added { initial: true, .. }) && !self.replay;
+        if is_skipped || !self.events.contains(&EventType::of(notification)) {
+            return false;
+        }
+        notification.object().is_some_and(|object| {
+            let key = object.stored().key();
+            let is_in = |name: &str| self.namespaces.iter().any(|wanted| wanted == name);
+            (self.namespaces.is_empty() || key.namespace().is_some_and(is_in))
+                && self.sight.object(object.origin(), key)
+        })
+    }
+
+    fn has_labels(&self, object: &StoredObject) -> bool {
+        self.labels.is_empty() || self.labels.matches(|label| object.labels().get(label))
+    }
+
+    /// Returns whether the filter passes a notification.
+    ///
+    /// # Errors
+    /// The reason for which the filter failed, without values of the object.
+    pub(super) fn passes(&self, notification: &Notification) -> Result<bool, String> {
+        self.filter.as_ref().map_or(Ok(true), |filter| filter.passes(notification, &self.redaction))
+    }
+
+    /// Returns the paths that an update changed; `None` if it is not an update or a body is not kept.
+    pub(super) fn differences(&self, notification: &Notification) -> Option<Vec<Difference>> {
+        let Notification::Updated { old, new, .. } = notification else { return None };
+        let read = |object: &Object| -> Option<Value> {
+            let json = object.stored().json().ok()?;
+            serde_json::from_str(&self.redaction.wire_json(&object.origin().resource.gvr, &json)).ok()
+        };
+        Some(diff(&read(old)?, &read(new)?))
+    }
+}
+
+fn is_among(clusters: &ClusterChoice, sight: &Sight, origin: &Origin) -> bool {
+    let (name, labels) = (&origin.cluster, &origin.cluster_labels);
+    clusters.includes(name, labels) && sight.cluster(name, labels)
+}

@@ -1,0 +1,104 @@
+//! An object and what belongs to it.
+
+use std::sync::Arc;
+
+use axum::http::request::Parts;
+
+use super::children::{Children, children_of};
+use super::happened::happened_to;
+use super::shown::{Shown, write};
+use crate::api::kubernetes::{CacheInfo, Fleet, ReadApi, reader_of};
+use crate::api::v1::{ClusterChoice, Failure, Sight, find, find_all, short_name};
+use crate::cache::{Snapshot, owner_chain};
+use informer_hub_types::{ClusterName, Freshness, Object, ObjectKey};
+
+/// Parts of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) children: bool,
+    pub(super) events: bool,
+    /// Whether owners have their objects.
+    pub(super) objects: bool,
+}
+
+/// Returns the answer for an object at cluster, resource, namespace and name.
+pub(super) async fn gather(
+    api: &Arc<ReadApi>,
+    fleet: &dyn Fleet,
+    parts: &Parts,
+    [cluster, resource, namespace, name]: [&str; 4],
+    wanted: Wanted,
+    name_of_resource: &mut String,
+) -> Result<Vec<u8>, Failure> {
+    let sight = Sight::of(api, parts);
+    let Ok(cluster) = ClusterName::new(cluster) else {
+        return Err(Failure::unknown_cluster(&start(cluster), None));
+    };
+    ClusterChoice::One(cluster.clone()).check(fleet, &sight)?;
+    let cache = find(fleet, resource, &sight)?;
+    *name_of_resource = cache.resource.gvr.to_string();
+    let key = key_of(&cache, namespace, name)?;
+    let snapshot = cache.published.load_full();
+    let visible = |object: &Object| sight.object(object.origin(), object.stored().key());
+    let object = snapshot.get(&cluster, &key).filter(visible).ok_or_else(|| missing(&cache, &cluster, &key))?;
+    let caches = find_all(fleet, &sight);
+    let freshness = freshness_of(&snapshot, &object);
+    let (owners, owners_end) = owners_of(&object, &caches, &sight);
+    let children = match wanted.children {
+        true => children_of(fleet, &object, &caches, &sight).await?,
+        false => Children::default(),
+    };
+    let events = match wanted.events {
+        true => happened_to(fleet, &object, &caches, &sight).await?,
+        false => None,
+    };
+    let change = cache.history.last_change(&cluster, &key).filter(|change| change.object.uid() == object.uid());
+    let change = change.map(|change| {
+        let time = api.time_of(change.at);
+        (change, time)
+    });
+    let _turn = api.turn(&reader_of(parts)).await;
+    let shown = Shown { object, freshness, owners, owners_end, children, events, change, with_objects: wanted.objects };
+    Ok(write(&shown))
+}
+
+fn key_of(cache: &CacheInfo, namespace: &str, name: &str) -> Result<ObjectKey, Failure> {
+    let plural = short_name(&cache.resource.gvr);
+    match (cache.resource.namespaced, namespace.is_empty()) {
+        (true, true) => Err(Failure::invalid(format!(
+            "{plural} have a namespace; write /v1/objects/<cluster>/{plural}/<namespace>/<name>"
+        ))),
+        (false, false) => {
+            Err(Failure::invalid(format!("{plural} have no namespace; write /v1/objects/<cluster>/{plural}/<name>")))
+        }
+        _ => Ok(ObjectKey::new(namespace, name)),
+    }
+}
+
+fn missing(cache: &CacheInfo, cluster: &ClusterName, key: &ObjectKey) -> Failure {
+    let plural = short_name(&cache.resource.gvr);
+    Failure::unknown_object(format!("cluster {cluster} has no {plural} {:?}", start(key.as_str())))
+}
+
+fn start(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+fn freshness_of(snapshot: &Snapshot, object: &Object) -> Freshness {
+    let mut of_origin = snapshot.partitions().filter(|(_, partition)| Arc::ptr_eq(partition.origin(), object.origin()));
+    of_origin.next().map_or(Freshness::Missing, |(_, partition)| partition.freshness())
+}
+
+/// Returns the owners, nearest first, and why the chain ends before its root. A hidden owner is as a missing one.
+fn owners_of(object: &Object, caches: &[CacheInfo], sight: &Sight) -> (Vec<Object>, Option<String>) {
+    let snapshots: Vec<_> = caches.iter().map(|cache| cache.published.load_full()).collect();
+    let chain = owner_chain(object, &snapshots);
+    let (mut owners, mut end) = (chain.owners, chain.broken.map(|broken| broken.to_string()));
+    if let Some(hidden) = owners.iter().position(|owner| !sight.object(owner.origin(), owner.stored().key())) {
+        let owner = &owners[hidden];
+        let resource = &owner.origin().resource;
+        end = Some(format!("{} {} {:?} does not exist", resource.gvr.api_version(), resource.kind, owner.name()));
+        owners.truncate(hidden);
+    }
+    (owners, end)
+}

@@ -1,0 +1,88 @@
+//! Events about an object.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::api::kubernetes::{CacheInfo, Fleet};
+use crate::api::v1::{Failure, Sight};
+use crate::cache::{Bounds, Query};
+use informer_hub_query::{Expr, Test};
+use informer_hub_types::{ClusterSelector, FieldPath, Object};
+
+/// Most Events of an answer.
+const MOST: usize = 50;
+
+/// Time limit of the query.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// Events, newest first, in the form of the answer.
+pub(super) type Happened = Vec<Value>;
+
+/// Returns the Events about an object; `None` if Events are not cached.
+pub(super) async fn happened_to(
+    fleet: &dyn Fleet,
+    object: &Object,
+    caches: &[CacheInfo],
+    sight: &Sight,
+) -> Result<Option<Happened>, Failure> {
+    let of_group = |group: &str| {
+        caches.iter().find(|cache| cache.resource.gvr.resource == "events" && cache.resource.gvr.group == group)
+    };
+    let (cache, about) = match (of_group(""), of_group("events.k8s.io")) {
+        (Some(cache), _) => (cache, "involvedObject"),
+        (None, Some(cache)) => (cache, "regarding"),
+        (None, None) => return Ok(None),
+    };
+    let answer = fleet.query(cache, query_of(object, about)).await?;
+    let visible = answer.items.iter().filter(|event| sight.object(event.origin(), event.stored().key()));
+    let read = |event: &Object| serde_json::from_slice::<Value>(&event.stored().json().ok()?).ok();
+    let mut events: Vec<_> =
+        visible.filter_map(read).filter(|event| is_about(&event[about], object)).map(|event| shown(&event)).collect();
+    events.sort_by(|one, other| other["last"].as_str().cmp(&one["last"].as_str()));
+    events.truncate(MOST);
+    Ok(Some(events))
+}
+
+/// Events of cluster-scoped objects are in the namespace `default`, so only names and kinds decide there.
+fn query_of(object: &Object, about: &str) -> Query {
+    let field = |name: &str, value: &str| {
+        let path: Option<FieldPath> = format!("{about}.{name}").parse().ok();
+        path.map(|path| Expr::field(path, Test::is(value)))
+    };
+    let kind = object.origin().resource.kind.as_str();
+    let fields = [field("name", object.name()), field("kind", kind)].into_iter().flatten().collect();
+    let query = Query::matching(Expr::And(fields)).in_clusters(ClusterSelector::Names(vec![object.cluster().clone()]));
+    let query = match object.namespace() {
+        Some(namespace) => query.in_namespace(namespace),
+        None => query,
+    };
+    query.within(Bounds { within: WITHIN, ..Bounds::default() })
+}
+
+/// Returns whether a reference is to this object, not to an earlier one of the same name. Some components write no UID,
+/// kubelets write the name of their node.
+fn is_about(reference: &Value, object: &Object) -> bool {
+    let uid = reference["uid"].as_str().unwrap_or_default();
+    uid.is_empty() || uid == object.name() || uid == object.uid().to_string()
+}
+
+/// Returns the members that people read, the same for both API groups.
+fn shown(event: &Value) -> Value {
+    let first = |paths: &[&str]| paths.iter().filter_map(|path| event.pointer(path)).find(|value| !value.is_null());
+    let time = first(&[
+        "/series/lastObservedTime",
+        "/lastTimestamp",
+        "/deprecatedLastTimestamp",
+        "/eventTime",
+        "/metadata/creationTimestamp",
+    ]);
+    json!({
+        "type": event["type"],
+        "reason": event["reason"],
+        "message": first(&["/message", "/note"]),
+        "count": first(&["/series/count", "/count", "/deprecatedCount"]).cloned().unwrap_or_else(|| json!(1)),
+        "source": first(&["/source/component", "/reportingController", "/reportingComponent"]),
+        "last": time,
+    })
+}

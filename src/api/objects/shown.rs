@@ -1,0 +1,121 @@
+//! The answer as JSON.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::children::Children;
+use super::happened::Happened;
+use crate::api::kubernetes::head_only;
+use crate::api::v1::{changed_members, short_name};
+use crate::cache::{ChangeKind, RecordedChange};
+use informer_hub_screen::diff;
+use informer_hub_types::{EventType, Freshness, Object, StoredObject};
+
+/// Members of the status that say in a word how an object is, by preference.
+const STATUS: [&str; 3] = ["/status/phase", "/status/state", "/type"];
+
+/// Parts of an answer.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) object: Object,
+    pub(super) freshness: Freshness,
+    /// Owners, nearest first.
+    pub(super) owners: Vec<Object>,
+    pub(super) owners_end: Option<String>,
+    pub(super) children: Children,
+    pub(super) events: Option<Happened>,
+    /// The last change and its time.
+    pub(super) change: Option<(Arc<RecordedChange>, jiff::Timestamp)>,
+    /// Whether owners have their objects.
+    pub(super) with_objects: bool,
+}
+
+/// Writes the answer.
+pub(super) fn write(shown: &Shown) -> Vec<u8> {
+    let object = &shown.object;
+    let mut answer = identity(object);
+    let mut put = |name: &str, value: Value| answer.insert(name.to_owned(), value);
+    put("cluster", json!(object.cluster()));
+    put("freshness", json!(shown.freshness));
+    put("object", body(object));
+    let owner = |owner: &Object| {
+        let mut members = identity(owner);
+        if shown.with_objects {
+            members.insert("object".to_owned(), body(owner));
+        }
+        Value::Object(members)
+    };
+    put("owners", shown.owners.iter().map(owner).collect());
+    put("ownersEnd", json!(shown.owners_end));
+    put("children", children(object, &shown.children));
+    put("childrenMore", json!(shown.children.more));
+    put("events", json!(shown.events));
+    put("lastChange", shown.change.as_ref().map_or(Value::Null, |(change, time)| last_change(change, *time)));
+    let mut json = Value::Object(answer).to_string().into_bytes();
+    json.push(b'\n');
+    json
+}
+
+/// Returns the members that identify an object within its cluster.
+fn identity(object: &Object) -> Map<String, Value> {
+    let resource = &object.origin().resource;
+    let members = json!({
+        "resource": short_name(&resource.gvr),
+        "apiVersion": resource.gvr.api_version(),
+        "kind": resource.kind.as_str(),
+        "namespace": object.namespace(),
+        "name": object.name(),
+        "uid": object.uid().to_string(),
+    });
+    match members {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}
+
+/// Returns the object; of one whose body is not in memory, its metadata.
+fn body(object: &Object) -> Value {
+    let stored = object.stored();
+    let json = stored.json().ok().and_then(|json| serde_json::from_slice(&json).ok());
+    json.or_else(|| serde_json::from_slice(&head_only(stored, object.origin())).ok()).unwrap_or_default()
+}
+
+/// Returns the children of an object, each with its own.
+fn children(owner: &Object, all: &Children) -> Value {
+    let of_owner = all.of.get(owner.uid()).into_iter().flatten();
+    let child = |child: &Object| {
+        let mut members = identity(child);
+        members.insert("status".to_owned(), json!(status(child)));
+        members.insert("children".to_owned(), children(child, all));
+        Value::Object(members)
+    };
+    of_owner.map(child).collect()
+}
+
+/// Returns a word that says how an object is.
+fn status(object: &Object) -> Option<String> {
+    let body = body(object);
+    STATUS.iter().find_map(|path| body.pointer(path)?.as_str().map(str::to_owned))
+}
+
+fn last_change(change: &RecordedChange, time: jiff::Timestamp) -> Value {
+    let event = match change.kind {
+        ChangeKind::Added => EventType::Added,
+        ChangeKind::Modified => EventType::Updated,
+        ChangeKind::Deleted => EventType::Deleted,
+    };
+    let mut members = json!({
+        "event": event.as_str(),
+        "time": time.to_string(),
+        "resourceVersion": change.object.resource_version().to_string(),
+    });
+    let read = |object: &StoredObject| serde_json::from_slice::<Value>(&object.json().ok()?).ok();
+    let old = change.old.as_deref().filter(|_| change.kind == ChangeKind::Modified);
+    if let Some((old, new)) = old.and_then(read).zip(read(&change.object)) {
+        for (name, value) in changed_members(&diff(&old, &new)) {
+            members[name] = value;
+        }
+    }
+    members
+}

@@ -1,0 +1,70 @@
+//! Clusters that a request selects.
+
+use super::failure::Failure;
+use super::sight::Sight;
+use crate::api::kubernetes::Fleet;
+use informer_hub_types::{ClusterLabels, ClusterName, LabelSelector, nearest_name};
+
+/// Selected clusters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::api) enum ClusterChoice {
+    All,
+    One(ClusterName),
+    /// Those whose labels match, also as they are added and removed.
+    Matching(LabelSelector),
+}
+
+impl ClusterChoice {
+    /// Parses a cluster's name, a label selector, or `*`.
+    ///
+    /// # Errors
+    /// [`Failure`] of code 400 for other texts.
+    pub(in crate::api) fn parse(text: &str) -> Result<Self, Failure> {
+        if text.is_empty() || text == "*" {
+            return Ok(Self::All);
+        }
+        if let Ok(name) = ClusterName::new(text) {
+            return Ok(Self::One(name));
+        }
+        let selector = text.parse().map_err(|error| {
+            let start: String = text.chars().take(64).collect();
+            Failure::invalid(format!("clusters: {start:?} is neither a cluster's name nor a label selector: {error}"))
+        })?;
+        Ok(Self::Matching(selector))
+    }
+
+    /// Refuses the name of a cluster that the hub does not have or the reader may not see.
+    ///
+    /// # Errors
+    /// [`Failure`] of code 404 with the nearest name of a cluster that the reader may see.
+    pub(in crate::api) fn check(&self, fleet: &dyn Fleet, sight: &Sight) -> Result<(), Failure> {
+        let Self::One(name) = self else { return Ok(()) };
+        let known = fleet.clusters();
+        let visible = || known.iter().filter(|cluster| sight.cluster(&cluster.name, &cluster.labels));
+        if visible().any(|cluster| cluster.name == *name) {
+            return Ok(());
+        }
+        let nearest = nearest_name(name.as_str(), visible().map(|cluster| cluster.name.as_str()), 2);
+        Err(Failure::unknown_cluster(name.as_str(), nearest))
+    }
+
+    /// Returns whether a cluster is selected.
+    pub(in crate::api) fn includes(&self, name: &ClusterName, labels: &ClusterLabels) -> bool {
+        match self {
+            Self::All => true,
+            Self::One(wanted) => wanted == name,
+            Self::Matching(selector) => selector.matches(|label| labels.get(label).map(String::as_str)),
+        }
+    }
+
+    /// Returns the names of the selected clusters that the reader may see; `None` for all of the hub.
+    pub(in crate::api) fn names(&self, fleet: &dyn Fleet, sight: &Sight) -> Option<Vec<ClusterName>> {
+        if *self == Self::All && sight.is_everything() {
+            return None;
+        }
+        let known = fleet.clusters().into_iter();
+        let is_it =
+            |name: &ClusterName, labels: &ClusterLabels| self.includes(name, labels) && sight.cluster(name, labels);
+        Some(known.filter(|cluster| is_it(&cluster.name, &cluster.labels)).map(|cluster| cluster.name).collect())
+    }
+}
