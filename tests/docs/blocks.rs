@@ -90,7 +90,7 @@ fn json_blocks_are_valid_json() {
 /// Rejects unknown block languages, since a misspelt one would skip its checks.
 #[test]
 fn fenced_blocks_have_a_known_language() {
-    const KNOWN: [&str; 15] = [
+    const KNOWN: [&str; 16] = [
         "bash",
         "console",
         "diff",
@@ -98,6 +98,7 @@ fn fenced_blocks_have_a_known_language() {
         "error",
         "go",
         "ini",
+        "javascript",
         "json",
         "python",
         "query",

@@ -45,3 +45,25 @@ fn kubernetes_api_page_links_all_tested_readers_and_shows_their_lines() {
     }
     assert_eq!(shown, 2, "docs/kubernetes-api.md shows lines in Go and Python");
 }
+
+/// Clients of the query API that `tests/readers` runs.
+const CLIENTS: [(&str, &str); 3] = [
+    ("sh", "examples/clients/follow.sh"),
+    ("python", "examples/clients/follow.py"),
+    ("javascript", "examples/clients/follow.mjs"),
+];
+
+#[test]
+fn query_api_page_links_all_tested_clients_and_shows_their_lines() {
+    let page = Page::of("docs/query-api.md");
+    let links: Vec<_> = page.links().into_iter().map(|link| link.target).collect();
+    let mut shown = 0;
+    for (language, file) in CLIENTS {
+        assert!(links.contains(&format!("../{file}")), "docs/query-api.md does not link to {file}");
+        for block in page.blocks().iter().filter(|block| block.language() == language && language != "sh") {
+            assert!(read(file).contains(&block.text), "docs/query-api.md:{}: not in {file}", block.line);
+            shown += 1;
+        }
+    }
+    assert_eq!(shown, 2, "docs/query-api.md shows lines in Python and JavaScript");
+}

@@ -50,7 +50,7 @@ impl Hub {
     }
 
     /// Returns the URL of the hub's port, once the log has its address.
-    fn url(&self) -> Option<String> {
+    pub(crate) fn url(&self) -> Option<String> {
         let log = std::fs::read_to_string(self.path().join("log")).unwrap();
         let line = log.lines().find(|line| line.contains("serving /livez"))?;
         // The last line may be incomplete.

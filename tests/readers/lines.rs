@@ -47,6 +47,11 @@ impl Lines {
         self.printed.lock().clone()
     }
 
+    /// Waits for a line with a text, and returns it.
+    pub(crate) async fn line_with(&self, text: &str) -> String {
+        until(text, async || self.printed.lock().iter().find(|line| line.contains(text)).cloned()).await
+    }
+
     /// Waits until `count` lines have been printed.
     pub(crate) async fn has_printed(&self, count: usize, what: &str) {
         until(what, async || (self.printed.lock().len() >= count).then_some(())).await;
@@ -91,13 +96,20 @@ mod programs {
         }
 
         fn program(mut command: Command, kubeconfig: PathBuf) -> Self {
-            command.env("KUBECONFIG", kubeconfig).stdin(Stdio::null()).stdout(Stdio::piped());
+            command.env("KUBECONFIG", kubeconfig);
+            Self::of(command)
+        }
+
+        /// Starts a program. Its lines that begin with `#` are remarks and are left out.
+        pub(crate) fn of(mut command: Command) -> Self {
+            command.stdin(Stdio::null()).stdout(Stdio::piped());
             let mut child = command.spawn().unwrap();
             let printed = Arc::<Mutex<Vec<String>>>::default();
             let (lines, stdout) = (Arc::clone(&printed), child.stdout.take().unwrap());
             // The thread ends with the program.
             std::thread::spawn(move || {
-                BufReader::new(stdout).lines().map_while(Result::ok).for_each(|line| lines.lock().push(line));
+                let all = BufReader::new(stdout).lines().map_while(Result::ok);
+                all.filter(|line| !line.starts_with('#')).for_each(|line| lines.lock().push(line));
             });
             Self { printed, child: Some(child), task: None }
         }

@@ -1,9 +1,11 @@
-//! Tests of the example readers in `examples/readers`, against a running hub with two clusters of the same objects.
+//! Tests of the example readers in `examples/readers` and clients in `examples/clients`, against a running hub with two
+//! clusters of the same objects.
 //!
 //! The reader in Rust is compiled into this test. Those in Go and Python are ignored unless `make test-real` runs
 //! them, since they need those languages.
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod clients;
 mod hub;
 mod lines;
 #[path = "../../examples/readers/rust/main.rs"]
