@@ -10,7 +10,7 @@ use informer_hub_codec::Projection;
 use informer_hub_config::{ClusterAccess, ClusterConfig, ResourceConfig};
 use informer_hub_dial::Dial;
 use informer_hub_reflector::{InformerOptions, StallPolicy};
-use informer_hub_source::{self as source, Access, ClientError, KubeConnector, Token};
+use informer_hub_source::{self as source, Access, AccessSettings, ClientError, KubeConnector, Token};
 use informer_hub_types::{Scope, Selected, SharedStr, Threads, View};
 
 /// Returns a Kubernetes client for a configured cluster, e.g. to write to it. The hub itself only reads.
@@ -21,7 +21,7 @@ use informer_hub_types::{Scope, Selected, SharedStr, Threads, View};
 /// # Errors
 /// See [`ClientError`]. No request is sent to the cluster.
 pub async fn client(cluster: &ClusterConfig, io: &Handle) -> Result<Client, ClientError> {
-    source::connect(access(cluster), cluster.compression, None, &Threads::of(io.clone())).await
+    source::connect(settings(cluster), None, &Threads::of(io.clone())).await
 }
 
 /// Returns the connector with which the hub watches a cluster.
@@ -31,7 +31,12 @@ pub(super) fn connector(
     dial: Option<Dial>,
     io: &Threads,
 ) -> KubeConnector {
-    KubeConnector::with_dial(dial, access(cluster), cluster.compression, stall, io).named(cluster.name.as_str())
+    KubeConnector::with_dial(dial, settings(cluster), stall, io).named(cluster.name.as_str())
+}
+
+/// Returns the access to a cluster and the options of its requests.
+pub(super) fn settings(cluster: &ClusterConfig) -> AccessSettings {
+    AccessSettings { access: access(cluster), compression: cluster.compression, http: cluster.http }
 }
 
 /// Returns address and credentials of a cluster.

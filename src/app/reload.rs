@@ -361,9 +361,10 @@ impl RunningHub {
         let find = |all: &Config, name: &str| all.clusters.iter().find(|one| one.name.as_str() == name).cloned();
         for name in &changes.changed {
             let (Some(before), Some(now)) = (find(old, name), find(new, name)) else { continue };
-            let is_elsewhere = (&before.access, before.compression) != (&now.access, now.compression);
+            let settings = convert::settings(&now);
+            let is_elsewhere = convert::settings(&before) != settings;
             if let Some(connector) = self.connectors.lock().get(&now.name).filter(|_| is_elsewhere) {
-                connector.change(convert::access(&now), now.compression);
+                connector.change(settings);
             }
             if before.labels != now.labels {
                 // The embedding program may have removed it already.

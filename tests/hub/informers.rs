@@ -461,7 +461,7 @@ async fn readded_cluster_must_sync_again() {
     eventually("the remaining objects", async || registration.has_synced().await.unwrap()).await;
     let access = Access::Server { server: fleet.clusters["c1"].url(), ca_file: None, token: None };
     let (stall, io) = (quick().reflector.stall, fleet.hub.system().env().io.clone());
-    let connector = Arc::new(KubeConnector::new(access, false, stall, &io));
+    let connector = Arc::new(KubeConnector::new(access.into(), stall, &io));
     registry.send(AddCluster { name: name("c1"), labels: BTreeMap::new(), connector }).await.unwrap().unwrap();
     synced(&factory).await;
     for _ in 0..2 {

@@ -10,6 +10,7 @@ mod definitions;
 mod durable;
 mod faults;
 mod fleet;
+mod http2;
 mod informers;
 mod invalid_responses;
 mod memory;

@@ -465,7 +465,7 @@ async fn subscribers_share_one_list_and_the_last_one_closes_the_watch() {
 fn add(name: &str, cluster: &SimCluster, fleet: &Fleet) -> AddCluster {
     let access = Access::Server { server: cluster.url(), ca_file: None, token: None };
     let io = &fleet.hub.system().env().io;
-    let connector = KubeConnector::new(access, false, quick().reflector.stall, io);
+    let connector = KubeConnector::new(access.into(), quick().reflector.stall, io);
     let name = ClusterName::new(name).unwrap();
     AddCluster { name, labels: BTreeMap::default().into_iter().collect(), connector: Arc::new(connector) }
 }

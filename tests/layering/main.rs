@@ -29,10 +29,11 @@ const CRATES: &[(&str, &[&str])] = &[
     ("codec", &["types"]),
     ("reflector", &["codec", "types"]),
     ("config", &["types"]),
+    ("pool", &["dial", "types"]),
     ("telemetry", &["tls", "types"]),
     ("journal", &["disk"]),
     ("sim", &["disk", "types"]),
-    ("source", &["codec", "dial", "disk", "reflector", "tls", "types"]),
+    ("source", &["codec", "dial", "disk", "pool", "reflector", "tls", "types"]),
     ("sink", &["dial", "disk", "journal", "sim", "tls", "types"]),
 ];
 

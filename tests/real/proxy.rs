@@ -45,6 +45,7 @@ pub(crate) struct FaultProxy {
 enum Order {
     Set(Fault, oneshot::Sender<()>),
     Reset(oneshot::Sender<usize>),
+    Count(oneshot::Sender<usize>),
 }
 
 /// State shared with every connection.
@@ -85,6 +86,12 @@ impl FaultProxy {
         self.order(Order::Reset(done), doing).await
     }
 
+    /// Returns the number of open connections.
+    pub(crate) async fn connections(&self) -> usize {
+        let (done, doing) = oneshot::channel();
+        self.order(Order::Count(done), doing).await
+    }
+
     async fn order<T>(&self, order: Order, doing: oneshot::Receiver<T>) -> T {
         self.orders.send(order).await.expect("the proxy runs until it is dropped");
         let done = tokio::time::timeout(DEADLINE, doing).await.expect("the proxy applies an order in time");
@@ -119,6 +126,7 @@ impl Server {
                 order = orders.recv() => match order {
                     None => return,
                     Some(Order::Reset(done)) => drop(done.send(self.reset().await)),
+                    Some(Order::Count(done)) => drop(done.send(self.connections.len())),
                     Some(Order::Set(fault, done)) => {
                         self.set(fault, &mut listener).await;
                         let _ = done.send(());

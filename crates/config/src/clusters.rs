@@ -10,13 +10,13 @@ use super::rules::{is_loopback, url};
 use super::spans::KeyPath;
 use super::table::{Checker, Table, texts};
 use super::{ClusterAccess, ClusterConfig, Secret};
-use informer_hub_types::{ClusterLabels, ClusterName, ClusterSelector};
+use informer_hub_types::{ClusterLabels, ClusterName, ClusterSelector, HttpVersions};
 
 impl ClusterConfig {
-    /// Creates a cluster without labels, and with gzipped lists.
+    /// Creates a cluster without labels, with gzipped lists and the default versions of HTTP.
     #[must_use]
     pub fn new(name: ClusterName, access: ClusterAccess) -> Self {
-        Self { name, labels: ClusterLabels::new(), access, compression: true }
+        Self { name, labels: ClusterLabels::new(), access, compression: true, http: HttpVersions::default() }
     }
 }
 
@@ -41,6 +41,10 @@ impl ClusterAccess {
     }
 }
 
+/// Values of `http`.
+pub(super) const HTTP_VERSIONS: &[(&str, HttpVersions)] =
+    &[("auto", HttpVersions::Auto), ("1.1", HttpVersions::Http1), ("2", HttpVersions::Http2)];
+
 /// Clusters against which selectors are checked.
 #[derive(Clone, Copy)]
 pub(super) struct KnownClusters<'c> {
@@ -60,10 +64,16 @@ pub(super) fn clusters(table: Table<'_>) -> Vec<ClusterConfig> {
         let access = access(&mut table);
         let labels = table.take("labels").map(|value| labels(checker, &path.key("labels"), value)).unwrap_or_default();
         let compression = table.boolean("compression").unwrap_or(true);
+        let http = http(&mut table);
         table.finish();
-        found.extend(name.ok().map(|name| ClusterConfig { name, labels, access, compression }));
+        found.extend(name.ok().map(|name| ClusterConfig { name, labels, access, compression, http }));
     }
     found
+}
+
+/// Reads `http`.
+pub(super) fn http(table: &mut Table<'_>) -> HttpVersions {
+    table.choice("http", "HTTP version", HTTP_VERSIONS).unwrap_or_default()
 }
 
 /// Reads the connection of a cluster.

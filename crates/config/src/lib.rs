@@ -59,8 +59,8 @@ pub use self::transport_config::{
 };
 pub use self::units::{ByteSize, HumanDuration, InvalidUnit};
 pub use informer_hub_types::{
-    BatchParams as BatchConfig, Compression, EventType, Initial, OnFilterError, Preset, RateLimit as RateLimitConfig,
-    RetryParams as RetryConfig,
+    BatchParams as BatchConfig, Compression, EventType, HttpVersions, Initial, OnFilterError, Preset,
+    RateLimit as RateLimitConfig, RetryParams as RetryConfig,
 };
 use informer_hub_types::{
     ClusterLabels, ClusterName, ClusterSelector, FieldPath, Fsync, LabelSelector, Selected, StoreLimits,
@@ -242,6 +242,8 @@ pub struct ClusterConfig {
     pub access: ClusterAccess,
     /// Whether lists are requested gzipped. Default true. Disable it if the network is faster than gzip.
     pub compression: bool,
+    /// Versions of HTTP to use.
+    pub http: HttpVersions,
 }
 
 /// Connection to a cluster.

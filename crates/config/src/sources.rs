@@ -8,12 +8,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::ClusterAccess;
-use super::clusters::access;
+use super::clusters::{access, http};
 use super::error::suggestion;
 use super::files::labels;
 use super::resources::namespaces;
 use super::table::Table;
-use informer_hub_types::{ClusterLabels, LabelSelector, check_name};
+use informer_hub_types::{ClusterLabels, HttpVersions, LabelSelector, check_name};
 
 pub(super) const CLUSTERS: RangeInclusive<usize> = 1..=10_000;
 /// Default limit of clusters per source: enough for a large fleet, and a bound for a faulty source.
@@ -41,6 +41,8 @@ pub struct ClusterSourceConfig {
     pub max_clusters: usize,
     /// Whether lists of its clusters are requested gzipped. Default true.
     pub compression: bool,
+    /// Versions of HTTP for its clusters, and for the management cluster.
+    pub http: HttpVersions,
 }
 
 impl ClusterSourceConfig {
@@ -56,6 +58,7 @@ impl ClusterSourceConfig {
             label_prefix: String::new(),
             max_clusters: DEFAULT_CLUSTERS,
             compression: true,
+            http: HttpVersions::default(),
         }
     }
 }
@@ -337,6 +340,7 @@ fn read_source(name: String, mut table: Table<'_>) -> Option<ClusterSourceConfig
     }
     let max_clusters = table.number("max_clusters", CLUSTERS).unwrap_or(DEFAULT_CLUSTERS);
     let compression = table.boolean("compression").unwrap_or(true);
+    let http = http(&mut table);
     if kind.is_some() {
         table.finish();
     }
@@ -352,6 +356,7 @@ fn read_source(name: String, mut table: Table<'_>) -> Option<ClusterSourceConfig
         label_prefix,
         max_clusters,
         compression,
+        http,
     })
 }
 

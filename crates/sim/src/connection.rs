@@ -1,27 +1,61 @@
 //! Server connection that counts bytes and can end in a TCP reset.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 use super::shared::Shared;
 
-/// Handle by which an answer resets its connection.
+/// Handle by which an answer acts on its connection.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     reset: AtomicBool,
+    orders: Mutex<VecDeque<Order>>,
+    ordered: Notify,
+}
+
+/// Action on a connection.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// It is dropped.
+    Drop,
+    /// It takes no further requests.
+    GoAway,
+    /// It is not served for this long.
+    Freeze(Duration),
 }
 
 impl Link {
-    /// Makes the connection end in a TCP reset when it is dropped. The returned error makes hyper drop it.
+    /// Makes the connection end in a TCP reset. The returned error makes hyper drop it, or reset its stream.
     pub(super) fn reset(&self) -> io::Error {
         self.reset.store(true, Relaxed);
+        self.order(Order::Drop);
         io::Error::new(io::ErrorKind::ConnectionReset, "reset by the fault script")
+    }
+
+    pub(super) fn order(&self, order: Order) {
+        self.orders.lock().push_back(order);
+        self.ordered.notify_one();
+    }
+
+    /// Waits for the next order.
+    pub(super) async fn next_order(&self) -> Order {
+        loop {
+            let order = self.orders.lock().pop_front();
+            match order {
+                Some(order) => return order,
+                None => self.ordered.notified().await,
+            }
+        }
     }
 }
 

@@ -18,6 +18,12 @@ pub enum Fault {
     Reset,
     /// Sends nothing for this long, or until the script is healed, then continues the answer.
     Stall(Duration),
+    /// Resets the HTTP/2 stream in the middle of the answer. Over HTTP/1.1 the connection closes.
+    ResetStream,
+    /// Sends a GOAWAY and continues the answer. The connection takes no further requests, and closes after its answers.
+    GoAway,
+    /// Neither reads nor sends anything on the connection for this long, or until the script is healed.
+    Freeze(Duration),
     /// Sends half a line (half an item of a list), then ends the answer as if complete.
     HalfLine,
     /// Sends an ERROR event with code 410, then ends the stream.
@@ -174,6 +180,8 @@ pub struct FaultScript {
 #[derive(Clone, Debug)]
 struct RandomFaults {
     rng: StdRng,
+    /// Whether faults of shared connections are drawn too.
+    http2: bool,
     probability: f64,
     left: usize,
 }
@@ -204,7 +212,17 @@ impl FaultScript {
     pub fn seeded(seed: u64, intensity: f64) -> Self {
         let probability = intensity.clamp(0.0, 1.0);
         let left = (1..40_u32).take_while(|count| f64::from(*count) < probability * 40.0).count() + 1;
-        Self { rules: Vec::new(), random: Some(RandomFaults { rng: StdRng::seed_from_u64(seed), probability, left }) }
+        let rng = StdRng::seed_from_u64(seed);
+        Self { rules: Vec::new(), random: Some(RandomFaults { rng, http2: false, probability, left }) }
+    }
+
+    /// Draws faults of HTTP/2 connections too.
+    #[must_use]
+    pub fn with_http2(mut self) -> Self {
+        if let Some(random) = &mut self.random {
+            random.http2 = true;
+        }
+        self
     }
 
     /// Returns whether no fault is left.
@@ -270,6 +288,9 @@ impl RandomFaults {
         }
         if kind == RequestKind::Streaming {
             faults.extend([Fault::RefuseStreaming, Fault::IgnoreStreaming]);
+        }
+        if self.http2 {
+            faults.extend([Fault::GoAway, Fault::ResetStream, Fault::Freeze(brief)]);
         }
         let fault = faults.swap_remove(self.rng.random_range(0..faults.len()));
         Some(AssignedFault { fault, after: self.rng.random_range(0..12) })

@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use serde_json::json;
 
-use super::connection::Link;
+use super::connection::{Link, Order};
 use super::fault::{AssignedFault, Fault};
 use super::http::{SimBody, Status};
 use super::object::event_line;
@@ -48,6 +48,7 @@ enum Step {
     Pause(Duration),
     Stall(Duration),
     Abort,
+    AbortStream,
     End,
 }
 
@@ -92,6 +93,10 @@ impl<S: Source> Pump<S> {
                 Some(Step::Abort) => {
                     self.ended = true;
                     return Some(Err(self.link.reset()));
+                }
+                Some(Step::AbortStream) => {
+                    self.ended = true;
+                    return Some(Err(io::ErrorKind::ConnectionAborted.into()));
                 }
                 Some(Step::End) => self.ended = true,
                 None if self.ended => return None,
@@ -139,6 +144,15 @@ impl<S: Source> Pump<S> {
         let mut steps = match fault {
             // The pause lets sent data reach the peer. A reset discards unread data.
             Fault::Reset => vec![Step::Pause(Duration::from_millis(2)), Step::Abort],
+            Fault::ResetStream => vec![Step::Pause(Duration::from_millis(2)), Step::AbortStream],
+            Fault::GoAway => {
+                self.link.order(Order::GoAway);
+                vec![Step::Send(unit)]
+            }
+            Fault::Freeze(pause) => {
+                self.link.order(Order::Freeze(pause));
+                vec![Step::Send(unit)]
+            }
             Fault::Stall(pause) => vec![Step::Stall(pause), Step::Send(unit)],
             Fault::HalfLine => vec![Step::Send(unit.slice(..unit.len() / 2)), Step::End],
             Fault::EarlyClose => vec![Step::End],

@@ -3,18 +3,22 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Deref;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
 
-use super::connection::{Connection, Link, Transport};
+use super::connection::{Connection, Link, Order};
 use super::fault::{FaultRecord, FaultScript};
 use super::handler;
 use super::shared::{Gate, Shared, SimConfig, Stats};
@@ -119,10 +123,11 @@ impl SimCluster {
         Ok(Self { server, address, serving, task, _reservation: reservation })
     }
 
-    /// `http://127.0.0.1:<port>`; it never changes.
+    /// `http://127.0.0.1:<port>`, or `https` with TLS; it never changes.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = if self.server.shared.config.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     /// The port's address.
@@ -193,7 +198,19 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, 
                     if let Ok((stream, _)) = accepted {
                         let link = Arc::new(Link::default());
                         let connection = Connection::new(stream, Arc::clone(&link), Arc::clone(&shared));
-                        connections.spawn(serve_connection(connection, link, Arc::clone(&shared)));
+                        let tls = shared.config.tls.clone().map(TlsAcceptor::from);
+                        let shared = Arc::clone(&shared);
+                        connections.spawn(async move {
+                            match tls {
+                                None => serve_connection(connection, link, shared).await,
+                                Some(tls) => {
+                                    // A failed handshake is the client's.
+                                    if let Ok(stream) = tls.accept(connection).await {
+                                        serve_connection(stream, link, shared).await;
+                                    }
+                                }
+                            }
+                        });
                     }
                 }
             }
@@ -230,11 +247,36 @@ async fn reopen(shared: &Shared, gate: &mut Watcher<Gate>, address: SocketAddr) 
 }
 
 /// Serves one connection until either side closes it.
-pub(super) async fn serve_connection<S>(connection: Connection<S>, link: Arc<Link>, shared: Arc<Shared>)
+pub(super) async fn serve_connection<S>(stream: S, link: Arc<Link>, shared: Arc<Shared>)
 where
-    S: Transport,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let service = service_fn(|request| handler::handle(Arc::clone(&shared), Arc::clone(&link), request));
-    // Connection errors are ignored: the client or the fault script caused them.
-    let _ = http1::Builder::new().serve_connection(TokioIo::new(connection), service).await;
+    let service = service_fn({
+        let (shared, link) = (Arc::clone(&shared), Arc::clone(&link));
+        move |request| handler::handle(Arc::clone(&shared), Arc::clone(&link), request)
+    });
+    let Some(max_streams) = shared.config.http2 else {
+        let serving = pin!(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        return obey(serving, |serving| serving.graceful_shutdown(), &link, &shared).await;
+    };
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http2().max_concurrent_streams(max_streams);
+    let serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    obey(serving, |serving| serving.graceful_shutdown(), &link, &shared).await;
+}
+
+/// Serves a connection and follows the orders of its answers.
+async fn obey<F: Future>(mut serving: Pin<&mut F>, go_away: impl Fn(Pin<&mut F>), link: &Link, shared: &Shared) {
+    loop {
+        tokio::select! {
+            biased;
+            order = link.next_order() => match order {
+                Order::Drop => return,
+                Order::GoAway => go_away(serving.as_mut()),
+                Order::Freeze(pause) => shared.stall(pause).await,
+            },
+            // Connection errors are ignored: the client or the fault script caused them.
+            _ = serving.as_mut() => return,
+        }
+    }
 }

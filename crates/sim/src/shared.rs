@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio_rustls::rustls::ServerConfig;
 
 use super::fault::{AssignedFault, Fault, FaultRecord, FaultScript, RequestKind};
 use super::world::{World, WorldConfig};
@@ -40,6 +42,11 @@ pub struct SimConfig {
     pub watch_timeout: Duration,
     /// Bearer token that every request must carry; `None` disables authentication.
     pub token: Option<String>,
+    /// Maximum number of HTTP/2 streams of a connection; `None` serves HTTP/1.1 only. Without TLS, HTTP/2 is for clients
+    /// that start with its preface.
+    pub http2: Option<u32>,
+    /// TLS of a cluster on a port; its ALPN list decides whether HTTP/2 is offered.
+    pub tls: Option<Arc<ServerConfig>>,
     /// User name that `SelfSubjectReview` returns; `None` answers 404, like Kubernetes before 1.28.
     pub username: Option<String>,
 }
@@ -53,6 +60,8 @@ impl Default for SimConfig {
             honour_limit: true,
             watch_timeout: Duration::from_secs(300),
             token: None,
+            http2: None,
+            tls: None,
             username: Some("simulated-user".to_owned()),
         }
     }
@@ -67,6 +76,8 @@ impl fmt::Debug for SimConfig {
             .field("honour_limit", &self.honour_limit)
             .field("watch_timeout", &self.watch_timeout)
             .field("token", &self.token.as_ref().map(|_| "…"))
+            .field("http2", &self.http2)
+            .field("tls", &self.tls.is_some())
             .field("username", &self.username)
             .finish()
     }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::discovery::{AT_ONCE, DEADLINE, Group, GroupList, MAX_DOCUMENT, Resource, ResourceList, get};
 use super::request::{Get, Query, encode, stalled};
 use informer_hub_codec::bounded;
+use informer_hub_pool::Lane;
 use informer_hub_reflector::{Discovered, ErrorClass, SourceError};
 use informer_hub_types::{Catalogue, GroupOffer, Offer, VersionOffer};
 
@@ -130,7 +131,8 @@ async fn fetch(
     path: &str,
     tag: Option<&str>,
 ) -> Result<Option<(Document, Option<String>)>, SourceError> {
-    let request = Get { path: path.to_owned(), query: Query::default(), accept: ACCEPT, compressed: true };
+    let request =
+        Get { path: path.to_owned(), query: Query::default(), accept: ACCEPT, compressed: true, lane: Lane::Watch };
     let Some((body, tag)) = request.fetch_unless(tag, client, MAX_DOCUMENT, DEADLINE).await? else { return Ok(None) };
     let document: Document = serde_json::from_slice(&body).map_err(|error| {
         let (line, column) = (error.line(), error.column());

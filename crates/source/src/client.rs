@@ -13,19 +13,16 @@ use kube::client::Body;
 use kube::config::AuthInfo;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
-use parking_lot::Mutex;
 
 use super::exec::{ExecError, ExecToken, Plugin};
 use super::request::TargetServer;
-use super::transport::{self, CONNECT_TIMEOUT, OpenError};
+use super::token_file::TokenFile;
+use super::transport::{self, CONNECT_TIMEOUT, OpenError, Transport, Wiring};
 use informer_hub_codec::bounded;
 use informer_hub_dial::{Dial, server_of};
 use informer_hub_disk::FileStates;
-use informer_hub_types::Threads;
-use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{HttpVersions, Threads};
 
-/// How long a token from a file is used before the file is read again.
-const TOKEN_AGE: Duration = Duration::from_secs(30);
 /// Deadline for building a client, including a credential plugin and file reads.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
 
@@ -79,6 +76,24 @@ impl fmt::Debug for Access {
             Self::Inline { origin, .. } => f.debug_struct("Inline").field("origin", origin).finish_non_exhaustive(),
             Self::Awaited { source } => f.debug_struct("Awaited").field("source", source).finish(),
         }
+    }
+}
+
+/// The way to reach a cluster, and the options of its requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessSettings {
+    /// Address and credentials.
+    pub access: Access,
+    /// Whether lists may be gzipped.
+    pub compression: bool,
+    /// Versions of HTTP to use.
+    pub http: HttpVersions,
+}
+
+impl From<Access> for AccessSettings {
+    /// With gzipped lists and the default of [`HttpVersions`].
+    fn from(access: Access) -> Self {
+        Self { access, compression: true, http: HttpVersions::default() }
     }
 }
 
@@ -187,6 +202,8 @@ pub(super) struct NewClient {
     pub(super) server: String,
     /// Files that the client does not reread itself.
     pub(super) files: FileStates,
+    /// Its connections, for the client after it.
+    pub(super) transport: Transport,
 }
 
 /// Builds a client on the runtime `io`. Its connections are TCP, unless `dial` opens them.
@@ -197,23 +214,19 @@ pub(super) struct NewClient {
 ///
 /// # Errors
 /// See [`ClientError`].
-pub async fn connect(
-    access: Access,
-    compression: bool,
-    dial: Option<Dial>,
-    io: &Threads,
-) -> Result<Client, ClientError> {
-    Ok(make(None, access, compression, dial, io).await?.client)
+pub async fn connect(settings: AccessSettings, dial: Option<Dial>, io: &Threads) -> Result<Client, ClientError> {
+    let wiring = Wiring { dial, ..Wiring::default() };
+    Ok(make(None, settings, wiring, io).await?.client)
 }
 
 /// Like [`connect`]; `cluster` is the name in log lines.
 pub(super) async fn make(
     cluster: Option<Arc<str>>,
-    access: Access,
-    compression: bool,
-    dial: Option<Dial>,
+    settings: AccessSettings,
+    wiring: Wiring,
     io: &Threads,
 ) -> Result<NewClient, ClientError> {
+    let AccessSettings { access, compression, http } = settings;
     let what = access.target();
     let work = io.spawn({
         let (what, threads) = (what.clone(), io.clone());
@@ -226,9 +239,9 @@ pub(super) async fn make(
                 message: format!("cannot get credentials: {error}"),
             })?;
             let (address, server) = (config.cluster_url.to_string(), server_of(&config.cluster_url));
-            let made = threads.spawn_blocking(move || open(config, token, dial)).await;
+            let made = threads.spawn_blocking(move || open(config, token, http, wiring)).await;
             match made {
-                Ok(Ok(client)) => Ok(NewClient { client, address, server, files }),
+                Ok(Ok((client, transport))) => Ok(NewClient { client, address, server, files, transport }),
                 Ok(Err(error)) => Err(ClientError::Client { what, message: error.describe() }),
                 Err(_) => Err(ClientError::Client { what, message: "building the client panicked".to_owned() }),
             }
@@ -245,18 +258,19 @@ pub(super) async fn make(
     }
 }
 
-/// Opens the HTTP/1.1 stack, with one connection per running request.
-///
-/// That costs a socket per watch. With HTTP/2, a server's stream limit makes further watches hang silently, one lost packet
-/// delays every watch, and events are late with a hundred requests in flight (kubernetes-sigs/agent-sandbox#1240). HTTP/2
-/// would save handshakes, which hardly matter for watches of minutes.
-fn open(mut config: Config, plugin: Option<ExecToken>, dial: Option<Dial>) -> Result<Client, OpenError> {
+/// Opens the HTTP stack. Sends nothing.
+fn open(
+    mut config: Config,
+    plugin: Option<ExecToken>,
+    http: HttpVersions,
+    wiring: Wiring,
+) -> Result<(Client, Transport), OpenError> {
     #[cfg(feature = "auth-providers")]
     install_provider_for(&config.auth_info);
     let file = TokenFile::take_from(&mut config).map(Arc::new);
     let plugin = plugin.map(Arc::new);
     let server: Arc<str> = server_of(&config.cluster_url).into();
-    transport::open(&config, dial, move |mut request: Request<Body>| {
+    transport::open(&config, http, wiring, move |mut request: Request<Body>| {
         if let Some(target) = request.extensions().get::<TargetServer>() {
             target.note(&server);
         }
@@ -280,40 +294,6 @@ async fn run_plugin(config: &mut Config, cluster: &Arc<str>, io: &Threads) -> Re
     let credentials = plugin.run().await?;
     credentials.set_certificate(&mut config.auth_info);
     Ok(ExecToken::of(plugin, &credentials, io))
-}
-
-/// A bearer token file, reread regularly. kube's own reader keeps a trailing line break and then rejects the token.
-struct TokenFile {
-    path: PathBuf,
-    current: Mutex<(Option<HeaderValue>, Instant)>,
-}
-
-impl TokenFile {
-    /// Takes the token file out of `config`, if it is the authentication in use. `exec` has already been removed.
-    fn take_from(config: &mut Config) -> Option<Self> {
-        let auth = &mut config.auth_info;
-        let other = auth.token.is_some() || auth.exec.is_some() || auth.auth_provider.is_some();
-        let path: PathBuf = auth.token_file.take_if(|_| !other && auth.username.is_none())?.into();
-        let header = Self::read(&path);
-        Some(Self { path, current: Mutex::new((header, clock::now())) })
-    }
-
-    fn read(path: &Path) -> Option<HeaderValue> {
-        let text = std::fs::read_to_string(path).ok()?;
-        let mut header = HeaderValue::try_from(format!("Bearer {}", text.trim())).ok()?;
-        header.set_sensitive(true);
-        Some(header)
-    }
-
-    /// Returns the header of the current token. If the file is missing, the last token stays in use, as in client-go.
-    fn header(&self) -> Option<HeaderValue> {
-        let mut current = self.current.lock();
-        if current.1 + TOKEN_AGE <= clock::now() {
-            let fresh = Self::read(&self.path).or_else(|| current.0.take());
-            *current = (fresh, clock::now());
-        }
-        current.0.clone()
-    }
 }
 
 /// Installs ring as the crypto provider of the process if there is none and the user has an `auth-provider`. kube's clients
@@ -494,6 +474,7 @@ fn readable(what: &'static str, path: &Path) -> Result<(), ClientError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::token_file::TOKEN_AGE;
 
     const KUBECONFIG: &str = "
 apiVersion: v1
@@ -510,7 +491,7 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
     }
 
     async fn fail(access: Access) -> String {
-        let error = connect(access, true, None, &Threads::current()).await.err().unwrap();
+        let error = connect(access.into(), None, &Threads::current()).await.err().unwrap();
         let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
         causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
     }
@@ -522,7 +503,7 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
             path: file.path().to_owned(),
             context: context.map(str::to_owned),
         };
-        assert!(connect(access(Some("green")), true, None, &Threads::current()).await.is_ok());
+        assert!(connect(access(Some("green")).into(), None, &Threads::current()).await.is_ok());
         let error = fail(access(Some("grene"))).await;
         assert!(error.contains("\"grene\"") && error.contains("blue, green"), "{error}");
         let error = fail(access(None)).await;
@@ -567,7 +548,7 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
         let file = kubeconfig("one\n");
         let access =
             Access::Server { server: server.url(), ca_file: None, token: Some(Token::File(file.path().to_owned())) };
-        let client = connect(access, true, None, &Threads::current()).await.unwrap();
+        let client = connect(access.into(), None, &Threads::current()).await.unwrap();
         let ask = async || {
             let _ = client.send(Request::get("/").body(Body::empty()).unwrap()).await;
             server.requests().last().unwrap().to_lowercase()

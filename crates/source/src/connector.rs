@@ -9,11 +9,12 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::catalogue::catalogue;
-use super::client::Access;
+use super::client::{Access, AccessSettings};
 use super::discovery::{DiscoveryError, resolve};
 use super::kube::{KubeSource, KubeSourceOptions};
-use super::reloading_client::{AccessSettings, ReloadingClient};
+use super::reloading_client::ReloadingClient;
 use super::review::{document, server_version};
+use super::transport::Wiring;
 use informer_hub_codec::Decoder;
 use informer_hub_dial::Dial;
 use informer_hub_reflector::{
@@ -27,10 +28,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// Later waits for them.
 const LONG_WAIT: Duration = Duration::from_secs(600);
 
-/// Connects to a cluster with kube's client, over HTTP/1.1 with a connection per watch.
-///
-/// That takes more sockets than client-go's one HTTP/2 connection, but has no head-of-line blocking, which delays events
-/// by a second once a hundred requests share a connection.
+/// Connects to a cluster with kube's client.
 #[derive(Clone, Debug)]
 pub struct KubeConnector(Arc<ConnectorState>);
 
@@ -44,7 +42,7 @@ struct ConnectorState {
     /// Whether a caller has already waited in vain for the access settings.
     has_waited: AtomicBool,
     stall: StallPolicy,
-    dial: Option<Dial>,
+    wiring: Wiring,
     io: Threads,
     /// The last connection, if it still exists.
     client: Mutex<Weak<ReloadingClient>>,
@@ -58,16 +56,16 @@ struct KubeConnection {
 }
 
 impl KubeConnector {
-    /// Creates a connector. `compression` allows gzipped lists. Clients and sockets run on `io`.
+    /// Creates a connector. Clients and sockets run on `io`.
     #[must_use]
-    pub fn new(access: Access, compression: bool, stall: StallPolicy, io: &Threads) -> Self {
-        Self::with_dial(None, access, compression, stall, io)
+    pub fn new(settings: AccessSettings, stall: StallPolicy, io: &Threads) -> Self {
+        Self::with_dial(None, settings, stall, io)
     }
 
     /// Like [`Self::new`]; `dial` opens the connections in place of TCP.
     #[must_use]
-    pub fn with_dial(dial: Option<Dial>, access: Access, compression: bool, stall: StallPolicy, io: &Threads) -> Self {
-        let settings = Mutex::new(AccessSettings { access, compression });
+    pub fn with_dial(dial: Option<Dial>, settings: AccessSettings, stall: StallPolicy, io: &Threads) -> Self {
+        let settings = Mutex::new(settings);
         let (changes, has_waited, io) = (WatchCell::new(0), AtomicBool::new(false), io.clone());
         Self(Arc::new(ConnectorState {
             cluster: None,
@@ -75,7 +73,7 @@ impl KubeConnector {
             changes,
             has_waited,
             stall,
-            dial,
+            wiring: Wiring { dial, ..Wiring::default() },
             io,
             client: Mutex::default(),
         }))
@@ -92,8 +90,7 @@ impl KubeConnector {
 
     /// Changes the access settings for later requests. Open watches continue. Nothing is listed again, unless the address
     /// has changed. Invalid settings are logged, and the previous ones stay in use.
-    pub fn change(&self, access: Access, compression: bool) {
-        let settings = AccessSettings { access, compression };
+    pub fn change(&self, settings: AccessSettings) {
         self.0.settings.lock().clone_from(&settings);
         self.0.changes.modify(|changes| {
             *changes += 1;
@@ -124,7 +121,7 @@ impl ConnectorState {
     async fn connect(&self) -> Result<Arc<dyn Connection>, SourceError> {
         let settings = self.wait_for_settings().await;
         let failed = |error| SourceError { class: ErrorClass::Transient, message: with_causes(&error) };
-        let client = ReloadingClient::connect(self.cluster.clone(), settings.clone(), self.dial.clone(), &self.io);
+        let client = ReloadingClient::connect(self.cluster.clone(), settings.clone(), self.wiring.clone(), &self.io);
         let client = client.await.map_err(failed)?;
         *self.client.lock() = Arc::downgrade(&client);
         let now = self.settings.lock().clone();

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::request::{Get, Query, encode, stalled};
 use informer_hub_codec::{ErrorClass, SourceError, bounded};
+use informer_hub_pool::Lane;
 use informer_hub_types::{ApiResource, Gvr, ResourceRef, nearest};
 
 /// Deadline of a lookup.
@@ -242,7 +243,13 @@ impl Search<'_> {
 }
 
 pub(super) async fn get<T: DeserializeOwned>(client: &Client, path: String) -> Result<T, SourceError> {
-    let request = Get { path: path.clone(), query: Query::default(), accept: "application/json", compressed: true };
+    let request = Get {
+        path: path.clone(),
+        query: Query::default(),
+        accept: "application/json",
+        compressed: true,
+        lane: Lane::Watch,
+    };
     let body = request.fetch(client, MAX_DOCUMENT, DEADLINE).await?;
     serde_json::from_slice(&body).map_err(|error| {
         let message = format!("GET {path}: not a discovery document: line {} column {}", error.line(), error.column());

@@ -15,6 +15,7 @@ use super::pump::{BatchStream, Intake, ListIntake, WatchIntake, pump};
 use super::reloading_client::{CurrentClient, ReloadingClient};
 use super::request::{Get, Query, encode, transient};
 use informer_hub_codec::{Decoder, MAX_OBJECT_BYTES};
+use informer_hub_pool::Lane;
 use informer_hub_reflector::{
     ErrorClass, ListRequest, ListStream, ListerWatcher, SourceError, StallPolicy, VersionMatch, WatchRequest,
     WatchStream,
@@ -123,7 +124,7 @@ impl KubeSource {
         } else {
             "application/json"
         };
-        Get { path: self.path(), query, accept, compressed: self.options.compression }
+        Get { path: self.path(), query, accept, compressed: self.options.compression, lane: Lane::Bulk }
     }
 
     fn watch_request(&self, request: &WatchRequest) -> Get {
@@ -145,7 +146,8 @@ impl KubeSource {
         } else {
             "application/json"
         };
-        Get { path: self.path(), query, accept, compressed: false }
+        let lane = if request.initial_events { Lane::Bulk } else { Lane::Watch };
+        Get { path: self.path(), query, accept, compressed: false, lane }
     }
 
     /// Sends a request in its own task and streams the batches.

@@ -18,10 +18,11 @@ mod reloading_client;
 mod request;
 mod review;
 mod tls;
+mod token_file;
 mod transport;
 
 pub use catalogue::discover_catalogue;
-pub use client::{Access, ClientError, Token, connect, read_any_kubeconfig, read_kubeconfig};
+pub use client::{Access, AccessSettings, ClientError, Token, connect, read_any_kubeconfig, read_kubeconfig};
 pub use connector::KubeConnector;
 pub use credentials::{
     certificate_file, context_credentials, credentials, default_kubeconfigs, skips_tls_verification,
@@ -29,6 +30,7 @@ pub use credentials::{
 pub use discovery::{DiscoveryError, resolve};
 pub use exec::end_plugins;
 pub use informer_hub_dial::{Dial, Stream};
+pub use informer_hub_pool::Traffic;
 pub use kube::{KubeSource, KubeSourceOptions};
 pub use review::{
     AccessVerdict, Estimate, Identity, check_access, estimate, list_objects, server_version, supports_streaming_lists,

@@ -3,7 +3,8 @@
 //! # Triggers
 //! Every [`CHECK_INTERVAL`], the stamps of all files that the client does not reread itself are checked: the kubeconfig, its
 //! certificates and keys. A 401 answer also triggers a rebuild, since a credential plugin may have a new token. Open
-//! watches continue; later requests use the new client. If a rebuild fails, the old client stays in use. It is retried
+//! watches continue; later requests use the new client. It keeps the connections, unless the address, the protocol or the
+//! TLS settings have changed, such as the client certificate. If a rebuild fails, the old client stays in use. It is retried
 //! every [`RETRY_INTERVAL`], or when the files change again, so a half-written file does no harm.
 //!
 //! # Address changes
@@ -19,8 +20,8 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::client::{Access, ClientError, NewClient, make};
-use informer_hub_dial::Dial;
+use super::client::{AccessSettings, ClientError, NewClient, make};
+use super::transport::{Transport, Wiring};
 use informer_hub_disk::FileStates;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Threads, WatchCell, Watcher};
@@ -29,13 +30,6 @@ use informer_hub_types::{Threads, WatchCell, Watcher};
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Minimum time between rebuilds after a failure, and after 401s.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(30);
-
-/// The settings that a client is built from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct AccessSettings {
-    pub(super) access: Access,
-    pub(super) compression: bool,
-}
 
 /// The client in use.
 pub(super) struct CurrentClient {
@@ -48,6 +42,7 @@ pub(super) struct CurrentClient {
     /// Scheme, host and port of the address.
     pub(super) server: String,
     files: FileStates,
+    transport: Transport,
 }
 
 /// A client that is rebuilt when its credentials change. See the module documentation.
@@ -55,7 +50,7 @@ pub(super) struct ReloadingClient {
     /// The cluster's name for log lines; unset: the description of its access.
     cluster: Option<Arc<str>>,
     settings: Mutex<AccessSettings>,
-    dial: Option<Dial>,
+    wiring: Wiring,
     io: Threads,
     current: ArcSwap<CurrentClient>,
     epoch: WatchCell<u64>,
@@ -73,15 +68,15 @@ impl ReloadingClient {
     pub(super) async fn connect(
         cluster: Option<Arc<str>>,
         settings: AccessSettings,
-        dial: Option<Dial>,
+        wiring: Wiring,
         io: &Threads,
     ) -> Result<Arc<Self>, ClientError> {
-        let new = make(cluster.clone(), settings.access.clone(), settings.compression, dial.clone(), io).await?;
+        let new = make(cluster.clone(), settings.clone(), wiring.clone(), io).await?;
         let client = Arc::new(Self {
             cluster,
             current: ArcSwap::from_pointee(CurrentClient::new(new, settings.compression, 0)),
             settings: Mutex::new(settings),
-            dial,
+            wiring,
             io: io.clone(),
             epoch: WatchCell::new(0),
             wake: Arc::default(),
@@ -126,9 +121,8 @@ impl ReloadingClient {
             return;
         }
         *self.rebuild_requested.lock() = false;
-        let current =
-            make(self.cluster.clone(), settings.access.clone(), settings.compression, self.dial.clone(), &self.io)
-                .await;
+        let wiring = Wiring { last: Some(old.transport.clone()), ..self.wiring.clone() };
+        let current = make(self.cluster.clone(), settings.clone(), wiring, &self.io).await;
         let failed_before = last_attempt.as_ref().is_some_and(|last_attempt| last_attempt.failed);
         let compression = settings.compression;
         *last_attempt = Some(Attempt { at: clock::now(), settings, files, failed: current.is_err() });
@@ -157,8 +151,9 @@ impl fmt::Debug for ReloadingClient {
 }
 
 impl CurrentClient {
-    fn new(NewClient { client, address, server, files }: NewClient, compression: bool, epoch: u64) -> Self {
-        Self { client, compression, epoch, address, server, files }
+    fn new(new: NewClient, compression: bool, epoch: u64) -> Self {
+        let NewClient { client, address, server, files, transport } = new;
+        Self { client, compression, epoch, address, server, files, transport }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::super::client::Access;
 use super::*;
 use crate::kube::{KubeSource, KubeSourceOptions};
 use crate::testserver::{Act, TEST_TIMEOUT, TestServer};
@@ -32,9 +33,14 @@ async fn server() -> TestServer {
 
 async fn client(path: &Path) -> Arc<ReloadingClient> {
     let access = Access::Kubeconfig { path: path.to_owned(), context: None };
-    ReloadingClient::connect(None, AccessSettings { access, compression: false }, None, &Threads::current())
-        .await
-        .unwrap()
+    ReloadingClient::connect(
+        None,
+        AccessSettings { compression: false, ..access.into() },
+        Wiring::default(),
+        &Threads::current(),
+    )
+    .await
+    .unwrap()
 }
 
 fn source(client: &Arc<ReloadingClient>) -> KubeSource {

@@ -15,6 +15,7 @@ use kube::client::{AuthError, Body};
 use super::exec::NoCredentials;
 use informer_hub_codec::{ErrorClass, SourceError, bounded, classify_status};
 use informer_hub_dial::causes;
+use informer_hub_pool::Lane;
 
 /// Size limit of an error body, in bytes.
 const MAX_ERROR_BODY: usize = 64 * 1024;
@@ -29,6 +30,8 @@ pub(super) struct Get {
     pub(super) accept: &'static str,
     /// Whether the answer may be compressed.
     pub(super) compressed: bool,
+    /// Connections on which it is sent.
+    pub(super) lane: Lane,
 }
 
 /// A percent-encoded URL query.
@@ -138,6 +141,7 @@ impl Get {
 
     fn request(self, tag: Option<&str>) -> Result<Request<Body>, SourceError> {
         let mut builder = Request::get(format!("{}{}", self.path, self.query.0)).header(ACCEPT, self.accept);
+        builder = builder.extension(self.lane);
         if let Some(tag) = tag {
             builder = builder.header(IF_NONE_MATCH, tag);
         }

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::kube::{collection, selectors};
 use super::request::{Get, Query, about, collect, next_data, send, transient};
 use informer_hub_codec::{MAX_OBJECT_BYTES, bounded, classify_status};
+use informer_hub_pool::Lane;
 use informer_hub_reflector::{ErrorClass, ListBounds, Progress, SourceError};
 use informer_hub_types::{ApiResource, Scope, clock};
 
@@ -185,7 +186,13 @@ pub async fn supports_streaming_lists(
     ] {
         query.add(key, value);
     }
-    let get = Get { path: collection(resource, scope), query, accept: "application/json", compressed: false };
+    let get = Get {
+        path: collection(resource, scope),
+        query,
+        accept: "application/json",
+        compressed: false,
+        lane: Lane::Watch,
+    };
     let response = match get.open(client, DEADLINE).await {
         Ok(response) => response,
         Err(error) if error.class == ErrorClass::StreamingUnsupported => return Ok(false),
@@ -250,7 +257,7 @@ pub async fn estimate(
         "application/json"
     };
     let path = collection(resource, scope);
-    let get = Get { path: path.clone(), query, accept, compressed: true };
+    let get = Get { path: path.clone(), query, accept, compressed: true, lane: Lane::Watch };
     let body = get.fetch(client, MAX_OBJECT_BYTES + MAX_ANSWER, DEADLINE).await?;
     let page: Page<'_> = parsed(&body).map_err(|error| about("GET", &path, error))?;
     let items = page.items.unwrap_or_default();
@@ -294,7 +301,7 @@ pub async fn list_objects(
         if let Some(token) = token.as_deref() {
             query.add("continue", token);
         }
-        let get = Get { path: path.clone(), query, accept: "application/json", compressed: true };
+        let get = Get { path: path.clone(), query, accept: "application/json", compressed: true, lane: Lane::Watch };
         let body = get.fetch(client, MAX_PAGE, DEADLINE).await?;
         let named = |error: SourceError| about("GET", &path, error);
         let page: Page = parsed(&body).map_err(named)?;
@@ -314,7 +321,7 @@ async fn fetch_json<T: DeserializeOwned>(
     limit: usize,
     client: &Client,
 ) -> Result<T, SourceError> {
-    let get = Get { path: path.clone(), query, accept: "application/json", compressed: true };
+    let get = Get { path: path.clone(), query, accept: "application/json", compressed: true, lane: Lane::Watch };
     let body = get.fetch(client, limit, DEADLINE).await?;
     parsed(&body).map_err(|error| about("GET", &path, error))
 }

@@ -9,7 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-use super::reloading_client::{AccessSettings, ReloadingClient};
+use super::reloading_client::ReloadingClient;
+use super::transport::Wiring;
 use super::{Access, connect};
 
 /// An action of the server.
@@ -71,20 +72,15 @@ impl TestServer {
     /// A client for this server.
     pub(super) async fn client(&self) -> kube::Client {
         let access = Access::Server { server: self.url(), ca_file: None, token: None };
-        connect(access, true, None, &informer_hub_types::Threads::current()).await.unwrap()
+        connect(access.into(), None, &informer_hub_types::Threads::current()).await.unwrap()
     }
 
     /// Builds a reloading client for this server, as informers use it.
     pub(super) async fn reloading_client(&self) -> std::sync::Arc<ReloadingClient> {
         let access = Access::Server { server: self.url(), ca_file: None, token: None };
-        ReloadingClient::connect(
-            None,
-            AccessSettings { access, compression: true },
-            None,
-            &informer_hub_types::Threads::current(),
-        )
-        .await
-        .unwrap()
+        ReloadingClient::connect(None, access.into(), Wiring::default(), &informer_hub_types::Threads::current())
+            .await
+            .unwrap()
     }
 
     /// Returns the heads of all requests so far.

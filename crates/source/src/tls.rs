@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector};
 use kube::Config;
 use kube::config::AuthInfo;
 use parking_lot::Mutex;
@@ -15,8 +15,10 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use secrecy::ExposeSecret;
+use sha2::{Digest, Sha256};
 
 use informer_hub_tls::{Identity, Roots, certificates, client_config, provider, verifier};
+use informer_hub_types::HttpVersions;
 use informer_hub_types::clock::{self, Instant};
 
 /// How long the roots of a CA file are used before the file is read again.
@@ -48,14 +50,69 @@ pub(super) enum TlsError {
     Unusable(#[from] rustls::Error),
 }
 
-/// Returns a connector that adds TLS to the connections of another one, for addresses with `https`. Reads files.
-pub(super) fn https<H>(config: &Config, connector: H) -> Result<HttpsConnector<H>, TlsError> {
-    let mut builder = HttpsConnectorBuilder::new().with_tls_config(of_cluster(config)?).https_or_http();
-    if let Some(name) = &config.tls_server_name {
-        let name = ServerName::try_from(name.clone()).map_err(|_| TlsError::ServerName(name.clone()))?;
-        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+/// HTTP/2 in ALPN.
+pub(super) const H2: &[u8] = b"h2";
+/// HTTP/1.1 in ALPN.
+pub(super) const HTTP1: &[u8] = b"http/1.1";
+
+/// TLS settings of a cluster.
+pub(super) struct Tls {
+    config: ClientConfig,
+    server_name: Option<ServerName<'static>>,
+}
+
+impl Tls {
+    /// Reads files.
+    pub(super) fn of(config: &Config) -> Result<Self, TlsError> {
+        let server_name = config
+            .tls_server_name
+            .as_ref()
+            .map(|name| ServerName::try_from(name.clone()).map_err(|_| TlsError::ServerName(name.clone())));
+        Ok(Self { config: of_cluster(config)?, server_name: server_name.transpose()? })
     }
-    Ok(builder.enable_http1().wrap_connector(connector))
+
+    /// Returns a connector that adds TLS to the connections of another one, for addresses with `https`. It offers these
+    /// protocols.
+    pub(super) fn connector<H>(&self, connector: H, protocols: &[&[u8]]) -> HttpsConnector<H> {
+        let mut config = self.config.clone();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        match &self.server_name {
+            Some(name) => {
+                HttpsConnector::new(connector, config, false, Arc::new(FixedServerNameResolver::new(name.clone())))
+            }
+            None => HttpsConnector::from((connector, config)),
+        }
+    }
+}
+
+/// Digest of all settings with which connections are made. Of credentials it has the client certificate, but no token.
+pub(super) type Fingerprint = [u8; 32];
+
+/// Returns the digest of the connections of a cluster. Reads files.
+pub(super) fn fingerprint(config: &Config, http: HttpVersions) -> Result<Fingerprint, TlsError> {
+    let (chain, key) = identity_pem(&config.auth_info)?;
+    let mut digest = Sha256::new();
+    let mut add = |part: Option<&[u8]>| {
+        // With lengths, so that no part can pass for two.
+        digest.update(part.map_or(u64::MAX, |part| part.len() as u64).to_le_bytes());
+        digest.update(part.unwrap_or_default());
+    };
+    let text = format!(
+        "{} {:?} {:?} {:?} {} {:?}",
+        config.cluster_url,
+        http,
+        config.proxy_url,
+        config.tls_server_name,
+        config.accept_invalid_certs,
+        config.root_cert_file
+    );
+    add(Some(text.as_bytes()));
+    add(chain.as_deref());
+    add(key.as_deref());
+    for root in config.root_cert.iter().flatten() {
+        add(Some(root));
+    }
+    Ok(digest.finalize().into())
 }
 
 fn of_cluster(config: &Config) -> Result<ClientConfig, TlsError> {
@@ -74,11 +131,17 @@ fn of_cluster(config: &Config) -> Result<ClientConfig, TlsError> {
     Ok(tls)
 }
 
-fn identity(auth: &AuthInfo) -> Result<Option<Identity>, TlsError> {
+/// Certificate and key of the client, as PEM.
+type IdentityPem = (Option<Vec<u8>>, Option<Vec<u8>>);
+
+fn identity_pem(auth: &AuthInfo) -> Result<IdentityPem, TlsError> {
     let key_data = auth.client_key_data.as_ref().map(ExposeSecret::expose_secret);
     let chain = pem("client certificate", auth.client_certificate_data.as_deref(), auth.client_certificate.as_deref())?;
-    let key = pem("client key", key_data, auth.client_key.as_deref())?;
-    match (chain, key) {
+    Ok((chain, pem("client key", key_data, auth.client_key.as_deref())?))
+}
+
+fn identity(auth: &AuthInfo) -> Result<Option<Identity>, TlsError> {
+    match identity_pem(auth)? {
         (None, None) => Ok(None),
         (Some(chain), Some(key)) => Identity::from_pem(&chain, &key).map(Some).map_err(TlsError::Identity),
         (Some(_), None) | (None, Some(_)) => Err(TlsError::Incomplete),

@@ -31,7 +31,7 @@ fn serve(config: Arc<ServerConfig>) -> u16 {
 
 /// Sends a request; returns the error's text if there is no answer.
 async fn try_get(access: Access) -> Result<(), String> {
-    let client = connect(access, true, None, &Threads::current()).await.map_err(|error| error.to_string())?;
+    let client = connect(access.into(), None, &Threads::current()).await.map_err(|error| error.to_string())?;
     let answer = client.send(Request::get("/").body(Body::empty()).unwrap()).await;
     // The process belongs to the embedding program.
     assert!(rustls::crypto::CryptoProvider::get_default().is_none());
@@ -151,4 +151,28 @@ async fn http_proxy_tunnels_tls_and_gets_the_decoded_user() {
     let error = try_get(inline(&server, &with_ca(&ca).replace(", c", ", proxy-url: 'ftp://u:hunter2@x', c"), "")).await;
     let error = error.unwrap_err();
     assert!(error.contains("must be http, https or socks5") && !error.contains("hunter2"), "{error}");
+}
+
+#[tokio::test]
+async fn new_token_keeps_connections_and_new_certificate_replaces_them() {
+    let ca = Ca::new();
+    let fingerprint_of = async |server: &str, user: &str, http| {
+        let Access::Inline { text, .. } = inline(server, &with_ca(&ca), user) else { unreachable!() };
+        let kubeconfig = kube::config::Kubeconfig::from_yaml(&text).unwrap();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default()).await;
+        fingerprint(&config.unwrap(), http).unwrap()
+    };
+    let certificate = || {
+        let (chain, key) = ca.issue("user");
+        let (chain, key) = (STANDARD.encode(chain), STANDARD.encode(key));
+        format!("client-certificate-data: {chain}, client-key-data: {key}")
+    };
+    let (a, b, server) = (certificate(), certificate(), "https://127.0.0.1:1");
+    let first = fingerprint_of(server, "token: one", HttpVersions::Auto).await;
+    assert_eq!(first, fingerprint_of(server, "token: two", HttpVersions::Auto).await);
+    assert_ne!(first, fingerprint_of(server, "token: one", HttpVersions::Http1).await);
+    assert_ne!(first, fingerprint_of("https://127.0.0.1:2", "token: one", HttpVersions::Auto).await);
+    let with_a = fingerprint_of(server, &a, HttpVersions::Auto).await;
+    assert_eq!(with_a, fingerprint_of(server, &a, HttpVersions::Auto).await);
+    assert_ne!(with_a, fingerprint_of(server, &b, HttpVersions::Auto).await);
 }

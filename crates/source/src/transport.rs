@@ -1,30 +1,32 @@
-//! The HTTP stack: kube's layers over hyper's client, with settings for a process with a thousand connections that kube's
-//! own stack does not offer.
+//! The HTTP stack: kube's layers over a pool of connections that is made for watches.
 
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
-use hyper_util::client::legacy::{Client as HttpClient, Error as HttpError};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioIo;
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
 use percent_encoding::percent_decode_str;
 use tower::filter::AsyncFilterLayer;
-use tower::{BoxError, Service, ServiceBuilder};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::decompression::DecompressionLayer;
 
 use super::request::describe;
-use super::tls::{self, TlsError};
+use super::tls::{self, Fingerprint, H2, HTTP1, Tls, TlsError};
 use informer_hub_dial::{Dial, causes, server_of};
+use informer_hub_pool::{Dialer, Gauges, Offer, Opened, Pool, SendError};
+use informer_hub_types::HttpVersions;
 
 /// An authorized request, or the reason why it must not be sent.
 pub(super) type Authorized = BoxFuture<'static, Result<Request<Body>, BoxError>>;
@@ -32,41 +34,66 @@ pub(super) type Authorized = BoxFuture<'static, Result<Request<Body>, BoxError>>
 /// Deadline of a TCP and TLS connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an idle connection is kept for the next page of a list, or for the watch after it. Each connection takes at
-/// least 30 KB, in the apiserver too.
-const IDLE: Duration = Duration::from_secs(2);
-
-/// Read buffer limit of a connection. hyper's limit is 400 KiB, which a watch would keep after one long list. A list is read
-/// as fast with this limit.
-const READ: usize = 32 * 1024;
-
 /// TCP keep-alive interval, to detect a dead peer before the watch times out. The interval of client-go's dialer.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
+/// Connections of a client.
+#[derive(Clone, Debug)]
+pub(super) struct Transport {
+    pool: Pool,
+    fingerprint: Fingerprint,
+}
+
+/// Parts that all clients of a cluster share.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wiring {
+    /// Opens connections in place of TCP. Takes precedence over a proxy.
+    pub(super) dial: Option<Dial>,
+    /// Counts connections and requests.
+    pub(super) gauges: Arc<Gauges>,
+    /// Connections of the last client.
+    pub(super) last: Option<Transport>,
+}
+
 /// Builds a client that calls `authorize` last on each request. Blocks to read files; runs no plugin.
 ///
-/// `dial` takes precedence over a proxy.
+/// The client takes over the connections of the last one, unless they were made otherwise.
 pub(super) fn open(
     config: &Config,
-    dial: Option<Dial>,
+    http: HttpVersions,
+    wiring: Wiring,
     authorize: impl Fn(Request<Body>) -> Authorized + Clone + Send + 'static,
-) -> Result<Client, OpenError> {
-    let authorize = AsyncFilterLayer::new(authorize);
-    let server: Arc<str> = server_of(&config.cluster_url).into();
+) -> Result<(Client, Transport), OpenError> {
+    let mut server: Arc<str> = server_of(&config.cluster_url).into();
+    if let Some(proxy) = config.proxy_url.as_ref().filter(|_| wiring.dial.is_none()) {
+        server = format!("{server} via proxy {}", server_of(proxy)).into();
+    }
+    let fingerprint = tls::fingerprint(config, http)?;
+    let transport = match wiring.last.filter(|last| last.fingerprint == fingerprint) {
+        Some(last) => last,
+        None => {
+            let dialer = dialer(config, http, wiring.dial)?;
+            Transport { pool: Pool::new(http, dialer, wiring.gauges), fingerprint }
+        }
+    };
+    Ok((client(config, transport.pool.clone(), server, authorize)?, transport))
+}
+
+/// Returns how connections are opened: by `dial`, through a proxy, or by TCP.
+fn dialer(config: &Config, http: HttpVersions, dial: Option<Dial>) -> Result<Dialer, OpenError> {
     if let Some(dial) = dial {
-        return secured(dial, config, server, authorize);
+        return secured(dial, config, http);
     }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
+    tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEP_ALIVE));
-    let Some(proxy) = &config.proxy_url else { return secured(tcp, config, server, authorize) };
-    let shown = server_of(proxy);
-    let server: Arc<str> = format!("{server} via proxy {shown}").into();
+    let Some(proxy) = &config.proxy_url else { return secured(tcp, config, http) };
     match proxy.scheme_str() {
-        Some("http") => secured(tunnel(proxy, tcp), config, server, authorize),
-        Some("https") => secured(tunnel(proxy, tls::https(config, tcp)?), config, server, authorize),
-        Some("socks5") => secured(SocksV5::new(proxy.clone(), tcp), config, server, authorize),
-        _ => Err(OpenError::Proxy(shown)),
+        Some("http") => secured(tunnel(proxy, tcp), config, http),
+        Some("https") => secured(tunnel(proxy, Tls::of(config)?.connector(tcp, &[])), config, http),
+        Some("socks5") => secured(SocksV5::new(proxy.clone(), tcp), config, http),
+        _ => Err(OpenError::Proxy(server_of(proxy))),
     }
 }
 
@@ -109,11 +136,24 @@ impl OpenError {
 }
 
 /// The connection cannot be opened.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot connect to {server}")]
-pub(super) struct CannotConnect {
+#[derive(Debug)]
+struct CannotConnect {
     server: Arc<str>,
-    source: BoxError,
+    /// Shared by the requests that waited for the connection.
+    source: Arc<dyn Error + Send + Sync>,
+}
+
+impl fmt::Display for CannotConnect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot connect to {}", self.server)
+    }
+}
+
+impl Error for CannotConnect {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        // The error itself, since an `Arc` of it has another type.
+        Some(&*self.source)
+    }
 }
 
 /// The connection ended before the answer did.
@@ -125,63 +165,80 @@ struct Broken {
 }
 
 /// Adds the server to an error of the HTTP client.
-fn named(error: HttpError, server: &Arc<str>) -> BoxError {
+fn named(error: SendError, server: &Arc<str>) -> BoxError {
     let server = Arc::clone(server);
-    let is_connect = error.is_connect();
-    let source = BoxError::from(error);
-    if is_connect { CannotConnect { server, source }.into() } else { Broken { server, source }.into() }
+    match error {
+        SendError::Connect(source) => CannotConnect { server, source }.into(),
+        SendError::Http1(error) if error.is_connect() => CannotConnect { server, source: Arc::new(error) }.into(),
+        SendError::Http1(error) => Broken { server, source: error.into() }.into(),
+        SendError::Http2(error) => Broken { server, source: error.into() }.into(),
+    }
 }
 
-/// Builds a client over these connections, with TLS if the address says so. A TLS client holds the system's roots, 70 KB,
-/// which a plain one does not need.
-fn secured<C>(
-    connector: C,
-    config: &Config,
-    server: Arc<str>,
-    authorize: AsyncFilterLayer<impl Fn(Request<Body>) -> Authorized + Clone + Send + 'static>,
-) -> Result<Client, OpenError>
+/// Returns how streams over these connections are opened, with TLS if the address says so. A TLS client holds the system's
+/// roots, 70 KB, which a plain one does not need.
+fn secured<C>(connector: C, config: &Config, http: HttpVersions) -> Result<Dialer, OpenError>
 where
     C: Service<Uri> + Clone + Send + Sync + 'static,
     C::Response: Connection + Read + Write + Send + Unpin + 'static,
     C::Error: Into<BoxError>,
     C::Future: Send + 'static,
 {
-    if config.cluster_url.scheme_str() == Some("http") {
-        return build(connector, config, server, authorize);
+    let server = config.cluster_url.clone();
+    if server.scheme_str() == Some("http") {
+        let is_http2 = http == HttpVersions::Http2;
+        return Ok(Dialer::new(move |_| {
+            let opening = connector.clone().oneshot(server.clone());
+            async move {
+                let stream = opening.await.map_err(Into::into)?;
+                Ok(Opened { stream: Box::new(TokioIo::new(stream)), is_http2 })
+            }
+        }));
     }
-    build(tls::https(config, connector)?, config, server, authorize)
+    let tls = Tls::of(config)?;
+    let connectors: [_; 3] =
+        [&[][..], &[H2], &[H2, HTTP1]].map(|protocols| tls.connector(connector.clone(), protocols));
+    Ok(Dialer::new(move |offer| {
+        let [http1, http2, both] = &connectors;
+        let connector = match offer {
+            Offer::Http1 => http1,
+            Offer::Http2 => http2,
+            Offer::Both => both,
+        };
+        let opening = connector.clone().oneshot(server.clone());
+        async move {
+            let stream = opening.await?;
+            let is_http2 = stream.connected().is_negotiated_h2();
+            Ok(Opened { stream: Box::new(TokioIo::new(stream)), is_http2 })
+        }
+    }))
 }
 
-fn build<C>(
-    connector: C,
+fn client(
     config: &Config,
+    pool: Pool,
     server: Arc<str>,
-    authorize: AsyncFilterLayer<impl Fn(Request<Body>) -> Authorized + Clone + Send + 'static>,
-) -> Result<Client, OpenError>
-where
-    C: Service<Uri> + Clone + Send + Sync + 'static,
-    C::Response: Connection + Read + Write + Send + Unpin,
-    C::Error: Into<BoxError>,
-    C::Future: Send,
-{
-    let connector = ServiceBuilder::new().map_future(Box::pin).timeout(CONNECT_TIMEOUT).service(connector);
-    let client: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE)
-        .http1_max_buf_size(READ)
-        .build(connector);
-    let body_server = Arc::clone(&server);
+    authorize: impl Fn(Request<Body>) -> Authorized + Clone + Send + 'static,
+) -> Result<Client, OpenError> {
     let service = ServiceBuilder::new()
-        .layer(authorize)
+        .layer(AsyncFilterLayer::new(authorize))
         .layer(config.base_uri_layer())
         .layer(DecompressionLayer::new().gzip(!config.disable_compression))
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .map_err(move |error| named(error, &server))
-        .map_response(move |response: Response<Incoming>| {
-            let server = Arc::clone(&body_server);
-            response.map(|body| body.map_err(move |error| Broken { server: Arc::clone(&server), source: error.into() }))
-        })
-        .service(client);
+        .service(service_fn(move |request| send(pool.clone(), Arc::clone(&server), request)));
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}
+
+async fn send(
+    pool: Pool,
+    server: Arc<str>,
+    request: Request<Body>,
+) -> Result<Response<impl hyper::body::Body<Data = Bytes, Error = BoxError> + Send>, BoxError> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let response = pool.send(Request::from_parts(head, body)).await.map_err(|error| named(error, &server))?;
+    Ok(response.map(|body| {
+        body.map_err(move |error| -> BoxError { Broken { server: Arc::clone(&server), source: error.into() }.into() })
+    }))
 }

@@ -129,8 +129,9 @@ pub(crate) fn read<J: AsRef<[u8]>>(source: &ClusterSourceConfig, mut objects: Ve
 /// Returns the management cluster of a source as a cluster configuration.
 pub(crate) fn cluster(source: &ClusterSourceConfig, management: &Management) -> ClusterConfig {
     let name = name_for(&format!("cluster_sources.{}", source.name)).unwrap_or_else(placeholder);
-    let access = management.access.clone();
-    ClusterConfig::new(name, access)
+    let mut cluster = ClusterConfig::new(name, management.access.clone());
+    cluster.http = source.http;
+    cluster
 }
 
 fn placeholder() -> ClusterName {

@@ -289,6 +289,7 @@ fn remembered_report(config: &ClusterSourceConfig, remembered: &[SourcedCluster]
         let mut cluster = ClusterConfig::new(one.name.clone(), ClusterAccess::awaited(&config.name));
         cluster.labels.clone_from(&one.labels);
         cluster.compression = config.compression;
+        cluster.http = config.http;
         FoundCluster { cluster, object: one.object.clone() }
     });
     SourceReport { clusters: found.collect(), ..SourceReport::default() }

@@ -50,8 +50,7 @@ impl HubUnderTest {
 
     async fn add_cluster(&self, kubeconfig: &Path) {
         let connector = KubeConnector::new(
-            Access::Kubeconfig { path: kubeconfig.to_owned(), context: None },
-            true,
+            Access::Kubeconfig { path: kubeconfig.to_owned(), context: None }.into(),
             StallPolicy::default(),
             &self.hub.system().env().io,
         );

@@ -109,7 +109,8 @@ impl Candidate<'_> {
         let name = name_for(&filled)
             .ok_or_else(|| format!("cannot derive a cluster name from {filled:?}: it has no letter or digit"))?;
         let labels = labels(source, &self.labels);
-        let cluster = ClusterConfig { name, labels, access: self.access, compression: source.compression };
+        let cluster =
+            ClusterConfig { name, labels, access: self.access, compression: source.compression, http: source.http };
         Ok(FoundCluster { cluster, object: self.object })
     }
 }

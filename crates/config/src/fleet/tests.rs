@@ -14,7 +14,7 @@ use crate::{
     Management,
 };
 use informer_hub_testing::properties;
-use informer_hub_types::ClusterName;
+use informer_hub_types::{ClusterName, HttpVersions};
 
 const PEM: &str = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n";
 const SECRET: &str = "hunter2";
@@ -387,7 +387,13 @@ fn operator_file_is_trusted_and_referenced() {
 
 fn cluster(name: &str) -> ClusterConfig {
     let access = ClusterAccess::Inline(InlineKubeconfig::new(name, "test"));
-    ClusterConfig { name: name.parse().unwrap(), labels: BTreeMap::new(), access, compression: true }
+    ClusterConfig {
+        name: name.parse().unwrap(),
+        labels: BTreeMap::new(),
+        access,
+        compression: true,
+        http: HttpVersions::default(),
+    }
 }
 
 fn found(name: &str, object: &str) -> FoundCluster {

@@ -18,14 +18,16 @@ pub(super) mod tests;
 use serde_json::{Value, json};
 
 use self::node::{
-    boolean, bytes, default, duration, human, labels, list, named, node, pattern, secret, size, table, text, whole,
+    boolean, bytes, choice, default, duration, human, labels, list, named, node, pattern, secret, size, table, text,
+    whole,
 };
 pub use self::reference::reference;
+use super::clusters::HTTP_VERSIONS;
 use super::listen::{CONNECTIONS, REQUESTS, WATCHES, WINDOW_AGE, WINDOW_BYTES};
 use super::resolve::{CHECKPOINT, LONGEST_FSYNC, MEMORY, SHUTDOWN};
 use super::resources::{LIMIT, LONGEST_RESYNC, SHORTEST_RESYNC};
 use super::{AuthConfig, HubConfig, HumanDuration, Projection, ReadApiConfig, ServiceConfig};
-use informer_hub_types::{Fsync, ResourcePattern};
+use informer_hub_types::{Fsync, HttpVersions, ResourcePattern};
 
 /// Name of a cluster or a sink.
 const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
@@ -178,10 +180,20 @@ fn cluster() -> Value {
     properties.extend([
         ("labels", labels("Labels of your choice, to select clusters.")),
         ("compression", default(boolean("Whether lists are requested gzipped."), true)),
+        ("http", http()),
     ]);
     let mut cluster = table("Connection to a cluster: exactly one of kubeconfig, in_cluster, server.", properties);
     ways(&mut cluster);
     cluster
+}
+
+/// Versions of HTTP for requests to an apiserver.
+fn http() -> Value {
+    let known: Vec<_> = HTTP_VERSIONS.iter().map(|(word, _)| *word).collect();
+    let usual = HTTP_VERSIONS.iter().find(|(_, versions)| *versions == HttpVersions::default());
+    let text =
+        "Version of HTTP. \"auto\" is HTTP/2 if the server offers it over TLS, with one connection for many watches.";
+    default(choice(text, &known), usual.map_or("auto", |(word, _)| word))
 }
 
 /// Keys of the connection to a cluster.

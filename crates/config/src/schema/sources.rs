@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::node::{boolean, choice, default, labels, list, named, node, pattern, table, text, whole};
-use super::{access, namespaces, ways};
+use super::{access, http, namespaces, ways};
 use crate::NamePattern;
 use crate::sources::{CLUSTERS, DEFAULT_CLUSTERS, EXEC_VERSIONS, TYPES};
 
@@ -77,6 +77,7 @@ fn typed_source(kind: &str, description: &str, own: Vec<(&str, Value)>, required
         ("label_prefix", pattern("Prefix of the keys of labels from the source.", "^[A-Za-z0-9._/-]+$")),
         ("max_clusters", default(whole("Maximum number of clusters.", &CLUSTERS), DEFAULT_CLUSTERS)),
         ("compression", default(boolean("Whether lists of its clusters are requested gzipped."), true)),
+        ("http", http()),
     ];
     properties.extend(own);
     let mut source = table(description, properties);

@@ -204,7 +204,7 @@ async fn expiring_plugin_token_is_renewed_by_the_same_client() {
     };
     let runs = || std::fs::read_to_string(folder.path().join("runs")).unwrap().lines().count();
     credential(folder.path(), "one", SignedDuration::from_secs(50));
-    let client = connect(kubeconfig(folder.path(), &server.url()), true, None, &Threads::current()).await.unwrap();
+    let client = connect(kubeconfig(folder.path(), &server.url()).into(), None, &Threads::current()).await.unwrap();
     assert_eq!(runs(), 1, "one run makes a client");
     credential(folder.path(), "two", SignedDuration::from_hours(1));
     assert!(ask(&client).await.unwrap().contains("authorization: bearer two\r\n"));
@@ -222,7 +222,7 @@ async fn failed_renewal_keeps_a_valid_token_and_is_not_retried_at_once() {
     let runs = || std::fs::read_to_string(folder.path().join("runs")).unwrap().lines().count();
     for (lifetime, is_good) in [(50, true), (-1, false)] {
         credential(folder.path(), "one", SignedDuration::from_secs(lifetime));
-        let client = connect(kubeconfig(folder.path(), &server.url()), true, None, &Threads::current()).await.unwrap();
+        let client = connect(kubeconfig(folder.path(), &server.url()).into(), None, &Threads::current()).await.unwrap();
         let before = runs();
         std::fs::write(folder.path().join("credential"), "broken").unwrap();
         let answers = futures::future::join_all([ask(&client), ask(&client), ask(&client)]).await;
@@ -250,7 +250,7 @@ async fn legacy_provider_that_would_run_a_command_is_refused() {
         marker.display()
     );
     let access = Access::Inline { text: text.as_str().into(), origin: "a test".into() };
-    let error = connect(access, true, None, &Threads::current()).await.err().unwrap().to_string();
+    let error = connect(access.into(), None, &Threads::current()).await.err().unwrap().to_string();
     assert!(error.contains("auth-provider gcp runs a command"), "{error}");
     assert!(!marker.exists());
 }

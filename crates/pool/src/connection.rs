@@ -1,0 +1,275 @@
+//! One HTTP/2 connection: its handshake, its health, and the streams that occupy it.
+
+use std::fmt;
+use std::future::pending;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use h2::client::{Builder, Connection, SendRequest};
+use h2::{Ping, PingPong, RecvStream};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::{Request, Response, Version};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::error::StreamError;
+use super::link::{Activity, Link};
+
+/// Silence after which a connection is probed.
+const PING_AFTER: Duration = Duration::from_secs(8);
+/// Time limit of the answer to a PING. A dead connection is noticed after at most two silences and this limit.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Flow-control window of a connection: the windows of all its streams together.
+const CONNECTION_WINDOW: u32 = 128 * 1024 * 1024;
+/// Cancelled streams whose late frames are ignored.
+const CANCELLED: usize = 512;
+/// Size limit of the headers of an answer.
+const MAX_HEADERS: u32 = 64 * 1024;
+
+/// An HTTP/2 connection that can take requests.
+pub(crate) struct Http2 {
+    sender: SendRequest<Bytes>,
+    state: Arc<State>,
+}
+
+/// State that a connection and its streams share.
+#[derive(Debug)]
+struct State {
+    /// Maximum number of streams, besides the server's. Decreases when the server refuses one below its own limit.
+    limit: AtomicUsize,
+    open: AtomicUsize,
+    /// Whether a stream was opened since the last look.
+    was_used: AtomicBool,
+    /// Whether a stream was ever opened.
+    was_ever_used: AtomicBool,
+    /// Why the connection ended.
+    end: OnceLock<StreamError>,
+}
+
+impl fmt::Debug for Http2 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http2").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl Http2 {
+    /// Starts HTTP/2 and waits for the answer to a first PING, so that the server's limits are known. The sum of the
+    /// windows of `limit` streams is the window of the connection.
+    pub(crate) async fn start(link: Link, limit: u32) -> Result<Self, StreamError> {
+        let activity = link.activity();
+        let mut builder = Builder::new();
+        builder
+            .initial_window_size(CONNECTION_WINDOW / limit)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_concurrent_reset_streams(CANCELLED)
+            .max_header_list_size(MAX_HEADERS)
+            .enable_push(false);
+        let (sender, mut connection) =
+            builder.handshake::<_, Bytes>(link).await.map_err(|error| StreamError::from(&error))?;
+        let Some(pings) = connection.ping_pong() else { return Err(StreamError::Closed) };
+        let state = Arc::new(State {
+            limit: AtomicUsize::new(usize::try_from(limit).unwrap_or(usize::MAX)),
+            open: AtomicUsize::new(0),
+            was_used: AtomicBool::new(true),
+            was_ever_used: AtomicBool::new(false),
+            end: OnceLock::new(),
+        });
+        let (settle, settled) = oneshot::channel();
+        let driver = Driver(Some(tokio::spawn(drive(connection, pings, activity, Arc::clone(&state), settle))));
+        if settled.await.is_err() {
+            return Err(state.end.get().cloned().unwrap_or(StreamError::Closed));
+        }
+        driver.release();
+        Ok(Self { sender, state })
+    }
+
+    /// Returns whether the connection takes no further requests: it has ended, or is about to.
+    pub(crate) fn is_retired(&self) -> bool {
+        let is_refused = || self.state.limit.load(SeqCst) == 0;
+        // A clone is always ready, unless the connection has failed or the server has sent a GOAWAY.
+        let is_over = || !matches!(self.sender.clone().ready().now_or_never(), Some(Ok(_)));
+        self.state.end.get().is_some() || is_refused() || is_over()
+    }
+
+    /// Returns how many more streams the limits allow.
+    pub(crate) fn room(&self) -> usize {
+        let limit = self.state.limit.load(SeqCst).min(self.sender.current_max_send_streams());
+        limit.saturating_sub(self.state.open.load(SeqCst))
+    }
+
+    /// Occupies a stream, if the limits allow one more. The caller excludes concurrent calls.
+    pub(crate) fn occupy(&self) -> Option<Vacancy> {
+        if self.room() == 0 {
+            return None;
+        }
+        self.state.open.fetch_add(1, SeqCst);
+        let is_first = !self.state.was_ever_used.swap(true, SeqCst);
+        self.state.was_used.store(true, SeqCst);
+        Some(Vacancy { sender: self.sender.clone(), occupied: Occupied(Arc::clone(&self.state)), is_first })
+    }
+
+    /// Identifies the connection among those that exist.
+    pub(crate) fn id(&self) -> usize {
+        Arc::as_ptr(&self.state).addr()
+    }
+
+    /// Returns whether the connection had no stream since the last call.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.state.was_used.swap(false, SeqCst) && self.state.open.load(SeqCst) == 0
+    }
+}
+
+/// A place for one stream on a connection.
+pub(crate) struct Vacancy {
+    sender: SendRequest<Bytes>,
+    occupied: Occupied,
+    /// Whether the connection has had no request before, so that it cannot be stale.
+    pub(crate) is_first: bool,
+}
+
+impl Vacancy {
+    /// Sends a request and waits for the head of the answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future resets the stream.
+    pub(crate) async fn send(self, request: Request<Bytes>) -> Result<Response<Http2Body>, StreamError> {
+        let Self { sender, occupied, .. } = self;
+        match exchange(sender, request).await {
+            Ok(response) => Ok(response.map(|stream| Http2Body { stream, occupied })),
+            Err(error) => Err(occupied.explain(&error)),
+        }
+    }
+}
+
+/// Occupies a stream of a connection until it is dropped.
+#[derive(Debug)]
+struct Occupied(Arc<State>);
+
+impl Occupied {
+    /// Returns why the stream ended.
+    fn explain(&self, error: &h2::Error) -> StreamError {
+        let error = self.0.end.get().cloned().unwrap_or_else(|| StreamError::from(error));
+        if matches!(error, StreamError::Reset(h2::Reason::REFUSED_STREAM)) {
+            // The server counts otherwise than its settings say.
+            self.0.limit.fetch_min(self.0.open.load(SeqCst).saturating_sub(1), SeqCst);
+        }
+        error
+    }
+}
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Body of an answer. Its window opens as it is read.
+#[derive(Debug)]
+pub(crate) struct Http2Body {
+    stream: RecvStream,
+    occupied: Occupied,
+}
+
+impl Http2Body {
+    /// Returns the next data; `None` at the end of the answer.
+    pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
+        let Some(data) = ready!(self.stream.poll_data(cx)) else { return Poll::Ready(None) };
+        let data = data.and_then(|data| {
+            self.stream.flow_control().release_capacity(data.len())?;
+            Ok(data)
+        });
+        Poll::Ready(Some(data.map_err(|error| self.occupied.explain(&error))))
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.stream.is_end_stream()
+    }
+}
+
+/// Sends a request on a new stream and waits for the head of the answer.
+async fn exchange(sender: SendRequest<Bytes>, request: Request<Bytes>) -> Result<Response<RecvStream>, h2::Error> {
+    let (mut head, body) = request.into_parts();
+    for name in [HOST, CONNECTION, TRANSFER_ENCODING, UPGRADE] {
+        head.headers.remove(name);
+    }
+    head.version = Version::HTTP_2;
+    head.extensions.clear();
+    if !body.is_empty() {
+        head.headers.insert(CONTENT_LENGTH, body.len().into());
+    }
+    let mut sender = sender.ready().await?;
+    let (response, mut upload) = sender.send_request(Request::from_parts(head, ()), body.is_empty())?;
+    if !body.is_empty() {
+        upload.send_data(body, true)?;
+    }
+    response.await
+}
+
+/// The task of a connection, which is aborted if the handshake is.
+struct Driver(Option<JoinHandle<()>>);
+
+impl Driver {
+    fn release(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
+    }
+}
+
+/// Moves frames until the connection ends or the server is silent. Streams then fail with the reason in `state`.
+async fn drive(
+    mut connection: Connection<Link, Bytes>,
+    pings: PingPong,
+    activity: Arc<Activity>,
+    state: Arc<State>,
+    settle: oneshot::Sender<()>,
+) {
+    let probe = pin!(probe(pings, &activity, settle));
+    let end = tokio::select! {
+        biased;
+        ended = &mut connection => ended.as_ref().err().map_or(StreamError::Closed, StreamError::from),
+        end = probe => end,
+    };
+    tracing::debug!(%end, "an HTTP/2 connection ended");
+    // Set before the connection is dropped, since that ends its streams.
+    let _ = state.end.set(end);
+}
+
+/// Sends a PING at the start and after each silence. Returns when one is not answered.
+async fn probe(mut pings: PingPong, activity: &Activity, settle: oneshot::Sender<()>) -> StreamError {
+    if pings.ping(Ping::opaque()).await.is_err() {
+        // The connection has failed, and its own future returns the reason.
+        return pending().await;
+    }
+    // Ignore the error: the handshake was cancelled, and this task is aborted.
+    let _ = settle.send(());
+    loop {
+        activity.take();
+        sleep(PING_AFTER).await;
+        if activity.take() {
+            continue;
+        }
+        let mut pong = pin!(pings.ping(Ping::opaque()));
+        loop {
+            match timeout(PING_TIMEOUT, &mut pong).await {
+                Ok(Ok(_)) => break,
+                Ok(Err(_)) => return pending().await,
+                // The answer is behind other data.
+                Err(_) if activity.take() => {}
+                Err(_) => return StreamError::Silent(PING_TIMEOUT),
+            }
+        }
+    }
+}

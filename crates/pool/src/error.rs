@@ -1,0 +1,96 @@
+//! Failures of connections and requests, with texts for operators.
+
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::client::legacy::Error as Http1Error;
+
+/// A request was not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// There is no connection. The requests that waited for it share the cause.
+    #[error("{0}")]
+    Connect(Arc<dyn Error + Send + Sync>),
+    /// The HTTP/1.1 connection failed.
+    #[error(transparent)]
+    Http1(#[from] Http1Error),
+    /// The HTTP/2 stream failed.
+    #[error(transparent)]
+    Http2(#[from] StreamError),
+}
+
+/// A new connection is unusable.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unusable {
+    /// The deadline has passed.
+    #[error("timed out")]
+    TimedOut,
+    /// The server has chosen another protocol.
+    #[error("the server does not offer HTTP/2; set http = \"1.1\" or \"auto\"")]
+    NoHttp2,
+    /// The server's limit is zero.
+    #[error("the server accepts no request on a new HTTP/2 connection")]
+    NoStreams,
+    /// The task that opens the connection was cancelled.
+    #[error("opening the connection was interrupted")]
+    Interrupted,
+}
+
+/// An HTTP/2 stream ended before its answer did.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The server did not answer a PING.
+    #[error("no answer to a PING within {} s", .0.as_secs())]
+    Silent(Duration),
+    /// The server closed the connection.
+    #[error("the server closed the connection")]
+    Closed,
+    /// The server ended the stream with `RST_STREAM`.
+    #[error("the server reset the stream: {0}")]
+    Reset(h2::Reason),
+    /// The server ended the connection with `GOAWAY`, and did not process this request.
+    #[error("the server is closing the connection: {0}")]
+    GoingAway(h2::Reason),
+    /// The connection failed.
+    #[error("{0}")]
+    Io(String),
+    /// A side violated the protocol.
+    #[error("{0}")]
+    Protocol(String),
+}
+
+impl StreamError {
+    /// Returns whether the server has not processed the request, so that it can be sent again.
+    pub(crate) fn is_unprocessed(&self) -> bool {
+        matches!(self, Self::Reset(h2::Reason::REFUSED_STREAM) | Self::GoingAway(h2::Reason::NO_ERROR))
+    }
+
+    /// Returns whether the connection broke, whatever became of the request.
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(self, Self::Closed | Self::Io(_) | Self::Silent(_))
+    }
+
+    /// Returns whether the server demands HTTP/1.1 for the request.
+    pub(crate) fn demands_http1(&self) -> bool {
+        matches!(self, Self::Reset(h2::Reason::HTTP_1_1_REQUIRED) | Self::GoingAway(h2::Reason::HTTP_1_1_REQUIRED))
+    }
+}
+
+impl From<&h2::Error> for StreamError {
+    fn from(error: &h2::Error) -> Self {
+        if let Some(io) = error.get_io() {
+            // h2 reports the end of the connection as a broken pipe.
+            return match io.kind() {
+                io::ErrorKind::BrokenPipe => Self::Closed,
+                _ => Self::Io(io.to_string()),
+            };
+        }
+        match error.reason() {
+            Some(reason) if error.is_remote() && error.is_reset() => Self::Reset(reason),
+            Some(reason) if error.is_remote() && error.is_go_away() => Self::GoingAway(reason),
+            _ => Self::Protocol(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! HTTP/1.1 with one connection per running request.
+
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Request, Response, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::{Client, Error as Http1Error};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use informer_hub_types::clock::{self, Instant};
+use parking_lot::Mutex;
+use tower::Service;
+
+use super::dialer::{BoxError, CONNECT_TIMEOUT, Dialer, Offer};
+use super::error::Unusable;
+use super::gauges::Gauges;
+use super::link::Link;
+
+/// How long an idle connection is kept for the next page of a list, or for the watch after it. Each connection takes at
+/// least 30 KB, in the apiserver too.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// Read buffer limit of a connection. hyper's limit is 400 KiB, which a watch would keep after one long list. A list is read
+/// as fast with this limit.
+const READ: usize = 32 * 1024;
+
+/// Connection that was opened for HTTP/2, on which the server chose HTTP/1.1. The next request uses it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spare(Arc<Mutex<Option<(Link, Instant)>>>);
+
+impl Spare {
+    pub(crate) fn put(&self, link: Link) {
+        *self.0.lock() = Some((link, clock::now()));
+    }
+
+    /// Takes the connection, unless the server may have closed it meanwhile.
+    fn take(&self) -> Option<Link> {
+        let (link, opened) = self.0.lock().take()?;
+        (clock::now() < opened + IDLE).then_some(link)
+    }
+}
+
+/// Client for HTTP/1.1.
+#[derive(Clone, Debug)]
+pub(crate) struct Http1(Client<Connector, Full<Bytes>>);
+
+impl Http1 {
+    pub(crate) fn new(dialer: Dialer, spare: Spare, gauges: Arc<Gauges>) -> Self {
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .http1_max_buf_size(READ)
+            .build(Connector { dialer, spare, gauges });
+        Self(client)
+    }
+
+    pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, Http1Error> {
+        self.0.request(request.map(Full::new)).await
+    }
+}
+
+/// Opens the connections of the client.
+#[derive(Clone, Debug)]
+struct Connector {
+    dialer: Dialer,
+    spare: Spare,
+    gauges: Arc<Gauges>,
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Link>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<TokioIo<Link>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let Self { dialer, spare, gauges } = self.clone();
+        async move {
+            if let Some(link) = spare.take() {
+                return Ok(TokioIo::new(link));
+            }
+            let opened = tokio::time::timeout(CONNECT_TIMEOUT, dialer.open(Offer::Http1)).await;
+            let opened = opened.map_err(|_| Unusable::TimedOut)??;
+            if opened.is_http2 {
+                return Err(io::Error::other("the server chose HTTP/2 although it was not offered").into());
+            }
+            gauges.connected(false);
+            Ok(TokioIo::new(Link::new(opened.stream, &gauges)))
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,183 @@
+//! A lane: requests of one kind, on as many HTTP/2 connections as the limits require.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use informer_hub_types::HttpVersions;
+use informer_hub_types::clock::{self, Instant};
+use parking_lot::Mutex;
+use tokio::time::{sleep, timeout};
+
+use super::connection::{Http2, Vacancy};
+use super::dialer::{BoxError, CONNECT_TIMEOUT, Dialer, Offer};
+use super::error::{SendError, Unusable};
+use super::gauges::Gauges;
+use super::http1::Spare;
+use super::link::Link;
+
+/// How long a server that chose HTTP/1.1 is not offered HTTP/2 again.
+const HTTP1_FOR: Duration = Duration::from_secs(600);
+/// Interval after which a connection without requests is closed, at least once and at most twice as long.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// Kind of a request. Requests of one lane share connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Lane {
+    /// Many long answers with little data: watches. The default.
+    #[default]
+    Watch,
+    /// Long answers with much data, which would delay watches: lists.
+    Bulk,
+}
+
+impl Lane {
+    /// Maximum number of streams of a connection. Decides the window of a stream: 512 KiB or 2 MiB.
+    fn streams(self) -> u32 {
+        match self {
+            Self::Watch => 256,
+            Self::Bulk => 64,
+        }
+    }
+}
+
+/// Way of a request.
+pub(crate) enum Route {
+    /// A stream of an HTTP/2 connection.
+    Http2(Vacancy),
+    /// The server speaks HTTP/1.1.
+    Http1,
+}
+
+type Dialing = Shared<BoxFuture<'static, Result<(), Arc<dyn Error + Send + Sync>>>>;
+
+/// How connections are opened.
+#[derive(Debug)]
+pub(crate) struct Opener {
+    pub(crate) versions: HttpVersions,
+    pub(crate) dialer: Dialer,
+    pub(crate) gauges: Arc<Gauges>,
+    pub(crate) spare: Spare,
+    /// Until when the server is known to speak HTTP/1.1.
+    http1_until: Mutex<Option<Instant>>,
+}
+
+impl Opener {
+    pub(crate) fn new(versions: HttpVersions, dialer: Dialer, gauges: Arc<Gauges>) -> Self {
+        Self { versions, dialer, gauges, spare: Spare::default(), http1_until: Mutex::new(None) }
+    }
+
+    /// Returns whether requests use HTTP/1.1 without a question to the server.
+    pub(crate) fn uses_http1(&self) -> bool {
+        let is_remembered = || self.http1_until.lock().is_some_and(|until| clock::now() < until);
+        self.versions == HttpVersions::Http1 || self.versions == HttpVersions::Auto && is_remembered()
+    }
+
+    /// Remembers that the server speaks HTTP/1.1. Returns false if HTTP/2 is required.
+    pub(crate) fn remember_http1(&self) -> bool {
+        if self.versions == HttpVersions::Http2 {
+            return false;
+        }
+        *self.http1_until.lock() = Some(clock::now() + HTTP1_FOR);
+        true
+    }
+
+    /// Opens a connection; `None` if the server chose HTTP/1.1.
+    async fn open(&self, lane: Lane) -> Result<Option<Http2>, BoxError> {
+        let offer = if self.versions == HttpVersions::Http2 { Offer::Http2 } else { Offer::Both };
+        let opened = self.dialer.open(offer).await?;
+        let link = Link::new(opened.stream, &self.gauges);
+        if !opened.is_http2 {
+            if !self.remember_http1() {
+                return Err(Unusable::NoHttp2.into());
+            }
+            self.gauges.connected(false);
+            self.spare.put(link);
+            return Ok(None);
+        }
+        let connection = Http2::start(link, lane.streams()).await?;
+        self.gauges.connected(true);
+        Ok(Some(connection))
+    }
+}
+
+/// Connections of one lane.
+pub(crate) struct Connections {
+    lane: Lane,
+    opener: Arc<Opener>,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    /// Oldest first, so that later ones become idle.
+    connections: Vec<Http2>,
+    /// Set while a connection is opened.
+    dialing: Option<Dialing>,
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connections").field("lane", &self.lane).finish_non_exhaustive()
+    }
+}
+
+impl Connections {
+    pub(crate) fn new(lane: Lane, opener: Arc<Opener>) -> Arc<Self> {
+        Arc::new(Self { lane, opener, open: Mutex::default() })
+    }
+
+    /// Returns a way for a request. Opens a connection if all are full; concurrent calls share the attempt.
+    pub(crate) async fn route(self: &Arc<Self>) -> Result<Route, SendError> {
+        loop {
+            if self.opener.uses_http1() {
+                return Ok(Route::Http1);
+            }
+            let dialing = {
+                let mut open = self.open.lock();
+                open.connections.retain(|connection| !connection.is_retired());
+                if let Some(vacancy) = open.connections.iter().find_map(Http2::occupy) {
+                    return Ok(Route::Http2(vacancy));
+                }
+                open.dialing.take_if(|dialing| dialing.peek().is_some());
+                open.dialing.get_or_insert_with(|| dial(self)).clone()
+            };
+            dialing.await.map_err(SendError::Connect)?;
+        }
+    }
+}
+
+/// Opens a connection in a task of its own, so that no caller interrupts it for the others.
+fn dial(connections: &Arc<Connections>) -> Dialing {
+    let (lane, opener, weak) = (connections.lane, Arc::clone(&connections.opener), Arc::downgrade(connections));
+    let task = tokio::spawn(async move {
+        let opened = timeout(CONNECT_TIMEOUT, opener.open(lane)).await.map_err(|_| Unusable::TimedOut)?;
+        let Some(connection) = opened? else { return Ok(()) };
+        let Some(connections) = weak.upgrade() else { return Ok(()) };
+        if connection.room() == 0 {
+            return Err(Unusable::NoStreams.into());
+        }
+        tokio::spawn(close_when_idle(Weak::clone(&weak), connection.id()));
+        connections.open.lock().connections.push(connection);
+        Ok::<_, BoxError>(())
+    });
+    let result = async move { task.await.unwrap_or_else(|_| Err(Unusable::Interrupted.into())).map_err(Arc::from) };
+    result.boxed().shared()
+}
+
+/// Closes a connection once it has had no request for [`IDLE`].
+async fn close_when_idle(connections: Weak<Connections>, id: usize) {
+    loop {
+        sleep(IDLE).await;
+        let Some(connections) = connections.upgrade() else { return };
+        let mut open = connections.open.lock();
+        let Some(at) = open.connections.iter().position(|connection| connection.id() == id) else { return };
+        if open.connections[at].is_idle() {
+            open.connections.remove(at);
+            return;
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! HTTP connections to one server: few of HTTP/2 with many requests each, or HTTP/1.1 with one each.
+//!
+//! # Lanes
+//! Requests of a [`Lane`] share connections of HTTP/2. A connection takes as many requests as the server's
+//! `SETTINGS_MAX_CONCURRENT_STREAMS` and the lane's own limit allow. If all are full, another one is opened.
+//!
+//! # Flow control
+//! The window of a connection is the sum of the windows of its streams. Answers that are not read therefore delay no other
+//! answer, and hold no more memory than their own windows.
+//!
+//! # Health
+//! A connection that is silent for some seconds is probed with a PING. Without an answer it is closed, and its requests
+//! fail. After a GOAWAY a connection takes no further requests, and the present ones continue. A request that the server
+//! did not process is sent again on another connection.
+
+mod answer;
+mod connection;
+mod dialer;
+mod error;
+mod gauges;
+mod http1;
+mod lane;
+mod link;
+mod pool;
+
+#[cfg(test)]
+mod tests;
+
+pub use answer::{Answer, AnswerError};
+pub use dialer::{Dialer, Offer, Opened};
+pub use error::{SendError, StreamError};
+pub use gauges::{Gauges, Traffic};
+pub use lane::Lane;
+pub use pool::Pool;
