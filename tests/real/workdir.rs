@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -19,18 +19,31 @@ use crate::fixture::WAIT_DEADLINE;
 pub(crate) struct Workdir {
     folder: TempDir,
     url: String,
+    /// CA of the hub's certificate, if it serves TLS.
+    ca: Option<reqwest::Certificate>,
 }
 
 impl Workdir {
     /// Creates an empty folder and picks a free port for the hub.
     pub(crate) fn new() -> Self {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-        Self { folder: tempfile::tempdir().unwrap(), url: format!("http://{port}") }
+        Self { folder: tempfile::tempdir().unwrap(), url: format!("http://{port}"), ca: None }
+    }
+
+    /// Has the hub be asked over TLS, with a certificate of a CA.
+    pub(crate) fn with_tls(self, ca: &Path) -> Self {
+        let ca = reqwest::Certificate::from_pem(&fs::read(ca).unwrap()).unwrap();
+        Self { url: self.url.replace("http://", "https://"), ca: Some(ca), ..self }
+    }
+
+    /// Returns the hub's URL.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     /// Returns the address for the hub to listen on.
     pub(crate) fn listen(&self) -> &str {
-        self.url.trim_start_matches("http://")
+        self.url.rsplit('/').next().unwrap()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -111,7 +124,7 @@ impl Workdir {
 
     /// Sends a GET to the hub and returns status code and body; code 0 if it cannot be reached.
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
-        let client = reqwest::Client::builder().tls_certs_only([]).timeout(WAIT_DEADLINE).build().unwrap();
+        let client = reqwest::Client::builder().tls_certs_only(self.ca.clone()).timeout(WAIT_DEADLINE).build().unwrap();
         let Ok(answer) = client.get(format!("{}{path}", self.url)).send().await else { return (0, String::new()) };
         (answer.status().as_u16(), answer.text().await.unwrap_or_default())
     }
@@ -169,6 +182,11 @@ impl Running {
     pub(crate) async fn prints(&self, texts: &[&str]) {
         let printed = || self.lines().iter().any(|line| texts.iter().all(|text| line.contains(text)));
         assert!(becomes_true(WAIT_DEADLINE, async || printed()).await, "no line with {texts:?}");
+    }
+
+    /// Suspends the process, or resumes it.
+    pub(crate) fn freeze(&self, frozen: bool) {
+        signal(&self.child, if frozen { "STOP" } else { "CONT" });
     }
 
     /// Sends SIGTERM, waits for the end and returns the exit code.

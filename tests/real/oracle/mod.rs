@@ -3,7 +3,7 @@
 //! The notifications of each are verified against the recorded changes. Every difference between the two must be a
 //! documented one (`docs/client-go-differences.md`).
 //!
-//! # NotificationKind it works
+//! # How it works
 //! 1. A seed determines a schedule of faults ([`schedule`]).
 //! 2. A single writer makes all changes directly at the apiserver and records the responses as history ([`writer`]).
 //! 3. The hub, in this process ([`hub_side`]), and client-go's informers, in another process ([`clientgo`]), reach the
@@ -18,6 +18,9 @@
 //! `INFORMER_HUB_ORACLE_SEEDS=50` runs the first fifty schedules. `INFORMER_HUB_ORACLE_SEED=13` runs a single one, and
 //! `13,47,13` runs those three in sequence.
 //!
+//! The same is done one step further ([`through_hub`]): client-go reads from a hub through the proxy, and from the
+//! apiserver directly. Its notifications through the hub are judged as the hub's are.
+//!
 //! Clock jumps are simulated by suspending the process of the apiserver or of client-go. The hub runs in the test's own
 //! process, so its clock does not jump.
 
@@ -31,6 +34,7 @@ mod read_recorder;
 mod read_recorder_tests;
 mod run;
 mod schedule;
+mod through_hub;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -46,7 +50,14 @@ use run::Run;
 const ORDINARY: [u64; 8] = [1, 2, 11, 13, 16, 17, 20, 24];
 
 /// Returns every other seed, so that each kind of apiserver runs different schedules.
-fn seeds(rest: u64) -> Vec<u64> {
+fn every_other(rest: u64) -> Vec<u64> {
+    let mut seeds = seeds(&ORDINARY);
+    seeds.retain(|seed| seed % 2 == rest);
+    seeds
+}
+
+/// Returns the seeds of the environment, or the default ones.
+fn seeds(default: &[u64]) -> Vec<u64> {
     let numbers = |name| {
         let text = std::env::var(name).ok()?;
         let number = |word: &str| word.trim().parse::<u64>();
@@ -55,22 +66,20 @@ fn seeds(rest: u64) -> Vec<u64> {
             panic!("{name}={text:?} is not a number or a comma-separated list of numbers: {error}")
         }))
     };
-    let in_this_test = |seed: &u64| seed % 2 == rest;
-    let seeds = match (
+    match (
         numbers("INFORMER_HUB_ORACLE_SEED").or_else(|| numbers("INFORMER_HUB_SEED")),
         numbers("INFORMER_HUB_ORACLE_SEEDS").as_deref(),
     ) {
         (Some(only), _) => only,
         (None, Some([last])) => (1..=*last).collect(),
         (None, Some(_)) => panic!("INFORMER_HUB_ORACLE_SEEDS must be one number, the count of schedules"),
-        (None, None) => ORDINARY.to_vec(),
-    };
-    seeds.into_iter().filter(in_this_test).collect()
+        (None, None) => default.to_vec(),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn oracle_hub_notifies_like_client_go_with_a_watch_cache() {
-    let seeds = seeds(1);
+    let seeds = every_other(1);
     if !seeds.is_empty() {
         run_all(&seeds, RealCluster::start("oracle").await, false).await;
     }
@@ -78,7 +87,7 @@ async fn oracle_hub_notifies_like_client_go_with_a_watch_cache() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn oracle_hub_notifies_like_client_go_without_a_watch_cache() {
-    let seeds = seeds(0);
+    let seeds = every_other(0);
     if !seeds.is_empty() {
         run_all(&seeds, RealCluster::start_with("oracle-etcd", &["--watch-cache=false"]).await, true).await;
     }

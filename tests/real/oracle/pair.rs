@@ -7,14 +7,22 @@ use super::history::{Change, Kind, Log, Subject};
 use super::judge::{Allowance, Side, Tally, judge, judge_order};
 use super::read_recorder::ReadLog;
 
-/// A handler of the hub and one of client-go, registered at about the same time.
+/// Reads of the first handler's informer.
+#[derive(Clone, Copy)]
+pub(super) enum Reads<'a> {
+    /// Of the hub, recorded.
+    Hub(&'a ReadLog),
+    /// Of a client-go that reads from the hub: the number of changes at the response to each of its lists.
+    ThroughHub(&'a [usize]),
+}
+
+/// A handler of the hub, or of a client-go that reads from the hub, and one of client-go, registered at about the same time.
 pub(super) struct HandlerPair<'a> {
     pub(super) hub: &'a Log,
     pub(super) go: &'a Log,
     /// Whether the handlers joined later.
     pub(super) late: bool,
-    /// Recorded reads of the hub's informer.
-    pub(super) reads: &'a ReadLog,
+    pub(super) reads: Reads<'a>,
     /// Number of changes at the response to each list of client-go.
     pub(super) go_lists: &'a [usize],
     pub(super) started_at: usize,
@@ -39,8 +47,11 @@ impl HandlerPair<'_> {
             let changes = history.get(subject).map_or(&[][..], |changes| changes);
             let by_hub = hub.get(subject).map_or(&[][..], |notified| notified);
             let by_go = go.get(subject).map_or(&[][..], |notified| notified);
-            let gaps = self.reads.gaps(&subject.1);
-            let allowance = Allowance::Gaps { gaps: &gaps, lists: self.reads.lists(), late: self.late };
+            let gaps = if let Reads::Hub(reads) = self.reads { reads.gaps(&subject.1) } else { Vec::new() };
+            let allowance = match self.reads {
+                Reads::Hub(reads) => Allowance::Gaps { gaps: &gaps, lists: reads.lists(), late: self.late },
+                Reads::ThroughHub(lists) => Allowance::Lists(lists),
+            };
             let hub = Side { notified: by_hub, synced_at: hub_synced, allowance, resyncs: self.resyncs };
             let allowance = Allowance::Lists(self.go_lists);
             let go = Side { notified: by_go, synced_at: go_synced, allowance, resyncs: self.resyncs };

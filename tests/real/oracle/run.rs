@@ -13,7 +13,7 @@ use super::clientgo::ClientGo;
 use super::history::{Kind, Log, State, Subject};
 use super::hub_side::HubUnderTest;
 use super::judge::Tally;
-use super::pair::HandlerPair;
+use super::pair::{HandlerPair, Reads};
 use super::schedule::{Disruption, Schedule, Step};
 use super::writer::Writer;
 use crate::bed::{
@@ -22,7 +22,7 @@ use crate::bed::{
 use crate::proxy::{Fault, FaultProxy};
 
 /// Deadline for both to converge. Each waits up to a minute between attempts, and attempts may fail.
-const SETTLE: Duration = Duration::from_secs(240);
+pub(super) const SETTLE: Duration = Duration::from_secs(240);
 
 /// Number of objects shown in a failure.
 const SHOWN: usize = 4;
@@ -211,7 +211,11 @@ impl<'a> Run<'a> {
     /// Waits until both have converged, and returns how long each took.
     async fn settle(&self) -> [Duration; 2] {
         let (expected, began) = (self.writer.current_state(), clock::now());
-        assert_eq!(self.listed().await, expected, "the recorded history differs from a fresh list");
+        assert_eq!(
+            listed(&self.client, &self.namespace).await,
+            expected,
+            "the recorded history differs from a fresh list"
+        );
         let took = Mutex::new([None; 2]);
         let agree = |run: &Self| {
             let mut took = took.lock();
@@ -258,18 +262,6 @@ impl<'a> Run<'a> {
         self.hub.reads(kind).requests().iter().for_each(|line| println!("  {line}"));
     }
 
-    /// Lists all objects in the schedule's namespace.
-    async fn listed(&self) -> BTreeMap<Subject, State> {
-        let mut listed = BTreeMap::new();
-        for kind in Kind::ALL {
-            let all = ground_truth(&self.client, &kind.resource().gvr).await;
-            let here = |(key, _): &(ObjectKey, (Uid, ResourceVersion))| key.namespace() == Some(&self.namespace);
-            let all = all.into_iter().filter(here);
-            listed.extend(all.map(|(key, (uid, version))| ((kind, key.name().to_owned()), State { uid, version })));
-        }
-        listed
-    }
-
     async fn judge(&self) -> Outcome {
         let history = self.writer.history();
         let mut outcome = Outcome {
@@ -292,7 +284,8 @@ impl<'a> Run<'a> {
             // For later handlers, no change counts as before the start.
             for (late, started_at, resyncs) in [(false, self.started_at, resyncs), (true, 0, 0)] {
                 let [hub, go] = [self.hub.logs(), self.go.logs()].map(|logs| &logs[usize::from(late)]);
-                let pair = HandlerPair { hub, go, late, reads: &reads, go_lists: &go_lists, started_at, resyncs };
+                let reads = Reads::Hub(&reads);
+                let pair = HandlerPair { hub, go, late, reads, go_lists: &go_lists, started_at, resyncs };
                 problems.extend(pair.judge(kind, &history, &mut outcome.differences));
             }
             if problems.len() > found {
@@ -307,19 +300,31 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Lists all objects in a schedule's namespace.
+pub(super) async fn listed(client: &Client, namespace: &str) -> BTreeMap<Subject, State> {
+    let mut listed = BTreeMap::new();
+    for kind in Kind::ALL {
+        let all = ground_truth(client, &kind.resource().gvr).await;
+        let here = |(key, _): &(ObjectKey, (Uid, ResourceVersion))| key.namespace() == Some(namespace);
+        let all = all.into_iter().filter(here);
+        listed.extend(all.map(|(key, (uid, version))| ((kind, key.name().to_owned()), State { uid, version })));
+    }
+    listed
+}
+
 /// Returns the maximum number of ticks in a time, plus one.
-fn ticks(elapsed: Duration, period: Duration) -> usize {
+pub(super) fn ticks(elapsed: Duration, period: Duration) -> usize {
     usize::try_from(elapsed.as_millis() / period.as_millis()).unwrap_or(usize::MAX - 2) + 1
 }
 
 /// Makes the changes of a step.
-async fn change(writer: &mut Writer, step: Step) {
+pub(super) async fn change(writer: &mut Writer, step: Step) {
     writer.change(step.changes).await;
     writer.bulk(step.bulk).await;
 }
 
 /// Returns the proxy fault of a network disruption.
-fn fault(disruption: Disruption) -> Option<Fault> {
+pub(super) fn fault(disruption: Disruption) -> Option<Fault> {
     match disruption {
         Disruption::Slow => Some(Fault::Slow),
         Disruption::Stall { .. } => Some(Fault::Stall),
