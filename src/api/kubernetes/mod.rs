@@ -217,6 +217,6 @@ impl fmt::Debug for ReadApi {
 /// Returns the routes of the roots.
 pub(super) fn routes(api: Arc<ReadApi>) -> Router {
     let handler = any(request::handle::<axum::body::Body>);
-    let paths = ["/clusters/", "/clusters/{*rest}", "/unique/", "/unique/{*rest}"];
+    let paths = ["/clusters", "/clusters/", "/clusters/{*rest}", "/unique", "/unique/", "/unique/{*rest}"];
     paths.into_iter().fold(Router::new(), |routes, path| routes.route(path, handler.clone())).with_state(api)
 }

@@ -43,6 +43,8 @@ async fn discovery_lists_resources_of_clusters_that_have_not_answered_or_are_not
 async fn unknown_clusters_resources_and_objects_are_not_found() {
     let bench = Bench::with_pods();
     for path in [
+        "/clusters",
+        "/unique/",
         "/clusters/c/api/v1/pods",
         "/clusters/c/version",
         "/clusters/a/api/v1/nodes",
