@@ -270,7 +270,7 @@ impl Pace {
     }
 }
 
-/// Body of a stream, which tells the slot of its connection how the client reads.
+/// Body of a stream. Reports the client's reads to the slot of its connection.
 struct StreamBody {
     /// `None` once the slot has abandoned the stream.
     inner: Arc<Mutex<Option<Body>>>,

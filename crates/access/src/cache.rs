@@ -76,7 +76,7 @@ struct State {
     answers: HashMap<Arc<Review>, KeptAnswer>,
     /// The keys of `answers`, by expiry.
     expiries: BTreeSet<(Instant, Arc<Review>)>,
-    /// A flight that nobody waits for any more is gone.
+    /// Reviews in progress; one without waiting callers is dropped.
     flights: HashMap<Arc<Review>, WeakShared<BoxFuture<'static, Answer>>>,
 }
 

@@ -32,7 +32,7 @@ pub enum ReaderOrigin {
     },
 }
 
-/// What decides the rights of a reader. One of them suffices. The default grants nothing.
+/// Sources of a reader's rights, of which one suffices. The default grants nothing.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Grants {
     /// Static rules.
@@ -83,7 +83,7 @@ pub struct ReaderParts {
     pub extra: BTreeMap<SmolStr, Vec<SmolStr>>,
     /// How it was authenticated.
     pub origin: ReaderOrigin,
-    /// What it may see.
+    /// Objects that it may see.
     pub grants: Grants,
     /// Limits of its requests.
     pub limits: ReaderLimits,

@@ -1,4 +1,4 @@
-//! What a reader sees of one resource, by cluster and namespace.
+//! Objects of one resource that a reader sees, by cluster and namespace.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl ReviewedCluster {
 /// Answers of the clusters.
 pub type Reviewed = BTreeMap<ClusterName, ReviewedCluster>;
 
-/// What a reader sees of one resource. Cheap to clone.
+/// Objects of one resource that a reader sees. Cheap to clone.
 ///
 /// Rules are evaluated with the labels that a cluster has when an object is read or changed, so a cluster's objects begin
 /// or cease to be visible with its labels.

@@ -1,8 +1,8 @@
-//! What a reader sees of one resource in one cluster.
+//! Objects of one resource and cluster that a reader sees.
 
 use crate::namespaces::Namespaces;
 
-/// What a reader sees of one resource in one cluster.
+/// Objects of one resource and cluster that a reader sees.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Visible {
     /// All objects.

@@ -145,7 +145,7 @@ impl<'a> Run<'a> {
     /// Runs the schedule and judges the notifications.
     async fn go_through(mut self) -> Tally {
         let start = self.schedule.start;
-        // What happens before the direct reader's first list, it cannot be compared in.
+        // The readers are not comparable before the direct reader's first list.
         self.until("the first direct lists are notified", |run| run.direct.logs()[0].is_synced()).await;
         if start.disruption == Disruption::None {
             self.until("the first lists are notified", |run| run.through.logs()[0].is_synced()).await;
