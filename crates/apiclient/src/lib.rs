@@ -6,10 +6,12 @@
 //! - [`TablePage`], [`ListPage`]: pages of a list, as cells or as objects.
 //! - [`QueryAnswer`]: an answer of the query language.
 //! - [`WatchEvent`]: an event of a Kubernetes watch.
+//! - [`StreamEvent`]: a line of the stream of changes.
 //! - [`Refusal`]: an error of the hub, whichever part of it answered.
 //! - [`warning_text`]: the text of a `Warning` header.
 //! - [`Lines`]: splits a stream into lines of bounded length.
 
+mod change;
 mod lines;
 mod list;
 mod query;
@@ -18,6 +20,7 @@ mod resources;
 mod table;
 mod warning;
 
+pub use change::{ChangeData, ChangeResource, ChangedPath, StreamEvent};
 pub use lines::{LineTooLong, Lines};
 pub use list::{ListPage, PageMeta, WatchEvent};
 pub use query::{Coverage, Group, QueryAnswer, QueryItem, plan_parts, value_text};

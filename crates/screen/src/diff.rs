@@ -51,7 +51,8 @@ pub fn diff(old: &Value, new: &Value) -> Vec<Difference> {
 
 /// Returns the first differences in one line, and the number of the others: `spec.replicas: 2 → 5, +1 more`.
 ///
-/// The line has at most `most` differences, and fewer if it would be wider than `width`, but at least one.
+/// The line has at most `most` differences, and fewer if it would be wider than `width`, but at least one. Long values are
+/// shortened, unless the width is `usize::MAX`.
 #[must_use]
 pub fn summary(differences: &[Difference], most: usize, width: usize) -> String {
     let rest = |shown: usize| match differences.len() - shown {
@@ -62,7 +63,7 @@ pub fn summary(differences: &[Difference], most: usize, width: usize) -> String 
     let mut shown = 0;
     for difference in differences.iter().take(most.max(1)) {
         let separator = if shown == 0 { "" } else { ", " };
-        let next = format!("{text}{separator}{}", difference.shown());
+        let next = format!("{text}{separator}{}", difference.shown(if width == usize::MAX { width } else { VALUE }));
         if shown > 0 && width_of(&next) + width_of(&rest(shown + 1)) > width {
             break;
         }
@@ -73,17 +74,18 @@ pub fn summary(differences: &[Difference], most: usize, width: usize) -> String 
 }
 
 impl Difference {
-    fn shown(&self) -> String {
-        format!("{}: {} → {}", printable(&self.path), value(self.old.as_ref()), value(self.new.as_ref()))
+    fn shown(&self, most: usize) -> String {
+        let value = |side: &Option<Value>| value(side.as_ref(), most);
+        format!("{}: {} → {}", printable(&self.path), value(&self.old), value(&self.new))
     }
 }
 
-fn value(value: Option<&Value>) -> String {
+fn value(value: Option<&Value>, most: usize) -> String {
     match value {
         None => "unset".to_owned(),
         Some(Value::String(text)) if text.is_empty() => "\"\"".to_owned(),
-        Some(Value::String(text)) => cut(&printable(text), VALUE),
-        Some(other) => cut(&printable(&other.to_string()), VALUE),
+        Some(Value::String(text)) => cut(&printable(text), most),
+        Some(other) => cut(&printable(&other.to_string()), most),
     }
 }
 

@@ -1,0 +1,130 @@
+//! Lines of `/v1/events`: CloudEvents, each a change of an object or a notice about the stream.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Types of changes, around the name of the event.
+const CHANGE: [&str; 2] = ["io.informer-hub.resource.", ".v1"];
+/// Types of notices, around the name of the notice.
+const NOTICE: [&str; 2] = ["io.informer-hub.stream.", ".v1"];
+
+/// A line of the stream.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct StreamEvent {
+    /// Type of the CloudEvent.
+    #[serde(rename = "type")]
+    kind: String,
+    /// Time at which the hub saw it, in RFC 3339.
+    #[serde(default)]
+    pub time: String,
+    /// Position after it, from which a later request goes on.
+    #[serde(default)]
+    pub position: Option<String>,
+    /// Data.
+    #[serde(default)]
+    pub data: ChangeData,
+}
+
+/// Data of a change or a notice.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ChangeData {
+    /// Cluster of the object.
+    pub cluster: String,
+    /// Resource of the object.
+    pub resource: ChangeResource,
+    /// Namespace of the object.
+    pub namespace: Option<String>,
+    /// Name of the object.
+    pub name: Option<String>,
+    /// Whether the object existed before the stream began.
+    pub initial: bool,
+    /// Whether the deletion itself was not seen.
+    pub tombstone: bool,
+    /// The object.
+    pub object: Value,
+    /// Paths that changed.
+    pub changed: Vec<ChangedPath>,
+    /// Number of further paths.
+    pub changed_more: usize,
+    /// Resources that a notice is about.
+    pub resources: Vec<String>,
+    /// Text of a notice.
+    pub message: String,
+}
+
+/// Resource of a changed object.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ChangeResource {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+}
+
+/// A path that changed.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct ChangedPath {
+    /// Path such as `spec.replicas`.
+    pub path: String,
+    /// Value before; `None` if it was not set.
+    #[serde(default, deserialize_with = "present")]
+    pub old: Option<Value>,
+    /// Value now; `None` if it is not set.
+    #[serde(default, deserialize_with = "present")]
+    pub new: Option<Value>,
+}
+
+/// Reads a member that is present, also if it is `null`.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+impl StreamEvent {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// If the line is no CloudEvent.
+    pub fn parse(line: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(line)
+    }
+
+    /// Returns the name of a change: `added`, `updated` or `deleted`.
+    #[must_use]
+    pub fn change(&self) -> Option<&str> {
+        self.kind.strip_prefix(CHANGE[0])?.strip_suffix(CHANGE[1])
+    }
+
+    /// Returns the name of a notice: `synced`, `expired`, `warning`, `end` or `heartbeat`.
+    #[must_use]
+    pub fn notice(&self) -> Option<&str> {
+        self.kind.strip_prefix(NOTICE[0])?.strip_suffix(NOTICE[1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn changes_and_notices_are_told_apart() {
+        let line = br#"{"specversion":"1.0","type":"io.informer-hub.resource.updated.v1","time":"t","position":"p","data":{"cluster":"a",
+            "resource":{"group":"","version":"v1","resource":"pods","kind":"Pod"},"namespace":"shop","name":"web","uid":"u","initial":false,
+            "tombstone":false,"object":{},"oldObject":{},"changed":[{"path":"a","old":null,"new":1},{"path":"b","new":2}],"changedMore":3}}"#;
+        let event = StreamEvent::parse(line).unwrap();
+        assert_eq!((event.change(), event.notice(), event.position.as_deref()), (Some("updated"), None, Some("p")));
+        let data = &event.data;
+        assert_eq!((data.resource.kind.as_str(), data.name.as_deref(), data.changed_more), ("Pod", Some("web"), 3));
+        assert_eq!(data.changed[0].old, Some(Value::Null), "null is a value");
+        assert_eq!((&data.changed[1].old, &data.changed[1].new), (&None, &Some(json!(2))));
+        let line = br#"{"type":"io.informer-hub.stream.expired.v1","data":{"resources":["pods"],"reason":"gap","message":"m"}}"#;
+        let event = StreamEvent::parse(line).unwrap();
+        assert_eq!((event.change(), event.notice(), event.data.message.as_str()), (None, Some("expired"), "m"));
+        let line = br#"{"type":"io.informer-hub.stream.heartbeat.v1","position":"q"}"#;
+        assert_eq!(StreamEvent::parse(line).unwrap().notice(), Some("heartbeat"));
+        assert!(StreamEvent::parse(b"<html>").is_err());
+    }
+}
