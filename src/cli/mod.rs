@@ -20,6 +20,7 @@ use informer_hub_types::printable_lines;
 
 mod check;
 mod client;
+mod complete;
 mod config;
 mod dead_letters;
 mod demo;
@@ -38,7 +39,9 @@ mod run;
 mod shell;
 mod state;
 mod status;
+mod tree;
 mod usage;
+mod watch;
 
 pub use self::usage::parse;
 
@@ -69,6 +72,10 @@ enum Command {
     Sinks(status::SinksArgs),
     /// List objects of all clusters, as kubectl get does
     Get(get::Args),
+    /// Print every change in all clusters as it happens, and what has changed
+    Watch(watch::Args),
+    /// Show the owners and the children of an object as a tree
+    Tree(tree::Args),
     /// Ask a running hub a question about one resource in all clusters
     Query(query::Args),
     /// Print a kubeconfig for the clusters of a running hub, for kubectl and other clients
@@ -83,6 +90,9 @@ enum Command {
     Config(config::Args),
     /// Print the completion script for a shell
     Completions(shell::Completions),
+    /// Print candidates for the word that a shell completes
+    #[command(hide = true)]
+    Complete(complete::Args),
     /// Print the manual page, or write the pages of all commands
     Man(shell::Man),
     /// List, show, replay or purge the dead letters of the sinks of a running hub
@@ -103,6 +113,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Resources(args) => status::resources(args),
         Command::Sinks(args) => status::sinks(args),
         Command::Get(args) => get::main(&args),
+        Command::Watch(args) => watch::main(&args),
+        Command::Tree(args) => tree::main(&args),
         Command::Query(args) => query::main(&args),
         Command::Kubeconfig(args) => kubeconfig::main(&args),
         Command::Check(args) => check::main(&args),
@@ -110,6 +122,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::ImportKubeconfig(args) => import::main(&args),
         Command::Config(args) => config::main(&args),
         Command::Completions(args) => shell::completions(&args),
+        Command::Complete(args) => complete::main(&args),
         Command::Man(args) => shell::man(&args),
         Command::DeadLetters(args) => dead_letters::main(&args),
         Command::Demo(args) => demo::main(args),

@@ -50,9 +50,71 @@ pub(super) fn completions(args: &Completions) -> anyhow::Result<ExitCode> {
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), PROGRAM, &mut script);
-    out(&String::from_utf8_lossy(&script))?;
+    let script = String::from_utf8_lossy(&script).into_owned();
+    out(&with_hub(args.shell, script))?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// Adds candidates from the running hub to a script. Without an answer, the script has its own.
+fn with_hub(shell: Shell, script: String) -> String {
+    match shell {
+        // clap_complete 4.6 names the cases of commands differently from what it looks for if the program has a hyphen.
+        Shell::Bash => script.replace("informer__subcmd__hub", "informer__hub") + BASH,
+        Shell::Zsh => {
+            // The file is autoloaded as the function that it defines, so the outer one must have its name.
+            let script = script.replacen("\n_informer-hub() {", "\n_informer-hub-static() {", 1);
+            let at = script.rfind("\nif [ \"$funcstack[1]\"").unwrap_or(script.len());
+            format!("{}{ZSH}{}", &script[..at], &script[at..])
+        }
+        Shell::Fish => script + FISH,
+    }
+}
+
+/// Asks the hub first, except for options.
+const BASH: &str = r#"
+_informer_hub_of_hub() {
+    local word="${COMP_WORDS[COMP_CWORD]}" IFS=$'\n' found
+    [[ "$word" == -* ]] && return 1
+    found=($("$1" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null </dev/null)) || return 1
+    [[ ${#found[@]} -gt 0 ]] || return 1
+    # bash splits words at the equals sign, and completes the part behind it.
+    [[ "$word" == "=" || "${COMP_WORDS[COMP_CWORD - 1]}" == "=" ]] && found=("${found[@]##*=}")
+    COMPREPLY=("${found[@]}")
+}
+
+_informer_hub_all() {
+    _informer_hub_of_hub "$@" || _informer__hub "$@"
+}
+
+complete -F _informer_hub_all -o bashdefault -o default informer-hub
+"#;
+
+/// As for bash.
+const ZSH: &str = r#"
+_informer-hub() {
+    local -a found
+    if [[ "$words[CURRENT]" != -* ]]; then
+        found=(${(f)"$("$words[1]" complete -- "${(@)words[2,CURRENT]}" 2>/dev/null </dev/null)"})
+        if (( $#found )); then
+            compadd -- $found
+            return
+        fi
+    fi
+    _informer-hub-static "$@"
+}
+"#;
+
+/// Candidates for arguments, and for options that take names.
+const FISH: &str = r#"
+function __fish_informer_hub_of_hub
+    set -l words (commandline -opc)
+    informer-hub complete -- $words[2..] (commandline -ct) 2>/dev/null </dev/null
+end
+complete -c informer-hub -n "__fish_seen_subcommand_from get query watch tree clusters resources sinks" -f -a "(__fish_informer_hub_of_hub)"
+for option in namespace clusters cluster resource output
+    complete -c informer-hub -n "__fish_seen_subcommand_from get query watch tree status clusters resources" -l $option -x -a "(__fish_informer_hub_of_hub)"
+end
+"#;
 
 pub(super) fn man(args: &Man) -> anyhow::Result<ExitCode> {
     if let Some(dir) = &args.dir {

@@ -12,8 +12,8 @@ use informer_hub_types::nearest_name;
 
 /// Command names of other programs, with the commands of this program that do the same.
 const ELSEWHERE: [(&[&str], &str); 6] = [
-    (&["list", "ls", "show", "describe", "top", "ps"], "get, status, clusters, resources, sinks"),
-    (&["watch", "tail", "logs"], "get --watch, status --watch"),
+    (&["list", "ls", "show", "describe", "top", "ps"], "get, tree, query, status"),
+    (&["tail", "logs", "events"], "watch"),
     (&["start", "serve", "server", "daemon"], "run"),
     (&["validate", "lint", "test", "doctor", "verify"], "check"),
     (&["import", "init", "add"], "import-kubeconfig"),
@@ -86,12 +86,10 @@ mod tests {
     #[test]
     fn an_unknown_command_lists_all_commands_and_suggests_the_nearest() {
         let get = message(&["describe", "pods"]);
-        assert!(
-            get.starts_with(
-                "error: unrecognized subcommand 'describe'; here: get, status, clusters, resources, sinks\n"
-            )
-        );
-        for name in Cli::command().get_subcommands().map(|it| format!("\n  {} ", it.get_name())) {
+        assert!(get.starts_with("error: unrecognized subcommand 'describe'; here: get, tree, query, status\n"));
+        for name in
+            Cli::command().get_subcommands().filter(|it| !it.is_hide_set()).map(|it| format!("\n  {} ", it.get_name()))
+        {
             assert!(get.contains(&name), "{name} is missing in\n{get}");
         }
         assert!(get.lines().all(|line| line.chars().count() <= WIDTH), "{get}");

@@ -154,6 +154,24 @@ fn fill(world: &mut World, at: usize) {
     }
 }
 
+/// Adds the widgets `root` and `middle`, which owns the pods `leaf-1` and `leaf-2`.
+pub(crate) fn add_owners(world: &mut World) {
+    let widgets = World::widgets();
+    world.create(&widgets, "shop", "root", json!({})).unwrap();
+    let owned = |world: &World, owner: &str| {
+        let uid = world.get(&World::widgets(), &ObjectKey::new("shop", owner)).unwrap().uid().to_string();
+        let reference =
+            json!({ "apiVersion": "example.com/v1", "kind": "Widget", "name": owner, "uid": uid, "controller": true });
+        json!({ "metadata": { "ownerReferences": [reference] }, "status": { "phase": "Running" } })
+    };
+    let body = owned(world, "root");
+    world.create(&widgets, "shop", "middle", body).unwrap();
+    for name in ["leaf-1", "leaf-2"] {
+        let body = owned(world, "middle");
+        world.create(&World::pods(), "shop", name, body).unwrap();
+    }
+}
+
 /// A command that goes on until it is dropped, and its lines.
 pub(crate) struct Running {
     child: std::process::Child,
@@ -186,7 +204,15 @@ impl Running {
 
     /// Returns the next line of standard output, with single blanks.
     pub(crate) fn line(&self) -> String {
-        let line = self.lines.recv_timeout(crate::wait::PATIENCE).expect("no line in time");
-        line.split_whitespace().collect::<Vec<_>>().join(" ")
+        single_blanks(&self.lines.recv_timeout(crate::wait::PATIENCE).expect("no line in time"))
     }
+
+    /// Returns the next line if there is one now.
+    pub(crate) fn try_line(&self) -> Option<String> {
+        self.lines.try_recv().ok().map(|line| single_blanks(&line))
+    }
+}
+
+fn single_blanks(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -3,6 +3,7 @@
 
 mod client;
 mod clusters;
+mod completion;
 mod credential_plugin;
 mod delivery;
 mod durable;
@@ -26,3 +27,4 @@ mod status;
 mod terminal;
 mod traces;
 mod wait;
+mod watch;

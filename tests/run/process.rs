@@ -50,10 +50,16 @@ impl Launch {
 
     /// Creates a launch whose port is known before the start.
     pub(crate) fn at_port(toml: &str) -> (Self, String) {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        (Self::at(&port, toml), format!("http://{port}"))
+    }
+
+    /// Creates a launch at an address.
+    pub(crate) fn at(address: &str, toml: &str) -> Self {
         let launch = Self::new(toml);
-        std::fs::write(launch.folder.path().join("hub.toml"), format!("[hub]\nlisten = \"{port}\"\n{toml}")).unwrap();
-        (launch, format!("http://{port}"))
+        let file = launch.folder.path().join("hub.toml");
+        std::fs::write(file, format!("[hub]\nlisten = \"{address}\"\n{toml}")).unwrap();
+        launch
     }
 
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {

@@ -33,6 +33,8 @@ pub(in crate::cli) struct Request<'r> {
     pub(in crate::cli) accept: &'static str,
     /// Body of a `POST`; `None` for a `GET`.
     pub(in crate::cli) body: Option<Value>,
+    /// Position after which a stream of events goes on.
+    pub(in crate::cli) last_event: Option<&'r str>,
 }
 
 /// The head of a successful answer, and its body as it arrives.
@@ -102,6 +104,9 @@ impl Client {
             None => self.http.get(url),
         };
         builder = builder.header(ACCEPT, request.accept).timeout(ENDLESS);
+        if let Some(position) = request.last_event {
+            builder = builder.header("Last-Event-ID", position);
+        }
         if let Some(token) = &self.token {
             builder = builder.header(AUTHORIZATION, token);
         }

@@ -54,6 +54,7 @@ pub(super) fn invitation(address: SocketAddr, kubeconfig: &TempFile, first: &Clu
          export INFORMER_HUB_URL=http://{address}\n  \
          informer-hub get pods -n shop           # the same without kubectl\n  \
          informer-hub query 'status.phase = Failed count by cluster'\n  \
+         informer-hub watch pods,nodes           # every change, and what it is\n  \
          informer-hub status"
     )
 }

@@ -10,7 +10,7 @@ mod table;
 mod warnings;
 
 pub(super) use self::documents::{Documents, whole_list};
-pub(super) use self::output::{Output, print_template};
+pub(super) use self::output::{FORMATS, Output, print_template};
 pub(super) use self::pages::{Ended, List, Page};
 pub(super) use self::place::PlaceArgs;
 pub(super) use self::resources::resources;

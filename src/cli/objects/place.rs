@@ -2,6 +2,8 @@
 
 use clap::Args as ClapArgs;
 
+use informer_hub_types::ClusterName;
+
 /// Clusters and namespace of a command.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub(in crate::cli) struct PlaceArgs {
@@ -20,6 +22,11 @@ impl PlaceArgs {
     /// Returns the root of the Kubernetes API with these clusters.
     pub(in crate::cli) fn root(&self) -> [&str; 2] {
         ["clusters", &self.clusters]
+    }
+
+    /// Whether the clusters are given by the name of one.
+    pub(in crate::cli) fn clusters_are_one(&self) -> bool {
+        ClusterName::new(&self.clusters).is_ok()
     }
 
     /// Describes the place: ` in namespace shop of tier=prod`; empty for everything.

@@ -1,6 +1,5 @@
 //! Tables on standard output, printed as they arrive.
 
-use std::collections::BTreeSet;
 use std::io::IsTerminal;
 
 use crate::cli::fit::note;
@@ -22,7 +21,8 @@ pub(in crate::cli) struct TableWriter {
     layout: Option<Layout>,
     /// Whether a table was printed before this one.
     is_later: bool,
-    left_out: BTreeSet<String>,
+    /// Titles that had no room, each once.
+    left_out: Vec<String>,
 }
 
 impl TableWriter {
@@ -36,7 +36,7 @@ impl TableWriter {
             waiting: Vec::new(),
             layout: None,
             is_later: false,
-            left_out: BTreeSet::new(),
+            left_out: Vec::new(),
         }
     }
 
@@ -77,7 +77,11 @@ impl TableWriter {
             }
             none => {
                 let layout = Layout::new(&self.columns, &rows, self.width);
-                self.left_out.extend(layout.left_out().into_iter().map(str::to_owned));
+                for title in layout.left_out() {
+                    if !self.left_out.iter().any(|known| known == title) {
+                        self.left_out.push(title.to_owned());
+                    }
+                }
                 if self.is_later {
                     text.push('\n');
                 }

@@ -1,0 +1,93 @@
+//! Candidates from the hub.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::MOST;
+use super::wanted::{Kind, Wanted};
+use crate::cli::client::{Client, Request};
+use crate::cli::objects::{FORMATS, resources};
+use informer_hub_apiclient::{QueryAnswer, Resources, value_text};
+
+/// Longest answer.
+const LONGEST: usize = 16 << 20;
+
+/// Asks the hub for candidates.
+///
+/// # Errors
+/// If the hub does not answer, or refuses.
+pub(super) async fn candidates(wanted: &Wanted) -> anyhow::Result<Vec<String>> {
+    if wanted.kind == Kind::Formats {
+        let format = |name: &str| if name == "jsonpath" { "jsonpath=".to_owned() } else { name.to_owned() };
+        return Ok(FORMATS.map(format).to_vec());
+    }
+    let client = wanted.hub.client()?;
+    let root = ["clusters", &wanted.clusters];
+    match wanted.kind {
+        Kind::Resources => Ok(plurals(&resources(&client, root).await?)),
+        Kind::Namespaces | Kind::Names => {
+            let known = resources(&client, root).await?;
+            of_objects(&client, wanted, &known).await
+        }
+        Kind::Sinks => Ok(names(&client.get(&["v1", "status"], &[]).await?["sinks"])),
+        _ => Ok(of_clusters(&client.get(&["v1", "status"], &[]).await?["clusters"], wanted.kind)),
+    }
+}
+
+/// Returns the plurals; with the group if several groups have one.
+fn plurals(known: &Resources) -> Vec<String> {
+    let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for resource in known.all() {
+        let full = resource.api.gvr.to_string();
+        let names = groups.entry(&resource.api.gvr.resource).or_default();
+        if !names.contains(&full) {
+            names.push(full);
+        }
+    }
+    let categories = known.all().iter().flat_map(|resource| resource.categories.iter().cloned());
+    let plurals = groups.iter().flat_map(|(plural, names)| match &names[..] {
+        [_] => vec![(*plural).to_owned()],
+        several => several.to_vec(),
+    });
+    plurals.chain(categories).collect()
+}
+
+fn names(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(|it| it["name"].as_str()).map(str::to_owned).collect()
+}
+
+fn of_clusters(clusters: &Value, kind: Kind) -> Vec<String> {
+    let labels = clusters.as_array().into_iter().flatten().filter_map(|it| it["labels"].as_object()).flatten();
+    let labels = labels.filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)));
+    let labels = labels.filter(|_| kind == Kind::ClustersAndLabels);
+    names(clusters).into_iter().chain(labels).collect()
+}
+
+/// Asks for names or namespaces of objects by the query language, which reads heads only.
+async fn of_objects(client: &Client, wanted: &Wanted, known: &Resources) -> anyhow::Result<Vec<String>> {
+    let word = wanted.resource.as_deref().and_then(|words| words.split(',').next());
+    let named = word.and_then(|word| known.find(word).ok()?.first().copied());
+    let start = quoted(wanted.word.strip_prefix(&*wanted.prefix).unwrap_or_default());
+    let (resource, text) = if wanted.kind == Kind::Names {
+        let namespace = wanted.namespace.as_ref().map(|namespace| format!(" and namespace = {}", quoted(namespace)));
+        (named, format!("name prefix {start}{} select name limit {MOST}", namespace.unwrap_or_default()))
+    } else {
+        let any = known.all().iter().find(|resource| resource.api.namespaced);
+        let text = format!("namespace prefix {start} distinct namespace limit {MOST}");
+        (named.filter(|resource| resource.api.namespaced).or(any), text)
+    };
+    let Some(resource) = resource else { return Ok(Vec::new()) };
+    let body = json!({ "q": text, "resource": resource.api.gvr.long(), "clusters": wanted.clusters });
+    let request =
+        Request { path: vec!["v1", "query"], accept: "application/json", body: Some(body), ..Request::default() };
+    let (json, _) = client.whole(&request, LONGEST).await?;
+    let answer = QueryAnswer::parse(&json)?;
+    let rows = answer.rows.into_iter().flatten().flatten();
+    Ok(rows.chain(answer.values.into_iter().flatten()).map(|value| value_text(&value)).collect())
+}
+
+/// Returns a text as the query language has it in quotes.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}

@@ -1,0 +1,53 @@
+//! `informer-hub complete`: candidates for the completion of a shell, from the running hub.
+//!
+//! Hidden: the scripts of `completions` call it. It is quick and silent: without an answer in time there are no candidates,
+//! and the script falls back to its own.
+
+mod candidates;
+mod wanted;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, CommandFactory};
+
+use self::candidates::candidates;
+use self::wanted::Wanted;
+use super::Cli;
+use super::print::out;
+use super::runtime;
+
+/// Longest time until the shell goes on.
+const DEADLINE: Duration = Duration::from_millis(800);
+/// Most candidates.
+const MOST: usize = 200;
+
+/// Arguments of `complete`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  informer-hub complete -- get pods -n ''")]
+pub(super) struct Args {
+    /// The words behind the name of the program, up to the one that is completed
+    #[arg(last = true, value_name = "WORD")]
+    words: Vec<String>,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let Some((current, before)) = args.words.split_last() else { return Ok(ExitCode::SUCCESS) };
+    let Some(wanted) = Wanted::of(Cli::command(), before, current) else { return Ok(ExitCode::SUCCESS) };
+    let asked = async { tokio::time::timeout(DEADLINE, candidates(&wanted)).await };
+    let runtime = runtime()?;
+    let found = runtime.block_on(asked).ok().and_then(Result::ok).unwrap_or_default();
+    runtime.shutdown_background();
+    let mut found: Vec<String> = found.into_iter().map(|name| wanted.prefix.clone() + &name).collect();
+    // Names with other characters would need the quoting of the shell.
+    found.retain(|name| name.starts_with(&*wanted.word) && name.chars().all(is_plain));
+    found.sort();
+    found.dedup();
+    found.truncate(MOST);
+    out(&found.into_iter().map(|name| name + "\n").collect::<String>())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "._:/=,@%+-".contains(c)
+}

@@ -1,0 +1,184 @@
+//! Kind and surroundings of the completed word, by the words before.
+
+use clap::{ArgMatches, Command, FromArgMatches};
+
+use crate::cli::client::HubArgs;
+
+/// A word to complete.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) kind: Kind,
+    /// The word so far.
+    pub(super) word: String,
+    /// The part of the word that stays: `pods,` or `pod/`.
+    pub(super) prefix: String,
+    /// Namespace that is selected.
+    pub(super) namespace: Option<String>,
+    /// Clusters that are selected.
+    pub(super) clusters: String,
+    /// Resource that is named.
+    pub(super) resource: Option<String>,
+    /// Address and credentials.
+    pub(super) hub: HubArgs,
+}
+
+/// Kind of the candidates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Resources,
+    /// Names of objects of the resource.
+    Names,
+    Namespaces,
+    Clusters,
+    /// Names of clusters, and their labels.
+    ClustersAndLabels,
+    Sinks,
+    Formats,
+}
+
+impl Wanted {
+    /// Returns what the word after `before` is; `None` if the hub knows nothing about it.
+    pub(super) fn of(command: Command, before: &[String], word: &str) -> Option<Self> {
+        let (before, word) = joined(before, word);
+        let command = command.ignore_errors(true);
+        let words = std::iter::once("informer-hub").chain(before.iter().map(String::as_str));
+        let matches = command.clone().try_get_matches_from(words).ok()?;
+        let (name, given) = matches.subcommand()?;
+        let command = command.find_subcommand(name)?;
+        // Commands that ask no hub have no candidates from it.
+        command.get_arguments().find(|arg| arg.get_id() == "url")?;
+        let option = before.last().and_then(|last| option(command, last));
+        let mut wanted = Self {
+            kind: Kind::Resources,
+            prefix: String::new(),
+            namespace: text(given, "namespace"),
+            clusters: text(given, "clusters").unwrap_or_else(|| "*".to_owned()),
+            resource: words_of(given, "what").or_else(|| words_of(given, "resources")).into_iter().flatten().next(),
+            hub: HubArgs::from_arg_matches(given).unwrap_or_default(),
+            word,
+        };
+        match option.as_deref() {
+            Some("namespace") => wanted.kind = Kind::Namespaces,
+            Some("clusters") => wanted.kind = Kind::ClustersAndLabels,
+            Some("cluster") => wanted.kind = Kind::Clusters,
+            Some("resource") => {}
+            Some("output") if matches!(name, "get" | "query") => wanted.kind = Kind::Formats,
+            Some(_) => return None,
+            None if wanted.word.starts_with('-') => return None,
+            None => match name {
+                "get" | "tree" => wanted.object(),
+                "watch" => wanted.after(','),
+                "resources" => {}
+                "clusters" => wanted.kind = Kind::Clusters,
+                "sinks" => wanted.kind = Kind::Sinks,
+                _ => return None,
+            },
+        }
+        Some(wanted)
+    }
+
+    /// Completes a resource, or the name of an object after one.
+    fn object(&mut self) {
+        if let Some((resource, _)) = self.word.split_once('/') {
+            (self.kind, self.resource) = (Kind::Names, Some(resource.to_owned()));
+            self.prefix = format!("{resource}/");
+        } else if self.resource.as_ref().is_some_and(|resource| !resource.contains('/')) {
+            self.kind = Kind::Names;
+        } else {
+            self.after(',');
+        }
+    }
+
+    fn after(&mut self, separator: char) {
+        if let Some(at) = self.word.rfind(separator) {
+            self.prefix = self.word[..=at].to_owned();
+        }
+    }
+}
+
+/// Joins words that bash has split at `=`.
+fn joined(before: &[String], word: &str) -> (Vec<String>, String) {
+    let mut words: Vec<String> = Vec::new();
+    let mut is_open = false;
+    for part in before.iter().map(String::as_str).chain([word]) {
+        let is_sign = part == "=";
+        match words.last_mut() {
+            Some(last) if (is_sign || is_open) && words_can_join(last) => last.push_str(part),
+            _ => words.push(part.to_owned()),
+        }
+        is_open = is_sign;
+    }
+    let word = words.pop().unwrap_or_default();
+    (words, word)
+}
+
+/// Whether `=` after a word belongs to it: not after options, whose value is a word of its own.
+fn words_can_join(last: &str) -> bool {
+    !last.starts_with('-')
+}
+
+/// Returns the long name of the option that a word is, if it takes a value.
+fn option(command: &Command, word: &str) -> Option<String> {
+    let is_it = |arg: &&clap::Arg| match word.strip_prefix("--") {
+        Some(long) => arg.get_long() == Some(long),
+        None => word.strip_prefix('-').is_some_and(|short| arg.get_short().is_some_and(|it| short.ends_with(it))),
+    };
+    let arg = command.get_arguments().find(is_it).filter(|arg| arg.get_action().takes_values())?;
+    arg.get_long().map(str::to_owned)
+}
+
+fn text(given: &ArgMatches, id: &str) -> Option<String> {
+    given.try_get_one::<String>(id).ok().flatten().cloned()
+}
+
+fn words_of(given: &ArgMatches, id: &str) -> Option<Vec<String>> {
+    Some(given.try_get_many::<String>(id).ok()??.cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    fn wanted(line: &str) -> String {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let (word, before) = words.split_last().unwrap();
+        let Some(wanted) = Wanted::of(Cli::command(), before, word) else { return "nothing".to_owned() };
+        let Wanted { kind, word, prefix, namespace, clusters, resource, .. } = wanted;
+        format!(
+            "{kind:?} {prefix}|{word} {} {} {clusters}",
+            resource.unwrap_or_default(),
+            namespace.unwrap_or_default()
+        )
+    }
+
+    #[test]
+    fn candidates_follow_from_the_words_before() {
+        for (line, expected) in [
+            ("get ", "Resources |   *"),
+            ("get -n shop po", "Resources |po  shop *"),
+            ("get pods,no", "Resources pods,|pods,no   *"),
+            ("get pods ", "Names | pods  *"),
+            ("get pods a --clusters tier=prod w", "Names |w pods  tier=prod"),
+            ("get pod/we", "Names pod/|pod/we pod  *"),
+            ("get pod/a we", "Resources |we pod/a  *"),
+            ("get pods -n ", "Namespaces | pods  *"),
+            ("get --namespace s", "Namespaces |s   *"),
+            ("get pods --clusters pro", "ClustersAndLabels |pro pods  *"),
+            ("get pods --clusters tier = p", "ClustersAndLabels |tier=p pods  *"),
+            ("get pods -o j", "Formats |j pods  *"),
+            ("get pods --sort-by x", "nothing"),
+            ("get pods -", "nothing"),
+            ("status --cluster p", "Clusters |p   *"),
+            ("query -r no", "Resources |no   *"),
+            ("clusters ", "Clusters |   *"),
+            ("sinks a", "Sinks |a   *"),
+            ("run ", "nothing"),
+            ("", "nothing"),
+        ] {
+            assert_eq!(wanted(line), expected, "{line}");
+        }
+    }
+}
