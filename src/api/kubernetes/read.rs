@@ -25,6 +25,10 @@ use informer_hub_types::{LabelNeeds, clock};
 /// Least length of an answer that is compressed, as in kube-apiserver.
 const GZIP_FROM: usize = 128 << 10;
 
+/// Rows of a page that kubectl asks for by default, and rows that it gets.
+const KUBECTL_PAGE: usize = 500;
+const LONG_PAGE: usize = 10_000;
+
 /// Most changes that are undone for an earlier state. A partition that joined or left is one change per object.
 const MAX_UNDONE: usize = 100_000;
 
@@ -67,7 +71,7 @@ pub(super) async fn answer(
         remaining: None,
         freshness: scope.naming.is_fleet().then(|| at.coverage.summary()).flatten(),
     };
-    let items = match usize::try_from(asked.options.limit).ok().filter(|limit| *limit > 0) {
+    let items = match page_limit(&asked) {
         Some(limit) => {
             let page = page(api, scan, limit, &asked).await;
             if page.has_more
@@ -90,6 +94,17 @@ pub(super) async fn answer(
     };
     let listing = Listing::new(head, items, encoder, (asked.accepted.media, asked.is_pretty));
     Ok(list_response(api, listing, &asked, &at.coverage, admission).await)
+}
+
+/// Returns the most objects of the answer; `None` for all.
+///
+/// After ten requests, kubectl sends five a second, so its pages of 500 rows make up most of the time that a large table
+/// takes. A server may return more than `limit`.
+fn page_limit(asked: &Asked) -> Option<usize> {
+    let limit = usize::try_from(asked.options.limit).ok().filter(|limit| *limit > 0)?;
+    let is_default_of_kubectl =
+        limit == KUBECTL_PAGE && asked.accepted.form == Form::Table && asked.client == "kubectl";
+    Some(if is_default_of_kubectl { LONG_PAGE } else { limit })
 }
 
 /// Has a table of storage classes mark the default class of each cluster.

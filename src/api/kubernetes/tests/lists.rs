@@ -254,3 +254,28 @@ async fn tables_of_storage_classes_mark_the_default_of_each_cluster() {
         assert_eq!(names, expected, "{root}");
     }
 }
+
+#[tokio::test]
+async fn default_pages_of_kubectl_have_more_rows() {
+    let mut bench = Bench::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
+    let many = (0..1200).map(|i| pod("shop", &format!("p{i:04}"), i + 1, "web", "n1")).collect();
+    bench.list(&pods(), "a", many, 5000);
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    for (agent, accept, limit, expected) in [
+        ("kubectl/v1.37.2 (linux/amd64)", table, 500, 1200),
+        ("kubectl/v1.37.2 (linux/amd64)", table, 400, 400),
+        ("kubectl/v1.37.2 (linux/amd64)", "application/json", 500, 500),
+        ("dashboard/1", table, 500, 500),
+    ] {
+        let request = Request::get(format!("/clusters/a/api/v1/pods?limit={limit}"))
+            .header(ACCEPT, accept)
+            .header("user-agent", agent)
+            .body(Body::empty())
+            .unwrap();
+        let body = to_bytes(bench.send(request).await.into_body(), usize::MAX).await.unwrap();
+        let list: Value = serde_json::from_slice(&body).unwrap();
+        let found = list["rows"].as_array().or(list["items"].as_array()).unwrap().len();
+        let has_more = list["metadata"]["continue"].is_string();
+        assert_eq!((found, has_more), (expected, expected < 1200), "{agent}, {accept}, {limit}");
+    }
+}
