@@ -26,6 +26,7 @@ use sha2::Sha256;
 
 use super::answer::{denial, is_kubernetes};
 use super::hosts::Hosts;
+use informer_hub_access::Reader;
 use informer_hub_disk::FileStates;
 
 /// Minimum token length; a shorter token could be guessed.
@@ -132,6 +133,17 @@ enum Right {
 /// Whether the caller has the right to look. Passed to the handler as a request extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MayRead(pub(super) bool);
+
+impl MayRead {
+    /// Returns the reader of the request. `is_open` if no credential is required.
+    pub(super) fn reader(self, is_open: bool) -> Reader {
+        match (self.0, is_open) {
+            (true, true) => Reader::open(),
+            (true, false) => Reader::administrator(),
+            (false, _) => Reader::unknown(),
+        }
+    }
+}
 
 /// Reason for denying a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,17 +10,22 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Extension, Path, Query, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::kubernetes::ReadApi;
+use super::rights::reader_of;
 use super::{DEADLINE, error_response};
 use crate::actors::sinks::sink::{LetterAnswer, LetterRequest};
-use informer_hub_sink::{DeadLetter, LetterFilter, StoreError};
+use informer_hub_access::Reader;
+use informer_hub_sink::{DeadLetter, LetterFilter, LetterSummary, StoreError};
+use informer_hub_types::{ApiResource, ClusterName};
 
 /// Result of a request; `None` if there is no sink of that name.
 pub type Asked = Option<Result<LetterAnswer, StoreError>>;
@@ -30,6 +35,9 @@ pub type AskLetters = Arc<dyn Fn(String, LetterRequest) -> BoxFuture<'static, As
 
 /// Default and maximum number of dead letters in one response.
 const PAGE_LIMITS: (usize, usize) = (100, 1000);
+
+/// Pages read for one response of a reader that sees only some of them.
+const MAX_READS: usize = 10;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,35 +52,83 @@ struct Listing {
     limit: Option<usize>,
 }
 
-pub(super) fn routes(ask: AskLetters) -> Router {
+/// Dead letters, and the rights of their readers.
+#[derive(Clone)]
+struct Letters {
+    ask: AskLetters,
+    read: Option<Arc<ReadApi>>,
+}
+
+impl Letters {
+    /// Returns whether a reader may see a dead letter: the object that its event is about.
+    fn is_visible(&self, reader: &Reader, letter: &LetterSummary) -> bool {
+        if reader.sees_everything() && (reader.may_change() || self.read.is_none()) {
+            return true;
+        }
+        let Some(read) = &self.read else { return false };
+        let Some([group, _, plural, namespace, _]) = parts_of(&letter.subject) else { return false };
+        let resources = read.resources();
+        let is_it = |resource: &&ApiResource| resource.gvr.group == group && resource.gvr.resource == plural;
+        let known = resources.iter().find(is_it);
+        let (Some(resource), Ok(cluster)) = (known, ClusterName::new(&letter.cluster)) else {
+            // Of a resource or cluster that the hub does not know any more, only unrestricted readers see letters.
+            return reader.sees_everything() && !(group.is_empty() && plural == "secrets");
+        };
+        let labels = read.cluster_labels(&letter.cluster).unwrap_or_default();
+        let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
+        read.rights().visibility(reader, resource).sees(&cluster, &labels, namespace)
+    }
+}
+
+pub(super) fn routes(ask: AskLetters, read: Option<Arc<ReadApi>>) -> Router {
     Router::new()
         .route("/v1/sinks/{sink}/dead-letters", get(list))
         .route("/v1/sinks/{sink}/dead-letters/{number}", get(show))
         .route("/v1/sinks/{sink}/dead-letters/replay", post(replay))
         .route("/v1/sinks/{sink}/dead-letters/purge", post(purge))
-        .with_state(ask)
+        .with_state(Letters { ask, read })
 }
 
-async fn list(State(ask): State<AskLetters>, Path(sink): Path<String>, Query(listing): Query<Listing>) -> Response {
-    let Listing { id, cluster, subject, error, before, from, limit } = listing;
+async fn list(
+    State(letters): State<Letters>,
+    Path(sink): Path<String>,
+    Query(listing): Query<Listing>,
+    parts: Parts,
+) -> Response {
+    let reader = reader_of(&parts);
+    let Listing { id, cluster, subject, error, before, mut from, limit } = listing;
     let count = limit.unwrap_or(PAGE_LIMITS.0).clamp(1, PAGE_LIMITS.1);
     let filter = LetterFilter { ids: id.into_iter().collect(), cluster, subject, error, before };
-    send_request(&ask, sink, LetterRequest::List { filter, from, most: count }, |answer| match answer {
-        LetterAnswer::List(letters) => {
-            let next = letters.last().filter(|_| letters.len() == count).map(|last| last.number + 1);
-            Some(json!({ "letters": letters, "next": next }))
+    let mut shown: Vec<LetterSummary> = Vec::new();
+    for _ in 0..MAX_READS {
+        let request = LetterRequest::List { filter: filter.clone(), from, most: count };
+        let found = match ask_sink(&letters.ask, &sink, request).await {
+            Ok(LetterAnswer::List(found)) => found,
+            Ok(_) => return no_letter(),
+            Err(failure) => return *failure,
+        };
+        let (is_last, last) = (found.len() < count, found.last().map(|last| last.number));
+        shown.extend(found.into_iter().filter(|letter| letters.is_visible(&reader, letter)));
+        if shown.len() >= count || is_last {
+            shown.truncate(count);
+            let next = shown.last().filter(|_| shown.len() == count).map(|last| last.number + 1);
+            return Json(json!({ "letters": shown, "next": next })).into_response();
         }
-        _ => None,
-    })
-    .await
+        from = last.map_or(from, |last| last + 1);
+    }
+    // Few of very many letters are visible.
+    Json(json!({ "letters": shown, "next": from })).into_response()
 }
 
-async fn show(State(ask): State<AskLetters>, Path((sink, number)): Path<(String, u64)>) -> Response {
-    send_request(&ask, sink, LetterRequest::Show { number }, |answer| match answer {
-        LetterAnswer::One(Some(letter)) => with_body(number, letter),
-        _ => None,
-    })
-    .await
+async fn show(State(letters): State<Letters>, Path((sink, number)): Path<(String, u64)>, parts: Parts) -> Response {
+    let reader = reader_of(&parts);
+    match ask_sink(&letters.ask, &sink, LetterRequest::Show { number }).await {
+        Ok(LetterAnswer::One(Some(letter))) if letters.is_visible(&reader, &letter.summary(number)) => {
+            with_body(number, &letter).map_or_else(no_letter, |shown| Json(shown).into_response())
+        }
+        Ok(_) => no_letter(),
+        Err(failure) => *failure,
+    }
 }
 
 fn with_body(number: u64, letter: &DeadLetter) -> Option<Value> {
@@ -82,37 +138,56 @@ fn with_body(number: u64, letter: &DeadLetter) -> Option<Value> {
     Some(shown)
 }
 
-async fn replay(State(ask): State<AskLetters>, Path(sink): Path<String>, Json(filter): Json<LetterFilter>) -> Response {
-    send_request(&ask, sink, LetterRequest::Replay { filter }, count).await
+async fn replay(
+    State(letters): State<Letters>,
+    Path(sink): Path<String>,
+    reader: Option<Extension<Reader>>,
+    Json(filter): Json<LetterFilter>,
+) -> Response {
+    change(&letters, reader, &sink, LetterRequest::Replay { filter }).await
 }
 
-async fn purge(State(ask): State<AskLetters>, Path(sink): Path<String>, Json(filter): Json<LetterFilter>) -> Response {
-    send_request(&ask, sink, LetterRequest::Purge { filter }, count).await
+async fn purge(
+    State(letters): State<Letters>,
+    Path(sink): Path<String>,
+    reader: Option<Extension<Reader>>,
+    Json(filter): Json<LetterFilter>,
+) -> Response {
+    change(&letters, reader, &sink, LetterRequest::Purge { filter }).await
 }
 
-fn count(answer: &LetterAnswer) -> Option<Value> {
-    match answer {
-        LetterAnswer::Count(count) => Some(json!({ "count": count })),
-        _ => None,
+/// Changes the letters that a filter selects. It may select any, so the reader must see everything.
+async fn change(letters: &Letters, reader: Option<Extension<Reader>>, sink: &str, request: LetterRequest) -> Response {
+    if !reader.is_some_and(|Extension(reader)| reader.sees_everything()) {
+        let problem = "this reader does not see all dead letters, so it may not replay or purge them";
+        return error_response(StatusCode::FORBIDDEN, problem);
+    }
+    match ask_sink(&letters.ask, sink, request).await {
+        Ok(LetterAnswer::Count(count)) => Json(json!({ "count": count })).into_response(),
+        Ok(_) => no_letter(),
+        Err(failure) => *failure,
     }
 }
 
-async fn send_request(
-    ask: &AskLetters,
-    sink: String,
-    request: LetterRequest,
-    show: impl Fn(&LetterAnswer) -> Option<Value>,
-) -> Response {
-    match tokio::time::timeout(DEADLINE, ask(sink.clone(), request)).await {
-        Err(_) => error_response(
+fn no_letter() -> Response {
+    error_response(StatusCode::NOT_FOUND, "there is no dead letter with this number")
+}
+
+/// Sends a request to a sink. Returns the answer, or the response to a failure.
+async fn ask_sink(ask: &AskLetters, sink: &str, request: LetterRequest) -> Result<LetterAnswer, Box<Response>> {
+    match tokio::time::timeout(DEADLINE, ask(sink.to_owned(), request)).await {
+        Err(_) => Err(Box::new(error_response(
             StatusCode::GATEWAY_TIMEOUT,
             format!("the sink has not answered within {DEADLINE:?}; the operation continues"),
-        ),
-        Ok(None) => error_response(StatusCode::NOT_FOUND, format!("there is no sink {sink:?}")),
-        Ok(Some(Err(error))) => error_response(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
-        Ok(Some(Ok(answer))) => match show(&answer) {
-            Some(shown) => Json(shown).into_response(),
-            None => error_response(StatusCode::NOT_FOUND, "there is no dead letter with this number"),
-        },
+        ))),
+        Ok(None) => Err(Box::new(error_response(StatusCode::NOT_FOUND, format!("there is no sink {sink:?}")))),
+        Ok(Some(Err(error))) => Err(Box::new(error_response(StatusCode::INSUFFICIENT_STORAGE, error.to_string()))),
+        Ok(Some(Ok(answer))) => Ok(answer),
     }
+}
+
+/// Splits the subject of an event into group, version, resource, namespace and name.
+fn parts_of(subject: &str) -> Option<[&str; 5]> {
+    let mut parts = subject.splitn(5, '/');
+    Some([parts.next()?, parts.next()?, parts.next()?, parts.next()?, parts.next()?])
 }

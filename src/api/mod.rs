@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use futures::future::BoxFuture;
@@ -32,19 +33,20 @@ mod objects;
 mod openapi;
 mod query;
 mod reload;
+mod rights;
 mod serve;
 #[cfg(test)]
 mod tests;
 mod tls;
 mod v1;
 
-use access::MayRead;
 pub use access::{InvalidToken, ReadSecret, TokenError, TokenFrom, check_token};
 use answer::error_response;
 pub use dead_letters::{AskLetters, Asked};
 pub use guard::{Guard, GuardError, Limits, Protection};
 pub use kubernetes::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet, ReadApi, ReadApiOptions, ReadCounts};
 pub use reload::{AskReload, Reloaded};
+pub use rights::CurrentReader;
 pub use tls::{TlsError, TlsFiles, check_tls};
 
 /// Timeout for collecting a status.
@@ -119,8 +121,8 @@ fn router(services: Services) -> Router {
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/v1/status", get(status))
-        .with_state(show)
-        .merge(dead_letters::routes(letters))
+        .with_state(Shows { show, read: read.clone() })
+        .merge(dead_letters::routes(letters, read.clone()))
         .merge(reload::routes(reload))
         .merge(metrics::routes(scraper))
         .merge(openapi::routes(read.is_some()));
@@ -139,7 +141,16 @@ async fn shown(show: &Show) -> Option<Shown> {
     tokio::time::timeout(DEADLINE, show()).await.ok().flatten()
 }
 
-async fn readyz(State(show): State<Show>, Extension(MayRead(may)): Extension<MayRead>) -> Response {
+/// Source of the shown state, and the rights of its readers.
+#[derive(Clone)]
+struct Shows {
+    show: Show,
+    read: Option<Arc<ReadApi>>,
+}
+
+async fn readyz(State(Shows { show, .. }): State<Shows>, parts: Parts) -> Response {
+    // The details name clusters.
+    let may = rights::reader_of(&parts).sees_everything();
     let lines = |first, waiting: &[String]| lines(first, if may { waiting } else { &[] });
     match shown(&show).await {
         Some(shown) if shown.ready => (StatusCode::OK, lines("ready", &shown.waiting)).into_response(),
@@ -154,9 +165,14 @@ fn lines(first: &str, rest: &[String]) -> String {
     all.join("\n")
 }
 
-async fn status(State(show): State<Show>) -> Response {
+async fn status(State(Shows { show, read }): State<Shows>, parts: Parts) -> Response {
+    let reader = rights::reader_of(&parts);
     match shown(&show).await {
-        Some(shown) => Json(shown.status).into_response(),
+        Some(shown) if reader.sees_everything() => Json(shown.status).into_response(),
+        Some(shown) => {
+            let status = read.map(|read| read.rights().status(&reader, shown.status, &read.resources()));
+            Json(status.unwrap_or_else(|| serde_json::json!({ "ready": shown.ready }))).into_response()
+        }
         None => error_response(StatusCode::SERVICE_UNAVAILABLE, "the hub is starting or shutting down"),
     }
 }

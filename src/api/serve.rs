@@ -226,6 +226,8 @@ async fn answer(server: &ServerState, slot: &Arc<Slot>, client: Client, request:
         Ok(known) => {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(known);
+            let is_open = server.guard.is_open();
+            request.extensions_mut().insert(known.reader(is_open));
             request.extensions_mut().insert(client.peer);
             let limit = server.guard.limits.request;
             match timeout(limit, server.routes.clone().oneshot(request)).await {

@@ -57,6 +57,7 @@ mod tree;
 mod uncompressed;
 mod values;
 mod versions;
+mod visible_ranges;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -90,3 +91,4 @@ pub use resync::ResyncSchedule;
 pub use snapshot::{DeclaredIndex, Partition, Snapshot};
 pub use store::Store;
 pub use uncompressed::{Uncompressed, pack_all};
+pub(crate) use visible_ranges::{KeyRanges, is_in};

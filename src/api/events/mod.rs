@@ -27,7 +27,8 @@ use axum::response::Response;
 use axum::routing::get;
 
 use super::extensions::Streaming;
-use super::kubernetes::{CacheInfo, Fleet, ReadApi, Warnings, reader_of};
+use super::kubernetes::{CacheInfo, Fleet, ReadApi, Warnings, reader_id};
+use super::rights::reader_of;
 use super::v1::{
     Answer, Failure, Form, Kind, Media, Method, Operation, Parameter, Route, Sight, accepted, find, find_all,
 };
@@ -103,8 +104,8 @@ async fn begin(api: &Arc<ReadApi>, parts: &Parts, resource: &mut String) -> Resu
         [cache] => cache.resource.gvr.to_string(),
         _ => "several".to_owned(),
     };
-    let reader = reader_of(parts);
-    let admission = api.admit_watch()?;
+    let reader = reader_id(parts);
+    let admission = api.admit_watch(&reader, &reader_of(parts))?;
     let until = asked.timeout.map(|timeout| clock::now() + timeout);
     let wanted = Wanted::of(asked, sight).await?;
     let known = parts.headers.get(LAST_EVENT_ID).map(|value| Position::parse(value.as_bytes()));

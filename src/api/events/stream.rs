@@ -13,6 +13,7 @@ use super::frames::{Frames, Notice};
 use super::position::Position;
 use super::wanted::Wanted;
 use crate::api::kubernetes::{ReadApi, ReaderId};
+use crate::api::rights::RightsCheck;
 use informer_hub_sink::{Event, EventOptions};
 use informer_hub_types::Notification;
 use informer_hub_types::clock::{self, Instant};
@@ -38,6 +39,7 @@ pub(super) struct Gate {
 pub(super) struct Stream {
     gate: Gate,
     writer: Writer,
+    rights: RightsCheck,
     until: Option<Instant>,
     next_heartbeat: Instant,
     /// Why the stream ends when everything is written.
@@ -60,11 +62,11 @@ struct Writer {
 impl Stream {
     /// Creates a stream that ends at `until`.
     pub(super) fn new(gate: Gate, wanted: Wanted, feeds: Vec<Feed>, frames: Frames, until: Option<Instant>) -> Self {
-        let api = Arc::clone(&gate.api);
+        let (api, rights) = (Arc::clone(&gate.api), wanted.check());
         let writer = Writer { api, wanted, feeds, frames, at: 0, has_warned: false };
         // The first heartbeat has the position.
         let next_heartbeat = clock::now();
-        Self { gate, writer, until, next_heartbeat, ending: None, is_ended: false }
+        Self { gate, writer, rights, until, next_heartbeat, ending: None, is_ended: false }
     }
 
     /// Waits for the next bytes; `None` at the end.
@@ -74,6 +76,15 @@ impl Stream {
     pub(super) async fn next(&mut self) -> Option<Bytes> {
         while !self.is_ended {
             let mut out = Vec::new();
+            if !self.rights.holds() {
+                self.is_ended = true;
+                self.writer.notice(
+                    Notice::End,
+                    &json!({ "reason": "the rights of the reader have changed" }),
+                    &mut out,
+                );
+                return Some(out.into());
+            }
             let is_current = {
                 let _turn = self.gate.api.turn(&self.gate.reader).await;
                 self.writer.write(&mut out)

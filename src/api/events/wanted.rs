@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::asked::Asked;
+use crate::api::rights::RightsCheck;
 use crate::api::v1::{ClusterChoice, Failure, Sight};
 use crate::cache::{ChangeCause, ChangeKind, HistoryScope, RecordedChange};
 use informer_hub_screen::{Difference, diff};
@@ -46,6 +47,11 @@ impl Wanted {
         };
         let redaction = Redaction::default();
         Ok(Self { clusters, sight, namespaces, labels, filter, events, replay, changed, redaction })
+    }
+
+    /// Returns the check of the reader's rights, for a stream that begins now.
+    pub(super) fn check(&self) -> RightsCheck {
+        self.sight.check()
     }
 
     /// Returns the part of a window that is read.

@@ -7,6 +7,8 @@ use smol_str::{SmolStr, format_smolstr};
 use super::metrics::client_of;
 use super::queue::ReaderId;
 use crate::api::extensions::PeerAddress;
+use crate::api::rights::reader_of;
+use informer_hub_access::{Reader, ReaderOrigin, Verb};
 use informer_hub_kubeapi::{Accepted, Form, IncludeObject, Media, Options, ResourcePath, Root, Status, negotiate};
 use informer_hub_types::TraceParent;
 
@@ -23,11 +25,22 @@ pub(super) struct Asked {
     /// Whether the client accepts gzip.
     pub(super) gzip: bool,
     pub(super) reader: ReaderId,
+    /// Reader with its rights.
+    pub(super) user: Reader,
     /// Program of the reader, for metrics and traces.
     pub(super) client: SmolStr,
 }
 
 impl Asked {
+    /// Returns the verb, as authorization knows it.
+    pub(super) fn access_verb(&self) -> Verb {
+        match (self.is_watch(), &self.path.name) {
+            (true, _) => Verb::Watch,
+            (false, Some(_)) => Verb::Get,
+            (false, None) => Verb::List,
+        }
+    }
+
     /// Returns whether it is a watch.
     pub(super) fn is_watch(&self) -> bool {
         (self.options.watch && self.path.name.is_none()) || self.path.is_watch
@@ -41,9 +54,10 @@ pub(super) fn asked(parts: &Parts, root: Root, path: ResourcePath) -> Result<Ask
     let accepted = negotiate(accept_of(parts).as_deref(), OFFERED, false)?;
     let options = Options::of(&path, parts.uri.query().unwrap_or_default())?;
     let include = if accepted.form == Form::Table { options.table_objects()? } else { IncludeObject::Metadata };
-    let (is_pretty, gzip, reader) = (is_pretty(parts, &accepted), accepts_gzip(parts), reader_of(parts));
+    let (is_pretty, gzip, reader) = (is_pretty(parts, &accepted), accepts_gzip(parts), reader_id(parts));
+    let user = reader_of(parts);
     let client = client_of(user_agent(parts));
-    Ok(Asked { root, path, options, accepted, include, is_pretty, gzip, reader, client })
+    Ok(Asked { root, path, options, accepted, include, is_pretty, gzip, reader, user, client })
 }
 
 /// Returns media type and indentation of failures. As in kube-apiserver, a failure is never a table: a header that
@@ -91,8 +105,13 @@ fn accepts_gzip(parts: &Parts) -> bool {
     })
 }
 
-/// Returns the identity of a reader for fairness: its credential if it has one, and its address.
-pub(in crate::api) fn reader_of(parts: &Parts) -> ReaderId {
+/// Returns the identity of a reader for fairness: its name, or its address if all clients share the credential.
+pub(in crate::api) fn reader_id(parts: &Parts) -> ReaderId {
+    let reader = reader_of(parts);
+    match reader.origin() {
+        ReaderOrigin::Anonymous | ReaderOrigin::Administrator | ReaderOrigin::ReadToken => {}
+        _ => return format_smolstr!("reader:{}", reader.name()),
+    }
     let address =
         parts.extensions.get::<PeerAddress>().map_or(SmolStr::default(), |peer| format_smolstr!("{}", peer.0));
     if parts.headers.contains_key(AUTHORIZATION) { format_smolstr!("token@{address}") } else { address }

@@ -13,6 +13,8 @@ use super::ReadApi;
 use super::fleet::{ClusterInfo, FetchError, Fleet};
 use super::respond::{json_response, response};
 use super::scope::{Clusters, has_any};
+use crate::api::rights::sees_cluster;
+use informer_hub_access::Reader;
 use informer_hub_kubeapi::{
     Document, Form, Root, Served, ServedVersion, Status, discovery_document, negotiate, version_document,
 };
@@ -43,10 +45,11 @@ impl Documents {
         fleet: &dyn Fleet,
         root: &Root,
         document: &Document,
-        accept: Option<&str>,
+        (reader, accept): (&Reader, Option<&str>),
     ) -> Result<Response, Status> {
         let (clusters, _) = Clusters::of(root);
-        let found = clusters.find(fleet);
+        let mut found = clusters.find(fleet);
+        found.retain(|cluster| sees_cluster(reader, &cluster.name, &cluster.labels));
         if let (Clusters::One(name), true) = (&clusters, found.is_empty()) {
             let status = Status::path_not_found();
             return Err(Status {
@@ -58,7 +61,7 @@ impl Documents {
             Document::Health => Ok(response(StatusCode::OK, "text/plain; charset=utf-8", Body::from("ok"))),
             Document::Version => Ok(json_response(StatusCode::OK, version(&found))),
             Document::CoreVersions | Document::Groups | Document::Group(_) | Document::Resources { .. } => {
-                self.discovery(api, fleet, &clusters, document, accept).await
+                self.discovery(api, fleet, &clusters, document, (reader, accept)).await
             }
             Document::OpenApiV2 => self.of_cluster(fleet, &found, "/openapi/v2".to_owned(), accept).await,
             Document::OpenApiV3(rest) if rest.is_empty() => {
@@ -74,7 +77,7 @@ impl Documents {
         fleet: &dyn Fleet,
         clusters: &Clusters,
         document: &Document,
-        accept: Option<&str>,
+        (reader, accept): (&Reader, Option<&str>),
     ) -> Result<Response, Status> {
         let can_aggregate = matches!(document, Document::CoreVersions | Document::Groups);
         let offered: &[Form] = if can_aggregate { &[Form::AggregatedDiscovery] } else { &[] };
@@ -83,7 +86,7 @@ impl Documents {
         for cache in fleet.caches() {
             let is_served =
                 cache.view != View::Metadata || !served.iter().any(|known| known.resource == cache.resource);
-            if is_served && api.rights.may_see(&cache.resource.gvr) && has_any(&cache, clusters) {
+            if is_served && api.rights.may_see(reader, &cache.resource) && has_any(&cache, clusters) {
                 let definition = api.definitions.of_resource(fleet, &cache, clusters).await;
                 served.retain(|known| known.resource != cache.resource);
                 served.push(definition.served);

@@ -21,9 +21,9 @@ mod queue;
 mod read;
 mod request;
 mod respond;
-mod rights;
 mod scope;
 mod selection;
+mod self_subject;
 #[cfg(test)]
 pub(in crate::api) mod tests;
 mod versions;
@@ -35,6 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::Request;
 use axum::http::request::Parts;
@@ -42,23 +43,25 @@ use axum::response::Response;
 use axum::routing::any;
 use tokio_util::sync::CancellationToken;
 
+use super::rights::{CurrentReader, Rights};
 use definitions::Definitions;
 use documents::Documents;
 pub use fleet::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet};
+use informer_hub_access::{Reader, ReviewCache};
 use informer_hub_kubeapi::Status;
+use informer_hub_types::clock;
 use informer_hub_types::clock::Instant;
-use informer_hub_types::{Gvr, clock};
+use informer_hub_types::{ApiResource, ClusterLabels};
 pub use metrics::ReadCounts;
 // Used by the other ways to read.
-pub(in crate::api) use asked::reader_of;
+pub(in crate::api) use asked::reader_id;
 pub(in crate::api) use encode::head_only;
 pub(in crate::api) use freshness::Coverage as Warnings;
 pub(in crate::api) use metrics::OpenWatch;
 use metrics::ReadMetrics;
 pub(in crate::api) use queue::{Admission, ReaderId};
-use queue::{FairQueue, QueueLimits, Turn, WatchAdmission};
+use queue::{FairQueue, QueueLimits, Turn};
 pub(in crate::api) use respond::whole_response;
-use rights::Rights;
 pub(in crate::api) use scope::view_rank;
 
 /// Shorter waits for a turn are not counted as waits.
@@ -99,7 +102,7 @@ impl ReadApi {
         Self {
             find,
             queue: FairQueue::new(limits),
-            rights: Rights { secrets: options.secrets },
+            rights: Rights::new(options.secrets),
             definitions: Definitions::default(),
             documents: Documents::default(),
             metrics: Arc::default(),
@@ -108,9 +111,26 @@ impl ReadApi {
         }
     }
 
-    /// Answers one authorized request.
-    pub async fn answer(self: &Arc<Self>, request: Request<()>) -> Response {
-        request::handle(State(Arc::clone(self)), request).await
+    /// Has open watches ask for the rights that their readers have now.
+    #[must_use]
+    pub fn with_current_readers(mut self, current: CurrentReader) -> Self {
+        self.rights.set_current(current);
+        self
+    }
+
+    /// Has clusters asked for the rights of the readers whose grants say so.
+    #[must_use]
+    pub fn with_reviews(mut self, reviews: Arc<ReviewCache>) -> Self {
+        self.rights.set_reviews(reviews);
+        self
+    }
+
+    /// Answers one authorized request. A request without a `Reader` in its extensions sees everything.
+    pub async fn answer(self: &Arc<Self>, mut request: Request<()>) -> Response {
+        if request.extensions().get::<Reader>().is_none() {
+            request.extensions_mut().insert(Reader::administrator());
+        }
+        request::handle(State(Arc::clone(self)), request.map(|()| Body::empty())).await
     }
 
     /// Returns the values of its counters.
@@ -139,9 +159,21 @@ impl ReadApi {
         request::check_started(&*fleet).map(|()| fleet)
     }
 
-    /// Returns whether the reader of a request may see objects of a resource.
-    pub(in crate::api) fn may_see(&self, gvr: &Gvr) -> bool {
-        self.rights.may_see(gvr)
+    /// Returns the resources of all caches; none while the hub starts or shuts down.
+    pub(in crate::api) fn resources(&self) -> Vec<ApiResource> {
+        let fleet = (self.find)();
+        fleet.iter().flat_map(|fleet| fleet.caches()).map(|cache| cache.resource).collect()
+    }
+
+    /// Returns the labels of a cluster; `None` if the hub has none of this name.
+    pub(in crate::api) fn cluster_labels(&self, name: &str) -> Option<ClusterLabels> {
+        let clusters = (self.find)()?.clusters();
+        clusters.into_iter().find(|cluster| cluster.name.as_str() == name).map(|cluster| cluster.labels)
+    }
+
+    /// Returns the rights of readers.
+    pub(in crate::api) fn rights(&self) -> &Rights {
+        &self.rights
     }
 
     /// Counts a response.
@@ -197,14 +229,25 @@ impl ReadApi {
         self.closing.cancel();
     }
 
-    pub(in crate::api) fn admit(&self, reader: &ReaderId) -> Result<Admission, Status> {
+    /// Admits a request of a reader.
+    ///
+    /// # Errors
+    /// [`Status`] of code 429 if it, or all readers, have too many in progress.
+    pub(in crate::api) fn admit(&self, id: &ReaderId, reader: &Reader) -> Result<Admission, Status> {
         let refused = || Status::too_many_requests("too many requests, please try again later", 1);
-        self.queue.admit(reader).ok_or_else(refused)
+        self.queue.admit(id, reader.limits()).ok_or_else(refused)
     }
 
-    pub(in crate::api) fn admit_watch(&self) -> Result<WatchAdmission, Status> {
+    /// Admits a watch of a reader, as [`Self::admit`].
+    pub(in crate::api) fn admit_watch(&self, id: &ReaderId, reader: &Reader) -> Result<Admission, Status> {
         let refused = || Status::too_many_requests("too many watches, please try again later", 5);
-        self.queue.admit_watch().ok_or_else(refused)
+        self.queue.admit_watch(id, reader.limits()).ok_or_else(refused)
+    }
+
+    /// Admits a query that scans, as [`Self::admit`].
+    pub(in crate::api) fn admit_scan(&self, id: &ReaderId, reader: &Reader) -> Result<Admission, Status> {
+        let refused = || Status::too_many_requests("too many scans of this reader, please try again later", 1);
+        self.queue.admit_scan(id, reader.limits()).ok_or_else(refused)
     }
 }
 
@@ -216,7 +259,7 @@ impl fmt::Debug for ReadApi {
 
 /// Returns the routes of the roots.
 pub(super) fn routes(api: Arc<ReadApi>) -> Router {
-    let handler = any(request::handle::<axum::body::Body>);
+    let handler = any(request::handle);
     let paths = ["/clusters", "/clusters/", "/clusters/{*rest}", "/unique", "/unique/", "/unique/{*rest}"];
     paths.into_iter().fold(Router::new(), |routes, path| routes.route(path, handler.clone())).with_state(api)
 }

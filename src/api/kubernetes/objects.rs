@@ -8,7 +8,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::scope::Scope;
-use crate::cache::{ChangeKind, Partition, PartitionId, RecordedChange, Snapshot};
+use crate::cache::{ChangeKind, KeyRanges, Partition, PartitionId, RecordedChange, Snapshot, is_in};
+use informer_hub_access::{Visibility, Visible};
 use informer_hub_types::{ClusterName, FieldPath, LabelNeeds, ObjectKey, Origin, StoredObject};
 
 /// An object with its informer.
@@ -45,6 +46,9 @@ pub(super) struct State {
     undone: BTreeMap<ClusterName, BTreeMap<ObjectKey, Option<Found>>>,
     /// All clusters of both.
     clusters: BTreeSet<ClusterName>,
+    visibility: Visibility,
+    /// Ranges of the visible objects by cluster; all objects of a cluster without an entry are visible.
+    ranges: BTreeMap<ClusterName, KeyRanges>,
 }
 
 impl State {
@@ -55,7 +59,10 @@ impl State {
             partitions.entry(partition.origin().cluster.clone()).or_default().push(id);
         }
         let clusters = partitions.keys().cloned().collect();
-        Self { snapshot, partitions, undone: BTreeMap::new(), clusters }
+        let (visibility, ranges) = (scope.visibility.clone(), BTreeMap::new());
+        let mut state = Self { snapshot, partitions, undone: BTreeMap::new(), clusters, visibility, ranges };
+        state.find_ranges();
+        state
     }
 
     /// Returns an earlier state: the present one without `changes`, all those since, in order.
@@ -72,7 +79,53 @@ impl State {
             let undone = state.undone.entry(change.origin.cluster.clone()).or_default();
             undone.entry(change.object.key().clone()).or_insert(before);
         }
+        state.find_ranges();
         state
+    }
+
+    /// Returns the snapshot that it is read from.
+    pub(super) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Finds the ranges of the visible objects of each cluster.
+    fn find_ranges(&mut self) {
+        if self.visibility.is_everything() {
+            return;
+        }
+        let mut ranges = BTreeMap::new();
+        for cluster in &self.clusters {
+            let undone = self.undone.get(cluster).into_iter().flat_map(BTreeMap::values).flatten();
+            let origins = self.partitions(cluster).map(|(_, partition)| partition.origin());
+            let mut origins: Vec<_> = origins.chain(undone.map(|(_, origin)| origin)).collect();
+            origins.dedup_by(|next, origin| next.cluster_labels == origin.cluster_labels);
+            let visible = origins
+                .iter()
+                .map(|origin| self.visibility.visible(&origin.cluster, &origin.cluster_labels))
+                .fold(Visible::Nothing, Visible::union);
+            if let Some(found) = self.ranges_in(cluster, &visible) {
+                ranges.insert(cluster.clone(), found);
+            }
+        }
+        self.ranges = ranges;
+    }
+
+    /// Returns the ranges of the visible objects of a cluster; `None` if all are.
+    fn ranges_in(&self, cluster: &ClusterName, visible: &Visible) -> Option<KeyRanges> {
+        let mut found = BTreeSet::new();
+        for (_, partition) in self.partitions(cluster) {
+            found.extend(partition.visible_ranges(visible)?.iter().cloned());
+        }
+        let undone = self.undone.get(cluster).into_iter().flat_map(BTreeMap::keys);
+        for namespace in undone.filter_map(ObjectKey::namespace).filter(|namespace| visible.sees(Some(namespace))) {
+            found.insert(ObjectKey::new(namespace, ""));
+        }
+        (*visible != Visible::Everything).then(|| found.into_iter().collect())
+    }
+
+    /// Returns whether a key may be visible in a cluster.
+    fn may_see(&self, cluster: &ClusterName, key: &ObjectKey) -> bool {
+        self.ranges.get(cluster).is_none_or(|ranges| is_in(ranges, key))
     }
 
     /// Returns the names of the clusters in order, from one on.
@@ -83,6 +136,16 @@ impl State {
 
     /// Returns the object of a key in a cluster.
     pub(super) fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Found> {
+        self.stored(cluster, key).filter(|found| self.may_see(cluster, key) && self.sees(found))
+    }
+
+    /// Returns whether an object is visible. Ranges decide, unless an earlier state had other labels.
+    fn sees(&self, (object, origin): &Found) -> bool {
+        let namespace = object.key().namespace();
+        self.undone.is_empty() || self.visibility.sees(&origin.cluster, &origin.cluster_labels, namespace)
+    }
+
+    fn stored(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Found> {
         if let Some(undone) = self.undone.get(cluster).and_then(|undone| undone.get(key)) {
             return undone.clone();
         }
@@ -91,14 +154,49 @@ impl State {
         Some((Arc::clone(found.0), Arc::clone(found.1)))
     }
 
-    /// Appends the next objects of a cluster after a key: those that `wanted` may select. Returns the key to continue
-    /// after; `None` at the end.
+    /// Appends the next visible objects of a cluster after a key: those that `wanted` may select. Returns the key to
+    /// continue after; `None` at the end.
     pub(super) fn objects<'s>(
         &'s self,
         cluster: &ClusterName,
         after: Option<&ObjectKey>,
         wanted: Candidates<'s>,
         most: usize,
+        out: &mut Vec<Found>,
+    ) -> Option<ObjectKey> {
+        let Some(ranges) = self.ranges.get(cluster) else {
+            return self.objects_within(cluster, after, wanted, &mut { most }, out);
+        };
+        let is_passed =
+            |range: &ObjectKey| after.is_some_and(|it| it > range && !it.as_str().starts_with(range.as_str()));
+        let first = ranges.partition_point(is_passed);
+        let mut left = most;
+        for range in &ranges[first..] {
+            let namespace = range.namespace();
+            if wanted.namespace.is_some_and(|wanted| Some(wanted) != namespace) {
+                continue;
+            }
+            if left == 0 {
+                // After all names of the namespaces before.
+                return Some(range.clone());
+            }
+            let wanted = Candidates { namespace, ..wanted };
+            if let Some(next) = self.objects_within(cluster, after, wanted, &mut left, out) {
+                return Some(next);
+            }
+            left = left.saturating_sub(1);
+        }
+        None
+    }
+
+    /// Appends the next objects of a cluster after a key, at most `left`, visible or not: those that `wanted` may
+    /// select. Returns the key to continue after; `None` at the end.
+    fn objects_within<'s>(
+        &'s self,
+        cluster: &ClusterName,
+        after: Option<&ObjectKey>,
+        wanted: Candidates<'s>,
+        left: &mut usize,
         out: &mut Vec<Found>,
     ) -> Option<ObjectKey> {
         let Candidates { namespace, needs, field } = wanted;
@@ -122,7 +220,8 @@ impl State {
         let undone = undone.into_iter().flat_map(|undone| undone.range::<ObjectKey, _>((from, Bound::Unbounded)));
         let mut undone = undone.peekable();
         let mut last = None;
-        for _ in 0..most {
+        while *left > 0 {
+            *left -= 1;
             let stored = sources.iter_mut().filter_map(|(objects, _)| objects.peek().map(|(object, _)| object.key()));
             let (stored, other) = (stored.min(), undone.peek().map(|(key, _)| *key));
             let key = [stored, other].into_iter().flatten().min().filter(|key| is_within(key))?.clone();
@@ -135,7 +234,7 @@ impl State {
             if let Some((_, before)) = undone.next_if(|(undone, _)| **undone == key) {
                 found.clone_from(before);
             }
-            out.extend(found);
+            out.extend(found.filter(|found| self.sees(found)));
             last = Some(key);
         }
         last
@@ -166,10 +265,15 @@ impl State {
         self.snapshot.resource().namespaced
     }
 
-    /// Returns the number of objects, or `None` if counting them would visit each.
+    /// Returns the number of visible objects, or `None` if counting them would visit each.
     pub(super) fn len(&self) -> Option<usize> {
         let is_plain = self.undone.is_empty() && self.partitions.values().all(|ids| ids.len() == 1);
-        is_plain
-            .then(|| self.partitions.keys().flat_map(|cluster| self.partitions(cluster)).map(|(_, it)| it.len()).sum())
+        is_plain.then(|| self.partitions.keys().map(|cluster| self.len_of(cluster)).sum())
+    }
+
+    fn len_of(&self, cluster: &ClusterName) -> usize {
+        let ranges = self.ranges.get(cluster);
+        let len = |partition: &Partition| ranges.map_or_else(|| partition.len(), |ranges| partition.len_in(ranges));
+        self.partitions(cluster).map(|(_, partition)| len(partition)).sum()
     }
 }

@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 use smol_str::SmolStr;
 use tokio::sync::oneshot;
 
+use informer_hub_access::ReaderLimits;
+
 /// Identity of a reader, for fairness.
 pub(in crate::api) type ReaderId = SmolStr;
 
@@ -36,24 +38,30 @@ pub(in crate::api) struct FairQueue {
 struct State {
     requests: usize,
     watches: usize,
-    /// Requests in progress by reader.
-    readers: BTreeMap<ReaderId, usize>,
+    /// Requests, watches and scans in progress by reader.
+    readers: BTreeMap<(Kind, ReaderId), usize>,
     turns: usize,
     /// Waiting turns by reader, and the order in which readers get the next ones.
     waiting: BTreeMap<ReaderId, VecDeque<oneshot::Sender<()>>>,
     order: VecDeque<ReaderId>,
 }
 
-/// Admission of a list or of a request for one object; ends when dropped.
+/// What is admitted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Kind {
+    /// A list, a query or a request for one object.
+    Request,
+    Watch,
+    /// The work of a query that scans, beside its request.
+    Scan,
+}
+
+/// Admission of a request, a watch or a scan; ends when dropped.
 #[derive(Debug)]
 pub(in crate::api) struct Admission {
     queue: Arc<FairQueue>,
-    reader: ReaderId,
+    key: (Kind, ReaderId),
 }
-
-/// Admission of a watch; ends when dropped.
-#[derive(Debug)]
-pub(in crate::api) struct WatchAdmission(Arc<FairQueue>);
 
 /// A turn of work; ends when dropped.
 #[derive(Debug)]
@@ -64,26 +72,44 @@ impl FairQueue {
         Arc::new(Self { limits, state: Mutex::default() })
     }
 
-    /// Admits a request; `None` if all requests, or this reader's half, are in progress.
-    pub(super) fn admit(self: &Arc<Self>, reader: &ReaderId) -> Option<Admission> {
-        let mut state = self.state.lock();
-        let own = state.readers.get(reader).copied().unwrap_or_default();
-        if state.requests >= self.limits.requests || own >= self.limits.requests.div_ceil(2) {
-            return None;
-        }
-        state.requests += 1;
-        state.readers.insert(reader.clone(), own + 1);
-        Some(Admission { queue: Arc::clone(self), reader: reader.clone() })
+    /// Admits a request; `None` if all requests, or those that this reader may have, are in progress: its own limit, and
+    /// at most half of all.
+    pub(super) fn admit(self: &Arc<Self>, reader: &ReaderId, limits: ReaderLimits) -> Option<Admission> {
+        let half = self.limits.requests.div_ceil(2);
+        let own = limits.requests.map_or(half, |own| own.min(half));
+        self.admit_kind(Kind::Request, reader, own)
     }
 
-    /// Admits a watch; `None` if there are too many.
-    pub(super) fn admit_watch(self: &Arc<Self>) -> Option<WatchAdmission> {
+    /// Admits a watch; `None` if there are too many, in all or of this reader.
+    pub(super) fn admit_watch(self: &Arc<Self>, reader: &ReaderId, limits: ReaderLimits) -> Option<Admission> {
+        self.admit_kind(Kind::Watch, reader, limits.watches.unwrap_or(usize::MAX))
+    }
+
+    /// Admits a scan; `None` if this reader has too many.
+    pub(super) fn admit_scan(self: &Arc<Self>, reader: &ReaderId, limits: ReaderLimits) -> Option<Admission> {
+        self.admit_kind(Kind::Scan, reader, limits.scans.unwrap_or(usize::MAX))
+    }
+
+    fn admit_kind(self: &Arc<Self>, kind: Kind, reader: &ReaderId, most: usize) -> Option<Admission> {
         let mut state = self.state.lock();
-        if state.watches >= self.limits.watches {
+        let key = (kind, reader.clone());
+        let own = state.readers.get(&key).copied().unwrap_or_default();
+        let (requests, watches) = (state.requests, state.watches);
+        let is_full = match kind {
+            Kind::Request => requests >= self.limits.requests,
+            Kind::Watch => watches >= self.limits.watches,
+            Kind::Scan => false,
+        };
+        if is_full || own >= most {
             return None;
         }
-        state.watches += 1;
-        Some(WatchAdmission(Arc::clone(self)))
+        match kind {
+            Kind::Request => state.requests += 1,
+            Kind::Watch => state.watches += 1,
+            Kind::Scan => {}
+        }
+        state.readers.insert(key.clone(), own + 1);
+        Some(Admission { queue: Arc::clone(self), key })
     }
 
     /// Returns the number of requests in progress.
@@ -166,19 +192,17 @@ impl Drop for Turn<'_> {
 impl Drop for Admission {
     fn drop(&mut self) {
         let mut state = self.queue.state.lock();
-        state.requests -= 1;
-        if let Some(own) = state.readers.get_mut(&self.reader) {
+        match self.key.0 {
+            Kind::Request => state.requests -= 1,
+            Kind::Watch => state.watches -= 1,
+            Kind::Scan => {}
+        }
+        if let Some(own) = state.readers.get_mut(&self.key) {
             *own -= 1;
             if *own == 0 {
-                state.readers.remove(&self.reader);
+                state.readers.remove(&self.key);
             }
         }
-    }
-}
-
-impl Drop for WatchAdmission {
-    fn drop(&mut self) {
-        self.0.state.lock().watches -= 1;
     }
 }
 
@@ -188,6 +212,8 @@ mod tests {
 
     use super::*;
 
+    const NONE: ReaderLimits = ReaderLimits { requests: None, scans: None, watches: None, bytes_per_second: None };
+
     fn queue(requests: usize, watches: usize) -> Arc<FairQueue> {
         FairQueue::new(QueueLimits { requests, watches, turns: 1 })
     }
@@ -196,18 +222,35 @@ mod tests {
     fn reader_gets_half_of_the_requests_and_all_readers_the_whole() {
         let queue = queue(4, 1);
         let (a, b, c) = ("a".into(), "b".into(), "c".into());
-        let of_a: Vec<_> = (0..3).filter_map(|_| queue.admit(&a)).collect();
+        let of_a: Vec<_> = (0..3).filter_map(|_| queue.admit(&a, NONE)).collect();
         assert_eq!(of_a.len(), 2);
-        let of_b: Vec<_> = (0..3).filter_map(|_| queue.admit(&b)).collect();
+        let of_b: Vec<_> = (0..3).filter_map(|_| queue.admit(&b, NONE)).collect();
         assert_eq!(of_b.len(), 2);
-        assert!(queue.admit(&c).is_none());
+        assert!(queue.admit(&c, NONE).is_none());
         drop(of_a);
-        assert!(queue.admit(&c).is_some());
-        let watch = queue.admit_watch();
-        assert!(watch.is_some() && queue.admit_watch().is_none());
+        assert!(queue.admit(&c, NONE).is_some());
+        let watch = queue.admit_watch(&a, NONE);
+        assert!(watch.is_some() && queue.admit_watch(&a, NONE).is_none());
         drop((watch, of_b));
         assert_eq!(queue.in_progress(), 0);
-        assert!(queue.admit_watch().is_some());
+        assert!(queue.admit_watch(&a, NONE).is_some());
+    }
+
+    #[test]
+    fn reader_has_limits_of_its_own() {
+        let queue = queue(100, 100);
+        let (a, b) = ("a".into(), "b".into());
+        let limits = ReaderLimits { requests: Some(2), scans: Some(1), watches: Some(3), bytes_per_second: None };
+        let requests: Vec<_> = (0..5).filter_map(|_| queue.admit(&a, limits)).collect();
+        let watches: Vec<_> = (0..5).filter_map(|_| queue.admit_watch(&a, limits)).collect();
+        let scans: Vec<_> = (0..5).filter_map(|_| queue.admit_scan(&a, limits)).collect();
+        assert_eq!((requests.len(), watches.len(), scans.len()), (2, 3, 1));
+        assert!(queue.admit(&b, NONE).is_some() && queue.admit_scan(&b, limits).is_some());
+        drop((requests, scans));
+        assert!(queue.admit(&a, limits).is_some() && queue.admit_scan(&a, limits).is_some());
+        assert!(queue.admit_watch(&a, limits).is_none());
+        drop(watches);
+        assert!(queue.state.lock().readers.is_empty());
     }
 
     #[tokio::test]

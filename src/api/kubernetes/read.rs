@@ -32,6 +32,9 @@ const LONG_PAGE: usize = 10_000;
 /// Most changes that are undone for an earlier state. A partition that joined or left is one change per object.
 const MAX_UNDONE: usize = 100_000;
 
+/// Most further reviews of a reader's rights for one answer.
+const MAX_REVIEWS: usize = 3;
+
 /// State and version that a request is answered from.
 struct At {
     state: State,
@@ -42,14 +45,23 @@ struct At {
 /// Answers a list or a request for one object.
 pub(super) async fn answer(
     api: &Arc<ReadApi>,
-    scope: Scope,
+    mut scope: Scope,
     definition: Definition,
     asked: Asked,
 ) -> Result<Response, Status> {
-    let admission = api.admit(&asked.reader)?;
+    let admission = api.admit(&asked.reader, &asked.user)?;
     let selection = selection_of(&scope, &definition, &asked)?;
     let is_get = asked.path.name.is_some();
-    let (at, after) = state_of(&scope, &asked, is_get).await?;
+    let mut found = state_of(&scope, &asked, is_get).await?;
+    // A namespace may have appeared since the reader's rights were reviewed.
+    for _ in 0..MAX_REVIEWS {
+        if scope.is_reviewed(found.0.state.snapshot(), &asked.path) {
+            break;
+        }
+        scope.review(&api.rights, &asked.user, asked.access_verb(), &asked.path).await;
+        found = state_of(&scope, &asked, is_get).await?;
+    }
+    let (at, after) = found;
     let mut encoder = encoder_of(&scope, &definition, &asked);
     let is_unique = encoder.naming == super::encode::Naming::Unique;
     let state = Arc::new(at.state);

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::request::Parts;
 use axum::http::{Method, Request};
@@ -15,13 +16,15 @@ use super::asked::{Asked, accept_of, asked, form_of_failures, trace_parent_of};
 use super::fleet::Fleet;
 use super::respond::failure_response;
 use super::scope::Scope;
+use super::self_subject::{self, SelfReview};
+use crate::api::rights::reader_of;
 use informer_hub_kubeapi::{Document, Reason, Root, Status, Target, parse_path};
 use informer_hub_telemetry::spans;
 
 /// Answers one request below the roots.
-pub(super) async fn handle<B>(State(api): State<Arc<ReadApi>>, request: Request<B>) -> Response {
-    let (parts, _) = request.into_parts();
-    match answer(&api, &parts).await {
+pub(super) async fn handle(State(api): State<Arc<ReadApi>>, request: Request<Body>) -> Response {
+    let (parts, body) = request.into_parts();
+    match answer(&api, &parts, body).await {
         Ok(response) => response,
         Err(status) => {
             let (media, is_pretty) = form_of_failures(&parts);
@@ -30,9 +33,15 @@ pub(super) async fn handle<B>(State(api): State<Arc<ReadApi>>, request: Request<
     }
 }
 
-async fn answer(api: &Arc<ReadApi>, parts: &Parts) -> Result<Response, Status> {
+async fn answer(api: &Arc<ReadApi>, parts: &Parts, body: Body) -> Result<Response, Status> {
     let Some((root, target)) = parse_path(parts.uri.path())? else { return Err(Status::path_not_found()) };
     if parts.method != Method::GET && parts.method != Method::HEAD {
+        if let Target::Resource(path) = &target
+            && parts.method == Method::POST
+            && let Some(review) = SelfReview::of(path)
+        {
+            return self_subject::answer(api, parts, body, &root, review).await;
+        }
         return Err(read_only(&target));
     }
     let fleet = api.fleet()?;
@@ -42,14 +51,15 @@ async fn answer(api: &Arc<ReadApi>, parts: &Parts) -> Result<Response, Status> {
             if !matches!(document, Document::Health | Document::Version) {
                 check_started(&*fleet)?;
             }
-            return api.documents.answer(api, &*fleet, &root, &document, accept_of(parts).as_deref()).await;
+            let (reader, accept) = (reader_of(parts), accept_of(parts));
+            return api.documents.answer(api, &*fleet, &root, &document, (&reader, accept.as_deref())).await;
         }
         Target::Resource(path) => path,
     };
     let began = informer_hub_types::clock::now();
     let resource = super::metrics::resource_of(&path);
     let asked = asked(parts, root, path)?;
-    let verb = verb_of(&asked);
+    let verb = asked.access_verb().as_str();
     let client = asked.client.clone();
     let span = spans::read(verb, &resource, &root_of(&asked.root), &client, trace_parent_of(parts));
     let outcome = answer_resource(api, &fleet, asked).instrument(span.clone()).await;
@@ -81,8 +91,10 @@ async fn answer_resource(api: &Arc<ReadApi>, fleet: &Arc<dyn Fleet>, asked: Aske
         // A list of some clusters only would have informers delete the objects of the others.
         check_started(&**fleet)?;
     }
-    let scope = Scope::find(&**fleet, &asked.root, &asked.path, api.rights);
-    let scope = scope.or_else(|status| check_started(&**fleet).and(Err(status)))?;
+    let scope = Scope::find(&**fleet, &asked.root, &asked.path, (&api.rights, &asked.user));
+    let mut scope = scope.or_else(|status| check_started(&**fleet).and(Err(status)))?;
+    scope.review(&api.rights, &asked.user, asked.access_verb(), &asked.path).await;
+    scope.check_access(&asked.user, asked.access_verb(), &asked.path)?;
     let definition = api.definitions.of(&**fleet, &scope).await;
     if asked.is_watch() {
         super::watch_request::answer(api, scope, definition, asked).await
@@ -108,12 +120,4 @@ fn read_only(target: &Target) -> Status {
         Target::Document(_) => "this path",
     };
     Status { message: format!("the hub only reads: send changes of {what} to the cluster's own apiserver"), ..status }
-}
-
-fn verb_of(asked: &Asked) -> &'static str {
-    match (asked.is_watch(), &asked.path.name) {
-        (true, _) => "watch",
-        (false, Some(_)) => "get",
-        (false, None) => "list",
-    }
 }

@@ -1,14 +1,18 @@
 //! The cache and the clusters that a request addresses.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use smol_str::SmolStr;
 
 use super::encode::Naming;
 use super::fleet::{CacheInfo, ClusterInfo, Fleet};
 use super::freshness::Coverage;
-use super::rights::Rights;
+use crate::api::rights::{Extent, Place, Rights, sees_cluster};
 use crate::cache::{HistoryScope, Partition, PartitionId, Snapshot};
-use informer_hub_kubeapi::{ResourcePath, Root, Status};
-use informer_hub_types::{ClusterName, LabelSelector, Origin, View};
+use informer_hub_access::{Reader, Verb, Visibility};
+use informer_hub_kubeapi::{Access, ResourcePath, Root, Status};
+use informer_hub_types::{ClusterLabels, ClusterName, LabelSelector, Origin, View};
 
 /// Clusters of a root.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,12 +54,13 @@ impl Clusters {
     }
 }
 
-/// Cache, clusters and naming of a request.
+/// Cache, clusters and naming of a request, and what its reader may see of them.
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
     pub(super) cache: CacheInfo,
     pub(super) clusters: Clusters,
     pub(super) naming: Naming,
+    pub(super) visibility: Visibility,
 }
 
 impl Scope {
@@ -64,14 +69,19 @@ impl Scope {
     /// # Errors
     /// [`Status`] of code 404 if the hub does not cache the resource there or the reader may not see it, of code 503
     /// if the first list of the only cluster is not complete.
-    pub(super) fn find(fleet: &dyn Fleet, root: &Root, path: &ResourcePath, rights: Rights) -> Result<Self, Status> {
+    pub(super) fn find(
+        fleet: &dyn Fleet,
+        root: &Root,
+        path: &ResourcePath,
+        (rights, reader): (&Rights, &Reader),
+    ) -> Result<Self, Status> {
         let (clusters, naming) = Clusters::of(root);
         let is_wanted = |cache: &CacheInfo| {
             let gvr = &cache.resource.gvr;
             gvr.group == path.group && gvr.version == path.version && gvr.resource == path.resource
         };
         let mut caches = fleet.caches();
-        caches.retain(|cache| is_wanted(cache) && rights.may_see(&cache.resource.gvr) && has_any(cache, &clusters));
+        caches.retain(|cache| is_wanted(cache) && has_any(cache, &clusters));
         caches.sort_by_key(|cache| view_rank(&cache.view));
         let Some(cache) = caches.into_iter().next() else { return Err(Status::path_not_found()) };
         let is_misplaced = path.namespace.is_some() && !cache.resource.namespaced;
@@ -79,14 +89,139 @@ impl Scope {
         if is_misplaced || lacks_namespace {
             return Err(Status::path_not_found());
         }
-        let scope = Self { cache, clusters, naming };
+        let visibility = rights.visibility(reader, &cache.resource);
+        // To a reader without rules, resources that the hub does not serve do not exist.
+        if reader.sees_everything() && !visibility.may_see_some() {
+            return Err(Status::path_not_found());
+        }
+        let scope = Self { cache, clusters, naming, visibility };
         if let Clusters::One(cluster) = &scope.clusters
-            && !scope.has_synced(&scope.cache.published.load())
+            && !scope.labels_of(cluster).is_some_and(|labels| sees_cluster(reader, cluster, &labels))
+        {
+            return Err(Status::path_not_found());
+        }
+        if let Clusters::One(cluster) = &scope.clusters
+            && !scope.is_synced(cluster)
         {
             let text = format!("the first list of {} in cluster {cluster} is not complete", scope.cache.resource.gvr);
             return Err(Status { retry_after: Some(1), ..Status::service_unavailable(text) });
         }
         Ok(scope)
+    }
+
+    /// Refuses an access that is not allowed at all, as kube-apiserver does. At fleet roots the visible objects of all
+    /// clusters are served.
+    ///
+    /// # Errors
+    /// [`Status`] of code 403.
+    pub(super) fn check_access(&self, reader: &Reader, verb: Verb, path: &ResourcePath) -> Result<(), Status> {
+        let visibility = &self.visibility;
+        let is_allowed = match &self.clusters {
+            _ if visibility.is_everything() => true,
+            Clusters::Matching(_) => visibility.may_see_some(),
+            Clusters::One(cluster) => {
+                let labels = self.labels_of(cluster).unwrap_or_default();
+                let namespace = path.namespace.as_deref();
+                let is_of_all = namespace.is_none() && self.cache.resource.namespaced;
+                visibility.sees(cluster, &labels, namespace)
+                    || is_of_all && visibility.sees_some_by_rules(cluster, &labels)
+            }
+        };
+        if is_allowed {
+            return Ok(());
+        }
+        let access = Access {
+            user: reader.name(),
+            verb: verb.as_str(),
+            group: &path.group,
+            resource: &path.resource,
+            subresource: "",
+            namespace: path.namespace.as_deref().unwrap_or_default(),
+            name: path.name.as_deref().unwrap_or_default(),
+        };
+        let failure = match &self.clusters {
+            Clusters::One(cluster) => self.failure_of(cluster),
+            Clusters::Matching(_) => None,
+        };
+        Err(Status::forbidden(&access, failure.as_deref().unwrap_or_default()))
+    }
+
+    /// Returns why a cluster has not answered an access review.
+    fn failure_of(&self, cluster: &ClusterName) -> Option<Arc<str>> {
+        self.visibility.reviewed()?.get(cluster)?.failure.clone()
+    }
+
+    /// Has the clusters say what the reader may see in a state, if its rights are those that they give.
+    pub(super) async fn review(&mut self, rights: &Rights, reader: &Reader, verb: Verb, path: &ResourcePath) {
+        if self.visibility.reviewed().is_some() {
+            let places = self.places(&self.snapshot(), path.namespace.as_ref());
+            self.visibility = rights.reviewed(reader, verb, &self.cache.resource, places).await;
+        }
+    }
+
+    /// Returns whether every namespace of a state has been reviewed.
+    pub(super) fn is_reviewed(&self, snapshot: &Snapshot, path: &ResourcePath) -> bool {
+        let Some(reviewed) = self.visibility.reviewed() else { return true };
+        self.places(snapshot, path.namespace.as_ref()).iter().all(|place| {
+            let Some(review) = reviewed.get(&place.cluster) else { return false };
+            let Extent::All(namespaces) = &place.extent else { return true };
+            let is_decided = review.everywhere == Some(true) || review.failure.is_some();
+            is_decided || namespaces.iter().all(|namespace| self.is_decided(&place.cluster, &place.labels, namespace))
+        })
+    }
+
+    /// Returns whether it is known whether the reader sees a namespace.
+    pub(super) fn is_decided(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: &str) -> bool {
+        let Some(reviewed) = self.visibility.reviewed() else { return true };
+        let review = reviewed.get(cluster);
+        let is_known =
+            review.is_some_and(|review| review.everywhere == Some(true) || review.namespaces.contains_key(namespace));
+        is_known || self.visibility.sees_by_rules(cluster, labels, Some(namespace))
+    }
+
+    /// Returns the places that a request asks for. At a root of one cluster, all namespaces must be allowed at once, as in
+    /// kube-apiserver.
+    fn places(&self, snapshot: &Snapshot, namespace: Option<&SmolStr>) -> Vec<Place> {
+        let has_namespaces = self.naming.is_fleet() && self.cache.resource.namespaced && namespace.is_none();
+        let mut found: BTreeMap<ClusterName, (ClusterLabels, BTreeSet<SmolStr>)> = BTreeMap::new();
+        for (_, partition) in snapshot.partitions().filter(|(_, it)| self.clusters.include(it.origin())) {
+            let origin = partition.origin();
+            let known = found.entry(origin.cluster.clone()).or_default();
+            known.0.clone_from(&origin.cluster_labels);
+            if has_namespaces {
+                known.1.extend(partition.namespaces());
+            }
+        }
+        for (cluster, labels) in snapshot.expected() {
+            found.entry(cluster.clone()).or_insert_with(|| (labels.clone(), BTreeSet::new()));
+        }
+        let place = |(cluster, (labels, namespaces)): (_, (_, BTreeSet<SmolStr>))| {
+            let extent = match namespace {
+                Some(namespace) => Extent::Namespace(namespace.clone()),
+                None => Extent::All(namespaces.into_iter().collect()),
+            };
+            Place { cluster, labels, extent }
+        };
+        found.into_iter().map(place).collect()
+    }
+
+    /// Returns the labels of a cluster that has the resource, or will once it answers.
+    fn labels_of(&self, cluster: &ClusterName) -> Option<ClusterLabels> {
+        let snapshot = self.cache.published.load();
+        let mut origins = snapshot.partitions().map(|(_, partition)| partition.origin());
+        let known = origins.find(|origin| origin.cluster == *cluster).map(|origin| origin.cluster_labels.clone());
+        known.or_else(|| snapshot.expected().find(|(name, _)| *name == cluster).map(|(_, labels)| labels.clone()))
+    }
+
+    /// Returns whether a partition of a cluster has synced, visible or not.
+    fn is_synced(&self, cluster: &ClusterName) -> bool {
+        let snapshot = self.cache.published.load();
+        snapshot.partitions().any(|(_, partition)| partition.has_synced() && partition.origin().cluster == *cluster)
+    }
+
+    /// Returns whether objects of an informer may be in the answer.
+    fn include(&self, origin: &Origin) -> bool {
+        self.clusters.include(origin) && is_visible(&self.visibility, origin)
     }
 
     /// Returns whether a partition of these clusters has synced.
@@ -99,15 +234,14 @@ impl Scope {
         &'s self,
         snapshot: &'s Snapshot,
     ) -> impl Iterator<Item = (PartitionId, &'s Partition)> {
-        let is_included =
-            |(_, partition): &(_, &Partition)| partition.has_synced() && self.clusters.include(partition.origin());
+        let is_included = |(_, partition): &(_, &Partition)| partition.has_synced() && self.include(partition.origin());
         snapshot.partitions().filter(is_included)
     }
 
     /// Returns the freshness of the clusters in a snapshot.
     pub(super) fn coverage(&self, snapshot: &Snapshot) -> Coverage {
         let mut coverage = Coverage::default();
-        for (_, partition) in snapshot.partitions().filter(|(_, it)| self.clusters.include(it.origin())) {
+        for (_, partition) in snapshot.partitions().filter(|(_, it)| self.include(it.origin())) {
             if partition.has_synced() {
                 coverage.add(partition);
             } else {
@@ -118,8 +252,15 @@ impl Scope {
             let is_included = |labels: &std::collections::BTreeMap<String, String>| {
                 selector.matches(|label| labels.get(label).map(String::as_str))
             };
-            for (cluster, _) in snapshot.expected().filter(|(_, labels)| is_included(labels)) {
-                coverage.add_missing(cluster);
+            for (cluster, labels) in snapshot.expected().filter(|(_, labels)| is_included(labels)) {
+                if self.visibility.sees_any(cluster, labels) {
+                    coverage.add_missing(cluster);
+                }
+            }
+        }
+        for (cluster, review) in self.visibility.reviewed().into_iter().flatten() {
+            if let Some(failure) = &review.failure {
+                coverage.partial(cluster, format!("rights unknown: {failure}"));
             }
         }
         coverage
@@ -129,10 +270,16 @@ impl Scope {
     pub(super) fn changes(&self) -> HistoryScope {
         match &self.clusters {
             Clusters::One(cluster) => HistoryScope::Cluster(cluster.clone()),
-            Clusters::Matching(selector) if selector.is_empty() => HistoryScope::Fleet,
+            Clusters::Matching(selector) if selector.is_empty() && self.visibility.is_everything() => {
+                HistoryScope::Fleet
+            }
             Clusters::Matching(_) => {
-                let clusters = self.clusters.clone();
-                HistoryScope::Selected(Arc::new(move |origin| clusters.include(origin)))
+                let (clusters, visibility) = (self.clusters.clone(), self.visibility.clone());
+                HistoryScope::Selected(Arc::new(move |origin| {
+                    // Clusters are asked about a namespace when it has a change.
+                    let is_asked = visibility.reviewed().is_some();
+                    clusters.include(origin) && (is_asked || is_visible(&visibility, origin))
+                }))
             }
         }
     }
@@ -140,6 +287,15 @@ impl Scope {
     /// Returns the present state.
     pub(super) fn snapshot(&self) -> Arc<Snapshot> {
         self.cache.published.load_full()
+    }
+}
+
+/// Returns whether objects of an informer may be visible.
+fn is_visible(visibility: &Visibility, origin: &Origin) -> bool {
+    let (cluster, labels) = (&origin.cluster, &origin.cluster_labels);
+    match origin.scope.namespace.as_deref() {
+        Some(namespace) => visibility.sees(cluster, labels, Some(namespace)),
+        None => visibility.sees_any(cluster, labels),
     }
 }
 

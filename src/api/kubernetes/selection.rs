@@ -107,6 +107,11 @@ impl Selection {
         self.namespace.as_deref().or_else(by_field)
     }
 
+    /// Returns whether no object of a namespace is selected.
+    pub(super) fn excludes_namespace(&self, namespace: &str) -> bool {
+        self.namespace().is_some_and(|wanted| wanted != namespace)
+    }
+
     /// Returns the conditions that objects which cannot be selected are skipped by.
     pub(super) fn candidates(&self) -> Candidates<'_> {
         let field = self.terms.iter().find_map(|term| match term.source {

@@ -2,6 +2,7 @@
 
 mod lists;
 mod paths;
+mod rights;
 mod selection;
 mod watches;
 
@@ -23,7 +24,9 @@ use tower::ServiceExt;
 
 use super::fleet::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet};
 use super::{ReadApi, ReadApiOptions, routes};
+use crate::api::rights::CurrentReader;
 use crate::cache::{Answer, DeltaFifo, HistoryLimits, PartitionId, Query, QueryError, Store};
+use informer_hub_access::{Reader, ReviewCache};
 use informer_hub_types::{
     ApiResource, Change, ClusterLabels, ClusterName, Delta, DeltaKind, Gvr, IndexEntry, InformerHealth, Labels,
     ObjectKey, Origin, ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid, View, clock,
@@ -83,6 +86,8 @@ pub(in crate::api) struct Bench {
     pub(in crate::api) fleet: Arc<TestFleet>,
     api: Arc<ReadApi>,
     routes: Router,
+    /// Reader of the requests.
+    pub(in crate::api) reader: Reader,
     pub(in crate::api) partitions: BTreeMap<(String, Gvr), PartitionId>,
 }
 
@@ -132,7 +137,7 @@ impl Bench {
         let find: FindFleet = Arc::new(move || Some(Arc::clone(&found) as Arc<dyn Fleet>));
         let api = Arc::new(ReadApi::new(find, options));
         let routes = routes(Arc::clone(&api)).merge(crate::api::read_routes(&api));
-        Self { fleet, api, routes, partitions: BTreeMap::new() }
+        Self { fleet, api, routes, reader: Reader::administrator(), partitions: BTreeMap::new() }
     }
 
     pub(in crate::api) fn api(&self) -> Arc<ReadApi> {
@@ -168,16 +173,22 @@ impl Bench {
             resource: resource.clone(),
             scope,
         };
+        self.watch_resource(resource);
         let mut stores = self.fleet.stores.lock();
-        let store = stores.entry(resource.gvr.clone()).or_insert_with(|| {
-            let mut store = Store::new(resource.clone());
-            store.keep_history(HistoryLimits::default(), BASE, clock::now());
-            store
-        });
+        let store = stores.get_mut(&resource.gvr).unwrap();
         let health = InformerHealth::new();
         let id = store.open(Arc::new(origin), health, Vec::new());
         self.partitions.insert((cluster.to_owned(), resource.gvr.clone()), id);
         id
+    }
+
+    /// Makes the cache of a resource, without a cluster.
+    fn watch_resource(&self, resource: &ApiResource) {
+        self.fleet.stores.lock().entry(resource.gvr.clone()).or_insert_with(|| {
+            let mut store = Store::new(resource.clone());
+            store.keep_history(HistoryLimits::default(), BASE, clock::now());
+            store
+        });
     }
 
     /// Applies a complete list.
@@ -210,13 +221,51 @@ impl Bench {
 
     /// Applies a watch event of a pod.
     pub(in crate::api) fn event(&self, cluster: &str, kind: DeltaKind, object: StoredObject) {
-        let id = self.partitions[&(cluster.to_owned(), pods().gvr)];
-        let version = object.resource_version().clone();
-        self.apply(&pods().gvr, id, [Change::Delta(Delta { kind, object: Arc::new(object) })], version);
+        self.event_of(&pods(), cluster, kind, object);
     }
 
-    pub(in crate::api) async fn send(&self, request: Request<Body>) -> axum::response::Response {
+    fn event_of(&self, resource: &ApiResource, cluster: &str, kind: DeltaKind, object: StoredObject) {
+        let id = self.partitions[&(cluster.to_owned(), resource.gvr.clone())];
+        let version = object.resource_version().clone();
+        self.apply(&resource.gvr, id, [Change::Delta(Delta { kind, object: Arc::new(object) })], version);
+    }
+
+    /// Sends a request of a reader; of one that sees everything, unless the request has its own.
+    pub(in crate::api) async fn send(&self, mut request: Request<Body>) -> axum::response::Response {
+        if request.extensions().get::<Reader>().is_none() {
+            request.extensions_mut().insert(self.reader.clone());
+        }
         tokio::time::timeout(PATIENCE, self.routes.clone().oneshot(request)).await.expect("an answer").unwrap()
+    }
+
+    /// Has watches ask for the rights of their readers.
+    fn use_current(&mut self, current: CurrentReader) {
+        let found = Arc::clone(&self.fleet);
+        let find: FindFleet = Arc::new(move || Some(Arc::clone(&found) as Arc<dyn Fleet>));
+        let options = ReadApiOptions { requests: 10, watches: 10, secrets: false };
+        self.api = Arc::new(ReadApi::new(find, options).with_current_readers(current));
+        self.routes = routes(Arc::clone(&self.api));
+    }
+
+    /// Has clusters asked for the rights of readers.
+    fn use_reviews(&mut self, reviews: Arc<ReviewCache>) {
+        let found = Arc::clone(&self.fleet);
+        let find: FindFleet = Arc::new(move || Some(Arc::clone(&found) as Arc<dyn Fleet>));
+        let options = ReadApiOptions { requests: 10, watches: 10, secrets: false };
+        self.api = Arc::new(ReadApi::new(find, options).with_reviews(reviews));
+        self.routes = routes(Arc::clone(&self.api)).merge(crate::api::read_routes(&self.api));
+    }
+
+    /// Changes the tier of a cluster.
+    fn relabel(&self, cluster: &str, tier: &str) {
+        let mut stores = self.fleet.stores.lock();
+        for ((_, gvr), id) in self.partitions.iter().filter(|((name, _), _)| name == cluster) {
+            let store = stores.get_mut(gvr).unwrap();
+            let origin = Arc::clone(store.published().load().partition(*id).unwrap().origin());
+            let labels = [("tier".to_owned(), tier.to_owned())].into();
+            let origin = Origin { cluster_labels: labels, ..Origin::clone(&origin) };
+            store.open(Arc::new(origin), InformerHealth::new(), Vec::new());
+        }
     }
 
     pub(in crate::api) async fn ask(&self, path: &str, accept: &str) -> (StatusCode, HeaderMap, Bytes) {
@@ -262,6 +311,14 @@ impl Events {
             let chunk = tokio::time::timeout(PATIENCE, self.body.next()).await.expect("an event")?;
             self.buffer.extend_from_slice(&chunk.unwrap());
         }
+    }
+
+    /// Returns the next event, without a time limit; `None` at the end.
+    async fn next_unbounded(&mut self) -> Option<Value> {
+        while !self.buffer.contains(&b'\n') {
+            self.buffer.extend_from_slice(&self.body.next().await?.unwrap());
+        }
+        self.next().await
     }
 
     /// Returns type, name and version of the next event, `ADDED x@3`.

@@ -13,6 +13,7 @@ use super::frames::{EventType, Frames, write_error};
 use super::listing::Scan;
 use super::scope::{Clusters, Scope};
 use super::selection::Selection;
+use crate::api::rights::{Extent, Place, Reviewer, RightsCheck};
 use crate::cache::{ChangeKind, HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, RecordedChange};
 use informer_hub_kubeapi::Status;
 use informer_hub_types::StoredObject;
@@ -40,6 +41,9 @@ pub(super) struct WatchOptions {
     pub(super) until: Instant,
 }
 
+/// Text of the event that ends a watch of a reader with other rights than before. Clients list again.
+const OTHER_RIGHTS: &str = "the rights of the reader have changed";
+
 /// A running watch.
 #[derive(Debug)]
 pub(super) struct Watch {
@@ -53,6 +57,8 @@ pub(super) struct Watch {
     /// The present state, as long as it is being written.
     initial: Option<Scan>,
     options: WatchOptions,
+    rights: RightsCheck,
+    reviewer: Reviewer,
     next_bookmark: Instant,
     /// Changes read and not written yet, in reverse.
     pending: Vec<Arc<RecordedChange>>,
@@ -69,7 +75,7 @@ impl Watch {
         selection: Arc<Selection>,
         encoder: Encoder,
         (cursor, initial): (HistoryCursor, Option<Scan>),
-        options: WatchOptions,
+        (options, reviewer): (WatchOptions, Reviewer),
     ) -> Self {
         let history = scope.cache.history.clone();
         let changes_of = scope.changes();
@@ -85,6 +91,8 @@ impl Watch {
             cursor,
             initial,
             options,
+            rights: reviewer.check(),
+            reviewer,
             next_bookmark: clock::now() + BOOKMARK_INTERVAL,
             pending: Vec::new(),
             is_ending: false,
@@ -101,6 +109,10 @@ impl Watch {
         let mut closing = std::pin::pin!(closing);
         let mut out = Vec::new();
         while !self.is_ended {
+            if !self.has_rights().await {
+                self.fail(&Status::expired(OTHER_RIGHTS), &mut out);
+                return Some(out.into());
+            }
             let is_current = self.write(&mut out);
             if out.is_empty() && is_current && self.is_ending {
                 self.end(&mut out);
@@ -109,10 +121,12 @@ impl Watch {
                 return Some(out.into());
             }
             if self.is_ended || !is_current {
+                self.review_next().await;
                 tokio::task::yield_now().await;
                 continue;
             }
             let wake = self.options.until.min(self.next_bookmark);
+            let wake = self.rights.next().map_or(wake, |check| wake.min(check));
             tokio::select! {
                 () = self.changed.changed() => {}
                 () = tokio::time::sleep_until(wake) => self.tick(&mut out),
@@ -123,6 +137,34 @@ impl Watch {
             }
         }
         None
+    }
+
+    /// Returns whether the reader has the rights that it had, if a check is due. Clusters that do not answer for some
+    /// checks have revoked them.
+    async fn has_rights(&mut self) -> bool {
+        let is_due = self.rights.is_due();
+        self.rights.holds() && (!is_due || self.reviewer.has_same(&self.scope.visibility).await)
+    }
+
+    /// Returns whether it is known whether the reader sees the object of a change.
+    fn is_decided(&self, change: &RecordedChange) -> bool {
+        let origin = &change.origin;
+        let namespace = change.object.key().namespace().unwrap_or_default();
+        !self.scope.naming.is_fleet()
+            || self.selection.excludes_namespace(namespace)
+            || self.scope.is_decided(&origin.cluster, &origin.cluster_labels, namespace)
+    }
+
+    /// Asks the cluster of the next change whether the reader sees its namespace, if that is not known.
+    async fn review_next(&mut self) {
+        let Some(change) = self.pending.last().filter(|change| !self.is_decided(change)) else { return };
+        let namespace = change.object.key().namespace().unwrap_or_default().into();
+        let place = Place {
+            cluster: change.origin.cluster.clone(),
+            labels: change.origin.cluster_labels.clone(),
+            extent: Extent::Namespace(namespace),
+        };
+        self.scope.visibility = self.reviewer.with(&self.scope.visibility, place).await;
     }
 
     /// Returns the number of events written.
@@ -179,6 +221,10 @@ impl Watch {
         while out.len() < CHUNK
             && let Some(change) = self.pending.pop()
         {
+            if !self.is_decided(&change) {
+                self.pending.push(change);
+                return false;
+            }
             self.write_change(&change, out);
         }
         is_current && self.pending.is_empty()
@@ -215,6 +261,10 @@ impl Watch {
             return;
         }
         let cluster = &change.origin.cluster;
+        let namespace = change.object.key().namespace();
+        if !self.scope.visibility.sees(cluster, &change.origin.cluster_labels, namespace) {
+            return;
+        }
         let is_unique = self.frames.is_unique();
         let selected = |object: &StoredObject| self.selection.matches(object, cluster, is_unique);
         let (old, new) = (change.old.as_deref().unwrap_or(&change.object), &*change.object);

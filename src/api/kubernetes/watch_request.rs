@@ -18,7 +18,7 @@ use super::encode::Naming;
 use super::listing::Scan;
 use super::metrics::{OpenWatch, ReadMetrics};
 use super::objects::State;
-use super::queue::WatchAdmission;
+use super::queue::Admission;
 use super::read::{encoder_of, selection_of};
 use super::respond::response;
 use super::scope::{Clusters, Scope};
@@ -43,7 +43,7 @@ pub(super) async fn answer(
     asked: Asked,
 ) -> Result<Response, Status> {
     let from = watch_from(&asked.options)?;
-    let admission = api.admit_watch()?;
+    let admission = api.admit_watch(&asked.reader, &asked.user)?;
     let selection = selection_of(&scope, &definition, &asked)?;
     asked.accepted.check_stream()?;
     let encoder = encoder_of(&scope, &definition, &asked);
@@ -86,7 +86,8 @@ pub(super) async fn answer(
     let initial = initial.filter(|_| !time.is_zero());
     let coverage = scope.coverage(&scope.snapshot());
     let resource = super::metrics::resource_of(&asked.path);
-    let watch = Watch::new(scope, selection, encoder, (cursor, initial), options);
+    let reviewer = api.rights.reviewer(&asked.user, asked.access_verb(), &scope.cache.resource);
+    let watch = Watch::new(scope, selection, encoder, (cursor, initial), (options, reviewer));
     let running = Running::new(watch, admission, api, (resource, asked.client));
     let body = Body::from_stream(stream::unfold(running, |mut running| async {
         let closing = running.closing.clone();
@@ -147,11 +148,11 @@ struct Running {
     #[expect(dead_code, reason = "counts the watch as long as it runs")]
     open: OpenWatch,
     #[expect(dead_code, reason = "ends with the watch")]
-    admission: WatchAdmission,
+    admission: Admission,
 }
 
 impl Running {
-    fn new(watch: Watch, admission: WatchAdmission, api: &ReadApi, (resource, client): (String, SmolStr)) -> Self {
+    fn new(watch: Watch, admission: Admission, api: &ReadApi, (resource, client): (String, SmolStr)) -> Self {
         let open = OpenWatch::new(&api.metrics, &resource, &client);
         Self { watch, closing: api.closing.clone(), metrics: Arc::clone(&api.metrics), open, admission }
     }

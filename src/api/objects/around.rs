@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use super::children::{Children, children_of};
 use super::happened::happened_to;
 use super::shown::{Shown, write};
-use crate::api::kubernetes::{CacheInfo, Fleet, ReadApi, reader_of};
+use crate::api::kubernetes::{CacheInfo, Fleet, ReadApi, reader_id};
 use crate::api::v1::{ClusterChoice, Failure, Sight, find, find_all, short_name};
 use crate::cache::{Snapshot, owner_chain};
 use informer_hub_types::{ClusterName, Freshness, Object, ObjectKey};
@@ -57,7 +57,7 @@ pub(super) async fn gather(
         let time = api.time_of(change.at);
         (change, time)
     });
-    let _turn = api.turn(&reader_of(parts)).await;
+    let _turn = api.turn(&reader_id(parts)).await;
     let shown = Shown { object, freshness, owners, owners_end, children, events, change, with_objects: wanted.objects };
     Ok(write(&shown))
 }

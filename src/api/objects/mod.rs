@@ -18,7 +18,8 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use axum::routing::get;
 
-use super::kubernetes::{ReadApi, reader_of, whole_response};
+use super::kubernetes::{ReadApi, reader_id, whole_response};
+use super::rights::reader_of;
 use super::v1::{Answer, Failure, Form, Kind, Media, Method, Operation, Parameter, Parameters, Route, accepted};
 use around::Wanted;
 use informer_hub_types::clock;
@@ -125,7 +126,7 @@ async fn find(
     let wanted =
         Wanted { children: is_wanted("children")?, events: is_wanted("events")?, objects: is_wanted("objects")? };
     let fleet = api.complete_fleet()?;
-    let admission = api.admit(&reader_of(parts))?;
+    let admission = api.admit(&reader_id(parts), &reader_of(parts))?;
     let json = around::gather(api, &*fleet, parts, place, wanted, name_of_resource).await?;
     api.sent(json.len());
     Ok(whole_response(Form::Json.content_type(), json.into(), admission))

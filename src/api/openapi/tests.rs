@@ -126,7 +126,8 @@ async fn answers_have_the_declared_form() {
 }
 
 async fn ask(bench: &Bench, path: &str, code: u16) -> Value {
-    let response = all(bench).oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+    let request = Request::get(path).extension(bench.reader.clone()).body(Body::empty()).unwrap();
+    let response = all(bench).oneshot(request).await.unwrap();
     assert_eq!(response.status().as_u16(), code, "{path}");
     serde_json::from_slice(&to_bytes(response.into_body(), usize::MAX).await.unwrap()).unwrap()
 }

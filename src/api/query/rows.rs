@@ -14,7 +14,8 @@ use super::asked::Asked;
 use super::cells::{Items, append};
 use super::meta;
 use crate::api::extensions::{Finite, Streaming};
-use crate::api::kubernetes::{Admission, CacheInfo, Fleet, ReadApi, ReaderId, reader_of};
+use crate::api::kubernetes::{Admission, CacheInfo, Fleet, ReadApi, ReaderId, reader_id};
+use crate::api::rights::reader_of;
 use crate::api::v1::{Failure, Form, Sight, accepted};
 use informer_hub_query::Output;
 use informer_hub_screen::{Column, Layout, csv_record};
@@ -40,11 +41,15 @@ pub(super) async fn answer(
     asked: Asked,
 ) -> Result<Response, Failure> {
     let form = accepted(parts, &FORMS)?;
-    let reader = reader_of(parts);
-    let admission = api.admit(&reader)?;
-    let query = asked.query(fleet, &Sight::of(api, parts))?;
+    let reader = reader_id(parts);
+    let user = reader_of(parts);
+    let admission = api.admit(&reader, &user)?;
+    let sight = Sight::of(api, parts);
+    let query = sight.restrict(&cache, asked.query(fleet, &sight)?).await;
     let explain = query.is_explained();
+    let scan = (query.is_scan() && !explain).then(|| api.admit_scan(&reader, &user)).transpose()?;
     let mut answer = fleet.query(&cache, query).await?;
+    drop(scan);
     let output = asked.question.output;
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();

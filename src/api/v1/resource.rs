@@ -34,7 +34,7 @@ pub(in crate::api) fn find_all(fleet: &dyn Fleet, sight: &Sight) -> Vec<CacheInf
 /// Returns the caches that the reader may see, by group; of each resource the fullest first.
 fn visible(fleet: &dyn Fleet, sight: &Sight) -> Vec<CacheInfo> {
     let mut caches = fleet.caches();
-    caches.retain(|cache| sight.resource(&cache.resource.gvr));
+    caches.retain(|cache| sight.resource(&cache.resource));
     caches.sort_by_key(|cache| (cache.resource.gvr.group.clone(), view_rank(&cache.view)));
     caches
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use smol_str::SmolStr;
 
+use informer_hub_access::Visibility;
 use informer_hub_query::{Column, Direction, Expr, Output, Question, TextTest};
 use informer_hub_types::{ClusterSelector, FieldPath, LabelSelector, Scope, Uid};
 
@@ -49,6 +50,8 @@ pub struct Query {
     pub(super) scope: Option<Scope>,
     pub(super) bounds: Bounds,
     pub(super) explain: bool,
+    /// Reader with its visibility; `None` sees everything.
+    pub(super) reader: Option<(SmolStr, Visibility)>,
     /// Number of objects in a piece of a scan, to test many small pieces.
     pub(super) piece: Option<NonZeroUsize>,
 }
@@ -220,6 +223,18 @@ impl Query {
     pub fn explain(mut self) -> Self {
         self.explain = true;
         self
+    }
+
+    /// Answers as a cache would that has only what a reader may see. Continue tokens are the reader's own.
+    #[must_use]
+    pub(crate) fn visible_to(mut self, reader: &str, visibility: Visibility) -> Self {
+        self.reader = Some((reader.into(), visibility));
+        self
+    }
+
+    /// Returns what the reader may see; `None` if it is everything.
+    pub(super) fn visibility(&self) -> Option<&Visibility> {
+        self.reader.as_ref().map(|(_, visibility)| visibility).filter(|visibility| !visibility.is_everything())
     }
 
     /// Returns whether only the plan is wanted.

@@ -14,10 +14,11 @@ use super::gather::{Hit, Order, groups, unmatched};
 use super::head::HeadOf;
 use super::memo::LabelMemo;
 use super::pieces::Pieces;
-use super::plan::{AccessPath, ExaminedParts, Plan, Planner, SHORT};
+use super::plan::{Access, AccessPath, ExaminedParts, Plan, Planner, SHORT};
 use super::progress::Progress;
 use super::token::Position;
 use super::view::{Start, View};
+use super::visible::VisibleParts;
 use crate::cache::snapshot::Snapshot;
 use informer_hub_query::{Columns, Matcher, Output, SortKey, Values};
 use informer_hub_types::{Object, StoredObject};
@@ -58,6 +59,7 @@ impl<'s> Job<'s> {
     pub(super) fn new(
         snapshot: &'s Snapshot,
         query: &'s Query,
+        visible: &VisibleParts,
         position: Option<&Position>,
     ) -> Result<Self, QueryError> {
         let question = &query.question;
@@ -69,9 +71,12 @@ impl<'s> Job<'s> {
         }
         let matcher = Matcher::new(&question.condition)?;
         let condition = Condition::new(&question.condition, snapshot)?;
-        let view = View::new(snapshot, query, &condition);
+        let mut view = View::new(snapshot, query, &condition, visible);
         let indexed = with_indices(&question.condition, snapshot, &view);
         let way = Planner { snapshot, view: &view }.best(&indexed);
+        if let Access::Ranges(ranges) = &way.access {
+            view.restrict(ranges);
+        }
         // The index condition adds a term if it does not decide alone, which may exceed the matcher's limit.
         let matcher =
             if let Cow::Owned(indexed) = &indexed { Matcher::new(indexed).unwrap_or(matcher) } else { matcher };

@@ -3,7 +3,7 @@
 //! A [`Query`] is a [`Question`](informer_hub_query::Question) plus clusters, informers and limits. `view` selects
 //! informers, `plan` selects access paths, `condition` and `head` evaluate object heads. `running` runs a `job`: any
 //! number of `worker`s process its `pieces` and share their `progress`. `gather` collects matches, and `answer` is the
-//! result. `token` and `pinned` continue an answer on the same snapshot.
+//! result. `visible` has the part that the reader may see. `token` and `pinned` continue an answer on the same snapshot.
 
 mod answer;
 mod builder;
@@ -24,6 +24,7 @@ mod progress;
 mod running;
 mod token;
 mod view;
+mod visible;
 mod worker;
 
 pub use answer::{Answer, Group, Row};

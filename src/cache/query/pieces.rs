@@ -9,8 +9,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::plan::{Access, Lookup};
-use super::view::{Start, View};
-use crate::cache::snapshot::{Partition, Snapshot};
+use super::view::{Member, Start, View};
+use crate::cache::snapshot::Snapshot;
+use crate::cache::visible_ranges::{end_of, is_in};
 use informer_hub_types::{LabelNeeds, ObjectKey, StoredObject};
 
 /// A unit of work.
@@ -68,7 +69,7 @@ impl Pieces<'_, '_> {
             let span = if is_before || !member.can_answer || member.partition.is_empty() {
                 None
             } else {
-                self.span(cursor, member.partition, member.rank)
+                self.span(cursor, member)
             };
             let Some(span) = span else {
                 *cursor = Cursor { number: cursor.number, member: cursor.member + 1, range: 0, from: None };
@@ -80,15 +81,18 @@ impl Pieces<'_, '_> {
         }
     }
 
-    fn span(&self, cursor: &mut Cursor, partition: &Partition, rank: usize) -> Option<Span> {
+    fn span(&self, cursor: &mut Cursor, member: &Member<'_>) -> Option<Span> {
+        let Member { partition, rank, .. } = *member;
         let everything = [ObjectKey::new("", "")];
-        let ranges = match self.access {
-            Access::Lookups(_) => {
+        let ranges = match (self.access, &member.ranges) {
+            (Access::Lookups(_), _) => {
                 cursor.range += 1;
                 return (cursor.range == 1).then_some(Span::Lookups);
             }
-            Access::Scan => everything.as_slice(),
-            Access::Ranges(ranges) => ranges.as_slice(),
+            // The view has restricted the visible ranges to those of the access path.
+            (_, Some(ranges)) => ranges,
+            (Access::Scan, None) => everything.as_slice(),
+            (Access::Ranges(ranges), None) => ranges.as_slice(),
         };
         loop {
             let range = ranges.get(cursor.range)?;
@@ -153,7 +157,11 @@ impl Pieces<'_, '_> {
             (Span::Lookups, Access::Lookups(lookups)) => {
                 let after = self.after(member.rank);
                 let mut found = self.look_up(piece.member, lookups);
-                found.by_ref().filter(|object| after.is_none_or(|after| object.key() > after)).all(look);
+                let is_visible = |key: &ObjectKey| member.ranges.as_ref().is_none_or(|ranges| is_in(ranges, key));
+                found
+                    .by_ref()
+                    .filter(|object| after.is_none_or(|after| object.key() > after) && is_visible(object.key()))
+                    .all(look);
             }
             (Span::Lookups, _) => {}
         }
@@ -182,17 +190,4 @@ impl Pieces<'_, '_> {
             }
         }
     }
-}
-
-/// Returns the first key after all keys with prefix `range`: the prefix with its last character incremented.
-fn end_of(range: &ObjectKey) -> Bound<ObjectKey> {
-    let mut text = range.as_str().to_owned();
-    while let Some(last) = text.pop() {
-        let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
-        if let Some(next) = next {
-            text.push(next);
-            return Bound::Excluded(ObjectKey::new("", &text));
-        }
-    }
-    Bound::Unbounded
 }

@@ -10,6 +10,7 @@ use smol_str::{SmolStr, ToSmolStr};
 use super::owners::OWNER_INDEX;
 use super::view::View;
 use crate::cache::snapshot::{Partition, Snapshot};
+use crate::cache::visible_ranges::{intersection, is_in};
 use informer_hub_query::{Expr, Literal, Test, TextTest};
 use informer_hub_types::{FieldPath, ObjectKey, Segment, StoredObject};
 
@@ -54,6 +55,9 @@ pub(super) const SHORT: usize = 1_000;
 
 /// Number of keys above which they are not looked up one by one.
 const MAX_KEYS: usize = 4_096;
+
+/// Number of keys of an index value that are visited to count the visible ones.
+const MAX_VISITED: usize = 16_384;
 
 /// Number of objects up to which a range is counted exactly. A larger one is assumed to be half of all objects.
 const MAX_COUNTED: usize = 2_048;
@@ -130,10 +134,27 @@ impl Planner<'_, '_> {
     fn by_values(&self, index: &str, values: impl Iterator<Item = SmolStr>) -> AccessPath {
         let mut candidates = 0;
         let lookups = values
-            .inspect(|value| candidates += self.snapshot.indices.count(index, value))
+            .inspect(|value| candidates += self.count(index, value))
             .map(|value| Lookup::Value(index.into(), value))
             .collect();
         AccessPath { access: Access::Lookups(lookups), cost: candidates * LOOKUP_COST, candidates, exact: true }
+    }
+
+    /// Returns the number of objects with an index value; of a reader that sees only some, the approximate number of those.
+    fn count(&self, index: &str, value: &str) -> usize {
+        if self.view.sees_all {
+            return self.snapshot.indices.count(index, value);
+        }
+        let Some(posting) = self.snapshot.indices.posting(index, value) else { return 0 };
+        let mut counted = 0;
+        for (_, member) in self.view.answering() {
+            let is_visible = |key: &&ObjectKey| member.ranges.as_ref().is_none_or(|ranges| is_in(ranges, key));
+            counted += posting.keys_in(member.id).take(MAX_VISITED).filter(is_visible).take(MAX_COUNTED).count();
+            if counted >= MAX_COUNTED {
+                return (self.view.len() / 2).max(MAX_COUNTED);
+            }
+        }
+        counted
     }
 
     fn by_key(&self, namespace: Option<&TextTest>, name: Option<&TextTest>) -> Option<AccessPath> {
@@ -178,7 +199,8 @@ impl Planner<'_, '_> {
         ranges.dedup_by(|longer, shorter| longer.as_str().starts_with(shorter.as_str()));
         let mut counted = 0;
         for (_, member) in self.view.answering() {
-            for range in &ranges {
+            let visible = member.ranges.as_ref().map(|visible| intersection(visible, &ranges));
+            for range in visible.as_ref().unwrap_or(&ranges) {
                 counted += member.partition.beginning_with(range).take(MAX_COUNTED - counted).count();
             }
             if counted == MAX_COUNTED {

@@ -11,6 +11,7 @@ use super::job::Job;
 use super::owners::OWNER_INDEX;
 use super::progress::{CANCELLED, DEADLINE, Progress};
 use super::token::Position;
+use super::visible::VisibleParts;
 use crate::cache::snapshot::Snapshot;
 
 /// A potentially long query on one snapshot. Threads call [`Self::work`], then one of them calls [`Self::finish`].
@@ -18,6 +19,7 @@ use crate::cache::snapshot::Snapshot;
 pub struct RunningQuery {
     snapshot: Arc<Snapshot>,
     query: Query,
+    visible: VisibleParts,
     position: Option<Position>,
     progress: Progress,
 }
@@ -27,7 +29,8 @@ impl RunningQuery {
     /// ended.
     #[must_use]
     pub fn new(snapshot: Arc<Snapshot>, query: Query, position: Option<Position>) -> Self {
-        Self { snapshot, query, position, progress: Progress::default() }
+        let visible = VisibleParts::new(&snapshot, &query);
+        Self { snapshot, query, visible, position, progress: Progress::default() }
     }
 
     /// Returns the answer if it is short work, else `None`.
@@ -109,7 +112,7 @@ impl RunningQuery {
     }
 
     fn job(&self) -> Result<Job<'_>, QueryError> {
-        Job::new(&self.snapshot, &self.query, self.position.as_ref())
+        Job::new(&self.snapshot, &self.query, &self.visible, self.position.as_ref())
     }
 }
 
@@ -125,7 +128,7 @@ impl Snapshot {
     #[must_use]
     #[doc(hidden)]
     pub fn is_long(&self, query: &Query) -> bool {
-        Job::new(self, query, None).is_ok_and(|job| job.is_long())
+        Job::new(self, query, &VisibleParts::new(self, query), None).is_ok_and(|job| job.is_long())
     }
 
     /// Returns how a query would be answered from this snapshot.
@@ -133,7 +136,7 @@ impl Snapshot {
     /// # Errors
     /// If the query is invalid.
     pub fn explain(&self, query: &Query) -> Result<super::Plan, QueryError> {
-        Ok(Job::new(self, query, None)?.plan())
+        Ok(Job::new(self, query, &VisibleParts::new(self, query), None)?.plan())
     }
 
     /// Answers a query on this thread, without a time limit; the other limits apply.
@@ -147,7 +150,7 @@ impl Snapshot {
                 "a continue token is valid only for the cache that issued it, not for a snapshot",
             ));
         }
-        let job = Job::new(self, query, None)?;
+        let job = Job::new(self, query, &VisibleParts::new(self, query), None)?;
         if query.explain {
             return Ok(job.empty());
         }
@@ -162,7 +165,7 @@ impl Snapshot {
     /// As [`Self::answer`].
     #[doc(hidden)]
     pub fn answer_after(&self, query: &Query, position: &Position) -> Result<Answer, QueryError> {
-        let job = Job::new(self, query, Some(position))?;
+        let job = Job::new(self, query, &VisibleParts::new(self, query), Some(position))?;
         let progress = Progress::default();
         job.work(&progress);
         job.finish(&progress)

@@ -41,7 +41,8 @@ impl Fingerprint {
     pub fn new(query: &Query, resource: &Gvr) -> Self {
         let question = &query.question;
         let parts = (&question.condition, &question.order, &question.output, &query.clusters, &query.scope, resource);
-        let digest = Sha256::digest(format!("{parts:?}").as_bytes());
+        let reader = query.reader.as_ref().map(|(name, _)| name);
+        let digest = Sha256::digest(format!("{parts:?} {reader:?}").as_bytes());
         let mut half = [0; 16];
         half.copy_from_slice(&digest[..16]);
         Self(half)
@@ -117,6 +118,7 @@ mod tests {
 
     use super::*;
     use crate::cache::testing::pods;
+    use informer_hub_access::Visibility;
 
     fn position(key: &str) -> Position {
         Position { cluster: "eu".into(), key: key.parse().unwrap() }
@@ -144,6 +146,17 @@ mod tests {
         assert_eq!(key.verify(&token, nodes), Err(QueryError::ForeignToken));
         assert_eq!(TokenKey::new([8; 32]).verify(&token, of(&query)), Err(QueryError::ForgedToken));
         assert!(!format!("{key:?}").contains('7'));
+    }
+
+    #[test]
+    fn token_is_its_reader_s_own() {
+        let key = TokenKey::new([7; 32]);
+        let of_reader = |name: &str| of(&Query::list().visible_to(name, Visibility::nothing()));
+        let token = key.sign(12, of_reader("ann"), &position("shop/web"));
+        assert!(key.verify(&token, of_reader("ann")).is_ok());
+        for other in [of_reader("bob"), of(&Query::list())] {
+            assert_eq!(key.verify(&token, other), Err(QueryError::ForeignToken));
+        }
     }
 
     proptest! {

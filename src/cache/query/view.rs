@@ -5,8 +5,10 @@ use std::ops::Range;
 use super::builder::Query;
 use super::condition::{Condition, Known};
 use super::coverage::Coverage;
+use super::visible::VisibleParts;
 use crate::cache::posting::PartitionId;
 use crate::cache::snapshot::{Partition, Snapshot};
+use crate::cache::visible_ranges::{KeyRanges, intersection};
 use informer_hub_types::{ClusterSelector, Freshness, MemoryStep, ObjectKey, Origin, StoredObject};
 
 /// An informer that may have matching objects.
@@ -17,6 +19,14 @@ pub(super) struct Member<'s> {
     pub(super) rank: usize,
     /// Whether it has every index in the query. Otherwise it cannot answer.
     pub(super) can_answer: bool,
+    /// Ranges of the objects that the reader may see; `None` is all.
+    pub(super) ranges: Option<KeyRanges>,
+}
+
+impl Member<'_> {
+    fn len(&self) -> usize {
+        self.ranges.as_ref().map_or_else(|| self.partition.len(), |ranges| self.partition.len_in(ranges))
+    }
 }
 
 /// A selected cluster.
@@ -32,29 +42,38 @@ pub(super) struct View<'s> {
     clusters: Vec<SelectedCluster>,
     /// Clusters that have not answered yet.
     expected: Vec<Coverage>,
+    /// Whether the reader sees everything.
+    pub(super) sees_all: bool,
 }
 
 impl<'s> View<'s> {
     /// Selects informers. Visits each cluster that the selector does not exclude by name.
-    pub(super) fn new(snapshot: &'s Snapshot, query: &Query, condition: &Condition<'_>) -> Self {
-        let mut view = Self { members: Vec::new(), clusters: Vec::new(), expected: Vec::new() };
+    pub(super) fn new(
+        snapshot: &'s Snapshot,
+        query: &Query,
+        condition: &Condition<'_>,
+        visible: &VisibleParts,
+    ) -> Self {
+        let sees_all = query.visibility().is_none();
+        let mut view = Self { members: Vec::new(), clusters: Vec::new(), expected: Vec::new(), sees_all };
         match &query.clusters {
             ClusterSelector::Names(names) => {
                 let mut names: Vec<_> = names.iter().collect();
                 names.sort_unstable();
                 names.dedup();
                 for name in names {
-                    view.select_cluster(snapshot, query, condition, snapshot.partitions_of(name));
+                    view.select_cluster(snapshot, (query, condition, visible), snapshot.partitions_of(name));
                 }
             }
             ClusterSelector::All | ClusterSelector::Labels(_) => {
                 for (_, ids) in snapshot.clusters() {
-                    view.select_cluster(snapshot, query, condition, ids);
+                    view.select_cluster(snapshot, (query, condition, visible), ids);
                 }
             }
         }
         for (cluster, labels) in snapshot.expected() {
             let selected = query.clusters.matches(cluster, labels)
+                && query.visibility().is_none_or(|visibility| visibility.sees_any(cluster, labels))
                 && !condition.rules_out(&Known { cluster, labels, namespace: None })
                 && !view.is_named(view.rank_of(cluster.as_str()), cluster.as_str());
             if selected {
@@ -68,8 +87,7 @@ impl<'s> View<'s> {
     fn select_cluster(
         &mut self,
         snapshot: &'s Snapshot,
-        query: &Query,
-        condition: &Condition<'_>,
+        (query, condition, visible): (&Query, &Condition<'_>, &VisibleParts),
         ids: &[PartitionId],
     ) {
         let (begin, rank) = (self.members.len(), self.clusters.len());
@@ -78,6 +96,7 @@ impl<'s> View<'s> {
         for id in ids {
             let Some(partition) = snapshot.partition(*id) else { continue };
             let origin = partition.origin();
+            let Some(ranges) = visible.of(*id) else { continue };
             if !is_selected(query, condition, origin) {
                 continue;
             }
@@ -89,7 +108,7 @@ impl<'s> View<'s> {
             let trust = if can_answer { partition.freshness() } else { Freshness::Missing };
             freshness = Some(freshness.map_or(trust, |known| stalest(known, trust)));
             memory = memory.max(partition.memory());
-            self.members.push(Member { id: *id, partition, rank, can_answer });
+            self.members.push(Member { id: *id, partition, rank, can_answer, ranges });
         }
         if let Some(cluster) = cluster {
             // If no informer of the cluster covers the query, its state is unknown.
@@ -106,7 +125,14 @@ impl<'s> View<'s> {
 
     /// Returns the number of objects of these informers.
     pub(super) fn len(&self) -> usize {
-        self.answering().map(|(_, member)| member.partition.len()).sum()
+        self.answering().map(|(_, member)| member.len()).sum()
+    }
+
+    /// Restricts the visible ranges to those of an access path.
+    pub(super) fn restrict(&mut self, to: &[ObjectKey]) {
+        for ranges in self.members.iter_mut().filter_map(|member| member.ranges.as_mut()) {
+            *ranges = intersection(ranges, to).into();
+        }
     }
 
     /// Returns the rank of a cluster, or the rank it would have.

@@ -1,0 +1,270 @@
+//! `SelfSubjectAccessReview`, `SelfSubjectRulesReview` and `SelfSubjectReview`: what the sender of a request may do.
+//!
+//! The answers are those of the reader's rights: reads that the hub would answer are allowed, everything else is not. At
+//! roots of several clusters, an access is allowed if some visible cluster allows it.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use smol_str::SmolStr;
+
+use super::ReadApi;
+use super::fleet::{ClusterInfo, Fleet};
+use super::respond::json_response;
+use super::scope::Clusters;
+use crate::api::rights::{Extent, Place, reader_of, sees_cluster};
+use informer_hub_access::{Reader, Verb};
+use informer_hub_kubeapi::{ResourcePath, Root, Status};
+use informer_hub_types::{ApiResource, Gvr};
+
+/// Longest body.
+const MAX_BODY: usize = 64 << 10;
+
+/// Paths that are no resources and that every reader may get.
+const OPEN_PATHS: [&str; 12] = [
+    "/api",
+    "/api/*",
+    "/apis",
+    "/apis/*",
+    "/healthz",
+    "/livez",
+    "/openapi",
+    "/openapi/*",
+    "/readyz",
+    "/version",
+    "/version/",
+    "/livez/*",
+];
+
+const VERBS: [&str; 3] = ["get", "list", "watch"];
+
+/// A review of the sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SelfReview {
+    Access,
+    Rules,
+    User,
+}
+
+impl SelfReview {
+    /// Returns the review that a path creates.
+    pub(super) fn of(path: &ResourcePath) -> Option<Self> {
+        let is_plain = path.namespace.is_none() && path.name.is_none() && path.subresource.is_none();
+        match (path.group.as_str(), path.version.as_str(), path.resource.as_str()) {
+            _ if !is_plain || path.is_watch => None,
+            ("authorization.k8s.io", "v1", "selfsubjectaccessreviews") => Some(Self::Access),
+            ("authorization.k8s.io", "v1", "selfsubjectrulesreviews") => Some(Self::Rules),
+            ("authentication.k8s.io", "v1", "selfsubjectreviews") => Some(Self::User),
+            _ => None,
+        }
+    }
+
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Access => "SelfSubjectAccessReview",
+            Self::Rules => "SelfSubjectRulesReview",
+            Self::User => "SelfSubjectReview",
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct AccessSpec {
+    resource_attributes: Option<ResourceAttributes>,
+    non_resource_attributes: Option<PathAttributes>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ResourceAttributes {
+    namespace: String,
+    verb: String,
+    group: String,
+    resource: String,
+    subresource: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct PathAttributes {
+    path: String,
+    verb: String,
+}
+
+/// Reader, root and caches of a review.
+struct Sender<'a> {
+    api: &'a ReadApi,
+    reader: Reader,
+    clusters: Vec<ClusterInfo>,
+    resources: Vec<ApiResource>,
+}
+
+/// Answers a review.
+pub(super) async fn answer(
+    api: &Arc<ReadApi>,
+    parts: &Parts,
+    body: Body,
+    root: &Root,
+    review: SelfReview,
+) -> Result<Response, Status> {
+    check_content_type(parts)?;
+    let fleet: Arc<dyn Fleet> = api.fleet()?;
+    let reader = reader_of(parts);
+    let (clusters, _) = Clusters::of(root);
+    let mut found = clusters.find(&*fleet);
+    found.retain(|cluster| sees_cluster(&reader, &cluster.name, &cluster.labels));
+    if matches!(clusters, Clusters::One(_)) && found.is_empty() {
+        return Err(Status::path_not_found());
+    }
+    let body = to_bytes(body, MAX_BODY).await.map_err(|_| Status::request_too_large("limit is 64 KiB"))?;
+    let mut written: Value =
+        serde_json::from_slice(&body).map_err(|error| Status::bad_request(format!("the body is not JSON: {error}")))?;
+    let sender = Sender { api, reader, clusters: found, resources: api.resources() };
+    let spec = written.get_mut("spec").map(Value::take).unwrap_or_default();
+    let status = match review {
+        SelfReview::Access => sender.access(&spec).await?,
+        SelfReview::Rules => sender.rules(spec["namespace"].as_str().unwrap_or_default()).await,
+        SelfReview::User => sender.user(),
+    };
+    let group = if review == SelfReview::User { "authentication.k8s.io/v1" } else { "authorization.k8s.io/v1" };
+    let mut answer = json!({
+        "kind": review.kind(), "apiVersion": group, "metadata": { "creationTimestamp": null }, "status": status,
+    });
+    if review != SelfReview::User {
+        answer["spec"] = spec;
+    }
+    Ok(json_response(StatusCode::CREATED, answer.to_string()))
+}
+
+fn check_content_type(parts: &Parts) -> Result<(), Status> {
+    let written =
+        parts.headers.get(CONTENT_TYPE).map_or("application/json", |value| value.to_str().unwrap_or_default());
+    let media = written.split(';').next().unwrap_or_default().trim();
+    if media.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Status::unsupported_media_type(&["application/json"]))
+}
+
+impl Sender<'_> {
+    async fn access(&self, spec: &Value) -> Result<Value, Status> {
+        let spec: AccessSpec = serde_json::from_value(spec.clone())
+            .map_err(|error| Status::bad_request(format!("spec cannot be read: {error}")))?;
+        let is_allowed = match (&spec.resource_attributes, &spec.non_resource_attributes) {
+            (Some(wanted), None) => self.allows(wanted).await,
+            (None, Some(wanted)) => {
+                wanted.verb.eq_ignore_ascii_case("get") && OPEN_PATHS.iter().any(|open| covers(open, &wanted.path))
+            }
+            _ => {
+                let text = "exactly one of spec.resourceAttributes and spec.nonResourceAttributes must be set";
+                return Err(Status::bad_request(text));
+            }
+        };
+        if is_allowed {
+            return Ok(json!({ "allowed": true }));
+        }
+        let is_read = spec.resource_attributes.is_none_or(|wanted| VERBS.contains(&wanted.verb.as_str()));
+        let reason = if is_read { "no rule of the hub allows it" } else { "the hub only reads" };
+        Ok(json!({ "allowed": false, "reason": reason }))
+    }
+
+    /// Returns whether the hub would answer a read of a resource.
+    async fn allows(&self, wanted: &ResourceAttributes) -> bool {
+        let verb = match wanted.verb.as_str() {
+            "get" => Verb::Get,
+            "list" => Verb::List,
+            "watch" => Verb::Watch,
+            _ => return false,
+        };
+        if !wanted.subresource.is_empty() {
+            return false;
+        }
+        let is_it =
+            |resource: &&ApiResource| resource.gvr.group == wanted.group && resource.gvr.resource == wanted.resource;
+        let resource = match self.resources.iter().find(is_it) {
+            Some(resource) => resource.clone(),
+            // The hub does not serve it, so no cluster is asked.
+            None if self.reader.grants().reviews => return false,
+            None => ApiResource {
+                gvr: Gvr::new(&wanted.group, "v1", &wanted.resource),
+                kind: wanted.resource.as_str().into(),
+                namespaced: true,
+            },
+        };
+        let place = |cluster: &ClusterInfo| {
+            let extent = match wanted.namespace.as_str() {
+                "" => Extent::All(Vec::new()),
+                namespace => Extent::Namespace(namespace.into()),
+            };
+            Place { cluster: cluster.name.clone(), labels: cluster.labels.clone(), extent }
+        };
+        let places = self.clusters.iter().map(place).collect();
+        let visibility = self.api.rights().reviewed(&self.reader, verb, &resource, places).await;
+        if wanted.resource == "*" || wanted.group == "*" {
+            return visibility.is_everything();
+        }
+        self.clusters.iter().any(|cluster| {
+            let (name, labels) = (&cluster.name, &cluster.labels);
+            match wanted.namespace.as_str() {
+                "" if resource.namespaced => visibility.sees_any(name, labels),
+                "" => visibility.sees(name, labels, None),
+                namespace => visibility.sees(name, labels, Some(namespace).filter(|_| resource.namespaced)),
+            }
+        })
+    }
+
+    async fn rules(&self, namespace: &str) -> Value {
+        let allowed = futures::future::join_all(self.resources.iter().map(|resource| async move {
+            let wanted = ResourceAttributes {
+                namespace: namespace.to_owned(),
+                verb: "list".to_owned(),
+                group: resource.gvr.group.to_string(),
+                resource: resource.gvr.resource.to_string(),
+                subresource: String::new(),
+            };
+            self.allows(&wanted).await.then_some(resource)
+        }));
+        let allowed = allowed.await;
+        let texts = |resource: &ApiResource| (resource.gvr.group.to_string(), resource.gvr.resource.to_string());
+        let mut names: Vec<_> = allowed.into_iter().flatten().map(texts).collect();
+        names.sort_unstable();
+        names.dedup();
+        let rule =
+            |(group, resource): &(_, _)| json!({ "verbs": VERBS, "apiGroups": [group], "resources": [resource] });
+        json!({
+            "resourceRules": names.iter().map(rule).collect::<Vec<_>>(),
+            "nonResourceRules": [{ "verbs": ["get"], "nonResourceURLs": OPEN_PATHS }],
+            "incomplete": false,
+        })
+    }
+
+    fn user(&self) -> Value {
+        let parts = self.reader.parts();
+        let texts = |all: &[SmolStr]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut info = json!({ "username": parts.name.as_str(), "groups": texts(&parts.groups) });
+        if let Some(uid) = &parts.uid {
+            info["uid"] = json!(uid.as_str());
+        }
+        let mut extra = serde_json::Map::new();
+        // The hub's own attributes are no concern of clients.
+        for (name, values) in parts.extra.iter().filter(|(name, _)| !name.starts_with("informer-hub.io/")) {
+            extra.insert(name.to_string(), json!(texts(values)));
+        }
+        if !extra.is_empty() {
+            info["extra"] = Value::Object(extra);
+        }
+        json!({ "userInfo": info })
+    }
+}
+
+/// Returns whether a path is one of an open path, which may end with `*`.
+fn covers(open: &str, path: &str) -> bool {
+    open.strip_suffix('*').map_or(open == path, |prefix| path.starts_with(prefix))
+}

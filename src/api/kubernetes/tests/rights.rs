@@ -1,0 +1,331 @@
+//! Readers with rules.
+
+use std::collections::BTreeSet;
+
+use futures::FutureExt;
+use informer_hub_access::{
+    Grants, ReaderOrigin, ReaderParts, ResourceMatch, Review, ReviewCache, ReviewCacheOptions, ReviewError, Reviews,
+    Rule,
+};
+use informer_hub_types::{ClusterSelector, Exclusion};
+
+use super::*;
+
+mod model;
+
+/// Reader `ann` with these rules.
+pub(super) fn ann(rules: Vec<Rule>) -> Reader {
+    Reader::named("ann", ReaderOrigin::Table("ann".into()), Grants { rules: rules.into(), ..Grants::default() })
+}
+
+/// A rule for clusters of a tier, or all.
+pub(super) fn rule(tier: Option<&str>, namespaces: &[&str], resources: &[&str], except: &[&str]) -> Rule {
+    let clusters = tier
+        .map_or(ClusterSelector::All, |tier| ClusterSelector::Labels([("tier".to_owned(), tier.to_owned())].into()));
+    let of = |texts: &[&str]| texts.iter().map(|text| text.parse::<Exclusion>().unwrap().into()).collect();
+    let (resources, except): (Vec<ResourceMatch>, Vec<ResourceMatch>) = (of(resources), of(except));
+    Rule::new(clusters, namespaces, resources, except)
+}
+
+fn secrets() -> ApiResource {
+    ApiResource { gvr: Gvr::new("", "v1", "secrets"), kind: "Secret".into(), namespaced: true }
+}
+
+fn nodes() -> ApiResource {
+    ApiResource { gvr: Gvr::new("", "v1", "nodes"), kind: "Node".into(), namespaced: false }
+}
+
+/// Pods and Secrets in `shop` and `pay` of both clusters, and a node each. The reader sees pods in `shop` of cluster `a`.
+fn bench() -> Bench {
+    let mut bench = Bench::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
+    for cluster in ["a", "b"] {
+        let of = |name: &str, namespace: &str, version| pod(namespace, name, version, "web", "n1");
+        bench.list(&pods(), cluster, vec![of("x", "pay", 2), of("x", "shop", 3), of("y", "shop", 5)], 10);
+        bench.list(&secrets(), cluster, vec![of("key", "shop", 6)], 10);
+        bench.list(&nodes(), cluster, vec![of("n1", "", 7)], 10);
+    }
+    bench.reader = ann(vec![rule(Some("prod"), &["shop"], &["*"], &[])]);
+    bench
+}
+
+#[tokio::test]
+async fn refusals_have_the_texts_of_kube_apiserver() {
+    let bench = bench();
+    for (path, code, message) in [
+        (
+            "/clusters/a/api/v1/namespaces/pay/pods",
+            403,
+            "pods is forbidden: User \"ann\" cannot list resource \"pods\" in API group \"\" in the namespace \"pay\"",
+        ),
+        (
+            "/clusters/a/api/v1/namespaces/pay/pods/x",
+            403,
+            "pods \"x\" is forbidden: User \"ann\" cannot get resource \"pods\" in API group \"\" in the namespace \"pay\"",
+        ),
+        (
+            "/clusters/a/api/v1/namespaces/pay/pods?watch=1",
+            403,
+            "pods is forbidden: User \"ann\" cannot watch resource \"pods\" in API group \"\" in the namespace \"pay\"",
+        ),
+        (
+            "/clusters/a/api/v1/nodes",
+            403,
+            "nodes is forbidden: User \"ann\" cannot list resource \"nodes\" in API group \"\" at the cluster scope",
+        ),
+        (
+            "/clusters/a/api/v1/namespaces/shop/secrets",
+            403,
+            "secrets is forbidden: User \"ann\" cannot list resource \"secrets\" in API group \"\" in the namespace \"shop\"",
+        ),
+        (
+            "/clusters/*/api/v1/secrets",
+            403,
+            "secrets is forbidden: User \"ann\" cannot list resource \"secrets\" in API group \"\" at the cluster scope",
+        ),
+        ("/clusters/b/api/v1/pods", 404, "the server could not find the requested resource"),
+        ("/clusters/none/api/v1/pods", 404, "the server could not find the requested resource"),
+    ] {
+        let (found, status) = bench.json(path).await;
+        assert_eq!((found, status["message"].as_str().unwrap()), (code, message), "{path}");
+        assert_eq!(status["reason"], if code == 403 { "Forbidden" } else { "NotFound" }, "{path}");
+    }
+    let unknown = |name: &str| format!("the hub has no cluster {name}: /v1/status lists its clusters");
+    for name in ["b", "none"] {
+        assert_eq!(bench.json(&format!("/clusters/{name}/version")).await.1["message"], unknown(name));
+    }
+}
+
+#[tokio::test]
+async fn request_without_a_reader_sees_nothing() {
+    let mut bench = bench();
+    bench.reader = Reader::unknown();
+    assert_eq!(bench.json("/clusters/a/api/v1/pods").await.0, 404);
+    assert_eq!(bench.json("/clusters/*/api/v1/pods").await.0, 403);
+    assert_eq!(bench.json("/v1/query?resource=pods").await.0, 404);
+}
+
+#[tokio::test]
+async fn secrets_are_visible_to_readers_with_a_rule_that_names_them() {
+    let mut bench = bench();
+    for (resources, code) in [(&["*"][..], 403), (&["*", "secrets"], 200)] {
+        bench.reader = ann(vec![rule(None, &["*"], resources, &[])]);
+        let (found, list) = bench.json("/clusters/a/api/v1/secrets").await;
+        assert_eq!((found, items_of(&list)), (code, usize::from(code == 200)), "{resources:?}");
+        let (_, discovery) = bench.json("/clusters/a/api/v1").await;
+        assert_eq!(discovery.to_string().contains("secrets"), code == 200);
+    }
+}
+
+fn items_of(list: &Value) -> usize {
+    list["items"].as_array().map_or(0, Vec::len)
+}
+
+#[tokio::test]
+async fn counts_pages_and_tokens_are_of_the_visible_objects() {
+    let mut bench = bench();
+    let (_, page) = bench.json("/clusters/*/api/v1/pods?limit=1").await;
+    assert_eq!((items(&page).len(), &page["metadata"]["remainingItemCount"]), (1, &json!(1)));
+    let token = page["metadata"]["continue"].as_str().unwrap().to_owned();
+    let (_, rest) = bench.json(&format!("/clusters/*/api/v1/pods?limit=5&continue={token}")).await;
+    assert_eq!(items(&rest), ["y@1003"]);
+    // Another reader sees its own objects behind the token.
+    bench.reader = ann(vec![rule(Some("dev"), &["pay"], &["pods"], &[])]);
+    let (_, rest) = bench.json(&format!("/clusters/*/api/v1/pods?limit=5&continue={token}")).await;
+    assert_eq!(items(&rest), ["x@1004"]);
+}
+
+#[tokio::test]
+async fn watch_follows_the_labels_of_clusters() {
+    let bench = bench();
+    let mut events = bench.watch("/clusters/*/api/v1/pods?watch=1&resourceVersion=1006").await;
+    bench.relabel("b", "prod");
+    assert_eq!([events.line().await, events.line().await], ["ADDED x@1008", "ADDED y@1009"]);
+    bench.event("b", DeltaKind::Updated, pod("pay", "x", 11, "web", "n1"));
+    bench.event("b", DeltaKind::Updated, pod("shop", "y", 12, "web", "n1"));
+    assert_eq!(events.line().await, "MODIFIED y@1011");
+    bench.relabel("a", "dev");
+    assert_eq!([events.line().await, events.line().await], ["DELETED x@1013", "DELETED y@1014"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_ends_within_ten_seconds_after_a_right_is_revoked() {
+    let rules = Arc::new(Mutex::new(Some(ann(vec![rule(None, &["shop"], &["*"], &[])]))));
+    let current = Arc::clone(&rules);
+    let mut bench = bench();
+    bench.use_current(Arc::new(move |_| current.lock().clone()));
+    bench.reader = rules.lock().clone().unwrap();
+    for now in [Some(ann(vec![rule(None, &["pay"], &["*"], &[])])), None] {
+        let mut events = bench.watch("/clusters/a/api/v1/pods?watch=1&resourceVersion=10").await;
+        assert!(tokio::time::timeout(Duration::from_secs(9), events.next_unbounded()).await.is_err());
+        *rules.lock() = now;
+        let began = clock::now();
+        let event = events.next_unbounded().await.unwrap();
+        assert!(clock::now() - began <= Duration::from_secs(10));
+        assert_eq!(line(&event), "ERROR Expired@-");
+        assert_eq!(events.next_unbounded().await, None);
+        *rules.lock() = Some(bench.reader.clone());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_ends_when_its_credential_expires() {
+    let mut bench = bench();
+    let expires = clock::wall() + Duration::from_secs(15);
+    bench.reader = Reader::new(ReaderParts { expires: Some(expires), ..bench.reader.parts().clone() });
+    let began = clock::now();
+    let mut events = bench.watch("/clusters/a/api/v1/pods?watch=1&resourceVersion=10").await;
+    assert!(events.next_unbounded().now_or_never().is_none());
+    clock::set_wall(Some(expires));
+    assert_eq!(line(&events.next_unbounded().await.unwrap()), "ERROR Expired@-");
+    assert!(clock::now() - began <= Duration::from_secs(20));
+    clock::set_wall(None);
+}
+
+#[tokio::test]
+async fn self_subject_reviews_answer_what_the_hub_would() {
+    let mut bench = bench();
+    let post = async |bench: &Bench, path: &str, body: Value| {
+        let request = Request::post(path).header("content-type", "application/json");
+        let response = bench.send(request.body(Body::from(body.to_string())).unwrap()).await;
+        let code = response.status().as_u16();
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (code, serde_json::from_slice::<Value>(&body).unwrap())
+    };
+    let access = |verb: &str, resource: &str, namespace: &str| {
+        json!({
+            "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
+            "spec": { "resourceAttributes": { "verb": verb, "resource": resource, "namespace": namespace } },
+        })
+    };
+    for (root, verb, resource, namespace, expected) in [
+        ("/clusters/a", "list", "pods", "shop", true),
+        ("/clusters/a", "list", "pods", "pay", false),
+        ("/clusters/a", "list", "pods", "", true),
+        ("/clusters/a", "delete", "pods", "shop", false),
+        ("/clusters/a", "get", "nodes", "", false),
+        ("/clusters/a", "get", "secrets", "shop", false),
+        ("/clusters/a", "get", "*", "shop", false),
+        ("/clusters/*", "watch", "pods", "shop", true),
+        ("/clusters/tier=dev", "watch", "pods", "shop", false),
+    ] {
+        let path = format!("{root}/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
+        let (code, answer) = post(&bench, &path, access(verb, resource, namespace)).await;
+        let case = format!("{root} {verb} {resource} {namespace}: {answer}");
+        assert_eq!((code, &answer["status"]["allowed"]), (201, &json!(expected)), "{case}");
+        assert_eq!(
+            (&answer["kind"], &answer["spec"]["resourceAttributes"]["verb"]),
+            (&json!("SelfSubjectAccessReview"), &json!(verb))
+        );
+        if expected {
+            let namespace = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
+            assert_eq!(bench.ask(&format!("{root}/api/v1/{namespace}{resource}"), "*/*").await.0, 200, "{case}");
+        }
+    }
+    let path = "/clusters/a/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let of_path = |path: &str| json!({ "spec": { "nonResourceAttributes": { "verb": "get", "path": path } } });
+    assert_eq!(post(&bench, path, of_path("/apis/apps")).await.1["status"]["allowed"], true);
+    assert_eq!(post(&bench, path, of_path("/metrics")).await.1["status"]["allowed"], false);
+    assert_eq!(post(&bench, path, json!({ "spec": {} })).await.0, 400);
+    assert_eq!(post(&bench, &path.replace("clusters/a", "clusters/b"), of_path("/api")).await.0, 404);
+    let rules = "/clusters/a/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let (_, answer) = post(&bench, rules, json!({ "spec": { "namespace": "shop" } })).await;
+    let rule = json!([{ "verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["pods"] }]);
+    assert_eq!((&answer["status"]["resourceRules"], &answer["status"]["incomplete"]), (&rule, &json!(false)));
+    let (_, answer) = post(&bench, rules, json!({ "spec": { "namespace": "pay" } })).await;
+    assert_eq!(answer["status"]["resourceRules"], json!([]));
+    let groups = vec!["system:authenticated".into()];
+    bench.reader = Reader::new(ReaderParts { groups, uid: Some("7".into()), ..bench.reader.parts().clone() });
+    let (code, answer) = post(&bench, "/clusters/a/apis/authentication.k8s.io/v1/selfsubjectreviews", json!({})).await;
+    let info = json!({ "username": "ann", "uid": "7", "groups": ["system:authenticated"] });
+    assert_eq!((code, &answer["status"]["userInfo"]), (201, &info));
+    let large = Request::post(path).body(Body::from(vec![b' '; 70_000])).unwrap();
+    assert_eq!(bench.send(large).await.status(), 413);
+    let yaml = Request::post(path).header("content-type", "application/yaml").body(Body::from("{}")).unwrap();
+    assert_eq!(bench.send(yaml).await.status(), 415);
+}
+
+/// Clusters that answer reviews as RBAC would: `bob` may list pods everywhere in `b`, and in `shop` of `a`.
+#[derive(Debug, Default)]
+struct Rbac {
+    allowed: Mutex<BTreeSet<(String, String)>>,
+    is_down: AtomicBool,
+}
+
+#[derive(Debug)]
+struct AskRbac(Arc<Rbac>);
+
+impl Reviews for AskRbac {
+    fn review(&self, review: &Review) -> BoxFuture<'static, Result<bool, ReviewError>> {
+        let allowed = self.0.allowed.lock();
+        let is_allowed = |namespace: &str| allowed.contains(&(review.cluster.to_string(), namespace.to_owned()));
+        let answer = is_allowed("") || is_allowed(&review.namespace);
+        let answer = if self.0.is_down.load(Relaxed) { Err(ReviewError::Timeout) } else { Ok(answer) };
+        Box::pin(async move { answer })
+    }
+}
+
+fn reviewed_bench() -> (Bench, Arc<Rbac>) {
+    let rbac = Arc::new(Rbac::default());
+    let places = [("b", ""), ("a", "shop")].map(|(cluster, namespace)| (cluster.to_owned(), namespace.to_owned()));
+    rbac.allowed.lock().extend(places);
+    let mut bench = bench();
+    let options = ReviewCacheOptions { kept: Duration::from_secs(5), ..ReviewCacheOptions::default() };
+    bench.use_reviews(Arc::new(ReviewCache::new(Arc::new(AskRbac(Arc::clone(&rbac))), options)));
+    let grants = Grants { reviews: true, ..Grants::default() };
+    bench.reader = Reader::named("bob", ReaderOrigin::Oidc, grants);
+    (bench, rbac)
+}
+
+#[tokio::test(start_paused = true)]
+async fn reviewed_reader_sees_what_each_cluster_allows() {
+    let (bench, rbac) = reviewed_bench();
+    for (path, code, expected) in [
+        ("/clusters/b/api/v1/pods", 200, 3),
+        ("/clusters/a/api/v1/pods", 403, 0),
+        ("/clusters/a/api/v1/namespaces/shop/pods", 200, 2),
+        ("/clusters/a/api/v1/namespaces/pay/pods", 403, 0),
+        ("/clusters/*/api/v1/pods", 200, 5),
+        ("/clusters/*/api/v1/namespaces/pay/pods", 200, 1),
+        ("/clusters/a/api/v1/nodes", 403, 0),
+        ("/clusters/*/api/v1/nodes", 200, 1),
+    ] {
+        let (found, list) = bench.json(path).await;
+        assert_eq!((found, items_of(&list)), (code, expected), "{path}: {list}");
+    }
+    assert_eq!(bench.json("/v1/query?resource=pods&q=count").await.1["count"], 5);
+    // A cluster that does not answer shows nothing, and the answer says so.
+    rbac.is_down.store(true, Relaxed);
+    tokio::time::advance(Duration::from_secs(6)).await;
+    let (status, headers, body) = bench.ask("/clusters/*/api/v1/pods", "application/json").await;
+    let list: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((status.as_u16(), items_of(&list)), (200, 0));
+    assert!(headers["warning"].to_str().unwrap().contains("a (rights unknown: the cluster did not answer in time)"));
+    assert_eq!(bench.json("/clusters/b/api/v1/pods").await.0, 403);
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_account_is_known_to_its_own_cluster_only() {
+    let (mut bench, _) = reviewed_bench();
+    let cluster = ClusterName::new("a").unwrap();
+    let grants = Grants { reviews: true, ..Grants::default() };
+    bench.reader = Reader::named("system:serviceaccount:shop:web", ReaderOrigin::ServiceAccount { cluster }, grants);
+    let (_, list) = bench.json("/clusters/*/api/v1/pods").await;
+    assert_eq!(items_of(&list), 2);
+    assert_eq!(bench.json("/clusters/b/api/v1/pods").await.0, 403);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reviewed_watch_asks_about_new_namespaces_and_ends_when_an_answer_changes() {
+    let (bench, rbac) = reviewed_bench();
+    rbac.allowed.lock().insert(("a".to_owned(), "new".to_owned()));
+    let mut events = bench.watch("/clusters/*/api/v1/pods?watch=1&resourceVersion=1006").await;
+    bench.event("a", DeltaKind::Added, pod("new", "n", 11, "web", "n1"));
+    bench.event("a", DeltaKind::Added, pod("hidden", "h", 12, "web", "n1"));
+    bench.event("b", DeltaKind::Added, pod("hidden", "h", 13, "web", "n1"));
+    let names = [events.next_unbounded().await, events.next_unbounded().await].map(|event| line(&event.unwrap()));
+    assert_eq!(names, ["ADDED n@1007", "ADDED h@1009"]);
+    rbac.allowed.lock().remove(&("a".to_owned(), "shop".to_owned()));
+    let began = clock::now();
+    assert_eq!(line(&events.next_unbounded().await.unwrap()), "ERROR Expired@-");
+    assert!(clock::now() - began < Duration::from_secs(30));
+}

@@ -1,0 +1,90 @@
+//! Rights of readers: the one place that decides what a request may see.
+//!
+//! The port has authenticated the request before, and has added its [`Reader`]. A request without one sees nothing.
+//! Objects are filtered by [`Visibility`], which a request gets once per resource.
+
+mod check;
+mod review;
+mod status;
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::http::request::Parts;
+
+pub(in crate::api) use check::RightsCheck;
+use informer_hub_access::{Reader, ReviewCache, Rule, Visibility};
+use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Origin};
+pub(in crate::api) use review::{Extent, Place, Reviewer};
+
+/// Returns a reader with the rights that it has now; `None` if it is not known any more.
+pub type CurrentReader = Arc<dyn Fn(&Reader) -> Option<Reader> + Send + Sync>;
+
+/// Decides what readers may see.
+#[derive(Clone, Default)]
+pub(in crate::api) struct Rights {
+    /// Whether readers without rules see Secrets.
+    serve_secrets: bool,
+    current: Option<CurrentReader>,
+    reviews: Option<Arc<ReviewCache>>,
+}
+
+impl Rights {
+    pub(in crate::api) fn new(serve_secrets: bool) -> Self {
+        Self { serve_secrets, current: None, reviews: None }
+    }
+
+    /// Has open streams ask for the rights that their readers have now.
+    pub(in crate::api) fn set_current(&mut self, current: CurrentReader) {
+        self.current = Some(current);
+    }
+
+    /// Has clusters asked for the rights of the readers whose grants say so.
+    pub(in crate::api) fn set_reviews(&mut self, reviews: Arc<ReviewCache>) {
+        self.reviews = Some(reviews);
+    }
+
+    /// Returns what a reader may see of a resource, as far as rules decide.
+    pub(in crate::api) fn visibility(&self, reader: &Reader, resource: &ApiResource) -> Visibility {
+        Visibility::new(reader.grants(), resource, self.serve_secrets)
+    }
+
+    /// Returns whether a reader may see the objects of a namespace of an informer; `None` are those without one.
+    pub(in crate::api) fn sees(&self, reader: &Reader, origin: &Origin, namespace: Option<&str>) -> bool {
+        let (cluster, labels, resource) = (&origin.cluster, &origin.cluster_labels, &origin.resource);
+        if reader.sees_everything() {
+            return self.visibility(reader, resource).is_everything();
+        }
+        let is_visible = |rule: &Rule| {
+            rule.selects(cluster, labels) && rule.visible(resource.namespaced).sees(namespace) && rule.covers(resource)
+        };
+        reader.grants().rules.iter().any(is_visible)
+    }
+
+    /// Returns whether a reader may see objects of a resource in some cluster. For other readers it does not exist.
+    pub(in crate::api) fn may_see(&self, reader: &Reader, resource: &ApiResource) -> bool {
+        self.visibility(reader, resource).may_see_some()
+    }
+
+    /// Returns the check of a stream that begins now.
+    pub(in crate::api) fn check(&self, reader: &Reader) -> RightsCheck {
+        RightsCheck::new(reader.clone(), self.current.clone())
+    }
+}
+
+impl fmt::Debug for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rights").field("serve_secrets", &self.serve_secrets).finish_non_exhaustive()
+    }
+}
+
+/// Returns the reader of a request.
+pub(in crate::api) fn reader_of(parts: &Parts) -> Reader {
+    parts.extensions.get::<Reader>().cloned().unwrap_or_else(Reader::unknown)
+}
+
+/// Returns whether a reader may see something of a cluster. For other readers it does not exist.
+pub(in crate::api) fn sees_cluster(reader: &Reader, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
+    let grants = reader.grants();
+    grants.everything || grants.reviews || grants.rules.iter().any(|rule| rule.selects(cluster, labels))
+}

@@ -1,0 +1,179 @@
+//! Access reviews of a request: asks each cluster what its reader may see there.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use smol_str::SmolStr;
+
+use super::Rights;
+use super::check::RightsCheck;
+use informer_hub_access::{
+    Reader, ReaderOrigin, Review, ReviewError, Reviewed, ReviewedCluster, User, Verb, Visibility,
+};
+use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
+
+/// Most namespaces of a cluster that are reviewed one by one. Further ones are not visible.
+const MAX_NAMESPACES: usize = 2_000;
+
+/// Part of a cluster that a request asks for.
+#[derive(Clone, Debug)]
+pub(in crate::api) struct Place {
+    pub(in crate::api) cluster: ClusterName,
+    pub(in crate::api) labels: ClusterLabels,
+    pub(in crate::api) extent: Extent,
+}
+
+/// Namespaces that a request asks for.
+#[derive(Clone, Debug)]
+pub(in crate::api) enum Extent {
+    /// One namespace.
+    Namespace(SmolStr),
+    /// All; if that is not allowed, each of these.
+    All(Vec<SmolStr>),
+}
+
+impl Rights {
+    /// Returns what a reader may see of a resource at some places. Asks the clusters, if the reader's rights are those
+    /// that the clusters give.
+    pub(in crate::api) async fn reviewed(
+        &self,
+        reader: &Reader,
+        verb: Verb,
+        resource: &ApiResource,
+        places: Vec<Place>,
+    ) -> Visibility {
+        let visibility = self.visibility(reader, resource);
+        if visibility.reviewed().is_none() {
+            return visibility;
+        }
+        let user = Arc::new(User::from(reader));
+        let asked = places.into_iter().filter(|place| is_known_there(reader, &place.cluster)).map(|place| {
+            let (visibility, user) = (&visibility, Arc::clone(&user));
+            async move {
+                let review = Review {
+                    cluster: place.cluster.clone(),
+                    user,
+                    verb,
+                    resource: resource.gvr.clone(),
+                    namespace: SmolStr::default(),
+                };
+                let cluster = place.cluster.clone();
+                (cluster, self.review_place(visibility, place, review).await)
+            }
+        });
+        let reviewed: Reviewed = join_all(asked).await.into_iter().collect();
+        visibility.with_reviewed(reviewed)
+    }
+
+    async fn review_place(&self, visibility: &Visibility, place: Place, review: Review) -> ReviewedCluster {
+        let (mut answers, labels) = (ReviewedCluster::default(), &place.labels);
+        let is_known = |namespace: &str| visibility.sees_by_rules(&place.cluster, labels, Some(namespace));
+        let namespaces = match place.extent {
+            _ if visibility.sees_all_by_rules(&place.cluster, labels) => return answers,
+            Extent::Namespace(namespace) => vec![namespace],
+            Extent::All(namespaces) => match self.ask(review.clone()).await {
+                Ok(is_allowed) => {
+                    answers.everywhere = Some(is_allowed);
+                    if is_allowed { Vec::new() } else { namespaces }
+                }
+                Err(error) => {
+                    answers.failure = Some(error.to_string().into());
+                    Vec::new()
+                }
+            },
+        };
+        let namespaces = namespaces.into_iter().filter(|namespace| !is_known(namespace)).take(MAX_NAMESPACES);
+        let asked = namespaces.map(|namespace| {
+            let review = Review { namespace: namespace.clone(), ..review.clone() };
+            async move { (namespace, self.ask(review).await) }
+        });
+        for (namespace, answer) in join_all(asked).await {
+            match answer {
+                Ok(is_allowed) => drop(answers.namespaces.insert(namespace, is_allowed)),
+                Err(error) => answers.failure = Some(error.to_string().into()),
+            }
+        }
+        answers
+    }
+
+    async fn ask(&self, review: Review) -> Result<bool, ReviewError> {
+        match &self.reviews {
+            Some(reviews) => reviews.decide(review).await,
+            None => Err(ReviewError::Busy),
+        }
+    }
+}
+
+/// Checks of a watch that clusters may leave unanswered.
+const MAX_FAILURES: u32 = 3;
+
+/// Reviews of a running watch: of namespaces as they appear, and again of those known.
+#[derive(Debug)]
+pub(in crate::api) struct Reviewer {
+    rights: Rights,
+    reader: Reader,
+    verb: Verb,
+    resource: ApiResource,
+    /// Consecutive checks with an unanswered review.
+    failures: u32,
+}
+
+impl Rights {
+    /// Returns the reviewer of a watch.
+    pub(in crate::api) fn reviewer(&self, reader: &Reader, verb: Verb, resource: &ApiResource) -> Reviewer {
+        let (rights, reader, resource) = (self.clone(), reader.clone(), resource.clone());
+        Reviewer { rights, reader, verb, resource, failures: 0 }
+    }
+}
+
+impl Reviewer {
+    /// Returns the check of the watch, which begins now.
+    pub(in crate::api) fn check(&self) -> RightsCheck {
+        self.rights.check(&self.reader)
+    }
+
+    /// Adds the review of a namespace. Without an answer, it is not visible.
+    pub(in crate::api) async fn with(&self, known: &Visibility, place: Place) -> Visibility {
+        let Extent::Namespace(namespace) = place.extent.clone() else { return known.clone() };
+        let cluster = place.cluster.clone();
+        let visibility = self.rights.reviewed(&self.reader, self.verb, &self.resource, vec![place]).await;
+        let answer = visibility.reviewed().and_then(|reviewed| reviewed.get(&cluster));
+        let is_allowed = answer.and_then(|answer| answer.namespaces.get(&namespace)).copied().unwrap_or_default();
+        let mut reviewed = known.reviewed().cloned().unwrap_or_default();
+        reviewed.entry(cluster).or_default().namespaces.insert(namespace, is_allowed);
+        known.with_reviewed(reviewed)
+    }
+
+    /// Returns whether the clusters still answer what they answered before.
+    pub(in crate::api) async fn has_same(&mut self, known: &Visibility) -> bool {
+        let Some(reviewed) = known.reviewed() else { return true };
+        let user = Arc::new(User::from(&self.reader));
+        let mut asked = Vec::new();
+        for (cluster, answers) in reviewed {
+            let everywhere = answers.everywhere.map(|is_allowed| (SmolStr::default(), is_allowed));
+            let each = answers.namespaces.iter().map(|(namespace, is_allowed)| (namespace.clone(), *is_allowed));
+            for (namespace, was_allowed) in everywhere.into_iter().chain(each) {
+                let (cluster, user, resource) = (cluster.clone(), Arc::clone(&user), self.resource.gvr.clone());
+                let review = Review { cluster, user, verb: self.verb, resource, namespace };
+                let rights = &self.rights;
+                asked.push(async move { (was_allowed, rights.ask(review).await) });
+            }
+        }
+        let answers = join_all(asked).await;
+        let has_failed = answers.iter().any(|(was_allowed, answer)| *was_allowed && answer.is_err());
+        self.failures = if has_failed { self.failures + 1 } else { 0 };
+        let is_same = |(was_allowed, answer): &(bool, Result<bool, ReviewError>)| {
+            answer.as_ref().map_or(true, |is_allowed| is_allowed == was_allowed)
+        };
+        self.failures < MAX_FAILURES && answers.iter().all(is_same)
+    }
+}
+
+/// Returns whether a cluster can know a reader. A service account is known to its own cluster only: accounts of the same
+/// name exist everywhere.
+fn is_known_there(reader: &Reader, cluster: &ClusterName) -> bool {
+    match reader.origin() {
+        ReaderOrigin::ServiceAccount { cluster: own } => own == cluster,
+        _ => true,
+    }
+}

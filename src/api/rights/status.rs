@@ -1,0 +1,113 @@
+//! The part of `/v1/status` that a reader may see.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::{Rights, sees_cluster};
+use informer_hub_access::{Reader, Visible};
+use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
+
+/// Members of a cluster that every reader of the cluster sees.
+const OF_CLUSTER: [&str; 5] = ["name", "labels", "state", "version", "informers"];
+
+/// Members of an informer that a reader of some of its objects sees. The others count all objects.
+const OF_INFORMER: [&str; 6] = ["resource", "scope", "view", "state", "synced", "freshness"];
+
+impl Rights {
+    /// Returns the status for a reader. Without rights to everything, it has the visible clusters and, of them, the
+    /// informers of resources that are visible. `resources` are those of the caches.
+    pub(in crate::api) fn status(&self, reader: &Reader, mut status: Value, resources: &[ApiResource]) -> Value {
+        if reader.sees_everything() {
+            return status;
+        }
+        let clusters = status.get_mut("clusters").and_then(Value::as_array_mut).map(std::mem::take);
+        let clusters = clusters.unwrap_or_default().into_iter().filter_map(|cluster| {
+            let cluster = only(cluster, &OF_CLUSTER)?;
+            self.cluster_status(reader, cluster, resources)
+        });
+        let mut shown = Map::new();
+        shown.insert("ready".to_owned(), status["ready"].take());
+        shown.insert("clusters".to_owned(), Value::Array(clusters.collect()));
+        Value::Object(shown)
+    }
+
+    fn cluster_status(
+        &self,
+        reader: &Reader,
+        mut cluster: Map<String, Value>,
+        resources: &[ApiResource],
+    ) -> Option<Value> {
+        let name = ClusterName::new(cluster.get("name")?.as_str()?).ok()?;
+        let labels: ClusterLabels =
+            cluster.get("labels").and_then(|labels| serde_json::from_value(labels.clone()).ok()).unwrap_or_default();
+        if !sees_cluster(reader, &name, &labels) {
+            return None;
+        }
+        let visible: BTreeMap<_, _> = resources
+            .iter()
+            .map(|resource| (resource.gvr.to_string(), self.visibility(reader, resource).visible(&name, &labels)))
+            .collect();
+        if let Some(informers) = cluster.get_mut("informers").and_then(Value::as_array_mut) {
+            let all = std::mem::take(informers);
+            informers.extend(all.into_iter().filter_map(|informer| {
+                match visible.get(informer.get("resource")?.as_str()?)? {
+                    Visible::Everything => Some(informer),
+                    some if some.is_nothing() => None,
+                    _ => only(informer, &OF_INFORMER).map(Value::Object),
+                }
+            }));
+        }
+        Some(Value::Object(cluster))
+    }
+}
+
+/// Returns an object with some of its members only.
+fn only(value: Value, members: &[&str]) -> Option<Map<String, Value>> {
+    let Value::Object(mut object) = value else { return None };
+    object.retain(|name, _| members.contains(&name.as_str()));
+    Some(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use informer_hub_access::{Grants, ReaderOrigin, ResourceMatch, Rule};
+    use informer_hub_types::{ClusterSelector, Exclusion, Gvr};
+
+    #[test]
+    fn status_has_the_visible_clusters_and_counters_of_wholly_visible_informers() {
+        let resource =
+            |plural: &str, namespaced| ApiResource { gvr: Gvr::new("", "v1", plural), kind: plural.into(), namespaced };
+        let resources = [resource("pods", true), resource("nodes", false), resource("secrets", true)];
+        let informer = |resource: &str| json!({ "resource": resource, "scope": "*", "synced": true, "objects": 7 });
+        let informers = json!([informer("pods"), informer("nodes"), informer("secrets"), informer("unknown")]);
+        let cluster = |name: &str, tier: &str| json!({ "name": name, "labels": { "tier": tier }, "state": "connected", "informers": informers, "error": "x" });
+        let status = json!({
+            "ready": true, "memory": { "limit": 1 }, "sinks": [{ "name": "audit" }],
+            "clusters": [cluster("a", "prod"), cluster("b", "dev")],
+        });
+        let of = |namespaces: &[&str]| {
+            let clusters = ClusterSelector::Labels([("tier".to_owned(), "prod".to_owned())].into());
+            let all: ResourceMatch = "*".parse::<Exclusion>().unwrap().into();
+            let rules = [Rule::new(clusters, namespaces, vec![all], Vec::new())].into();
+            let reader = Reader::named("ann", ReaderOrigin::Table("ann".into()), Grants { rules, ..Grants::default() });
+            Rights::new(false).status(&reader, status.clone(), &resources)
+        };
+        let shown = |informers: Value| {
+            let labels = json!({ "tier": "prod" });
+            json!({
+                "ready": true,
+                "clusters": [{ "name": "a", "labels": labels, "state": "connected", "informers": informers }],
+            })
+        };
+        assert_eq!(of(&["*"]), shown(json!([informer("pods"), informer("nodes")])));
+        assert_eq!(of(&["shop"]), shown(json!([{ "resource": "pods", "scope": "*", "synced": true }])));
+        let all = Rights::new(false).status(&Reader::administrator(), status.clone(), &resources);
+        assert_eq!(all, status);
+        let none = Rights::new(false).status(&Reader::unknown(), status.clone(), &resources);
+        assert_eq!(none, json!({ "ready": true, "clusters": [] }));
+    }
+}

@@ -1,0 +1,48 @@
+//! The parts of a snapshot that the reader of a query may see, found once per query.
+
+use std::collections::BTreeMap;
+
+use super::builder::Query;
+use crate::cache::posting::PartitionId;
+use crate::cache::snapshot::Snapshot;
+use crate::cache::visible_ranges::KeyRanges;
+use informer_hub_types::ClusterSelector;
+
+/// Visible objects by partition.
+#[derive(Default)]
+pub(super) struct VisibleParts {
+    /// `None` if everything is visible. A partition without an entry is invisible; `None` is all of its objects.
+    partitions: Option<BTreeMap<PartitionId, Option<KeyRanges>>>,
+}
+
+impl VisibleParts {
+    /// Finds them.
+    pub(super) fn new(snapshot: &Snapshot, query: &Query) -> Self {
+        let Some(visibility) = query.visibility() else { return Self::default() };
+        let mut partitions = BTreeMap::new();
+        let mut add = |ids: &[PartitionId]| {
+            for id in ids {
+                let Some(partition) = snapshot.partition(*id) else { continue };
+                let origin = partition.origin();
+                let visible = visibility.visible(&origin.cluster, &origin.cluster_labels);
+                let watched = origin.scope.namespace.as_deref();
+                if !visible.is_nothing() && watched.is_none_or(|namespace| visible.sees(Some(namespace))) {
+                    partitions.insert(*id, partition.visible_ranges(&visible));
+                }
+            }
+        };
+        match &query.clusters {
+            ClusterSelector::Names(names) => names.iter().for_each(|name| add(snapshot.partitions_of(name))),
+            ClusterSelector::All | ClusterSelector::Labels(_) => snapshot.clusters().for_each(|(_, ids)| add(ids)),
+        }
+        Self { partitions: Some(partitions) }
+    }
+
+    /// Returns the visible ranges of a partition, `Some(None)` if all of it is visible, `None` if nothing.
+    pub(super) fn of(&self, id: PartitionId) -> Option<Option<KeyRanges>> {
+        match &self.partitions {
+            None => Some(None),
+            Some(partitions) => partitions.get(&id).cloned(),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Key ranges of the objects of a partition that a reader may see.
+//!
+//! The keys of a namespace are one range of the tree. So a reader of some namespaces costs a seek per namespace, and
+//! nothing per object.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use super::snapshot::Partition;
+use informer_hub_access::Visible;
+use informer_hub_types::ObjectKey;
+
+/// Prefixes of keys, sorted; none is a prefix of another.
+pub(crate) type KeyRanges = Arc<[ObjectKey]>;
+
+impl Partition {
+    /// Returns the ranges of the visible objects; `None` if all are.
+    pub(crate) fn visible_ranges(&self, visible: &Visible) -> Option<KeyRanges> {
+        let of = |namespace: &SmolStr| ObjectKey::new(namespace, "");
+        let mut ranges: Vec<_> = match visible {
+            Visible::Everything => return None,
+            Visible::Nothing => Vec::new(),
+            Visible::Namespaces(namespaces) => match namespaces.names() {
+                Some(names) => names.iter().map(of).collect(),
+                None => self.namespaces().iter().filter(|namespace| namespaces.has(namespace)).map(of).collect(),
+            },
+        };
+        // `shop-a/` is before `shop/`.
+        ranges.sort_unstable();
+        Some(ranges.into())
+    }
+
+    /// Returns the namespaces that have objects, in the order of their keys. Costs a seek for each.
+    pub(crate) fn namespaces(&self) -> Vec<SmolStr> {
+        let mut found = Vec::new();
+        let mut from = Bound::Unbounded;
+        while let Some(object) = self.objects.range(from.as_ref(), Bound::Unbounded).next() {
+            let key = object.key();
+            from = match key.namespace() {
+                Some(namespace) => {
+                    found.push(namespace.into());
+                    end_of(&ObjectKey::new(namespace, ""))
+                }
+                None => Bound::Excluded(key.clone()),
+            };
+            if matches!(from, Bound::Unbounded) {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Returns the number of objects in some ranges. Costs a step per leaf of the tree.
+    pub(crate) fn len_in(&self, ranges: &[ObjectKey]) -> usize {
+        let len = |range: &ObjectKey| -> usize {
+            let runs = self.objects.runs(Bound::Included(range), end_of(range).as_ref());
+            runs.map(super::objects::Run::len).sum()
+        };
+        ranges.iter().map(len).sum()
+    }
+}
+
+/// Returns whether a key is in one of some ranges.
+pub(crate) fn is_in(ranges: &[ObjectKey], key: &ObjectKey) -> bool {
+    let next = ranges.partition_point(|range| range <= key);
+    next.checked_sub(1).is_some_and(|at| key.as_str().starts_with(ranges[at].as_str()))
+}
+
+/// Returns the ranges of the keys that are in a range of both.
+pub(super) fn intersection(a: &[ObjectKey], b: &[ObjectKey]) -> Vec<ObjectKey> {
+    let within = |narrow: &&ObjectKey, wide: &[ObjectKey]| is_in(wide, narrow);
+    let mut both: Vec<_> = a.iter().filter(|range| within(range, b)).cloned().collect();
+    both.extend(b.iter().filter(|range| within(range, a)).cloned());
+    both.sort_unstable();
+    both.dedup();
+    both
+}
+
+/// Returns the first key after all keys with prefix `range`: the prefix with its last character incremented.
+pub(super) fn end_of(range: &ObjectKey) -> Bound<ObjectKey> {
+    let mut text = range.as_str().to_owned();
+    while let Some(last) = text.pop() {
+        let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
+        if let Some(next) = next {
+            text.push(next);
+            return Bound::Excluded(ObjectKey::new("", &text));
+        }
+    }
+    Bound::Unbounded
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ranges(texts: &[String]) -> Vec<ObjectKey> {
+        let mut ranges: Vec<_> = texts.iter().map(|text| ObjectKey::of(text)).collect();
+        ranges.sort_unstable();
+        ranges.dedup_by(|longer, shorter| longer.as_str().starts_with(shorter.as_str()));
+        ranges
+    }
+
+    proptest! {
+        #![proptest_config(crate::cache::testing::properties(512))]
+
+        #[test]
+        fn intersection_has_the_keys_of_both(
+            a in prop::collection::vec("[ab/-]{0,3}", 0..5),
+            b in prop::collection::vec("[ab/-]{0,3}", 0..5),
+            key in "[ab/-]{0,5}",
+        ) {
+            let (a, b, key) = (ranges(&a), ranges(&b), ObjectKey::of(&key));
+            let is_in_slow = |ranges: &[ObjectKey]| ranges.iter().any(|range| key.as_str().starts_with(range.as_str()));
+            prop_assert_eq!(is_in(&a, &key), is_in_slow(&a));
+            prop_assert_eq!(is_in_slow(&intersection(&a, &b)), is_in_slow(&a) && is_in_slow(&b));
+        }
+    }
+}
