@@ -2,10 +2,11 @@
 
 pub use informer_hub_config::fleet::{Conflict, Holder, Problem};
 pub use informer_hub_config::{
-    AuthConfig, BatchConfig, BodyConfig, ByteSize, ClientCertConfig, ClusterAccess, ClusterConfig, ClusterSourceConfig,
-    ClusterSourceKind, Config, ConfigErrors, Contexts, FileConfig, HeaderConfig, HeaderText, HubConfig, HumanDuration,
-    InlineKubeconfig, InvalidUnit, LabelPattern, Management, Mistake, NamePattern, NatsAuth, NatsConfig, Probes,
-    Projection, ProviderConfig, RateLimitConfig, ReadApiConfig, ResourceConfig, RetryConfig, Secret, SecretFormat,
-    ServiceConfig, SinkConfig, SinkMatch, StdoutConfig, TemplateText, TlsConfig, TransportConfig, WebhookConfig,
-    WrongKubeconfig,
+    AccessReviewConfig, AuthConfig, AuthorizationConfig, BatchConfig, BodyConfig, ByteSize, ClientCertConfig,
+    ClusterAccess, ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Config, ConfigErrors, Contexts, FileConfig,
+    HeaderConfig, HeaderText, HubConfig, HumanDuration, InlineKubeconfig, InvalidUnit, LabelPattern, Management,
+    Mistake, NamePattern, NatsAuth, NatsConfig, OidcConfig, Probes, Projection, ProviderConfig, RateLimitConfig,
+    ReadApiConfig, ReaderConfig, ReaderIdentity, ReaderLimitsConfig, ResourceConfig, RetryConfig, RuleConfig, Secret,
+    SecretFormat, ServiceAccountConfig, ServiceConfig, SinkConfig, SinkMatch, StdoutConfig, TemplateText, TlsConfig,
+    TokenReviewConfig, TransportConfig, WebhookConfig, WrongKubeconfig,
 };

@@ -18,6 +18,8 @@ fn prepared() -> (tempfile::TempDir, Vec<PathBuf>) {
         "hub-key.pem",
         "operators-ca.pem",
         "hub-read-token",
+        "login-ca.pem",
+        "dashboard-token",
     ] {
         fs::write(folder.path().join(name), "content").expect("a file can be written");
     }

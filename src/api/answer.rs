@@ -25,6 +25,7 @@ pub(super) fn denial(path: &str, code: StatusCode, problem: &str) -> Response {
         StatusCode::UNAUTHORIZED => Reason::Unauthorized,
         StatusCode::PAYLOAD_TOO_LARGE => Reason::RequestEntityTooLarge,
         StatusCode::REQUEST_TIMEOUT => Reason::Timeout,
+        StatusCode::SERVICE_UNAVAILABLE => Reason::ServiceUnavailable,
         _ => Reason::Forbidden,
     };
     let status = Status::new(code.as_u16(), reason, problem);

@@ -7,9 +7,10 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 
-use super::access::{Access, TokenError, TokenFrom};
+use super::access::{Access, Credentials, ReaderSettings, TokenError, TokenFrom};
 use super::hosts::Hosts;
 use super::tls::{TlsError, TlsFiles};
+use informer_hub_access::ReviewTokens;
 use informer_hub_disk::FileStates;
 use informer_hub_types::clock;
 
@@ -28,6 +29,12 @@ pub struct Protection {
     pub token: Option<TokenFrom>,
     /// Token that grants the right to look.
     pub read_token: Option<TokenFrom>,
+    /// Readers, besides those of the tokens above.
+    pub readers: ReaderSettings,
+    /// Asks the clusters about service accounts.
+    pub clusters: Option<Arc<dyn ReviewTokens>>,
+    /// Whether a credential is required even if there is none, because readers were removed while the port is open.
+    pub closed: bool,
     /// Whether `/metrics` requires no credential.
     pub metrics_open: bool,
     /// Names under which the port is served, such as `hub.example.com` and `*.example.com`. `localhost` and IP
@@ -85,7 +92,7 @@ pub enum GuardError {
 pub struct Guard {
     files: Option<TlsFiles>,
     config: ArcSwapOption<ServerConfig>,
-    pub(super) access: Access,
+    pub(super) access: Arc<Access>,
     pub(super) limits: Limits,
     versions: Mutex<FileVersions>,
 }
@@ -103,12 +110,14 @@ impl Guard {
     /// # Errors
     /// [`GuardError`] if TLS files or tokens cannot be used.
     pub fn new(protection: Protection) -> Result<Self, GuardError> {
-        let Protection { tls: files, token, read_token, metrics_open, hosts, limits } = protection;
+        let Protection { tls: files, token, read_token, readers, clusters, closed, metrics_open, hosts, limits } =
+            protection;
         let tls = files.as_ref().map(TlsFiles::states).unwrap_or_default();
         let config = files.as_ref().map(TlsFiles::read).transpose()?;
         let certificates = files.as_ref().is_some_and(|files| files.client_ca_file.is_some());
         let hosts = hosts.as_deref().map(Hosts::new);
-        let access = Access::new(token, read_token, certificates, metrics_open, hosts)?;
+        let credentials = Credentials { token, read_token, certificates, metrics_open, hosts, closed };
+        let access = Arc::new(Access::new(credentials, readers, clusters)?);
         // Tokens may have changed between reading and the first check, so they are read again then.
         let versions = Mutex::new(FileVersions { tls, tokens: FileStates::default() });
         Ok(Self { files, config: ArcSwapOption::new(config), access, limits, versions })
@@ -124,6 +133,12 @@ impl Guard {
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.access.is_open()
+    }
+
+    /// Returns the access control of the port, to replace its readers.
+    #[must_use]
+    pub fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.access)
     }
 
     /// Returns the TLS configuration for a new connection; `None` for plain HTTP.
@@ -153,15 +168,30 @@ impl Guard {
         }
         let now = self.access.files();
         if now != versions.tokens {
-            let is_first = std::mem::replace(&mut versions.tokens, now).is_empty();
+            let is_first = std::mem::replace(&mut versions.tokens, now).is_empty() || self.access.was_replaced();
             match self.access.reload_tokens() {
                 Ok(()) if is_first => {}
-                Ok(()) => tracing::info!("using the changed tokens of hub.auth"),
+                Ok(()) => tracing::info!("using the changed tokens of hub.auth and readers"),
                 Err(error) => {
                     let error: &dyn std::error::Error = &error;
-                    tracing::warn!(error, "cannot use the changed tokens of hub.auth yet");
+                    tracing::warn!(error, "cannot use the changed tokens of hub.auth and readers yet");
                 }
             }
+        }
+    }
+
+    /// Logs the requests that were denied since the last report.
+    fn report_denials(&self) {
+        let (hosts, others): (Vec<_>, Vec<_>) =
+            self.access.unreported_denials().into_iter().partition(|(reason, _)| *reason == "host");
+        if !others.is_empty() {
+            let refused: u64 = others.iter().map(|(_, count)| count).sum();
+            let reasons =
+                others.iter().map(|(reason, count)| format!("{reason} {count}")).collect::<Vec<_>>().join(", ");
+            tracing::warn!(refused, reasons, "denied requests without a valid token or certificate in the last minute");
+        }
+        for (_, misdirected) in hosts {
+            tracing::warn!(misdirected, "denied requests for hosts that are not in hub.allowed_hosts");
         }
     }
 
@@ -174,14 +204,7 @@ impl Guard {
             // On a blocking thread, so that a hanging file system delays nothing else.
             let _ = tokio::task::spawn_blocking(move || guard.check_files()).await;
             if checks.is_multiple_of(CHECKS_PER_REPORT) {
-                let refused = self.access.refused();
-                if refused > 0 {
-                    tracing::warn!(refused, "denied requests without a valid token or certificate in the last minute");
-                }
-                let misdirected = self.access.misdirected();
-                if misdirected > 0 {
-                    tracing::warn!(misdirected, "denied requests for hosts that are not in hub.allowed_hosts");
-                }
+                self.report_denials();
             }
         }
     }

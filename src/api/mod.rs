@@ -40,7 +40,9 @@ mod tests;
 mod tls;
 mod v1;
 
-pub use access::{InvalidToken, ReadSecret, TokenError, TokenFrom, check_token};
+pub use access::{
+    Access, IdentityFrom, OidcSource, PreparedReaders, ReadSecret, ReaderEntry, ReaderSettings, TokenError, TokenFrom,
+};
 use answer::error_response;
 pub use dead_letters::{AskLetters, Asked};
 pub use guard::{Guard, GuardError, Limits, Protection};

@@ -30,6 +30,7 @@ use super::answer::{denial, is_kubernetes, to_json_error};
 use super::connection_slots::{Busy, ConnectionSlots, Slot, StreamSlot};
 use super::extensions::{Finite, PeerAddress, Streaming};
 use super::guard::{Guard, Limits};
+use informer_hub_access::ClientCertificate;
 use informer_hub_types::clock::{self, Instant};
 
 /// Delay after a connection could not be accepted, usually because of the file descriptor limit.
@@ -138,7 +139,7 @@ async fn handle_connection(stream: TcpStream, peer: PeerAddress, server: ServerS
             () = server.closing.cancelled() => return,
         };
         let Ok(Ok(is_http2)) = is_http2 else { return };
-        return serve_http(stream, server, slot, Client { peer, certified: false, is_http2 }).await;
+        return serve_http(stream, server, slot, Client { peer, certificate: None, is_http2 }).await;
     };
     let handshake = tokio::select! {
         handshake = timeout(head, TlsAcceptor::from(config).accept(stream)) => handshake,
@@ -146,9 +147,10 @@ async fn handle_connection(stream: TcpStream, peer: PeerAddress, server: ServerS
     };
     if let Ok(Ok(stream)) = handshake {
         let session = stream.get_ref().1;
-        let certified = session.peer_certificates().is_some_and(|chain| !chain.is_empty());
+        let own = session.peer_certificates().and_then(<[_]>::first);
+        let certificate = own.map(|der| Arc::new(ClientCertificate::from_der(der)));
         let is_http2 = session.alpn_protocol() == Some(b"h2");
-        serve_http(stream, server, slot, Client { peer, certified, is_http2 }).await;
+        serve_http(stream, server, slot, Client { peer, certificate, is_http2 }).await;
     }
 }
 
@@ -167,11 +169,11 @@ async fn begins_http2(stream: &TcpStream) -> std::io::Result<bool> {
 }
 
 /// Client of a connection.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Client {
     peer: PeerAddress,
-    /// Whether it has a valid certificate.
-    certified: bool,
+    /// Its verified certificate.
+    certificate: Option<Arc<ClientCertificate>>,
     /// Whether it speaks HTTP/2.
     is_http2: bool,
 }
@@ -181,13 +183,13 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
 {
     let Limits { head, head_bytes, .. } = server.guard.limits;
-    let closing = server.closing.clone();
+    let (closing, is_http2) = (server.closing.clone(), client.is_http2);
     let service = service_fn(move |request| {
-        let (server, slot) = (server.clone(), Arc::clone(&slot));
-        async move { Ok::<_, Infallible>(answer(&server, &slot, client, request).await) }
+        let (server, slot, client) = (server.clone(), Arc::clone(&slot), client.clone());
+        async move { Ok::<_, Infallible>(answer(&server, &slot, &client, request).await) }
     });
     let stream = TokioIo::new(stream);
-    if client.is_http2 {
+    if is_http2 {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -213,21 +215,22 @@ where
     let _ = conversation.await;
 }
 
-async fn answer(server: &ServerState, slot: &Arc<Slot>, client: Client, request: Request<Incoming>) -> Response<Body> {
+async fn answer(server: &ServerState, slot: &Arc<Slot>, client: &Client, request: Request<Incoming>) -> Response<Body> {
     // Ends also if the client gives the request up.
     let busy = slot.busy();
     let path = request.uri().path().to_owned();
-    let response = match server.guard.access.authorize(&request, client.certified) {
+    let access = &server.guard.access;
+    let reader = access.identify(request.headers(), client.certificate.as_deref()).await;
+    let response = match access.authorize(&request, reader) {
         Err(denied) => denied.response(&path),
         Ok(_) if request.body().size_hint().lower() > server.guard.limits.body_bytes as u64 => {
             let most = server.guard.limits.body_bytes;
             denial(&path, StatusCode::PAYLOAD_TOO_LARGE, &format!("the body is too large: {most} bytes at most"))
         }
-        Ok(known) => {
+        Ok((may_read, reader)) => {
             let mut request = request.map(Body::new);
-            request.extensions_mut().insert(known);
-            let is_open = server.guard.is_open();
-            request.extensions_mut().insert(known.reader(is_open));
+            request.extensions_mut().insert(may_read);
+            request.extensions_mut().insert(reader);
             request.extensions_mut().insert(client.peer);
             let limit = server.guard.limits.request;
             match timeout(limit, server.routes.clone().oneshot(request)).await {

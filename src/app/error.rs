@@ -61,6 +61,9 @@ pub enum ReloadError {
     /// The files that the configuration names could not be read in time. The hub is unchanged.
     #[error("the files of the configuration could not be read in time")]
     Unread,
+    /// The token of a reader cannot be used. The hub is unchanged.
+    #[error("cannot use the tokens of readers")]
+    Readers(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The hub is shutting down. Parts of the configuration may have been applied.
     #[error("the hub is shutting down")]
     Stopped,

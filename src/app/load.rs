@@ -26,7 +26,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigErrors> {
     };
     probes.server_tls =
         |tls| api::check_tls(&service::tls_files(tls)).map_err(|error| (error.key(), error.to_string()));
-    probes.token = |text| api::check_token(text).map_err(|error| error.to_string());
+    probes.token = |text| informer_hub_access::check_token(text).map_err(|error| error.to_string());
     probes.template =
         |text, content_type| Template::compile(text, content_type).map(drop).map_err(|error| error.to_string());
     probes.header = |name, value| {

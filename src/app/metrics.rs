@@ -42,6 +42,8 @@ pub(super) struct Parts {
 struct Shared {
     #[cfg(feature = "cli")]
     read: OnceLock<Arc<crate::api::ReadApi>>,
+    #[cfg(feature = "cli")]
+    access: OnceLock<Arc<crate::api::Access>>,
     hub: OnceLock<(FleetView, Parts)>,
     /// Last known sinks: a hub that shuts down drops its list before they are drained.
     sinks: Mutex<Vec<(String, Arc<SinkHealth>)>>,
@@ -59,6 +61,12 @@ impl Metrics {
     #[cfg(feature = "cli")]
     pub(super) fn attach_read_api(&self, api: &Arc<crate::api::ReadApi>) {
         let _ = self.0.read.set(Arc::clone(api));
+    }
+
+    /// Sets the access control of the port.
+    #[cfg(feature = "cli")]
+    pub(super) fn attach_access(&self, access: &Arc<crate::api::Access>) {
+        let _ = self.0.access.set(Arc::clone(access));
     }
 
     /// Marks the beginning of the shutdown, after which the last known sinks stay.
@@ -97,6 +105,11 @@ impl Metrics {
         #[cfg(feature = "cli")]
         if let Some(api) = self.0.read.get() {
             read::put(&mut out, &api.counts(), self.0.hub.get().map(|(fleet, _)| fleet));
+        }
+        #[cfg(feature = "cli")]
+        for (reason, count) in self.0.access.get().map(|access| access.denied()).unwrap_or_default() {
+            let set = out.labels(&[("reason", reason)]);
+            out.count(Id::HttpDenied, set, count);
         }
         out.count(Id::Series, LabelSet::NONE, out.len() as u64 + 2);
         out.put(Id::Collecting, LabelSet::NONE, clock::now().duration_since(began).as_secs_f64());

@@ -9,6 +9,8 @@ mod credentials;
 mod durable;
 mod error;
 mod exporter;
+#[cfg(feature = "cli")]
+mod fetch;
 mod hub;
 #[cfg(feature = "cli")]
 mod load;
@@ -23,6 +25,8 @@ mod readers;
 mod ready;
 mod reload;
 mod report;
+#[cfg(feature = "cli")]
+mod reviews;
 #[cfg(feature = "cli")]
 mod run;
 #[cfg(feature = "cli")]
@@ -45,6 +49,8 @@ pub use load::load;
 pub(crate) use port::Port;
 #[cfg(all(feature = "cli", feature = "internals"))]
 pub use read_api::LocalReadApi;
+#[cfg(feature = "cli")]
+pub(crate) use read_api::StartedFleet;
 pub use reload::{Changes, Difference, ReloadStatus, Reloader};
 pub use report::{HubReport, Reporter, SinkReport};
 #[cfg(feature = "cli")]

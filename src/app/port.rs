@@ -14,11 +14,16 @@ use super::hub::Hub;
 use super::metrics::Metrics;
 use super::read_api::{StartedFleet, end_reads, history_limits, read_api};
 use super::report::{HubReport, Reporter};
+use super::reviews::ClusterReviews;
+use super::service::readers;
 use super::sources::ClusterSourceState;
 use super::start::HubBuilder;
-use crate::api::{self, AskLetters, AskReload, Guard, ReadApi, ReadCounts, Services, Show, Shown};
+use crate::api::{
+    self, Access, AskLetters, AskReload, Guard, PreparedReaders, ReadApi, ReadCounts, Services, Show, Shown,
+};
 use crate::cache::HistoryLimits;
-use informer_hub_config::ReadApiConfig;
+use informer_hub_access::{ReviewCache, ReviewCacheOptions};
+use informer_hub_config::ServiceConfig;
 use informer_hub_telemetry::metrics::Scraper;
 use informer_hub_types::{MemoryStep, Phase};
 
@@ -33,6 +38,7 @@ pub(crate) struct Port {
     metrics: Metrics,
     read: Option<Arc<ReadApi>>,
     history: Option<HistoryLimits>,
+    access: Arc<Access>,
     stop: watch::Sender<()>,
     serving: JoinHandle<()>,
 }
@@ -44,34 +50,42 @@ impl fmt::Debug for Port {
 }
 
 impl Port {
-    /// Serves at a bound address. Until the hub has started, requests for its state get 503.
+    /// Serves at a bound address. `fleet` is set once the hub has started; until then, requests for its state get 503.
     ///
     /// # Errors
     /// If the address of the socket cannot be read.
     pub(crate) fn open(
         listener: TcpListener,
         guard: Guard,
-        config: &ReadApiConfig,
+        fleet: StartedFleet,
+        config: &ServiceConfig,
         reload: AskReload,
     ) -> anyhow::Result<Self> {
         let address = listener.local_addr().context("cannot read the address of the port")?;
         warn_of_listeners(&guard, address);
-        let (started, fleet, metrics) = (Started::default(), StartedFleet::default(), Metrics::default());
+        let access = guard.access();
+        let (started, metrics) = (Started::default(), Metrics::default());
+        metrics.attach_access(&access);
         let (stop, mut stopping) = watch::channel(());
         let stopped = async move {
             let _ = stopping.changed().await;
         };
         let collected = metrics.clone();
         let scraper = Scraper::new(move || collected.collect());
-        let read = read_api(config, &fleet);
-        let history = read.as_ref().map(|_| history_limits(config));
+        let reviews = review_cache(config, &fleet);
+        let current = Arc::clone(&access);
+        let read = read_api(&config.read_api, &fleet).map(|read| {
+            let read = read.with_current_readers(Arc::new(move |reader| current.current(reader)));
+            Arc::new(read.with_reviews(reviews))
+        });
+        let history = read.as_ref().map(|_| history_limits(&config.read_api));
         if let Some(read) = &read {
             metrics.attach_read_api(read);
         }
         let (show, letters) = (show(&started, read.clone()), ask_letters(&started));
         let services = Services { show, letters, reload, scraper, read: read.clone() };
         let serving = tokio::spawn(api::serve(listener, guard, services, stopped));
-        Ok(Self { address, started, fleet, metrics, read, history, stop, serving })
+        Ok(Self { address, started, fleet, metrics, read, history, access, stop, serving })
     }
 
     /// Returns the address of the socket.
@@ -93,6 +107,11 @@ impl Port {
             builder = builder.keep_history(limits);
         }
         let hub = builder.start().await?;
+        let access = Arc::clone(&self.access);
+        hub.running().follow_readers(Arc::new(move |config| {
+            let (access, readers) = (Arc::clone(&access), PreparedReaders::read(readers(config))?);
+            Ok(Box::new(move || access.replace(&readers)))
+        }));
         let view = hub.fleet().await.context("the hub ended while it started")?;
         self.metrics.attach(view.clone(), hub.reporter().parts());
         // Both are set only here.
@@ -118,6 +137,13 @@ impl Port {
         drop(self.stop);
         let _ = tokio::time::timeout(LINGER, self.serving).await;
     }
+}
+
+/// Returns the cache of the clusters' access reviews. It exists even if none is asked, because a reload may change that.
+fn review_cache(config: &ServiceConfig, fleet: &StartedFleet) -> Arc<ReviewCache> {
+    let kept = config.authorization.kubernetes.clone().unwrap_or_default().cache;
+    let options = ReviewCacheOptions { kept, ..ReviewCacheOptions::default() };
+    Arc::new(ReviewCache::new(Arc::new(ClusterReviews::new(fleet)), options))
 }
 
 /// Warns if a port beyond loopback has no authentication or no TLS.

@@ -19,10 +19,10 @@ use informer_hub_config::ReadApiConfig;
 use informer_hub_types::{ClusterName, View};
 
 /// View of the hub, set once it has started.
-pub(super) type StartedFleet = Arc<OnceLock<FleetView>>;
+pub(crate) type StartedFleet = Arc<OnceLock<FleetView>>;
 
 /// Returns the read API over a hub that starts later; `None` if it is not enabled.
-pub(super) fn read_api(config: &ReadApiConfig, started: &StartedFleet) -> Option<Arc<ReadApi>> {
+pub(super) fn read_api(config: &ReadApiConfig, started: &StartedFleet) -> Option<ReadApi> {
     if !config.enabled {
         return None;
     }
@@ -34,7 +34,7 @@ pub(super) fn read_api(config: &ReadApiConfig, started: &StartedFleet) -> Option
     });
     let options =
         ReadApiOptions { requests: config.max_requests, watches: config.max_watches, secrets: config.serve_secrets };
-    Some(Arc::new(ReadApi::new(find, options)))
+    Some(ReadApi::new(find, options))
 }
 
 /// Returns the limits of the windows of recent changes.
@@ -73,7 +73,7 @@ impl LocalReadApi {
         let (started, view) = (StartedFleet::default(), hub.fleet().await?);
         let api = read_api(config, &started);
         started.get_or_init(|| view.clone());
-        Ok(api.map(|api| Self { api, view }))
+        Ok(api.map(|api| Self { api: Arc::new(api), view }))
     }
 
     /// Answers a request as the port does after it has authorized it.

@@ -3,10 +3,11 @@
 //! A new configuration is checked completely before anything changes. If it is not usable, the hub stays as it was. The
 //! steps, in order:
 //!
-//! 1. Removed sinks deliver their events and end.
-//! 2. Removed clusters and resources end; changed ones are updated or replaced.
-//! 3. Changed sinks are reconfigured and keep their events.
-//! 4. New sinks and clusters start.
+//! 1. Readers of the HTTP port change.
+//! 2. Removed sinks deliver their events and end.
+//! 3. Removed clusters and resources end; changed ones are updated or replaced.
+//! 4. Changed sinks are reconfigured and keep their events.
+//! 5. New sinks and clusters start.
 //!
 //! Unchanged parts are not touched: their informers do not list again, and their subscribers get no notification.
 //!
@@ -18,7 +19,7 @@ mod plan;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use actix::Addr;
 use futures::future::{BoxFuture, join_all};
@@ -79,6 +80,13 @@ pub(super) struct Dials {
     pub(super) receivers: Option<Dial>,
 }
 
+/// Function that replaces the readers of the HTTP port.
+pub(super) type ReplaceReaders = Box<dyn FnOnce() + Send>;
+
+/// Function that reads the tokens of the configured readers. Blocks.
+pub(super) type ReadReaders =
+    Arc<dyn Fn(&Config) -> Result<ReplaceReaders, Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
+
 /// Parts of a running hub that a reload changes or needs.
 pub(super) struct RunningHub {
     pub(super) registry: Addr<RegistryActor>,
@@ -91,6 +99,8 @@ pub(super) struct RunningHub {
     pub(super) sources: Arc<Sources>,
     pub(super) credentials: Arc<CredentialWatch>,
     connectors: Mutex<BTreeMap<ClusterName, KubeConnector>>,
+    /// Reads the readers of the HTTP port, if there is one.
+    read_readers: OnceLock<ReadReaders>,
     /// Configuration in force; locked while another one is applied.
     current: tokio::sync::Mutex<Applied>,
     /// Configuration at the start, for keys that take effect only at the start.
@@ -186,6 +196,7 @@ impl RunningHub {
             current: tokio::sync::Mutex::new(Applied { written, effective }),
             sources,
             credentials: Arc::default(),
+            read_readers: OnceLock::new(),
             closing: AtomicBool::new(false),
         }
     }
@@ -212,7 +223,12 @@ impl RunningHub {
         let (config, roster) = self.sources.effective(&written);
         let mut plan = Changes::between(&current.effective, &config);
         plan.needs_restart = Changes::between(&self.at_start, &written).needs_restart;
+        let port_readers = self.read_port_readers(&config).await?;
         let (added, changed) = self.readers(&config, &mut plan).await?;
+        // First, because a withdrawn right must not wait for sinks.
+        if let Some(replace) = port_readers {
+            replace();
+        }
         self.end_sinks(&plan.sinks.removed, &config).await?;
         self.change_clusters(&current.effective, &config, &plan.clusters).await?;
         self.exchange_resources(&config, &plan).await?;
@@ -234,6 +250,21 @@ impl RunningHub {
         self.credentials.check_now();
         self.remember().await;
         Ok(plan)
+    }
+
+    /// Connects the readers of the HTTP port, which follow the configuration.
+    #[cfg(feature = "cli")]
+    pub(super) fn follow_readers(&self, read: ReadReaders) {
+        // Set only here, by the port that started this hub.
+        let _ = self.read_readers.set(read);
+    }
+
+    /// Reads the tokens of the configured readers. `None` without a port.
+    async fn read_port_readers(&self, config: &Config) -> Result<Option<ReplaceReaders>, ReloadError> {
+        let Some(read) = self.read_readers.get().cloned() else { return Ok(None) };
+        let config = config.clone();
+        let reading = self.env.io.spawn_blocking(move || read(&config));
+        reading.await.map_err(|_| ReloadError::Unread)?.map(Some).map_err(ReloadError::Readers)
     }
 
     /// Applies the changed clusters of sources.

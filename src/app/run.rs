@@ -15,6 +15,7 @@ use super::config_file::{ConfigFile, ReloadRequest};
 use super::hub::{Hub, ShutdownReport};
 use super::manager;
 use super::port::Port;
+use super::read_api::StartedFleet;
 use super::ready::watch_first_lists;
 use super::report::HubReport;
 use super::service;
@@ -55,8 +56,8 @@ pub async fn run(
     file: Option<PathBuf>,
     progress: impl FnMut(&HubReport) + Send + 'static,
 ) -> anyhow::Result<Ended> {
-    let guard =
-        Guard::new(service::protection(&config.hub.service, config.hub.listen)).context("cannot start the hub")?;
+    let fleet = StartedFleet::default();
+    let guard = Guard::new(service::protection(&config, &fleet)).context("cannot start the hub")?;
     let listener = api::bind(config.hub.listen).await?;
     let address = listener.local_addr().context("cannot read the address of the port")?;
     log_start(&config, file.as_deref(), address);
@@ -77,7 +78,7 @@ pub async fn run(
     let (ask, asks) = mpsc::channel(1);
     let is_plain = guard.is_plain();
     // Probes and scrapes are answered while the hub starts: restoring large caches takes time.
-    let port = Port::open(listener, guard, &config.hub.service.read_api, ask_reload(ask))?;
+    let port = Port::open(listener, guard, fleet, &config.hub.service, ask_reload(ask))?;
     let collected = port.metrics().clone();
     let export = Export::start(&Handle::current(), move || collected.collect());
     let hub = port.start(Hub::builder(config)).await.context("cannot start the hub")?;

@@ -1,19 +1,26 @@
-//! Protection of the HTTP port (TLS, tokens, limits), made from the `[hub]` configuration.
+//! Protection of the HTTP port (TLS, tokens, readers, limits), made from the configuration.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::api::{Limits, Protection, TlsFiles, TokenFrom};
-use informer_hub_config::{Secret, ServiceConfig, TlsConfig};
+use super::fetch::FetchOverHttp;
+use super::read_api::StartedFleet;
+use super::reviews::ClusterReviews;
+use crate::api::{IdentityFrom, Limits, OidcSource, Protection, ReaderEntry, ReaderSettings, TlsFiles, TokenFrom};
+use informer_hub_access::{Identity, OidcSettings, ReaderLimits, Rule, TokenReviewSettings};
+use informer_hub_config::{Config, OidcConfig, ReaderConfig, ReaderIdentity, RuleConfig, Secret, TlsConfig};
 
 /// Returns the protection of the port.
 ///
 /// The `Host` header is checked on loopback, and if the configuration lists hosts. A hub that listens elsewhere without
 /// a token (`allow_unauthenticated`) is reached by names of pods and services, which it cannot know.
-pub(crate) fn protection(service: &ServiceConfig, listen: SocketAddr) -> Protection {
-    let is_checked = listen.ip().is_loopback() || !service.allowed_hosts.is_empty();
+pub(crate) fn protection(config: &Config, fleet: &StartedFleet) -> Protection {
+    let (service, is_loopback) = (&config.hub.service, config.hub.listen.ip().is_loopback());
+    let is_checked = is_loopback || !service.allowed_hosts.is_empty();
     Protection {
+        readers: readers(config),
+        clusters: Some(Arc::new(ClusterReviews::new(fleet))),
+        closed: !is_loopback && config.authenticates(),
         hosts: is_checked.then(|| service.allowed_hosts.clone()),
         tls: service.tls.as_ref().map(tls_files),
         token: service.auth.token.as_ref().map(token),
@@ -31,4 +38,68 @@ pub(super) fn tls_files(tls: &TlsConfig) -> TlsFiles {
 fn token(secret: &Secret) -> TokenFrom {
     let secret = secret.clone();
     TokenFrom::new(secret.file().map(Path::to_owned), Arc::new(move || secret.read()))
+}
+
+/// Returns the readers of the configuration.
+pub(super) fn readers(config: &Config) -> ReaderSettings {
+    let reviews = config.hub.service.authorization.kubernetes.is_some();
+    let token_review = config.hub.service.authorization.token_review.as_ref().map(|review| TokenReviewSettings {
+        clusters: review.clusters.clone(),
+        audience: review.audience.clone(),
+        kept: review.cache,
+    });
+    let oidc = config.oidc.as_ref().map(oidc_source);
+    ReaderSettings { readers: config.readers.iter().map(reader).collect(), reviews, oidc, token_review }
+}
+
+fn oidc_source(config: &OidcConfig) -> OidcSource {
+    OidcSource {
+        settings: oidc_settings(config),
+        ca_file: config.ca_file.clone(),
+        fetch: Arc::new(FetchOverHttp::new(config.ca_file.clone())),
+    }
+}
+
+/// Returns the settings of the issuer.
+pub(crate) fn oidc_settings(config: &OidcConfig) -> OidcSettings {
+    OidcSettings {
+        issuer: config.issuer.clone(),
+        audience: config.audience.clone(),
+        username_claim: config.username_claim.clone(),
+        groups_claim: config.groups_claim.clone(),
+        username_prefix: config.username_prefix.clone(),
+        groups_prefix: config.groups_prefix.clone(),
+    }
+}
+
+fn reader(config: &ReaderConfig) -> ReaderEntry {
+    let identity = match &config.identity {
+        ReaderIdentity::Token(secret) => IdentityFrom::Token(token(secret)),
+        ReaderIdentity::CommonName(name) => IdentityFrom::Known(Identity::CommonName(name.into())),
+        ReaderIdentity::Organization(name) => IdentityFrom::Known(Identity::Organization(name.into())),
+        ReaderIdentity::OidcGroup(group) => IdentityFrom::Known(Identity::OidcGroup(group.into())),
+        ReaderIdentity::OidcUser(user) => IdentityFrom::Known(Identity::OidcUser(user.into())),
+        ReaderIdentity::ServiceAccount(account) => {
+            IdentityFrom::Known(Identity::service_account(account.cluster.clone(), &account.namespace, &account.name))
+        }
+    };
+    let limits = config.limits;
+    ReaderEntry {
+        name: config.name.clone(),
+        identity,
+        rules: config.allow.iter().map(rule).collect(),
+        limits: ReaderLimits {
+            requests: limits.requests,
+            scans: limits.scans,
+            watches: limits.watches,
+            bytes_per_second: limits.bytes_per_second,
+        },
+        may_change: config.change,
+    }
+}
+
+fn rule(config: &RuleConfig) -> Rule {
+    let resources = config.resources.iter().cloned().map(Into::into).collect();
+    let except = config.except.iter().cloned().map(Into::into).collect();
+    Rule::new(config.clusters.clone(), &config.namespaces, resources, except)
 }

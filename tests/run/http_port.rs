@@ -155,7 +155,7 @@ async fn commands_without_valid_credentials_explain_the_fix() {
     certificates.write("token", "n3w-0123456789abcdef");
     until("the new token", async || (query(&["--ca-file", &ca, "--token-file", &token]).0 == 0).then_some(())).await;
     assert_eq!(query(&["--ca-file", &ca, "--token-file", &wrong]).0, 1);
-    hub.line("using the changed tokens of hub.auth").await;
+    hub.line("using the changed tokens of hub.auth and readers").await;
     assert!(!hub.log().contains("0123456789abcdef"), "{}", hub.log());
 }
 

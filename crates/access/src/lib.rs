@@ -8,21 +8,34 @@
 //!
 //! # Layout
 //!
-//! `reader` and `rule` are the data, `namespaces`, `visible` and `visibility` evaluate it. `review` is the port to the clusters, `cache`
-//! keeps their answers.
+//! `reader` and `rule` are the data, `namespaces`, `visible` and `visibility` evaluate it. `review` is the port to the
+//! clusters, `cache` keeps their answers. `directory` finds the reader of a credential: a static token (`token`), a client
+//! certificate, a JWT of an issuer (`oidc`, over `jwt` and `jwks`), or a service account's token (`token_review`).
 
 mod cache;
+mod certificate;
+mod directory;
+mod jwks;
+mod jwt;
 mod namespaces;
+mod oidc;
 mod reader;
 mod review;
 mod rule;
+mod token;
+mod token_review;
 mod visibility;
 mod visible;
 
 pub use cache::{ReviewCache, ReviewCacheOptions, ReviewCounts};
+pub use certificate::ClientCertificate;
+pub use directory::{Directory, DirectoryEntry, Identity};
 pub use namespaces::Namespaces;
+pub use oidc::{FetchDocument, FetchFailure, InvalidJwt, Oidc, OidcSettings};
 pub use reader::{Grants, Reader, ReaderLimits, ReaderOrigin, ReaderParts};
 pub use review::{Review, ReviewError, Reviews, User, Verb};
 pub use rule::{ResourceMatch, Rule};
+pub use token::{InvalidToken, TokenMac, check_token};
+pub use token_review::{RefusedToken, ReviewTokens, ServiceAccount, TokenReviewSettings, TokenReviewer};
 pub use visibility::{Reviewed, ReviewedCluster, Visibility};
 pub use visible::Visible;

@@ -11,6 +11,7 @@
 //! are a mistake. A level that the file does not have is a new key in lower case. Lists and tables are written as inline
 //! TOML: `["a", "b"]`, `{env = "NAME"}`. Variables without `__` are ignored.
 
+mod authorization;
 mod clusters;
 mod error;
 mod files;
@@ -19,6 +20,8 @@ mod listen;
 mod probe_checks;
 mod probes;
 mod raw;
+mod reader_config;
+mod readers;
 mod resolve;
 mod resources;
 mod rules;
@@ -45,6 +48,10 @@ use std::time::Duration;
 
 pub use self::error::{ConfigErrors, Mistake};
 pub use self::probes::{KeyProblem, Probes, WrongKubeconfig};
+pub use self::reader_config::{
+    AccessReviewConfig, AuthorizationConfig, OidcConfig, ReaderConfig, ReaderIdentity, ReaderLimitsConfig, RuleConfig,
+    ServiceAccountConfig, TokenReviewConfig,
+};
 pub use self::rules::{is_loopback, url};
 pub use self::schema::{reference, schema};
 pub use self::service_config::{AuthConfig, ReadApiConfig, ServiceConfig, TlsConfig};
@@ -80,6 +87,10 @@ pub struct Config {
     pub resources: Vec<ResourceConfig>,
     /// `[sinks.<name>]`, by name.
     pub sinks: Vec<SinkConfig>,
+    /// `[readers.<name>]`, by name.
+    pub readers: Vec<ReaderConfig>,
+    /// `[oidc]`; `None` accepts no JSON Web Tokens.
+    pub oidc: Option<OidcConfig>,
 }
 
 impl Config {
@@ -154,6 +165,12 @@ impl Config {
         resolve::resolve(&resolve::Source { file: Some(path), text: &text, environment, probes, check_references })
     }
 
+    /// Whether requests to the HTTP port must be authenticated.
+    #[must_use]
+    pub fn authenticates(&self) -> bool {
+        self.hub.service.authenticates() || !self.readers.is_empty() || self.oidc.is_some()
+    }
+
     /// Parses a text without environment, for tests and embedding.
     ///
     /// Relative paths are relative to the working directory. Variables with secrets are not checked; they fail when the
@@ -214,7 +231,7 @@ impl HubConfig {
     #[must_use]
     pub fn keys_to_restart(&self, new: &Self) -> Vec<&'static str> {
         let Self { listen, service, shutdown_deadline: _, memory_limit: _, state_dir, checkpoint, fsync } = self;
-        let ServiceConfig { tls, auth, allowed_hosts, max_connections, read_api } = service;
+        let ServiceConfig { tls, auth, allowed_hosts, max_connections, read_api, authorization: _ } = service;
         let keys = [
             ("hub.listen", *listen != new.listen),
             ("hub.tls", *tls != new.service.tls),

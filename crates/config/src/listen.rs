@@ -1,10 +1,11 @@
-//! Reader of the hub's port settings: `[hub.tls]`, `[hub.auth]`, `[hub.read_api]`, and the check of unauthenticated
-//! access.
+//! Reader of the hub's port settings: `[hub.tls]`, `[hub.auth]`, `[hub.read_api]`, `[hub.authorization]`, and the check
+//! of unauthenticated access.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::authorization::authorization;
 use super::service_config::{AuthConfig, ReadApiConfig, ServiceConfig, TlsConfig};
 use super::table::Table;
 
@@ -23,17 +24,22 @@ pub(super) const REQUESTS: RangeInclusive<usize> = 1..=4096;
 /// Bounds of `max_watches`.
 pub(super) const WATCHES: RangeInclusive<usize> = 1..=1_000_000;
 
-/// Reads the port settings of `[hub]`.
-pub(super) fn service(hub: &mut Table<'_>, listen: SocketAddr) -> ServiceConfig {
+/// Reads the port settings of `[hub]`. `others` is set if tables outside `[hub]` authenticate requests.
+pub(super) fn service(hub: &mut Table<'_>, listen: SocketAddr, others: bool) -> ServiceConfig {
     let max_connections = hub.number("max_connections", CONNECTIONS);
     let allowed_hosts = allowed_hosts(hub);
     let tls = hub.table("tls").and_then(tls);
     let auth = hub.table("auth").map(auth).unwrap_or_default();
     let read_api = hub.table("read_api").map(read_api).unwrap_or_default();
+    let authorization = hub.table("authorization").map(authorization).unwrap_or_default();
     let default = ServiceConfig::default();
     let max_connections = max_connections.unwrap_or(default.max_connections);
-    let service = ServiceConfig { tls, auth, allowed_hosts, max_connections, read_api };
-    check_reach(hub, &service, listen);
+    let service = ServiceConfig { tls, auth, allowed_hosts, max_connections, read_api, authorization };
+    check_reach(hub, &service, listen, others);
+    if others && service.auth.allow_unauthenticated {
+        let path = hub.path.key("auth").key("allow_unauthenticated");
+        hub.checker.mistake(&path, "contradicts [readers] and [oidc]; remove it");
+    }
     service
 }
 
@@ -103,9 +109,9 @@ fn read_api(mut table: Table<'_>) -> ReadApiConfig {
 
 /// Requires authentication, or an explicit waiver, for a port beyond loopback: status pages name clusters, and dead
 /// letters contain objects.
-fn check_reach(hub: &Table<'_>, service: &ServiceConfig, listen: SocketAddr) {
-    let open = service.authenticates() || service.auth.allow_unauthenticated;
-    let clean = ["tls", "auth", "listen"].iter().all(|key| hub.checker.is_clean(&hub.path.key(key)));
+fn check_reach(hub: &Table<'_>, service: &ServiceConfig, listen: SocketAddr, others: bool) {
+    let open = others || service.authenticates() || service.auth.allow_unauthenticated;
+    let clean = ["tls", "auth", "authorization", "listen"].iter().all(|key| hub.checker.is_clean(&hub.path.key(key)));
     if listen.ip().is_loopback() || open || !clean || !hub.lacks(&["tls", "auth"]) {
         return;
     }

@@ -9,9 +9,10 @@ use std::time::Duration;
 use super::clusters::KnownClusters;
 use super::error::{ConfigErrors, Mistake, nearest, suggestion};
 use super::raw::{self, Environment, Raw, Syntax};
+use super::readers::{self, Issuers};
 use super::spans::KeyPath;
 use super::table::{Checker, Table};
-use super::{Config, HubConfig, HumanDuration, Probes, clusters, listen, resources, sinks, sources};
+use super::{Config, HubConfig, HumanDuration, Probes, authorization, clusters, listen, resources, sinks, sources};
 use informer_hub_types::{Fsync, LEAST_MEMORY_LIMIT};
 
 pub(super) const SHUTDOWN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
@@ -27,7 +28,7 @@ pub(super) const MEMORY: RangeInclusive<u64> = LEAST_MEMORY_LIMIT..=1 << 46;
 const HUB: &str = "hub";
 
 /// Top-level tables of a file.
-const TABLES: [&str; 5] = [HUB, "clusters", "cluster_sources", "resources", "sinks"];
+const TABLES: [&str; 7] = [HUB, "clusters", "cluster_sources", "resources", "sinks", "readers", "oidc"];
 
 /// Prefix of variables for keys of `[hub]`.
 const HUB_VARIABLES: &str = "INFORMER_HUB_HUB__";
@@ -60,7 +61,8 @@ pub(super) fn resolve(source: &Source<'_>) -> Result<Config, ConfigErrors> {
 pub(super) fn hub_alone(source: &Source<'_>) -> Result<HubConfig, ConfigErrors> {
     let read = |checker: &Checker<'_>, raw: &Raw| {
         let mut root = Table::new(checker, KeyPath::default(), raw.values.clone().into());
-        let hub = root.table(HUB).map(hub).unwrap_or_default();
+        let others = authenticates(&root);
+        let hub = root.table(HUB).map(|table| hub(table, others)).unwrap_or_default();
         for key in root.names().iter().filter(|key| nearest(key, TABLES) == Some(HUB)) {
             root.mistake(key, format!("unknown key{}", suggestion(key, [HUB])));
         }
@@ -105,11 +107,14 @@ pub(super) fn unreadable(file: &Path, problem: &std::io::Error) -> ConfigErrors 
 
 fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
     let mut root = Table::new(checker, KeyPath::default(), raw.values.clone().into());
-    let hub = root.table(HUB).map(hub).unwrap_or_default();
+    let others = authenticates(&root);
+    let hub = root.table(HUB).map(|table| hub(table, others)).unwrap_or_default();
     let clusters_table = root.table("clusters");
     let sources_table = root.table("cluster_sources");
     let resources_table = root.table("resources");
     let sinks_table = root.table("sinks");
+    let readers_table = root.table("readers");
+    let oidc_table = root.table("oidc");
     root.finish();
     let misspelt =
         |name: &str| checker.mistakes.borrow().iter().any(|(_, m)| m.problem.contains(&format!("mean {name:?}")));
@@ -126,6 +131,14 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
     let names = resources_table.as_ref().map(Table::names).unwrap_or_default();
     let resources = resources_table.map(|table| resources::resources(table, known)).unwrap_or_default();
     let sinks = sinks_table.map(|table| sinks::sinks(table, known, &resources, &names)).unwrap_or_default();
+    let oidc = oidc_table.and_then(authorization::oidc);
+    authorization::check_reviewers(checker, &hub.service.authorization, known);
+    let issuers = Issuers {
+        oidc: oidc.as_ref(),
+        authorization: &hub.service.authorization,
+        certificates: hub.service.requests_certificates(),
+    };
+    let readers = readers_table.map(|table| readers::readers(table, known, issuers)).unwrap_or_default();
     for (missing, key, problem) in
         [(clusters_missing, "clusters", NO_CLUSTER), (resources_missing, "resources", NO_RESOURCE)]
     {
@@ -134,10 +147,15 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
             checker.mistake(&path, problem);
         }
     }
-    Config { hub, clusters, sources, resources, sinks }
+    Config { hub, clusters, sources, resources, sinks, readers, oidc }
 }
 
-fn hub(mut table: Table<'_>) -> HubConfig {
+/// Whether tables beside `[hub]` authenticate requests.
+fn authenticates(root: &Table<'_>) -> bool {
+    root.has("oidc") || root.has_entries("readers")
+}
+
+fn hub(mut table: Table<'_>, others: bool) -> HubConfig {
     let default = HubConfig::default();
     let text = table.text("listen");
     let address = text.as_deref().and_then(|text| text.parse().ok());
@@ -146,7 +164,7 @@ fn hub(mut table: Table<'_>) -> HubConfig {
         table.mistake("listen", format!("{text:?} is not an IP address and a port; {example}"));
     }
     let address = address.unwrap_or(default.listen);
-    let service = listen::service(&mut table, address);
+    let service = listen::service(&mut table, address, others);
     let shutdown_deadline = table.duration("shutdown_deadline", SHUTDOWN);
     let memory_limit = table.size("memory_limit", MEMORY);
     let state_dir = table.folder("state_dir");

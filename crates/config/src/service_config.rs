@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Secret;
+use super::reader_config::AuthorizationConfig;
 
 /// Authentication, TLS and limits of the hub's HTTP port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct ServiceConfig {
     pub max_connections: usize,
     /// `[hub.read_api]`.
     pub read_api: ReadApiConfig,
+    /// `[hub.authorization]`.
+    pub authorization: AuthorizationConfig,
 }
 
 impl Default for ServiceConfig {
@@ -30,6 +33,7 @@ impl Default for ServiceConfig {
             allowed_hosts: Vec::new(),
             max_connections: 1024,
             read_api: ReadApiConfig::default(),
+            authorization: AuthorizationConfig::default(),
         }
     }
 }
@@ -100,10 +104,16 @@ impl Default for ReadApiConfig {
 }
 
 impl ServiceConfig {
-    /// Whether requests must be authenticated.
+    /// Whether client certificates are requested.
+    #[must_use]
+    pub fn requests_certificates(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some())
+    }
+
+    /// Whether `[hub]` has a way to authenticate requests. See also [`Config::authenticates`](super::Config::authenticates).
     #[must_use]
     pub fn authenticates(&self) -> bool {
-        let certificates = self.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some());
-        certificates || self.auth.token.is_some() || self.auth.read_token.is_some()
+        let tokens = self.auth.token.is_some() || self.auth.read_token.is_some();
+        tokens || self.requests_certificates() || self.authorization.token_review.is_some()
     }
 }

@@ -89,6 +89,8 @@ fn shown_settings_read_back_as_the_same_configuration() {
         "hub-key.pem",
         "operators-ca.pem",
         "hub-read-token",
+        "login-ca.pem",
+        "dashboard-token",
     ] {
         fs::write(folder.path().join(name), "content").unwrap();
     }

@@ -113,6 +113,11 @@ impl<'c> Table<'c> {
         self.values.contains_key(key)
     }
 
+    /// Whether a key is a table that is not empty, and not taken yet.
+    pub(super) fn has_entries(&self, key: &str) -> bool {
+        self.values.get(key).and_then(Value::as_dict).is_some_and(|table| !table.is_empty())
+    }
+
     /// Returns the given keys of a group of which at most one is allowed.
     pub(super) fn chosen<'k>(&self, keys: &[&'k str]) -> Vec<&'k str> {
         let given: Vec<_> = keys.iter().copied().filter(|key| self.has(key)).collect();

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
 use super::lister_watcher::ListerWatcher;
-use informer_hub_codec::{Projection, SourceError, Transform};
+use informer_hub_codec::{ErrorClass, Projection, SourceError, Transform};
 use informer_hub_types::{ApiResource, Catalogue, FieldPath, ResourceRef, Scope, SharedStr};
 
 /// Options that decide what an informer stores of an object.
@@ -124,6 +124,14 @@ pub trait Connection: Debug + Send + Sync + 'static {
     fn document(&self, path: String) -> BoxFuture<'static, Result<Option<Vec<u8>>, SourceError>> {
         let _ = path;
         Box::pin(async { Ok(None) })
+    }
+
+    /// Sends a review to the apiserver, a question that it answers but does not store. `path` is the collection and `body`
+    /// the review as JSON. Returns the answered review.
+    fn review(&self, path: &'static str, body: Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>, SourceError>> {
+        let _ = body;
+        let message = format!("{path} is not served");
+        Box::pin(async move { Err(SourceError { class: ErrorClass::NotFound, message }) })
     }
 
     /// Returns the list and watch of one resource and scope.

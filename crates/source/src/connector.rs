@@ -13,7 +13,7 @@ use super::client::{Access, AccessSettings};
 use super::discovery::{DiscoveryError, resolve};
 use super::kube::{KubeSource, KubeSourceOptions};
 use super::reloading_client::ReloadingClient;
-use super::review::{document, server_version};
+use super::review::{document, review, server_version};
 use super::transport::Wiring;
 use informer_hub_codec::Decoder;
 use informer_hub_dial::Dial;
@@ -191,6 +191,12 @@ impl Connection for KubeConnection {
             }
         }
         .boxed()
+    }
+
+    fn review(&self, path: &'static str, body: Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>, SourceError>> {
+        let client = Arc::clone(&self.client);
+        let task = self.io.spawn(async move { review(&client.current().client, path, body).await });
+        async move { task.await.unwrap_or_else(|_| Err(interrupted())) }.boxed()
     }
 
     fn lister_watcher(

@@ -149,12 +149,18 @@ pub async fn whoami(client: &Client) -> Result<Identity, SourceError> {
 }
 
 async fn post<T: DeserializeOwned>(client: &Client, path: &str, body: &Value) -> Result<T, SourceError> {
+    let answer = review(client, path, body.to_string().into_bytes()).await?;
+    parsed(&answer).map_err(|error| about("POST", path, error))
+}
+
+/// Sends a review and returns the answer.
+pub(super) async fn review(client: &Client, path: &str, body: Vec<u8>) -> Result<Vec<u8>, SourceError> {
     answer(client, path, body).await.map_err(|error| about("POST", path, error))
 }
 
-async fn answer<T: DeserializeOwned>(client: &Client, path: &str, body: &Value) -> Result<T, SourceError> {
+async fn answer(client: &Client, path: &str, body: Vec<u8>) -> Result<Vec<u8>, SourceError> {
     let request = Request::post(path).header(ACCEPT, "application/json").header(CONTENT_TYPE, "application/json");
-    let request = request.body(Body::from(body.to_string().into_bytes()));
+    let request = request.body(Body::from(body));
     let request = request.map_err(|error| transient(format!("invalid request: {error}")))?;
     let response = send(client, request, DEADLINE).await?;
     let status = response.status();
@@ -162,7 +168,7 @@ async fn answer<T: DeserializeOwned>(client: &Client, path: &str, body: &Value) 
     if !status.is_success() {
         return Err(classify_status(status.as_u16(), &body, None));
     }
-    parsed(&body)
+    Ok(body)
 }
 
 /// Checks whether the server supports streaming lists of a resource. Requests an object that does not exist, so that the

@@ -13,7 +13,7 @@ use super::view::{Deliveries, FRESH, Row, SYNCING, Scene, Screen};
 use super::{serve, setup};
 use crate::actors::ClusterStatus;
 use crate::api::Guard;
-use crate::app::{Hub, Port, protection};
+use crate::app::{Hub, Port, StartedFleet, protection};
 use crate::cache::Query;
 use informer_hub_config::Config;
 use informer_hub_sim::GroundTruth;
@@ -205,9 +205,10 @@ impl Stage {
 async fn open(config: &mut Config, args: &Args) -> anyhow::Result<Port> {
     let listener = serve::bind(args.listen).await?;
     config.hub.listen = listener.local_addr()?;
-    let guard = Guard::new(protection(&config.hub.service, config.hub.listen))?;
+    let fleet = StartedFleet::default();
+    let guard = Guard::new(protection(config, &fleet))?;
     // There is no file to read again.
-    Port::open(listener, guard, &config.hub.service.read_api, Arc::new(|| Box::pin(async { None })))
+    Port::open(listener, guard, fleet, &config.hub.service, Arc::new(|| Box::pin(async { None })))
 }
 
 /// Returns the origin of objects in the replica of the receiver.

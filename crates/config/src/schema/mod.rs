@@ -6,6 +6,7 @@
 
 mod examples;
 mod node;
+mod readers;
 pub mod reference;
 #[cfg(any(test, feature = "testing"))]
 pub mod samples;
@@ -68,6 +69,8 @@ pub fn schema() -> Value {
         ("cluster_sources", sources),
         ("resources", resources),
         ("sinks", sinks),
+        ("readers", readers::readers()),
+        ("oidc", readers::oidc()),
     ];
     let mut schema = table("Watched clusters and resources, and the receivers of changes.", properties);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
@@ -117,6 +120,7 @@ fn hub() -> Value {
         ("tls", tls()),
         ("auth", auth()),
         ("read_api", read_api()),
+        ("authorization", readers::authorization()),
     ];
     default(table("The hub itself.", hub), json!({}))
 }

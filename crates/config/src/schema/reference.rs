@@ -48,6 +48,7 @@ pub enum Effect {
 const EFFECTS: &[(&str, Effect)] = &[
     ("hub.memory_limit", Effect::AtOnce),
     ("hub.shutdown_deadline", Effect::AtOnce),
+    ("hub.authorization", Effect::AtOnce),
     ("hub", Effect::NextStart),
     ("clusters.*.labels", Effect::ListsAgain),
     ("clusters.*.server", Effect::ListsAgain),
@@ -61,6 +62,8 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("sinks.*.journal_limit", Effect::NextStart),
     ("sinks.*.dead_letter_limit", Effect::NextStart),
     ("sinks", Effect::AtOnce),
+    ("readers", Effect::AtOnce),
+    ("oidc", Effect::AtOnce),
 ];
 
 /// Key of the reference.
@@ -244,6 +247,7 @@ fn takes(node: &Value) -> String {
             "string" => "text".to_owned(),
             "array" => match &node["items"]["enum"] {
                 Value::Array(_) => format!("list of {}", takes(&node["items"])),
+                _ if node["items"]["properties"].is_object() => "list of tables".to_owned(),
                 _ => "list of texts".to_owned(),
             },
             "object" if node["additionalProperties"]["type"] == "string" => "table of texts".to_owned(),

@@ -11,8 +11,9 @@ use crate::toml_text::toml;
 use crate::{Config, ConfigErrors};
 
 /// Files used in examples.
-const FILES: [&str; 13] = [
+const FILES: [&str; 15] = [
     ".kube/config",
+    "dashboard-token",
     "hub-cert.pem",
     "hub-client-key.pem",
     "hub-client.pem",
@@ -20,6 +21,7 @@ const FILES: [&str; 13] = [
     "hub-read-token",
     "hub.creds",
     "hub.nkey",
+    "login-ca.pem",
     "message.j2",
     "operators-ca.pem",
     "prod-us-ca.pem",
@@ -29,7 +31,13 @@ const FILES: [&str; 13] = [
 const VARIABLES: [&str; 5] = ["API_TOKEN", "AUDIT_API_KEY", "AUDIT_SECRET", "NATS_PASSWORD", "NATS_TOKEN"];
 
 /// Further lines that a key requires, besides the required keys of its table.
-const BESIDE: [(&str, &str); 14] = [
+const BESIDE: [(&str, &str); 20] = [
+    ("hub.authorization.token_review.audience", "clusters = [\"prod-eu\"]"),
+    ("hub.authorization.token_review.cache", "clusters = [\"prod-eu\"]"),
+    ("readers.*.service_account.cluster", "namespace = \"tools\"\nname = \"grafana\""),
+    ("readers.*.service_account.namespace", "cluster = \"prod-eu\"\nname = \"grafana\""),
+    ("readers.*.service_account.name", "cluster = \"prod-eu\"\nnamespace = \"tools\""),
+    ("hub.authorization.kubernetes.cache", "mode = \"subject-access-review\""),
     ("clusters.*.context", "kubeconfig = \"~/.kube/config\""),
     ("cluster_sources.*.context", "kubeconfig = \"~/.kube/config\""),
     ("cluster_sources.*.secrets", "[cluster_sources.a.providers.b]\ncommand = \"credentials\""),
@@ -91,7 +99,16 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
     };
     let source =
         if top == "cluster_sources" { at("cluster_sources.a", &source(of, name, value)) } else { String::new() };
-    at("hub", hub)
+    let hub = format!("{hub}{}", beside_readers(&key.path, value));
+    let oidc = if key.path.starts_with("oidc.") || key.path.starts_with("readers.*.oidc") {
+        at("oidc", &oidc(name, value))
+    } else {
+        String::new()
+    };
+    let readers = if top == "readers" { at("readers.r", &reader(&key.path, value)) } else { String::new() };
+    at("hub", &hub)
+        + &oidc
+        + &readers
         + &source
         + &at("clusters.prod-eu", &format!("{server}{labels}"))
         + "[clusters.prod-us]\nserver = \"https://us\"\n"
@@ -112,6 +129,34 @@ fn source(of: Option<&str>, name: &str, value: Option<&Value>) -> String {
         _ => line("path", "\"clusters\""),
     };
     line("type", &format!("\"{kind}\"")) + &needs
+}
+
+/// Returns the lines of `[hub]` on which the identity of a reader depends, or a table that a key needs.
+fn beside_readers(path: &str, value: Option<&Value>) -> &'static str {
+    const TLS: &str =
+        "tls = { cert_file = \"hub-cert.pem\", key_file = \"hub-key.pem\", client_ca_file = \"operators-ca.pem\" }\n";
+    const REVIEW: &str = "authorization = { token_review = { clusters = [\"prod-eu\"] } }\n";
+    match path {
+        _ if path.starts_with("readers.*.certificate.") => TLS,
+        _ if path.starts_with("readers.*.service_account.") => REVIEW,
+        "hub.authorization.token_review.audience" | "hub.authorization.token_review.cache" if value.is_none() => REVIEW,
+        _ => "",
+    }
+}
+
+/// Returns the required lines of `[oidc]`, without the key.
+fn oidc(name: &str, value: Option<&Value>) -> String {
+    let line = |key: &str, text: &str| if value.is_some() && name == key { "" } else { text }.to_owned();
+    line("issuer", "issuer = \"https://login\"\n") + &line("audience", "audience = \"hub\"\n")
+}
+
+/// Returns the required lines of a reader, without the key.
+fn reader(path: &str, value: Option<&Value>) -> String {
+    let token = "token = { env = \"API_TOKEN\" }\n".to_owned();
+    let is_identity = ["token", "certificate.", "oidc_", "service_account."]
+        .iter()
+        .any(|key| path.strip_prefix("readers.*.").is_some_and(|rest| rest.starts_with(key)));
+    if is_identity && value.is_some() { String::new() } else { token }
 }
 
 fn read(text: &str) -> Result<Config, ConfigErrors> {

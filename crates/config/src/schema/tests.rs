@@ -36,6 +36,14 @@ const BEYOND: &[&str] = &[
     "is reachable from other machines",
     "is not a label selector",
     "expected a comma or the end",
+    "is also that of readers.",
+    "requires [oidc]",
+    "requires client_ca_file",
+    "requires the cluster in token_review",
+    "contradicts [readers]",
+    "has a version, but a right",
+    "excludes everything",
+    "an issuer has no query",
 ];
 
 /// Returns the schema errors of a text; empty if it is valid or not TOML.
@@ -94,6 +102,7 @@ fn known_to_the_schema(pointer: &str) -> BTreeSet<String> {
 #[test]
 fn schema_has_exactly_the_keys_of_the_reader() {
     const SINK: &str = "/properties/sinks/additionalProperties/oneOf";
+    const READER: &str = "/properties/readers/additionalProperties";
     const SOURCE: &str = "/properties/cluster_sources/additionalProperties/oneOf";
     let same = |text: &str, pointer: &str| {
         let (reader, schema) = (known_to_the_reader(text), known_to_the_schema(pointer));
@@ -105,6 +114,17 @@ fn schema_has_exactly_the_keys_of_the_reader() {
     same("[hub.tls]\nHERE\n", "/properties/hub/properties/tls");
     same("[hub.auth]\nHERE\n", "/properties/hub/properties/auth");
     same("[hub.read_api]\nHERE\n", "/properties/hub/properties/read_api");
+    same("[hub.authorization]\nHERE\n", "/properties/hub/properties/authorization");
+    for table in ["kubernetes", "token_review"] {
+        let text = format!("[hub.authorization.{table}]\nHERE\n");
+        same(&text, &format!("/properties/hub/properties/authorization/properties/{table}"));
+    }
+    same("[oidc]\nHERE\n", "/properties/oidc");
+    same("[readers.a]\ntoken = { env = \"T\" }\nHERE\n", READER);
+    same("[readers.a]\nallow = [{ HERE }]\n", &format!("{READER}/properties/allow/items"));
+    for table in ["certificate", "service_account", "limits"] {
+        same(&format!("[readers.a]\n{table} = {{ HERE }}\n"), &format!("{READER}/properties/{table}"));
+    }
     same("[clusters.a]\nserver = \"https://a\"\nHERE\n", "/properties/clusters/additionalProperties");
     same("[resources.pods]\nHERE\n", "/properties/resources/additionalProperties");
     let sources = ["type = \"folder\"\npath = \"x\"\n", "type = \"secrets\"\n", "type = \"cluster-profiles\"\n"];

@@ -4,6 +4,7 @@
 mod clusters;
 mod hub;
 mod outside;
+mod readers;
 mod resources;
 mod sinks;
 mod sources;

@@ -332,6 +332,8 @@ catalogue! {
     ReadBytes: Counter "informer_hub_read_sent_bytes_total" [];
     /// Memory of the recent changes from which watches resume.
     ReadWindow: Gauge "informer_hub_read_window_bytes" [resource];
+    /// Requests to the HTTP port that were denied, by reason.
+    HttpDenied: Counter "informer_hub_http_denied_requests_total" [reason];
     /// Processor time used by the process.
     ProcessCpu: Counter "process_cpu_seconds_total" [];
     /// Resident memory of the process.

@@ -1,0 +1,253 @@
+//! Directory of readers: which tables `[readers.<name>]` an authenticated user matches, and what they grant.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use smol_str::{SmolStr, ToSmolStr, format_smolstr};
+
+use crate::certificate::ClientCertificate;
+use crate::reader::{Grants, Reader, ReaderLimits, ReaderOrigin, ReaderParts};
+use crate::review::User;
+use crate::rule::Rule;
+use crate::token::TokenMac;
+use informer_hub_types::ClusterName;
+use jiff::Timestamp;
+
+/// Group of all authenticated users, as in Kubernetes.
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// Attribute with the number of the token that authenticated a reader. A replaced token has another.
+const CREDENTIAL: &str = "informer-hub.io/credential";
+
+/// How the requests of a table are recognized.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Identity {
+    /// Bearer token.
+    Token(TokenMac),
+    /// Common name of a client certificate.
+    CommonName(SmolStr),
+    /// Organization of a client certificate.
+    Organization(SmolStr),
+    /// Group in a token of the issuer.
+    OidcGroup(SmolStr),
+    /// User of a token of the issuer.
+    OidcUser(SmolStr),
+    /// Service account of a cluster, by its user name.
+    ServiceAccount {
+        /// The cluster.
+        cluster: ClusterName,
+        /// `system:serviceaccount:<namespace>:<name>`.
+        user: SmolStr,
+    },
+}
+
+impl Identity {
+    /// Returns the identity of a service account.
+    #[must_use]
+    pub fn service_account(cluster: ClusterName, namespace: &str, name: &str) -> Self {
+        Self::ServiceAccount { cluster, user: format_smolstr!("system:serviceaccount:{namespace}:{name}") }
+    }
+}
+
+/// A table `[readers.<name>]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DirectoryEntry {
+    /// The table's key.
+    pub name: SmolStr,
+    /// How its requests are recognized.
+    pub identity: Identity,
+    /// What it may see.
+    pub rules: Vec<Rule>,
+    /// Limits of each of its users.
+    pub limits: ReaderLimits,
+    /// Whether it may change the hub.
+    pub may_change: bool,
+}
+
+/// Tables of readers, and whether users are reviewed by the clusters.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Directory {
+    entries: Vec<DirectoryEntry>,
+    /// Numbers of the tokens of `entries`.
+    credentials: Vec<u64>,
+    reviews: bool,
+}
+
+impl Directory {
+    /// Creates a directory. `reviews` lets the clusters decide about users, besides the rules.
+    #[must_use]
+    pub fn new(entries: Vec<DirectoryEntry>, reviews: bool) -> Self {
+        Self { credentials: vec![0; entries.len()], entries, reviews }
+    }
+
+    /// Continues the numbers of tokens from the directory that this one replaces.
+    #[must_use]
+    pub fn replacing(mut self, old: &Self) -> Self {
+        for (entry, number) in self.entries.iter().zip(&mut self.credentials) {
+            let same = old.entries.iter().position(|other| other.name == entry.name);
+            let Some(at) = same else { continue };
+            let is_same = old.entries[at].identity == entry.identity;
+            *number = old.credentials[at] + u64::from(!is_same);
+        }
+        self
+    }
+
+    /// Returns the names of two tables with one token, if there are any.
+    #[must_use]
+    pub fn shared_token(&self) -> Option<(&str, &str)> {
+        let tokens = || self.entries.iter().filter(|entry| matches!(entry.identity, Identity::Token(_)));
+        tokens().enumerate().find_map(|(at, one)| {
+            let other = tokens().take(at).find(|other| other.identity == one.identity)?;
+            Some((other.name.as_str(), one.name.as_str()))
+        })
+    }
+
+    /// Whether there are no tables.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Returns the reader of a bearer token. Takes the same time for every token.
+    #[must_use]
+    pub fn by_token(&self, token: &TokenMac) -> Option<Reader> {
+        let mut found = None;
+        for (at, entry) in self.entries.iter().enumerate() {
+            if matches!(&entry.identity, Identity::Token(known) if known == token) {
+                found = Some(at);
+            }
+        }
+        found.map(|at| self.table(at))
+    }
+
+    fn table(&self, at: usize) -> Reader {
+        let entry = &self.entries[at];
+        let origin = ReaderOrigin::Table(entry.name.clone());
+        let credential = (SmolStr::new(CREDENTIAL), vec![self.credentials[at].to_smolstr()]);
+        Reader::new(ReaderParts {
+            name: entry.name.clone(),
+            groups: vec![AUTHENTICATED.into()],
+            uid: None,
+            extra: BTreeMap::from([credential]),
+            origin,
+            grants: Grants { rules: entry.rules.clone().into(), ..Grants::default() },
+            limits: entry.limits,
+            may_change: entry.may_change,
+            expires: None,
+        })
+    }
+
+    /// Returns the reader with a verified client certificate. If it matches no table and clusters are not asked, it may
+    /// see and change everything.
+    #[must_use]
+    pub fn by_certificate(&self, certificate: &ClientCertificate) -> Reader {
+        let ClientCertificate { common_name, organizations } = certificate;
+        let matches = |identity: &Identity| match identity {
+            Identity::CommonName(name) => name == common_name,
+            Identity::Organization(name) => organizations.contains(name),
+            _ => false,
+        };
+        let user = User { name: common_name.clone(), groups: organizations.clone(), uid: None, extra: BTreeMap::new() };
+        let is_known = self.entries.iter().any(|entry| matches(&entry.identity));
+        let mut parts = self.user(user, ReaderOrigin::Certificate, None, matches);
+        if !is_known && !self.reviews {
+            (parts.grants, parts.may_change) = (Grants::everything(), true);
+        }
+        // A certificate without a name is nobody to a cluster.
+        parts.grants.reviews &= !parts.name.is_empty();
+        Reader::new(parts)
+    }
+
+    /// Returns the reader with a token of the issuer.
+    #[must_use]
+    pub fn by_oidc(&self, user: User, expires: Timestamp) -> Reader {
+        let (name, groups) = (user.name.clone(), user.groups.clone());
+        let matches = |identity: &Identity| match identity {
+            Identity::OidcUser(user) => *user == name,
+            Identity::OidcGroup(group) => groups.contains(group),
+            _ => false,
+        };
+        Reader::new(self.user(user, ReaderOrigin::Oidc, Some(expires), matches))
+    }
+
+    /// Returns the reader with a service account's token, which `cluster` has reviewed.
+    #[must_use]
+    pub fn by_service_account(&self, cluster: ClusterName, user: User, expires: Option<Timestamp>) -> Reader {
+        let (name, of) = (user.name.clone(), cluster.clone());
+        let matches = |identity: &Identity| match identity {
+            Identity::ServiceAccount { cluster, user } => *cluster == of && *user == name,
+            _ => false,
+        };
+        Reader::new(self.user(user, ReaderOrigin::ServiceAccount { cluster }, expires, matches))
+    }
+
+    /// Joins what all matching tables grant. Of limits, the most generous counts.
+    fn user(
+        &self,
+        user: User,
+        origin: ReaderOrigin,
+        expires: Option<Timestamp>,
+        matches: impl Fn(&Identity) -> bool,
+    ) -> ReaderParts {
+        let tables: Vec<_> = self.entries.iter().filter(|entry| matches(&entry.identity)).collect();
+        let rules: Arc<[Rule]> = tables.iter().flat_map(|entry| entry.rules.iter().cloned()).collect();
+        let limits = tables.iter().map(|entry| entry.limits).reduce(most_generous).unwrap_or_default();
+        let User { name, mut groups, uid, extra } = user;
+        if !groups.iter().any(|group| group == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.into());
+        }
+        ReaderParts {
+            name,
+            groups,
+            uid,
+            extra,
+            origin,
+            grants: Grants { rules, reviews: self.reviews, everything: false },
+            limits,
+            may_change: tables.iter().any(|entry| entry.may_change),
+            expires,
+        }
+    }
+
+    /// Returns a reader with the grants that it has now; `None` if its credential is no longer valid. Readers of
+    /// `hub.auth` do not change.
+    #[must_use]
+    pub fn current(&self, reader: &Reader) -> Option<Reader> {
+        let parts = reader.parts();
+        let user = || User::from(reader);
+        match &parts.origin {
+            ReaderOrigin::Anonymous | ReaderOrigin::Administrator | ReaderOrigin::ReadToken => Some(reader.clone()),
+            ReaderOrigin::Table(name) => {
+                let at = self.entries.iter().position(|entry| entry.name == *name)?;
+                let is_token = matches!(self.entries[at].identity, Identity::Token(_));
+                let now = self.table(at);
+                (is_token && now.parts().extra == parts.extra).then_some(now)
+            }
+            ReaderOrigin::Certificate => {
+                let groups = parts.groups.iter().filter(|group| *group != AUTHENTICATED).cloned();
+                let (common_name, organizations) = (parts.name.clone(), groups.collect());
+                Some(self.by_certificate(&ClientCertificate { common_name, organizations }))
+            }
+            ReaderOrigin::Oidc => Some(self.by_oidc(user(), parts.expires?)),
+            ReaderOrigin::ServiceAccount { cluster } => {
+                Some(self.by_service_account(cluster.clone(), user(), parts.expires))
+            }
+        }
+    }
+}
+
+fn most_generous(one: ReaderLimits, other: ReaderLimits) -> ReaderLimits {
+    fn most<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+        one.zip(other).map(|(one, other)| one.max(other))
+    }
+    ReaderLimits {
+        requests: most(one.requests, other.requests),
+        scans: most(one.scans, other.scans),
+        watches: most(one.watches, other.watches),
+        bytes_per_second: most(one.bytes_per_second, other.bytes_per_second),
+    }
+}
+
+#[cfg(test)]
+#[path = "directory_tests.rs"]
+mod tests;

@@ -1,0 +1,260 @@
+//! OpenID Connect: verifies the tokens of an issuer with the keys that it publishes.
+//!
+//! Keys are fetched when a token needs them, and again when they are old or a token names an unknown key. While the
+//! issuer cannot be reached, the last keys stay in use. Fetches have a minimum interval, whatever tokens clients send.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use smol_str::{SmolStr, format_smolstr};
+
+use crate::jwks::{Algorithm, KeySet};
+use crate::jwt::Jwt;
+use crate::review::User;
+use informer_hub_types::clock::{self, Instant};
+
+/// Difference of clocks that is tolerated.
+const LEEWAY: SignedDuration = SignedDuration::from_secs(30);
+/// Minimum interval between two fetches.
+const MIN_INTERVAL: Duration = Duration::from_secs(10);
+/// Age at which keys are fetched again.
+const MAX_AGE: Duration = Duration::from_secs(600);
+/// Longest wait for the issuer: two documents.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Maximum length of a name; longer ones fill logs and requests to clusters.
+const MAX_NAME: usize = 512;
+/// Maximum number of groups of a user.
+const MAX_GROUPS: usize = 1000;
+
+/// An issuer and the claims of its tokens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OidcSettings {
+    /// Address, exactly as in the claim `iss`.
+    pub issuer: String,
+    /// Value that the claim `aud` has to contain.
+    pub audience: String,
+    /// Claim with the user's name.
+    pub username_claim: String,
+    /// Claim with the user's groups.
+    pub groups_claim: String,
+    /// Prefix of user names.
+    pub username_prefix: String,
+    /// Prefix of groups.
+    pub groups_prefix: String,
+}
+
+/// Fetches documents of the issuer, with a deadline and a limit of their size.
+pub trait FetchDocument: fmt::Debug + Send + Sync + 'static {
+    /// Returns the document at an address.
+    fn fetch(&self, address: String) -> BoxFuture<'static, Result<Vec<u8>, FetchFailure>>;
+}
+
+/// A document of the issuer cannot be used. Says why, in a text without secrets.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct FetchFailure(
+    /// Why.
+    pub String,
+);
+
+/// Why a token is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum InvalidJwt {
+    /// Another issuer's token, or none of an issuer.
+    #[error("the token is not one of the configured issuer")]
+    Issuer,
+    /// `none`, an HMAC, or an algorithm that the hub does not know.
+    #[error("the token is not signed with an algorithm that the hub accepts")]
+    Algorithm,
+    /// The issuer has not signed it.
+    #[error("the signature of the token is not valid")]
+    Signature,
+    /// Issued for another application.
+    #[error("the token is for another audience")]
+    Audience,
+    /// Too old, or without an expiry.
+    #[error("the token has expired")]
+    Expired,
+    /// Too young.
+    #[error("the token is not valid yet")]
+    NotYet,
+    /// No usable user name.
+    #[error("the token has no usable user name")]
+    Username,
+    /// The issuer's keys are not known.
+    #[error("the keys of the issuer cannot be fetched now; try again")]
+    NoKeys,
+}
+
+/// Verifier of the tokens of one issuer.
+pub struct Oidc {
+    settings: OidcSettings,
+    fetch: Arc<dyn FetchDocument>,
+    keys: ArcSwapOption<KeySet>,
+    /// Held during a fetch.
+    fetched: tokio::sync::Mutex<Fetched>,
+}
+
+#[derive(Default)]
+struct Fetched {
+    last: Option<Instant>,
+    /// Whether the last fetch failed, which is logged once.
+    has_failed: bool,
+}
+
+#[derive(Deserialize)]
+struct Discovery {
+    issuer: String,
+    jwks_uri: String,
+}
+
+impl Oidc {
+    /// Creates a verifier without keys.
+    #[must_use]
+    pub fn new(settings: OidcSettings, fetch: Arc<dyn FetchDocument>) -> Self {
+        Self { settings, fetch, keys: ArcSwapOption::empty(), fetched: tokio::sync::Mutex::default() }
+    }
+
+    /// Returns whether a token claims to be of this issuer. It is not verified.
+    #[must_use]
+    pub fn is_issuer_of(&self, token: &str) -> bool {
+        Jwt::parse(token).is_some_and(|jwt| jwt.issuer() == Some(self.settings.issuer.as_str()))
+    }
+
+    /// Verifies a token. Returns its user and expiry.
+    ///
+    /// # Errors
+    /// [`InvalidJwt`] if the token is not valid, or cannot be verified.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn authenticate(&self, token: &str) -> Result<(User, Timestamp), InvalidJwt> {
+        let jwt = Jwt::parse(token).ok_or(InvalidJwt::Issuer)?;
+        if jwt.issuer() != Some(self.settings.issuer.as_str()) {
+            return Err(InvalidJwt::Issuer);
+        }
+        let algorithm = jwt.algorithm.filter(|_| !jwt.is_extended).ok_or(InvalidJwt::Algorithm)?;
+        self.verify(&jwt, algorithm).await?;
+        if !jwt.has_audience(&self.settings.audience) {
+            return Err(InvalidJwt::Audience);
+        }
+        let expires = self.check_times(&jwt, clock::wall())?;
+        Ok((self.user(&jwt.claims)?, expires))
+    }
+
+    async fn verify(&self, jwt: &Jwt<'_>, algorithm: Algorithm) -> Result<(), InvalidJwt> {
+        let verifies = |keys: &KeySet| keys.verify(jwt.key.as_deref(), algorithm, jwt.signed, &jwt.signature);
+        let before = self.keys.load_full();
+        let is_known = before.as_ref().is_some_and(|keys| jwt.key.as_deref().is_none_or(|name| keys.has(name)));
+        self.refresh(is_known, before.as_ref()).await;
+        let keys = self.keys.load_full().ok_or(InvalidJwt::NoKeys)?;
+        if verifies(&keys) { Ok(()) } else { Err(InvalidJwt::Signature) }
+    }
+
+    /// Fetches the keys if it is time. If the needed key is there, a fetch of another request is not waited for.
+    async fn refresh(&self, is_known: bool, before: Option<&Arc<KeySet>>) {
+        let mut fetched = match self.fetched.try_lock() {
+            Ok(fetched) => fetched,
+            Err(_) if is_known => return,
+            Err(_) => self.fetched.lock().await,
+        };
+        let is_same = self.keys.load().as_ref().map(Arc::as_ptr) == before.map(Arc::as_ptr);
+        let interval = if is_known { MAX_AGE } else { MIN_INTERVAL };
+        if !is_same || fetched.last.is_some_and(|last| clock::now() < last + interval) {
+            return;
+        }
+        // Noted before the fetch, so that a request that is cancelled meanwhile counts.
+        fetched.last = Some(clock::now());
+        let found = tokio::time::timeout(DEADLINE, self.fetch_keys()).await;
+        let found = found.unwrap_or_else(|_| Err(FetchFailure("no answer in time".to_owned())));
+        fetched.last = Some(clock::now());
+        match found {
+            Ok(keys) => {
+                self.keys.store(Some(Arc::new(keys)));
+                if std::mem::take(&mut fetched.has_failed) {
+                    tracing::info!(issuer = self.settings.issuer, "fetched the keys of the issuer again");
+                }
+            }
+            Err(error) if !std::mem::replace(&mut fetched.has_failed, true) => {
+                let issuer = &self.settings.issuer;
+                tracing::warn!(issuer, %error, "cannot fetch the keys of the issuer; the last ones stay in use");
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Fetches the keys now, for a check of the configuration.
+    ///
+    /// # Errors
+    /// [`FetchFailure`] if the issuer does not publish usable keys.
+    pub async fn check(&self) -> Result<(), FetchFailure> {
+        self.fetch_keys().await.map(drop)
+    }
+
+    async fn fetch_keys(&self) -> Result<KeySet, FetchFailure> {
+        let wrong = |text: &str| FetchFailure(text.to_owned());
+        let base = self.settings.issuer.trim_end_matches('/');
+        let document = self.fetch.fetch(format!("{base}/.well-known/openid-configuration")).await?;
+        let discovery: Discovery = serde_json::from_slice(&document)
+            .map_err(|_| wrong("the discovery document is not JSON with issuer and jwks_uri"))?;
+        if discovery.issuer != self.settings.issuer {
+            return Err(wrong("the discovery document names another issuer"));
+        }
+        // Keys fetched without TLS could be anyone's; the issuer itself may be on loopback.
+        let is_plain = !discovery.jwks_uri.starts_with("https://");
+        if is_plain && self.settings.issuer.starts_with("https://") {
+            return Err(wrong("the address of the keys is not https"));
+        }
+        let keys = self.fetch.fetch(discovery.jwks_uri).await?;
+        KeySet::parse(&keys).ok_or_else(|| wrong("the key set has no usable key"))
+    }
+
+    fn check_times(&self, jwt: &Jwt<'_>, now: Timestamp) -> Result<Timestamp, InvalidJwt> {
+        let expires = jwt.time("exp").ok().flatten().ok_or(InvalidJwt::Expired)?;
+        if now >= expires.saturating_add(LEEWAY).unwrap_or(expires) {
+            return Err(InvalidJwt::Expired);
+        }
+        let begins = jwt.time("nbf").map_err(|_| InvalidJwt::NotYet)?;
+        let tolerated = now.saturating_add(LEEWAY).unwrap_or(now);
+        if begins.is_some_and(|begins| tolerated < begins) { Err(InvalidJwt::NotYet) } else { Ok(expires) }
+    }
+
+    /// Reads the user. Names of Kubernetes' own users and groups (`system:`) are never taken from an issuer.
+    fn user(&self, claims: &Map<String, Value>) -> Result<User, InvalidJwt> {
+        let OidcSettings { username_claim, groups_claim, username_prefix, groups_prefix, .. } = &self.settings;
+        let is_usable = |name: &str| !name.is_empty() && name.len() <= MAX_NAME && !name.chars().any(char::is_control);
+        let name = claims.get(username_claim).and_then(Value::as_str).filter(|name| is_usable(name));
+        let is_unverified = username_claim == "email" && claims.get("email_verified").is_some_and(|it| *it != true);
+        let name = name.filter(|_| !is_unverified).ok_or(InvalidJwt::Username)?;
+        let name = format_smolstr!("{username_prefix}{name}");
+        if name.starts_with("system:") {
+            return Err(InvalidJwt::Username);
+        }
+        let groups: Vec<&str> = match claims.get(groups_claim) {
+            Some(Value::String(one)) => vec![one],
+            Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).take(MAX_GROUPS).collect(),
+            _ => Vec::new(),
+        };
+        let groups = groups.into_iter().filter(|group| is_usable(group));
+        let groups = groups.map(|group| format_smolstr!("{groups_prefix}{group}"));
+        let groups: Vec<SmolStr> = groups.filter(|group| !group.starts_with("system:")).collect();
+        Ok(User { name, groups, uid: None, extra: BTreeMap::new() })
+    }
+}
+
+impl fmt::Debug for Oidc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Oidc").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "oidc_tests.rs"]
+mod tests;

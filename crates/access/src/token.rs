@@ -1,0 +1,57 @@
+//! Static bearer tokens: their format, and a comparison in constant time.
+
+use std::fmt;
+
+use hmac::digest::CtOutput;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// Minimum token length; a shorter token could be guessed.
+const MIN_TOKEN: usize = 16;
+
+/// Maximum token length; a longer token does not fit into a request's head.
+const MAX_TOKEN: usize = 4096;
+
+/// Invalid token; the owner of the secret can fix it. Does not contain the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidToken {
+    /// Too short or too long.
+    #[error("the token has {0} characters, expected {MIN_TOKEN} to {MAX_TOKEN}: `openssl rand -hex 32` creates one")]
+    Length(
+        /// Length of the token.
+        usize,
+    ),
+    /// Contains characters that a header must not contain.
+    #[error("the token has white space or non-ASCII characters: `openssl rand -hex 32` creates one")]
+    Characters,
+}
+
+/// Checks the format of a token.
+///
+/// # Errors
+/// [`InvalidToken`] if the length or a character is invalid.
+pub fn check_token(text: &str) -> Result<(), InvalidToken> {
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(InvalidToken::Characters);
+    }
+    if (MIN_TOKEN..=MAX_TOKEN).contains(&text.len()) { Ok(()) } else { Err(InvalidToken::Length(text.len())) }
+}
+
+/// MAC of a token. Comparing two takes constant time. `Debug` shows nothing of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TokenMac(CtOutput<Hmac<Sha256>>);
+
+impl TokenMac {
+    /// Returns the MAC of a token.
+    #[must_use]
+    pub fn of(token: &[u8]) -> Self {
+        let mac = Hmac::<Sha256>::new_from_slice(b"informer-hub token").expect("HMAC takes a key of any length");
+        Self(mac.chain_update(token).finalize())
+    }
+}
+
+impl fmt::Debug for TokenMac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenMac").finish_non_exhaustive()
+    }
+}

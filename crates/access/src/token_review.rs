@@ -1,0 +1,235 @@
+//! Tokens of Kubernetes service accounts, which their clusters review (`TokenReview`).
+//!
+//! A token is sent to no cluster unless it looks like one of a service account, has the audience and has not expired.
+//! Answers are kept by the hash of the token. A cluster that does not answer authenticates nobody.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, WeakShared, join_all};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+
+use crate::jwt::Jwt;
+use crate::review::{ReviewError, User};
+use informer_hub_types::ClusterName;
+use informer_hub_types::clock::{self, Instant};
+
+/// How long a refusal is kept. A token may become valid: clusters learn of a new service account late.
+const REFUSAL_KEPT: Duration = Duration::from_secs(10);
+/// Longest wait for the clusters.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// Maximum number of answers that are kept, of each kind.
+const MAX_ANSWERS: usize = 10_000;
+/// Tokens that are reviewed at the same time.
+const AT_ONCE: usize = 16;
+/// Tokens that are reviewed or wait.
+const WAITING: usize = 256;
+/// Prefix of the users that are service accounts.
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+
+/// Asks a cluster for a token review.
+pub trait ReviewTokens: fmt::Debug + Send + Sync + 'static {
+    /// Returns the user of a token; `None` if the cluster does not accept it, or not for the audience.
+    fn review_token(
+        &self,
+        cluster: &ClusterName,
+        token: &str,
+        audience: Option<&str>,
+    ) -> BoxFuture<'static, Result<Option<User>, ReviewError>>;
+}
+
+/// Clusters that review tokens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TokenReviewSettings {
+    /// The clusters. Each is asked; the first in this order that accepts a token counts.
+    pub clusters: Vec<ClusterName>,
+    /// Audience that tokens need; `None` is that of the apiserver.
+    pub audience: Option<String>,
+    /// How long an accepted token is not reviewed again.
+    pub kept: Duration,
+}
+
+/// A user of a cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServiceAccount {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// The user, as the cluster knows it.
+    pub user: User,
+    /// When the token expires.
+    pub expires: Option<Timestamp>,
+}
+
+/// Why a token is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RefusedToken {
+    /// No cluster accepts it.
+    #[error("no cluster accepts the token")]
+    Unknown,
+    /// A cluster has not answered, and no other accepts it.
+    #[error("a cluster does not answer token reviews; try again")]
+    Unanswered,
+}
+
+type Answer = Result<ServiceAccount, RefusedToken>;
+type Flight = Shared<BoxFuture<'static, Answer>>;
+type Key = [u8; 32];
+
+/// Reviewer of tokens, with a cache.
+pub struct TokenReviewer {
+    settings: TokenReviewSettings,
+    clusters: Arc<dyn ReviewTokens>,
+    slots: Arc<Semaphore>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    accepted: Kept,
+    refused: Kept,
+    /// A flight that nobody waits for any more is gone.
+    flights: HashMap<Key, WeakShared<BoxFuture<'static, Answer>>>,
+}
+
+/// Answers, of which the first to expire make room for others.
+#[derive(Default)]
+struct Kept {
+    answers: HashMap<Key, (Instant, Answer)>,
+    expiries: BTreeSet<(Instant, Key)>,
+}
+
+impl TokenReviewer {
+    /// Creates a reviewer without answers.
+    #[must_use]
+    pub fn new(settings: TokenReviewSettings, clusters: Arc<dyn ReviewTokens>) -> Self {
+        Self { settings, clusters, slots: Arc::new(Semaphore::new(AT_ONCE)), state: Mutex::default() }
+    }
+
+    /// Returns the settings.
+    #[must_use]
+    pub fn settings(&self) -> &TokenReviewSettings {
+        &self.settings
+    }
+
+    /// Finds the service account with a token.
+    ///
+    /// # Errors
+    /// [`RefusedToken`] if no cluster accepts it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: other requests with the token continue.
+    pub async fn authenticate(&self, token: &str) -> Answer {
+        let expires = self.may_be_known(token)?;
+        let key: Key = Sha256::digest(token.as_bytes()).into();
+        let flight = {
+            let mut state = self.state.lock();
+            if let Some(answer) = state.accepted.get(&key).or_else(|| state.refused.get(&key)) {
+                return answer;
+            }
+            match state.flights.get(&key).and_then(WeakShared::upgrade) {
+                Some(flight) => flight,
+                None => self.begin(&mut state, key, token, expires)?,
+            }
+        };
+        let answer = flight.await;
+        let mut state = self.state.lock();
+        if state.flights.remove(&key).is_some() {
+            let now = clock::now();
+            match &answer {
+                Ok(_) => state.accepted.insert(key, now + self.settings.kept, answer.clone()),
+                Err(RefusedToken::Unknown) => state.refused.insert(key, now + REFUSAL_KEPT, answer.clone()),
+                Err(RefusedToken::Unanswered) => {}
+            }
+        }
+        answer
+    }
+
+    /// Refuses what no cluster would accept. Returns the expiry.
+    fn may_be_known(&self, token: &str) -> Result<Option<Timestamp>, RefusedToken> {
+        let jwt = Jwt::parse(token).ok_or(RefusedToken::Unknown)?;
+        let subject = jwt.claims.get("sub").and_then(|sub| sub.as_str());
+        let has_audience = self.settings.audience.as_deref().is_none_or(|audience| jwt.has_audience(audience));
+        let expires = jwt.time("exp").map_err(|_| RefusedToken::Unknown)?;
+        let is_over = expires.is_some_and(|expires| expires <= clock::wall());
+        let is_account = subject.is_some_and(|subject| subject.starts_with(SERVICE_ACCOUNT));
+        if is_account && has_audience && !is_over { Ok(expires) } else { Err(RefusedToken::Unknown) }
+    }
+
+    fn begin(
+        &self,
+        state: &mut State,
+        key: Key,
+        token: &str,
+        expires: Option<Timestamp>,
+    ) -> Result<Flight, RefusedToken> {
+        if state.flights.len() >= WAITING {
+            state.flights.retain(|_, flight| flight.upgrade().is_some());
+            if state.flights.len() >= WAITING {
+                return Err(RefusedToken::Unanswered);
+            }
+        }
+        let audience = self.settings.audience.as_deref();
+        let asking = self.settings.clusters.iter().map(|cluster| {
+            let (asking, cluster) = (self.clusters.review_token(cluster, token, audience), cluster.clone());
+            async move { (cluster, tokio::time::timeout(DEADLINE, asking).await.unwrap_or(Err(ReviewError::Timeout))) }
+        });
+        let (asking, slots) = (join_all(asking), Arc::clone(&self.slots));
+        let flight = async move {
+            let waiting = tokio::time::timeout(DEADLINE, slots.acquire()).await;
+            let Ok(Ok(_slot)) = waiting else { return Err(RefusedToken::Unanswered) };
+            join(asking.await, expires)
+        };
+        let flight = flight.boxed().shared();
+        if let Some(weak) = flight.downgrade() {
+            state.flights.insert(key, weak);
+        }
+        Ok(flight)
+    }
+}
+
+/// Joins the answers of the clusters.
+fn join(answers: Vec<(ClusterName, Result<Option<User>, ReviewError>)>, expires: Option<Timestamp>) -> Answer {
+    let is_unanswered = answers.iter().any(|(_, answer)| answer.is_err());
+    let mut accepted = answers.into_iter().filter_map(|(cluster, answer)| Some((cluster, answer.ok()??)));
+    match accepted.find(|(_, user)| user.name.starts_with(SERVICE_ACCOUNT)) {
+        Some((cluster, user)) => Ok(ServiceAccount { cluster, user, expires }),
+        None if is_unanswered => Err(RefusedToken::Unanswered),
+        None => Err(RefusedToken::Unknown),
+    }
+}
+
+impl Kept {
+    fn get(&self, key: &Key) -> Option<Answer> {
+        let (until, answer) = self.answers.get(key)?;
+        // The token itself may have expired meanwhile.
+        let is_over = |account: &ServiceAccount| account.expires.is_some_and(|expires| expires <= clock::wall());
+        (clock::now() < *until && !answer.as_ref().is_ok_and(is_over)).then(|| answer.clone())
+    }
+
+    fn insert(&mut self, key: Key, until: Instant, answer: Answer) {
+        if let Some((old, _)) = self.answers.insert(key, (until, answer)) {
+            self.expiries.remove(&(old, key));
+        }
+        self.expiries.insert((until, key));
+        while self.answers.len() > MAX_ANSWERS {
+            let Some((_, first)) = self.expiries.pop_first() else { return };
+            self.answers.remove(&first);
+        }
+    }
+}
+
+impl fmt::Debug for TokenReviewer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenReviewer").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "token_review_tests.rs"]
+mod tests;

@@ -1,0 +1,168 @@
+//! Types of `[readers.<name>]`, `[oidc]` and `[hub.authorization]`: who may read, and what.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Secret;
+use informer_hub_types::{ClusterName, ClusterSelector, Exclusion, Selected};
+
+/// `[readers.<name>]`: an identity and its rights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReaderConfig {
+    /// The table's key.
+    pub name: String,
+    /// How its requests are recognized.
+    pub identity: ReaderIdentity,
+    /// Rules; one of them has to allow what is read. Empty allows nothing.
+    pub allow: Vec<RuleConfig>,
+    /// Whether it may also reload the configuration, and replay and purge dead letters. Default false.
+    pub change: bool,
+    /// Limits of its requests.
+    pub limits: ReaderLimitsConfig,
+}
+
+impl ReaderConfig {
+    /// Creates a reader without rights and without limits of its own.
+    #[must_use]
+    pub fn new(name: impl Into<String>, identity: ReaderIdentity) -> Self {
+        let limits = ReaderLimitsConfig::default();
+        Self { name: name.into(), identity, allow: Vec::new(), change: false, limits }
+    }
+}
+
+/// How the requests of a reader are recognized.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReaderIdentity {
+    /// Bearer token.
+    Token(Secret),
+    /// Client certificate with this common name (CN).
+    CommonName(String),
+    /// Client certificate with this organization (O).
+    Organization(String),
+    /// OIDC token of a member of this group.
+    OidcGroup(String),
+    /// OIDC token of this user.
+    OidcUser(String),
+    /// Token of a Kubernetes service account.
+    ServiceAccount(ServiceAccountConfig),
+}
+
+/// `service_account` of a reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceAccountConfig {
+    /// Cluster of the service account.
+    pub cluster: ClusterName,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Rule of `allow`. Allows what all of its keys select.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RuleConfig {
+    /// Clusters. Default all.
+    pub clusters: ClusterSelector,
+    /// Namespaces, or patterns with `*`. Empty is all, and objects without a namespace.
+    pub namespaces: Vec<String>,
+    /// Resources and patterns, without versions. Default all except Secrets, which have to be named.
+    pub resources: Vec<Selected>,
+    /// Resources and patterns that `resources` does not include.
+    pub except: Vec<Exclusion>,
+}
+
+/// `limits` of a reader; `None` has no limit of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReaderLimitsConfig {
+    /// Maximum number of requests in progress, without watches.
+    pub requests: Option<usize>,
+    /// Maximum number of queries in progress that scan a cache.
+    pub scans: Option<usize>,
+    /// Maximum number of bytes sent per second.
+    pub bytes_per_second: Option<u64>,
+    /// Maximum number of watches and event streams.
+    pub watches: Option<usize>,
+}
+
+/// `[oidc]`: the issuer of JSON Web Tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OidcConfig {
+    /// Address of the issuer, exactly as in the claim `iss`.
+    pub issuer: String,
+    /// Value that the claim `aud` has to contain.
+    pub audience: String,
+    /// PEM file with the CA of the issuer; `None` is the system's roots.
+    pub ca_file: Option<PathBuf>,
+    /// Claim with the user's name. Default `sub`.
+    pub username_claim: String,
+    /// Claim with the user's groups. Default `groups`.
+    pub groups_claim: String,
+    /// Prefix of user names. Default none.
+    pub username_prefix: String,
+    /// Prefix of groups. Default none.
+    pub groups_prefix: String,
+}
+
+impl OidcConfig {
+    /// Creates an issuer with default claims and without prefixes.
+    #[must_use]
+    pub fn new(issuer: impl Into<String>, audience: impl Into<String>) -> Self {
+        Self {
+            issuer: issuer.into(),
+            audience: audience.into(),
+            ca_file: None,
+            username_claim: "sub".to_owned(),
+            groups_claim: "groups".to_owned(),
+            username_prefix: String::new(),
+            groups_prefix: String::new(),
+        }
+    }
+}
+
+/// `[hub.authorization]`: questions to the clusters about users.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuthorizationConfig {
+    /// Rights by the `SubjectAccessReview` of each object's cluster; `None` does not ask.
+    pub kubernetes: Option<AccessReviewConfig>,
+    /// Service accounts by `TokenReview`; `None` accepts none.
+    pub token_review: Option<TokenReviewConfig>,
+}
+
+/// `kubernetes` of `[hub.authorization]`, with the mode `subject-access-review`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AccessReviewConfig {
+    /// How long an answer is used. Default 1 min.
+    pub cache: Duration,
+}
+
+impl Default for AccessReviewConfig {
+    fn default() -> Self {
+        Self { cache: Duration::from_secs(60) }
+    }
+}
+
+/// `token_review` of `[hub.authorization]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TokenReviewConfig {
+    /// Clusters whose service accounts are accepted, in the order in which they are asked.
+    pub clusters: Vec<ClusterName>,
+    /// Audience that tokens need; `None` is that of the apiserver.
+    pub audience: Option<String>,
+    /// How long an answer is used. Default 1 min.
+    pub cache: Duration,
+}
+
+impl TokenReviewConfig {
+    /// Creates a review by these clusters, for the audience of their apiservers.
+    #[must_use]
+    pub fn new(clusters: Vec<ClusterName>) -> Self {
+        Self { clusters, audience: None, cache: Duration::from_secs(60) }
+    }
+}

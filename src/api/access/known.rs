@@ -1,0 +1,91 @@
+//! Known readers: directory, issuer and reviewing clusters, replaced as a whole.
+
+use std::sync::Arc;
+
+use super::denied::Denied;
+use super::settings::ReaderSettings;
+use super::token_from::TokenError;
+use informer_hub_access::{Directory, Oidc, Reader, ReaderOrigin, ReviewTokens, TokenMac, TokenReviewer};
+
+/// Settings of readers whose tokens have been read.
+#[derive(Debug)]
+pub struct PreparedReaders {
+    settings: ReaderSettings,
+    directory: Directory,
+}
+
+impl PreparedReaders {
+    /// Reads the tokens. Blocks.
+    ///
+    /// # Errors
+    /// [`TokenError`] if a token cannot be used.
+    pub fn read(settings: ReaderSettings) -> Result<Self, TokenError> {
+        Ok(Self { directory: settings.directory()?, settings })
+    }
+}
+
+/// Known readers, as of the last read of their tokens.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KnownReaders {
+    /// Token of `hub.auth` that grants the right to change.
+    pub(super) change: Option<TokenMac>,
+    /// Token of `hub.auth` that grants the right to look.
+    pub(super) look: Option<TokenMac>,
+    pub(super) settings: ReaderSettings,
+    pub(super) directory: Directory,
+    pub(super) oidc: Option<Arc<Oidc>>,
+    pub(super) reviewer: Option<Arc<TokenReviewer>>,
+}
+
+impl KnownReaders {
+    /// Returns the readers of other settings. An unchanged issuer keeps its keys, and unchanged clusters their answers.
+    pub(super) fn replaced_by(&self, readers: &PreparedReaders, clusters: Option<&Arc<dyn ReviewTokens>>) -> Self {
+        let PreparedReaders { settings, directory } = readers;
+        let oidc = settings.oidc.as_ref().map(|source| {
+            let is_same = self.settings.oidc.as_ref().is_some_and(|old| old.is_same(source));
+            let old = self.oidc.clone().filter(|_| is_same);
+            old.unwrap_or_else(|| Arc::new(Oidc::new(source.settings.clone(), Arc::clone(&source.fetch))))
+        });
+        let reviewer = settings.token_review.as_ref().zip(clusters).map(|(settings, clusters)| {
+            let old = self.reviewer.clone().filter(|old| old.settings() == settings);
+            old.unwrap_or_else(|| Arc::new(TokenReviewer::new(settings.clone(), Arc::clone(clusters))))
+        });
+        Self {
+            change: self.change.clone(),
+            look: self.look.clone(),
+            settings: settings.clone(),
+            directory: directory.clone().replacing(&self.directory),
+            oidc,
+            reviewer,
+        }
+    }
+
+    /// Whether there is no way to authenticate, besides `hub.auth` and certificates.
+    pub(super) fn is_empty(&self) -> bool {
+        self.directory.is_empty() && self.oidc.is_none() && self.settings.token_review.is_none()
+    }
+
+    /// Verifies a token that is in no table.
+    pub(super) async fn verify(&self, token: &[u8]) -> Result<Reader, Denied> {
+        let token = std::str::from_utf8(token).map_err(|_| Denied::WrongToken)?;
+        if let Some(oidc) = self.oidc.as_ref().filter(|oidc| oidc.is_issuer_of(token)) {
+            let (user, expires) = oidc.authenticate(token).await.map_err(Denied::Jwt)?;
+            return Ok(self.directory.by_oidc(user, expires));
+        }
+        let Some(reviewer) = &self.reviewer else { return Err(Denied::WrongToken) };
+        let account = reviewer.authenticate(token).await.map_err(Denied::ServiceAccount)?;
+        Ok(self.directory.by_service_account(account.cluster, account.user, account.expires))
+    }
+
+    /// Returns a reader with the grants that it has now; `None` if its credential is no longer valid.
+    pub(super) fn current(&self, reader: &Reader) -> Option<Reader> {
+        let is_accepted = match reader.origin() {
+            ReaderOrigin::Oidc => self.oidc.is_some(),
+            ReaderOrigin::ServiceAccount { cluster } => {
+                self.reviewer.as_ref().is_some_and(|reviewer| reviewer.settings().clusters.contains(cluster))
+            }
+            _ => true,
+        };
+        is_accepted.then(|| self.directory.current(reader))?
+    }
+}

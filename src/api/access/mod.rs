@@ -1,0 +1,213 @@
+//! Access control of the HTTP API: identifies readers by token or certificate. Probes are public.
+//!
+//! | request | requires |
+//! |---|---|
+//! | `/livez`, `/readyz` | nothing; the details of unreadiness require the right to look |
+//! | `/metrics` | nothing if `metrics_open` is set, else the right to look |
+//! | any method of `/v1/query` and below `/clusters/` and `/unique/`, which read only | the right to look |
+//! | `GET` and `HEAD` of any other path, known or not | the right to look |
+//! | every other method | the right to change |
+//!
+//! The right to look is that of any known reader; handlers show what its [`Reader`] may see. If no credential is
+//! required, the host named in the request must be one that the hub serves ([`Hosts`]).
+
+mod denied;
+mod known;
+mod settings;
+mod token_from;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use arc_swap::ArcSwap;
+use axum::http::header::{AUTHORIZATION, ORIGIN};
+use axum::http::{HeaderMap, Method, Request};
+
+pub(super) use self::denied::Denied;
+use self::denied::DeniedCounts;
+use self::known::KnownReaders;
+pub use self::known::PreparedReaders;
+pub use self::settings::{IdentityFrom, OidcSource, ReaderEntry, ReaderSettings};
+pub use self::token_from::{ReadSecret, TokenError, TokenFrom};
+use super::answer::is_kubernetes;
+use super::hosts::Hosts;
+use informer_hub_access::{ClientCertificate, Reader, ReviewTokens, TokenMac};
+use informer_hub_disk::FileStates;
+
+/// Whether the caller has the right to look. Passed to the handler as a request extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MayRead(pub(super) bool);
+
+/// How readers of `hub.auth` and `hub.tls` are recognized. Does not change while the port is open.
+#[derive(Debug, Default)]
+pub(super) struct Credentials {
+    /// Token that grants the right to change.
+    pub(super) token: Option<TokenFrom>,
+    /// Token that grants the right to look.
+    pub(super) read_token: Option<TokenFrom>,
+    /// Whether client certificates are accepted.
+    pub(super) certificates: bool,
+    /// Whether `/metrics` requires no credential.
+    pub(super) metrics_open: bool,
+    /// Hosts accepted in requests without a credential; `None` accepts any.
+    pub(super) hosts: Option<Hosts>,
+    /// Whether a credential is required even if none is configured.
+    pub(super) closed: bool,
+}
+
+/// Decides whether requests are allowed.
+pub struct Access {
+    credentials: Credentials,
+    /// Asks the clusters about service accounts.
+    clusters: Option<Arc<dyn ReviewTokens>>,
+    known: ArcSwap<KnownReaders>,
+    /// Whether the readers were replaced since the last call of [`Self::was_replaced`].
+    replaced: AtomicBool,
+    denied: DeniedCounts,
+}
+
+impl Access {
+    pub(super) fn new(
+        credentials: Credentials,
+        settings: ReaderSettings,
+        clusters: Option<Arc<dyn ReviewTokens>>,
+    ) -> Result<Self, TokenError> {
+        let prepared = PreparedReaders::read(settings)?;
+        let known = KnownReaders::default().replaced_by(&prepared, clusters.as_ref());
+        let known = ArcSwap::from_pointee(known);
+        let denied = DeniedCounts::default();
+        let access = Self { credentials, clusters, known, replaced: AtomicBool::new(false), denied };
+        access.reload_tokens()?;
+        Ok(access)
+    }
+
+    /// Returns the state of the token files.
+    pub(super) fn files(&self) -> FileStates {
+        let tokens = [&self.credentials.token, &self.credentials.read_token].into_iter().flatten();
+        let known = self.known.load();
+        FileStates::of(tokens.filter_map(TokenFrom::file).chain(known.settings.files()))
+    }
+
+    /// Reads the tokens again. If one cannot be read, all stay unchanged.
+    pub(super) fn reload_tokens(&self) -> Result<(), TokenError> {
+        let old = self.known.load_full();
+        let mac = |token: &Option<TokenFrom>| token.as_ref().map(TokenFrom::mac).transpose();
+        let (change, look) = (mac(&self.credentials.token)?, mac(&self.credentials.read_token)?);
+        let directory = old.settings.directory()?.replacing(&old.directory);
+        let known = KnownReaders { change, look, directory, ..KnownReaders::clone(&old) };
+        // Readers that were replaced meanwhile have been read later.
+        self.known.compare_and_swap(&old, Arc::new(known));
+        Ok(())
+    }
+
+    /// Replaces the readers. Open streams ask [`Self::current`] for their rights.
+    pub fn replace(&self, readers: &PreparedReaders) {
+        self.known.rcu(|old| old.replaced_by(readers, self.clusters.as_ref()));
+        self.replaced.store(true, Relaxed);
+    }
+
+    /// Returns whether the readers were replaced since the last call, so that other files are watched.
+    pub(super) fn was_replaced(&self) -> bool {
+        self.replaced.swap(false, Relaxed)
+    }
+
+    /// Returns a reader with the grants that it has now; `None` if its credential is no longer valid.
+    pub fn current(&self, reader: &Reader) -> Option<Reader> {
+        self.known.load().current(reader)
+    }
+
+    /// Returns the numbers of denied requests by reason, since the start.
+    pub fn denied(&self) -> Vec<(&'static str, u64)> {
+        self.denied.all()
+    }
+
+    /// Returns the numbers of denied requests since the last call.
+    pub(super) fn unreported_denials(&self) -> Vec<(&'static str, u64)> {
+        self.denied.unreported()
+    }
+
+    /// Returns whether no credential is required.
+    pub(super) fn is_open(&self) -> bool {
+        let Credentials { token, read_token, certificates, closed, .. } = &self.credentials;
+        let is_configured = *certificates || token.is_some() || read_token.is_some();
+        !closed && !is_configured && self.known.load().is_empty()
+    }
+
+    /// Finds the reader who sent a request. `certificate` is that of the connection, if it has one. Waits for an issuer
+    /// or for clusters, with a deadline, if the token has to be verified by them.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn identify(
+        &self,
+        headers: &HeaderMap,
+        certificate: Option<&ClientCertificate>,
+    ) -> Result<Reader, Denied> {
+        if self.is_open() {
+            return Ok(Reader::open());
+        }
+        let known = self.known.load_full();
+        if let Some(certificate) = certificate.filter(|_| self.credentials.certificates) {
+            return Ok(known.directory.by_certificate(certificate));
+        }
+        let bearer = bearer(headers).ok_or(Denied::Anonymous)?;
+        let token = TokenMac::of(bearer);
+        let (change, look) = (known.change.as_ref() == Some(&token), known.look.as_ref() == Some(&token));
+        match (change, look, known.directory.by_token(&token)) {
+            (true, ..) => Ok(Reader::administrator()),
+            (_, true, _) => Ok(Reader::read_token()),
+            (.., Some(reader)) => Ok(reader),
+            (.., None) => known.verify(bearer).await,
+        }
+    }
+
+    /// Decides on a request of an identified reader. A request that needs no credential gets a reader that sees
+    /// nothing.
+    pub(super) fn authorize<B>(
+        &self,
+        request: &Request<B>,
+        reader: Result<Reader, Denied>,
+    ) -> Result<(MayRead, Reader), Denied> {
+        let path = request.uri().path();
+        // The read API changes nothing, whatever the method.
+        let only_reads = is_kubernetes(path) || path == super::query::PATH;
+        let looks = matches!(*request.method(), Method::GET | Method::HEAD) || only_reads;
+        let is_probe = matches!(path, "/livez" | "/readyz");
+        let is_public = is_probe || (path == "/metrics" && self.credentials.metrics_open);
+        // A page that uses DNS rebinding has no token, so what needs no credential is restricted to known hosts.
+        let has_credential = reader.is_ok() && !self.is_open();
+        let hosts = self.credentials.hosts.as_ref();
+        let is_unknown_host = !has_credential && hosts.is_some_and(|hosts| !hosts.accepts(request));
+        let verdict = match (reader, looks) {
+            (_, true) if is_unknown_host && is_probe => Ok((MayRead(false), Reader::unknown())),
+            (Ok(_), _) if is_unknown_host => Err(Denied::UnknownHost),
+            (Err(_), true) if is_unknown_host && is_public => Err(Denied::UnknownHost),
+            // Browsers send requests of a page to hosts that its author cannot reach, but always with an `Origin`
+            // header.
+            (Ok(_), false) if self.is_open() && request.headers().contains_key(ORIGIN) => Err(Denied::WebPage),
+            (Ok(reader), looks) if looks || reader.may_change() => Ok((MayRead(true), reader)),
+            (Ok(_), _) => Err(Denied::ReadOnly),
+            (Err(_), true) if is_public => Ok((MayRead(false), Reader::unknown())),
+            (Err(denied), _) => Err(denied),
+        };
+        if let Err(denied) = &verdict {
+            self.denied.add(*denied);
+        }
+        verdict
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access").field("credentials", &self.credentials).finish_non_exhaustive()
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! Settings of readers: where their tokens are, and what they may see.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::token_from::{TokenError, TokenFrom};
+use informer_hub_access::{
+    Directory, DirectoryEntry, FetchDocument, Identity, OidcSettings, ReaderLimits, Rule, TokenReviewSettings,
+};
+
+/// Readers, besides those of `hub.auth`. The default has none.
+#[derive(Clone, Debug, Default)]
+pub struct ReaderSettings {
+    /// Tables `[readers.<name>]`.
+    pub readers: Vec<ReaderEntry>,
+    /// Whether the clusters are asked what users may see.
+    pub reviews: bool,
+    /// The issuer of JWTs.
+    pub oidc: Option<OidcSource>,
+    /// Clusters whose service accounts are readers.
+    pub token_review: Option<TokenReviewSettings>,
+}
+
+/// An issuer, and how its documents are fetched.
+#[derive(Clone, Debug)]
+pub struct OidcSource {
+    /// The issuer.
+    pub settings: OidcSettings,
+    /// PEM file with its CA. With the settings, it decides whether the issuer has changed.
+    pub ca_file: Option<PathBuf>,
+    /// Fetches its documents.
+    pub fetch: Arc<dyn FetchDocument>,
+}
+
+impl OidcSource {
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.settings == other.settings && self.ca_file == other.ca_file
+    }
+}
+
+/// A table `[readers.<name>]`.
+#[derive(Clone, Debug)]
+pub struct ReaderEntry {
+    /// The table's key.
+    pub name: String,
+    /// How its requests are recognized.
+    pub identity: IdentityFrom,
+    /// What it may see.
+    pub rules: Vec<Rule>,
+    /// Limits of each of its users.
+    pub limits: ReaderLimits,
+    /// Whether it may change the hub.
+    pub may_change: bool,
+}
+
+/// How the requests of a reader are recognized.
+#[derive(Clone, Debug)]
+pub enum IdentityFrom {
+    /// A token that has to be read.
+    Token(TokenFrom),
+    /// Another identity.
+    Known(Identity),
+}
+
+impl ReaderSettings {
+    /// Reads the tokens. Blocks.
+    pub(super) fn directory(&self) -> Result<Directory, TokenError> {
+        let entries = self.readers.iter().map(|reader| {
+            let identity = match &reader.identity {
+                IdentityFrom::Token(from) => Identity::Token(from.mac()?),
+                IdentityFrom::Known(identity) => identity.clone(),
+            };
+            let ReaderEntry { name, rules, limits, may_change, .. } = reader;
+            let (name, rules) = (name.into(), rules.clone());
+            Ok(DirectoryEntry { name, identity, rules, limits: *limits, may_change: *may_change })
+        });
+        let directory = Directory::new(entries.collect::<Result<_, TokenError>>()?, self.reviews);
+        match directory.shared_token() {
+            Some((one, other)) => Err(TokenError::Shared { one: one.to_owned(), other: other.to_owned() }),
+            None => Ok(directory),
+        }
+    }
+
+    /// Returns the token files.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.readers.iter().filter_map(|reader| match &reader.identity {
+            IdentityFrom::Token(from) => from.file(),
+            IdentityFrom::Known(_) => None,
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! Sources of static tokens: a file or an environment variable.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use informer_hub_access::{InvalidToken, TokenMac, check_token};
+
+/// Function that reads a secret.
+pub type ReadSecret = Arc<dyn Fn() -> io::Result<String> + Send + Sync>;
+
+/// Source of a token.
+#[derive(Clone)]
+pub struct TokenFrom {
+    file: Option<PathBuf>,
+    read: ReadSecret,
+}
+
+impl TokenFrom {
+    /// Creates a source that calls `read` at the start and whenever `file` has changed.
+    #[must_use]
+    pub fn new(file: Option<PathBuf>, read: ReadSecret) -> Self {
+        Self { file, read }
+    }
+
+    /// Returns the file, if the token is in one.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Reads the token.
+    pub(super) fn mac(&self) -> Result<TokenMac, TokenError> {
+        let place =
+            || self.file.as_deref().map_or_else(|| "its variable".to_owned(), |file| file.display().to_string());
+        let text = (self.read)().map_err(|source| TokenError::Unreadable { place: place(), source })?;
+        check_token(&text).map_err(|source| TokenError::Invalid { place: place(), source })?;
+        Ok(TokenMac::of(text.as_bytes()))
+    }
+}
+
+impl fmt::Debug for TokenFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenFrom").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+/// Token that cannot be read or used; the owner of the secret can fix it.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The source could not be read.
+    #[error("cannot read the token in {place}")]
+    Unreadable {
+        /// File or variable.
+        place: String,
+        /// Error of the read.
+        #[source]
+        source: io::Error,
+    },
+    /// The content is not a valid token.
+    #[error("the content of {place} is not a token")]
+    Invalid {
+        /// File or variable.
+        place: String,
+        /// Reason.
+        #[source]
+        source: InvalidToken,
+    },
+    /// Two readers have one token, so that their requests cannot be told apart.
+    #[error("readers.{one} and readers.{other} have the same token; give each its own")]
+    Shared {
+        /// A reader.
+        one: String,
+        /// The other.
+        other: String,
+    },
+}

@@ -1,0 +1,159 @@
+//! Asks clusters for reviews of users and tokens, over their connections.
+//!
+//! A cluster decides about its own objects only. What it answers is trusted no further than that.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::read_api::StartedFleet;
+use informer_hub_access::{Review, ReviewError, ReviewTokens, Reviews, User};
+use informer_hub_reflector::{ErrorClass, SourceError};
+use informer_hub_types::ClusterName;
+
+const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+
+/// Clusters of a hub that starts later.
+pub(super) struct ClusterReviews(StartedFleet);
+
+impl ClusterReviews {
+    pub(super) fn new(fleet: &StartedFleet) -> Self {
+        Self(Arc::clone(fleet))
+    }
+
+    /// Sends a review to a cluster and returns its `status`.
+    fn ask<T: for<'a> Deserialize<'a> + Send + 'static>(
+        &self,
+        cluster: &ClusterName,
+        path: &'static str,
+        review: &Value,
+    ) -> BoxFuture<'static, Result<T, ReviewError>> {
+        #[derive(Deserialize)]
+        struct Answer<T> {
+            status: T,
+        }
+        let clusters = self.0.get().map(|fleet| fleet.clusters());
+        let known = clusters.and_then(|mut all| all.find(|known| known.name == *cluster));
+        let connection = known.map(|known| known.connection());
+        let body = review.to_string().into_bytes();
+        async move {
+            let connection = connection.ok_or(ReviewError::UnknownCluster)?;
+            let connection = connection.ok_or_else(|| ReviewError::Failed("the cluster is not connected".into()))?;
+            let answer = connection.review(path, body).await.map_err(|error| failure(&error))?;
+            let answer: Answer<T> = serde_json::from_slice(&answer)
+                .map_err(|_| ReviewError::Failed("the answer is not a review".into()))?;
+            Ok(answer.status)
+        }
+        .boxed()
+    }
+}
+
+/// Describes a failure without the text of the cluster, which could repeat the token.
+fn failure(error: &SourceError) -> ReviewError {
+    ReviewError::Failed(
+        match error.class {
+            ErrorClass::Forbidden => "the hub may not create the review: see informer-hub rbac",
+            ErrorClass::Unauthorized => "the cluster refuses the credentials of the hub",
+            ErrorClass::NotFound => "the cluster has no such API",
+            _ => "the cluster cannot be reached or fails",
+        }
+        .into(),
+    )
+}
+
+impl Reviews for ClusterReviews {
+    fn review(&self, review: &Review) -> BoxFuture<'static, Result<bool, ReviewError>> {
+        #[derive(Deserialize)]
+        struct Status {
+            #[serde(default)]
+            allowed: bool,
+            #[serde(default)]
+            denied: bool,
+        }
+        let Review { cluster, user, verb, resource, namespace } = review;
+        let User { name, groups, uid, extra } = &**user;
+        let texts = |all: &[_]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let extra: BTreeMap<_, _> = extra.iter().map(|(key, values)| (key.as_str(), texts(values))).collect();
+        let question = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": name.as_str(),
+                "groups": texts(groups),
+                "uid": uid.as_deref().unwrap_or_default(),
+                "extra": extra,
+                "resourceAttributes": {
+                    "verb": verb.as_str(),
+                    "group": resource.group.as_str(),
+                    "version": resource.version.as_str(),
+                    "resource": resource.resource.as_str(),
+                    "namespace": namespace.as_str(),
+                },
+            },
+        });
+        let asking = self.ask::<Status>(cluster, ACCESS_REVIEWS, &question);
+        async move { asking.await.map(|status| status.allowed && !status.denied) }.boxed()
+    }
+}
+
+impl ReviewTokens for ClusterReviews {
+    fn review_token(
+        &self,
+        cluster: &ClusterName,
+        token: &str,
+        audience: Option<&str>,
+    ) -> BoxFuture<'static, Result<Option<User>, ReviewError>> {
+        #[derive(Deserialize)]
+        struct Status {
+            #[serde(default)]
+            authenticated: bool,
+            #[serde(default)]
+            user: UserInfo,
+            #[serde(default)]
+            audiences: Option<Vec<String>>,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct UserInfo {
+            username: String,
+            uid: String,
+            groups: Option<Vec<String>>,
+            extra: Option<BTreeMap<String, Vec<String>>>,
+        }
+        let audiences: Vec<&str> = audience.into_iter().collect();
+        let question = json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": { "token": token, "audiences": audiences },
+        });
+        let asking = self.ask::<Status>(cluster, TOKEN_REVIEWS, &question);
+        let audience = audience.map(str::to_owned);
+        async move {
+            let Status { authenticated, user, audiences } = asking.await?;
+            // An apiserver that ignores audiences answers without them; the token is then for the apiserver.
+            let is_for_hub = audience.is_none_or(|audience| audiences.unwrap_or_default().contains(&audience));
+            let UserInfo { username, uid, groups, extra } = user;
+            let texts = |all: Vec<String>| all.into_iter().map(Into::into).collect();
+            let extra = extra.unwrap_or_default().into_iter().map(|(key, values)| (key.into(), texts(values)));
+            Ok((authenticated && is_for_hub).then(|| User {
+                name: username.into(),
+                groups: texts(groups.unwrap_or_default()),
+                uid: Some(uid).filter(|uid| !uid.is_empty()).map(Into::into),
+                extra: extra.collect(),
+            }))
+        }
+        .boxed()
+    }
+}
+
+impl fmt::Debug for ClusterReviews {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterReviews").finish_non_exhaustive()
+    }
+}
