@@ -7,6 +7,7 @@
 //! - [`proxy`]: a fault-injecting TCP proxy between a client and an apiserver.
 //! - [`fixture`], [`receiver`]: a hub over such clusters, with a subscriber and a webhook receiver that check notifications.
 //! - `hub`: tests of the hub.
+//! - `connections`: connections over HTTP/2, with GOAWAYs and a restart.
 //! - `cluster_sources`: clusters that Secrets of a management cluster define.
 //! - `resource_lifecycle`: custom resources that are defined, changed, deleted and redefined.
 //! - `kill`: the hub process, killed repeatedly.
@@ -25,6 +26,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 mod bed;
 mod cluster_sources;
+mod connections;
 mod controllers;
 mod deploy;
 #[path = "../../examples/deployment_controller/main.rs"]

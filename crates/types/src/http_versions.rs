@@ -4,9 +4,9 @@
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum HttpVersions {
     /// HTTP/2 if the server offers it in the TLS handshake, else HTTP/1.1. Without TLS, HTTP/1.1.
+    #[default]
     Auto,
     /// HTTP/1.1 only.
-    #[default]
     Http1,
     /// HTTP/2 only. Without TLS, the connection starts with HTTP/2 at once.
     Http2,
