@@ -199,6 +199,10 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, l
     out.put(Id::ClusterHeard, labels, seconds_of(last_heard));
     let behind = resources.values().map(|sum| sum.stale).max().unwrap_or_default();
     out.put(Id::ClusterStale, labels, behind.as_secs_f64());
+    if let Some(traffic) = cluster.traffic() {
+        out.count(Id::ClusterConnections, labels, traffic.connections as u64);
+        out.count(Id::ClusterRequests, labels, traffic.requests as u64);
+    }
     for phase in Phase::ALL {
         out.count_word(Id::Informers, labels, phase.as_str(), phases[phase as usize]);
     }

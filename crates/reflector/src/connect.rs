@@ -94,6 +94,15 @@ pub struct Discovered {
     pub groups_tag: Option<String>,
 }
 
+/// Open connections to a cluster, and their use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClusterTraffic {
+    /// Open connections.
+    pub connections: usize,
+    /// Running requests, including watches.
+    pub requests: usize,
+}
+
 /// Connects to one configured cluster.
 pub trait Connector: Debug + Send + Sync + 'static {
     /// Reads credentials and builds a client. Sends no request to the cluster.
@@ -113,6 +122,11 @@ pub struct Server {
 pub trait Connection: Debug + Send + Sync + 'static {
     /// Requests the server's version.
     fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>>;
+
+    /// Returns the open connections and running requests; `None` if they are not counted.
+    fn traffic(&self) -> Option<ClusterTraffic> {
+        None
+    }
 
     /// Looks up a resource by discovery.
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>>;

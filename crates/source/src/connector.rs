@@ -17,9 +17,10 @@ use super::review::{document, review, server_version};
 use super::transport::Wiring;
 use informer_hub_codec::Decoder;
 use informer_hub_dial::Dial;
+use informer_hub_pool::Traffic;
 use informer_hub_reflector::{
-    Connection, Connector, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError, Server, SourceError,
-    StallPolicy,
+    ClusterTraffic, Connection, Connector, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError,
+    Server, SourceError, StallPolicy,
 };
 use informer_hub_types::{ApiResource, ResourceRef, Scope, Threads, WatchCell, clock};
 
@@ -156,6 +157,11 @@ impl Connection for KubeConnection {
             }
         }
         .boxed()
+    }
+
+    fn traffic(&self) -> Option<ClusterTraffic> {
+        let Traffic { connections, requests, .. } = self.client.traffic();
+        Some(ClusterTraffic { connections, requests })
     }
 
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {

@@ -30,7 +30,6 @@ pub use credentials::{
 pub use discovery::{DiscoveryError, resolve};
 pub use exec::end_plugins;
 pub use informer_hub_dial::{Dial, Stream};
-pub use informer_hub_pool::Traffic;
 pub use kube::{KubeSource, KubeSourceOptions};
 pub use review::{
     AccessVerdict, Estimate, Identity, check_access, estimate, list_objects, server_version, supports_streaming_lists,

@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use super::client::{AccessSettings, ClientError, NewClient, make};
 use super::transport::{Transport, Wiring};
 use informer_hub_disk::FileStates;
+use informer_hub_pool::Traffic;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Threads, WatchCell, Watcher};
 
@@ -89,6 +90,11 @@ impl ReloadingClient {
     /// Returns the client for one request.
     pub(super) fn current(&self) -> Arc<CurrentClient> {
         self.current.load_full()
+    }
+
+    /// Returns the open connections and running requests, also those of earlier clients.
+    pub(super) fn traffic(&self) -> Traffic {
+        self.wiring.gauges.read()
     }
 
     /// Subscribes to the epoch of the address.

@@ -12,7 +12,7 @@ use crate::actors::env::Env;
 use crate::actors::memory::budget::MemoryStatus;
 use crate::actors::status::hub::{ClusterState, ClusterView, InformerView, PatternStatus};
 use crate::actors::status::sync::SyncView;
-use informer_hub_reflector::Connection;
+use informer_hub_reflector::{ClusterTraffic, Connection};
 use informer_hub_types::{ClusterLabels, ClusterName, Histogram, InformerHealth};
 
 /// Read access to the state of all clusters. Cheap to clone.
@@ -96,6 +96,12 @@ impl ClusterSeen {
     #[must_use]
     pub fn state(&self) -> ClusterState {
         self.view.state()
+    }
+
+    /// Returns the open connections to the apiserver; `None` before the client is built.
+    #[must_use]
+    pub fn traffic(&self) -> Option<ClusterTraffic> {
+        self.view.connection.as_ref()?.traffic()
     }
 
     /// Returns the resources of each pattern.

@@ -127,6 +127,10 @@ catalogue! {
     /// Longest time for which an informer of a cluster has had no open watch, which is the maximum staleness of its
     /// objects. 0 while all watches are open.
     ClusterStale: Gauge "informer_hub_cluster_stale_seconds" [cluster];
+    /// Open connections to a cluster's apiserver.
+    ClusterConnections: Gauge "informer_hub_cluster_connections" [cluster];
+    /// Running requests to a cluster's apiserver, watches included.
+    ClusterRequests: Gauge "informer_hub_cluster_requests" [cluster];
     /// Earliest expiry of a cluster's credentials (client certificate, token, CA). Absent if no expiry is known.
     ClusterCredentials: Gauge "informer_hub_cluster_credentials_expiry_timestamp_seconds" [cluster];
     /// Whether credentials of a cluster expire soon or have expired without replacement.
