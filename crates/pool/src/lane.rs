@@ -154,8 +154,8 @@ impl Connections {
 fn dial(connections: &Arc<Connections>) -> Dialing {
     let (lane, opener, weak) = (connections.lane, Arc::clone(&connections.opener), Arc::downgrade(connections));
     let task = tokio::spawn(async move {
-        let opened = timeout(CONNECT_TIMEOUT, opener.open(lane)).await.map_err(|_| Unusable::TimedOut)?;
-        let Some(connection) = opened? else { return Ok(()) };
+        let result = timeout(CONNECT_TIMEOUT, opener.open(lane)).await.map_err(|_| Unusable::TimedOut)?;
+        let Some(connection) = result? else { return Ok(()) };
         let Some(connections) = weak.upgrade() else { return Ok(()) };
         if connection.room() == 0 {
             return Err(Unusable::NoStreams.into());

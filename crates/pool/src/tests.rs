@@ -8,8 +8,8 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use informer_hub_types::HttpVersions;
-use tokio::time::{Instant, sleep, timeout};
+use informer_hub_types::{HttpVersions, clock};
+use tokio::time::{sleep, timeout};
 
 use super::{Answer, Lane, Pool, SendError, StreamError};
 use server::{Kind, Server, ServerConfig};
@@ -95,7 +95,7 @@ async fn unread_answers_do_not_delay_others_and_are_bounded() {
     let mut prompt = open(&pool, get("/watch")).await;
     for i in 0..100 {
         server.send_to_watches(format!("event {i}"));
-        let began = Instant::now();
+        let began = clock::now();
         assert_eq!(next(&mut prompt).await.unwrap(), format!("event {i}"));
         assert!(began.elapsed() < Duration::from_millis(100));
     }
@@ -163,7 +163,7 @@ async fn dead_connection_is_noticed_within_30_seconds() {
         assert_eq!(next(&mut watch).await.unwrap(), "alive");
     }
     server.fall_silent(0);
-    let died = Instant::now();
+    let died = clock::now();
     assert_eq!(next(&mut watch).await.unwrap_err(), "no answer to a PING within 10 s");
     assert!(died.elapsed() <= Duration::from_secs(30), "{:?}", died.elapsed());
     let mut watch = open(&pool, get("/watch")).await;
@@ -265,7 +265,7 @@ async fn failed_connection_fails_all_that_wait_for_it() {
     }
     let server = Server::start(ServerConfig { kind: Kind::Silent, ..ServerConfig::default() });
     let pool = server.pool(HttpVersions::Auto);
-    let began = Instant::now();
+    let began = clock::now();
     let Err(SendError::Connect(cause)) = pool.send(get("/watch")).await else { panic!("a silent server answers") };
     assert_eq!((cause.to_string().as_str(), began.elapsed()), ("timed out", Duration::from_secs(10)));
     let server = Server::start(ServerConfig { max_streams: 0, ..ServerConfig::default() });

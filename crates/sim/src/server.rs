@@ -257,12 +257,12 @@ where
     });
     let Some(max_streams) = shared.config.http2 else {
         let serving = pin!(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
-        return obey(serving, |serving| serving.graceful_shutdown(), &link, &shared).await;
+        return obey(serving, http1::Connection::graceful_shutdown, &link, &shared).await;
     };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http2().max_concurrent_streams(max_streams);
     let serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    obey(serving, |serving| serving.graceful_shutdown(), &link, &shared).await;
+    obey(serving, auto::Connection::graceful_shutdown, &link, &shared).await;
 }
 
 /// Serves a connection and follows the orders of its answers.

@@ -69,12 +69,11 @@ pub(super) fn open(
         server = format!("{server} via proxy {}", server_of(proxy)).into();
     }
     let fingerprint = tls::fingerprint(config, http)?;
-    let transport = match wiring.last.filter(|last| last.fingerprint == fingerprint) {
-        Some(last) => last,
-        None => {
-            let dialer = dialer(config, http, wiring.dial)?;
-            Transport { pool: Pool::new(http, dialer, wiring.gauges), fingerprint }
-        }
+    let transport = if let Some(last) = wiring.last.filter(|last| last.fingerprint == fingerprint) {
+        last
+    } else {
+        let dialer = dialer(config, http, wiring.dial)?;
+        Transport { pool: Pool::new(http, dialer, wiring.gauges), fingerprint }
     };
     Ok((client(config, transport.pool.clone(), server, authorize)?, transport))
 }

@@ -165,13 +165,13 @@ impl State {
                 request = connection.accept() => {
                     let Some(Ok((request, respond))) = request else { return };
                     accepted += 1;
-                    self.answer(at, accepted, request, respond).await;
+                    self.answer(at, accepted, request, respond);
                 }
             }
         }
     }
 
-    async fn answer(
+    fn answer(
         self: &Arc<Self>,
         at: usize,
         accepted: usize,
