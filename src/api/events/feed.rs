@@ -94,7 +94,7 @@ impl Feed {
         let cursor = HistoryCursor::after(0);
         let (replay, items) = (None, VecDeque::new());
         let mut feed = Self { cache, name, hash, scope, subscription, cursor, version: 0, replay, items };
-        let version = known.map(|known| known.as_ref().ok().and_then(|known| known.version(&feed.hash)));
+        let version = known.map(|known| known.as_ref().ok().and_then(|known| known.version(feed.hash)));
         match version {
             None => feed.start(wanted),
             Some(version) => match feed.resume(version) {
@@ -145,9 +145,9 @@ impl Feed {
     }
 
     /// Returns hash and version for the position; `None` while present objects are being sent.
-    pub(super) fn position(&self) -> Option<(&[u8; 4], u64)> {
+    pub(super) fn position(&self) -> Option<([u8; 4], u64)> {
         let is_replaying = self.replay.is_some() || self.items.iter().any(|item| !matches!(item, Item::Change(_)));
-        (!is_replaying).then_some((&self.hash, self.version))
+        (!is_replaying).then_some((self.hash, self.version))
     }
 
     /// Adds warnings of the clusters whose objects may be outdated or missing.

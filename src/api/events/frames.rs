@@ -140,5 +140,9 @@ fn write_id(position: Option<&str>, out: &mut Vec<u8>) {
 
 /// Returns the members of `data` that name the paths that changed, each after a comma.
 fn changed(differences: &[Difference]) -> String {
-    changed_members(differences).map(|(name, value)| format!(",\"{name}\":{value}")).collect()
+    changed_members(differences).fold(String::new(), |mut text, (name, value)| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, ",\"{name}\":{value}");
+        text
+    })
 }

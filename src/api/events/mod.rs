@@ -112,7 +112,9 @@ async fn begin(api: &Arc<ReadApi>, parts: &Parts, resource: &mut String) -> Resu
     let feeds = caches.into_iter().map(|cache| Feed::begin(cache, &wanted, known.as_ref()));
     let feeds: Vec<_> = feeds.collect();
     let mut warnings = Warnings::default();
-    feeds.iter().for_each(|feed| feed.warn(&wanted, &mut warnings));
+    for feed in &feeds {
+        feed.warn(&wanted, &mut warnings);
+    }
     let open = api.watch_began(resource, parts);
     let gate = Gate { api: Arc::clone(api), reader };
     let stream = Stream::new(gate, wanted, feeds, Frames::new(form), until);

@@ -26,8 +26,8 @@ pub(super) struct Unreadable;
 
 impl Position {
     /// Creates the position of some resources.
-    pub(super) fn new<'r>(versions: impl Iterator<Item = (&'r [u8; 4], u64)>) -> Self {
-        Self(versions.map(|(resource, version)| (*resource, version)).collect())
+    pub(super) fn new(versions: impl Iterator<Item = ([u8; 4], u64)>) -> Self {
+        Self(versions.collect())
     }
 
     /// Parses the text of a position.
@@ -48,8 +48,8 @@ impl Position {
     }
 
     /// Returns the version of a resource.
-    pub(super) fn version(&self, resource: &[u8; 4]) -> Option<u64> {
-        self.0.iter().find(|(known, _)| known == resource).map(|(_, version)| *version)
+    pub(super) fn version(&self, resource: [u8; 4]) -> Option<u64> {
+        self.0.iter().find(|(known, _)| *known == resource).map(|(_, version)| *version)
     }
 
     /// Returns the text.
@@ -86,10 +86,10 @@ mod tests {
     #[test]
     fn position_is_read_back_and_damaged_ones_are_recognised() {
         let [pods, nodes] = ["pods", "nodes"].map(|resource| hash_of(&Gvr::new("", "v1", resource)));
-        let position = Position::new([(&pods, 7), (&nodes, u64::MAX)].into_iter());
+        let position = Position::new([(pods, 7), (nodes, u64::MAX)].into_iter());
         let text = position.text();
         assert_eq!(Position::parse(text.as_bytes()), Ok(position.clone()));
-        assert_eq!((position.version(&nodes), position.version(&[0; 4])), (Some(u64::MAX), None));
+        assert_eq!((position.version(nodes), position.version([0; 4])), (Some(u64::MAX), None));
         for at in 0..text.len() {
             let mut damaged = text.clone().into_bytes();
             damaged[at] = if damaged[at] == b'x' { b'y' } else { b'x' };

@@ -135,15 +135,12 @@ impl Writer {
                 break;
             }
             let at = self.at % self.feeds.len();
-            match self.feeds[at].next(&self.wanted) {
-                Some(item) => {
-                    idle = 0;
-                    self.write_item(at, item, out);
-                }
-                None => {
-                    idle += usize::from(self.feeds[at].is_current());
-                    self.at = at + 1;
-                }
+            if let Some(item) = self.feeds[at].next(&self.wanted) {
+                idle = 0;
+                self.write_item(at, item, out);
+            } else {
+                idle += usize::from(self.feeds[at].is_current());
+                self.at = at + 1;
             }
         }
         self.feeds.iter().all(Feed::is_current)

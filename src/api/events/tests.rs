@@ -236,10 +236,9 @@ async fn unusable_position_starts_the_stream_anew_and_says_so() {
     change(&bench, "a", DeltaKind::Updated, "x", 11, "n9");
     client.next().await;
     let usable = client.id.clone().unwrap();
-    let forged =
-        super::position::Position::new([(&super::position::hash_of(&pods().gvr), u64::MAX)].into_iter()).text();
-    let old = super::position::Position::new([(&super::position::hash_of(&pods().gvr), 7)].into_iter()).text();
-    let other = super::position::Position::new([([0; 4], 1005)].iter().map(|(hash, at)| (hash, *at))).text();
+    let forged = super::position::Position::new([(super::position::hash_of(&pods().gvr), u64::MAX)].into_iter()).text();
+    let old = super::position::Position::new([(super::position::hash_of(&pods().gvr), 7)].into_iter()).text();
+    let other = super::position::Position::new([([0; 4], 1005)].into_iter()).text();
     for (position, reason) in [
         ("", "unknown-position"),
         ("1005", "unknown-position"),

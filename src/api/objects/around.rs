@@ -44,14 +44,9 @@ pub(super) async fn gather(
     let caches = find_all(fleet, &sight);
     let freshness = freshness_of(&snapshot, &object);
     let (owners, owners_end) = owners_of(&object, &caches, &sight);
-    let children = match wanted.children {
-        true => children_of(fleet, &object, &caches, &sight).await?,
-        false => Children::default(),
-    };
-    let events = match wanted.events {
-        true => happened_to(fleet, &object, &caches, &sight).await?,
-        false => None,
-    };
+    let children =
+        if wanted.children { children_of(fleet, &object, &caches, &sight).await? } else { Children::default() };
+    let events = if wanted.events { happened_to(fleet, &object, &caches, &sight).await? } else { None };
     let change = cache.history.last_change(&cluster, &key).filter(|change| change.object.uid() == object.uid());
     let change = change.map(|change| {
         let time = api.time_of(change.at);

@@ -16,7 +16,7 @@ fn bench() -> Bench {
 }
 
 fn encoded(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    text.bytes().fold(String::new(), |text, byte| text + &format!("%{byte:02X}"))
 }
 
 /// Sends a query as `GET`; returns code, content type and text.
