@@ -88,7 +88,7 @@ bench-peers: $(GO_PEERS) ## Compare the hub, client-go and kube-rs on the same o
 bench-real: $(GO_PEERS) ## Measure the first list from a real kube-apiserver, against a plain reader; needs Go, takes 10 minutes
 	BENCH_GO_PEERS=$(GO_PEERS) BENCH_TESTBED=$$(tests/testbed/build.sh) $(CARGO) bench --bench hub -- real
 
-bench-read: ## Compare lists and watches of the hub with those of a kube-apiserver; needs Go, takes 10 minutes
+bench-read: ## Compare lists and watches of the hub with those of a kube-apiserver, and measure queries; needs Go, takes 30 minutes
 	BENCH_TESTBED=$$(tests/testbed/build.sh) BENCH_KUBECTL=$$(tests/testbed/build.sh kubectl) $(CARGO) bench --bench hub -- read
 
 bench-million: ## Measure memory and query latency with a million objects in 100 clusters and 5,000 events a second

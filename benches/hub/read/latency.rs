@@ -68,7 +68,7 @@ async fn events(replay: &mut Remote, hub: &Server, rows: &mut Vec<Row>) {
 }
 
 /// Sends events at the rate and returns the version of the last one.
-async fn pace(replay: &mut Remote, timed: &[&Notified]) -> u64 {
+pub(super) async fn pace(replay: &mut Remote, timed: &[&Notified]) -> u64 {
     use std::sync::atomic::Ordering::Relaxed;
     for notified in timed {
         notified.timed.store(true, Relaxed);
@@ -83,7 +83,7 @@ async fn pace(replay: &mut Remote, timed: &[&Notified]) -> u64 {
 }
 
 /// Passes the events of a watch on.
-fn follow(mut response: reqwest::Response, notified: Notified) -> JoinHandle<()> {
+pub(super) fn follow(mut response: reqwest::Response, notified: Notified) -> JoinHandle<()> {
     assert_eq!(response.status(), 200);
     tokio::spawn(async move {
         let mut line = Vec::new();

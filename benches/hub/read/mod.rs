@@ -4,10 +4,12 @@
 //! servers speak TLS. The hub has its default configuration, so it drops `managedFields`.
 //!
 //! Variables: `BENCH_PODS` (20,000), `BENCH_ROUNDS` (3), `BENCH_WATCHES` (10,000 idle watches), `BENCH_EVENTS` (2,000
-//! events to 100 watchers), `BENCH_SECONDS` (10, of paced events), `BENCH_ONLY` (`lists`, `watches` or `latency`).
+//! events to 100 watchers), `BENCH_SECONDS` (10, of paced events), `BENCH_OBJECTS` (1,000,000, for queries), `BENCH_ONLY`
+//! (`lists`, `watches`, `latency` or `queries`).
 
 mod latency;
 mod lists;
+mod queries;
 mod servers;
 mod watches;
 
@@ -59,6 +61,9 @@ pub(crate) fn run() {
         }
         if is_wanted("latency") {
             latency::measure(pods, &mut rows).await;
+        }
+        if is_wanted("queries") {
+            queries::measure(&mut rows).await;
         }
     });
     print(pods, &rows);
