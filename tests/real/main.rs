@@ -16,6 +16,7 @@
 //! - [`workdir`]: a user's folder, in which commands and the hub run as processes.
 //! - `new_user`: the documented first steps of a new user, and their cost for the apiservers.
 //! - `read_api`: clients of the Kubernetes read API, and its comparison with the apiserver's answers.
+//! - `protobuf`: the schema of built-in types, and conversion of many objects that apimachinery wrote.
 //! - `nats`: the NATS sink with a real `nats-server`, which `tests/testbed/nats/build.sh` builds.
 //! - `promtool`: metrics, alert rules and rule tests, checked by `promtool`, which `tests/testbed/promtool/build.sh` builds.
 //! - `deploy`: chart, overlays and image, checked with helm, kustomize, BuildKit's linter and an apiserver, and their
@@ -43,6 +44,7 @@ mod nats;
 mod new_user;
 mod oracle;
 mod promtool;
+mod protobuf;
 mod proxy;
 mod rbac;
 mod read_api;

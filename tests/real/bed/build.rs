@@ -16,6 +16,12 @@ pub(crate) fn reader() -> &'static Path {
     BINARY.get_or_init(|| built_program("tests/testbed/build.sh", &["reader"]))
 }
 
+/// Returns the binary that writes the schema of built-in types.
+pub(crate) fn protobuf() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| built_program("tests/testbed/build.sh", &["protobuf"]))
+}
+
 /// Returns the binary of kubectl.
 pub(crate) fn kubectl() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();

@@ -1,0 +1,396 @@
+//! Conversion of one object to JSON.
+
+use super::error::ConvertError;
+use super::form::{self, int32};
+use super::omit::Omit;
+use super::schema::{FieldInfo, Label, Message, MessageId, Rule, Schema, Shape};
+use super::text;
+use super::wire::{Reader, Value};
+
+#[path = "convert_special.rs"]
+mod special;
+
+/// Deepest nesting of messages that is followed. Go's structs reach 15; definitions' schemas refer to themselves.
+const MAX_DEPTH: usize = 100;
+
+const WRONG_TYPE: ConvertError = ConvertError::Malformed("a field of another wire type");
+
+/// Kind and version of an object, which are not in its message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TypeMeta<'t> {
+    /// `apiVersion`.
+    pub api_version: &'t str,
+    /// `kind`.
+    pub kind: &'t str,
+}
+
+/// Converts objects. Keeps its scratch memory.
+#[derive(Debug)]
+pub struct Converter {
+    schema: &'static Schema,
+    slots: Vec<Slot>,
+}
+
+/// The place of one field in a message. JSON has another order than the bytes, so all fields are found first.
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    count: u32,
+    /// For one value: its bytes. For several: from the tag of the first to the end of the last.
+    start: usize,
+    end: usize,
+    /// The value if it is a number.
+    number: u64,
+}
+
+/// One conversion.
+struct Run<'r> {
+    schema: &'static Schema,
+    slots: &'r mut Vec<Slot>,
+    out: &'r mut Vec<u8>,
+    /// Length of `out` that is too large.
+    limit: usize,
+}
+
+type Done = Result<(), ConvertError>;
+
+impl Default for Converter {
+    fn default() -> Self {
+        Self { schema: Schema::builtin(), slots: Vec::new() }
+    }
+}
+
+impl Converter {
+    /// Appends the JSON of an object to `out`, without what `omit` names. `type_meta` begins it, if given.
+    ///
+    /// # Errors
+    /// The bytes cannot be converted, or the JSON exceeds `limit` bytes. `out` has a part of the JSON then.
+    pub fn object(
+        &mut self,
+        message: MessageId,
+        type_meta: Option<TypeMeta<'_>>,
+        bytes: &[u8],
+        omit: &Omit,
+        limit: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ConvertError> {
+        self.slots.clear();
+        let limit = out.len().saturating_add(limit);
+        out.push(b'{');
+        if let Some(TypeMeta { api_version, kind }) = type_meta {
+            out.extend_from_slice(b"\"kind\":");
+            text::string(out, kind.as_bytes());
+            out.extend_from_slice(b",\"apiVersion\":");
+            text::string(out, api_version.as_bytes());
+        }
+        let omit = (!omit.is_all()).then_some(omit);
+        let mut run = Run { schema: self.schema, slots: &mut self.slots, out, limit };
+        run.members(self.schema.message(message), bytes, omit, 0)?;
+        out.push(b'}');
+        if out.len() > limit { Err(ConvertError::TooLarge) } else { Ok(()) }
+    }
+
+    /// Returns an object's metadata as `{"metadata":{…}}`, from its first bytes; `{}` if they do not have it.
+    #[must_use]
+    pub fn head(&mut self, message: MessageId, bytes: &[u8], limit: usize) -> Vec<u8> {
+        let mut reader = Reader::new(bytes);
+        let field = reader.field().ok().flatten();
+        let mut out = Vec::new();
+        if field.is_some_and(|field| field.number == 1)
+            && self.object(message, None, &bytes[..reader.at()], &Omit::default(), limit, &mut out).is_ok()
+        {
+            return out;
+        }
+        b"{}".to_vec()
+    }
+}
+
+impl Run<'_> {
+    fn message(&mut self, message: &Message, bytes: &[u8], omit: Option<&Omit>, depth: usize) -> Done {
+        self.out.push(b'{');
+        self.members(message, bytes, omit, depth)?;
+        self.out.push(b'}');
+        Ok(())
+    }
+
+    /// Writes the members of a message.
+    fn members(&mut self, message: &Message, bytes: &[u8], omit: Option<&Omit>, depth: usize) -> Done {
+        if depth > MAX_DEPTH {
+            return Err(ConvertError::TooDeep);
+        }
+        let base = self.slots.len();
+        self.slots.resize(base + message.fields.len(), Slot::default());
+        find(message, bytes, &mut self.slots[base..])?;
+        for (place, field) in message.fields.iter().enumerate() {
+            let slot = self.slots[base + place];
+            let below = omit.and_then(|omit| omit.below(field.name));
+            if below.is_some_and(Omit::is_all) {
+                continue;
+            }
+            if self.out.len() > self.limit {
+                return Err(ConvertError::TooLarge);
+            }
+            match field.label {
+                _ if slot.count == 0 => self.absent(field, depth)?,
+                Label::Repeated => self.repeated(field, &bytes[slot.start..slot.end], depth)?,
+                Label::Map => self.map(field, &bytes[slot.start..slot.end], depth)?,
+                Label::One | Label::Pointer => self.one(field, slot, bytes, below, depth)?,
+            }
+        }
+        self.slots.truncate(base);
+        Ok(())
+    }
+
+    /// Writes the name of a member.
+    #[inline]
+    fn key(&mut self, field: &FieldInfo) {
+        if self.out.last() != Some(&b'{') {
+            self.out.push(b',');
+        }
+        self.out.extend_from_slice(self.schema.key(field).as_bytes());
+    }
+
+    /// Writes a member that the message has once.
+    fn one(&mut self, field: &FieldInfo, slot: Slot, bytes: &[u8], below: Option<&Omit>, depth: usize) -> Done {
+        let value = match field.shape {
+            Shape::Bool | Shape::Int32 | Shape::Int64 => Value::Varint(slot.number),
+            Shape::Double => Value::Fixed64(slot.number),
+            _ => Value::Bytes(&bytes[slot.start..slot.end]),
+        };
+        if field.rule == Rule::Inline {
+            return self.members(self.schema.message(field.message), &bytes[slot.start..slot.end], below, depth + 1);
+        }
+        if field.label == Label::One && omits(field, value)? {
+            return Ok(());
+        }
+        self.key(field);
+        if let (Shape::Message, Value::Bytes(bytes)) = (field.shape, value) {
+            return self.message(self.schema.message(field.message), bytes, below, depth + 1);
+        }
+        self.value(field, value, depth)
+    }
+
+    /// Writes a member that the message lacks: what Go writes for a zero value.
+    fn absent(&mut self, field: &FieldInfo, depth: usize) -> Done {
+        let is_struct = !matches!(
+            field.shape,
+            Shape::Text | Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Double | Shape::Bytes | Shape::Texts
+        );
+        if field.rule == Rule::Inline {
+            return self.members(self.schema.message(field.message), &[], None, depth + 1);
+        }
+        match (field.label, field.rule) {
+            _ if field.shape == Shape::Constant => {
+                self.key(field);
+                text::string(self.out, field.constant.as_bytes());
+                return Ok(());
+            }
+            (_, Rule::OmitZero) => return Ok(()),
+            (Label::One, Rule::OmitEmpty) if !is_struct => return Ok(()),
+            (Label::One, _) => {}
+            (_, Rule::OmitEmpty) => return Ok(()),
+            _ => {
+                self.key(field);
+                self.out.extend_from_slice(b"null");
+                return Ok(());
+            }
+        }
+        self.key(field);
+        match field.shape {
+            Shape::Bool | Shape::Int32 | Shape::Int64 => self.value(field, Value::Varint(0), depth),
+            Shape::Double => self.value(field, Value::Fixed64(0), depth),
+            Shape::Bytes | Shape::Texts => {
+                self.out.extend_from_slice(b"null");
+                Ok(())
+            }
+            _ => self.value(field, Value::Bytes(&[]), depth),
+        }
+    }
+
+    /// Writes a value without its name.
+    fn value(&mut self, field: &FieldInfo, value: Value<'_>, depth: usize) -> Done {
+        let bytes = match value {
+            Value::Bytes(bytes) => bytes,
+            Value::Varint(number) => return self.number(field.shape, number),
+            Value::Fixed64(bits) if field.shape == Shape::Double => {
+                return text::double(self.out, f64::from_bits(bits));
+            }
+            Value::Fixed64(_) | Value::Fixed32(_) => return Err(WRONG_TYPE),
+        };
+        match field.shape {
+            Shape::Text => text::string(self.out, bytes),
+            Shape::Message => {
+                return self.message(self.schema.message(field.message), bytes, None, depth + 1);
+            }
+            Shape::Bytes => text::base64(self.out, bytes),
+            Shape::Quantity => return form::quantity(self.out, bytes),
+            Shape::Time => return form::write_time(self.out, bytes, false),
+            Shape::MicroTime => return form::write_time(self.out, bytes, true),
+            Shape::IntOrString => return form::int_or_string(self.out, bytes),
+            Shape::RawJson => return form::raw(self.out, bytes),
+            Shape::Texts => return form::texts(self.out, bytes),
+            Shape::Duration => return form::duration(self.out, bytes),
+            Shape::SchemaOrBool => return self.schema_or_bool(field, bytes, depth),
+            Shape::SchemaOrArray => return self.schema_or_array(field, bytes, depth),
+            Shape::SchemaOrTexts => return self.schema_or_texts(field, bytes, depth),
+            Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Double | Shape::Constant => return Err(WRONG_TYPE),
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, shape: Shape, number: u64) -> Done {
+        match shape {
+            Shape::Bool if number == 0 => self.out.extend_from_slice(b"false"),
+            Shape::Bool => self.out.extend_from_slice(b"true"),
+            Shape::Int32 => text::integer(self.out, i64::from(int32(number.cast_signed()))),
+            Shape::Int64 => text::integer(self.out, number.cast_signed()),
+            _ => return Err(WRONG_TYPE),
+        }
+        Ok(())
+    }
+
+    /// Writes an array. `bytes` are the fields from its first element to its last.
+    fn repeated(&mut self, field: &FieldInfo, bytes: &[u8], depth: usize) -> Done {
+        self.key(field);
+        self.out.push(b'[');
+        let mut reader = Reader::new(bytes);
+        while let Some(found) = reader.field()? {
+            if found.number != field.number {
+                continue;
+            }
+            if self.out.len() > self.limit {
+                return Err(ConvertError::TooLarge);
+            }
+            match found.value {
+                Value::Bytes(packed) if is_number(field.shape) => self.packed(field, packed, depth)?,
+                value => {
+                    self.comma();
+                    self.value(field, value, depth)?;
+                }
+            }
+        }
+        self.out.push(b']');
+        Ok(())
+    }
+
+    /// Writes numbers that lie in one field.
+    fn packed(&mut self, field: &FieldInfo, mut bytes: &[u8], depth: usize) -> Done {
+        while !bytes.is_empty() {
+            const TRUNCATED: ConvertError = ConvertError::Malformed("packed numbers end inside one");
+            let value = if field.shape == Shape::Double {
+                let (first, rest) = bytes.split_first_chunk().ok_or(TRUNCATED)?;
+                bytes = rest;
+                Value::Fixed64(u64::from_le_bytes(*first))
+            } else {
+                let (number, used) = super::wire::varint(bytes, 0)?.ok_or(TRUNCATED)?;
+                bytes = &bytes[used..];
+                Value::Varint(number)
+            };
+            self.comma();
+            self.value(field, value, depth)?;
+        }
+        Ok(())
+    }
+
+    fn comma(&mut self) {
+        if self.out.last() != Some(&b'[') {
+            self.out.push(b',');
+        }
+    }
+
+    /// Writes an object for a map, in the order of its keys.
+    fn map(&mut self, field: &FieldInfo, bytes: &[u8], depth: usize) -> Done {
+        let mut entries: Vec<(&[u8], Value<'_>)> = Vec::new();
+        let (mut reader, mut is_sorted) = (Reader::new(bytes), true);
+        while let Some(found) = reader.field()? {
+            if found.number != field.number {
+                continue;
+            }
+            let Value::Bytes(entry) = found.value else { return Err(WRONG_TYPE) };
+            let [key, value] = form::fields(entry, "a map's entry")?;
+            let key = match key {
+                None => &[][..],
+                Some(Value::Bytes(key)) => key,
+                Some(_) => return Err(WRONG_TYPE),
+            };
+            let unset = if is_number(field.shape) { Value::Varint(0) } else { Value::Bytes(&[]) };
+            is_sorted &= entries.last().is_none_or(|(last, _)| *last < key);
+            entries.push((key, value.unwrap_or(unset)));
+        }
+        if !is_sorted {
+            // Of entries with one key the last counts.
+            entries.reverse();
+            entries.sort_by_key(|(key, _)| *key);
+            entries.dedup_by(|(a, _), (b, _)| a == b);
+        }
+        self.key(field);
+        self.out.push(b'{');
+        for (number, (key, value)) in entries.into_iter().enumerate() {
+            if self.out.len() > self.limit {
+                return Err(ConvertError::TooLarge);
+            }
+            if number > 0 {
+                self.out.push(b',');
+            }
+            text::string(self.out, key);
+            self.out.push(b':');
+            self.value(field, value, depth)?;
+        }
+        self.out.push(b'}');
+        Ok(())
+    }
+}
+
+/// Finds the fields of a message.
+fn find(message: &Message, bytes: &[u8], slots: &mut [Slot]) -> Done {
+    let mut reader = Reader::new(bytes);
+    while let Some(found) = reader.field()? {
+        let Some(place) = message.place(found.number) else {
+            // A field without content may as well be absent: the API's rules demand `omitempty` of new ones.
+            if found.value.is_empty() {
+                continue;
+            }
+            return Err(ConvertError::UnknownField { message: message.name, number: found.number });
+        };
+        let (field, slot, end) = (&message.fields[place], &mut slots[place], reader.at());
+        let is_first = slot.count == 0;
+        slot.count += 1;
+        if matches!(field.label, Label::Repeated | Label::Map) {
+            slot.start = if is_first { found.start } else { slot.start };
+            slot.end = end;
+            continue;
+        }
+        if !is_first {
+            return Err(ConvertError::Malformed("a field twice"));
+        }
+        match (found.value, field.shape) {
+            (Value::Varint(number), Shape::Bool | Shape::Int32 | Shape::Int64)
+            | (Value::Fixed64(number), Shape::Double) => {
+                slot.number = number;
+            }
+            (Value::Bytes(_), shape) if is_number(shape) => return Err(WRONG_TYPE),
+            (Value::Bytes(value), _) => (slot.start, slot.end) = (end - value.len(), end),
+            _ => return Err(WRONG_TYPE),
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a value that the message has is left out.
+fn omits(field: &FieldInfo, value: Value<'_>) -> Result<bool, ConvertError> {
+    match (field.rule, value) {
+        (Rule::OmitZero, Value::Bytes(bytes)) => Ok(form::time_of(bytes, false)?.is_none()),
+        (Rule::OmitEmpty, Value::Bytes(bytes)) => match field.shape {
+            Shape::Text | Shape::Bytes => Ok(bytes.is_empty()),
+            Shape::Texts => form::has_no_texts(bytes),
+            _ => Ok(false),
+        },
+        (Rule::OmitEmpty, Value::Varint(number)) if field.shape == Shape::Int32 => Ok(int32(number.cast_signed()) == 0),
+        (Rule::OmitEmpty, Value::Varint(number)) => Ok(number == 0),
+        (Rule::OmitEmpty, Value::Fixed64(bits)) => Ok(f64::from_bits(bits) == 0.0),
+        _ => Ok(false),
+    }
+}
+
+fn is_number(shape: Shape) -> bool {
+    matches!(shape, Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Double)
+}

@@ -1,0 +1,27 @@
+//! Kubernetes protobuf: from the bytes of an apiserver to the JSON that it would have sent.
+//!
+//! [`Schema`] has the messages of all built-in types. It is generated from the Go types of one Kubernetes version
+//! (`make protobuf-schema`). [`Converter`] turns an object into JSON, byte by byte as Go's encoder writes it: in the order of
+//! the Go struct, with its rules for empty members. [`Envelope`] and [`WatchEvent`] read what is around an object.
+//!
+//! The crate is synchronous. No input makes it panic, and its memory is bounded by the limit on the JSON.
+//!
+//! # Differences from the server's JSON
+//! Members that a Kubernetes version leaves out or writes as `null` if they are empty are written as the version of the schema
+//! does: `creationTimestamp: null` of a pod template, for example, which 1.34 left out first.
+
+mod convert;
+mod envelope;
+mod error;
+mod form;
+mod omit;
+mod schema;
+mod text;
+mod wire;
+
+pub use convert::{Converter, TypeMeta};
+pub use envelope::{Envelope, MAGIC, WatchEvent};
+pub use error::ConvertError;
+pub use omit::Omit;
+pub use schema::{MessageId, Schema};
+pub use wire::{Field, Reader, Value, varint};

@@ -1,0 +1,38 @@
+//! Members that are left out while an object is converted.
+
+use std::collections::BTreeMap;
+
+/// Paths of members that are not converted. A path leads through messages only, not through lists and maps.
+///
+/// The bytes of an omitted member are not looked at.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Omit(BTreeMap<Box<str>, Omit>);
+
+impl Omit {
+    /// Adds a path. A path of no members does nothing.
+    pub fn add<'p>(&mut self, path: impl IntoIterator<Item = &'p str>) {
+        let mut path = path.into_iter();
+        let Some(first) = path.next() else { return };
+        let rest: Vec<&str> = path.collect();
+        // An empty node omits the member, so a longer path below it adds nothing.
+        match self.0.get_mut(first) {
+            Some(node) if node.0.is_empty() || rest.is_empty() => node.0.clear(),
+            Some(node) => node.add(rest),
+            None => {
+                let mut node = Self::default();
+                node.add(rest);
+                self.0.insert(first.into(), node);
+            }
+        }
+    }
+
+    /// Returns what to omit below a member.
+    pub(super) fn below(&self, name: &str) -> Option<&Self> {
+        self.0.get(name)
+    }
+
+    /// Returns whether the member that this node stands for is omitted.
+    pub(super) fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+}

@@ -1,0 +1,284 @@
+//! The messages of Kubernetes' built-in types, read from the generated text. `tests/testbed/protobuf/schema.go` writes and
+//! explains it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// The generated text.
+const TEXT: &str = include_str!("kubernetes.schema");
+
+/// Number of a field that a message lacks, in [`Message::by_number`].
+const NONE: u8 = u8::MAX;
+
+/// All messages and kinds.
+#[derive(Debug)]
+pub struct Schema {
+    version: &'static str,
+    messages: Vec<Message>,
+    kinds: HashMap<(&'static str, &'static str), MessageId>,
+    /// The names of members, quoted and with a colon.
+    keys: String,
+}
+
+/// A message of the schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MessageId(u16);
+
+/// A struct of Kubernetes.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) name: &'static str,
+    /// In the order of the JSON.
+    pub(super) fields: Vec<FieldInfo>,
+    /// Places in `fields` by field number.
+    by_number: Vec<u8>,
+}
+
+/// A field of a struct.
+#[derive(Debug, Clone)]
+pub(super) struct FieldInfo {
+    /// Its number; 0 for a constant.
+    pub(super) number: u32,
+    pub(super) label: Label,
+    pub(super) shape: Shape,
+    pub(super) rule: Rule,
+    pub(super) name: &'static str,
+    /// The constant's text.
+    pub(super) constant: &'static str,
+    pub(super) message: MessageId,
+    key: Range<u32>,
+}
+
+/// How often a field occurs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Label {
+    One,
+    Pointer,
+    Repeated,
+    Map,
+}
+
+/// When a member is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    Always,
+    OmitEmpty,
+    OmitZero,
+    /// It is no member: the message's members are members of the outer one.
+    Inline,
+}
+
+/// The form of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Text,
+    Bool,
+    Int32,
+    Int64,
+    Double,
+    Bytes,
+    Message,
+    Texts,
+    Quantity,
+    IntOrString,
+    Time,
+    MicroTime,
+    Duration,
+    RawJson,
+    SchemaOrBool,
+    SchemaOrArray,
+    SchemaOrTexts,
+    Constant,
+}
+
+impl Message {
+    /// Returns the place of a field.
+    #[inline]
+    pub(super) fn place(&self, number: u32) -> Option<usize> {
+        let place = *self.by_number.get(usize::try_from(number).ok()?)?;
+        (place != NONE).then_some(usize::from(place))
+    }
+}
+
+impl Schema {
+    /// Returns the schema of the Kubernetes version that this crate knows.
+    ///
+    /// # Panics
+    /// Never: tests read the same text.
+    pub fn builtin() -> &'static Self {
+        static BUILTIN: OnceLock<Schema> = OnceLock::new();
+        BUILTIN.get_or_init(|| parse(TEXT).expect("the embedded schema is valid"))
+    }
+
+    /// Returns the Kubernetes version, as in `v1.37.2`.
+    #[must_use]
+    pub fn version(&self) -> &'static str {
+        self.version
+    }
+
+    /// Returns the message of a kind; `None` if it is not a built-in type.
+    #[must_use]
+    pub fn kind(&self, api_version: &str, kind: &str) -> Option<MessageId> {
+        self.kinds.get(&(api_version, kind)).copied()
+    }
+
+    /// Returns all kinds, in no order.
+    pub fn kinds(&self) -> impl Iterator<Item = (&'static str, &'static str, MessageId)> {
+        self.kinds.iter().map(|((api_version, kind), message)| (*api_version, *kind, *message))
+    }
+
+    /// Returns the message of a list's items; `None` if the message is not a list.
+    #[must_use]
+    pub fn items(&self, list: MessageId) -> Option<MessageId> {
+        let message = self.message(list);
+        let items = message.fields.get(message.place(2)?)?;
+        (items.name == "items" && items.label == Label::Repeated && items.shape == Shape::Message)
+            .then_some(items.message)
+    }
+
+    pub(super) fn message(&self, id: MessageId) -> &Message {
+        &self.messages[usize::from(id.0)]
+    }
+
+    pub(super) fn key(&self, field: &FieldInfo) -> &str {
+        &self.keys[field.key.start as usize..field.key.end as usize]
+    }
+}
+
+/// Reads the text; `None` if it is invalid.
+fn parse(text: &'static str) -> Option<Schema> {
+    let mut lines = text.lines();
+    let version = lines.next()?.strip_prefix("kubernetes ")?;
+    let numbers = message_numbers(text)?;
+    let mut schema = Schema { version, messages: Vec::new(), kinds: HashMap::new(), keys: String::new() };
+    let mut keys: HashMap<&str, Range<u32>> = HashMap::new();
+    for line in lines {
+        let mut words = line.split(' ');
+        match words.next()? {
+            "message" => {
+                schema.messages.push(Message { name: words.next()?, fields: Vec::new(), by_number: Vec::new() });
+            }
+            "kind" => {
+                let (api_version, kind, message) = (words.next()?, words.next()?, words.next()?);
+                schema.kinds.insert((api_version, kind), *numbers.get(message)?);
+            }
+            number => {
+                let mut field = field(number.parse().ok()?, words, &numbers)?;
+                field.key = keys.entry(field.name).or_insert_with(|| add_key(&mut schema.keys, field.name)).clone();
+                schema.messages.last_mut()?.push(field)?;
+            }
+        }
+    }
+    Some(schema)
+}
+
+impl Message {
+    fn push(&mut self, field: FieldInfo) -> Option<()> {
+        if field.number > 0 {
+            let number = usize::try_from(field.number).ok()?;
+            if self.by_number.len() <= number {
+                self.by_number.resize(number + 1, NONE);
+            }
+            self.by_number[number] = u8::try_from(self.fields.len()).ok().filter(|place| *place != NONE)?;
+        }
+        self.fields.push(field);
+        Some(())
+    }
+}
+
+fn message_numbers(text: &'static str) -> Option<HashMap<&'static str, MessageId>> {
+    let names = text.lines().filter_map(|line| line.strip_prefix("message "));
+    names.enumerate().map(|(number, name)| Some((name, MessageId(u16::try_from(number).ok()?)))).collect()
+}
+
+fn add_key(keys: &mut String, name: &str) -> Range<u32> {
+    let start = keys.len();
+    keys.extend(["\"", name, "\":"]);
+    u32::try_from(start).unwrap_or(0)..u32::try_from(keys.len()).unwrap_or(0)
+}
+
+fn field(
+    number: u32,
+    mut words: std::str::Split<'static, char>,
+    numbers: &HashMap<&str, MessageId>,
+) -> Option<FieldInfo> {
+    let label = match words.next()? {
+        "." => Label::One,
+        "?" => Label::Pointer,
+        "*" => Label::Repeated,
+        "%" => Label::Map,
+        _ => return None,
+    };
+    let shape = shape(words.next()?)?;
+    let rule = match words.next()? {
+        "." => Rule::Always,
+        "o" => Rule::OmitEmpty,
+        "z" => Rule::OmitZero,
+        "i" => Rule::Inline,
+        _ => return None,
+    };
+    let name = words.next()?;
+    let last = words.next().unwrap_or_default();
+    let (message, constant) = match shape {
+        Shape::Constant => (MessageId(0), last),
+        Shape::Message | Shape::SchemaOrBool | Shape::SchemaOrArray | Shape::SchemaOrTexts => (*numbers.get(last)?, ""),
+        _ => (MessageId(0), ""),
+    };
+    Some(FieldInfo { number, label, shape, rule, name, constant, message, key: 0..0 })
+}
+
+fn shape(word: &str) -> Option<Shape> {
+    Some(match word {
+        "s" => Shape::Text,
+        "b" => Shape::Bool,
+        "i" => Shape::Int32,
+        "l" => Shape::Int64,
+        "d" => Shape::Double,
+        "y" => Shape::Bytes,
+        "m" => Shape::Message,
+        "x" => Shape::Texts,
+        "q" => Shape::Quantity,
+        "n" => Shape::IntOrString,
+        "t" => Shape::Time,
+        "u" => Shape::MicroTime,
+        "o" => Shape::Duration,
+        "r" => Shape::RawJson,
+        "B" => Shape::SchemaOrBool,
+        "A" => Shape::SchemaOrArray,
+        "S" => Shape::SchemaOrTexts,
+        "c" => Shape::Constant,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn embedded_schema_has_builtin_kinds() {
+        let schema = Schema::builtin();
+        assert!(schema.version().starts_with("v1."), "{}", schema.version());
+        let pod = schema.kind("v1", "Pod").unwrap();
+        assert_eq!(schema.items(schema.kind("v1", "PodList").unwrap()), Some(pod));
+        assert_eq!(schema.items(pod), None);
+        assert!(schema.kind("apps/v1", "Pod").is_none() && schema.kind("example.com/v1", "Shop").is_none());
+        let metadata = &schema.message(pod).fields[0];
+        assert_eq!((schema.key(metadata), metadata.rule), ("\"metadata\":", Rule::OmitEmpty));
+        assert_eq!(schema.items(schema.kind("v1", "List").unwrap()), None, "it has items of any kind");
+    }
+
+    #[test]
+    fn invalid_text_is_refused() {
+        assert!(parse("kubernetes v1\nmessage a\n1 . s o name\n2 ? m o other a\nkind v1 A a\n").is_some());
+        for text in [
+            "",
+            "kubernetes v1\n1 . s o name\n",
+            "kubernetes v1\nmessage a\n1 . m o name b\n",
+            "kubernetes v1\nmessage a\n1 . ! o name\n",
+        ] {
+            assert!(parse(text).is_none(), "{text}");
+        }
+    }
+}
