@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::KEPT_CAPACITY;
+use super::conversion::Protobuf;
 use super::error::{SourceError, malformed};
 use super::event::{Skipped, WatchItem};
 use super::projection::Projection;
@@ -37,6 +38,7 @@ pub struct Decoder {
     default_members: [String; 2],
     api_version: String,
     transform: Option<Transform>,
+    pub(super) protobuf: Protobuf,
 }
 
 /// A decoded object, or the reason why there is none.
@@ -58,7 +60,7 @@ pub enum Next {
 }
 
 /// Result of a walk, except for the spans.
-struct WalkResult<'de> {
+pub(super) struct WalkResult<'de> {
     head: Head<'de>,
     labels: Labels,
     index_values: Vec<IndexEntry>,
@@ -72,6 +74,7 @@ impl Decoder {
     #[must_use]
     pub fn new(resource: ApiResource, projection: &Projection, indexes: Vec<(SharedStr, FieldPath)>) -> Self {
         let trie = Trie::new(projection, &indexes);
+        let protobuf = Protobuf::new(&resource, projection, &indexes);
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let api_version = resource.gvr.api_version();
         let default_members =
@@ -89,6 +92,7 @@ impl Decoder {
             default_members,
             api_version,
             transform: None,
+            protobuf,
         }
     }
 
@@ -155,6 +159,17 @@ impl Decoder {
         }
         let Some(kind) = envelope.kind else { return Err(malformed("watch event: no type")) };
         let Some(span) = envelope.object else { return Err(malformed("watch event: no object")) };
+        self.event(&kind, found, line, span)
+    }
+
+    /// Returns the event of an object at `span` of `line`.
+    pub(super) fn event(
+        &mut self,
+        kind: &str,
+        found: WalkResult<'_>,
+        line: &[u8],
+        span: Range<usize>,
+    ) -> Result<WatchItem, SourceError> {
         if kind == "ERROR" {
             return Err(classify_status(500, &line[span], None));
         }
@@ -164,7 +179,7 @@ impl Decoder {
             let version = ResourceVersion::new(found.head.version.as_deref().unwrap_or_default());
             return Ok(WatchItem::Bookmark { version, initial_events_end: found.head.initial_events_end });
         }
-        let event = match kind.as_ref() {
+        let event = match kind {
             "ADDED" => WatchItem::Added,
             "MODIFIED" => WatchItem::Modified,
             "DELETED" => WatchItem::Deleted,
@@ -176,7 +191,7 @@ impl Decoder {
         let (uid, is_own) = (found.head.uid.clone(), self.kind_mismatch(&found.head).is_none());
         Ok(match self.build(found, line, span) {
             Decoded::Object(object) => event(object),
-            Decoded::Skipped(skipped) if is_own => skipped_event(&kind, uid.as_deref(), skipped),
+            Decoded::Skipped(skipped) if is_own => skipped_event(kind, uid.as_deref(), skipped),
             // The deletion of an object of another kind does not delete the stored object of that name.
             Decoded::Skipped(skipped) => WatchItem::Skipped(skipped),
         })
@@ -189,6 +204,13 @@ impl Decoder {
         self.skipped(&found.head, result.is_ok(), reason)
     }
 
+    /// Describes a watch event whose object's metadata alone is available, as JSON.
+    pub(super) fn skip_event_of(&mut self, kind: &str, head: &[u8], reason: String) -> WatchItem {
+        let (found, result) = self.walk_object(head);
+        let skipped = self.skipped(&found.head, result.is_ok(), reason);
+        skipped_event(kind, found.head.uid.as_deref(), skipped)
+    }
+
     /// Describes a watch event of which only the first bytes are available.
     #[must_use]
     pub fn skip_event(&mut self, head: &[u8], reason: String) -> WatchItem {
@@ -196,6 +218,11 @@ impl Decoder {
         let (found, result) = self.walk(head, |walk| envelope.read(head, walk));
         let skipped = self.skipped(&found.head, result.is_ok(), reason);
         skipped_event(envelope.kind.as_deref().unwrap_or_default(), found.head.uid.as_deref(), skipped)
+    }
+
+    /// Walks over a whole object.
+    pub(super) fn walk_object<'de>(&mut self, json: &'de [u8]) -> (WalkResult<'de>, Scanned) {
+        self.walk(json, |walk| walk.value(Trie::ROOT, 0))
     }
 
     fn walk<'de>(

@@ -5,15 +5,22 @@
 //! [`Projection`], reads labels and index values, and runs the [`Transform`]. [`classify_status`] turns a failed answer
 //! into a [`SourceError`].
 //!
+//! Kubernetes protobuf has splitters of its own, [`ProtobufListSplitter`] and [`FrameSplitter`]. The decoder converts an
+//! object to the JSON that the apiserver would have sent, so nothing behind it knows the difference.
+//!
 //! The crate is synchronous, its memory is bounded, and no input makes it panic. Packing of stored objects is in
 //! `informer_hub_types`, next to [`StoredObject`](informer_hub_types::StoredObject).
 
+mod conversion;
 mod decode;
 mod error;
 mod event;
+mod frames;
 mod lines;
 mod list;
 mod projection;
+mod protobuf;
+mod protobuf_list;
 pub mod scan;
 mod skim;
 mod status;
@@ -24,9 +31,11 @@ mod walk;
 pub use decode::{Decoded, Decoder, Next};
 pub use error::{ErrorClass, SourceError};
 pub use event::{Skipped, WatchItem};
+pub use frames::{Frame, FrameSplitter};
 pub use lines::{Line, LineSplitter};
 pub use list::{ListSplitter, ListStep};
 pub use projection::Projection;
+pub use protobuf_list::ProtobufListSplitter;
 pub use status::{bounded, classify_status};
 pub use transform::Transform;
 

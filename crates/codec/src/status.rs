@@ -5,10 +5,13 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::error::{ErrorClass, SourceError};
+use informer_hub_protobuf::{Converter, Envelope, MAGIC, Omit, Schema, TypeMeta};
 use informer_hub_types::printable_start;
 
 /// Longest server message that is shown, in characters.
 const MAX_MESSAGE: usize = 512;
+/// Longest JSON of a `Status` in protobuf, in bytes.
+const MAX_STATUS: usize = 256 * 1024;
 
 /// The used fields of `metav1.Status`. All are optional, since proxies send such answers too.
 #[derive(Deserialize, Default)]
@@ -83,6 +86,8 @@ impl Status {
 /// bounded, has no control characters, and never quotes a body that is not a `Status`.
 #[must_use]
 pub fn classify_status(http_status: u16, body: &[u8], retry_after: Option<Duration>) -> SourceError {
+    let converted = body.starts_with(MAGIC).then(|| status_json(body).unwrap_or_default());
+    let body = converted.as_deref().unwrap_or(body);
     let parsed = serde_json::from_slice::<Status>(body).ok().filter(|s| s.kind.as_deref() == Some("Status"));
     let Some(status) = parsed else {
         let class = Status::default().class(http_status, retry_after);
@@ -94,6 +99,15 @@ pub fn classify_status(http_status: u16, body: &[u8], retry_after: Option<Durati
     let reason = bounded(status.reason.as_deref().unwrap_or("no reason"));
     let message = bounded(status.message.as_deref().unwrap_or("no message"));
     SourceError { class, message: format!("answered {code} {reason}: {message}") }
+}
+
+/// Converts a `Status` in protobuf.
+fn status_json(body: &[u8]) -> Option<Vec<u8>> {
+    let Envelope { api_version, kind, raw } = Envelope::read(body).ok()?;
+    let message = Schema::builtin().kind("v1", "Status")?;
+    let (mut json, type_meta) = (Vec::new(), Some(TypeMeta { api_version, kind }));
+    Converter::default().object(message, type_meta, raw, &Omit::default(), MAX_STATUS, &mut json).ok()?;
+    Some(json)
 }
 
 /// Truncates a text to `MAX_MESSAGE` printable characters on one line.

@@ -131,8 +131,14 @@ async fn fetch(
     path: &str,
     tag: Option<&str>,
 ) -> Result<Option<(Document, Option<String>)>, SourceError> {
-    let request =
-        Get { path: path.to_owned(), query: Query::default(), accept: ACCEPT, compressed: true, lane: Lane::Watch };
+    let request = Get {
+        path: path.to_owned(),
+        query: Query::default(),
+        accept: ACCEPT,
+        fallback: None,
+        compressed: true,
+        lane: Lane::Watch,
+    };
     let Some((body, tag)) = request.fetch_unless(tag, client, MAX_DOCUMENT, DEADLINE).await? else { return Ok(None) };
     let document: Document = serde_json::from_slice(&body).map_err(|error| {
         let (line, column) = (error.line(), error.column());

@@ -247,6 +247,7 @@ pub(super) async fn get<T: DeserializeOwned>(client: &Client, path: String) -> R
         path: path.clone(),
         query: Query::default(),
         accept: "application/json",
+        fallback: None,
         compressed: true,
         lane: Lane::Watch,
     };

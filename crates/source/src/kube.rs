@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::pump::{BatchStream, Intake, ListIntake, WatchIntake, pump};
 use super::reloading_client::{CurrentClient, ReloadingClient};
-use super::request::{Get, Query, encode, transient};
+use super::request::{Encoding, Get, Query, encode, encoding, transient};
 use informer_hub_codec::{Decoder, MAX_OBJECT_BYTES};
 use informer_hub_pool::Lane;
 use informer_hub_reflector::{
@@ -22,11 +22,32 @@ use informer_hub_reflector::{
 };
 use informer_hub_types::{ApiResource, Scope, Threads};
 
+/// Accepted encodings of one kind of answer.
+struct Accept {
+    both: &'static str,
+    json: &'static str,
+}
+
+/// Of a list of metadata.
+const LIST: Accept = Accept {
+    both: "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+           application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+    json: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+};
+/// Of a watch of metadata.
+const WATCH: Accept = Accept {
+    both: "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+           application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+    json: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+};
+
 /// Options of a [`KubeSource`].
 #[derive(Debug, Clone)]
 pub struct KubeSourceOptions {
     /// Whether to request only `metadata` (`PartialObjectMetadata`). Default false.
     pub metadata_only: bool,
+    /// Whether to request Kubernetes protobuf where it works. Default true.
+    pub protobuf: bool,
     /// Whether to accept gzipped lists. Default true. Watches are never compressed: an apiserver may compress each event
     /// separately, which decoders take for the end of the body.
     pub compression: bool,
@@ -41,7 +62,8 @@ pub struct KubeSourceOptions {
 impl Default for KubeSourceOptions {
     fn default() -> Self {
         let stall = StallPolicy::default();
-        Self { metadata_only: false, compression: true, traces: true, max_object_bytes: MAX_OBJECT_BYTES, stall }
+        let max_object_bytes = MAX_OBJECT_BYTES;
+        Self { metadata_only: false, protobuf: true, compression: true, traces: true, max_object_bytes, stall }
     }
 }
 
@@ -119,12 +141,8 @@ impl KubeSource {
                 }
             }
         }
-        let accept = if self.options.metadata_only {
-            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-        } else {
-            "application/json"
-        };
-        Get { path: self.path(), query, accept, compressed: self.options.compression, lane: Lane::Bulk }
+        let (accept, fallback) = self.accept(LIST);
+        Get { path: self.path(), query, accept, fallback, compressed: self.options.compression, lane: Lane::Bulk }
     }
 
     fn watch_request(&self, request: &WatchRequest) -> Get {
@@ -141,13 +159,18 @@ impl KubeSource {
             query.add("sendInitialEvents", "true");
             query.add("resourceVersionMatch", "NotOlderThan");
         }
-        let accept = if self.options.metadata_only {
-            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-        } else {
-            "application/json"
-        };
         let lane = if request.initial_events { Lane::Bulk } else { Lane::Watch };
-        Get { path: self.path(), query, accept, compressed: false, lane }
+        let (accept, fallback) = self.accept(WATCH);
+        Get { path: self.path(), query, accept, fallback, compressed: false, lane }
+    }
+
+    /// Returns the accepted encodings, and those of a second request if the server refuses these.
+    fn accept(&self, metadata: Accept) -> (&'static str, Option<&'static str>) {
+        let metadata_only = self.options.metadata_only;
+        let objects = Accept { both: "application/vnd.kubernetes.protobuf,application/json", json: "application/json" };
+        let Accept { both, json } = if metadata_only { metadata } else { objects };
+        let is_protobuf = self.options.protobuf && self.decoder.lock().wants_protobuf(metadata_only);
+        if is_protobuf { (both, Some(json)) } else { (json, None) }
     }
 
     /// Sends a request in its own task and streams the batches.
@@ -155,11 +178,12 @@ impl KubeSource {
         &self,
         mut get: Get,
         current: Arc<CurrentClient>,
-        intake: I,
+        mut intake: I,
         head: Duration,
         silence: Duration,
     ) -> BoxFuture<'static, Result<BatchStream<I::Batch>, SourceError>> {
-        let (client, io) = (Arc::clone(&self.client), self.io.clone());
+        let (client, decoder, io) = (Arc::clone(&self.client), Arc::clone(&self.decoder), self.io.clone());
+        let wants_protobuf = get.fallback.is_some();
         get.compressed &= current.compression;
         Box::pin(async move {
             let (opened, answer) = oneshot::channel();
@@ -176,6 +200,11 @@ impl KubeSource {
                         return;
                     }
                 };
+                let encoding = encoding(&response);
+                if wants_protobuf && encoding == Encoding::Json {
+                    decoder.lock().refuse_protobuf("the server answered with JSON");
+                }
+                intake.begin(encoding);
                 if opened.send(Ok(())).is_ok() {
                     pump(response.into_body(), intake, out, silence).await;
                 }

@@ -138,11 +138,111 @@ async fn requests_have_expected_parameters() {
     );
     assert_eq!(line(&requests[3]), format!("{path}&limit=500&continue=t%2F%3D HTTP/1.1"));
     let lower: Vec<String> = requests.iter().map(|request| request.to_lowercase()).collect();
-    assert!(lower[0].contains("accept: application/json;as=partialobjectmetadatalist;"), "{}", lower[0]);
+    let both = "accept: application/vnd.kubernetes.protobuf;as=partialobjectmetadatalist;g=meta.k8s.io;v=v1,\
+                application/json;as=partialobjectmetadatalist;g=meta.k8s.io;v=v1,application/json\r\n";
+    assert!(lower[0].contains(both), "{}", lower[0]);
     assert!(lower[0].contains("accept-encoding: gzip"), "{}", lower[0]);
     assert!(lower[0].contains(concat!("user-agent: informer-hub/", env!("CARGO_PKG_VERSION"))), "{}", lower[0]);
     assert!(lower[1].contains("accept: application/json;as=partialobjectmetadata;"), "{}", lower[1]);
     assert!(lower[1].contains("accept-encoding: identity"), "{}", lower[1]);
+}
+
+/// A field of a message, of at most 127 bytes.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
+}
+
+/// A pod or list in protobuf, as an apiserver sends it.
+fn unknown(kind: &str, raw: &[u8]) -> Vec<u8> {
+    [b"k8s\0".to_vec(), field(1, &[field(1, b"v1"), field(2, kind.as_bytes())].concat()), field(2, raw)].concat()
+}
+
+fn pod(name: &str) -> Vec<u8> {
+    field(1, &[field(1, name.as_bytes()), field(3, b"ns"), field(6, b"7")].concat())
+}
+
+const PROTOBUF: &str = "Content-Type: application/vnd.kubernetes.protobuf\r\n";
+const FRAMES: &str = "Content-Type: application/vnd.kubernetes.protobuf;stream=watch\r\n";
+
+fn frame(kind: &str, object: &[u8]) -> Vec<u8> {
+    let event = [field(1, kind.as_bytes()), field(2, &field(1, object))].concat();
+    [u32::try_from(event.len()).unwrap().to_be_bytes().to_vec(), event].concat()
+}
+
+fn accepts(request: &str) -> &str {
+    let line = request.lines().find(|line| line.to_lowercase().starts_with("accept:")).unwrap_or_default();
+    line.split_once(": ").map_or("", |(_, value)| value)
+}
+
+#[tokio::test]
+async fn protobuf_is_requested_and_read() {
+    let list = [field(1, &field(2, b"9")), field(2, &pod("a")), field(2, &pod("b"))].concat();
+    let server = TestServer::always(vec![head("200 OK", PROTOBUF), Act::Send(unknown("PodList", &list))]).await;
+    let (found, result) = run_list(&source(&server).await).await;
+    assert_eq!((found, result), (["ns/a", "ns/b", "end:9"].map(ToOwned::to_owned).to_vec(), Ok(())));
+    let both = "application/vnd.kubernetes.protobuf,application/json";
+    assert_eq!(accepts(&server.requests()[0]), both);
+
+    let events: Vec<u8> = ["ADDED", "MODIFIED", "BOOKMARK", "DELETED"]
+        .iter()
+        .flat_map(|kind| frame(kind, &unknown("Pod", &pod("a"))))
+        .collect();
+    let server = TestServer::always(vec![head("200 OK", FRAMES), Act::Send(events.clone())]).await;
+    let watching = source(&server).await;
+    let (found, result) = run_watch(&watching).await;
+    assert_eq!((found, result), (["+ns/a", "~ns/a", "@7", "-ns/a"].map(ToOwned::to_owned).to_vec(), Ok(())));
+    let _ = run_watch(&watching).await;
+    assert_eq!(accepts(&server.requests()[1]), both, "it is requested again");
+
+    let server = TestServer::always(vec![head("200 OK", FRAMES), Act::Send(events[..events.len() - 3].to_vec())]).await;
+    let (found, result) = run_watch(&source(&server).await).await;
+    assert!(found.len() == 3 && result.unwrap_err().message.ends_with("the watch ended inside an event"));
+}
+
+#[tokio::test]
+async fn json_is_requested_once_protobuf_does_not_work() {
+    let newer = frame("ADDED", &unknown("Pod", &[pod("a"), field(15, b"new")].concat()));
+    for (acts, error) in [
+        (json(LIST), ""),
+        (
+            vec![head("200 OK", PROTOBUF), Act::Send(LIST.as_bytes().to_vec())],
+            "list: the answer is not Kubernetes protobuf",
+        ),
+        (vec![head("200 OK", FRAMES), Act::Send(newer)], "field 15 of core/v1.Pod is not in the schema"),
+    ] {
+        let server = TestServer::always(acts).await;
+        let source = source(&server).await;
+        let is_watch = error.starts_with("field");
+        let (_, result) = if is_watch { run_watch(&source).await } else { run_list(&source).await };
+        assert_eq!(result.is_err(), !error.is_empty());
+        if let Err(found) = result {
+            assert!(found.message.contains(error), "{found}");
+        }
+        let _ = run_list(&source).await;
+        assert_eq!(accepts(&server.requests()[1]), "application/json", "after {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn json_is_requested_at_once_after_406() {
+    let server = TestServer::always(failure(406, "NotAcceptable", "")).await;
+    let (_, result) = run_list(&source(&server).await).await;
+    assert!(result.unwrap_err().message.contains("answered 406"));
+    let requests = server.requests();
+    let accepted: Vec<&str> = requests.iter().map(|request| accepts(request)).collect();
+    assert_eq!(accepted, ["application/vnd.kubernetes.protobuf,application/json", "application/json"]);
+}
+
+#[tokio::test]
+async fn resource_without_a_message_is_requested_as_json() {
+    let server = TestServer::always(json(LIST)).await;
+    let shops = ApiResource { gvr: Gvr::new("example.com", "v1", "shops"), kind: "Shop".into(), namespaced: true };
+    let decoder = Decoder::new(shops, &Projection::default(), Vec::new());
+    let options = KubeSourceOptions::default();
+    let client = server.reloading_client().await;
+    let source = KubeSource::new(client, Scope::all(), decoder, options, Threads::current());
+    let _ = run_list(&source).await;
+    assert_eq!(accepts(&server.requests()[0]), "application/json");
 }
 
 #[tokio::test]

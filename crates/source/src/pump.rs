@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::request::{next_data, stalled, transient};
-use informer_hub_codec::Decoder;
-use informer_hub_codec::{Line, LineSplitter, ListSplitter, ListStep};
+use super::request::{Encoding, next_data, stalled, transient};
+use informer_hub_codec::{Decoder, Frame, FrameSplitter, Line, LineSplitter};
+use informer_hub_codec::{ListSplitter, ListStep, ProtobufListSplitter};
 use informer_hub_reflector::{ErrorClass, ListChunk, SourceError, WatchBatch, WatchItem};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{SampledChange, Traced};
@@ -35,6 +35,8 @@ pub(super) trait Intake: Send + 'static {
     type Batch: Send + 'static;
     /// Capacity of the channel.
     const BATCHES: usize;
+    /// Sets the encoding of the body, before its first bytes. It is JSON if it is not set.
+    fn begin(&mut self, encoding: Encoding);
     /// Accepts bytes. Items before an error are kept.
     fn feed(&mut self, bytes: &[u8]) -> Result<(), SourceError>;
     /// Accepts the end of the body.
@@ -133,7 +135,7 @@ fn feed_available<I: Intake>(body: &mut Body, intake: &mut I, bytes: &Bytes) -> 
 /// Batches of watch events: all that are available. Events of a streaming list are collected for [`GATHER`].
 pub(super) struct WatchIntake {
     decoder: Arc<Mutex<Decoder>>,
-    splitter: LineSplitter,
+    splitter: WatchSplitter,
     limit: usize,
     items: Vec<WatchItem>,
     /// Set once there is an item.
@@ -144,10 +146,16 @@ pub(super) struct WatchIntake {
     bytes: usize,
 }
 
+/// Splitter of a watch in one of the encodings.
+enum WatchSplitter {
+    Json(LineSplitter),
+    Protobuf(FrameSplitter),
+}
+
 impl WatchIntake {
     /// `is_listing`: whether initial events come first. `traces`: whether changes may start traces.
     pub(super) fn new(decoder: Arc<Mutex<Decoder>>, limit: usize, is_listing: bool, traces: bool) -> Self {
-        let splitter = LineSplitter::new(limit);
+        let splitter = WatchSplitter::Json(LineSplitter::new(limit));
         Self { decoder, splitter, limit, items: Vec::new(), followed: None, is_listing, traces, bytes: 0 }
     }
 
@@ -172,34 +180,53 @@ impl Intake for WatchIntake {
     /// Deep, because an apiserver ends a watch with a slow reader.
     const BATCHES: usize = 16;
 
+    fn begin(&mut self, encoding: Encoding) {
+        if encoding == Encoding::Protobuf {
+            self.splitter = WatchSplitter::Protobuf(FrameSplitter::new(self.limit));
+        }
+    }
+
     fn feed(&mut self, bytes: &[u8]) -> Result<(), SourceError> {
         self.bytes += bytes.len();
         let mut decoder = self.decoder.lock();
         let (items, limit) = (&mut self.items, self.limit);
-        let fed = self.splitter.feed(bytes, |line| {
-            items.push(match line {
-                Line::Whole(line) => decoder.decode_event(line)?,
-                Line::TooLong(head) => decoder.skip_event(head, format!("larger than the limit of {limit} bytes")),
-            });
-            Ok(())
-        });
+        let too_long = || format!("larger than the limit of {limit} bytes");
+        let fed = match &mut self.splitter {
+            WatchSplitter::Json(lines) => lines.feed(bytes, |line| {
+                items.push(match line {
+                    Line::Whole(line) => decoder.decode_event(line)?,
+                    Line::TooLong(head) => decoder.skip_event(head, too_long()),
+                });
+                Ok(())
+            }),
+            WatchSplitter::Protobuf(frames) => frames.feed(bytes, |frame| {
+                items.push(match frame {
+                    Frame::Whole(frame) => decoder.decode_frame(frame, limit)?,
+                    Frame::TooLong(head) => decoder.skip_frame(head, too_long()),
+                });
+                Ok(())
+            }),
+        };
         drop(decoder);
         self.note_arrival();
         fed
     }
 
     fn finish(&mut self) -> Result<(), SourceError> {
-        if !self.splitter.is_inside() {
-            return Ok(());
-        }
-        let item = self.decoder.lock().decode_event(self.splitter.rest());
+        let inside = || transient("the watch ended inside an event".to_owned());
+        let rest = match &self.splitter {
+            WatchSplitter::Json(lines) if lines.is_inside() => lines.rest(),
+            WatchSplitter::Protobuf(frames) if frames.is_inside() => return Err(inside()),
+            _ => return Ok(()),
+        };
+        let item = self.decoder.lock().decode_event(rest);
         match item {
             Ok(item) => {
                 self.items.push(item);
                 self.note_arrival();
             }
             Err(error) if error.class != ErrorClass::Malformed => return Err(error),
-            Err(_) => return Err(transient("the watch ended inside an event".to_owned())),
+            Err(_) => return Err(inside()),
         }
         Ok(())
     }
@@ -230,15 +257,53 @@ impl Intake for WatchIntake {
 /// Batches of list items.
 pub(super) struct ListIntake {
     decoder: Arc<Mutex<Decoder>>,
-    splitter: ListSplitter,
+    limit: usize,
+    splitter: Splitter,
     chunks: VecDeque<ListChunk>,
     items: usize,
     bytes: usize,
 }
 
+/// Splitter of a list in one of the encodings.
+enum Splitter {
+    Json(ListSplitter),
+    Protobuf(ProtobufListSplitter),
+}
+
+impl Splitter {
+    fn feed(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Json(list) => list.feed(bytes),
+            Self::Protobuf(list) => list.feed(bytes),
+        }
+    }
+
+    fn next(&mut self, decoder: &mut Decoder) -> Result<ListStep, SourceError> {
+        match self {
+            Self::Json(list) => list.next(decoder),
+            Self::Protobuf(list) => list.next(decoder),
+        }
+    }
+
+    fn finish(&mut self, decoder: &mut Decoder) -> Result<ListStep, SourceError> {
+        match self {
+            Self::Json(list) => list.finish(decoder),
+            Self::Protobuf(list) => list.finish(decoder),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        match self {
+            Self::Json(list) => list.is_done(),
+            Self::Protobuf(list) => list.is_done(),
+        }
+    }
+}
+
 impl ListIntake {
     pub(super) fn new(decoder: Arc<Mutex<Decoder>>, limit: usize) -> Self {
-        Self { decoder, splitter: ListSplitter::new(limit), chunks: VecDeque::new(), items: 0, bytes: 0 }
+        let splitter = Splitter::Json(ListSplitter::new(limit));
+        Self { decoder, limit, splitter, chunks: VecDeque::new(), items: 0, bytes: 0 }
     }
 
     fn push(&mut self, step: ListStep) -> bool {
@@ -262,6 +327,12 @@ impl Intake for ListIntake {
     type Batch = ListChunk;
     /// Shallow, because a list waits for its reader.
     const BATCHES: usize = 2;
+
+    fn begin(&mut self, encoding: Encoding) {
+        if encoding == Encoding::Protobuf {
+            self.splitter = Splitter::Protobuf(ProtobufListSplitter::new(self.limit));
+        }
+    }
 
     fn feed(&mut self, bytes: &[u8]) -> Result<(), SourceError> {
         self.bytes += bytes.len();

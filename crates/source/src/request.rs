@@ -22,12 +22,25 @@ const MAX_ERROR_BODY: usize = 64 * 1024;
 /// Deadline for an error body.
 const ERROR_BODY_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A GET request for JSON.
+/// Encoding of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Json,
+    /// Kubernetes protobuf.
+    Protobuf,
+}
+
+/// Content type of Kubernetes protobuf.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// A GET request for JSON, or for Kubernetes protobuf too if it is in `accept`.
 #[derive(Debug, Clone)]
 pub(super) struct Get {
     pub(super) path: String,
     pub(super) query: Query,
     pub(super) accept: &'static str,
+    /// `accept` of a second request, if the server refuses that of the first with 406 or 415.
+    pub(super) fallback: Option<&'static str>,
     /// Whether the answer may be compressed.
     pub(super) compressed: bool,
     /// Connections on which it is sent.
@@ -69,11 +82,26 @@ fn is_json(kind: &str, path: &str) -> bool {
     kind.starts_with("application/json") || path == "/openapi/v3" && kind.starts_with("text/plain")
 }
 
+/// Returns the encoding of a content type: of protobuf, if the request accepts it.
+fn encoding_of(kind: &str, path: &str, accept: &str) -> Option<Encoding> {
+    let plain = kind.split(';').next().unwrap_or_default().trim();
+    if accept.starts_with(PROTOBUF) && plain.eq_ignore_ascii_case(PROTOBUF) {
+        return Some(Encoding::Protobuf);
+    }
+    is_json(kind, path).then_some(Encoding::Json)
+}
+
+/// Returns the encoding of a successful answer.
+pub(super) fn encoding(response: &Response<Body>) -> Encoding {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    encoding_of(kind, "", PROTOBUF).unwrap_or(Encoding::Json)
+}
+
 impl Get {
     /// Sends the request and waits for the head of a successful answer.
     ///
     /// # Errors
-    /// Any answer but 2xx with JSON, classified, or no answer. The message has the path.
+    /// Any answer but 2xx in an accepted encoding, classified, or no answer. The message has the path.
     pub(super) async fn open(self, client: &Client, deadline: Duration) -> Result<Response<Body>, SourceError> {
         self.open_unless(None, client, deadline).await
     }
@@ -85,9 +113,15 @@ impl Get {
         client: &Client,
         deadline: Duration,
     ) -> Result<Response<Body>, SourceError> {
-        let path = self.path.clone();
+        let (path, mut accept) = (self.path.clone(), self.accept);
         let named = |error: SourceError| about("GET", &path, error);
-        let response = send(client, self.request(tag).map_err(named)?, deadline).await.map_err(named)?;
+        let second = self.fallback.map(|accept| Self { accept, fallback: None, ..self.clone() });
+        let mut response = send(client, self.request(tag).map_err(named)?, deadline).await.map_err(named)?;
+        let is_refused = matches!(response.status(), StatusCode::NOT_ACCEPTABLE | StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        if let Some(second) = second.filter(|_| is_refused) {
+            accept = second.accept;
+            response = send(client, second.request(tag).map_err(named)?, deadline).await.map_err(named)?;
+        }
         let status = response.status();
         if status == StatusCode::NOT_MODIFIED && tag.is_some() {
             return Ok(response);
@@ -98,7 +132,7 @@ impl Get {
             return Err(named(classify_status(status.as_u16(), &body, header.map(Duration::from_secs))));
         }
         match response.headers().get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("unreadable")) {
-            Some(kind) if !is_json(kind, &path) => {
+            Some(kind) if encoding_of(kind, &path, accept).is_none() => {
                 let message = format!("answered {:?} instead of application/json", bounded(kind));
                 Err(named(SourceError { class: ErrorClass::Malformed, message }))
             }

@@ -196,6 +196,7 @@ pub async fn supports_streaming_lists(
         path: collection(resource, scope),
         query,
         accept: "application/json",
+        fallback: None,
         compressed: false,
         lane: Lane::Watch,
     };
@@ -263,7 +264,7 @@ pub async fn estimate(
         "application/json"
     };
     let path = collection(resource, scope);
-    let get = Get { path: path.clone(), query, accept, compressed: true, lane: Lane::Watch };
+    let get = Get { path: path.clone(), query, accept, fallback: None, compressed: true, lane: Lane::Watch };
     let body = get.fetch(client, MAX_OBJECT_BYTES + MAX_ANSWER, DEADLINE).await?;
     let page: Page<'_> = parsed(&body).map_err(|error| about("GET", &path, error))?;
     let items = page.items.unwrap_or_default();
@@ -307,7 +308,14 @@ pub async fn list_objects(
         if let Some(token) = token.as_deref() {
             query.add("continue", token);
         }
-        let get = Get { path: path.clone(), query, accept: "application/json", compressed: true, lane: Lane::Watch };
+        let get = Get {
+            path: path.clone(),
+            query,
+            accept: "application/json",
+            fallback: None,
+            compressed: true,
+            lane: Lane::Watch,
+        };
         let body = get.fetch(client, MAX_PAGE, DEADLINE).await?;
         let named = |error: SourceError| about("GET", &path, error);
         let page: Page = parsed(&body).map_err(named)?;
@@ -327,7 +335,14 @@ async fn fetch_json<T: DeserializeOwned>(
     limit: usize,
     client: &Client,
 ) -> Result<T, SourceError> {
-    let get = Get { path: path.clone(), query, accept: "application/json", compressed: true, lane: Lane::Watch };
+    let get = Get {
+        path: path.clone(),
+        query,
+        accept: "application/json",
+        fallback: None,
+        compressed: true,
+        lane: Lane::Watch,
+    };
     let body = get.fetch(client, limit, DEADLINE).await?;
     parsed(&body).map_err(|error| about("GET", &path, error))
 }

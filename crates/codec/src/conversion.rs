@@ -1,0 +1,89 @@
+//! State of a decoder for Kubernetes protobuf.
+
+use super::KEPT_CAPACITY;
+use super::projection::Projection;
+use informer_hub_protobuf::{ConvertError, Converter, MessageId, Omit, Schema, TypeMeta};
+use informer_hub_types::{ApiResource, FieldPath, Segment, SharedStr};
+
+/// State of a decoder for protobuf.
+#[derive(Debug)]
+pub(super) struct Protobuf {
+    /// Whether the resource's objects have a message.
+    pub(super) is_builtin: bool,
+    /// Why the resource is read as JSON although protobuf was requested.
+    pub(super) refusal: Option<String>,
+    omit: Omit,
+    /// Made with the first object.
+    converter: Option<Box<Converter>>,
+    /// Scratch buffer of the converted JSON.
+    pub(super) json: Vec<u8>,
+}
+
+/// The items of a list.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Items {
+    pub(super) message: MessageId,
+    pub(super) type_meta: Option<TypeMeta<'static>>,
+}
+
+impl Protobuf {
+    pub(super) fn new(resource: &ApiResource, projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Self {
+        let is_builtin = Schema::builtin().kind(&resource.gvr.api_version(), &resource.kind).is_some();
+        let omit = omitted(projection, indexes);
+        Self { is_builtin, refusal: None, omit, converter: None, json: Vec::new() }
+    }
+
+    /// Converts an object into the scratch buffer.
+    pub(super) fn object(
+        &mut self,
+        message: MessageId,
+        type_meta: Option<TypeMeta<'_>>,
+        bytes: &[u8],
+        limit: usize,
+    ) -> Result<(), ConvertError> {
+        self.json.clear();
+        let converter = self.converter.get_or_insert_default();
+        converter.object(message, type_meta, bytes, &self.omit, limit, &mut self.json)
+    }
+
+    /// Returns the metadata of an object as JSON.
+    pub(super) fn head(&mut self, message: MessageId, bytes: &[u8], limit: usize) -> Vec<u8> {
+        self.converter.get_or_insert_default().head(message, bytes, limit)
+    }
+
+    /// Takes back the scratch buffer.
+    pub(super) fn keep(&mut self, json: Vec<u8>) {
+        if json.capacity() <= KEPT_CAPACITY {
+            self.json = json;
+        }
+    }
+}
+
+/// Returns the dropped members that need not be converted. What the decoder reads is converted even if it is dropped.
+pub(super) fn omitted(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Omit {
+    const READ: [&[&str]; 4] = [
+        &["metadata", "name"],
+        &["metadata", "labels"],
+        &["metadata", "annotations"],
+        &["metadata", "resourceVersion"],
+    ];
+    let mut omit = Omit::default();
+    let Projection::Drop(paths) = projection else { return omit };
+    for path in paths {
+        let names: Option<Vec<&str>> = path.segments().iter().map(field_name).collect();
+        let Some(names) = names else { continue };
+        let is_read = READ.iter().any(|read| read.starts_with(&names))
+            || indexes.iter().any(|(_, index)| index.segments().starts_with(path.segments()));
+        if !is_read && !["metadata", "uid"].starts_with(&names) && names != ["metadata", "namespace"] {
+            omit.add(names);
+        }
+    }
+    omit
+}
+
+fn field_name(segment: &Segment) -> Option<&str> {
+    match segment {
+        Segment::Field(name) => Some(name),
+        Segment::Each => None,
+    }
+}

@@ -1,0 +1,175 @@
+//! Decoder of objects and watch events in Kubernetes protobuf: converts an object to JSON, then decodes that.
+
+use super::conversion::Items;
+use super::decode::{Decoded, Decoder};
+use super::error::{ErrorClass, SourceError, malformed};
+use super::event::{Skipped, WatchItem};
+use super::status::{bounded, classify_status};
+use informer_hub_protobuf::{ConvertError, Envelope, Schema, TypeMeta, WatchEvent};
+
+/// The kind of objects that have metadata only.
+const PARTIAL: &str = "PartialObjectMetadata";
+
+impl Decoder {
+    /// Returns whether to request protobuf: for built-in types, and for any if only metadata is requested, until the server
+    /// or an object turns out not to work with it.
+    #[must_use]
+    pub fn wants_protobuf(&self, metadata_only: bool) -> bool {
+        (self.protobuf.is_builtin || metadata_only) && self.protobuf.refusal.is_none()
+    }
+
+    /// Returns why the resource is read as JSON although protobuf was requested.
+    #[must_use]
+    pub fn protobuf_refusal(&self) -> Option<&str> {
+        self.protobuf.refusal.as_deref()
+    }
+
+    /// Requests JSON from now on.
+    pub fn refuse_protobuf(&mut self, reason: &str) {
+        self.protobuf.refusal.get_or_insert_with(|| bounded(reason));
+    }
+
+    /// Returns an error after which the resource is read as JSON.
+    pub(super) fn not_protobuf(&mut self, error: SourceError) -> SourceError {
+        self.refuse_protobuf(&error.message);
+        error
+    }
+
+    /// Returns what the items of a list are.
+    pub(super) fn items(&self, list: &Envelope<'_>) -> Result<Items, SourceError> {
+        let Envelope { api_version, kind, .. } = list;
+        let resource = self.resource();
+        let is_own = *api_version == resource.gvr.api_version() && kind.strip_suffix("List") == Some(&resource.kind);
+        let is_partial = kind.strip_suffix("List") == Some(PARTIAL) && api_version.starts_with("meta.k8s.io/");
+        let schema = Schema::builtin();
+        let message = schema.kind(api_version, kind).and_then(|list| schema.items(list));
+        match message.filter(|_| is_own || is_partial) {
+            Some(message) => {
+                // Items of such a list have a kind of their own in JSON.
+                let type_meta = is_partial.then_some(TypeMeta { api_version: "meta.k8s.io/v1", kind: PARTIAL });
+                Ok(Items { message, type_meta })
+            }
+            None if *kind == "Status" => Err(malformed("list: the server answered 200 with a Status")),
+            None => {
+                let (kind, api_version) = (bounded(kind), bounded(api_version));
+                Err(malformed(format!("list: the answer has kind {kind:?} of {api_version:?}")))
+            }
+        }
+    }
+
+    /// Decodes an item of a list.
+    pub(super) fn decode_item(&mut self, items: Items, bytes: &[u8], limit: usize) -> Result<Decoded, SourceError> {
+        match self.protobuf.object(items.message, items.type_meta, bytes, limit) {
+            Ok(()) => {
+                let json = std::mem::take(&mut self.protobuf.json);
+                let decoded = self.decode_object(&json);
+                self.protobuf.keep(json);
+                decoded
+            }
+            Err(error) if error.needs_json() => Err(self.needs_json(&error)),
+            Err(error) => {
+                let reason = reason(&error, limit);
+                Ok(Decoded::Skipped(self.skip_item(items, bytes, limit, reason)))
+            }
+        }
+    }
+
+    /// Describes an item of which only the first bytes are available.
+    pub(super) fn skip_item(&mut self, items: Items, bytes: &[u8], limit: usize, reason: String) -> Skipped {
+        let head = self.protobuf.head(items.message, bytes, limit);
+        self.skip_object(&head, reason)
+    }
+
+    /// Decodes one frame of a watch in protobuf, without its length. The JSON of an object has at most `limit` bytes.
+    ///
+    /// # Errors
+    /// The error of an ERROR event, [`ErrorClass::Malformed`] if the frame is not an event, or an error after which
+    /// [`Self::wants_protobuf`] is false.
+    pub fn decode_frame(&mut self, frame: &[u8], limit: usize) -> Result<WatchItem, SourceError> {
+        let event = WatchEvent::read(frame).map_err(|error| self.bad_frame(&error))?;
+        if event.kind == "ERROR" {
+            return Err(classify_status(500, event.object, None));
+        }
+        if event.kind.is_empty() || event.object.is_empty() {
+            let missing = if event.kind.is_empty() { "no type" } else { "no object" };
+            return Err(self.not_protobuf(malformed(format!("watch event: {missing}"))));
+        }
+        let object = Envelope::read(event.object).map_err(|error| self.bad_frame(&error))?;
+        let Envelope { api_version, kind, raw } = object;
+        let Some(message) = Schema::builtin().kind(api_version, kind) else {
+            let (kind, api_version) = (bounded(kind), bounded(api_version));
+            let reason = format!("unexpected kind {kind:?} of {api_version:?}");
+            return Ok(WatchItem::Skipped(Skipped { key: None, version: None, reason }));
+        };
+        match self.protobuf.object(message, Some(TypeMeta { api_version, kind }), raw, limit) {
+            Ok(()) => {
+                let json = std::mem::take(&mut self.protobuf.json);
+                let (found, result) = self.walk_object(&json);
+                let item = match result {
+                    Ok(end) => self.event(event.kind, found, &json, 0..end),
+                    Err(_) => Err(malformed("watch event: invalid JSON after conversion")),
+                };
+                self.protobuf.keep(json);
+                item
+            }
+            Err(error) if error.needs_json() => Err(self.needs_json(&error)),
+            Err(error) => {
+                let head = self.protobuf.head(message, raw, limit);
+                Ok(self.skip_event_of(event.kind, &head, reason(&error, limit)))
+            }
+        }
+    }
+
+    /// Describes an event of which only the first bytes are available.
+    #[must_use]
+    pub fn skip_frame(&mut self, head: &[u8], reason: String) -> WatchItem {
+        // The lengths in the first bytes reach beyond them, so each level is read as far as it goes.
+        let skipped = WatchItem::Skipped(Skipped { key: None, version: None, reason: reason.clone() });
+        let Some((kind, object)) = truncated_event(head) else { return skipped };
+        let Some(message) = Schema::builtin().kind(object.api_version, object.kind) else { return skipped };
+        let head = self.protobuf.head(message, object.raw, head.len().saturating_mul(8));
+        self.skip_event_of(kind, &head, reason)
+    }
+
+    fn bad_frame(&mut self, error: &ConvertError) -> SourceError {
+        self.not_protobuf(malformed(format!("watch event: {error}")))
+    }
+
+    /// Returns the error for an object that only its JSON has in full. The request is repeated for JSON.
+    fn needs_json(&mut self, error: &ConvertError) -> SourceError {
+        let version = Schema::builtin().version();
+        let message = format!("{error} of Kubernetes {version}; reading the resource as JSON from now on");
+        self.not_protobuf(SourceError { class: ErrorClass::Transient, message })
+    }
+}
+
+fn reason(error: &ConvertError, limit: usize) -> String {
+    match error {
+        ConvertError::TooLarge => format!("larger than the limit of {limit} bytes"),
+        error => error.to_string(),
+    }
+}
+
+/// Reads type and object of an event whose end is missing.
+fn truncated_event(head: &[u8]) -> Option<(&str, Envelope<'_>)> {
+    let (kind, rest) = field(head, 1)?;
+    let (extension, _) = field(rest, 2)?;
+    let (unknown, _) = field(extension, 1)?;
+    let (type_meta, rest) = field(unknown.strip_prefix(informer_hub_protobuf::MAGIC)?, 1)?;
+    let (raw, _) = field(rest, 2)?;
+    let mut envelope = Envelope { raw, ..Envelope::default() };
+    envelope.type_meta(type_meta).ok()?;
+    Some((std::str::from_utf8(kind).ok()?, envelope))
+}
+
+/// Returns the content of a field at the start of `bytes`, as far as it is there, and what follows it.
+fn field(bytes: &[u8], number: u8) -> Option<(&[u8], &[u8])> {
+    let rest = bytes.strip_prefix(&[number << 3 | 2])?;
+    let (length, at) = informer_hub_protobuf::varint(rest, 0).ok()??;
+    let rest = &rest[at..];
+    Some(rest.split_at(usize::try_from(length).ok()?.min(rest.len())))
+}
+
+#[cfg(test)]
+#[path = "protobuf_tests.rs"]
+pub(super) mod tests;

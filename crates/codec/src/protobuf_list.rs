@@ -1,0 +1,301 @@
+//! Splitter of a list body in Kubernetes protobuf into items, without buffering the whole body.
+
+use super::MAX_OBJECT_BYTES;
+use super::conversion::Items;
+use super::decode::{Decoded, Decoder};
+use super::error::{ErrorClass, SourceError, malformed};
+use super::list::ListStep;
+use informer_hub_protobuf::{ConvertError, Envelope, MAGIC, Reader, Value, varint};
+use informer_hub_types::ResourceVersion;
+
+/// Size limit of the list's kind and metadata, and of an oversized item's first bytes.
+const MAX_MEMBER: usize = 64 * 1024;
+
+/// Capacity that the buffer keeps after a large item.
+const KEPT_CAPACITY: usize = 1024 * 1024;
+
+/// Splits a list body into items and decodes each, like [`ListSplitter`](super::ListSplitter).
+///
+/// Buffers at most one item of the largest size, plus the last piece fed.
+#[derive(Debug)]
+pub struct ProtobufListSplitter {
+    buffer: Vec<u8>,
+    at: usize,
+    limit: usize,
+    state: State,
+    /// Bytes left of the list's message.
+    left: u64,
+    items: Option<Items>,
+    metadata: ListMeta,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Magic,
+    /// Between the fields of the envelope.
+    Envelope,
+    /// Between the fields of the list.
+    List,
+    /// Skipping this many bytes of the envelope or of the list.
+    Skip(u64, bool),
+    Done,
+}
+
+#[derive(Debug, Default)]
+struct ListMeta {
+    version: String,
+    continue_token: String,
+    remaining: Option<u64>,
+}
+
+/// The start of a field: its number, its bytes if it has a length, and the size of what precedes them.
+struct Start {
+    number: u64,
+    length: u64,
+    used: usize,
+}
+
+impl Default for ProtobufListSplitter {
+    fn default() -> Self {
+        Self::new(MAX_OBJECT_BYTES)
+    }
+}
+
+impl ProtobufListSplitter {
+    /// Creates a splitter that skips items longer than `limit` bytes.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        let (buffer, metadata) = (Vec::new(), ListMeta::default());
+        Self { buffer, at: 0, limit, state: State::Magic, left: 0, items: None, metadata }
+    }
+
+    /// Accepts bytes. Call [`Self::next`] until it returns [`ListStep::NeedMore`] before feeding again.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if self.is_done() {
+            return;
+        }
+        if self.at == self.buffer.len() {
+            self.buffer.clear();
+            self.buffer.shrink_to(KEPT_CAPACITY);
+            self.at = 0;
+        } else if self.at > self.buffer.len() / 2 {
+            self.buffer.drain(..self.at);
+            self.at = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Returns the next step.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Malformed`] if the body is not a list in protobuf, or an error after which the resource is read as JSON.
+    pub fn next(&mut self, decoder: &mut Decoder) -> Result<ListStep, SourceError> {
+        loop {
+            let step = match self.state {
+                State::Magic => self.magic(),
+                State::Envelope => self.envelope(decoder),
+                State::List => self.field(decoder),
+                State::Skip(left, in_list) => Ok(self.skip(left, in_list)),
+                State::Done => Ok(Some(ListStep::NeedMore)),
+            };
+            if let Some(step) = step.map_err(|error| decoder.not_protobuf(error))? {
+                return Ok(step);
+            }
+        }
+    }
+
+    /// Returns the remaining steps at the end of the body, up to [`ListStep::End`].
+    ///
+    /// # Errors
+    /// [`ErrorClass::Transient`] if the list is not complete.
+    pub fn finish(&mut self, decoder: &mut Decoder) -> Result<ListStep, SourceError> {
+        match self.next(decoder)? {
+            ListStep::NeedMore if !self.is_done() => Err(SourceError {
+                class: ErrorClass::Transient,
+                message: "list: the body ended before the list did".to_owned(),
+            }),
+            step => Ok(step),
+        }
+    }
+
+    /// Returns the size of the buffer in bytes.
+    #[must_use]
+    pub fn buffered(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Returns whether [`ListStep::End`] has been returned.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    fn rest(&self) -> &[u8] {
+        &self.buffer[self.at..]
+    }
+
+    fn magic(&mut self) -> Result<Option<ListStep>, SourceError> {
+        let start = &self.rest()[..self.rest().len().min(MAGIC.len())];
+        if !MAGIC.starts_with(start) {
+            return Err(malformed("list: the answer is not Kubernetes protobuf"));
+        }
+        if start.len() < MAGIC.len() {
+            return Ok(Some(ListStep::NeedMore));
+        }
+        self.at += MAGIC.len();
+        self.state = State::Envelope;
+        Ok(None)
+    }
+
+    /// Reads a field of `runtime.Unknown`.
+    fn envelope(&mut self, decoder: &Decoder) -> Result<Option<ListStep>, SourceError> {
+        let Some(start) = self.start()? else { return Ok(Some(ListStep::NeedMore)) };
+        match start.number {
+            1 => {
+                let Some(bytes) = self.member(&start)? else { return Ok(Some(ListStep::NeedMore)) };
+                let (mut list, length) = (Envelope::default(), bytes.len());
+                list.type_meta(bytes).map_err(|error| invalid(&error))?;
+                self.items = Some(decoder.items(&list)?);
+                self.at += start.used + length;
+            }
+            2 if self.items.is_none() => return Err(malformed("list: the answer has no kind")),
+            2 => {
+                self.at += start.used;
+                (self.left, self.state) = (start.length, State::List);
+            }
+            _ => {
+                self.at += start.used;
+                self.state = State::Skip(start.length, false);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads a field of the list.
+    fn field(&mut self, decoder: &mut Decoder) -> Result<Option<ListStep>, SourceError> {
+        if self.left == 0 {
+            return Ok(Some(self.end()));
+        }
+        let Some(start) = self.start()? else { return Ok(Some(ListStep::NeedMore)) };
+        let size = start.length.saturating_add(start.used as u64);
+        if size > self.left {
+            return Err(malformed("list: a field is longer than the list"));
+        }
+        let step = match start.number {
+            1 => {
+                let Some(bytes) = self.member(&start)? else { return Ok(Some(ListStep::NeedMore)) };
+                self.metadata = ListMeta::read(bytes).map_err(|error| invalid(&error))?;
+                None
+            }
+            2 => match self.item(&start, decoder)? {
+                Some(step) => Some(step),
+                None => return Ok(Some(ListStep::NeedMore)),
+            },
+            _ => None,
+        };
+        self.left -= size;
+        self.at += start.used;
+        self.state = State::Skip(start.length, true);
+        Ok(step)
+    }
+
+    /// Decodes an item; `None` if it is not there yet.
+    fn item(&self, start: &Start, decoder: &mut Decoder) -> Result<Option<ListStep>, SourceError> {
+        let Some(items) = self.items else { return Err(malformed("list: the answer has no kind")) };
+        let rest = &self.rest()[start.used..];
+        let length = usize::try_from(start.length).unwrap_or(usize::MAX);
+        if length > self.limit {
+            let Some(head) = rest.get(..length.min(MAX_MEMBER)) else { return Ok(None) };
+            let reason = format!("larger than the limit of {} bytes", self.limit);
+            return Ok(Some(ListStep::Skipped(decoder.skip_item(items, head, self.limit, reason))));
+        }
+        let Some(item) = rest.get(..length) else { return Ok(None) };
+        Ok(Some(match decoder.decode_item(items, item, self.limit)? {
+            Decoded::Object(object) => ListStep::Object(object),
+            Decoded::Skipped(skipped) => ListStep::Skipped(skipped),
+        }))
+    }
+
+    fn skip(&mut self, left: u64, in_list: bool) -> Option<ListStep> {
+        let skipped = usize::try_from(left).unwrap_or(usize::MAX).min(self.rest().len());
+        self.at += skipped;
+        let left = left - skipped as u64;
+        self.state = match left {
+            0 if in_list => State::List,
+            0 => State::Envelope,
+            left => State::Skip(left, in_list),
+        };
+        (left > 0).then_some(ListStep::NeedMore)
+    }
+
+    /// Reads the start of a field. For a number, its bytes are a part of the start.
+    fn start(&self) -> Result<Option<Start>, SourceError> {
+        let rest = self.rest();
+        let read = |at| varint(rest, at).map_err(|error| invalid(&error));
+        let Some((tag, used)) = read(0)? else { return Ok(None) };
+        let (number, fixed) = (tag >> 3, |length| Ok(Some(Start { number: tag >> 3, length, used })));
+        match tag & 7 {
+            _ if number == 0 => Err(malformed("list: a field number out of range")),
+            0 | 2 => {
+                let Some((value, used)) = read(used)? else { return Ok(None) };
+                let is_number = tag % 8 == 0;
+                if is_number && number <= 2 {
+                    return Err(malformed("list: a field of another wire type"));
+                }
+                Ok(Some(Start { number, length: if is_number { 0 } else { value }, used }))
+            }
+            1 | 5 if number <= 2 => Err(malformed("list: a field of another wire type")),
+            1 => fixed(8),
+            5 => fixed(4),
+            _ => Err(malformed("list: a group or an unknown wire type")),
+        }
+    }
+
+    /// Returns the bytes of a small field; `None` if they are not there yet.
+    fn member(&self, start: &Start) -> Result<Option<&[u8]>, SourceError> {
+        match usize::try_from(start.length) {
+            Ok(length) if length <= MAX_MEMBER => Ok(self.rest()[start.used..].get(..length)),
+            _ => Err(malformed("list: metadata is longer than 64 KiB")),
+        }
+    }
+
+    fn end(&mut self) -> ListStep {
+        self.state = State::Done;
+        self.buffer = Vec::new();
+        self.at = 0;
+        let metadata = std::mem::take(&mut self.metadata);
+        ListStep::End {
+            version: ResourceVersion::new(&metadata.version),
+            continue_token: Some(metadata.continue_token).filter(|token| !token.is_empty()),
+            remaining: metadata.remaining,
+        }
+    }
+}
+
+impl ListMeta {
+    /// Reads `meta/v1.ListMeta`.
+    fn read(bytes: &[u8]) -> Result<Self, ConvertError> {
+        let (mut metadata, mut reader) = (Self::default(), Reader::new(bytes));
+        let text = |text: &[u8]| {
+            let text = std::str::from_utf8(text);
+            text.map(ToOwned::to_owned).map_err(|_| ConvertError::Malformed("a version that is not UTF-8"))
+        };
+        while let Some(field) = reader.field()? {
+            match (field.number, field.value) {
+                (2, Value::Bytes(version)) => metadata.version = text(version)?,
+                (3, Value::Bytes(token)) => metadata.continue_token = text(token)?,
+                (4, Value::Varint(count)) => metadata.remaining = u64::try_from(count.cast_signed()).ok(),
+                _ => {}
+            }
+        }
+        Ok(metadata)
+    }
+}
+
+fn invalid(error: &ConvertError) -> SourceError {
+    malformed(format!("list: {error}"))
+}
+
+#[cfg(test)]
+#[path = "protobuf_list_tests.rs"]
+mod tests;

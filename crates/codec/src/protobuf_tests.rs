@@ -1,0 +1,197 @@
+//! Events and items in protobuf, written field by field.
+
+use super::super::conversion::omitted;
+use super::super::projection::Projection;
+use super::*;
+use informer_hub_protobuf::Omit;
+use informer_hub_types::{ApiResource, Gvr, StoredObject};
+
+/// A field with a length.
+pub(crate) fn bytes(number: usize, content: &[u8]) -> Vec<u8> {
+    [varint(number << 3 | 2), varint(content.len()), content.to_vec()].concat()
+}
+
+fn varint(mut number: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    while number >= 0x80 {
+        out.push(u8::try_from(number & 0x7f).unwrap() | 0x80);
+        number >>= 7;
+    }
+    out.push(u8::try_from(number).unwrap());
+    out
+}
+
+/// `runtime.Unknown`.
+pub(crate) fn unknown(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let type_meta = [bytes(1, api_version.as_bytes()), bytes(2, kind.as_bytes())].concat();
+    [b"k8s\0".to_vec(), bytes(1, &type_meta), bytes(2, raw), bytes(3, b""), bytes(4, b"")].concat()
+}
+
+/// A pod with a label and a node.
+pub(crate) fn pod(name: &str, version: &str) -> Vec<u8> {
+    let label = bytes(11, &[bytes(1, b"app"), bytes(2, b"web")].concat());
+    let managed = bytes(17, &bytes(1, b"kubelet"));
+    let metadata =
+        [bytes(1, name.as_bytes()), bytes(3, b"ns"), bytes(5, b"u1"), bytes(6, version.as_bytes()), label, managed];
+    [bytes(1, &metadata.concat()), bytes(2, &bytes(10, b"n1"))].concat()
+}
+
+fn event(kind: &str, object: &[u8]) -> Vec<u8> {
+    [bytes(1, kind.as_bytes()), bytes(2, &bytes(1, object))].concat()
+}
+
+pub(crate) fn decoder() -> Decoder {
+    let pods = ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true };
+    let by_node = ("by-node".into(), "spec.nodeName".parse().unwrap());
+    Decoder::new(pods, &Projection::default(), vec![by_node])
+}
+
+fn decode(decoder: &mut Decoder, frame: &[u8]) -> Result<WatchItem, SourceError> {
+    decoder.decode_frame(frame, 1 << 20)
+}
+
+fn json(object: &StoredObject) -> String {
+    String::from_utf8(object.json().unwrap().to_vec()).unwrap()
+}
+
+#[test]
+fn watch_event_equals_that_of_json() {
+    let mut decoder = decoder();
+    let item = decode(&mut decoder, &event("MODIFIED", &unknown("v1", "Pod", &pod("a", "7")))).unwrap();
+    let WatchItem::Modified(object) = item else { panic!("{item:?}") };
+    assert_eq!((object.key().as_str(), object.resource_version().to_string().as_str()), ("ns/a", "7"));
+    let line = format!(r#"{{"type":"MODIFIED","object":{}}}"#, json(&object));
+    let WatchItem::Modified(same) = decoder.decode_event(line.as_bytes()).unwrap() else { panic!() };
+    assert_eq!(
+        (json(&same), same.labels(), same.index_values()),
+        (json(&object), object.labels(), object.index_values())
+    );
+    assert!(
+        json(&object).starts_with(r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","#),
+        "{}",
+        json(&object)
+    );
+    assert!(!json(&object).contains("managedFields") && object.index_values().len() == 1);
+}
+
+#[test]
+fn bookmarks_and_errors_are_read() {
+    let mut decoder = decoder();
+    let annotation = bytes(12, &[bytes(1, b"k8s.io/initial-events-end"), bytes(2, b"true")].concat());
+    let bookmark = bytes(1, &[bytes(6, b"99"), annotation].concat());
+    match decode(&mut decoder, &event("BOOKMARK", &unknown("v1", "Pod", &bookmark))).unwrap() {
+        WatchItem::Bookmark { version, initial_events_end: true } => assert_eq!(version.to_string(), "99"),
+        other => panic!("{other:?}"),
+    }
+    let status = [bytes(3, b"too old"), bytes(4, b"Expired"), vec![6 << 3, 0x9a, 3]].concat();
+    let error = decode(&mut decoder, &event("ERROR", &unknown("v1", "Status", &status))).unwrap_err();
+    assert_eq!((error.class, error.message.as_str()), (ErrorClass::Expired, "answered 410 Expired: too old"));
+    assert!(decoder.wants_protobuf(false));
+}
+
+#[test]
+fn unknown_field_leads_to_json() {
+    let mut decoder = decoder();
+    let newer = [pod("a", "7"), bytes(15, b"")].concat();
+    assert!(decode(&mut decoder, &event("ADDED", &unknown("v1", "Pod", &newer))).is_ok(), "it is empty");
+    let newer = [pod("a", "7"), bytes(15, b"x")].concat();
+    let error = decode(&mut decoder, &event("ADDED", &unknown("v1", "Pod", &newer))).unwrap_err();
+    assert_eq!(error.class, ErrorClass::Transient);
+    assert!(error.message.starts_with("field 15 of core/v1.Pod is not in the schema"), "{}", error.message);
+    assert!(!decoder.wants_protobuf(false) && decoder.protobuf_refusal() == Some(&error.message));
+}
+
+#[test]
+fn malformed_object_is_skipped_and_its_deletion_counts() {
+    let mut decoder = decoder();
+    let broken = [pod("a", "7"), bytes(2, b"")].concat();
+    match decode(&mut decoder, &event("ADDED", &unknown("v1", "Pod", &broken))).unwrap() {
+        WatchItem::Skipped(skipped) => {
+            assert_eq!(skipped.key.unwrap().as_str(), "ns/a");
+            assert_eq!(skipped.reason, "invalid protobuf: a field twice");
+        }
+        other => panic!("{other:?}"),
+    }
+    match decode(&mut decoder, &event("DELETED", &unknown("v1", "Pod", &broken))).unwrap() {
+        WatchItem::Deleted(object) => assert_eq!(object.key().as_str(), "ns/a"),
+        other => panic!("{other:?}"),
+    }
+    match decoder.decode_frame(&event("ADDED", &unknown("v1", "Pod", &pod("a", "7"))), 20).unwrap() {
+        WatchItem::Skipped(skipped) => assert_eq!(skipped.reason, "larger than the limit of 20 bytes"),
+        other => panic!("{other:?}"),
+    }
+    let node = event("DELETED", &unknown("v1", "Node", &bytes(1, &bytes(1, b"a"))));
+    match decode(&mut decoder, &node).unwrap() {
+        WatchItem::Skipped(skipped) => {
+            assert!(skipped.reason.contains("unexpected kind \"Node\""), "{}", skipped.reason);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(decoder.wants_protobuf(false));
+}
+
+#[test]
+fn something_else_than_an_event_ends_the_watch() {
+    let pod = pod("a", "7");
+    for frame in [
+        br#"{"type":"ADDED","object":{}}"#.to_vec(),
+        b"\x1f\x8b\x08\0\0\0\0\0".to_vec(),
+        event("ADDED", &pod),
+        event("", &unknown("v1", "Pod", &pod)),
+        event("ADDED", b""),
+        [event("ADDED", &unknown("v1", "Pod", &pod)), bytes(2, &bytes(1, b"x"))].concat(),
+        [unknown("v1", "Pod", &pod), bytes(4, b"application/json")].concat(),
+    ] {
+        let mut decoder = decoder();
+        let error = decode(&mut decoder, &frame).unwrap_err();
+        assert!(error.class == ErrorClass::Malformed && !decoder.wants_protobuf(false), "{error} for {frame:?}");
+    }
+}
+
+#[test]
+fn truncated_event_has_its_key() {
+    let mut decoder = decoder();
+    let long = [pod("a", "7"), bytes(3, &[0; 5000])].concat();
+    let frame = event("DELETED", &unknown("v1", "Pod", &long));
+    match decoder.skip_frame(&frame[..400], "too long".to_owned()) {
+        WatchItem::Deleted(object) => assert_eq!(object.key().as_str(), "ns/a"),
+        other => panic!("{other:?}"),
+    }
+    for end in 0..frame.len().min(200) {
+        let _ = decoder.skip_frame(&frame[..end], String::new());
+    }
+}
+
+#[test]
+fn any_prefix_or_flipped_byte_is_handled() {
+    let frame = event("ADDED", &unknown("v1", "Pod", &pod("a", "7")));
+    for at in 0..frame.len() {
+        let _ = decode(&mut decoder(), &frame[..at]);
+        for bit in 0..8 {
+            let mut broken = frame.clone();
+            broken[at] ^= 1 << bit;
+            let _ = decode(&mut decoder(), &broken);
+        }
+    }
+}
+
+#[test]
+fn read_members_are_converted_even_if_they_are_dropped() {
+    let paths = |texts: &[&str]| Projection::Drop(texts.iter().map(|text| text.parse().unwrap()).collect());
+    let index = vec![("by-node".into(), "spec.nodeName".parse().unwrap())];
+    let omits = |text: &str| omitted(&paths(&[text]), &index) != Omit::default();
+    for (path, expected) in [
+        ("metadata.managedFields", true),
+        ("status", true),
+        ("spec.containers", true),
+        ("spec", false),
+        ("spec.nodeName", false),
+        ("metadata", false),
+        ("metadata.uid", false),
+        ("metadata.annotations", false),
+        ("metadata.labels", false),
+        ("spec.containers[*].image", false),
+    ] {
+        assert_eq!(omits(path), expected, "{path}");
+    }
+}
