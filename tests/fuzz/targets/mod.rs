@@ -11,6 +11,7 @@ pub(crate) mod journal;
 mod json;
 pub(crate) mod list_pages;
 mod objects;
+pub(crate) mod protobuf;
 pub(crate) mod records;
 pub(crate) mod template;
 pub(crate) mod texts;
