@@ -149,7 +149,7 @@ pub fn main(cli: Cli) -> ExitCode {
 struct Misuse(String);
 
 impl Misuse {
-    fn new(text: impl Into<String>) -> anyhow::Error {
+    fn error(text: impl Into<String>) -> anyhow::Error {
         Self(text.into()).into()
     }
 }

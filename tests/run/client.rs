@@ -41,7 +41,9 @@ impl Fleet {
         let tables: String = CLUSTERS
             .iter()
             .zip(&clusters)
-            .map(|((name, tier), sim)| cluster(name, &sim.url()) + &format!("labels = {{ tier = \"{tier}\" }}\n"))
+            .map(|((name, tier), sim)| {
+                [cluster(name, &sim.url()), format!("labels = {{ tier = \"{tier}\" }}\n")].concat()
+            })
             .collect();
         let resources = "[resources.pods]\n[resources.nodes]\n[resources.\"widgets.example.com\"]\n";
         let hub = Launch::new(&format!("{toml}{tables}{resources}")).env("READ_TOKEN_OF_HUB", TOKEN).start();

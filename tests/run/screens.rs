@@ -2,6 +2,8 @@
 //!
 //! `SCREENS=write` writes them anew.
 
+use std::fmt::Write;
+
 use crate::client::{Fleet, add_owners};
 use crate::terminal::run_on_terminal;
 use crate::wait::until;
@@ -31,10 +33,9 @@ async fn screens_are_as_kept_at_every_width() {
             for line in screen.lines() {
                 assert!(line.chars().count() <= usize::from(columns), "{columns}: {line}");
             }
-            screens += &format!(
-                "== {columns}: informer-hub {}\n{screen}",
-                shlex::try_join(arguments.iter().copied()).unwrap()
-            );
+            let line = shlex::try_join(arguments.iter().copied()).unwrap();
+            writeln!(screens, "== {columns}: informer-hub {line}").unwrap();
+            screens += &screen;
         }
     }
     fleet.clusters[0].with_world(add_owners);
@@ -45,7 +46,8 @@ async fn screens_are_as_kept_at_every_width() {
     for columns in [80, 120, 200] {
         let mut command = fleet.command(&["tree", "widget", "middle"]);
         command.env("NO_COLOR", "1");
-        screens += &format!("== {columns}: informer-hub tree widget middle\n{}", run_plain(command, columns));
+        writeln!(screens, "== {columns}: informer-hub tree widget middle").unwrap();
+        screens += &run_plain(command, columns);
     }
     if std::env::var_os("SCREENS").is_some() {
         std::fs::write(FILE, &screens).unwrap();

@@ -108,7 +108,7 @@ pub fn value_text(value: &Value) -> String {
 
 /// Returns the parts of a plan's line behind its steps: how many objects are examined, and how.
 #[must_use]
-pub fn plan_parts<'p>(plan: &'p str, candidates: u64) -> Vec<&'p str> {
+pub fn plan_parts(plan: &str, candidates: u64) -> Vec<&str> {
     let about = format!(": about {candidates} objects; ");
     let rest = plan.rfind(&about).map_or(plan, |at| &plan[at + about.len()..]);
     rest.split("; ").collect()

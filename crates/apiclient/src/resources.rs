@@ -159,7 +159,7 @@ impl Resources {
             return Ok(vec![found]);
         }
         let mut found: Vec<&Resource> = Vec::new();
-        for it in self.all.iter().filter(|it| it.categories.iter().any(|category| *category == wanted)) {
+        for it in self.all.iter().filter(|it| it.categories.contains(&wanted)) {
             let is_known = |known: &&Resource| {
                 let (a, b) = (&known.api.gvr, &it.api.gvr);
                 (&a.group, &a.resource) == (&b.group, &b.resource)
@@ -184,7 +184,7 @@ impl Resources {
             .or_else(|| nearest_name(written, self.all.iter().map(|it| it.api.gvr.resource.as_str()), 3))
             .or_else(|| nearest_name(written, others.map(String::as_str).filter(|name| name.len() > 3), 3));
         let hint =
-            nearest.map(|nearest| format!("did you mean {nearest:?}? It has: ")).unwrap_or("it has: ".to_owned());
+            nearest.map_or_else(|| "it has: ".to_owned(), |nearest| format!("did you mean {nearest:?}? It has: "));
         UnknownResource(format!("the hub has no resource {written:?}; {hint}{}", first_names(&known)))
     }
 }

@@ -39,7 +39,9 @@ impl<'a> Items<'a> {
             None => None,
             Some(SortKey::Path(path)) => Some(path),
             Some(SortKey::Title(title)) => {
-                return Err(Misuse::new(format!("--sort-by {title}: only tables have columns; give a path: .{title}")));
+                return Err(Misuse::error(format!(
+                    "--sort-by {title}: only tables have columns; give a path: .{title}"
+                )));
             }
         };
         let of_each = match &args.output {
@@ -49,15 +51,6 @@ impl<'a> Items<'a> {
         };
         let documents = Documents::new(&args.output);
         Ok(Self { args, path, documents, of_each, sorted: Sorted::new(), kept: Vec::new(), is_one: false })
-    }
-
-    fn object(&mut self, resource: &Resource, text: &RawValue) -> anyhow::Result<Value> {
-        let mut object: Value = serde_json::from_str(text.get())?;
-        if let Some(members) = object.as_object_mut() {
-            members.entry("kind").or_insert_with(|| resource.api.kind.as_str().into());
-            members.entry("apiVersion").or_insert_with(|| resource.api.gvr.api_version().into());
-        }
-        Ok(object)
     }
 
     fn print(&mut self, resource: &Resource, object: Value) -> anyhow::Result<()> {
@@ -85,6 +78,16 @@ impl<'a> Items<'a> {
     }
 }
 
+/// Reads an object, and adds the type that items of lists lack.
+fn typed(resource: &Resource, text: &RawValue) -> anyhow::Result<Value> {
+    let mut object: Value = serde_json::from_str(text.get())?;
+    if let Some(members) = object.as_object_mut() {
+        members.entry("kind").or_insert_with(|| resource.api.kind.as_str().into());
+        members.entry("apiVersion").or_insert_with(|| resource.api.gvr.api_version().into());
+    }
+    Ok(object)
+}
+
 impl Sink for Items<'_> {
     type Page = ListPage;
 
@@ -94,7 +97,7 @@ impl Sink for Items<'_> {
 
     fn page(&mut self, resource: &Resource, page: ListPage) -> anyhow::Result<()> {
         for text in page.items {
-            let object = self.object(resource, &text)?;
+            let object = typed(resource, &text)?;
             match self.path {
                 Some(path) => self.sorted.push(CellKey::of_value(path.first(&object)), object),
                 None => self.print(resource, object)?,
@@ -105,7 +108,7 @@ impl Sink for Items<'_> {
 
     fn event(&mut self, resource: &Resource, object: &str) -> anyhow::Result<()> {
         let text: Box<RawValue> = serde_json::from_str(object)?;
-        let object = self.object(resource, &text)?;
+        let object = typed(resource, &text)?;
         self.print(resource, object)
     }
 
@@ -142,7 +145,7 @@ fn document(mut objects: Vec<Value>, is_one: bool) -> Value {
         Some(object) if is_one && objects.is_empty() => object,
         last => {
             objects.extend(last);
-            whole_list(objects)
+            whole_list(&objects)
         }
     }
 }

@@ -115,13 +115,13 @@ async fn run<S: Sink>(args: &Args, client: &Client, sink: &mut S) -> anyhow::Res
 fn check(args: &Args, targets: &[Target<'_>]) -> anyhow::Result<()> {
     let has_names = targets.iter().any(|target| !target.names.is_empty());
     if has_names && (args.selector.is_some() || args.field_selector.is_some()) {
-        return Err(Misuse::new("names and selectors exclude each other"));
+        return Err(Misuse::error("names and selectors exclude each other"));
     }
     if args.output == Output::Csv && targets.len() > 1 {
-        return Err(Misuse::new("-o csv takes one resource, because each has other columns"));
+        return Err(Misuse::error("-o csv takes one resource, because each has other columns"));
     }
     if args.watch && (targets.len() > 1 || targets.iter().any(|target| target.names.len() > 1)) {
-        return Err(Misuse::new(
+        return Err(Misuse::error(
             "--watch takes one resource, and at most one name; see informer-hub watch for several",
         ));
     }
@@ -150,10 +150,10 @@ fn list<'l>(args: &'l Args, target: &Target<'l>, name: Option<&str>) -> List<'l>
 }
 
 fn note_rest(resource: &str, ended: &Ended) {
-    match ended.more {
-        None => {}
-        Some(None) => eprintln!("informer-hub: there are more {resource} than --limit shows"),
-        Some(Some(more)) => eprintln!("informer-hub: there are {more} more {resource} than --limit shows"),
+    match ended.remaining {
+        _ if !ended.is_cut => {}
+        None => eprintln!("informer-hub: there are more {resource} than --limit shows"),
+        Some(more) => eprintln!("informer-hub: there are {more} more {resource} than --limit shows"),
     }
 }
 

@@ -52,7 +52,7 @@ impl SortKey {
         let nearest = nearest_name(&wanted, titles.iter().map(String::as_str), 3);
         let hint = nearest.map(|nearest| format!("did you mean {nearest}? ")).unwrap_or_default();
         let known = titles.join(", ");
-        Err(Misuse::new(format!("--sort-by {wanted}: {hint}columns are {known}; a path begins with a dot")))
+        Err(Misuse::error(format!("--sort-by {wanted}: {hint}columns are {known}; a path begins with a dot")))
     }
 }
 

@@ -33,10 +33,10 @@ pub(super) fn targets<'r>(words: &[String], known: &'r Resources) -> anyhow::Res
     if words.iter().any(|word| word.contains('/')) {
         for word in words {
             let Some((resource, name)) = word.split_once('/') else {
-                return Err(Misuse::new("write either RESOURCE NAME… or RESOURCE/NAME…, not both"));
+                return Err(Misuse::error("write either RESOURCE NAME… or RESOURCE/NAME…, not both"));
             };
             if name.is_empty() || name.contains('/') {
-                return Err(Misuse::new(format!("{word:?} is not RESOURCE/NAME")));
+                return Err(Misuse::error(format!("{word:?} is not RESOURCE/NAME")));
             }
             for resource in known.find(resource)? {
                 add(resource, vec![name.to_owned()]);
@@ -50,7 +50,7 @@ pub(super) fn targets<'r>(words: &[String], known: &'r Resources) -> anyhow::Res
             add(resource, names.to_vec());
         }
     }
-    if targets.is_empty() { Err(Misuse::new("name a resource, e.g. pods")) } else { Ok(targets) }
+    if targets.is_empty() { Err(Misuse::error("name a resource, e.g. pods")) } else { Ok(targets) }
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ impl Documents {
     /// As [`out`].
     pub(in crate::cli) fn end(&self) -> anyhow::Result<()> {
         if self.count == 0 {
-            return document(&whole_list(Vec::new()), self.is_yaml);
+            return document(&whole_list(&[]), self.is_yaml);
         }
         out(if self.is_yaml {
             "kind: List\nmetadata: {}\n"
@@ -56,7 +56,7 @@ fn document(value: &Value, is_yaml: bool) -> anyhow::Result<()> {
 }
 
 /// Returns a `List` of objects, as kubectl makes it.
-pub(in crate::cli) fn whole_list(items: Vec<Value>) -> Value {
+pub(in crate::cli) fn whole_list(items: &[Value]) -> Value {
     json!({ "apiVersion": "v1", "items": items, "kind": "List", "metadata": {} })
 }
 

@@ -78,8 +78,10 @@ pub(in crate::cli) struct List<'l> {
 pub(in crate::cli) struct Ended {
     /// Number of objects that were read.
     pub(in crate::cli) count: usize,
-    /// Whether the limit has cut off objects, and how many, if the hub knows it.
-    pub(in crate::cli) more: Option<Option<u64>>,
+    /// Whether the limit has cut off objects.
+    pub(in crate::cli) is_cut: bool,
+    /// Number of the objects that it has cut off, if the hub knows it.
+    pub(in crate::cli) remaining: Option<u64>,
     /// Version of the list, from which a watch may start.
     pub(in crate::cli) version: String,
 }
@@ -108,7 +110,7 @@ impl<'l> List<'l> {
             let mut request = self.request(P::ACCEPT);
             request.query.push(("limit", size.to_string()));
             if !continuation.is_empty() {
-                request.query.push(("continue", continuation));
+                request.query.push(("continue", std::mem::take(&mut continuation)));
             }
             let (json, texts) = client.whole(&request, LONGEST).await.map_err(|error| explained(error, &ended))?;
             warnings.print(texts);
@@ -116,7 +118,7 @@ impl<'l> List<'l> {
             drop(json);
             let meta = page.meta();
             ended.version.clone_from(&meta.resource_version);
-            continuation = meta.continuation.clone();
+            continuation.clone_from(&meta.continuation);
             let remaining = meta.remaining_item_count;
             ended.count += page.len();
             take(page)?;
@@ -124,7 +126,7 @@ impl<'l> List<'l> {
                 return Ok(ended);
             }
             if self.limit.is_some_and(|limit| ended.count >= limit) {
-                ended.more = Some(remaining);
+                (ended.is_cut, ended.remaining) = (true, remaining);
                 return Ok(ended);
             }
         }

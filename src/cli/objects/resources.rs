@@ -48,6 +48,6 @@ async fn known_cluster(client: &Client, written: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     let nearest = nearest_name(written, names.iter().copied(), 3);
-    let hint = nearest.map(|nearest| format!("did you mean {nearest:?}? It has: ")).unwrap_or("it has: ".to_owned());
+    let hint = nearest.map_or_else(|| "it has: ".to_owned(), |nearest| format!("did you mean {nearest:?}? It has: "));
     bail!("the hub has no cluster {written:?}; {hint}{}", first_names(&names))
 }

@@ -95,7 +95,7 @@ impl<'a> Cells<'a> {
     /// [`Misuse`] if the answer has no objects.
     pub(super) fn names(&self) -> anyhow::Result<Vec<String>> {
         let Some(items) = &self.answer.items else {
-            return Err(Misuse::new("-o name prints objects, but the query selects columns or counts"));
+            return Err(Misuse::error("-o name prints objects, but the query selects columns or counts"));
         };
         let name = |item| Ok(serde_json::from_str::<Named>(QueryItem::parse(item)?.object.get())?.metadata.name);
         items.iter().map(|item| name(item)).collect()

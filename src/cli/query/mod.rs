@@ -82,7 +82,7 @@ async fn run(args: &Args, client: &Client) -> anyhow::Result<()> {
     let known = resources(client, ["clusters", &args.clusters]).await?;
     let found = known.find(&args.resource)?;
     let [resource] = found[..] else {
-        return Err(Misuse::new(format!("--resource {} is a category; name one resource", args.resource)));
+        return Err(Misuse::error(format!("--resource {} is a category; name one resource", args.resource)));
     };
     let request = Request {
         path: vec!["v1", "query"],

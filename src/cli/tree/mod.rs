@@ -75,12 +75,12 @@ async fn run(args: &Args, client: &Client) -> anyhow::Result<ExitCode> {
         _ => ("", ""),
     };
     if name.is_empty() || name.contains('/') {
-        return Err(Misuse::new("write RESOURCE NAME or RESOURCE/NAME, e.g. informer-hub tree deployment web"));
+        return Err(Misuse::error("write RESOURCE NAME or RESOURCE/NAME, e.g. informer-hub tree deployment web"));
     }
     let known = resources(client, args.place.root()).await?;
     let found = known.find(word)?;
     let [resource] = found[..] else {
-        return Err(Misuse::new(format!("{word} is a category; name one resource")));
+        return Err(Misuse::error(format!("{word} is a category; name one resource")));
     };
     let places = find(args, client, resource, name).await?;
     if places.is_empty() {

@@ -51,19 +51,22 @@ impl ChangeLines {
             // The event stands between cluster and object.
             if at == 1 {
                 line += &gap;
-                line +=
-                    &format!("{}{}", painted(name, colours), " ".repeat("updated".len().saturating_sub(name.len())));
+                line += &painted(name, colours);
+                line += &" ".repeat("updated".len().saturating_sub(name.len()));
             }
             let text = if limit.is_some() { cut_middle(&text, WIDEST[at]) } else { text };
             self.widths[at] = self.widths[at].max(width_of(&text));
             let blanks = self.widths[at] - width_of(&text);
-            line += &format!("{gap}{text}{}", " ".repeat(blanks));
+            for part in [&gap, &text, &" ".repeat(blanks)] {
+                line += part;
+            }
         }
         let used = width_of(&line) - if colours { paint("", tone(name)).len() } else { 0 };
         let room = limit.map(|limit| limit.saturating_sub(used + GAP));
         let what = what(event, room);
         if !what.is_empty() && room.is_none_or(|room| room >= LEAST) {
-            line += &format!("{gap}{what}");
+            line += &gap;
+            line += &what;
         }
         let line = line.trim_end().to_owned();
         match limit {

@@ -107,14 +107,14 @@ async fn names(args: &Args, client: &Client) -> anyhow::Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     for word in words {
         if word.contains('/') {
-            return Err(Misuse::new(format!(
+            return Err(Misuse::error(format!(
                 "{word}: watch takes resources; see informer-hub get --watch for one object"
             )));
         }
         names.extend(known.find(word)?.iter().map(|resource| resource.api.gvr.long()));
     }
     names.dedup();
-    if names.is_empty() { Err(Misuse::new("name a resource, e.g. pods")) } else { Ok(names) }
+    if names.is_empty() { Err(Misuse::error("name a resource, e.g. pods")) } else { Ok(names) }
 }
 
 fn query(args: &Args, names: &[String]) -> Vec<(&'static str, String)> {
@@ -124,8 +124,8 @@ fn query(args: &Args, names: &[String]) -> Vec<(&'static str, String)> {
     query.extend(args.selector.clone().map(|labels| ("labels", labels)));
     query.extend(args.filter.clone().map(|filter| ("filter", filter)));
     if !args.events.is_empty() {
-        let names: Vec<_> = args.events.iter().filter_map(ValueEnum::to_possible_value).collect();
-        query.push(("events", names.iter().map(|value| value.get_name()).collect::<Vec<_>>().join(",")));
+        let name = |event: &Event| Some(event.to_possible_value()?.get_name().to_owned());
+        query.push(("events", args.events.iter().filter_map(name).collect::<Vec<_>>().join(",")));
     }
     query
 }
