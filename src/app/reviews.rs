@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::read_api::StartedFleet;
+use crate::actors::FleetView;
 use informer_hub_access::{Review, ReviewError, ReviewTokens, Reviews, User};
 use informer_hub_reflector::{ErrorClass, SourceError};
 use informer_hub_types::ClusterName;
@@ -38,7 +39,7 @@ impl ClusterReviews {
         struct Answer<T> {
             status: T,
         }
-        let clusters = self.0.get().map(|fleet| fleet.clusters());
+        let clusters = self.0.get().map(FleetView::clusters);
         let known = clusters.and_then(|mut all| all.find(|known| known.name == *cluster));
         let connection = known.map(|known| known.connection());
         let body = review.to_string().into_bytes();

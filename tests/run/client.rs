@@ -140,7 +140,9 @@ fn age(world: &mut World, gvr: &Gvr, key: &ObjectKey) {
 
 fn fill(world: &mut World, at: usize) {
     let nodes: Vec<ObjectKey> = world.objects(&World::nodes()).map(|node| node.key().clone()).collect();
-    nodes.iter().for_each(|key| age(world, &World::nodes(), key));
+    for key in &nodes {
+        age(world, &World::nodes(), key);
+    }
     match at {
         0 => {
             pod(world, "checkout", "payments-api-7d9c5b8f64-zl2mw", "CrashLoopBackOff", 41);

@@ -145,7 +145,7 @@ impl Oidc {
         if !jwt.has_audience(&self.settings.audience) {
             return Err(InvalidJwt::Audience);
         }
-        let expires = self.check_times(&jwt, clock::wall())?;
+        let expires = Self::check_times(&jwt, clock::wall())?;
         Ok((self.user(&jwt.claims)?, expires))
     }
 
@@ -216,7 +216,7 @@ impl Oidc {
         KeySet::parse(&keys).ok_or_else(|| wrong("the key set has no usable key"))
     }
 
-    fn check_times(&self, jwt: &Jwt<'_>, now: Timestamp) -> Result<Timestamp, InvalidJwt> {
+    fn check_times(jwt: &Jwt<'_>, now: Timestamp) -> Result<Timestamp, InvalidJwt> {
         let expires = jwt.time("exp").ok().flatten().ok_or(InvalidJwt::Expired)?;
         if now >= expires.saturating_add(LEEWAY).unwrap_or(expires) {
             return Err(InvalidJwt::Expired);

@@ -43,6 +43,9 @@ pub struct TokenMac(CtOutput<Hmac<Sha256>>);
 
 impl TokenMac {
     /// Returns the MAC of a token.
+    ///
+    /// # Panics
+    /// Never: HMAC takes a key of any length.
     #[must_use]
     pub fn of(token: &[u8]) -> Self {
         let mac = Hmac::<Sha256>::new_from_slice(b"informer-hub token").expect("HMAC takes a key of any length");

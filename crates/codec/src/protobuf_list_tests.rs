@@ -35,7 +35,7 @@ fn read(limit: usize, body: &[u8], piece: usize) -> (Vec<String>, Result<(), Sou
         }
         ListStep::Skipped(skipped) => format!("skipped {}", skipped.key.as_ref().map_or("", |key| key.as_str())),
         ListStep::End { version, continue_token, remaining } => {
-            format!("end {} {continue_token:?} {remaining:?}", version)
+            format!("end {version} {continue_token:?} {remaining:?}")
         }
         ListStep::NeedMore => "need more".to_owned(),
     };

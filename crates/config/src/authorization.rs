@@ -20,7 +20,7 @@ pub(super) const MODES: [(&str, ()); 1] = [("subject-access-review", ())];
 /// Reads `[hub.authorization]`.
 pub(super) fn authorization(mut table: Table<'_>) -> AuthorizationConfig {
     let kubernetes = table.table("kubernetes").and_then(kubernetes);
-    let token_review = table.table("token_review").and_then(token_review);
+    let token_review = table.table("token_review").map(token_review);
     table.finish();
     AuthorizationConfig { kubernetes, token_review }
 }
@@ -35,7 +35,7 @@ fn kubernetes(mut table: Table<'_>) -> Option<AccessReviewConfig> {
     mode.map(|()| AccessReviewConfig { cache })
 }
 
-fn token_review(mut table: Table<'_>) -> Option<TokenReviewConfig> {
+fn token_review(mut table: Table<'_>) -> TokenReviewConfig {
     let is_missing = table.lacks(&["clusters"]) && !table.has("clusters");
     let path = table.path.key("clusters");
     let clusters = table.parsed_list::<ClusterName>("clusters").unwrap_or_default();
@@ -49,7 +49,7 @@ fn token_review(mut table: Table<'_>) -> Option<TokenReviewConfig> {
     table.finish();
     let review = TokenReviewConfig::new(clusters.into_iter().map(|(_, name)| name).collect());
     let cache = cache.unwrap_or(review.cache);
-    Some(TokenReviewConfig { audience, cache, ..review })
+    TokenReviewConfig { audience, cache, ..review }
 }
 
 /// Reports clusters of `token_review` that do not exist, once the clusters are known.
@@ -69,7 +69,7 @@ pub(super) fn check_reviewers(checker: &Checker<'_>, config: &AuthorizationConfi
 }
 
 /// Reads `[oidc]`.
-pub(super) fn oidc(mut table: Table<'_>) -> Option<OidcConfig> {
+pub(super) fn oidc(mut table: Table<'_>) -> OidcConfig {
     for (key, example) in [("issuer", "https://login.example.com"), ("audience", "informer-hub")] {
         if table.lacks(&[key]) && !table.has(key) {
             table.checker.mistake(&table.path, format!("has no {key}; write {key} = \"{example}\""));
@@ -104,5 +104,5 @@ pub(super) fn oidc(mut table: Table<'_>) -> Option<OidcConfig> {
     };
     table.finish();
     // An incomplete table has been reported; later checks treat it as given.
-    Some(config)
+    config
 }

@@ -123,24 +123,23 @@ fn service_account(mut table: Table<'_>) -> Option<ServiceAccountConfig> {
 fn check_issuer(checker: &Checker<'_>, path: &KeyPath, identity: &ReaderIdentity, issuers: Issuers<'_>) {
     let reviewed = issuers.authorization.token_review.as_ref();
     match identity {
-        ReaderIdentity::OidcGroup(_) | ReaderIdentity::OidcUser(_) if issuers.oidc.is_none() => {
-            if checker.is_clean(&KeyPath::default().key("oidc")) {
-                checker.mistake(path, "requires [oidc], which is missing");
-            }
+        ReaderIdentity::OidcGroup(_) | ReaderIdentity::OidcUser(_)
+            if issuers.oidc.is_none() && checker.is_clean(&KeyPath::default().key("oidc")) =>
+        {
+            checker.mistake(path, "requires [oidc], which is missing");
         }
-        ReaderIdentity::CommonName(_) | ReaderIdentity::Organization(_) if !issuers.certificates => {
-            if checker.is_clean(&KeyPath::default().key("hub").key("tls")) {
-                checker.mistake(path, "requires client_ca_file in [hub.tls], which is missing");
-            }
+        ReaderIdentity::CommonName(_) | ReaderIdentity::Organization(_)
+            if !issuers.certificates && checker.is_clean(&KeyPath::default().key("hub").key("tls")) =>
+        {
+            checker.mistake(path, "requires client_ca_file in [hub.tls], which is missing");
         }
         ReaderIdentity::ServiceAccount(account)
-            if reviewed.is_none_or(|it| !it.clusters.contains(&account.cluster)) =>
+            if reviewed.is_none_or(|it| !it.clusters.contains(&account.cluster))
+                && checker.is_clean(&KeyPath::default().key("hub").key("authorization")) =>
         {
-            if checker.is_clean(&KeyPath::default().key("hub").key("authorization")) {
-                let cluster = &account.cluster;
-                let example = format!("[hub.authorization] token_review = {{ clusters = [\"{cluster}\"] }}");
-                checker.mistake(path, format!("requires the cluster in token_review; write {example}"));
-            }
+            let cluster = &account.cluster;
+            let example = format!("[hub.authorization] token_review = {{ clusters = [\"{cluster}\"] }}");
+            checker.mistake(path, format!("requires the cluster in token_review; write {example}"));
         }
         _ => {}
     }

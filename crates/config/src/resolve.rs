@@ -131,7 +131,7 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
     let names = resources_table.as_ref().map(Table::names).unwrap_or_default();
     let resources = resources_table.map(|table| resources::resources(table, known)).unwrap_or_default();
     let sinks = sinks_table.map(|table| sinks::sinks(table, known, &resources, &names)).unwrap_or_default();
-    let oidc = oidc_table.and_then(authorization::oidc);
+    let oidc = oidc_table.map(authorization::oidc);
     authorization::check_reviewers(checker, &hub.service.authorization, known);
     let issuers = Issuers {
         oidc: oidc.as_ref(),

@@ -43,6 +43,7 @@ const WATCH: Accept = Accept {
 
 /// Options of a [`KubeSource`].
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct KubeSourceOptions {
     /// Whether to request only `metadata` (`PartialObjectMetadata`). Default false.
     pub metadata_only: bool,

@@ -39,6 +39,7 @@ impl VisibleParts {
     }
 
     /// Returns the visible ranges of a partition, `Some(None)` if all of it is visible, `None` if nothing.
+    #[expect(clippy::option_option, reason = "nothing, everything, and some ranges")]
     pub(super) fn of(&self, id: PartitionId) -> Option<Option<KeyRanges>> {
         match &self.partitions {
             None => Some(None),

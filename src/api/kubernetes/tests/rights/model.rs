@@ -190,7 +190,7 @@ async fn pages(bench: &Bench, path: &str, is_fleet: bool) -> Vec<(u16, Value)> {
 }
 
 /// Returns the events that a watch has now.
-async fn events(watch: &mut Events, is_fleet: bool) -> Vec<Value> {
+fn events(watch: &mut Events, is_fleet: bool) -> Vec<Value> {
     let mut found = Vec::new();
     let mut idle = 0;
     while idle < 8 {
@@ -210,7 +210,7 @@ async fn events(watch: &mut Events, is_fleet: bool) -> Vec<Value> {
 }
 
 fn encoded(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    text.bytes().fold(String::new(), |text, byte| text + &format!("%{byte:02X}"))
 }
 
 const ROOTS: [&str; 6] =
@@ -314,7 +314,7 @@ async fn watches_agree(hubs: &mut Hubs, changes: &[(Place, bool)]) {
         }
         for (path, whole, visible) in &mut watches {
             let is_fleet = !path.starts_with("/clusters/a/") && !path.starts_with("/clusters/b/");
-            assert_eq!(events(whole, is_fleet).await, events(visible, is_fleet).await, "{path} {change:?}");
+            assert_eq!(events(whole, is_fleet), events(visible, is_fleet), "{path} {change:?}");
         }
     }
 }
