@@ -15,6 +15,8 @@ import (
 	appsv1beta1 "k8s.io/api/apps/v1beta1"
 	appsv1beta2 "k8s.io/api/apps/v1beta2"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -123,10 +125,10 @@ func setClaimTypes(object runtime.Object) {
 func filler(random *rand.Rand, most int) *randfill.Filler {
 	count := 1 + random.Intn(most)
 	nils := []float64{.1, .3, .5, .8, 1}[random.Intn(5)]
-	// A definition's schema refers to itself in ten places.
-	schemas := 12
+	// Types that refer to themselves: a definition's schema does so in ten places.
+	recursive := 12
 	limited := func(fill func()) {
-		if schemas--; schemas >= 0 {
+		if recursive--; recursive >= 0 {
 			fill()
 		}
 	}
@@ -157,6 +159,12 @@ func filler(random *rand.Rand, most int) *randfill.Filler {
 		func(f *metav1.FieldsV1, c randfill.Continue) { f.SetRawBytes(randomJSON(random, true)) },
 		func(j *apiextensionsv1.JSON, c randfill.Continue) { j.Raw = randomJSON(random, false) },
 		func(j *apiextensionsv1beta1.JSON, c randfill.Continue) { j.Raw = randomJSON(random, false) },
+		func(t *schedulingv1alpha3.CompositePodGroupTemplate, c randfill.Continue) {
+			limited(func() { c.FillNoCustom(t) })
+		},
+		func(t *schedulingv1beta1.CompositePodGroupTemplate, c randfill.Continue) {
+			limited(func() { c.FillNoCustom(t) })
+		},
 		func(p *apiextensionsv1.JSONSchemaProps, c randfill.Continue) { limited(func() { c.FillNoCustom(p) }) },
 		func(p *apiextensionsv1beta1.JSONSchemaProps, c randfill.Continue) {
 			limited(func() { c.FillNoCustom(p) })
