@@ -15,6 +15,7 @@
 //! [`KubeConnector::change`].
 
 mod plan;
+mod port_readers;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,6 +28,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 pub use plan::{Changes, Difference};
+use port_readers::ReadReaders;
 
 use super::convert;
 use super::credentials::{CredentialOwners, CredentialWatch};
@@ -79,13 +81,6 @@ pub(super) struct Dials {
     /// Connections to webhook receivers.
     pub(super) receivers: Option<Dial>,
 }
-
-/// Function that replaces the readers of the HTTP port.
-pub(super) type ReplaceReaders = Box<dyn FnOnce() + Send>;
-
-/// Function that reads the tokens of the configured readers. Blocks.
-pub(super) type ReadReaders =
-    Arc<dyn Fn(&Config) -> Result<ReplaceReaders, Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
 
 /// Parts of a running hub that a reload changes or needs.
 pub(super) struct RunningHub {
@@ -250,21 +245,6 @@ impl RunningHub {
         self.credentials.check_now();
         self.remember().await;
         Ok(plan)
-    }
-
-    /// Connects the readers of the HTTP port, which follow the configuration.
-    #[cfg(feature = "cli")]
-    pub(super) fn follow_readers(&self, read: ReadReaders) {
-        // Set only here, by the port that started this hub.
-        let _ = self.read_readers.set(read);
-    }
-
-    /// Reads the tokens of the configured readers. `None` without a port.
-    async fn read_port_readers(&self, config: &Config) -> Result<Option<ReplaceReaders>, ReloadError> {
-        let Some(read) = self.read_readers.get().cloned() else { return Ok(None) };
-        let config = config.clone();
-        let reading = self.env.io.spawn_blocking(move || read(&config));
-        reading.await.map_err(|_| ReloadError::Unread)?.map(Some).map_err(ReloadError::Readers)
     }
 
     /// Applies the changed clusters of sources.
