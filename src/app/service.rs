@@ -88,12 +88,7 @@ fn reader(config: &ReaderConfig) -> ReaderEntry {
         name: config.name.clone(),
         identity,
         rules: config.allow.iter().map(rule).collect(),
-        limits: ReaderLimits {
-            requests: limits.requests,
-            scans: limits.scans,
-            watches: limits.watches,
-            bytes_per_second: limits.bytes_per_second,
-        },
+        limits: ReaderLimits { requests: limits.requests, scans: limits.scans, watches: limits.watches },
         may_change: config.change,
     }
 }

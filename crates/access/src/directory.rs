@@ -56,7 +56,7 @@ pub struct DirectoryEntry {
     pub name: SmolStr,
     /// How its requests are recognized.
     pub identity: Identity,
-    /// What it may see.
+    /// Rules of what it sees.
     pub rules: Vec<Rule>,
     /// Limits of each of its users.
     pub limits: ReaderLimits,
@@ -153,7 +153,7 @@ impl Directory {
         if !is_known && !self.reviews {
             (parts.grants, parts.may_change) = (Grants::everything(), true);
         }
-        // A certificate without a name is nobody to a cluster.
+        // A cluster knows no user without a name.
         parts.grants.reviews &= !parts.name.is_empty();
         Reader::new(parts)
     }
@@ -244,7 +244,6 @@ fn most_generous(one: ReaderLimits, other: ReaderLimits) -> ReaderLimits {
         requests: most(one.requests, other.requests),
         scans: most(one.scans, other.scans),
         watches: most(one.watches, other.watches),
-        bytes_per_second: most(one.bytes_per_second, other.bytes_per_second),
     }
 }
 

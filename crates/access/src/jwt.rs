@@ -19,7 +19,7 @@ pub(crate) struct Jwt<'t> {
     pub(crate) is_extended: bool,
     /// The claims.
     pub(crate) claims: Map<String, Value>,
-    /// What is signed.
+    /// Signed part of the token.
     pub(crate) signed: &'t [u8],
     /// The signature.
     pub(crate) signature: Vec<u8>,

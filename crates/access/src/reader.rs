@@ -66,8 +66,6 @@ pub struct ReaderLimits {
     pub scans: Option<usize>,
     /// Open watches and event streams.
     pub watches: Option<usize>,
-    /// Bytes sent a second.
-    pub bytes_per_second: Option<u64>,
 }
 
 /// Members of a [`Reader`].

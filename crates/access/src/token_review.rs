@@ -1,7 +1,7 @@
 //! Tokens of Kubernetes service accounts, which their clusters review (`TokenReview`).
 //!
 //! A token is sent to no cluster unless it looks like one of a service account, has the audience and has not expired.
-//! Answers are kept by the hash of the token. A cluster that does not answer authenticates nobody.
+//! Answers are kept by the hash of the token. A cluster that does not answer authenticates no user.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -93,7 +93,7 @@ pub struct TokenReviewer {
 struct State {
     accepted: Kept,
     refused: Kept,
-    /// A flight that nobody waits for any more is gone.
+    /// A flight without waiting callers is gone.
     flights: HashMap<Key, WeakShared<BoxFuture<'static, Answer>>>,
 }
 

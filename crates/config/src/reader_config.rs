@@ -81,8 +81,6 @@ pub struct ReaderLimitsConfig {
     pub requests: Option<usize>,
     /// Maximum number of queries in progress that scan a cache.
     pub scans: Option<usize>,
-    /// Maximum number of bytes sent per second.
-    pub bytes_per_second: Option<u64>,
     /// Maximum number of watches and event streams.
     pub watches: Option<usize>,
 }

@@ -16,8 +16,6 @@ use informer_hub_types::{ClusterName, Exclusion, Groups, ResourcePattern, Resour
 
 /// Bounds of `limits.scans`.
 pub(super) const SCANS: RangeInclusive<usize> = 1..=64;
-/// Bounds of `limits.bytes_per_second`. Less does not send one large object in a minute.
-pub(super) const BYTES_PER_SECOND: RangeInclusive<u64> = 64 << 10..=1 << 40;
 
 /// Keys that identify a reader; each reader has exactly one.
 pub(super) const IDENTITIES: [&str; 5] = ["token", "certificate", "oidc_group", "oidc_user", "service_account"];
@@ -235,7 +233,6 @@ fn limits(mut table: Table<'_>) -> ReaderLimitsConfig {
     let limits = ReaderLimitsConfig {
         requests: table.number("requests", REQUESTS),
         scans: table.number("scans", SCANS),
-        bytes_per_second: table.size("bytes_per_second", BYTES_PER_SECOND).map(|bytes| bytes as u64),
         watches: table.number("watches", WATCHES),
     };
     table.finish();

@@ -45,7 +45,7 @@ pub struct ReaderEntry {
     pub name: String,
     /// How its requests are recognized.
     pub identity: IdentityFrom,
-    /// What it may see.
+    /// Rules of what it sees.
     pub rules: Vec<Rule>,
     /// Limits of each of its users.
     pub limits: ReaderLimits,

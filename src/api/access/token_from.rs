@@ -66,7 +66,7 @@ pub enum TokenError {
         #[source]
         source: InvalidToken,
     },
-    /// Two readers have one token, so that their requests cannot be told apart.
+    /// Two readers have one token, so that their requests cannot be distinguished.
     #[error("readers.{one} and readers.{other} have the same token; give each its own")]
     Shared {
         /// A reader.

@@ -46,7 +46,7 @@ struct State {
     order: VecDeque<ReaderId>,
 }
 
-/// What is admitted.
+/// Kind of the admitted work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
     /// A list, a query or a request for one object.
@@ -212,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    const NONE: ReaderLimits = ReaderLimits { requests: None, scans: None, watches: None, bytes_per_second: None };
+    const NONE: ReaderLimits = ReaderLimits { requests: None, scans: None, watches: None };
 
     fn queue(requests: usize, watches: usize) -> Arc<FairQueue> {
         FairQueue::new(QueueLimits { requests, watches, turns: 1 })
@@ -240,7 +240,7 @@ mod tests {
     fn reader_has_limits_of_its_own() {
         let queue = queue(100, 100);
         let (a, b) = ("a".into(), "b".into());
-        let limits = ReaderLimits { requests: Some(2), scans: Some(1), watches: Some(3), bytes_per_second: None };
+        let limits = ReaderLimits { requests: Some(2), scans: Some(1), watches: Some(3) };
         let requests: Vec<_> = (0..5).filter_map(|_| queue.admit(&a, limits)).collect();
         let watches: Vec<_> = (0..5).filter_map(|_| queue.admit_watch(&a, limits)).collect();
         let scans: Vec<_> = (0..5).filter_map(|_| queue.admit_scan(&a, limits)).collect();

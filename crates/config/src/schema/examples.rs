@@ -51,7 +51,6 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ),
     ("readers.*.certificate.common_name", r#""jane""#),
     ("readers.*.certificate.organization", r#""sre""#),
-    ("readers.*.limits.bytes_per_second", r#""10MiB""#),
     ("readers.*.limits.requests", "8"),
     ("readers.*.limits.scans", "2"),
     ("readers.*.limits.watches", "100"),

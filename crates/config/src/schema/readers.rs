@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::node::{
-    boolean, choice, default, duration, human, list, named, node, pattern, secret, size, table, text, whole,
+    boolean, choice, default, duration, human, list, named, node, pattern, secret, table, text, whole,
 };
 use super::{NAME, NAMESPACE, RESOURCE, URL_FOR_TOKENS, selector};
 use crate::authorization::{CACHE, MODES};
 use crate::listen::{REQUESTS, WATCHES};
-use crate::readers::{BYTES_PER_SECOND, IDENTITIES, SCANS};
+use crate::readers::{IDENTITIES, SCANS};
 use crate::{AccessReviewConfig, OidcConfig, TokenReviewConfig};
 
 /// `[readers]`.
@@ -77,7 +77,6 @@ fn limits() -> Value {
         vec![
             ("requests", whole("Maximum number of requests in progress, without watches.", &REQUESTS)),
             ("scans", whole("Maximum number of queries in progress that scan a cache.", &SCANS)),
-            ("bytes_per_second", size("Maximum size of what is sent per second.", &BYTES_PER_SECOND)),
             ("watches", whole("Maximum number of watches and event streams.", &WATCHES)),
         ],
     )

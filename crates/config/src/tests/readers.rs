@@ -24,7 +24,7 @@ fn readers_are_read() {
         "{BASE}{OIDC}[readers.app]\ntoken = {{ env = \"T\" }}\n[readers.sre]\noidc_group = \"sre\"\nchange = true\nallow = [\n\
          {{ clusters = {{ tier = \"prod\" }}, namespaces = [\"shop\", \"team-*\"], resources = [\"po\", \"*.apps\"], \
          except = [\"deploy\"] }},\n{{ namespaces = [\"a\", \"*\"] }},\n]\n\
-         limits = {{ requests = 8, scans = 2, bytes_per_second = \"1MiB\", watches = 9 }}\n"
+         limits = {{ requests = 8, scans = 2, watches = 9 }}\n"
     );
     let config = Config::from_toml(&text).unwrap();
     assert!(config.authenticates() && !config.hub.service.authenticates());
@@ -42,10 +42,7 @@ fn readers_are_read() {
     assert_eq!((shown(open), open.namespaces.len()), ((vec!["*".to_owned()], Vec::new()), 0));
     assert_eq!(open.clusters, ClusterSelector::All);
     let limits = sre.limits;
-    assert_eq!(
-        (limits.requests, limits.scans, limits.bytes_per_second, limits.watches),
-        (Some(8), Some(2), Some(1 << 20), Some(9))
-    );
+    assert_eq!((limits.requests, limits.scans, limits.watches), (Some(8), Some(2), Some(9)));
 }
 
 #[test]
@@ -123,7 +120,6 @@ fn limits_are_checked() {
     let limits = |line: &str, words: &str| only_in_reader(&format!("[readers.sre.limits]\n{line}\n"), 2, words);
     limits("requests = 0", "readers.sre.limits.requests: expected a whole number from 1 to 4096, found 0");
     limits("scans = 65", "expected a whole number from 1 to 64, found 65");
-    limits("bytes_per_second = \"1KiB\"", "1KiB is out of range: from 64KiB to 1TiB");
     limits("watch = 1", "unknown key; there is requests, scans");
 }
 
