@@ -89,6 +89,9 @@ async fn scrape_has_every_metric_with_correct_values() {
     let delivered = r#"informer_hub_sink_delivered_events_total{sink="hook"}"#;
     // Metrics of the read API exist once it has been used.
     assert_eq!(hub.get("/clusters/*/api/v1/pods").await.0, 200);
+    // Denials exist once a request was denied.
+    let misdirected = client().get(format!("{url}/v1/status")).header("host", "evil.example").send().await.unwrap();
+    assert_eq!(misdirected.status(), 421);
     let _watch = client().get(format!("{url}/clusters/*/api/v1/pods?watch=1")).send().await.unwrap();
     let seen = until("a scrape that shows everything", async || {
         let seen = scrape(&url).await;

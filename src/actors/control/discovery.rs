@@ -250,7 +250,7 @@ impl Handler<NamesChanged> for DiscoveryActor {
                     let resource = resource_of(of).gvr;
                     // Permission for both is usually missing together; log only one.
                     if matches!(other, WatchState::Refused(_, true)) {
-                        tracing::debug!(%cluster, %resource, %error, "cannot watch for added and removed resources");
+                        tracing::debug!(%cluster, %resource, %error, "cannot watch this kind of definition");
                     } else {
                         tracing::warn!(%cluster, %resource, %error, "cannot watch for added and removed resources; polling every 30 seconds instead");
                     }

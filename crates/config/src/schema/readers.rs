@@ -2,9 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::node::{
-    boolean, choice, default, duration, human, list, named, node, pattern, secret, table, text, whole,
-};
+use super::node::{boolean, choice, default, duration, human, list, named, node, pattern, secret, table, text, whole};
 use super::{NAME, NAMESPACE, RESOURCE, URL_FOR_TOKENS, selector};
 use crate::authorization::{CACHE, MODES};
 use crate::listen::{REQUESTS, WATCHES};

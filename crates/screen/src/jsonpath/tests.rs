@@ -115,6 +115,7 @@ fn descent_is_bounded() {
 }
 
 proptest! {
+    #![proptest_config(informer_hub_testing::properties(256))]
     #[test]
     fn no_text_panics(text in "[{}a\\[\\]\\.\\*\\?\\(\\)@\\$=<>\"'\\\\ :,0-9-]{0,40}") {
         if let Ok(template) = text.parse::<Template>() {
