@@ -200,7 +200,8 @@ fn oracle_resyncs_permit_a_bounded_number_of_repetitions() {
     let judged = |hub, go, resyncs| {
         let of_hub = Allowance::Gaps { gaps: &[Gap { after: 0, upto: 1 }], lists: 1, late: false };
         let side = |notified, allowance| Side { notified, synced_at: 1, allowance, resyncs };
-        judge(&history, 1, side(hub, of_hub), side(go, Allowance::Lists(&[1]))).map(|tally| tally.into_iter().collect::<Vec<_>>())
+        judge(&history, 1, side(hub, of_hub), side(go, Allowance::Lists(&[1])))
+            .map(|tally| tally.into_iter().collect::<Vec<_>>())
     };
     assert_eq!(judged(&once, &once, 1), Ok(vec![]));
     assert_eq!(judged(&twice, &once, 2), Ok(vec![(Difference::Resynced, 1)]));
