@@ -126,7 +126,7 @@ impl Layout {
         }
     }
 
-    /// Returns the line of a row. Cells may hold untrusted text: each is made [`printable`].
+    /// Returns the line of a row. Cells may hold untrusted text: each is made [`printable()`].
     #[must_use]
     pub fn line(&self, cells: &[String], colours: bool) -> String {
         self.joined(cells, colours)
