@@ -168,6 +168,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(informer_hub_testing::properties(256))]
         #[test]
         fn natural_order_is_total(a in "[a0-9-]{0,6}", b in "[a0-9-]{0,6}", c in "[a0-9-]{0,6}") {
             prop_assert_eq!(natural(&a, &b), natural(&b, &a).reverse());
