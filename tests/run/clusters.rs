@@ -134,6 +134,7 @@ async fn forbidden_resources_are_logged_in_one_line() {
     until("repeated requests for each resource", tries).await;
     let warned = || hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect::<Vec<_>>();
     let others = "cannot watch for added and removed resources";
+    hub.line(others).await;
     assert_eq!((warned().len(), hub.count(others)), (2, 1), "{:#?}", warned());
     sim.forbid(&World::nodes(), false);
     let line = hub.line("watching again").await;
@@ -165,6 +166,7 @@ async fn unreachable_cluster_is_logged_once() {
     assert!(!warnings[0].to_string().contains("client error"), "an error without information: {warnings:#?}");
     down.restart().await;
     hub.ready().await;
+    hub.line("the cluster answers again").await;
     until("all is synced", async || {
         let status = hub.status().await;
         let informers = named(&status, "down")["informers"].as_array().unwrap().clone();
