@@ -36,7 +36,12 @@ pub(super) fn connector(
 
 /// Returns the access to a cluster and the options of its requests.
 pub(super) fn settings(cluster: &ClusterConfig) -> AccessSettings {
-    AccessSettings { access: access(cluster), compression: cluster.compression, http: cluster.http }
+    AccessSettings {
+        access: access(cluster),
+        compression: cluster.compression,
+        http: cluster.http,
+        encoding: cluster.encoding,
+    }
 }
 
 /// Returns address and credentials of a cluster.

@@ -10,13 +10,14 @@ use super::rules::{is_loopback, url};
 use super::spans::KeyPath;
 use super::table::{Checker, Table, texts};
 use super::{ClusterAccess, ClusterConfig, Secret};
-use informer_hub_types::{ClusterLabels, ClusterName, ClusterSelector, HttpVersions};
+use informer_hub_types::{ClusterLabels, ClusterName, ClusterSelector, Encodings, HttpVersions};
 
 impl ClusterConfig {
     /// Creates a cluster without labels, with gzipped lists and the default versions of HTTP.
     #[must_use]
     pub fn new(name: ClusterName, access: ClusterAccess) -> Self {
-        Self { name, labels: ClusterLabels::new(), access, compression: true, http: HttpVersions::default() }
+        let (http, encoding) = (HttpVersions::default(), Encodings::default());
+        Self { name, labels: ClusterLabels::new(), access, compression: true, http, encoding }
     }
 }
 
@@ -45,6 +46,9 @@ impl ClusterAccess {
 pub(super) const HTTP_VERSIONS: &[(&str, HttpVersions)] =
     &[("auto", HttpVersions::Auto), ("1.1", HttpVersions::Http1), ("2", HttpVersions::Http2)];
 
+/// Values of `encoding`.
+pub(super) const ENCODINGS: &[(&str, Encodings)] = &[("auto", Encodings::Auto), ("json", Encodings::Json)];
+
 /// Clusters against which selectors are checked.
 #[derive(Clone, Copy)]
 pub(super) struct KnownClusters<'c> {
@@ -64,9 +68,9 @@ pub(super) fn clusters(table: Table<'_>) -> Vec<ClusterConfig> {
         let access = access(&mut table);
         let labels = table.take("labels").map(|value| labels(checker, &path.key("labels"), value)).unwrap_or_default();
         let compression = table.boolean("compression").unwrap_or(true);
-        let http = http(&mut table);
+        let (http, encoding) = (http(&mut table), encoding(&mut table));
         table.finish();
-        found.extend(name.ok().map(|name| ClusterConfig { name, labels, access, compression, http }));
+        found.extend(name.ok().map(|name| ClusterConfig { name, labels, access, compression, http, encoding }));
     }
     found
 }
@@ -74,6 +78,11 @@ pub(super) fn clusters(table: Table<'_>) -> Vec<ClusterConfig> {
 /// Reads `http`.
 pub(super) fn http(table: &mut Table<'_>) -> HttpVersions {
     table.choice("http", "HTTP version", HTTP_VERSIONS).unwrap_or_default()
+}
+
+/// Reads `encoding`.
+pub(super) fn encoding(table: &mut Table<'_>) -> Encodings {
+    table.choice("encoding", "encoding", ENCODINGS).unwrap_or_default()
 }
 
 /// Reads the connection of a cluster.

@@ -66,7 +66,7 @@ pub use self::transport_config::{
 };
 pub use self::units::{ByteSize, HumanDuration, InvalidUnit};
 pub use informer_hub_types::{
-    BatchParams as BatchConfig, Compression, EventType, HttpVersions, Initial, OnFilterError, Preset,
+    BatchParams as BatchConfig, Compression, Encodings, EventType, HttpVersions, Initial, OnFilterError, Preset,
     RateLimit as RateLimitConfig, RetryParams as RetryConfig,
 };
 use informer_hub_types::{
@@ -261,6 +261,8 @@ pub struct ClusterConfig {
     pub compression: bool,
     /// Versions of HTTP to use.
     pub http: HttpVersions,
+    /// Encodings to request.
+    pub encoding: Encodings,
 }
 
 /// Connection to a cluster.

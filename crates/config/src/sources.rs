@@ -8,12 +8,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::ClusterAccess;
-use super::clusters::{access, http};
+use super::clusters::{access, encoding, http};
 use super::error::suggestion;
 use super::files::labels;
 use super::resources::namespaces;
 use super::table::Table;
-use informer_hub_types::{ClusterLabels, HttpVersions, LabelSelector, check_name};
+use informer_hub_types::{ClusterLabels, Encodings, HttpVersions, LabelSelector, check_name};
 
 pub(super) const CLUSTERS: RangeInclusive<usize> = 1..=10_000;
 /// Default limit of clusters per source: enough for a large fleet, and a bound for a faulty source.
@@ -43,6 +43,8 @@ pub struct ClusterSourceConfig {
     pub compression: bool,
     /// Versions of HTTP for its clusters, and for the management cluster.
     pub http: HttpVersions,
+    /// Encodings to request from its clusters.
+    pub encoding: Encodings,
 }
 
 impl ClusterSourceConfig {
@@ -59,6 +61,7 @@ impl ClusterSourceConfig {
             max_clusters: DEFAULT_CLUSTERS,
             compression: true,
             http: HttpVersions::default(),
+            encoding: Encodings::default(),
         }
     }
 }
@@ -340,7 +343,7 @@ fn read_source(name: String, mut table: Table<'_>) -> Option<ClusterSourceConfig
     }
     let max_clusters = table.number("max_clusters", CLUSTERS).unwrap_or(DEFAULT_CLUSTERS);
     let compression = table.boolean("compression").unwrap_or(true);
-    let http = http(&mut table);
+    let (http, encoding) = (http(&mut table), encoding(&mut table));
     if kind.is_some() {
         table.finish();
     }
@@ -357,6 +360,7 @@ fn read_source(name: String, mut table: Table<'_>) -> Option<ClusterSourceConfig
         max_clusters,
         compression,
         http,
+        encoding,
     })
 }
 

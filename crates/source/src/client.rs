@@ -21,7 +21,7 @@ use super::transport::{self, CONNECT_TIMEOUT, OpenError, Transport, Wiring};
 use informer_hub_codec::bounded;
 use informer_hub_dial::{Dial, server_of};
 use informer_hub_disk::FileStates;
-use informer_hub_types::{HttpVersions, Threads};
+use informer_hub_types::{Encodings, HttpVersions, Threads};
 
 /// Deadline for building a client, including a credential plugin and file reads.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
@@ -88,12 +88,14 @@ pub struct AccessSettings {
     pub compression: bool,
     /// Versions of HTTP to use.
     pub http: HttpVersions,
+    /// Encodings to request.
+    pub encoding: Encodings,
 }
 
 impl From<Access> for AccessSettings {
-    /// With gzipped lists and the default of [`HttpVersions`].
+    /// With gzipped lists and the defaults of [`HttpVersions`] and [`Encodings`].
     fn from(access: Access) -> Self {
-        Self { access, compression: true, http: HttpVersions::default() }
+        Self { access, compression: true, http: HttpVersions::default(), encoding: Encodings::default() }
     }
 }
 
@@ -226,7 +228,7 @@ pub(super) async fn make(
     wiring: Wiring,
     io: &Threads,
 ) -> Result<NewClient, ClientError> {
-    let AccessSettings { access, compression, http } = settings;
+    let AccessSettings { access, compression, http, .. } = settings;
     let what = access.target();
     let work = io.spawn({
         let (what, threads) = (what.clone(), io.clone());

@@ -20,7 +20,7 @@ use informer_hub_reflector::{
     ErrorClass, ListRequest, ListStream, ListerWatcher, SourceError, StallPolicy, VersionMatch, WatchRequest,
     WatchStream,
 };
-use informer_hub_types::{ApiResource, Scope, Threads};
+use informer_hub_types::{ApiResource, Encodings, Scope, Threads};
 
 /// Accepted encodings of one kind of answer.
 struct Accept {
@@ -43,12 +43,9 @@ const WATCH: Accept = Accept {
 
 /// Options of a [`KubeSource`].
 #[derive(Debug, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct KubeSourceOptions {
     /// Whether to request only `metadata` (`PartialObjectMetadata`). Default false.
     pub metadata_only: bool,
-    /// Whether to request Kubernetes protobuf where it works. Default true.
-    pub protobuf: bool,
     /// Whether to accept gzipped lists. Default true. Watches are never compressed: an apiserver may compress each event
     /// separately, which decoders take for the end of the body.
     pub compression: bool,
@@ -64,7 +61,7 @@ impl Default for KubeSourceOptions {
     fn default() -> Self {
         let stall = StallPolicy::default();
         let max_object_bytes = MAX_OBJECT_BYTES;
-        Self { metadata_only: false, protobuf: true, compression: true, traces: true, max_object_bytes, stall }
+        Self { metadata_only: false, compression: true, traces: true, max_object_bytes, stall }
     }
 }
 
@@ -125,7 +122,7 @@ impl KubeSource {
         selectors(&self.scope)
     }
 
-    fn list_request(&self, request: &ListRequest) -> Get {
+    fn list_request(&self, request: &ListRequest, encodings: Encodings) -> Get {
         let mut query = self.selectors();
         if let Some(limit) = request.limit {
             query.add("limit", &limit.to_string());
@@ -142,11 +139,11 @@ impl KubeSource {
                 }
             }
         }
-        let (accept, fallback) = self.accept(LIST);
+        let (accept, fallback) = self.accept(LIST, encodings);
         Get { path: self.path(), query, accept, fallback, compressed: self.options.compression, lane: Lane::Bulk }
     }
 
-    fn watch_request(&self, request: &WatchRequest) -> Get {
+    fn watch_request(&self, request: &WatchRequest, encodings: Encodings) -> Get {
         let mut query = self.selectors();
         query.add("watch", "true");
         query.add("allowWatchBookmarks", "true");
@@ -161,16 +158,16 @@ impl KubeSource {
             query.add("resourceVersionMatch", "NotOlderThan");
         }
         let lane = if request.initial_events { Lane::Bulk } else { Lane::Watch };
-        let (accept, fallback) = self.accept(WATCH);
+        let (accept, fallback) = self.accept(WATCH, encodings);
         Get { path: self.path(), query, accept, fallback, compressed: false, lane }
     }
 
     /// Returns the accepted encodings, and those of a second request if the server refuses these.
-    fn accept(&self, metadata: Accept) -> (&'static str, Option<&'static str>) {
+    fn accept(&self, metadata: Accept, encodings: Encodings) -> (&'static str, Option<&'static str>) {
         let metadata_only = self.options.metadata_only;
         let objects = Accept { both: "application/vnd.kubernetes.protobuf,application/json", json: "application/json" };
         let Accept { both, json } = if metadata_only { metadata } else { objects };
-        let is_protobuf = self.options.protobuf && self.decoder.lock().wants_protobuf(metadata_only);
+        let is_protobuf = encodings == Encodings::Auto && self.decoder.lock().wants_protobuf(metadata_only);
         if is_protobuf { (both, Some(json)) } else { (json, None) }
     }
 
@@ -261,7 +258,8 @@ impl ListerWatcher for KubeSource {
             Ok(current) => current,
             Err(error) => return Box::pin(ready(Err(error))),
         };
-        let start = self.start(self.list_request(&request), current, intake, stall.list_head, stall.list_chunk);
+        let get = self.list_request(&request, current.encoding);
+        let start = self.start(get, current, intake, stall.list_head, stall.list_chunk);
         Box::pin(async move { Ok(start.await?.boxed()) })
     }
 
@@ -275,7 +273,8 @@ impl ListerWatcher for KubeSource {
             Err(error) => return Box::pin(ready(Err(error))),
         };
         let (epoch, mut epochs) = (current.epoch, self.client.epochs());
-        let start = self.start(self.watch_request(&request), current, intake, stall.watch_head, silence);
+        let get = self.watch_request(&request, current.encoding);
+        let start = self.start(get, current, intake, stall.watch_head, silence);
         Box::pin(async move {
             // On an error the client is gone, and its requests have ended too.
             let address_changed = async move { drop(epochs.wait_for(|now| *now != epoch).await) };

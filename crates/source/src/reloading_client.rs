@@ -25,7 +25,7 @@ use super::transport::{Transport, Wiring};
 use informer_hub_disk::FileStates;
 use informer_hub_pool::Traffic;
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{Threads, WatchCell, Watcher};
+use informer_hub_types::{Encodings, Threads, WatchCell, Watcher};
 
 /// Interval of file checks.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -37,6 +37,8 @@ pub(super) struct CurrentClient {
     pub(super) client: Client,
     /// Whether it accepts gzipped answers.
     pub(super) compression: bool,
+    /// Encodings that it requests.
+    pub(super) encoding: Encodings,
     /// Number of address changes so far.
     pub(super) epoch: u64,
     address: String,
@@ -75,7 +77,7 @@ impl ReloadingClient {
         let new = make(cluster.clone(), settings.clone(), wiring.clone(), io).await?;
         let client = Arc::new(Self {
             cluster,
-            current: ArcSwap::from_pointee(CurrentClient::new(new, settings.compression, 0)),
+            current: ArcSwap::from_pointee(CurrentClient::new(new, &settings, 0)),
             settings: Mutex::new(settings),
             wiring,
             io: io.clone(),
@@ -130,14 +132,14 @@ impl ReloadingClient {
         let wiring = Wiring { last: Some(old.transport.clone()), ..self.wiring.clone() };
         let current = make(self.cluster.clone(), settings.clone(), wiring, &self.io).await;
         let failed_before = last_attempt.as_ref().is_some_and(|last_attempt| last_attempt.failed);
-        let compression = settings.compression;
-        *last_attempt = Some(Attempt { at: clock::now(), settings, files, failed: current.is_err() });
+        let (at, failed) = (clock::now(), current.is_err());
+        *last_attempt = Some(Attempt { at, settings: settings.clone(), files, failed });
         match current {
             Ok(new) => {
                 let has_moved = new.address != old.address;
                 let epoch = old.epoch + u64::from(has_moved);
                 tracing::info!(address = new.address, has_moved, "reloaded the credentials");
-                self.current.store(Arc::new(CurrentClient::new(new, compression, epoch)));
+                self.current.store(Arc::new(CurrentClient::new(new, &settings, epoch)));
                 self.epoch.modify(|current| std::mem::replace(current, epoch) != epoch);
             }
             Err(error) => {
@@ -157,9 +159,10 @@ impl fmt::Debug for ReloadingClient {
 }
 
 impl CurrentClient {
-    fn new(new: NewClient, compression: bool, epoch: u64) -> Self {
+    fn new(new: NewClient, settings: &AccessSettings, epoch: u64) -> Self {
         let NewClient { client, address, server, files, transport } = new;
-        Self { client, compression, epoch, address, server, files, transport }
+        let AccessSettings { compression, encoding, .. } = *settings;
+        Self { client, compression, encoding, epoch, address, server, files, transport }
     }
 }
 

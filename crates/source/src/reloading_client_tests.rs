@@ -95,6 +95,26 @@ async fn unauthorized_answer_reloads_credentials_and_open_watch_continues() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changed_encoding_applies_to_the_next_request() {
+    let (server, dir) = (server().await, tempfile::tempdir().unwrap());
+    let path = dir.path().join("config");
+    kubeconfig(&path, &server.url(), "good");
+    let client = client(&path).await;
+    let access = Access::Kubeconfig { path, context: None };
+    for (encoding, accepted) in [
+        (Encodings::Json, "accept: application/json\r\n"),
+        (Encodings::Auto, "accept: application/vnd.kubernetes.protobuf,application/json\r\n"),
+    ] {
+        let before = client.current();
+        client.change(AccessSettings { encoding, ..access.clone().into() });
+        wait_for_new_client(&client, &before).await;
+        drop(source(&client).list(list(VersionMatch::MostRecent)).await.unwrap());
+        let requests = server.requests();
+        assert!(requests.last().unwrap().to_lowercase().contains(accepted), "{encoding:?}: {requests:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn address_change_ends_watches_and_voids_versions() {
     let (first, second, dir) = (server().await, server().await, tempfile::tempdir().unwrap());
     let path = dir.path().join("config");

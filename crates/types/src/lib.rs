@@ -17,6 +17,7 @@ mod delivery;
 mod delta;
 mod dictionary;
 mod disk_body;
+mod encodings;
 mod fsync;
 mod health;
 mod histogram;
@@ -59,6 +60,7 @@ pub use delivery::{BatchParams, Compression, EventType, Initial, OnFilterError, 
 pub use delta::{Change, Delta, DeltaKind, Deltas};
 pub use dictionary::{CodecError, Dictionary, TrainError};
 pub use disk_body::{BodyLoader, DiskPacker, PackedBody, StoredBody};
+pub use encodings::Encodings;
 pub use fsync::Fsync;
 pub use health::{CheckpointState, Freshness, InformerHealth, ListReason, Phase};
 pub use histogram::{ClusterTimings, Exemplar, Histogram, HistogramState, LAG_SECONDS, REQUEST_SECONDS};

@@ -131,6 +131,7 @@ pub(crate) fn cluster(source: &ClusterSourceConfig, management: &Management) -> 
     let name = name_for(&format!("cluster_sources.{}", source.name)).unwrap_or_else(placeholder);
     let mut cluster = ClusterConfig::new(name, management.access.clone());
     cluster.http = source.http;
+    cluster.encoding = source.encoding;
     cluster
 }
 

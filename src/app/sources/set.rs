@@ -290,6 +290,7 @@ fn remembered_report(config: &ClusterSourceConfig, remembered: &[SourcedCluster]
         cluster.labels.clone_from(&one.labels);
         cluster.compression = config.compression;
         cluster.http = config.http;
+        cluster.encoding = config.encoding;
         FoundCluster { cluster, object: one.object.clone() }
     });
     SourceReport { clusters: found.collect(), ..SourceReport::default() }

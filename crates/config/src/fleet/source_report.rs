@@ -109,8 +109,14 @@ impl Candidate<'_> {
         let name = name_for(&filled)
             .ok_or_else(|| format!("cannot derive a cluster name from {filled:?}: it has no letter or digit"))?;
         let labels = labels(source, &self.labels);
-        let cluster =
-            ClusterConfig { name, labels, access: self.access, compression: source.compression, http: source.http };
+        let cluster = ClusterConfig {
+            name,
+            labels,
+            access: self.access,
+            compression: source.compression,
+            http: source.http,
+            encoding: source.encoding,
+        };
         Ok(FoundCluster { cluster, object: self.object })
     }
 }

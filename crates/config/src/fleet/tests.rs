@@ -14,7 +14,7 @@ use crate::{
     Management,
 };
 use informer_hub_testing::properties;
-use informer_hub_types::{ClusterName, HttpVersions};
+use informer_hub_types::{ClusterName, Encodings, HttpVersions};
 
 const PEM: &str = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n";
 const SECRET: &str = "hunter2";
@@ -393,6 +393,7 @@ fn cluster(name: &str) -> ClusterConfig {
         access,
         compression: true,
         http: HttpVersions::default(),
+        encoding: Encodings::default(),
     }
 }
 

@@ -23,7 +23,7 @@ use self::node::{
     whole,
 };
 pub use self::reference::reference;
-use super::clusters::HTTP_VERSIONS;
+use super::clusters::{ENCODINGS, HTTP_VERSIONS};
 use super::listen::{CONNECTIONS, REQUESTS, WATCHES, WINDOW_AGE, WINDOW_BYTES};
 use super::resolve::{CHECKPOINT, LONGEST_FSYNC, MEMORY, SHUTDOWN};
 use super::resources::{LIMIT, LONGEST_RESYNC, SHORTEST_RESYNC};
@@ -185,6 +185,7 @@ fn cluster() -> Value {
         ("labels", labels("Labels of your choice, to select clusters.")),
         ("compression", default(boolean("Whether lists are requested gzipped."), true)),
         ("http", http()),
+        ("encoding", encoding()),
     ]);
     let mut cluster = table("Connection to a cluster: exactly one of kubeconfig, in_cluster, server.", properties);
     ways(&mut cluster);
@@ -198,6 +199,13 @@ fn http() -> Value {
     let text =
         "Version of HTTP. \"auto\" is HTTP/2 if the server offers it over TLS, with one connection for many watches.";
     default(choice(text, &known), usual.map_or("auto", |(word, _)| word))
+}
+
+/// Encodings of requests to an apiserver.
+fn encoding() -> Value {
+    let known: Vec<_> = ENCODINGS.iter().map(|(word, _)| *word).collect();
+    let text = "Encoding of lists and watches. \"auto\" is Kubernetes protobuf where it works, which costs servers half the CPU.";
+    default(choice(text, &known), "auto")
 }
 
 /// Keys of the connection to a cluster.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::node::{boolean, choice, default, labels, list, named, node, pattern, table, text, whole};
-use super::{access, http, namespaces, ways};
+use super::{access, encoding, http, namespaces, ways};
 use crate::NamePattern;
 use crate::sources::{CLUSTERS, DEFAULT_CLUSTERS, EXEC_VERSIONS, TYPES};
 
@@ -78,6 +78,7 @@ fn typed_source(kind: &str, description: &str, own: Vec<(&str, Value)>, required
         ("max_clusters", default(whole("Maximum number of clusters.", &CLUSTERS), DEFAULT_CLUSTERS)),
         ("compression", default(boolean("Whether lists of its clusters are requested gzipped."), true)),
         ("http", http()),
+        ("encoding", encoding()),
     ];
     properties.extend(own);
     let mut source = table(description, properties);

@@ -24,6 +24,7 @@ fn cluster_values_are_checked() {
     only_in_cluster("server = \"one\"\n", 1, "not an address of http or https");
     only_in_cluster("server = \"http://x\"\ntoken = { env = \"A\" }\n", 1, "would send the token unencrypted");
     only_in_cluster("server = \"https://x\"\ncompression = \"no\"\n", 2, "expected true or false, found a text");
+    only_in_cluster("server = \"https://x\"\nencoding = \"jsn\"\n", 2, "there is no encoding \"jsn\"");
     only_in_cluster("server = \"https://x\"\nlabels = { a = 1 }\n", 2, "clusters.one.labels.a: expected a text");
     only_in_cluster("server = \"https://x\"\ncontxt = 1\n", 2, "unknown key; did you mean \"context\"?");
     only("[clusters.\"a b\"]\nin_cluster = true\n[resources.pods]\n", 1, "cluster name \"a b\" is not valid: 1 to 63");

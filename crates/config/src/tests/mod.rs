@@ -72,7 +72,7 @@ fn small_configuration_has_the_defaults() {
     assert_eq!(sink.retry.give_up_after, Duration::from_secs(24 * 3600));
     let TransportConfig::Webhook(webhook) = &sink.transport else { panic!("another type") };
     assert_eq!((webhook.timeout, webhook.concurrency), (Duration::from_secs(10), 4));
-    assert!(config.clusters[0].compression);
+    assert!(config.clusters[0].compression && config.clusters[0].encoding == Encodings::Auto);
 }
 
 #[test]
