@@ -14,4 +14,4 @@ macro_rules! export {
     };
 }
 
-export!(caches clusters config filter journal list_pages protobuf records template texts watch_lines webhook);
+export!(caches clusters config filter journal list_pages protobuf protobuf_json records template texts watch_lines webhook);

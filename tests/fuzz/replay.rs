@@ -99,6 +99,7 @@ targets! {
     watch_stream_in_pieces_decodes_as_the_whole: watch_lines, 2000;
     list_page_in_pieces_decodes_as_the_whole: list_pages, 2000;
     protobuf_in_pieces_decodes_as_the_whole: protobuf, 2000;
+    object_in_json_survives_its_way_through_protobuf: protobuf_json, 4000;
     journal_over_arbitrary_files_stores_and_returns_records: journal, 1000;
     cache_from_arbitrary_files_survives_a_rewrite: caches, 300;
     cluster_source_input_yields_clusters_or_problems_never_commands: clusters, 1000;

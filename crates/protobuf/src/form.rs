@@ -7,7 +7,7 @@ use super::wire::{Reader, Value};
 const WRONG_TYPE: ConvertError = ConvertError::Malformed("a field of another wire type");
 
 /// Seconds of the year 1, Go's zero time.
-const ZERO_TIME: i64 = -62_135_596_800;
+pub(super) const ZERO_TIME: i64 = -62_135_596_800;
 
 /// Writes a `Quantity`, which the server has made canonical.
 pub(super) fn quantity(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertError> {

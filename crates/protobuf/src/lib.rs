@@ -1,8 +1,9 @@
-//! Kubernetes protobuf: from the bytes of an apiserver to the JSON that it would have sent.
+//! Kubernetes protobuf: from the bytes of an apiserver to the JSON that it would have sent, and back.
 //!
 //! [`Schema`] has the messages of all built-in types. It is generated from the Go types of one Kubernetes version
 //! (`make protobuf-schema`). [`Converter`] turns an object into JSON, byte by byte as Go's encoder writes it: in the order of
 //! the Go struct, with its rules for empty members. [`Envelope`] and [`WatchEvent`] read what is around an object.
+//! [`Encoder`] is the inverse: from an apiserver's JSON to protobuf.
 //!
 //! The crate is synchronous. No input makes it panic, and its memory is bounded by the limit on the JSON.
 //!
@@ -11,17 +12,23 @@
 //! does: `creationTimestamp: null` of a pod template, for example, which 1.34 left out first.
 
 mod convert;
+mod encode;
 mod envelope;
 mod error;
 mod form;
+mod json;
 mod omit;
 mod schema;
 mod text;
+mod text_in;
 mod wire;
+mod wire_out;
 
 pub use convert::{Converter, TypeMeta};
+pub use encode::{EncodeError, Encoder};
 pub use envelope::{Envelope, MAGIC, WatchEvent};
 pub use error::ConvertError;
 pub use omit::Omit;
 pub use schema::{MessageId, Schema};
 pub use wire::{Field, Reader, Value, varint};
+pub use wire_out::{END_OF_ENVELOPE, begin_envelope, item_length, varint_length, write_frame, write_item};

@@ -99,6 +99,17 @@ impl Message {
         let place = *self.by_number.get(usize::try_from(number).ok()?)?;
         (place != NONE).then_some(usize::from(place))
     }
+
+    /// Returns the fields in the order of their numbers, without constants.
+    pub(super) fn by_number(&self) -> impl Iterator<Item = &FieldInfo> {
+        self.by_number.iter().filter(|place| **place != NONE).map(|place| &self.fields[usize::from(*place)])
+    }
+}
+
+impl MessageId {
+    pub(super) fn number(self) -> usize {
+        usize::from(self.0)
+    }
 }
 
 impl Schema {
@@ -139,6 +150,16 @@ impl Schema {
 
     pub(super) fn message(&self, id: MessageId) -> &Message {
         &self.messages[usize::from(id.0)]
+    }
+
+    /// Returns a field by its place in a message.
+    pub(super) fn field(&self, id: MessageId, place: usize) -> &FieldInfo {
+        &self.message(id).fields[place]
+    }
+
+    /// Returns all messages, in their order.
+    pub(super) fn ids(&self) -> impl Iterator<Item = MessageId> {
+        (0..self.messages.len()).filter_map(|number| u16::try_from(number).ok().map(MessageId))
     }
 
     pub(super) fn key(&self, field: &FieldInfo) -> &str {

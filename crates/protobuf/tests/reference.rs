@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use informer_hub_protobuf::{ConvertError, Converter, Envelope, Omit, Schema, TypeMeta};
+use informer_hub_protobuf::{
+    ConvertError, Converter, END_OF_ENVELOPE, EncodeError, Encoder, Envelope, Omit, Schema, TypeMeta, begin_envelope,
+};
 
 /// One object in a hundred of `protobuf objects --small` (tests/testbed).
 const OBJECTS: &[u8] = include_bytes!("objects.bin");
@@ -122,4 +124,149 @@ fn nesting_is_bounded() {
     assert!(nested(80).unwrap() > 80 * 8);
     assert_eq!(nested(200), Err(ConvertError::TooDeep));
     assert_eq!(nested(5_000), Err(ConvertError::TooDeep));
+}
+
+/// Encodes an object with its envelope.
+fn encode(json: &[u8], api_version: &str, kind: &str, limit: usize) -> Result<Vec<u8>, EncodeError> {
+    let message = Schema::builtin().kind(api_version, kind).unwrap();
+    let (mut raw, mut wire) = (Vec::new(), Vec::new());
+    Encoder::default().object(message, json, limit, &mut raw)?;
+    begin_envelope(&mut wire, TypeMeta { api_version, kind }, raw.len());
+    wire.extend_from_slice(&raw);
+    wire.extend_from_slice(END_OF_ENVELOPE);
+    Ok(wire)
+}
+
+/// Returns whether JSON lost nothing of an object's protobuf: bytes that are not UTF-8, and spaces and escapes of JSON that
+/// is embedded.
+fn keeps_all(json: &[u8]) -> bool {
+    const LOST: [&str; 5] =
+        ["\\ufffd", r#""a":[1,2.50,null]"#, r"f:a\u003cb", r"x\u003cy \u0026 z", r#"{"u":"\u2028"}"#];
+    let json = std::str::from_utf8(json).unwrap();
+    !LOST.iter().any(|lost| json.contains(lost))
+}
+
+#[test]
+fn encoded_objects_equal_those_of_apimachinery() {
+    let mut equal = 0;
+    for (wire, json) in objects() {
+        let Envelope { api_version, kind, .. } = Envelope::read(wire).unwrap();
+        let encoded = encode(json, api_version, kind, usize::MAX).unwrap_or_else(|error| panic!("{kind}: {error}"));
+        let converted = convert(&encoded, &Omit::default(), usize::MAX).unwrap();
+        // Bytes that are not UTF-8 are U+FFFD in the protobuf, which JSON need not escape.
+        let expected = String::from_utf8(json.to_vec()).unwrap().replace("\\ufffd", "\u{fffd}");
+        assert_eq!(String::from_utf8_lossy(&converted), expected);
+        if keeps_all(json) {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).escape_debug().to_string();
+            assert_eq!(text(&encoded), text(wire), "{kind}: {expected}");
+            assert!(encoded == wire, "{kind}");
+            equal += 1;
+        }
+    }
+    assert!(equal > 30, "{equal}");
+}
+
+#[test]
+fn members_in_any_order_are_encoded_alike() {
+    fn shuffled(value: &mut serde_json::Value) -> String {
+        match value {
+            serde_json::Value::Object(members) => {
+                let members = members.iter_mut().rev();
+                let members = members.map(|(key, value)| format!(" {:?} : {}", key, shuffled(value)));
+                format!("{{{} }}", members.collect::<Vec<_>>().join(" ,"))
+            }
+            serde_json::Value::Array(values) => {
+                format!("[ {} ]", values.iter_mut().map(shuffled).collect::<Vec<_>>().join(" , "))
+            }
+            other => other.to_string(),
+        }
+    }
+    let mut compared = 0;
+    for (wire, json) in objects() {
+        let text = std::str::from_utf8(json).unwrap();
+        // The keys of this test are escaped by Rust's rules, and embedded JSON keeps its order.
+        if !keeps_all(json) || text.contains('\\') || text.contains("f:metadata") {
+            continue;
+        }
+        let Envelope { api_version, kind, .. } = Envelope::read(wire).unwrap();
+        let shuffled = shuffled(&mut serde_json::from_slice(json).unwrap());
+        assert_eq!(encode(shuffled.as_bytes(), api_version, kind, usize::MAX).as_deref(), Ok(wire), "{shuffled}");
+        compared += 1;
+    }
+    assert!(compared > 5, "{compared}");
+}
+
+#[test]
+fn any_prefix_or_changed_byte_of_json_is_encoded_or_refused() {
+    let mut encoded = 0;
+    for (number, (wire, json)) in objects().into_iter().enumerate() {
+        let Envelope { api_version, kind, .. } = Envelope::read(wire).unwrap();
+        for at in (number % 17..json.len()).step_by(17) {
+            assert!(encode(&json[..at], api_version, kind, 1 << 20).is_err(), "object {number} ends at {at}");
+            for change in [0x01, 0x04, 0x10, 0x80] {
+                let mut broken = json.to_vec();
+                broken[at] ^= change;
+                if let Ok(wire) = encode(&broken, api_version, kind, 1 << 20) {
+                    // Only the names of the object's kind are not in the message.
+                    convert(&wire, &Omit::default(), 1 << 24)
+                        .unwrap_or_else(|error| panic!("{number} at {at}: {error}"));
+                    encoded += 1;
+                }
+            }
+        }
+    }
+    assert!(encoded > 1000, "{encoded}");
+}
+
+#[test]
+fn unknown_and_wrong_members_are_refused() {
+    let pod = |json: &str| encode(json.as_bytes(), "v1", "Pod", 1 << 20).unwrap_err().to_string();
+    assert_eq!(pod(r#"{"spec":{"nodeNme":"a"}}"#), "a member of core/v1.PodSpec is not in the schema");
+    assert_eq!(pod(r#"{"metadata":{"kind":"a"}}"#), "a member of meta/v1.ObjectMeta is not in the schema");
+    assert_eq!(pod(r#"{"spec":{"nodeName":"a","nodeName":"b"}}"#), "invalid object: a member twice");
+    assert_eq!(pod(r#"{"spec":{"nodeName":1}}"#), "invalid object: a value of another type");
+    assert_eq!(pod(r#"{"spec":{"priority":2147483648}}"#), "invalid object: a number out of range");
+    assert_eq!(pod(r#"{"spec":{"priority":1.0}}"#), "invalid object: a number out of range");
+    assert_eq!(pod(r#"{"metadata":{"creationTimestamp":"today"}}"#), "invalid object: not a time");
+    for json in ["", "[]", "null", "{}{}", "{,}", r#"{"spec":{},}"#, r#"{"spec":{"containers":[,]}}"#, r#"{"spec" {}}"#]
+    {
+        assert!(pod(json).starts_with("invalid object: "), "{json}");
+    }
+    let secret = |json: &str| encode(json.as_bytes(), "v1", "Secret", 1 << 20);
+    assert!(secret(r#"{"data":{"a":"YQ==","b":"","c":null}}"#).is_ok());
+    assert_eq!(secret(r#"{"data":{"a":"?"}}"#), Err(EncodeError::Malformed("not base64")));
+    let claim = |kind: &str| {
+        let json = format!(r#"{{"spec":{{"volumeClaimTemplates":[{{"kind":"{kind}","apiVersion":"v1"}}]}}}}"#);
+        encode(json.as_bytes(), "apps/v1", "StatefulSet", 1 << 20)
+    };
+    assert!(claim("PersistentVolumeClaim").is_ok() && claim("Claim").is_err());
+}
+
+#[test]
+fn protobuf_is_bounded() {
+    for (wire, json) in objects() {
+        let Envelope { api_version, kind, raw } = Envelope::read(wire).unwrap();
+        if keeps_all(json) {
+            assert!(encode(json, api_version, kind, raw.len()).is_ok());
+            assert_eq!(encode(json, api_version, kind, raw.len() - 1), Err(EncodeError::TooLarge), "{kind}");
+        }
+    }
+    // 4 M containers of three bytes each have 30 bytes of protobuf each.
+    let containers = format!(r#"{{"spec":{{"containers":[{}{{}}]}}}}"#, "{},".repeat(4 << 20));
+    let (pod, mut out) = (Schema::builtin().kind("v1", "Pod").unwrap(), Vec::new());
+    let result = Encoder::default().object(pod, containers.as_bytes(), 1 << 20, &mut out);
+    assert_eq!(result, Err(EncodeError::TooLarge));
+    assert!(out.len() < (1 << 20) + 100, "{}", out.len());
+}
+
+#[test]
+fn nesting_of_json_is_bounded() {
+    let nested = |depth: usize| {
+        let schema = r#"{"not":"#.repeat(depth) + "{}" + &"}".repeat(depth);
+        let json = format!(r#"{{"spec":{{"versions":[{{"schema":{{"openAPIV3Schema":{schema}}}}}]}}}}"#);
+        encode(json.as_bytes(), "apiextensions.k8s.io/v1", "CustomResourceDefinition", 1 << 20).map(|wire| wire.len())
+    };
+    assert!(nested(80).unwrap() > 80 * 4);
+    assert_eq!(nested(200), Err(EncodeError::TooDeep));
+    assert_eq!(nested(100_000), Err(EncodeError::TooDeep));
 }

@@ -12,6 +12,7 @@ mod json;
 pub(crate) mod list_pages;
 mod objects;
 pub(crate) mod protobuf;
+pub(crate) mod protobuf_json;
 pub(crate) mod records;
 pub(crate) mod template;
 pub(crate) mod texts;

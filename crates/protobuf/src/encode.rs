@@ -1,0 +1,293 @@
+//! Encoding of objects: from the JSON of an apiserver to protobuf, byte by byte as apimachinery writes it.
+//!
+//! Go's encoder writes the fields of a message in the order of their numbers, and those that are no pointer even if they are
+//! zero. So a message's members are encoded in the order of the JSON, then sorted, and the absent ones are added.
+
+use std::borrow::Cow;
+
+use super::json::Json;
+use super::schema::{FieldInfo, Label, MessageId, Rule, Schema, Shape};
+use super::wire::{Field, Reader, Value};
+use super::wire_out::{self as write, close, tag};
+
+#[path = "encode_member.rs"]
+mod member;
+#[path = "encode_value.rs"]
+mod value;
+
+/// Deepest nesting of messages that is followed, as in [`super::Converter`].
+const MAX_DEPTH: usize = 100;
+
+/// Most messages that a member is inline in.
+const MAX_INLINE: usize = 3;
+
+/// Reason why an object cannot be encoded. No message quotes object data.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// Not the JSON of this kind.
+    #[error("invalid object: {0}")]
+    Malformed(&'static str),
+    /// A member that the schema lacks, from a Kubernetes version newer or older than the schema's. It would be lost.
+    #[error("a member of {message} is not in the schema")]
+    UnknownMember {
+        /// The message, as in the schema.
+        message: &'static str,
+    },
+    /// Nested deeper than the encoder follows.
+    #[error("nested too deeply")]
+    TooDeep,
+    /// The protobuf exceeds the limit.
+    #[error("larger than the limit as protobuf")]
+    TooLarge,
+}
+
+pub(super) type Done = Result<(), EncodeError>;
+
+/// Encodes objects. Keeps its scratch memory.
+#[derive(Debug)]
+pub struct Encoder {
+    schema: &'static Schema,
+    members: &'static member::Members,
+    parts: Vec<Part>,
+    entries: Vec<Entry>,
+    scratch: Vec<u8>,
+}
+
+/// Encoded fields with the number of one member.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    /// Field numbers: of the messages that the member is inline in, then its own; then zeros.
+    path: [u32; MAX_INLINE],
+    start: usize,
+    end: usize,
+}
+
+/// An encoded entry of a map, from its tag.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    start: usize,
+    end: usize,
+}
+
+/// One encoding.
+struct Run<'r, 'j> {
+    json: Json<'j>,
+    schema: &'static Schema,
+    members: &'static member::Members,
+    parts: &'r mut Vec<Part>,
+    entries: &'r mut Vec<Entry>,
+    scratch: &'r mut Vec<u8>,
+    out: &'r mut Vec<u8>,
+    /// Length of `out` that is too large.
+    limit: usize,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        let (schema, members) = (Schema::builtin(), member::Members::builtin());
+        Self { schema, members, parts: Vec::new(), entries: Vec::new(), scratch: Vec::new() }
+    }
+}
+
+impl Encoder {
+    /// Appends the message of an object to `out`. `kind` and `apiVersion` of the object are ignored, since they belong to the
+    /// envelope.
+    ///
+    /// # Errors
+    /// The JSON cannot be encoded, or the protobuf exceeds `limit` bytes. `out` has a part of the message then.
+    pub fn object(&mut self, message: MessageId, json: &[u8], limit: usize, out: &mut Vec<u8>) -> Done {
+        self.parts.clear();
+        self.entries.clear();
+        let limit = out.len().saturating_add(limit);
+        let mut run = Run {
+            json: Json::new(json),
+            schema: self.schema,
+            members: self.members,
+            parts: &mut self.parts,
+            entries: &mut self.entries,
+            scratch: &mut self.scratch,
+            out,
+            limit,
+        };
+        run.message(message, 0)?;
+        run.json.end()?;
+        if out.len() > limit { Err(EncodeError::TooLarge) } else { Ok(()) }
+    }
+}
+
+impl Run<'_, '_> {
+    /// Encodes an object of JSON.
+    fn message(&mut self, id: MessageId, depth: usize) -> Done {
+        if depth > MAX_DEPTH {
+            return Err(EncodeError::TooDeep);
+        }
+        let (start, base, members) = (self.out.len(), self.parts.len(), self.members);
+        self.json.expect(b'{')?;
+        let (mut is_first, mut place) = (true, 0);
+        while self.json.next(is_first, b'}')? {
+            is_first = false;
+            let key = self.json.string()?;
+            self.json.expect(b':')?;
+            let Some((found, member)) = members.find(id, place, &key) else {
+                if depth > 0 || !matches!(&*key, "kind" | "apiVersion") {
+                    return Err(EncodeError::UnknownMember { message: self.schema.message(id).name });
+                }
+                self.json.string()?;
+                continue;
+            };
+            place = found + 1;
+            let from = self.out.len();
+            self.member(self.schema.field(member.message, member.place), depth)?;
+            if self.out.len() > from {
+                self.parts.push(Part { path: member.path, start: from - start, end: self.out.len() - start });
+            }
+            self.check()?;
+        }
+        self.parts[base..].sort_unstable_by_key(|part| part.path);
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&self.out[start..]);
+        self.out.truncate(start);
+        let end = self.parts.len();
+        self.sorted(id, 0, base, end)?;
+        self.parts.truncate(base);
+        Ok(())
+    }
+
+    fn check(&self) -> Done {
+        if self.out.len() > self.limit { Err(EncodeError::TooLarge) } else { Ok(()) }
+    }
+
+    /// Writes the parts of a message, and its absent fields, in the order of their numbers.
+    fn sorted(&mut self, id: MessageId, level: usize, mut from: usize, to: usize) -> Done {
+        let message = self.schema.message(id);
+        for field in message.by_number() {
+            let end = from + self.parts[from..to].partition_point(|part| part.path[level] <= field.number);
+            if field.rule == Rule::Inline {
+                tag(self.out, field.number, 2);
+                let start = self.out.len();
+                self.sorted(field.message, level + 1, from, end)?;
+                close(self.out, start);
+            } else {
+                match self.parts[from..end] {
+                    [] => self.zero(field),
+                    [part] => self.out.extend_from_slice(&self.scratch[part.start..part.end]),
+                    _ => return Err(EncodeError::Malformed("a member twice")),
+                }
+            }
+            from = end;
+        }
+        Ok(())
+    }
+
+    /// Writes a field that is no pointer and has its zero value.
+    fn zero(&mut self, field: &FieldInfo) {
+        if field.label != Label::One {
+            return;
+        }
+        match field.shape {
+            Shape::Constant | Shape::Bytes | Shape::Texts => {}
+            Shape::Bool | Shape::Int32 | Shape::Int64 => {
+                tag(self.out, field.number, 0);
+                self.out.push(0);
+            }
+            Shape::Double => {
+                tag(self.out, field.number, 1);
+                self.out.extend_from_slice(&[0; 8]);
+            }
+            _ => {
+                tag(self.out, field.number, 2);
+                let start = self.out.len();
+                match field.shape {
+                    Shape::Message => self.zeros(field.message),
+                    Shape::Quantity => write::bytes(self.out, 1, b"0"),
+                    Shape::IntOrString => self.out.extend_from_slice(&[8, 0, 16, 0, 26, 0]),
+                    Shape::Duration | Shape::SchemaOrBool => self.out.extend_from_slice(&[8, 0]),
+                    _ => {}
+                }
+                close(self.out, start);
+            }
+        }
+    }
+
+    fn zeros(&mut self, id: MessageId) {
+        for field in self.schema.message(id).by_number() {
+            self.zero(field);
+        }
+    }
+
+    /// Encodes the value of a member, with the tags.
+    fn member(&mut self, field: &FieldInfo, depth: usize) -> Done {
+        if self.json.word("null")? {
+            // A pointer to a zero value is not left out and null, one to nothing is left out.
+            let is_zero = field.label == Label::Pointer && field.rule == Rule::OmitEmpty;
+            if is_zero && matches!(field.shape, Shape::Time | Shape::MicroTime | Shape::RawJson) {
+                write::bytes(self.out, field.number, &[]);
+            }
+            return Ok(());
+        }
+        match field.label {
+            Label::One | Label::Pointer => self.tagged(field, field.number, depth),
+            Label::Repeated => {
+                self.json.expect(b'[')?;
+                let mut is_first = true;
+                while self.json.next(is_first, b']')? {
+                    is_first = false;
+                    self.tagged(field, field.number, depth)?;
+                    self.check()?;
+                }
+                Ok(())
+            }
+            Label::Map => self.map(field, depth),
+        }
+    }
+
+    /// Encodes a map, whose entries are in the order of their keys.
+    fn map(&mut self, field: &FieldInfo, depth: usize) -> Done {
+        self.json.expect(b'{')?;
+        let (base, from, mut is_sorted) = (self.entries.len(), self.out.len(), true);
+        let mut last: Option<Cow<'_, str>> = None;
+        while self.json.next(last.is_none(), b'}')? {
+            let key = self.json.string()?;
+            self.json.expect(b':')?;
+            is_sorted &= last.is_none_or(|last| last < key);
+            let start = self.out.len();
+            tag(self.out, field.number, 2);
+            let content = self.out.len();
+            write::bytes(self.out, 1, key.as_bytes());
+            if field.shape != Shape::Bytes || !self.json.word("null")? {
+                self.tagged(field, 2, depth)?;
+            }
+            close(self.out, content);
+            self.entries.push(Entry { start: start - from, end: self.out.len() - from });
+            last = Some(key);
+            self.check()?;
+        }
+        if !is_sorted {
+            self.sort_entries(base, from);
+        }
+        self.entries.truncate(base);
+        Ok(())
+    }
+
+    /// Sorts the entries of a map, which begin at `from`.
+    #[cold]
+    fn sort_entries(&mut self, base: usize, from: usize) {
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&self.out[from..]);
+        self.out.truncate(from);
+        let written = &self.scratch;
+        self.entries[base..].sort_by_key(|entry| key_of(&written[entry.start..entry.end]));
+        for entry in &self.entries[base..] {
+            self.out.extend_from_slice(&written[entry.start..entry.end]);
+        }
+    }
+}
+
+/// Returns the key of an encoded entry.
+fn key_of(entry: &[u8]) -> &[u8] {
+    let content = |bytes| match Reader::new(bytes).field() {
+        Ok(Some(Field { value: Value::Bytes(content), .. })) => content,
+        _ => &[],
+    };
+    content(content(entry))
+}

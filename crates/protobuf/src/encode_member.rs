@@ -1,0 +1,63 @@
+//! Members of the messages by their names.
+
+use std::sync::OnceLock;
+
+use super::MAX_INLINE;
+use crate::schema::{MessageId, Rule, Schema};
+
+/// The members of all messages.
+#[derive(Debug)]
+pub(super) struct Members(Vec<Box<[Member]>>);
+
+/// A member of a message's JSON.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Member {
+    name: &'static str,
+    /// The message that has the field: another one if it is inline.
+    pub(super) message: MessageId,
+    /// The field's place there.
+    pub(super) place: usize,
+    /// Field numbers: of the messages that the member is inline in, then its own; then zeros.
+    pub(super) path: [u32; MAX_INLINE],
+}
+
+impl Members {
+    /// Returns the members of [`Schema::builtin`].
+    pub(super) fn builtin() -> &'static Self {
+        static BUILTIN: OnceLock<Members> = OnceLock::new();
+        BUILTIN.get_or_init(|| {
+            let schema = Schema::builtin();
+            let of = |id| {
+                let mut members = Vec::new();
+                add(schema, id, [0; MAX_INLINE], 0, &mut members);
+                members.into_boxed_slice()
+            };
+            Self(schema.ids().map(of).collect())
+        })
+    }
+
+    /// Returns a member and its place among the members. Looks at `place` first, where it is if JSON has the usual order.
+    #[inline]
+    pub(super) fn find(&self, id: MessageId, place: usize, name: &str) -> Option<(usize, Member)> {
+        let members = &self.0[id.number()];
+        let (before, after) = members.split_at(place.min(members.len()));
+        let is_it = |member: &Member| member.name == name;
+        if let Some(found) = after.iter().position(is_it) {
+            return Some((before.len() + found, after[found]));
+        }
+        before.iter().position(is_it).map(|found| (found, before[found]))
+    }
+}
+
+/// Adds the members of a message that is inline in others.
+fn add(schema: &Schema, id: MessageId, path: [u32; MAX_INLINE], level: usize, members: &mut Vec<Member>) {
+    for (place, field) in schema.message(id).fields.iter().enumerate() {
+        let mut path = path;
+        path[level] = field.number;
+        if field.rule == Rule::Inline {
+            add(schema, field.message, path, level + 1, members);
+        } else {
+            members.push(Member { name: field.name, message: id, place, path });
+        }
+    }
+}
