@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use super::error::EncodeError;
 use super::json::Json;
 use super::schema::{FieldInfo, Label, MessageId, Rule, Schema, Shape};
 use super::wire::{Field, Reader, Value};
@@ -20,26 +21,6 @@ const MAX_DEPTH: usize = 100;
 
 /// Most messages that a member is inline in.
 const MAX_INLINE: usize = 3;
-
-/// Reason why an object cannot be encoded. No message quotes object data.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EncodeError {
-    /// Not the JSON of this kind.
-    #[error("invalid object: {0}")]
-    Malformed(&'static str),
-    /// A member that the schema lacks, from a Kubernetes version newer or older than the schema's. It would be lost.
-    #[error("a member of {message} is not in the schema")]
-    UnknownMember {
-        /// The message, as in the schema.
-        message: &'static str,
-    },
-    /// Nested deeper than the encoder follows.
-    #[error("nested too deeply")]
-    TooDeep,
-    /// The protobuf exceeds the limit.
-    #[error("larger than the limit as protobuf")]
-    TooLarge,
-}
 
 pub(super) type Done = Result<(), EncodeError>;
 

@@ -3,7 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Done, EncodeError, Run};
+use super::{Done, Run};
+use crate::error::EncodeError;
 use crate::form::ZERO_TIME;
 use crate::schema::{FieldInfo, Label, Shape};
 use crate::text_in;

@@ -1,4 +1,4 @@
-//! Reasons why bytes cannot be converted.
+//! Reasons why bytes cannot be converted, or JSON not encoded.
 
 /// Reason why an object cannot be converted. No message quotes object data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,4 +28,24 @@ impl ConvertError {
     pub fn needs_json(&self) -> bool {
         matches!(self, Self::UnknownField { .. } | Self::TooDeep)
     }
+}
+
+/// Reason why an object cannot be encoded. No message quotes object data.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// Not the JSON of this kind.
+    #[error("invalid object: {0}")]
+    Malformed(&'static str),
+    /// A member that the schema lacks, from a Kubernetes version newer or older than the schema's. It would be lost.
+    #[error("a member of {message} is not in the schema")]
+    UnknownMember {
+        /// The message, as in the schema.
+        message: &'static str,
+    },
+    /// Nested deeper than the encoder follows.
+    #[error("nested too deeply")]
+    TooDeep,
+    /// The protobuf exceeds the limit.
+    #[error("larger than the limit as protobuf")]
+    TooLarge,
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::encode::EncodeError;
+use super::error::EncodeError;
 
 pub(super) const MALFORMED: EncodeError = EncodeError::Malformed("invalid JSON");
 

@@ -25,10 +25,10 @@ mod wire;
 mod wire_out;
 
 pub use convert::{Converter, TypeMeta};
-pub use encode::{EncodeError, Encoder};
+pub use encode::Encoder;
 pub use envelope::{Envelope, MAGIC, WatchEvent};
-pub use error::ConvertError;
+pub use error::{ConvertError, EncodeError};
 pub use omit::Omit;
 pub use schema::{MessageId, Schema};
 pub use wire::{Field, Reader, Value, varint};
-pub use wire_out::{END_OF_ENVELOPE, begin_envelope, item_length, varint_length, write_frame, write_item};
+pub use wire_out::{END_OF_ENVELOPE, begin_envelope, write_frame, write_item};

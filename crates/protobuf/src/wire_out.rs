@@ -19,8 +19,7 @@ fn low_bits(value: u64) -> u8 {
 }
 
 /// Returns the number of bytes of a varint.
-#[must_use]
-pub fn varint_length(value: usize) -> usize {
+fn varint_length(value: usize) -> usize {
     (usize::BITS - value.leading_zeros()).div_ceil(7).max(1) as usize
 }
 
@@ -71,9 +70,8 @@ pub fn write_item(out: &mut Vec<u8>, item: &[u8]) {
     bytes(out, 2, item);
 }
 
-/// Returns the bytes that [`write_item`] writes for an item of a length.
-#[must_use]
-pub fn item_length(item: usize) -> usize {
+/// Returns the bytes of a field with content of a length.
+fn item_length(item: usize) -> usize {
     1 + varint_length(item) + item
 }
 
