@@ -57,12 +57,12 @@ fn number(name: &str) -> Option<u64> {
 /// Runs a number of simulations, or the one that is asked for.
 fn simulate_all(count: u64, plan_of: impl Fn(u64) -> Plan + Sync) {
     checks::count_panics();
+    // Is read once in a process, by any of the threads whose memory is measured.
+    informer_hub_protobuf::Schema::builtin();
     if let Some(seed) = number("SIMULATION_SEED").or_else(|| number("INFORMER_HUB_SEED")) {
         let _ = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).try_init();
         return simulate(plan_of(seed), Recording::Printed).unwrap();
     }
-    // Is read once in a process, by any of the threads whose memory is measured.
-    informer_hub_protobuf::Schema::builtin();
     // Prints failures at once, because the test may be interrupted.
     let print = |(seed, why): &(u64, String)| eprintln!("SIMULATION_SEED={seed}: {why}");
     let (next, last) = (AtomicU64::new(0), count);

@@ -176,7 +176,7 @@ pub(super) fn encoder_of(scope: &Scope, definition: &Definition, asked: &Asked) 
 async fn state_of(scope: &Scope, asked: &Asked, is_get: bool) -> Result<(At, Option<After>), Status> {
     match list_at(&asked.options, is_get)? {
         ListAt::Present => Ok((present(scope, scope.snapshot())?, None)),
-        ListAt::NotOlderThan(version) => Ok((present(scope, scope.at_least(version).await?)?, None)),
+        ListAt::NotOlderThan(version) => Ok((present(scope, scope.not_older_than(version).await?)?, None)),
         ListAt::Exact(version) => Ok((exact(scope, version, Status::list_expired).await?, None)),
         ListAt::Continued => {
             let token = Continuation::parse(&asked.options.continuation)?;
@@ -196,7 +196,7 @@ fn present(scope: &Scope, snapshot: Arc<Snapshot>) -> Result<At, Status> {
 /// Returns the state of exactly a version: the present one without the changes since.
 async fn exact(scope: &Scope, version: u64, expired: fn() -> Status) -> Result<At, Status> {
     // The window is read before the snapshot would change it further; a change in between is in both, and undone.
-    let snapshot = scope.at_least(version).await?;
+    let snapshot = scope.reached(version).await?;
     let history = &scope.cache.history;
     let mut cursor = match &scope.clusters {
         Clusters::One(cluster) => snapshot.locate(cluster, version).map_err(|_| expired())?,

@@ -6,7 +6,7 @@ mod rights;
 mod selection;
 mod watches;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,7 +25,10 @@ use tower::ServiceExt;
 use super::fleet::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet};
 use super::{ReadApi, ReadApiOptions, routes};
 use crate::api::rights::CurrentReader;
-use crate::cache::{Answer, DeltaFifo, HistoryLimits, PartitionId, Query, QueryError, Store};
+use crate::cache::{
+    Answer, ClusterVersions, DeltaFifo, Gathering, HistoryLimits, PartitionId, Query, QueryError, SavedPartition,
+    SavedVersion, Store,
+};
 use informer_hub_access::{Reader, ReviewCache};
 use informer_hub_types::{
     ApiResource, Change, ClusterLabels, ClusterName, Delta, DeltaKind, Gvr, IndexEntry, InformerHealth, Labels,
@@ -189,6 +192,35 @@ impl Bench {
             store.keep_history(HistoryLimits::default(), BASE, clock::now());
             store
         });
+    }
+
+    /// Has another process of the hub begin with the objects that cluster `a` had at a version. Readers of the one before
+    /// had versions up to `greatest`.
+    fn restart_at(&mut self, version: u64, greatest: u64, objects: Vec<StoredObject>) {
+        let mut stores = self.fleet.stores.lock();
+        let before = stores.remove(&pods().gvr).unwrap();
+        let key = ("a".to_owned(), pods().gvr);
+        let origin = Arc::clone(before.published().load().partition(self.partitions[&key]).unwrap().origin());
+        let mut store = Store::new(pods());
+        let mut kept = Gathering::default();
+        objects.into_iter().for_each(|object| kept.put(Arc::new(object)));
+        let cluster = origin.cluster.clone();
+        let id = store.restore(SavedPartition {
+            origin,
+            health: InformerHealth::new(),
+            indexes: Vec::new(),
+            settings: 1,
+            version: Some(ResourceVersion::new(&version.to_string())),
+            synced: true,
+            readers: BTreeSet::new(),
+            objects: kept,
+        });
+        let versions = ClusterVersions { list: Some(version), greatest: Some(greatest) };
+        let fleet = SavedVersion { version: BASE, has_same_labels: true };
+        store.set_saved_version(fleet, [(cluster, versions)].into());
+        store.keep_history(HistoryLimits::default(), 2 * BASE, clock::now());
+        stores.insert(pods().gvr, store);
+        self.partitions.insert(key, id.unwrap());
     }
 
     /// Applies a complete list.

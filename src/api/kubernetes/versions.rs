@@ -40,16 +40,41 @@ impl Scope {
         }
     }
 
-    /// Returns the present state once it is at least as new as a version.
+    /// Returns the version up to which a state has all changes. At a cluster root it may be less than [`Self::version`]:
+    /// a hub that was killed begins with a version that it has made up, above those of its readers.
+    fn complete_version(&self, snapshot: &Snapshot) -> Option<u64> {
+        match &self.clusters {
+            Clusters::One(cluster) => snapshot.cluster_complete(cluster),
+            Clusters::Matching(_) => Some(snapshot.version()),
+        }
+    }
+
+    /// Returns the present state once it has all changes up to a version.
     ///
     /// # Errors
     /// [`Status`] of code 504 after three seconds, as kube-apiserver answers.
-    pub(super) async fn at_least(&self, wanted: u64) -> Result<Arc<Snapshot>, Status> {
+    pub(super) async fn not_older_than(&self, wanted: u64) -> Result<Arc<Snapshot>, Status> {
+        self.wait_for(wanted, Self::complete_version).await
+    }
+
+    /// Returns the present state once the hub has given its readers a version.
+    ///
+    /// # Errors
+    /// As [`Self::not_older_than`].
+    pub(super) async fn reached(&self, version: u64) -> Result<Arc<Snapshot>, Status> {
+        self.wait_for(version, Self::version).await
+    }
+
+    async fn wait_for(
+        &self,
+        wanted: u64,
+        version_of: impl Fn(&Self, &Snapshot) -> Option<u64>,
+    ) -> Result<Arc<Snapshot>, Status> {
         let until = clock::now() + WAIT;
         let mut changed = self.cache.history.subscribe(&self.changes());
         loop {
             let snapshot = self.snapshot();
-            let current = self.version(&snapshot).unwrap_or_default();
+            let current = version_of(self, &snapshot).unwrap_or_default();
             if current >= wanted {
                 return Ok(snapshot);
             }

@@ -136,6 +136,23 @@ async fn exact_version_is_served_from_the_window_and_a_newer_one_is_waited_for()
 }
 
 #[tokio::test(start_paused = true)]
+async fn made_up_version_after_a_kill_is_no_state_of_the_cluster() {
+    let mut bench = Bench::with_pods();
+    bench.restart_at(10, 12, vec![pod("shop", "x", 3, "web", "n1")]);
+    let (code, list) = bench.json("/clusters/a/api/v1/pods").await;
+    assert_eq!((code, &list["metadata"]["resourceVersion"]), (200, &json!("13")), "above those of all readers");
+    // The change of this version has reached a reader of the process before.
+    let path = "/clusters/a/api/v1/pods?resourceVersionMatch=NotOlderThan&resourceVersion=13";
+    let (code, status) = bench.json(path).await;
+    assert_eq!((code, &status["reason"]), (504, &json!("Timeout")));
+    let continued = "/clusters/a/api/v1/pods?resourceVersionMatch=Exact&resourceVersion=13";
+    assert_eq!(bench.json(continued).await.0, 200);
+    bench.event("a", DeltaKind::Updated, pod("shop", "x", 13, "web", "n2"));
+    let (code, list) = bench.json(path).await;
+    assert_eq!((code, items(&list)), (200, vec!["x@13".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn version_from_the_future_times_out_after_three_seconds() {
     let bench = Bench::with_pods();
     let (code, status) =
