@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::encode::{Encoder, Naming, Place, append};
 use informer_hub_kubeapi::{Form, Status};
-use informer_hub_types::{ApiResource, Origin, StoredObject, clock};
+use informer_hub_types::{ApiResource, ClusterName, Origin, StoredObject, clock};
 
 /// Type of a watch event that has an object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -24,6 +24,17 @@ impl EventType {
             Self::Deleted => "DELETED",
         }
     }
+}
+
+/// What the bytes of an event of an object depend on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Encoding {
+    pub(super) event: EventType,
+    pub(super) naming: Naming,
+    pub(super) form: Form,
+    pub(super) cluster: ClusterName,
+    /// Version of the event, if it is not that of the object.
+    pub(super) version: Option<u64>,
 }
 
 /// Writer of events.
@@ -52,6 +63,13 @@ impl Frames {
     /// Returns whether names include the cluster.
     pub(super) fn is_unique(&self) -> bool {
         self.encoder.naming == Naming::Unique
+    }
+
+    /// Returns what the bytes of an event depend on; `None` if also on the time or on earlier events, as in a table.
+    pub(super) fn shared_encoding(&self, event: EventType, origin: &Origin, version: Option<u64>) -> Option<Encoding> {
+        let Encoder { form, naming, .. } = self.encoder;
+        let cluster = origin.cluster.clone();
+        (form != Form::Table).then_some(Encoding { event, naming, form, cluster, version })
     }
 
     /// Appends the event of an object.

@@ -24,6 +24,7 @@ mod respond;
 mod scope;
 mod selection;
 mod self_subject;
+mod shared_frames;
 #[cfg(test)]
 pub(in crate::api) mod tests;
 mod versions;
@@ -63,6 +64,7 @@ pub(in crate::api) use queue::{Admission, ReaderId};
 use queue::{FairQueue, QueueLimits, Turn};
 pub(in crate::api) use respond::whole_response;
 pub(in crate::api) use scope::view_rank;
+use shared_frames::SharedFrames;
 
 /// Shorter waits for a turn are not counted as waits.
 const LEAST_WAIT: Duration = Duration::from_micros(10);
@@ -86,6 +88,7 @@ pub struct ReadApi {
     definitions: Definitions,
     documents: Documents,
     metrics: Arc<ReadMetrics>,
+    frames: SharedFrames,
     /// Cancelled at shutdown, which ends watches.
     closing: CancellationToken,
     /// A moment on both clocks. Times of changes derive from it, so that each reader gets the same.
@@ -106,6 +109,7 @@ impl ReadApi {
             definitions: Definitions::default(),
             documents: Documents::default(),
             metrics: Arc::default(),
+            frames: SharedFrames::default(),
             closing: CancellationToken::new(),
             began: (clock::wall(), clock::now()),
         }

@@ -13,6 +13,7 @@ use super::frames::{EventType, Frames, write_error};
 use super::listing::Scan;
 use super::scope::{Clusters, Scope};
 use super::selection::Selection;
+use super::shared_frames::SharedFrames;
 use crate::api::rights::{Extent, Place, Reviewer, RightsCheck};
 use crate::cache::{ChangeKind, HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, RecordedChange};
 use informer_hub_kubeapi::Status;
@@ -50,6 +51,7 @@ pub(super) struct Watch {
     scope: Scope,
     selection: Arc<Selection>,
     frames: Frames,
+    shared: SharedFrames,
     history: HistoryReader,
     changes_of: HistoryScope,
     changed: HistorySubscription,
@@ -73,7 +75,7 @@ impl Watch {
     pub(super) fn new(
         scope: Scope,
         selection: Arc<Selection>,
-        encoder: Encoder,
+        (encoder, shared): (Encoder, SharedFrames),
         (cursor, initial): (HistoryCursor, Option<Scan>),
         (options, reviewer): (WatchOptions, Reviewer),
     ) -> Self {
@@ -85,6 +87,7 @@ impl Watch {
             scope,
             selection,
             frames,
+            shared,
             history,
             changes_of,
             changed,
@@ -267,7 +270,7 @@ impl Watch {
         }
         let is_unique = self.frames.is_unique();
         let selected = |object: &StoredObject| self.selection.matches(object, cluster, is_unique);
-        let (old, new) = (change.old.as_deref().unwrap_or(&change.object), &*change.object);
+        let (old, new) = (change.old.as_ref().unwrap_or(&change.object), &change.object);
         let (had, has) = match change.kind {
             ChangeKind::Added => (false, selected(new)),
             ChangeKind::Modified => (selected(old), selected(new)),
@@ -285,7 +288,13 @@ impl Watch {
         let version = if is_fleet { Some(change.version) } else { change.cluster_version };
         let version = version.filter(|_| is_fleet || event == EventType::Deleted);
         self.events += 1;
-        self.frames.event(event, object, &change.origin, version, out);
+        let (frames, origin) = (&mut self.frames, &change.origin);
+        match frames.shared_encoding(event, origin, version) {
+            Some(encoding) => self.shared.append(object, encoding, out, |out| {
+                frames.event(event, object, origin, version, out);
+            }),
+            None => frames.event(event, object, origin, version, out),
+        }
     }
 
     /// Returns whether a client that has reached the version `skipped` of the cluster has seen a change.

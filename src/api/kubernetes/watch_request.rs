@@ -59,7 +59,7 @@ pub(super) async fn answer(
         WatchFrom::Present { not_older_than, end_bookmark } => {
             options.bookmarks |= end_bookmark;
             let snapshot = match not_older_than {
-                Some(version) => match scope.at_least(version).await {
+                Some(version) => match scope.not_older_than(version).await {
                     Ok(snapshot) => snapshot,
                     Err(status) => return Ok(refused(&status, &asked)),
                 },
@@ -87,7 +87,8 @@ pub(super) async fn answer(
     let coverage = scope.coverage(&scope.snapshot());
     let resource = super::metrics::resource_of(&asked.path);
     let reviewer = api.rights.reviewer(&asked.user, asked.access_verb(), &scope.cache.resource);
-    let watch = Watch::new(scope, selection, encoder, (cursor, initial), (options, reviewer));
+    let frames = (encoder, api.frames.clone());
+    let watch = Watch::new(scope, selection, frames, (cursor, initial), (options, reviewer));
     let running = Running::new(watch, admission, api, (resource, asked.client));
     let body = Body::from_stream(stream::unfold(running, |mut running| async {
         let closing = running.closing.clone();
