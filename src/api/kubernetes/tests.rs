@@ -203,7 +203,9 @@ impl Bench {
         let origin = Arc::clone(before.published().load().partition(self.partitions[&key]).unwrap().origin());
         let mut store = Store::new(pods());
         let mut kept = Gathering::default();
-        objects.into_iter().for_each(|object| kept.put(Arc::new(object)));
+        for object in objects {
+            kept.put(Arc::new(object));
+        }
         let cluster = origin.cluster.clone();
         let id = store.restore(SavedPartition {
             origin,
