@@ -1,6 +1,6 @@
 //! Bounded cache of access reviews, with one question in flight per review.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,9 +11,10 @@ use futures::future::{BoxFuture, Shared, WeakShared};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::review::{Review, ReviewError, Reviews};
+use crate::review::{Review, ReviewError, Reviews, User};
+use crate::visibility::Reviewed;
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::rng;
+use informer_hub_types::{Gvr, rng};
 
 /// Settings of a [`ReviewCache`].
 #[derive(Clone, Copy, Debug)]
@@ -76,8 +77,10 @@ struct State {
     answers: HashMap<Arc<Review>, KeptAnswer>,
     /// The keys of `answers`, by expiry.
     expiries: BTreeSet<(Instant, Arc<Review>)>,
-    /// Reviews in progress; one without waiting callers is dropped.
-    flights: HashMap<Arc<Review>, WeakShared<BoxFuture<'static, Answer>>>,
+    /// Reviews in progress, each with its number; one without waiting callers is dropped.
+    flights: HashMap<Arc<Review>, (u64, WeakShared<BoxFuture<'static, Answer>>)>,
+    /// Number of the next review.
+    next: u64,
 }
 
 struct KeptAnswer {
@@ -108,14 +111,15 @@ impl ReviewCache {
     /// Cancel safe: other callers of the same review continue.
     pub async fn decide(&self, review: Review) -> Result<bool, ReviewError> {
         let review = Arc::new(review);
-        let flight = {
+        let (number, flight) = {
             let mut state = self.state.lock();
             let now = clock::now();
             if let Some(kept) = state.answers.get(&review).filter(|kept| now < kept.until) {
                 self.cached.fetch_add(1, Relaxed);
                 return kept.answer.clone();
             }
-            let flying = state.flights.get(&review).and_then(WeakShared::upgrade);
+            let flying = state.flights.get(&review);
+            let flying = flying.and_then(|(number, flight)| Some((*number, flight.upgrade()?)));
             if flying.is_some() {
                 self.cached.fetch_add(1, Relaxed);
             }
@@ -126,7 +130,9 @@ impl ReviewCache {
         };
         let answer = flight.await;
         let mut state = self.state.lock();
-        if state.flights.remove(&review).is_some() {
+        // Only the first caller keeps the answer, and none if the review has been asked again meanwhile.
+        if state.flights.get(&review).is_some_and(|(current, _)| *current == number) {
+            state.flights.remove(&review);
             self.count(&answer);
             let kept = match answer {
                 Ok(_) => self.options.kept.mul_f64(1.0 - rng::unit() / 5.0),
@@ -145,16 +151,26 @@ impl ReviewCache {
         ReviewCounts { cached: self.cached.load(Relaxed), allowed, denied, failed }
     }
 
-    /// Drops all answers, so that each cluster is asked again.
-    pub fn clear(&self) {
-        let mut state = self.state.lock();
-        state.answers.clear();
-        state.expiries.clear();
+    /// Returns the accesses that the clusters have allowed a user, by resource, as far as their answers are kept. Asks no
+    /// cluster. Does not distinguish verbs.
+    #[must_use]
+    pub fn allowed(&self, user: &User) -> BTreeMap<Gvr, Reviewed> {
+        let (now, state) = (clock::now(), self.state.lock());
+        let mut found: BTreeMap<Gvr, Reviewed> = BTreeMap::new();
+        let is_allowed = |kept: &KeptAnswer| kept.answer == Ok(true) && now < kept.until;
+        for (review, _) in state.answers.iter().filter(|(review, kept)| *review.user == *user && is_allowed(kept)) {
+            let cluster = found.entry(review.resource.clone()).or_default().entry(review.cluster.clone()).or_default();
+            match review.namespace.as_str() {
+                "" => cluster.everywhere = Some(true),
+                _ => drop(cluster.namespaces.insert(review.namespace.clone(), true)),
+            }
+        }
+        found
     }
 
-    fn begin(&self, state: &mut State, review: &Arc<Review>) -> Result<Flight, ReviewError> {
+    fn begin(&self, state: &mut State, review: &Arc<Review>) -> Result<(u64, Flight), ReviewError> {
         if state.flights.len() >= self.options.waiting {
-            state.flights.retain(|_, flight| flight.upgrade().is_some());
+            state.flights.retain(|_, (_, flight)| flight.upgrade().is_some());
             if state.flights.len() >= self.options.waiting {
                 return Err(ReviewError::Busy);
             }
@@ -167,10 +183,12 @@ impl ReviewCache {
         let deadline = self.options.deadline;
         let flight = async move { tokio::time::timeout(deadline, asking).await.unwrap_or(Err(ReviewError::Timeout)) };
         let flight = flight.boxed().shared();
+        let number = state.next;
+        state.next += 1;
         if let Some(weak) = flight.downgrade() {
-            state.flights.insert(Arc::clone(review), weak);
+            state.flights.insert(Arc::clone(review), (number, weak));
         }
-        Ok(flight)
+        Ok((number, flight))
     }
 
     fn count(&self, answer: &Answer) {
@@ -268,8 +286,38 @@ mod tests {
         tokio::time::advance(Duration::from_secs(61)).await;
         assert_eq!((cache.decide(review("yes")).await, asked()), (Ok(true), 3));
         assert_eq!(cache.counts(), ReviewCounts { cached: 50, allowed: 2, denied: 1, failed: 0 });
-        cache.clear();
-        assert_eq!((cache.decide(review("yes")).await, asked()), (Ok(true), 4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn late_caller_does_not_replace_a_newer_answer() {
+        let (cache, cluster) = cache(ReviewCacheOptions::default());
+        let mut late = Box::pin(cache.decide(review("yes")));
+        assert!(futures::poll!(late.as_mut()).is_pending());
+        assert_eq!(cache.decide(review("yes")).await, Ok(true));
+        // The first answer expires before the other caller gets it, and a third one asks again.
+        tokio::time::advance(Duration::from_secs(61)).await;
+        let mut newer = Box::pin(cache.decide(review("yes")));
+        assert!(futures::poll!(newer.as_mut()).is_pending());
+        assert_eq!(late.await, Ok(true));
+        assert_eq!(cache.state.lock().flights.len(), 1, "the newer review goes on");
+        assert_eq!((newer.await, cluster.asked.load(Relaxed)), (Ok(true), 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn allowed_accesses_of_a_user_are_known_while_their_answers_are_kept() {
+        let (cache, _) = cache(ReviewCacheOptions::default());
+        for namespace in ["yes-shop", "no-pay", "gone"] {
+            let _ = cache.decide(review(namespace)).await;
+        }
+        let (user, pods) = (review("yes").user, review("yes").resource);
+        let known = cache.allowed(&user);
+        let places: Vec<_> =
+            known[&pods].iter().map(|(name, it)| (name.as_str(), it.everywhere, it.namespaces.clone())).collect();
+        assert_eq!((known.len(), places), (1, vec![("a", None, [("yes-shop".into(), true)].into())]));
+        let other = User { name: "other".into(), ..User::clone(&user) };
+        assert!(cache.allowed(&other).is_empty());
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert!(cache.allowed(&user).is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -179,6 +179,22 @@ impl Visibility {
         }
     }
 
+    /// Returns whether it is known whether a namespace is visible. If not, its cluster has to be asked.
+    #[must_use]
+    pub fn is_decided(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: &str) -> bool {
+        let Some(reviewed) = self.reviewed() else { return true };
+        let review = reviewed.get(cluster);
+        let is_known =
+            review.is_some_and(|review| review.everywhere == Some(true) || review.namespaces.contains_key(namespace));
+        is_known || self.sees_by_rules(cluster, labels, Some(namespace))
+    }
+
+    /// Returns the clusters that have not answered some reviews, each with the reason.
+    pub fn unanswered(&self) -> impl Iterator<Item = (&ClusterName, &Arc<str>)> {
+        let reviewed = self.reviewed().into_iter().flatten();
+        reviewed.filter_map(|(cluster, review)| Some((cluster, review.failure.as_ref()?)))
+    }
+
     /// Returns whether some object of a cluster may be visible.
     #[must_use]
     pub fn sees_any(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
