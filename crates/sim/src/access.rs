@@ -1,4 +1,5 @@
-//! `SelfSubjectAccessReview` and `SelfSubjectReview` endpoints: the client's permissions and user name.
+//! Review endpoints: the client's permissions and user name (`SelfSubjectAccessReview`, `SelfSubjectReview`), and those
+//! of others (`SubjectAccessReview`, `TokenReview`), which a test sets.
 
 use std::error::Error;
 use std::io;
@@ -16,6 +17,10 @@ const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 const SELF_PATH: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
+const ACCESS_PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+const TOKEN_PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+
 /// Error of reading a request body.
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -24,11 +29,11 @@ const MAX_BODY: usize = 64 * 1024;
 
 /// Returns whether a request is a review.
 pub(super) fn is_review<B>(request: &Request<B>) -> bool {
-    request.method() == Method::POST && matches!(request.uri().path(), PATH | SELF_PATH)
+    request.method() == Method::POST && matches!(request.uri().path(), PATH | SELF_PATH | ACCESS_PATH | TOKEN_PATH)
 }
 
-/// Answers a review. Everything is allowed except lists and watches of forbidden resources. The user name is the
-/// configured one.
+/// Answers a review. The client is allowed everything except lists and watches of forbidden resources, and its user name
+/// is the configured one. Other users are allowed what the test has set.
 pub(super) async fn review<B>(shared: &Shared, request: Request<B>) -> io::Result<SimResponse>
 where
     B: Body<Error: Into<BoxError>>,
@@ -36,8 +41,15 @@ where
     if request.uri().path() == SELF_PATH {
         return Ok(user_info(shared));
     }
+    let path = request.uri().path().to_owned();
     let body = Limited::new(request.into_body(), MAX_BODY).collect().await;
     let review = body.ok().and_then(|body| serde_json::from_slice::<Value>(&body.to_bytes()).ok());
+    if path != PATH {
+        return match review {
+            Some(review) => review_of_others(shared, &path, review).await,
+            None => Ok(Status::bad_request("the body is not a review").response()),
+        };
+    }
     let Some(mut review) = review.filter(|review| review["spec"]["resourceAttributes"].is_object()) else {
         return Ok(Status::bad_request("the body is not a SelfSubjectAccessReview").response());
     };
@@ -47,6 +59,30 @@ where
         json!({ "allowed": false, "reason": "forbidden by the simulation" })
     } else {
         json!({ "allowed": true })
+    };
+    Ok(json_response(StatusCode::CREATED, &review))
+}
+
+async fn review_of_others(shared: &Shared, path: &str, mut review: Value) -> io::Result<SimResponse> {
+    if shared.users().is_silent {
+        return std::future::pending().await;
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let spec = review["spec"].take();
+    review["status"] = if path == TOKEN_PATH {
+        match shared.users().tokens.get(&text(&spec["token"])) {
+            Some(user) => json!({
+                "authenticated": true, "audiences": spec["audiences"],
+                "user": { "username": user, "groups": ["system:serviceaccounts", "system:authenticated"] },
+            }),
+            None => json!({ "authenticated": false, "error": "unknown to the simulation" }),
+        }
+    } else {
+        let attributes = &spec["resourceAttributes"];
+        let (user, resource) = (text(&spec["user"]), text(&attributes["resource"]));
+        let is_allowed =
+            |namespace: String| shared.users().allowed.contains(&[user.clone(), resource.clone(), namespace]);
+        json!({ "allowed": is_allowed(String::new()) || is_allowed(text(&attributes["namespace"])) })
     };
     Ok(json_response(StatusCode::CREATED, &review))
 }

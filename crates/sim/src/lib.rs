@@ -28,6 +28,7 @@ pub mod replay;
 mod request;
 mod server;
 mod shared;
+mod users;
 mod watch;
 mod world;
 

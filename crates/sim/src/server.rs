@@ -65,6 +65,27 @@ impl SimServer {
         self.shared.forbid(gvr, forbidden);
     }
 
+    /// Has `SubjectAccessReview` allow a user reads of a resource in a namespace, or in all if it is empty; or not any more.
+    pub fn allow(&self, user: &str, resource: &str, namespace: &str, allowed: bool) {
+        let access = [user, resource, namespace].map(str::to_owned);
+        let mut users = self.shared.users();
+        if allowed {
+            users.allowed.insert(access);
+        } else {
+            users.allowed.remove(&access);
+        }
+    }
+
+    /// Has `TokenReview` accept the token of a user, for any audience.
+    pub fn accept_token(&self, token: &str, user: &str) {
+        self.shared.users().tokens.insert(token.to_owned(), user.to_owned());
+    }
+
+    /// Leaves reviews of users and tokens unanswered, or answers further ones.
+    pub fn silence_reviews(&self, is_silent: bool) {
+        self.shared.users().is_silent = is_silent;
+    }
+
     /// Replaces the fault script. Started answers keep their fault.
     pub fn set_faults(&self, script: FaultScript) {
         self.shared.set_faults(script);

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio_rustls::rustls::ServerConfig;
 
 use super::fault::{AssignedFault, Fault, FaultRecord, FaultScript, RequestKind};
+use super::users::Users;
 use super::world::{World, WorldConfig};
 use informer_hub_types::{Gvr, WatchCell, Watcher};
 
@@ -163,6 +164,7 @@ pub(super) struct Shared {
     healed: WatchCell<()>,
     log: Mutex<Vec<FaultRecord>>,
     forbidden: Mutex<BTreeSet<Gvr>>,
+    users: Mutex<Users>,
 }
 
 impl Shared {
@@ -178,6 +180,7 @@ impl Shared {
             healed: WatchCell::new(()),
             log: Mutex::new(Vec::new()),
             forbidden: Mutex::new(BTreeSet::new()),
+            users: Mutex::default(),
         }
     }
 
@@ -273,6 +276,11 @@ impl Shared {
         } else {
             set.remove(gvr);
         }
+    }
+
+    /// Returns users and tokens. Hold it only for a moment.
+    pub(super) fn users(&self) -> MutexGuard<'_, Users> {
+        self.users.lock()
     }
 
     pub(super) fn is_forbidden(&self, gvr: &Gvr) -> bool {
