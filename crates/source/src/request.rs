@@ -47,6 +47,14 @@ pub(super) struct Get {
     pub(super) lane: Lane,
 }
 
+impl Get {
+    /// Creates a request for JSON, which may be compressed.
+    pub(super) fn json(path: impl Into<String>, query: Query, lane: Lane) -> Self {
+        let (path, accept) = (path.into(), "application/json");
+        Self { path, query, accept, fallback: None, compressed: true, lane }
+    }
+}
+
 /// A percent-encoded URL query.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Query(String);

@@ -41,14 +41,14 @@ pub async fn server_version(client: &Client) -> Result<String, SourceError> {
     struct Version {
         git_version: String,
     }
-    let version: Version = fetch_json("/version".to_owned(), Query::default(), MAX_ANSWER, client).await?;
+    let version: Version = fetch_json("/version", Lane::Watch, MAX_ANSWER, client).await?;
     Ok(bounded(&version.git_version))
 }
 
 /// Fetches a document of the apiserver, such as `/openapi/v2`, as JSON of at most 32 MiB.
 pub(super) async fn document(path: String, client: &Client) -> Result<Vec<u8>, SourceError> {
     const MAX_DOCUMENT: usize = 32 << 20;
-    let document: Box<RawValue> = fetch_json(path, Query::default(), MAX_DOCUMENT, client).await?;
+    let document: Box<RawValue> = fetch_json(&path, Lane::Bulk, MAX_DOCUMENT, client).await?;
     Ok(document.get().as_bytes().to_vec())
 }
 
@@ -192,14 +192,7 @@ pub async fn supports_streaming_lists(
     ] {
         query.add(key, value);
     }
-    let get = Get {
-        path: collection(resource, scope),
-        query,
-        accept: "application/json",
-        fallback: None,
-        compressed: false,
-        lane: Lane::Watch,
-    };
+    let get = Get { compressed: false, ..Get::json(collection(resource, scope), query, Lane::Watch) };
     let response = match get.open(client, DEADLINE).await {
         Ok(response) => response,
         Err(error) if error.class == ErrorClass::StreamingUnsupported => return Ok(false),
@@ -258,13 +251,11 @@ pub async fn estimate(
     }
     let mut query = selectors(scope);
     query.add("limit", "1");
-    let accept = if metadata_only {
-        "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-    } else {
-        "application/json"
-    };
     let path = collection(resource, scope);
-    let get = Get { path: path.clone(), query, accept, fallback: None, compressed: true, lane: Lane::Watch };
+    let mut get = Get::json(&path, query, Lane::Bulk);
+    if metadata_only {
+        get.accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+    }
     let body = get.fetch(client, MAX_OBJECT_BYTES + MAX_ANSWER, DEADLINE).await?;
     let page: Page<'_> = parsed(&body).map_err(|error| about("GET", &path, error))?;
     let items = page.items.unwrap_or_default();
@@ -308,15 +299,7 @@ pub async fn list_objects(
         if let Some(token) = token.as_deref() {
             query.add("continue", token);
         }
-        let get = Get {
-            path: path.clone(),
-            query,
-            accept: "application/json",
-            fallback: None,
-            compressed: true,
-            lane: Lane::Watch,
-        };
-        let body = get.fetch(client, MAX_PAGE, DEADLINE).await?;
+        let body = Get::json(&path, query, Lane::Bulk).fetch(client, MAX_PAGE, DEADLINE).await?;
         let named = |error: SourceError| about("GET", &path, error);
         let page: Page = parsed(&body).map_err(named)?;
         let items = page.items.unwrap_or_default();
@@ -330,21 +313,13 @@ pub async fn list_objects(
 }
 
 async fn fetch_json<T: DeserializeOwned>(
-    path: String,
-    query: Query,
+    path: &str,
+    lane: Lane,
     limit: usize,
     client: &Client,
 ) -> Result<T, SourceError> {
-    let get = Get {
-        path: path.clone(),
-        query,
-        accept: "application/json",
-        fallback: None,
-        compressed: true,
-        lane: Lane::Watch,
-    };
-    let body = get.fetch(client, limit, DEADLINE).await?;
-    parsed(&body).map_err(|error| about("GET", &path, error))
+    let body = Get::json(path, Query::default(), lane).fetch(client, limit, DEADLINE).await?;
+    parsed(&body).map_err(|error| about("GET", path, error))
 }
 
 /// Parses an answer. The error does not quote it.
