@@ -56,7 +56,7 @@ pub use report::{HubReport, Reporter, SinkReport};
 #[cfg(feature = "cli")]
 pub use run::{Ended, run};
 #[cfg(feature = "cli")]
-pub(crate) use service::protection;
+pub(crate) use service::{check_issuer, protection};
 pub use sources::{ClusterSourceState, ClusterSourceStatus};
 pub(crate) use sources::{WatchedResource, management_cluster, read_folder, read_objects, watched_resources};
 pub use start::HubBuilder;

@@ -7,7 +7,7 @@ use super::fetch::FetchOverHttp;
 use super::read_api::StartedFleet;
 use super::reviews::ClusterReviews;
 use crate::api::{IdentityFrom, Limits, OidcSource, Protection, ReaderEntry, ReaderSettings, TlsFiles, TokenFrom};
-use informer_hub_access::{Identity, OidcSettings, ReaderLimits, Rule, TokenReviewSettings};
+use informer_hub_access::{FetchFailure, Identity, Oidc, OidcSettings, ReaderLimits, Rule, TokenReviewSettings};
 use informer_hub_config::{Config, OidcConfig, ReaderConfig, ReaderIdentity, RuleConfig, Secret, TlsConfig};
 
 /// Returns the protection of the port.
@@ -60,8 +60,16 @@ fn oidc_source(config: &OidcConfig) -> OidcSource {
     }
 }
 
-/// Returns the settings of the issuer.
-pub(crate) fn oidc_settings(config: &OidcConfig) -> OidcSettings {
+/// Fetches the keys of an issuer once, to check the configuration.
+///
+/// # Errors
+/// [`FetchFailure`] if it does not publish usable keys.
+pub(crate) async fn check_issuer(config: &OidcConfig) -> Result<(), FetchFailure> {
+    let OidcSource { settings, fetch, .. } = oidc_source(config);
+    Oidc::new(settings, fetch).check().await
+}
+
+fn oidc_settings(config: &OidcConfig) -> OidcSettings {
     OidcSettings {
         issuer: config.issuer.clone(),
         audience: config.audience.clone(),

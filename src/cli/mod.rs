@@ -35,6 +35,7 @@ mod print;
 mod query;
 mod quote;
 mod rbac;
+mod reviews;
 mod run;
 mod shell;
 mod state;

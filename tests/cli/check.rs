@@ -324,3 +324,67 @@ async fn open_read_api_is_a_warning() {
         assert_eq!(found(closed).await, (0, Vec::new()), "{closed}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_without_effect_are_warnings() {
+    let sim = sim(3);
+    let labelled = |name: &str| format!("{}labels = {{ tier = \"prod\" }}\n", cluster(name, &sim.url()));
+    let toml = format!(
+        "[hub]\nlisten = \"0.0.0.0:7080\"\n{}[resources.po]\nnamespaces = [\"shop\"]\n[resources.nodes]\nclusters = [\"one\"]\n\
+         [readers.idle]\ntoken = {{ file = \"idle\" }}\n\
+         [readers.fine]\ntoken = {{ file = \"fine\" }}\nallow = [{{}}, {{ clusters = {{ tier = \"prod\" }}, resources = [\"pods\", \"*\"], \
+         namespaces = [\"sh*\"] }}]\n\
+         [readers.lost]\ntoken = {{ file = \"lost\" }}\nallow = [\
+         {{ resources = [\"deployments.apps\", \"*.example.com\", \"nodes\"] }}, {{ resources = [\"pods\"], namespaces = [\"pay\", \"shop\"] }}]\n",
+        labelled("one") + &labelled("two"),
+    );
+    let dir = ["idle", "fine", "lost"]
+        .iter()
+        .fold(Workdir::with(&toml), |dir, name| dir.file(name, &format!("{name}-0123456789abcdef")));
+    let outcome = dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    let expected = [
+        "\"warning\" readers.idle: has no rule, so it reads nothing",
+        "\"warning\" readers.lost.allow[0].resources: no entry of [resources] has deployments.apps in the clusters of the rule",
+        "\"warning\" readers.lost.allow[0].resources: no entry of [resources] has *.example.com in the clusters of the rule",
+        "\"warning\" readers.lost.allow[1].namespaces: no entry of [resources] watches a namespace pay",
+    ];
+    // The readers guard the port, so it is not reported as open.
+    assert_eq!(findings(&json(&outcome)), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_right_to_review_and_unusable_issuer_are_errors() {
+    let sim = sim(3);
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let toml = format!(
+        "[hub.authorization]\nkubernetes = {{ mode = \"subject-access-review\" }}\ntoken_review = {{ clusters = [\"one\"] }}\n\
+         [oidc]\nissuer = \"http://{closed}\"\naudience = \"hub\"\n[readers.sre]\noidc_group = \"sre\"\n{}{}[resources.pods]\n",
+        cluster("one", &sim.url()),
+        cluster("two", &sim.url())
+    );
+    let dir = Workdir::with(&toml);
+    let found = async || {
+        let outcome = dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+        assert_eq!(outcome.code, 2, "{outcome:?}");
+        findings(&json(&outcome))
+    };
+    // Clusters decide about the users of the reader, so it needs no rules.
+    let issuer = found().await;
+    let [issuer] = &issuer[..] else { panic!("{issuer:?}") };
+    let start = format!(
+        "\"error\" oidc.issuer: cannot use the keys of http://{closed}: cannot fetch http://{closed}/.well-known/"
+    );
+    assert!(issuer.starts_with(&start), "{issuer}");
+    sim.forbid(&Gvr::new("authorization.k8s.io", "v1", "subjectaccessreviews"), true);
+    sim.forbid(&Gvr::new("authentication.k8s.io", "v1", "tokenreviews"), true);
+    let found = found().await;
+    let of = |cluster: &str, review: &str| {
+        format!(
+            "\"error\" clusters.{cluster}: may not create {review}, which [hub.authorization] needs: readers who depend on \
+             it see nothing of the cluster"
+        )
+    };
+    let (access, token) = ("subjectaccessreviews.authorization.k8s.io", "tokenreviews.authentication.k8s.io");
+    assert_eq!(found[..3], [of("one", access), of("one", token), of("two", access)], "{found:?}");
+}

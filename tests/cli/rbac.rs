@@ -173,3 +173,31 @@ async fn rbac_of_a_source_covers_its_management_cluster() {
     let outcome = dir.run(&["rbac", "-c", "hub.toml", "--source", "other"]).await;
     assert!(outcome.code == 1 && outcome.err.contains("no cluster source \"other\"; there is argo"), "{outcome:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rbac_grants_the_reviews_that_readers_need() {
+    let authorization = "[hub.authorization]\nkubernetes = { mode = \"subject-access-review\" }\n\
+                         token_review = { clusters = [\"a\"] }\n";
+    let dir = Workdir::with(&format!("{authorization}{CONFIG}"));
+    for (cluster, expected) in [("a", &["subjectaccessreviews", "tokenreviews"][..]), ("b", &["subjectaccessreviews"])]
+    {
+        let outcome = dir.run(&["rbac", "-c", "hub.toml", "--cluster", cluster]).await;
+        assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{outcome:?}");
+        let printed = outcome.out.split("---\n").skip(1).map(|text| serde_saphyr::from_str::<Value>(text).unwrap());
+        let role = printed.into_iter().find(|object| object["kind"] == "ClusterRole").unwrap();
+        let rules = role["rules"].as_array().unwrap();
+        let created = rules.iter().filter(|rule| rule["verbs"] == serde_json::json!(["create"]));
+        let mut created: Vec<_> = created.map(|rule| rule["resources"][0].as_str().unwrap()).collect();
+        created.sort_unstable();
+        assert_eq!(created, expected, "{cluster}");
+        assert!(rules.iter().all(|rule| rule["verbs"].as_array().unwrap().len() == 1 || rule["verbs"][0] == "list"));
+    }
+    // A cluster whose objects are all in namespaces needs a cluster role for them only then.
+    let dir = Workdir::with(&format!(
+        "{authorization}[clusters.a]\nin_cluster = true\n[resources.po]\nnamespaces = [\"shop\"]\n"
+    ));
+    let outcome = dir.run(&["rbac", "-c", "hub.toml"]).await;
+    let expected =
+        ["ServiceAccount informer-hub", "ClusterRole -", "ClusterRoleBinding -", "Role shop", "RoleBinding shop"];
+    assert_eq!(objects(&outcome.out), expected, "{}", outcome.out);
+}

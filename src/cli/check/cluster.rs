@@ -30,14 +30,17 @@ pub(super) const NAME_ITS_CA: &str =
 /// Compression factor of object bodies, measured with pods (docs/memory.md).
 const COMPRESSION_FACTOR: u64 = 16;
 
+/// Effect of reviews that the hub may not create.
+const NO_READERS: &str = "readers who depend on it see nothing of the cluster";
+
 /// Maximum number of groups of a user in the report.
 const MAX_GROUPS: usize = 50;
 
-/// Fills a report. If the future is dropped, the report holds what was found up to then. `file` is the configuration
-/// file.
+/// Fills a report. If the future is dropped, the report holds what was found up to then. `reviews` are those that the
+/// hub creates for its readers, and `file` is the configuration file.
 pub(super) async fn check(
     cluster: &ClusterConfig,
-    resources: &[&ResourceConfig],
+    (resources, reviews): (&[&ResourceConfig], &[ApiResource]),
     file: &Path,
     report: &mut ClusterReport,
 ) {
@@ -78,6 +81,7 @@ pub(super) async fn check(
         None => RightsTarget::Cluster(cluster.name.as_str(), resources),
     };
     let rights = Advice { config: file, target, access: &cluster.access, identity: report.identity.as_ref() }.text();
+    check_reviews(&client, reviews, report, &rights).await;
     let resources = expand(&client, resources, report, &cluster.name, &rights).await;
     let checks = resources.iter().map(|resource| {
         let (client, cluster, rights) = (client.clone(), cluster.name.clone(), rights.as_str());
@@ -89,6 +93,23 @@ pub(super) async fn check(
     while let Some((resource, findings)) = answers.next().await {
         report.resources.push(resource);
         report.findings.extend(findings);
+    }
+}
+
+/// Checks the right to create the reviews of readers.
+async fn check_reviews(client: &Client, reviews: &[ApiResource], report: &mut ClusterReport, rights: &str) {
+    for review in reviews {
+        match source::check_access(client, "create", review, None).await {
+            Ok(verdict) if verdict.allowed => {}
+            Ok(_) => {
+                let problem = format!("may not create {}, which [hub.authorization] needs: {}", review.gvr, NO_READERS);
+                report.find(Level::Error, problem, rights);
+            }
+            Err(SourceError { message, .. }) => {
+                let problem = format!("cannot check the right to create {}: {message}", review.gvr);
+                report.find(Level::Warning, problem, "allow SelfSubjectAccessReviews (system:basic-user)");
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod cluster;
 pub(super) mod credentials;
+mod readers;
 pub(super) mod report;
 mod source;
 mod text;
@@ -20,6 +21,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use self::report::{ClusterReport, Finding, Level, Report, SourceCheck};
 use super::print::{self, Format, bytes};
+use super::reviews;
 use super::{interruptible, runtime};
 use crate::app;
 use informer_hub_config::fleet::{self, Holder, Roster};
@@ -37,8 +39,8 @@ const INFORMER_MEMORY: u64 = 66 << 10;
 /// Arguments of `check`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:\n  informer-hub check -c hub.toml\n  informer-hub check -c hub.toml -o json | jq \
-    .clusters[].findings\n\nExit codes: 0 no findings, 1 warnings, 2 errors: some configured resources would not be \
-        watched.\nObjects and memory are estimates. It changes nothing.")]
+    .clusters[].findings\n\nExit codes: 0 no findings, 1 warnings, 2 errors: something that is configured would \
+        not work.\nObjects and memory are estimates. It changes nothing.")]
 pub(super) struct Args {
     /// The configuration file (TOML); INFORMER_HUB_… variables override it
     #[arg(short, long, value_name = "FILE")]
@@ -109,7 +111,9 @@ impl Args {
         if !config.sources.is_empty() {
             selections(config, &roster.clusters, &mut report.findings);
         }
-        report.findings.extend(open_read_api(&config.hub));
+        report.findings.extend(open_read_api(config));
+        report.findings.extend(readers::findings(config, &roster.clusters));
+        report.findings.extend(readers::issuer(config, self.timeout.0).await);
         sum(&mut report, config.hub.memory_limit);
         Ok(report)
     }
@@ -206,7 +210,9 @@ async fn check_cluster(
     let resources: Vec<_> =
         config.resources.iter().filter(|it| it.clusters.matches(&cluster.name, &cluster.labels)).collect();
     let mut report = ClusterReport { source, ..ClusterReport::new(cluster.name.as_str()) };
-    if tokio::time::timeout(timeout, cluster::check(cluster, &resources, file, &mut report)).await.is_err() {
+    let reviews = reviews::of_cluster(&config.hub.service.authorization, &cluster.name);
+    let checking = cluster::check(cluster, (&resources, &reviews), file, &mut report);
+    if tokio::time::timeout(timeout, checking).await.is_err() {
         let problem = format!("not finished within {}", HumanDuration(timeout));
         let advice = "check for a firewall, a VPN or a proxy in between, and for a credential command that waits for \
                       input; or raise --timeout";
@@ -220,9 +226,9 @@ async fn check_cluster(
 }
 
 /// Finds a read API that other machines can use without authentication.
-fn open_read_api(hub: &HubConfig) -> Option<Finding> {
-    let HubConfig { listen, service, .. } = hub;
-    if listen.ip().is_loopback() || service.authenticates() || !service.read_api.enabled {
+fn open_read_api(config: &Config) -> Option<Finding> {
+    let HubConfig { listen, service, .. } = &config.hub;
+    if listen.ip().is_loopback() || config.authenticates() || !service.read_api.enabled {
         return None;
     }
     let secrets = if service.read_api.serve_secrets { ", Secrets included" } else { "" };
@@ -230,7 +236,8 @@ fn open_read_api(hub: &HubConfig) -> Option<Finding> {
         level: Level::Warning,
         about: "hub.read_api".to_owned(),
         problem: format!("every client that reaches {listen} can read all cached objects{secrets}"),
-        advice: "set [hub.auth] read_token, or a client_ca_file in [hub.tls], or [hub.read_api] enabled = false"
+        advice: "set [hub.auth] read_token, [readers] or [oidc], or a client_ca_file in [hub.tls], or [hub.read_api] \
+                 enabled = false"
             .to_owned(),
     })
 }

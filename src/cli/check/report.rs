@@ -16,7 +16,7 @@ pub(in crate::cli) enum Level {
     Fine,
     /// It works, but not for long or not as well as it could.
     Warning,
-    /// Some configured resources will not be watched.
+    /// Some of what is configured will not work: resources are not watched, or readers see nothing.
     Error,
 }
 

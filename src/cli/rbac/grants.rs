@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::builtin::NamedResource;
+use informer_hub_types::ApiResource;
 
 /// Verbs that the hub needs for each resource.
 const VERBS: [&str; 2] = ["list", "watch"];
@@ -71,11 +72,13 @@ fn labels() -> Value {
     json!({ "app.kubernetes.io/name": "informer-hub" })
 }
 
-/// Resources to list and watch in one cluster.
+/// Resources to list and watch in one cluster, and reviews to create.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     everywhere: Rules,
     by_namespace: BTreeMap<String, Rules>,
+    /// Resources to create; none of them has namespaces.
+    created: Rules,
 }
 
 impl Grants {
@@ -91,6 +94,12 @@ impl Grants {
                 to(self.by_namespace.entry(namespace.clone()).or_default());
             }
         }
+    }
+
+    /// Adds a review that the hub creates.
+    pub(super) fn add_review(&mut self, review: &ApiResource) {
+        let gvr = &review.gvr;
+        self.created.entry(gvr.group.to_string()).or_default().insert(gvr.resource.to_string());
     }
 
     /// Returns the objects, in the order in which to apply them. A right for the whole cluster is not repeated in a
@@ -110,13 +119,14 @@ impl Grants {
                 "roleRef": { "apiGroup": API, "kind": kind, "name": role }, "subjects": subjects,
             }));
         };
-        if !self.everywhere.is_empty() {
-            grant("ClusterRole", None, rules(&self.everywhere));
+        let cluster_wide = [rules(&self.everywhere, &VERBS), rules(&self.created, &["create"])].concat();
+        if !cluster_wide.is_empty() {
+            grant("ClusterRole", None, cluster_wide.into());
         }
         for (place, allowed) in &self.by_namespace {
             let left = self.without_cluster_wide(allowed);
             if !left.is_empty() {
-                grant("Role", Some(place), rules(&left));
+                grant("Role", Some(place), rules(&left, &VERBS).into());
             }
         }
         objects
@@ -133,11 +143,11 @@ impl Grants {
     }
 }
 
-fn rules(allowed: &Rules) -> Value {
+fn rules(allowed: &Rules, verbs: &[&str]) -> Vec<Value> {
     let rule = |(group, plurals): (&String, &BTreeSet<String>)| {
         // `*` covers all other names.
         let plurals = if plurals.contains("*") { json!(["*"]) } else { json!(plurals) };
-        json!({ "apiGroups": [group], "resources": plurals, "verbs": VERBS })
+        json!({ "apiGroups": [group], "resources": plurals, "verbs": verbs })
     };
     allowed.iter().map(rule).collect()
 }

@@ -18,12 +18,13 @@ use self::grants::{Account, Grantee, Grants};
 use self::subject::{AccountArg, account, kubectl, name};
 pub(super) use self::subject::{Advice, RightsTarget};
 use super::print::{out, yaml};
+use super::reviews;
 use super::{WRONG_INPUT, chosen, interruptible, runtime};
 use crate::app;
 use crate::discovery;
 use informer_hub_config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, ResourceConfig};
 use informer_hub_source::{self as source, DiscoveryError};
-use informer_hub_types::{Groups, ResourcePattern, Selected, is_built_in, printable_lines};
+use informer_hub_types::{ClusterName, Groups, ResourcePattern, Selected, is_built_in, printable_lines};
 
 /// All resources of a group, in a rule.
 const ALL: &str = "*";
@@ -33,9 +34,9 @@ const ALL: &str = "*";
 #[command(
     after_help = "Examples:\n  informer-hub rbac -c hub.toml --cluster prod-eu | kubectl --context prod-eu apply \
     -f -\n  informer-hub rbac -c hub.toml --cluster prod-eu --user jane@example.com\n  informer-hub rbac -c hub.toml --dir \
-    rbac/\n\nThe hub lists and watches resources. It also looks up resources, which Kubernetes allows every\n\
-        authenticated user (system:discovery). `check` also asks for its own rights, which is allowed too\n\
-        (system:basic-user)."
+    rbac/\n\nThe hub lists and watches resources, and creates the reviews of readers that [hub.authorization] \
+        needs.\nIt also looks up resources, which Kubernetes allows every authenticated user (system:discovery).\n`check` \
+        also asks for its own rights, which is allowed too (system:basic-user)."
 )]
 pub(super) struct Args {
     /// The configuration file (TOML); INFORMER_HUB_… variables override it
@@ -194,6 +195,13 @@ impl Args {
         if config.resources.iter().any(ResourceConfig::is_dynamic) {
             add_discovery_resources(&mut grants);
         }
+        let authorization = &config.hub.service.authorization;
+        let is_table = |name: &ClusterName| config.clusters.iter().any(|cluster| cluster.name == *name);
+        let is_token_reviewer =
+            authorization.token_review.as_ref().is_some_and(|it| it.clusters.iter().any(|name| !is_table(name)));
+        for review in reviews::of(authorization, is_token_reviewer) {
+            grants.add_review(&review);
+        }
         let heading = format!("Clusters of sources: list and watch the resources of {}.", self.config.display());
         self.text(&heading, &notes, &grants)
     }
@@ -220,6 +228,9 @@ impl Args {
         }
         if selected.clone().any(ResourceConfig::is_dynamic) {
             add_discovery_resources(&mut grants);
+        }
+        for review in reviews::of_cluster(&config.hub.service.authorization, &cluster.name) {
+            grants.add_review(&review);
         }
         let file = self.config.display();
         let heading = format!("Cluster {}: list and watch the resources that {file} configures.", cluster.name);

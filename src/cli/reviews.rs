@@ -1,0 +1,22 @@
+//! Reviews that `[hub.authorization]` has the hub create in clusters.
+
+use informer_hub_config::AuthorizationConfig;
+use informer_hub_types::{ApiResource, ClusterName, Gvr};
+
+/// Returns the reviews that the hub creates in a cluster.
+pub(super) fn of_cluster(config: &AuthorizationConfig, cluster: &ClusterName) -> Vec<ApiResource> {
+    of(config, config.token_review.as_ref().is_some_and(|review| review.clusters.contains(cluster)))
+}
+
+/// Returns the reviews that the hub creates in a cluster that also reviews tokens, or not.
+pub(super) fn of(config: &AuthorizationConfig, is_token_reviewer: bool) -> Vec<ApiResource> {
+    let review = |group: &str, plural: &str, kind: &str| ApiResource {
+        gvr: Gvr::new(group, "v1", plural),
+        kind: kind.into(),
+        namespaced: false,
+    };
+    let access = || review("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview");
+    let token = || review("authentication.k8s.io", "tokenreviews", "TokenReview");
+    let wanted = [config.kubernetes.is_some().then(access), is_token_reviewer.then(token)];
+    wanted.into_iter().flatten().collect()
+}
