@@ -7,6 +7,7 @@
 //! | `POST …/dead-letters/replay`, a filter as JSON | redelivers those that match |
 //! | `POST …/dead-letters/purge`, a filter as JSON | deletes those that match |
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::Router;
@@ -18,14 +19,15 @@ use axum::routing::{get, post};
 use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use smol_str::SmolStr;
 
 use super::kubernetes::ReadApi;
-use super::rights::reader_of;
+use super::rights::{Extent, Place, reader_of};
 use super::{DEADLINE, error_response};
 use crate::actors::sinks::sink::{LetterAnswer, LetterRequest};
-use informer_hub_access::Reader;
+use informer_hub_access::{Reader, Verb};
 use informer_hub_sink::{DeadLetter, LetterFilter, LetterSummary, StoreError};
-use informer_hub_types::{ApiResource, ClusterName};
+use informer_hub_types::{ApiResource, ClusterName, Gvr};
 
 /// Result of a request; `None` if there is no sink of that name.
 pub type Asked = Option<Result<LetterAnswer, StoreError>>;
@@ -60,24 +62,63 @@ struct Letters {
 }
 
 impl Letters {
-    /// Returns whether a reader may see a dead letter: the object that its event is about.
-    fn is_visible(&self, reader: &Reader, letter: &LetterSummary) -> bool {
+    /// Keeps the dead letters that a reader may see: those whose event is about a visible object. Asks the clusters, if
+    /// the reader's rights are those that they give.
+    async fn retain(&self, reader: &Reader, letters: &mut Vec<LetterSummary>) {
         if reader.sees_everything() && (reader.may_change() || self.read.is_none()) {
-            return true;
+            return;
         }
-        let Some(read) = &self.read else { return false };
-        let Some([group, _, plural, namespace, _]) = parts_of(&letter.subject) else { return false };
+        let Some(read) = &self.read else { return letters.clear() };
         let resources = read.resources();
-        let is_it = |resource: &&ApiResource| resource.gvr.group == group && resource.gvr.resource == plural;
-        let known = resources.iter().find(is_it);
-        let (Some(resource), Ok(cluster)) = (known, ClusterName::new(&letter.cluster)) else {
-            // Of a resource or cluster that the hub does not know any more, only unrestricted readers see letters.
-            return reader.sees_everything() && !(group.is_empty() && plural == "secrets");
-        };
-        let labels = read.cluster_labels(&letter.cluster).unwrap_or_default();
-        let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
-        read.rights().visibility(reader, resource).sees(&cluster, &labels, namespace)
+        let mut places: BTreeMap<&Gvr, BTreeMap<ClusterName, BTreeSet<SmolStr>>> = BTreeMap::new();
+        let abouts: Vec<_> = letters.iter().map(|letter| About::of(letter, &resources)).collect();
+        for about in abouts.iter().flatten() {
+            let of_cluster = places.entry(&about.resource.gvr).or_default().entry(about.cluster.clone()).or_default();
+            of_cluster.extend(about.namespace.clone());
+        }
+        let labels = |cluster: &ClusterName| read.cluster_labels(cluster.as_str()).unwrap_or_default();
+        let mut visible = BTreeMap::new();
+        for resource in &resources {
+            let Some(places) = places.remove(&resource.gvr) else { continue };
+            let place = |(cluster, namespaces): (ClusterName, BTreeSet<_>)| Place {
+                labels: labels(&cluster),
+                cluster,
+                extent: Extent::All(namespaces.into_iter().collect()),
+            };
+            let places = places.into_iter().map(place).collect();
+            visible.insert(&resource.gvr, read.rights().reviewed(reader, Verb::Get, resource, places).await);
+        }
+        let mut abouts = abouts.iter();
+        letters.retain(|letter| match abouts.next().and_then(Option::as_ref) {
+            Some(about) => visible.get(&about.resource.gvr).is_some_and(|visibility| {
+                visibility.sees(&about.cluster, &labels(&about.cluster), about.namespace.as_deref())
+            }),
+            // Of a resource that the hub does not know any more, only unrestricted readers see letters.
+            None => reader.sees_everything() && !is_of_secret(letter),
+        });
     }
+}
+
+/// The object that a dead letter is about.
+struct About<'r> {
+    resource: &'r ApiResource,
+    cluster: ClusterName,
+    namespace: Option<SmolStr>,
+}
+
+impl<'r> About<'r> {
+    /// Returns the object of a letter; `None` if the hub does not know its resource.
+    fn of(letter: &LetterSummary, resources: &'r [ApiResource]) -> Option<Self> {
+        let [group, _, plural, namespace, _] = parts_of(&letter.subject)?;
+        let resource = resources.iter().find(|known| known.gvr.group == group && known.gvr.resource == plural)?;
+        let cluster = ClusterName::new(&letter.cluster).ok()?;
+        Some(Self { resource, cluster, namespace: Some(namespace.into()).filter(|name: &SmolStr| !name.is_empty()) })
+    }
+}
+
+/// Returns whether a dead letter is about a Secret, or its subject cannot be read.
+fn is_of_secret(letter: &LetterSummary) -> bool {
+    parts_of(&letter.subject).is_none_or(|[group, _, plural, ..]| group.is_empty() && plural == "secrets")
 }
 
 pub(super) fn routes(ask: AskLetters, read: Option<Arc<ReadApi>>) -> Router {
@@ -102,13 +143,14 @@ async fn list(
     let mut shown: Vec<LetterSummary> = Vec::new();
     for _ in 0..MAX_READS {
         let request = LetterRequest::List { filter: filter.clone(), from, most: count };
-        let found = match ask_sink(&letters.ask, &sink, request).await {
+        let mut found = match ask_sink(&letters.ask, &sink, request).await {
             Ok(LetterAnswer::List(found)) => found,
             Ok(_) => return no_letter(),
             Err(failure) => return *failure,
         };
         let (is_last, last) = (found.len() < count, found.last().map(|last| last.number));
-        shown.extend(found.into_iter().filter(|letter| letters.is_visible(&reader, letter)));
+        letters.retain(&reader, &mut found).await;
+        shown.extend(found);
         if shown.len() >= count || is_last {
             shown.truncate(count);
             let next = shown.last().filter(|_| shown.len() == count).map(|last| last.number + 1);
@@ -122,13 +164,15 @@ async fn list(
 
 async fn show(State(letters): State<Letters>, Path((sink, number)): Path<(String, u64)>, parts: Parts) -> Response {
     let reader = reader_of(&parts);
-    match ask_sink(&letters.ask, &sink, LetterRequest::Show { number }).await {
-        Ok(LetterAnswer::One(Some(letter))) if letters.is_visible(&reader, &letter.summary(number)) => {
-            with_body(number, &letter).map_or_else(no_letter, |shown| Json(shown).into_response())
-        }
-        Ok(_) => no_letter(),
-        Err(failure) => *failure,
-    }
+    let letter = match ask_sink(&letters.ask, &sink, LetterRequest::Show { number }).await {
+        Ok(LetterAnswer::One(Some(letter))) => letter,
+        Ok(_) => return no_letter(),
+        Err(failure) => return *failure,
+    };
+    let mut visible = vec![letter.summary(number)];
+    letters.retain(&reader, &mut visible).await;
+    let shown = if visible.is_empty() { None } else { with_body(number, &letter) };
+    shown.map_or_else(no_letter, |shown| Json(shown).into_response())
 }
 
 fn with_body(number: u64, letter: &DeadLetter) -> Option<Value> {
@@ -190,4 +234,54 @@ async fn ask_sink(ask: &AskLetters, sink: &str, request: LetterRequest) -> Resul
 fn parts_of(subject: &str) -> Option<[&str; 5]> {
     let mut parts = subject.splitn(5, '/');
     Some([parts.next()?, parts.next()?, parts.next()?, parts.next()?, parts.next()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+    use crate::api::kubernetes::tests::rights::{ann, reviewed_bench, rule};
+
+    #[tokio::test(start_paused = true)]
+    async fn dead_letters_are_those_of_visible_objects() {
+        let (bench, rbac) = reviewed_bench();
+        let ask: AskLetters = Arc::new(|_, _| Box::pin(async { None }));
+        let letters = Letters { ask, read: Some(bench.api()) };
+        let letter = |(number, (cluster, subject)): (u64, (&str, &str))| LetterSummary {
+            number,
+            id: number.to_string(),
+            cluster: cluster.to_owned(),
+            subject: subject.to_owned(),
+            event: "added",
+            attempts: 1,
+            error: String::new(),
+            at: jiff::Timestamp::UNIX_EPOCH,
+            bytes: 1,
+        };
+        let places = [
+            ("a", "/v1/pods/shop/x"),
+            ("a", "/v1/pods/pay/x"),
+            ("b", "/v1/pods/pay/x"),
+            ("b", "/v1/nodes//n1"),
+            ("b", "/v1/secrets/shop/key"),
+            ("b", "apps/v1/deployments/shop/web"),
+            ("removed", "/v1/pods/shop/x"),
+            ("b", "not a subject"),
+        ];
+        let seen = async |reader: &Reader| {
+            let mut all: Vec<_> = (0..).zip(places).map(letter).collect();
+            letters.retain(reader, &mut all).await;
+            all.into_iter().map(|letter| letter.number).collect::<Vec<_>>()
+        };
+        // The clusters of the bench do not distinguish resources, so the reader sees Secrets of `b`.
+        assert_eq!(seen(&bench.reader).await, [0, 2, 3, 4]);
+        assert_eq!(seen(&ann(vec![rule(None, &["shop"], &["*"], &[])])).await, [0, 6]);
+        assert_eq!(seen(&Reader::unknown()).await, [] as [u64; 0]);
+        assert_eq!(seen(&Reader::read_token()).await, [0, 1, 2, 3, 5, 6]);
+        assert_eq!(seen(&Reader::administrator()).await.len(), places.len());
+        rbac.is_down.store(true, Relaxed);
+        tokio::time::advance(std::time::Duration::from_secs(6)).await;
+        assert_eq!(seen(&bench.reader).await, [] as [u64; 0]);
+    }
 }

@@ -16,6 +16,7 @@ mod metrics;
 mod otlp_collector;
 mod process;
 mod query;
+mod readers;
 mod receiver;
 mod reload;
 mod screens;

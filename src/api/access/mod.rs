@@ -186,6 +186,10 @@ impl Access {
             // Browsers send requests of a page to hosts that its author cannot reach, but always with an `Origin`
             // header.
             (Ok(_), false) if self.is_open() && request.headers().contains_key(ORIGIN) => Err(Denied::WebPage),
+            // A credential takes nothing away: open metrics are open to readers of some objects too.
+            (Ok(reader), true) if path == "/metrics" && is_public && !reader.sees_everything() => {
+                Ok((MayRead(false), reader))
+            }
             (Ok(reader), looks) if looks || reader.may_change() => Ok((MayRead(true), reader)),
             (Ok(_), _) => Err(Denied::ReadOnly),
             (Err(_), true) if is_public => Ok((MayRead(false), Reader::unknown())),

@@ -178,6 +178,18 @@ fn replaced_readers_take_effect_and_end_open_streams() {
 }
 
 #[test]
+fn open_metrics_are_open_to_readers_of_some_objects_too() {
+    for (metrics_open, expected) in [(true, false), (false, true)] {
+        let credentials = Credentials { metrics_open, ..Credentials::default() };
+        let settings = readers(vec![reader("a", IdentityFrom::Token(token(READ)), false)]);
+        let access = Access::new(credentials, settings, None).unwrap();
+        let get = request(Method::GET, "/metrics", Some(READ));
+        let reader = identify(&access, &get, None);
+        assert_eq!(access.authorize(&get, reader).unwrap().0, MayRead(expected));
+    }
+}
+
+#[test]
 fn closed_port_stays_closed_without_readers() {
     let access = access(Credentials { closed: true, ..Credentials::default() });
     assert!(!access.is_open());

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use super::position::{Position, Unreadable, hash_of};
 use super::wanted::Wanted;
 use crate::api::kubernetes::{CacheInfo, Warnings};
+use crate::api::rights::{Extent, Place, Reviewer, RightsCheck, SeenLabels};
 use crate::api::v1::short_name;
 use crate::cache::{
     HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, PartitionId, RecordedChange, Snapshot,
 };
-use informer_hub_types::{Notification, ObjectKey};
+use informer_hub_access::Visibility;
+use informer_hub_types::{Notification, Object, ObjectKey};
 
 /// Changes read at once.
 const BATCH: usize = 256;
@@ -48,6 +50,16 @@ impl Expired {
     }
 }
 
+/// Next step of a feed.
+#[derive(Debug)]
+pub(super) enum Next {
+    Item(Item),
+    /// It is not known whether the reader sees the next object: [`Feed::review`] finds out.
+    Undecided,
+    /// There is none now.
+    Nothing,
+}
+
 /// A step of a feed.
 #[derive(Debug)]
 pub(super) enum Item {
@@ -73,6 +85,10 @@ pub(super) struct Feed {
     /// Present objects that are not read yet.
     replay: Option<Replay>,
     items: VecDeque<Item>,
+    /// Objects that the reader sees, as far as it is known.
+    visibility: Visibility,
+    reviewer: Reviewer,
+    labels: SeenLabels,
 }
 
 /// The present objects, informer by informer.
@@ -86,14 +102,30 @@ struct Replay {
 
 impl Feed {
     /// Begins where a client has got to; without a position, with the present objects if they are wanted, else now.
-    pub(super) fn begin(cache: CacheInfo, wanted: &Wanted, known: Option<&Result<Position, Unreadable>>) -> Self {
+    pub(super) async fn begin(cache: CacheInfo, wanted: &Wanted, known: Option<&Result<Position, Unreadable>>) -> Self {
+        let (visibility, reviewer) = wanted.rights(&cache).await;
         let scope = wanted.scope();
         // Subscribed before anything is read.
         let subscription = cache.history.subscribe(&scope);
         let (name, hash) = (short_name(&cache.resource.gvr), hash_of(&cache.resource.gvr));
         let cursor = HistoryCursor::after(0);
         let (replay, items) = (None, VecDeque::new());
-        let mut feed = Self { cache, name, hash, scope, subscription, cursor, version: 0, replay, items };
+        let (version, labels) = (0, SeenLabels::default());
+        let mut feed = Self {
+            cache,
+            name,
+            hash,
+            scope,
+            subscription,
+            cursor,
+            version,
+            replay,
+            items,
+            visibility,
+            reviewer,
+            labels,
+        };
+        feed.have_labels_changed(wanted);
         let version = known.map(|known| known.as_ref().ok().and_then(|known| known.version(feed.hash)));
         match version {
             None => feed.start(wanted),
@@ -160,21 +192,70 @@ impl Feed {
                 warnings.add_missing(&partition.origin().cluster);
             }
         }
+        warnings.add_unanswered(&self.visibility);
     }
 
-    /// Returns the next step; `None` if there is none now.
-    pub(super) fn next(&mut self, wanted: &Wanted) -> Option<Item> {
+    /// Returns the next step.
+    pub(super) fn next(&mut self, wanted: &Wanted) -> Next {
         if self.items.is_empty() {
             self.read(wanted);
         }
-        let item = self.items.pop_front()?;
+        if self.undecided(wanted).is_some() {
+            return Next::Undecided;
+        }
+        let Some(item) = self.items.pop_front() else { return Next::Nothing };
         if let Item::Change(change) = &item {
             self.version = change.version;
         }
         if self.items.is_empty() && self.replay.is_none() {
             self.version = self.cursor.version();
         }
-        Some(item)
+        Next::Item(item)
+    }
+
+    /// Returns the place of the next object, if it is not known whether the reader sees it.
+    fn undecided(&self, wanted: &Wanted) -> Option<Place> {
+        let (origin, object) = match self.items.front()? {
+            Item::Present(notification) => notification.object().map(|object| (object.origin(), object.stored()))?,
+            Item::Change(change) => (&change.origin, &change.object),
+            Item::Synced | Item::Expired(_) => return None,
+        };
+        let (cluster, labels, namespace) = (&origin.cluster, &origin.cluster_labels, object.key().namespace());
+        let name = namespace.unwrap_or_default();
+        if !wanted.selects_namespace(namespace) || self.visibility.is_decided(cluster, labels, name) {
+            return None;
+        }
+        let extent = Extent::Namespace(name.into());
+        Some(Place { cluster: cluster.clone(), labels: labels.clone(), extent })
+    }
+
+    /// Asks the cluster of the next object whether the reader sees it, if that is not known.
+    pub(super) async fn review(&mut self, wanted: &Wanted) {
+        if let Some(place) = self.undecided(wanted) {
+            self.visibility = self.reviewer.with(&self.visibility, place).await;
+        }
+    }
+
+    /// Returns whether the reader sees an object.
+    pub(super) fn sees(&self, object: &Object) -> bool {
+        let origin = object.origin();
+        self.visibility.sees(&origin.cluster, &origin.cluster_labels, object.stored().key().namespace())
+    }
+
+    /// Returns the check of the reader's rights, for a stream that begins now.
+    pub(super) fn check(&self) -> RightsCheck {
+        self.reviewer.check()
+    }
+
+    /// Returns whether the reader sees the same namespaces as before, as far as labels and clusters decide.
+    pub(super) async fn has_same_rights(&mut self, wanted: &Wanted) -> bool {
+        !self.have_labels_changed(wanted) && self.reviewer.has_same(&self.visibility).await
+    }
+
+    fn have_labels_changed(&mut self, wanted: &Wanted) -> bool {
+        let snapshot = self.cache.published.load();
+        let origins = snapshot.partitions().map(|(_, partition)| partition.origin());
+        self.labels.changed(&self.visibility, false, origins.filter(|origin| wanted.selects(origin)))
     }
 
     /// Reads the next objects or changes. May find nothing that is wanted although there is more: then

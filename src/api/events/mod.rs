@@ -25,6 +25,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use axum::routing::get;
+use futures::future::join_all;
 
 use super::extensions::Streaming;
 use super::kubernetes::{CacheInfo, Fleet, ReadApi, Warnings, reader_id};
@@ -110,7 +111,7 @@ async fn begin(api: &Arc<ReadApi>, parts: &Parts, resource: &mut String) -> Resu
     let wanted = Wanted::of(asked, sight).await?;
     let known = parts.headers.get(LAST_EVENT_ID).map(|value| Position::parse(value.as_bytes()));
     let feeds = caches.into_iter().map(|cache| Feed::begin(cache, &wanted, known.as_ref()));
-    let feeds: Vec<_> = feeds.collect();
+    let feeds = join_all(feeds).await;
     let mut warnings = Warnings::default();
     for feed in &feeds {
         feed.warn(&wanted, &mut warnings);

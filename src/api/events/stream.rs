@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use futures::FutureExt;
-use futures::future::select_all;
+use futures::future::{join_all, select_all};
 use serde_json::{Value, json};
 
-use super::feed::{Expired, Feed, Item};
+use super::feed::{Expired, Feed, Item, Next};
 use super::frames::{Frames, Notice};
 use super::position::Position;
 use super::wanted::Wanted;
@@ -39,7 +39,8 @@ pub(super) struct Gate {
 pub(super) struct Stream {
     gate: Gate,
     writer: Writer,
-    rights: RightsCheck,
+    /// `None` without feeds.
+    rights: Option<RightsCheck>,
     until: Option<Instant>,
     next_heartbeat: Instant,
     /// Why the stream ends when everything is written.
@@ -62,7 +63,7 @@ struct Writer {
 impl Stream {
     /// Creates a stream that ends at `until`.
     pub(super) fn new(gate: Gate, wanted: Wanted, feeds: Vec<Feed>, frames: Frames, until: Option<Instant>) -> Self {
-        let (api, rights) = (Arc::clone(&gate.api), wanted.check());
+        let (api, rights) = (Arc::clone(&gate.api), feeds.first().map(Feed::check));
         let writer = Writer { api, wanted, feeds, frames, at: 0, has_warned: false };
         // The first heartbeat has the position.
         let next_heartbeat = clock::now();
@@ -76,7 +77,7 @@ impl Stream {
     pub(super) async fn next(&mut self) -> Option<Bytes> {
         while !self.is_ended {
             let mut out = Vec::new();
-            if !self.rights.holds() {
+            if !self.has_rights().await {
                 self.is_ended = true;
                 self.writer.notice(
                     Notice::End,
@@ -102,6 +103,7 @@ impl Stream {
                 return Some(out.into());
             }
             if !is_current {
+                self.writer.review_next().await;
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -110,10 +112,19 @@ impl Stream {
         None
     }
 
+    /// Returns whether the reader has the rights that it had, if a check is due.
+    async fn has_rights(&mut self) -> bool {
+        let Some(rights) = &mut self.rights else { return true };
+        let is_due = rights.is_due();
+        rights.holds() && (!is_due || self.writer.has_same_rights().await)
+    }
+
     /// Waits for a change, the next heartbeat or the end.
     async fn wait(&mut self) {
-        let Self { gate, writer, until, next_heartbeat, ending, .. } = self;
-        let wake = until.map_or(*next_heartbeat, |until| until.min(*next_heartbeat));
+        let Self { gate, writer, rights, until, next_heartbeat, ending, .. } = self;
+        let check = rights.as_ref().and_then(RightsCheck::next);
+        let wakes = [Some(*next_heartbeat), *until, check].into_iter().flatten();
+        let wake = wakes.min().unwrap_or(*next_heartbeat);
         tokio::select! {
             _ = select_all(writer.feeds.iter_mut().map(|feed| feed.changed().boxed())) => {}
             () = tokio::time::sleep_until(wake) => {
@@ -135,24 +146,43 @@ impl Writer {
                 break;
             }
             let at = self.at % self.feeds.len();
-            if let Some(item) = self.feeds[at].next(&self.wanted) {
-                idle = 0;
-                self.write_item(at, item, out);
-            } else {
-                idle += usize::from(self.feeds[at].is_current());
-                self.at = at + 1;
+            match self.feeds[at].next(&self.wanted) {
+                Next::Item(item) => {
+                    idle = 0;
+                    self.write_item(at, item, out);
+                }
+                Next::Undecided => {
+                    self.at = at;
+                    return false;
+                }
+                Next::Nothing => {
+                    idle += usize::from(self.feeds[at].is_current());
+                    self.at = at + 1;
+                }
             }
         }
         self.feeds.iter().all(Feed::is_current)
     }
 
+    /// Asks the cluster of the next object whether the reader sees it, if that is not known.
+    async fn review_next(&mut self) {
+        let at = self.at % self.feeds.len();
+        self.feeds[at].review(&self.wanted).await;
+    }
+
+    async fn has_same_rights(&mut self) -> bool {
+        let wanted = &self.wanted;
+        let same = join_all(self.feeds.iter_mut().map(|feed| feed.has_same_rights(wanted))).await;
+        same.into_iter().all(|is_same| is_same)
+    }
+
     fn write_item(&mut self, at: usize, item: Item, out: &mut Vec<u8>) {
         match item {
-            Item::Present(notification) => self.write_change(&notification, clock::wall(), out),
+            Item::Present(notification) => self.write_visible(at, &notification, clock::wall(), out),
             Item::Change(change) => {
                 if let Some(notification) = self.wanted.notification(&change) {
                     let time = self.api.time_of(change.at);
-                    self.write_change(&notification, time, out);
+                    self.write_visible(at, &notification, time, out);
                 }
             }
             Item::Synced => self.notice(Notice::Synced, &json!({ "resources": [self.feeds[at].name()] }), out),
@@ -164,6 +194,12 @@ impl Writer {
         let resources = [self.feeds[at].name()];
         let data = json!({ "resources": resources, "reason": expired.as_str(), "message": expired.message() });
         self.notice(Notice::Expired, &data, out);
+    }
+
+    fn write_visible(&mut self, at: usize, notification: &Notification, time: jiff::Timestamp, out: &mut Vec<u8>) {
+        if notification.object().is_some_and(|object| self.feeds[at].sees(object)) {
+            self.write_change(notification, time, out);
+        }
     }
 
     fn write_change(&mut self, notification: &Notification, time: jiff::Timestamp, out: &mut Vec<u8>) {

@@ -1,5 +1,6 @@
 //! Streams of changes of two clusters in memory.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -8,6 +9,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 
 use crate::api::ReadApiOptions;
+use crate::api::kubernetes::tests::rights::{ann, reviewed_bench, rule};
 use crate::api::kubernetes::tests::{Bench, pod, pods};
 use crate::cache::{HistoryLimits, Store};
 use informer_hub_sink::{Event, EventOptions};
@@ -463,4 +465,63 @@ async fn streams_beyond_the_limit_of_watches_are_refused() {
     assert_eq!((code, answer["error"].as_str().unwrap()), (429, "too many watches, please try again later"));
     drop(first);
     Client::of(&bench, "resource=pods").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn reviewed_reader_gets_what_its_clusters_allow_until_they_change_their_answer() {
+    let (bench, rbac) = reviewed_bench();
+    rbac.allowed.lock().insert(("a".to_owned(), "new".to_owned()));
+    let mut client = Client::of(&bench, "resource=pods&initial=replay").await;
+    let mut lines = client.lines(6).await;
+    lines.sort();
+    let expected = ["added a/x (initial)", "added a/y (initial)", "added b/x (initial)"];
+    assert_eq!(lines[..3], expected, "{lines:?}");
+    assert_eq!(lines[3..], ["added b/x (initial)", "added b/y (initial)", "synced"]);
+    bench.event("a", DeltaKind::Added, pod("hidden", "h", 11, "web", "n1"));
+    bench.event("a", DeltaKind::Added, pod("new", "n", 12, "web", "n1"));
+    bench.event("b", DeltaKind::Added, pod("hidden", "h", 13, "web", "n1"));
+    assert_eq!(client.lines(2).await, ["added a/n", "added b/h"]);
+    let mut narrow = Client::of(&bench, "resource=pods&namespace=new&clusters=a").await;
+    rbac.allowed.lock().remove(&("a".to_owned(), "shop".to_owned()));
+    let began = clock::now();
+    let end = client.next().await;
+    assert_eq!(
+        (end.name.as_str(), &end.data["data"]["reason"]),
+        ("end", &json!("the rights of the reader have changed"))
+    );
+    assert!(clock::now() - began < Duration::from_secs(30));
+    assert!(client.receive().await.is_none());
+    bench.event("a", DeltaKind::Added, pod("new", "m", 14, "web", "n1"));
+    assert_eq!(narrow.lines(1).await, ["added a/m"], "this right is the same");
+}
+
+#[tokio::test(start_paused = true)]
+async fn cluster_that_does_not_answer_ends_a_stream_and_is_named() {
+    let (bench, rbac) = reviewed_bench();
+    let mut client = Client::of(&bench, "resource=pods&clusters=a").await;
+    rbac.is_down.store(true, Relaxed);
+    let began = clock::now();
+    let end = client.next().await;
+    assert_eq!(
+        (end.name.as_str(), &end.data["data"]["reason"]),
+        ("end", &json!("the rights of the reader have changed"))
+    );
+    assert!(clock::now() - began <= Duration::from_secs(45), "{:?}", clock::now() - began);
+    let response = bench.send(Request::get("/v1/events?resource=pods&clusters=a").body(Body::empty()).unwrap()).await;
+    let mut warnings = response.headers().get_all("warning").iter().map(|value| value.to_str().unwrap());
+    assert!(warnings.any(|warning| warning.contains("a (rights unknown")), "{response:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_ends_when_other_namespaces_are_visible_after_a_relabel() {
+    let mut bench = Bench::with_pods();
+    bench.use_current(std::sync::Arc::new(|reader| Some(reader.clone())));
+    bench.reader = ann(vec![rule(Some("prod"), &["shop"], &["*"], &[]), rule(Some("dev"), &["pay"], &["*"], &[])]);
+    let mut client = Client::of(&bench, "resource=pods").await;
+    bench.relabel("a", "dev");
+    let end = client.next().await;
+    assert_eq!(
+        (end.name.as_str(), &end.data["data"]["reason"]),
+        ("end", &json!("the rights of the reader have changed"))
+    );
 }

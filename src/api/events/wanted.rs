@@ -5,9 +5,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::asked::Asked;
-use crate::api::rights::RightsCheck;
+use crate::api::kubernetes::CacheInfo;
+use crate::api::rights::Reviewer;
 use crate::api::v1::{ClusterChoice, Failure, Sight};
 use crate::cache::{ChangeCause, ChangeKind, HistoryScope, RecordedChange};
+use informer_hub_access::{Verb, Visibility};
 use informer_hub_screen::{Difference, diff};
 use informer_hub_sink::{Filter, Redaction};
 use informer_hub_types::{EventType, LabelSelector, Notification, Object, Origin, StoredObject};
@@ -49,9 +51,17 @@ impl Wanted {
         Ok(Self { clusters, sight, namespaces, labels, filter, events, replay, changed, redaction })
     }
 
-    /// Returns the check of the reader's rights, for a stream that begins now.
-    pub(super) fn check(&self) -> RightsCheck {
-        self.sight.check()
+    /// Returns what the reader may see of a cache, and the reviewer of the feed that begins now.
+    pub(super) async fn rights(&self, cache: &CacheInfo) -> (Visibility, Reviewer) {
+        let is_wanted = |origin: &Origin| self.selects(origin);
+        let visibility = self.sight.visibility(Verb::Watch, cache, is_wanted, &self.namespaces).await;
+        (visibility, self.sight.reviewer(&cache.resource))
+    }
+
+    /// Returns whether objects of a namespace are selected; `None` are those without one.
+    pub(super) fn selects_namespace(&self, namespace: Option<&str>) -> bool {
+        let is_in = |name: &str| self.namespaces.iter().any(|wanted| wanted == name);
+        self.namespaces.is_empty() || namespace.is_some_and(is_in)
     }
 
     /// Returns the part of a window that is read.
@@ -68,7 +78,7 @@ impl Wanted {
         is_among(&self.clusters, &self.sight, origin)
     }
 
-    /// Returns the notification of a change, if its head is selected.
+    /// Returns the notification of a change, if its head is selected. Its visibility is not considered.
     pub(super) fn notification(&self, change: &RecordedChange) -> Option<Notification> {
         let object = |stored: &Arc<StoredObject>| Object::new(Arc::clone(&change.origin), Arc::clone(stored));
         let new = object(&change.object);
@@ -87,7 +97,7 @@ impl Wanted {
         (is_selected && self.selects_head(&notification)).then_some(notification)
     }
 
-    /// Returns the notification of a present object, if its head is selected.
+    /// Returns the notification of a present object, if its head is selected. Its visibility is not considered.
     pub(super) fn present(&self, origin: &Arc<Origin>, object: &Arc<StoredObject>) -> Option<Notification> {
         if !self.has_labels(object) {
             return None;
@@ -102,12 +112,7 @@ impl Wanted {
         if is_skipped || !self.events.contains(&EventType::of(notification)) {
             return false;
         }
-        notification.object().is_some_and(|object| {
-            let key = object.stored().key();
-            let is_in = |name: &str| self.namespaces.iter().any(|wanted| wanted == name);
-            (self.namespaces.is_empty() || key.namespace().is_some_and(is_in))
-                && self.sight.object(object.origin(), key)
-        })
+        notification.object().is_some_and(|object| self.selects_namespace(object.stored().key().namespace()))
     }
 
     fn has_labels(&self, object: &StoredObject) -> bool {

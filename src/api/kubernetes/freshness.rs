@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
 use crate::cache::Partition;
+use informer_hub_access::Visibility;
 use informer_hub_types::{ClusterName, Freshness, MemoryStep, first_names, printable};
 
 /// Longest text of a warning; kubectl prints each on one line.
@@ -61,6 +62,13 @@ impl Coverage {
     /// Adds a cluster of which only a part of the objects is kept.
     pub(in crate::api) fn partial(&mut self, cluster: &ClusterName, part: String) {
         self.partial.insert(cluster.clone(), part);
+    }
+
+    /// Adds the clusters that have not said what the reader may see.
+    pub(in crate::api) fn add_unanswered(&mut self, visibility: &Visibility) {
+        for (cluster, failure) in visibility.unanswered() {
+            self.partial(cluster, format!("rights unknown: {failure}"));
+        }
     }
 
     /// Adds a cluster that has the resource and whose first list is not complete.

@@ -58,7 +58,7 @@ pub(super) async fn answer(
         if scope.is_reviewed(found.0.state.snapshot(), &asked.path) {
             break;
         }
-        scope.review(&api.rights, &asked.user, asked.access_verb(), &asked.path).await;
+        scope.review(&scope.snapshot(), (&api.rights, &asked.user), asked.access_verb(), &asked.path).await;
         found = state_of(&scope, &asked, is_get).await?;
     }
     let (at, after) = found;

@@ -93,7 +93,7 @@ async fn answer_resource(api: &Arc<ReadApi>, fleet: &Arc<dyn Fleet>, asked: Aske
     }
     let scope = Scope::find(&**fleet, &asked.root, &asked.path, (&api.rights, &asked.user));
     let mut scope = scope.or_else(|status| check_started(&**fleet).and(Err(status)))?;
-    scope.review(&api.rights, &asked.user, asked.access_verb(), &asked.path).await;
+    scope.review(&scope.snapshot(), (&api.rights, &asked.user), asked.access_verb(), &asked.path).await;
     scope.check_access(&asked.user, asked.access_verb(), &asked.path)?;
     let definition = api.definitions.of(&**fleet, &scope).await;
     if asked.is_watch() {

@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 use super::encode::Naming;
 use super::fleet::{CacheInfo, ClusterInfo, Fleet};
 use super::freshness::Coverage;
-use crate::api::rights::{Extent, Place, Rights, sees_cluster};
+use crate::api::rights::{Extent, Place, Rights, SeenLabels, sees_cluster};
 use crate::cache::{HistoryScope, Partition, PartitionId, Snapshot};
 use informer_hub_access::{Reader, Verb, Visibility};
 use informer_hub_kubeapi::{Access, ResourcePath, Root, Status};
@@ -152,9 +152,15 @@ impl Scope {
     }
 
     /// Has the clusters say what the reader may see in a state, if its rights are those that they give.
-    pub(super) async fn review(&mut self, rights: &Rights, reader: &Reader, verb: Verb, path: &ResourcePath) {
+    pub(super) async fn review(
+        &mut self,
+        snapshot: &Snapshot,
+        (rights, reader): (&Rights, &Reader),
+        verb: Verb,
+        path: &ResourcePath,
+    ) {
         if self.visibility.reviewed().is_some() {
-            let places = self.places(&self.snapshot(), path.namespace.as_ref());
+            let places = self.places(snapshot, path.namespace.as_ref());
             self.visibility = rights.reviewed(reader, verb, &self.cache.resource, places).await;
         }
     }
@@ -166,17 +172,12 @@ impl Scope {
             let Some(review) = reviewed.get(&place.cluster) else { return false };
             let Extent::All(namespaces) = &place.extent else { return true };
             let is_decided = review.everywhere == Some(true) || review.failure.is_some();
-            is_decided || namespaces.iter().all(|namespace| self.is_decided(&place.cluster, &place.labels, namespace))
+            is_decided || {
+                let is_known =
+                    |namespace: &SmolStr| self.visibility.is_decided(&place.cluster, &place.labels, namespace);
+                namespaces.iter().all(is_known)
+            }
         })
-    }
-
-    /// Returns whether it is known whether the reader sees a namespace.
-    pub(super) fn is_decided(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: &str) -> bool {
-        let Some(reviewed) = self.visibility.reviewed() else { return true };
-        let review = reviewed.get(cluster);
-        let is_known =
-            review.is_some_and(|review| review.everywhere == Some(true) || review.namespaces.contains_key(namespace));
-        is_known || self.visibility.sees_by_rules(cluster, labels, Some(namespace))
     }
 
     /// Returns the places that a request asks for. At a root of one cluster, all namespaces must be allowed at once, as in
@@ -258,11 +259,7 @@ impl Scope {
                 }
             }
         }
-        for (cluster, review) in self.visibility.reviewed().into_iter().flatten() {
-            if let Some(failure) = &review.failure {
-                coverage.partial(cluster, format!("rights unknown: {failure}"));
-            }
-        }
+        coverage.add_unanswered(&self.visibility);
         coverage
     }
 
@@ -282,6 +279,14 @@ impl Scope {
                 }))
             }
         }
+    }
+
+    /// Notes the labels of these clusters. Returns whether the reader sees other namespaces of one than before.
+    pub(super) fn have_labels_changed(&self, seen: &mut SeenLabels) -> bool {
+        let snapshot = self.cache.published.load();
+        let origins = snapshot.partitions().map(|(_, partition)| partition.origin());
+        let is_only = matches!(self.clusters, Clusters::One(_));
+        seen.changed(&self.visibility, is_only, origins.filter(|origin| self.clusters.include(origin)))
     }
 
     /// Returns the present state.

@@ -2,7 +2,7 @@
 
 mod lists;
 mod paths;
-mod rights;
+pub(in crate::api) mod rights;
 mod selection;
 mod watches;
 
@@ -273,12 +273,12 @@ impl Bench {
     }
 
     /// Has watches ask for the rights of their readers.
-    fn use_current(&mut self, current: CurrentReader) {
+    pub(in crate::api) fn use_current(&mut self, current: CurrentReader) {
         let found = Arc::clone(&self.fleet);
         let find: FindFleet = Arc::new(move || Some(Arc::clone(&found) as Arc<dyn Fleet>));
         let options = ReadApiOptions { requests: 10, watches: 10, secrets: false };
         self.api = Arc::new(ReadApi::new(find, options).with_current_readers(current));
-        self.routes = routes(Arc::clone(&self.api));
+        self.routes = routes(Arc::clone(&self.api)).merge(crate::api::read_routes(&self.api));
     }
 
     /// Has clusters asked for the rights of readers.
@@ -291,7 +291,7 @@ impl Bench {
     }
 
     /// Changes the tier of a cluster.
-    fn relabel(&self, cluster: &str, tier: &str) {
+    pub(in crate::api) fn relabel(&self, cluster: &str, tier: &str) {
         let mut stores = self.fleet.stores.lock();
         for ((_, gvr), id) in self.partitions.iter().filter(|((name, _), _)| name == cluster) {
             let store = stores.get_mut(gvr).unwrap();

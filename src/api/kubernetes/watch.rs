@@ -14,7 +14,7 @@ use super::listing::Scan;
 use super::scope::{Clusters, Scope};
 use super::selection::Selection;
 use super::shared_frames::SharedFrames;
-use crate::api::rights::{Extent, Place, Reviewer, RightsCheck};
+use crate::api::rights::{Extent, Place, Reviewer, RightsCheck, SeenLabels};
 use crate::cache::{ChangeKind, HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, RecordedChange};
 use informer_hub_kubeapi::Status;
 use informer_hub_types::StoredObject;
@@ -61,6 +61,7 @@ pub(super) struct Watch {
     options: WatchOptions,
     rights: RightsCheck,
     reviewer: Reviewer,
+    labels: SeenLabels,
     next_bookmark: Instant,
     /// Changes read and not written yet, in reverse.
     pending: Vec<Arc<RecordedChange>>,
@@ -83,6 +84,8 @@ impl Watch {
         let changes_of = scope.changes();
         let changed = history.subscribe(&changes_of);
         let frames = Frames::new(encoder, &scope.cache.resource);
+        let mut labels = SeenLabels::default();
+        scope.have_labels_changed(&mut labels);
         Self {
             scope,
             selection,
@@ -96,6 +99,7 @@ impl Watch {
             options,
             rights: reviewer.check(),
             reviewer,
+            labels,
             next_bookmark: clock::now() + BOOKMARK_INTERVAL,
             pending: Vec::new(),
             is_ending: false,
@@ -146,7 +150,10 @@ impl Watch {
     /// checks have revoked them.
     async fn has_rights(&mut self) -> bool {
         let is_due = self.rights.is_due();
-        self.rights.holds() && (!is_due || self.reviewer.has_same(&self.scope.visibility).await)
+        self.rights.holds()
+            && (!is_due
+                || !self.scope.have_labels_changed(&mut self.labels)
+                    && self.reviewer.has_same(&self.scope.visibility).await)
     }
 
     /// Returns whether it is known whether the reader sees the object of a change.
@@ -155,7 +162,7 @@ impl Watch {
         let namespace = change.object.key().namespace().unwrap_or_default();
         !self.scope.naming.is_fleet()
             || self.selection.excludes_namespace(namespace)
-            || self.scope.is_decided(&origin.cluster, &origin.cluster_labels, namespace)
+            || self.scope.visibility.is_decided(&origin.cluster, &origin.cluster_labels, namespace)
     }
 
     /// Asks the cluster of the next change whether the reader sees its namespace, if that is not known.

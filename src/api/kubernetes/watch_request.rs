@@ -38,7 +38,7 @@ const MAX_TIME: Duration = Duration::from_secs(24 * 3600);
 /// Answers a watch.
 pub(super) async fn answer(
     api: &Arc<ReadApi>,
-    scope: Scope,
+    mut scope: Scope,
     definition: Definition,
     asked: Asked,
 ) -> Result<Response, Status> {
@@ -67,6 +67,10 @@ pub(super) async fn answer(
             };
             if end_bookmark {
                 options.end_bookmark = Some(scope.known_version(&snapshot)?);
+            }
+            // A namespace may have appeared since the reader's rights were reviewed. This state has no others.
+            if !scope.is_reviewed(&snapshot, &asked.path) {
+                scope.review(&snapshot, (&api.rights, &asked.user), asked.access_verb(), &asked.path).await;
             }
             let cursor = HistoryCursor::after(snapshot.version());
             let state = Arc::new(State::present(&scope, snapshot));

@@ -10,6 +10,7 @@ use super::shown::{Shown, write};
 use crate::api::kubernetes::{CacheInfo, Fleet, ReadApi, reader_id};
 use crate::api::v1::{ClusterChoice, Failure, Sight, find, find_all, short_name};
 use crate::cache::{Snapshot, owner_chain};
+use informer_hub_access::Verb;
 use informer_hub_types::{ClusterName, Freshness, Object, ObjectKey};
 
 /// Parts of an answer.
@@ -39,11 +40,12 @@ pub(super) async fn gather(
     *name_of_resource = cache.resource.gvr.to_string();
     let key = key_of(&cache, namespace, name)?;
     let snapshot = cache.published.load_full();
-    let visible = |object: &Object| sight.object(object.origin(), object.stored().key());
-    let object = snapshot.get(&cluster, &key).filter(visible).ok_or_else(|| missing(&cache, &cluster, &key))?;
+    let mut found: Vec<_> = snapshot.get(&cluster, &key).into_iter().collect();
+    sight.retain(Verb::Get, &mut found).await;
+    let object = found.pop().ok_or_else(|| missing(&cache, &cluster, &key))?;
     let caches = find_all(fleet, &sight);
     let freshness = freshness_of(&snapshot, &object);
-    let (owners, owners_end) = owners_of(&object, &caches, &sight);
+    let (owners, owners_end) = owners_of(&object, &caches, &sight).await;
     let children =
         if wanted.children { children_of(fleet, &object, &caches, &sight).await? } else { Children::default() };
     let events = if wanted.events { happened_to(fleet, &object, &caches, &sight).await? } else { None };
@@ -85,11 +87,14 @@ fn freshness_of(snapshot: &Snapshot, object: &Object) -> Freshness {
 }
 
 /// Returns the owners, nearest first, and why the chain ends before its root. A hidden owner is as a missing one.
-fn owners_of(object: &Object, caches: &[CacheInfo], sight: &Sight) -> (Vec<Object>, Option<String>) {
+async fn owners_of(object: &Object, caches: &[CacheInfo], sight: &Sight) -> (Vec<Object>, Option<String>) {
     let snapshots: Vec<_> = caches.iter().map(|cache| cache.published.load_full()).collect();
     let chain = owner_chain(object, &snapshots);
     let (mut owners, mut end) = (chain.owners, chain.broken.map(|broken| broken.to_string()));
-    if let Some(hidden) = owners.iter().position(|owner| !sight.object(owner.origin(), owner.stored().key())) {
+    let mut visible = owners.clone();
+    sight.retain(Verb::Get, &mut visible).await;
+    let is_visible = |owner: &Object| visible.iter().any(|other| other.uid() == owner.uid());
+    if let Some(hidden) = owners.iter().position(|owner| !is_visible(owner)) {
         let owner = &owners[hidden];
         let resource = &owner.origin().resource;
         end = Some(format!("{} {} {:?} does not exist", resource.gvr.api_version(), resource.kind, owner.name()));

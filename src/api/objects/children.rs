@@ -10,6 +10,7 @@ use futures::stream;
 use crate::api::kubernetes::{CacheInfo, Fleet};
 use crate::api::v1::{Failure, Sight};
 use crate::cache::{Bounds, OwnerRef, Query};
+use informer_hub_access::Verb;
 use informer_hub_query::Expr;
 use informer_hub_types::{ClusterSelector, Object, Uid};
 
@@ -62,7 +63,7 @@ pub(super) async fn children_of(
                 next.extend(answer.items);
             }
         }
-        next.retain(|child| sight.object(child.origin(), child.stored().key()));
+        sight.retain(Verb::List, &mut next).await;
         level = add(&mut found, &mut known, &level, next);
         if level.is_empty() || found.more {
             return Ok(found);

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::api::kubernetes::{CacheInfo, Fleet};
 use crate::api::v1::{Failure, Sight};
 use crate::cache::{Bounds, Query};
+use informer_hub_access::Verb;
 use informer_hub_query::{Expr, Test};
 use informer_hub_types::{ClusterSelector, FieldPath, Object};
 
@@ -34,11 +35,15 @@ pub(super) async fn happened_to(
         (None, Some(cache)) => (cache, "regarding"),
         (None, None) => return Ok(None),
     };
-    let answer = fleet.query(cache, query_of(object, about)).await?;
-    let visible = answer.items.iter().filter(|event| sight.object(event.origin(), event.stored().key()));
+    let mut visible = fleet.query(cache, query_of(object, about)).await?.items;
+    sight.retain(Verb::List, &mut visible).await;
     let read = |event: &Object| serde_json::from_slice::<Value>(&event.stored().json().ok()?).ok();
-    let mut events: Vec<_> =
-        visible.filter_map(read).filter(|event| is_about(&event[about], object)).map(|event| shown(&event)).collect();
+    let mut events: Vec<_> = visible
+        .iter()
+        .filter_map(read)
+        .filter(|event| is_about(&event[about], object))
+        .map(|event| shown(&event))
+        .collect();
     events.sort_by(|one, other| other["last"].as_str().cmp(&one["last"].as_str()));
     events.truncate(MOST);
     Ok(Some(events))

@@ -77,6 +77,7 @@ fn of_query() -> Value {
             ("stale", list(&object(1, &[("cluster", of("string")), ("since", json!({}))]))),
             ("missing", list(&cluster)),
             ("withoutBodies", list(&cluster)),
+            ("rightsUnknown", list(&object(2, &[("cluster", of("string")), ("error", of("string"))]))),
         ],
     );
     let item = object(2, &[("cluster", of("string")), ("object", reference("KubernetesObject"))]);

@@ -5,17 +5,22 @@ use serde_json::{Map, Value, json};
 
 use crate::api::kubernetes::Warnings;
 use crate::cache::Answer;
+use informer_hub_access::Visibility;
 use informer_hub_types::{ApiResource, Freshness, MemoryStep};
 
 /// Returns the members of a JSON answer that stand before its items.
-pub(super) fn members(answer: &Answer, resource: &ApiResource, explain: bool) -> Map<String, Value> {
+pub(super) fn members(
+    answer: &Answer,
+    (resource, visibility): (&ApiResource, &Visibility),
+    explain: bool,
+) -> Map<String, Value> {
     let mut members = Map::new();
     let mut put = |name: &str, value: Value| members.insert(name.to_owned(), value);
     put("resource", json!(resource.gvr.resource.as_str()));
     put("apiVersion", json!(resource.gvr.api_version()));
     put("kind", json!(resource.kind.as_str()));
-    put("complete", json!(answer.is_complete()));
-    put("coverage", coverage(answer));
+    put("complete", json!(answer.is_complete() && visibility.unanswered().next().is_none()));
+    put("coverage", coverage(answer, visibility));
     put("plan", json!(answer.plan.to_string()));
     if explain {
         let steps: Vec<_> = answer.plan.steps.iter().map(ToString::to_string).collect();
@@ -42,7 +47,7 @@ pub(super) fn members(answer: &Answer, resource: &ApiResource, explain: bool) ->
 }
 
 /// Returns the number of clusters, and how current and complete the objects of each are.
-fn coverage(answer: &Answer) -> Value {
+fn coverage(answer: &Answer, visibility: &Visibility) -> Value {
     let (mut synced, mut stale, mut missing, mut partial) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for part in &answer.coverage {
         match &part.freshness {
@@ -54,17 +59,23 @@ fn coverage(answer: &Answer) -> Value {
             partial.push(&part.cluster);
         }
     }
-    json!({
+    let mut coverage = json!({
         "clusters": answer.coverage.len(),
         "synced": synced,
         "stale": stale,
         "missing": missing,
         "withoutBodies": partial,
-    })
+    });
+    let unknown: Vec<_> =
+        visibility.unanswered().map(|(cluster, why)| json!({ "cluster": cluster, "error": &**why })).collect();
+    if !unknown.is_empty() {
+        coverage["rightsUnknown"] = unknown.into();
+    }
+    coverage
 }
 
 /// Adds `Warning` headers for what the items do not say.
-pub(super) fn warn(answer: &Answer, headers: &mut HeaderMap) {
+pub(super) fn warn(answer: &Answer, visibility: &Visibility, headers: &mut HeaderMap) {
     let mut warnings = Warnings::default();
     for part in &answer.coverage {
         match &part.freshness {
@@ -76,5 +87,6 @@ pub(super) fn warn(answer: &Answer, headers: &mut HeaderMap) {
             warnings.partial(&part.cluster, "objects without bodies, for lack of memory".to_owned());
         }
     }
+    warnings.add_unanswered(visibility);
     warnings.warn(headers);
 }

@@ -45,7 +45,7 @@ pub(super) async fn answer(
     let user = reader_of(parts);
     let admission = api.admit(&reader, &user)?;
     let sight = Sight::of(api, parts);
-    let query = sight.restrict(&cache, asked.query(fleet, &sight)?).await;
+    let (query, visibility) = sight.restrict(&cache, asked.query(fleet, &sight)?).await;
     let explain = query.is_explained();
     let scan = (query.is_scan() && !explain).then(|| api.admit_scan(&reader, &user)).transpose()?;
     let mut answer = fleet.query(&cache, query).await?;
@@ -55,14 +55,14 @@ pub(super) async fn answer(
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(form.content_type()));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    meta::warn(&answer, headers);
+    meta::warn(&answer, &visibility, headers);
     if let Some(token) = answer.next.as_ref().and_then(|token| HeaderValue::from_str(token).ok()) {
         headers.insert(CONTINUE, token);
     }
     let items = Items::of(&mut answer, &output);
     let mut head = Vec::new();
     if explain || form == Form::Json {
-        let mut members = meta::members(&answer, &cache.resource, explain);
+        let mut members = meta::members(&answer, (&cache.resource, &visibility), explain);
         if let Items::Rows(_) = &items {
             members.insert("columns".to_owned(), Items::titles(&output).into());
         }

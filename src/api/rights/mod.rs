@@ -5,6 +5,7 @@
 
 mod check;
 mod review;
+mod seen_labels;
 mod status;
 
 use std::fmt;
@@ -13,9 +14,10 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 
 pub(in crate::api) use check::RightsCheck;
-use informer_hub_access::{Reader, ReviewCache, Rule, Visibility};
-use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Origin};
+use informer_hub_access::{Reader, ReviewCache, Visibility};
+use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 pub(in crate::api) use review::{Extent, Place, Reviewer};
+pub(in crate::api) use seen_labels::SeenLabels;
 
 /// Returns a reader with the rights that it has now; `None` if it is not known any more.
 pub type CurrentReader = Arc<dyn Fn(&Reader) -> Option<Reader> + Send + Sync>;
@@ -49,18 +51,6 @@ impl Rights {
         Visibility::new(reader.grants(), resource, self.serve_secrets)
     }
 
-    /// Returns whether a reader may see the objects of a namespace of an informer; `None` are those without one.
-    pub(in crate::api) fn sees(&self, reader: &Reader, origin: &Origin, namespace: Option<&str>) -> bool {
-        let (cluster, labels, resource) = (&origin.cluster, &origin.cluster_labels, &origin.resource);
-        if reader.sees_everything() {
-            return self.visibility(reader, resource).is_everything();
-        }
-        let is_visible = |rule: &Rule| {
-            rule.selects(cluster, labels) && rule.visible(resource.namespaced).sees(namespace) && rule.covers(resource)
-        };
-        reader.grants().rules.iter().any(is_visible)
-    }
-
     /// Returns whether a reader may see objects of a resource in some cluster. For other readers it does not exist.
     pub(in crate::api) fn may_see(&self, reader: &Reader, resource: &ApiResource) -> bool {
         self.visibility(reader, resource).may_see_some()
@@ -83,8 +73,14 @@ pub(in crate::api) fn reader_of(parts: &Parts) -> Reader {
     parts.extensions.get::<Reader>().cloned().unwrap_or_else(Reader::unknown)
 }
 
-/// Returns whether a reader may see something of a cluster. For other readers it does not exist.
+/// Returns whether a reader may ask for something of a cluster: rules allow some of it, or the cluster decides. For other
+/// readers it does not exist.
 pub(in crate::api) fn sees_cluster(reader: &Reader, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
+    reader.grants().reviews || names_cluster(reader, cluster, labels)
+}
+
+/// Returns whether a reader may learn the name of a cluster that it has not asked for, as far as rules decide.
+pub(in crate::api) fn names_cluster(reader: &Reader, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
     let grants = reader.grants();
-    grants.everything || grants.reviews || grants.rules.iter().any(|rule| rule.selects(cluster, labels))
+    grants.everything || grants.rules.iter().any(|rule| rule.selects(cluster, labels))
 }

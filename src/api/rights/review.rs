@@ -1,5 +1,6 @@
 //! Access reviews of a request: asks each cluster what its reader may see there.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -10,7 +11,7 @@ use super::check::RightsCheck;
 use informer_hub_access::{
     Reader, ReaderOrigin, Review, ReviewError, Reviewed, ReviewedCluster, User, Verb, Visibility,
 };
-use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
+use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr};
 
 /// Most namespaces of a cluster that are reviewed one by one. Further ones are not visible.
 const MAX_NAMESPACES: usize = 2_000;
@@ -82,8 +83,13 @@ impl Rights {
                 }
             },
         };
-        let namespaces = namespaces.into_iter().filter(|namespace| !is_known(namespace)).take(MAX_NAMESPACES);
-        let asked = namespaces.map(|namespace| {
+        let mut namespaces: Vec<_> = namespaces.into_iter().filter(|namespace| !is_known(namespace)).collect();
+        if namespaces.len() > MAX_NAMESPACES {
+            let text = format!("{} namespaces are too many: {MAX_NAMESPACES} are reviewed", namespaces.len());
+            answers.failure = Some(text.into());
+            namespaces.truncate(MAX_NAMESPACES);
+        }
+        let asked = namespaces.into_iter().map(|namespace| {
             let review = Review { namespace: namespace.clone(), ..review.clone() };
             async move { (namespace, self.ask(review).await) }
         });
@@ -94,6 +100,14 @@ impl Rights {
             }
         }
         answers
+    }
+
+    /// Returns what clusters have allowed a reader lately, by resource; nothing if clusters are not asked about it.
+    pub(super) fn allowed_lately(&self, reader: &Reader) -> BTreeMap<Gvr, Reviewed> {
+        match &self.reviews {
+            Some(reviews) if reader.grants().reviews => reviews.allowed(&User::from(reader)),
+            _ => BTreeMap::new(),
+        }
     }
 
     async fn ask(&self, review: Review) -> Result<bool, ReviewError> {

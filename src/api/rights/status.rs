@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Rights, sees_cluster};
-use informer_hub_access::{Reader, Visible};
+use super::{Rights, names_cluster};
+use informer_hub_access::{Reader, Visibility, Visible};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 
 /// Members of a cluster that every reader of the cluster sees.
@@ -16,50 +16,59 @@ const OF_INFORMER: [&str; 6] = ["resource", "scope", "view", "state", "synced", 
 
 impl Rights {
     /// Returns the status for a reader. Without rights to everything, it has the visible clusters and, of them, the
-    /// informers of resources that are visible. `resources` are those of the caches.
+    /// informers of resources that are visible. `resources` are those of the caches. Asks no cluster: of a reader whom
+    /// clusters decide about, it has what they have allowed lately.
     pub(in crate::api) fn status(&self, reader: &Reader, mut status: Value, resources: &[ApiResource]) -> Value {
         if reader.sees_everything() {
             return status;
         }
+        let allowed = self.allowed_lately(reader);
+        let visible = |resource: &ApiResource| {
+            let visibility = self.visibility(reader, resource);
+            match visibility.reviewed() {
+                None => visibility,
+                Some(_) => visibility.with_reviewed(allowed.get(&resource.gvr).cloned().unwrap_or_default()),
+            }
+        };
+        let visible = resources.iter().map(|resource| (resource.gvr.to_string(), visible(resource))).collect();
+        let is_named = |name: &ClusterName, labels: &ClusterLabels| {
+            names_cluster(reader, name, labels) || allowed.values().any(|reviewed| reviewed.contains_key(name))
+        };
         let clusters = status.get_mut("clusters").and_then(Value::as_array_mut).map(std::mem::take);
         let clusters = clusters.unwrap_or_default().into_iter().filter_map(|cluster| {
             let cluster = only(cluster, &OF_CLUSTER)?;
-            self.cluster_status(reader, cluster, resources)
+            cluster_status(cluster, &visible, is_named)
         });
         let mut shown = Map::new();
         shown.insert("ready".to_owned(), status["ready"].take());
         shown.insert("clusters".to_owned(), Value::Array(clusters.collect()));
         Value::Object(shown)
     }
+}
 
-    fn cluster_status(
-        &self,
-        reader: &Reader,
-        mut cluster: Map<String, Value>,
-        resources: &[ApiResource],
-    ) -> Option<Value> {
-        let name = ClusterName::new(cluster.get("name")?.as_str()?).ok()?;
-        let labels: ClusterLabels =
-            cluster.get("labels").and_then(|labels| serde_json::from_value(labels.clone()).ok()).unwrap_or_default();
-        if !sees_cluster(reader, &name, &labels) {
-            return None;
-        }
-        let visible: BTreeMap<_, _> = resources
-            .iter()
-            .map(|resource| (resource.gvr.to_string(), self.visibility(reader, resource).visible(&name, &labels)))
-            .collect();
-        if let Some(informers) = cluster.get_mut("informers").and_then(Value::as_array_mut) {
-            let all = std::mem::take(informers);
-            informers.extend(all.into_iter().filter_map(|informer| {
-                match visible.get(informer.get("resource")?.as_str()?)? {
-                    Visible::Everything => Some(informer),
-                    some if some.is_nothing() => None,
-                    _ => only(informer, &OF_INFORMER).map(Value::Object),
-                }
-            }));
-        }
-        Some(Value::Object(cluster))
+/// Returns the status of a cluster; `None` if the reader may not see it. `visible` has the resources of the caches.
+fn cluster_status(
+    mut cluster: Map<String, Value>,
+    visible: &BTreeMap<String, Visibility>,
+    is_named: impl Fn(&ClusterName, &ClusterLabels) -> bool,
+) -> Option<Value> {
+    let name = ClusterName::new(cluster.get("name")?.as_str()?).ok()?;
+    let labels: ClusterLabels =
+        cluster.get("labels").and_then(|labels| serde_json::from_value(labels.clone()).ok()).unwrap_or_default();
+    if !is_named(&name, &labels) {
+        return None;
     }
+    if let Some(informers) = cluster.get_mut("informers").and_then(Value::as_array_mut) {
+        let all = std::mem::take(informers);
+        informers.extend(all.into_iter().filter_map(|informer| {
+            match visible.get(informer.get("resource")?.as_str()?)?.visible(&name, &labels) {
+                Visible::Everything => Some(informer),
+                some if some.is_nothing() => None,
+                _ => only(informer, &OF_INFORMER).map(Value::Object),
+            }
+        }));
+    }
+    Some(Value::Object(cluster))
 }
 
 /// Returns an object with some of its members only.

@@ -36,15 +36,15 @@ impl ClusterChoice {
     /// Refuses the name of a cluster that the hub does not have or the reader may not see.
     ///
     /// # Errors
-    /// [`Failure`] of code 404 with the nearest name of a cluster that the reader may see.
+    /// [`Failure`] of code 404 with the nearest name of a cluster that rules let the reader see.
     pub(in crate::api) fn check(&self, fleet: &dyn Fleet, sight: &Sight) -> Result<(), Failure> {
         let Self::One(name) = self else { return Ok(()) };
         let known = fleet.clusters();
-        let visible = || known.iter().filter(|cluster| sight.cluster(&cluster.name, &cluster.labels));
-        if visible().any(|cluster| cluster.name == *name) {
+        if known.iter().any(|cluster| cluster.name == *name && sight.cluster(&cluster.name, &cluster.labels)) {
             return Ok(());
         }
-        let nearest = nearest_name(name.as_str(), visible().map(|cluster| cluster.name.as_str()), 2);
+        let named = known.iter().filter(|cluster| sight.names_cluster(&cluster.name, &cluster.labels));
+        let nearest = nearest_name(name.as_str(), named.map(|cluster| cluster.name.as_str()), 2);
         Err(Failure::unknown_cluster(name.as_str(), nearest))
     }
 

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::http::request::Parts;
+use smol_str::SmolStr;
 
 use crate::api::kubernetes::{CacheInfo, ReadApi};
-use crate::api::rights::{Extent, Place, Rights, RightsCheck, reader_of, sees_cluster};
-use crate::cache::{Query, Snapshot};
-use informer_hub_access::{Reader, Verb};
-use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ObjectKey, Origin};
+use crate::api::rights::{Extent, Place, Reviewer, Rights, names_cluster, reader_of, sees_cluster};
+use crate::cache::Query;
+use informer_hub_access::{Reader, Verb, Visibility};
+use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr, Object, Origin};
 
 /// View of one reader. Every path below `/v1` that reads objects asks it, and nothing else, what the reader may see.
 #[derive(Clone, Debug)]
@@ -16,6 +17,9 @@ pub(in crate::api) struct Sight {
     reader: Reader,
     rights: Rights,
 }
+
+/// Namespaces of some clusters.
+type Places = BTreeMap<ClusterName, (ClusterLabels, BTreeSet<SmolStr>)>;
 
 impl Sight {
     /// Returns the view of the reader of a request.
@@ -38,40 +42,78 @@ impl Sight {
         sees_cluster(&self.reader, name, labels)
     }
 
-    /// Returns whether an object is visible.
-    pub(in crate::api) fn object(&self, origin: &Origin, key: &ObjectKey) -> bool {
-        self.rights.sees(&self.reader, origin, key.namespace())
+    /// Returns whether the reader may learn the name of a cluster that it has not asked for.
+    pub(in crate::api) fn names_cluster(&self, name: &ClusterName, labels: &ClusterLabels) -> bool {
+        names_cluster(&self.reader, name, labels)
     }
 
-    /// Restricts a query of a cache to the visible objects. Asks the clusters, if the reader's rights are those that they
-    /// give.
-    pub(in crate::api) async fn restrict(&self, cache: &CacheInfo, query: Query) -> Query {
-        let places = if self.reader.grants().reviews { places(&cache.published.load()) } else { Vec::new() };
-        let visibility = self.rights.reviewed(&self.reader, Verb::List, &cache.resource, places).await;
-        if visibility.is_everything() { query } else { query.visible_to(self.reader.name(), visibility) }
+    /// Keeps the visible ones of some objects. Asks the clusters, if the reader's rights are those that they give.
+    pub(in crate::api) async fn retain(&self, verb: Verb, objects: &mut Vec<Object>) {
+        let mut wanted: BTreeMap<&Gvr, (&ApiResource, Places)> = BTreeMap::new();
+        for object in objects.iter() {
+            let origin = object.origin();
+            let (_, places) = wanted.entry(&origin.resource.gvr).or_insert_with(|| (&origin.resource, Places::new()));
+            add(places, origin, object.stored().key().namespace().map(Into::into));
+        }
+        let mut visible: BTreeMap<Gvr, Visibility> = BTreeMap::new();
+        for (gvr, (resource, places)) in wanted {
+            visible.insert(gvr.clone(), self.reviewed(verb, resource, places).await);
+        }
+        objects.retain(|object| {
+            let origin = object.origin();
+            let namespace = object.stored().key().namespace();
+            let visibility = visible.get(&origin.resource.gvr);
+            visibility.is_some_and(|it| it.sees(&origin.cluster, &origin.cluster_labels, namespace))
+        });
     }
 
-    /// Returns the check of a stream that begins now.
-    pub(in crate::api) fn check(&self) -> RightsCheck {
-        self.rights.check(&self.reader)
+    /// Returns what the reader may see of a cache in the clusters that `is_wanted` accepts, in these namespaces or in
+    /// all. Asks the clusters, if the reader's rights are those that they give.
+    pub(in crate::api) async fn visibility(
+        &self,
+        verb: Verb,
+        cache: &CacheInfo,
+        is_wanted: impl Fn(&Origin) -> bool,
+        namespaces: &[String],
+    ) -> Visibility {
+        if !self.reader.grants().reviews {
+            return self.rights.visibility(&self.reader, &cache.resource);
+        }
+        let mut places = Places::new();
+        let snapshot = cache.published.load_full();
+        for (_, partition) in snapshot.partitions().filter(|(_, partition)| is_wanted(partition.origin())) {
+            let is_among = |name: &SmolStr| namespaces.is_empty() || namespaces.iter().any(|wanted| wanted == name);
+            add(&mut places, partition.origin(), partition.namespaces().into_iter().filter(is_among));
+        }
+        self.reviewed(verb, &cache.resource, places).await
+    }
+
+    async fn reviewed(&self, verb: Verb, resource: &ApiResource, places: Places) -> Visibility {
+        let place = |(cluster, (labels, namespaces)): (_, (_, BTreeSet<_>))| {
+            let namespaces = namespaces.into_iter().filter(|_| resource.namespaced);
+            Place { cluster, labels, extent: Extent::All(namespaces.collect()) }
+        };
+        let places = places.into_iter().map(place).collect();
+        self.rights.reviewed(&self.reader, verb, resource, places).await
+    }
+
+    /// Restricts a query of a cache to the visible objects, which are returned too.
+    pub(in crate::api) async fn restrict(&self, cache: &CacheInfo, query: Query) -> (Query, Visibility) {
+        let visibility = self.visibility(Verb::List, cache, |origin| query.selects(origin), &[]).await;
+        if visibility.is_everything() {
+            return (query, visibility);
+        }
+        (query.visible_to(self.reader.name(), visibility.clone()), visibility)
+    }
+
+    /// Returns the reviewer of a stream of a resource.
+    pub(in crate::api) fn reviewer(&self, resource: &ApiResource) -> Reviewer {
+        self.rights.reviewer(&self.reader, Verb::Watch, resource)
     }
 }
 
-/// Returns all namespaces of all clusters.
-fn places(snapshot: &Snapshot) -> Vec<Place> {
-    let mut found: BTreeMap<ClusterName, (ClusterLabels, BTreeSet<_>)> = BTreeMap::new();
-    for (_, partition) in snapshot.partitions() {
-        let origin = partition.origin();
-        let known = found.entry(origin.cluster.clone()).or_default();
-        known.0.clone_from(&origin.cluster_labels);
-        if snapshot.resource().namespaced {
-            known.1.extend(partition.namespaces());
-        }
-    }
-    let place = |(cluster, (labels, namespaces)): (_, (_, BTreeSet<_>))| Place {
-        cluster,
-        labels,
-        extent: Extent::All(namespaces.into_iter().collect()),
-    };
-    found.into_iter().map(place).collect()
+fn add(places: &mut Places, origin: &Origin, namespaces: impl IntoIterator<Item = SmolStr>) {
+    let known = places.entry(origin.cluster.clone()).or_default();
+    known.0.clone_from(&origin.cluster_labels);
+    known.1.extend(namespaces);
 }

@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 
 use informer_hub_access::Visibility;
 use informer_hub_query::{Column, Direction, Expr, Output, Question, TextTest};
-use informer_hub_types::{ClusterSelector, FieldPath, LabelSelector, Scope, Uid};
+use informer_hub_types::{ClusterSelector, FieldPath, LabelSelector, Origin, Scope, Uid};
 
 /// Limits of one answer. The defaults suit interactive callers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -230,6 +230,11 @@ impl Query {
     pub(crate) fn visible_to(mut self, reader: &str, visibility: Visibility) -> Self {
         self.reader = Some((reader.into(), visibility));
         self
+    }
+
+    /// Returns whether the objects of an informer may be in the answer.
+    pub(crate) fn selects(&self, origin: &Origin) -> bool {
+        self.clusters.matches(&origin.cluster, &origin.cluster_labels)
     }
 
     /// Returns what the reader may see; `None` if it is everything.

@@ -14,12 +14,12 @@ use super::*;
 mod model;
 
 /// Reader `ann` with these rules.
-pub(super) fn ann(rules: Vec<Rule>) -> Reader {
+pub(in crate::api) fn ann(rules: Vec<Rule>) -> Reader {
     Reader::named("ann", ReaderOrigin::Table("ann".into()), Grants { rules: rules.into(), ..Grants::default() })
 }
 
 /// A rule for clusters of a tier, or all.
-pub(super) fn rule(tier: Option<&str>, namespaces: &[&str], resources: &[&str], except: &[&str]) -> Rule {
+pub(in crate::api) fn rule(tier: Option<&str>, namespaces: &[&str], resources: &[&str], except: &[&str]) -> Rule {
     let clusters = tier
         .map_or(ClusterSelector::All, |tier| ClusterSelector::Labels([("tier".to_owned(), tier.to_owned())].into()));
     let of = |texts: &[&str]| texts.iter().map(|text| text.parse::<Exclusion>().unwrap().into()).collect();
@@ -246,9 +246,21 @@ async fn self_subject_reviews_answer_what_the_hub_would() {
 
 /// Clusters that answer reviews as RBAC would: `bob` may list pods everywhere in `b`, and in `shop` of `a`.
 #[derive(Debug, Default)]
-struct Rbac {
-    allowed: Mutex<BTreeSet<(String, String)>>,
-    is_down: AtomicBool,
+pub(in crate::api) struct Rbac {
+    /// Clusters and namespaces; an empty one is all.
+    pub(in crate::api) allowed: Mutex<BTreeSet<(String, String)>>,
+    pub(in crate::api) is_down: AtomicBool,
+    /// Called before the first answer.
+    before: Before,
+}
+
+#[derive(Default)]
+struct Before(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl std::fmt::Debug for Before {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Before").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -256,6 +268,9 @@ struct AskRbac(Arc<Rbac>);
 
 impl Reviews for AskRbac {
     fn review(&self, review: &Review) -> BoxFuture<'static, Result<bool, ReviewError>> {
+        if let Some(before) = self.0.before.0.lock().take() {
+            before();
+        }
         let allowed = self.0.allowed.lock();
         let is_allowed = |namespace: &str| allowed.contains(&(review.cluster.to_string(), namespace.to_owned()));
         let answer = is_allowed("") || is_allowed(&review.namespace);
@@ -264,7 +279,8 @@ impl Reviews for AskRbac {
     }
 }
 
-fn reviewed_bench() -> (Bench, Arc<Rbac>) {
+/// The bench with a reader whose rights the clusters decide, and their answers.
+pub(in crate::api) fn reviewed_bench() -> (Bench, Arc<Rbac>) {
     let rbac = Arc::new(Rbac::default());
     let places = [("b", ""), ("a", "shop")].map(|(cluster, namespace)| (cluster.to_owned(), namespace.to_owned()));
     rbac.allowed.lock().extend(places);
@@ -274,6 +290,10 @@ fn reviewed_bench() -> (Bench, Arc<Rbac>) {
     let grants = Grants { reviews: true, ..Grants::default() };
     bench.reader = Reader::named("bob", ReaderOrigin::Oidc, grants);
     (bench, rbac)
+}
+
+fn has_warning(headers: &HeaderMap, text: &str) -> bool {
+    headers.get_all("warning").iter().any(|value| value.to_str().unwrap().contains(text))
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,6 +313,7 @@ async fn reviewed_reader_sees_what_each_cluster_allows() {
         assert_eq!((found, items_of(&list)), (code, expected), "{path}: {list}");
     }
     assert_eq!(bench.json("/v1/query?resource=pods&q=count").await.1["count"], 5);
+    assert_eq!(bench.json("/v1/query?resource=pods&q=count").await.1["coverage"]["rightsUnknown"], Value::Null);
     // A cluster that does not answer shows nothing, and the answer says so.
     rbac.is_down.store(true, Relaxed);
     tokio::time::advance(Duration::from_secs(6)).await;
@@ -301,6 +322,108 @@ async fn reviewed_reader_sees_what_each_cluster_allows() {
     assert_eq!((status.as_u16(), items_of(&list)), (200, 0));
     assert!(headers["warning"].to_str().unwrap().contains("a (rights unknown: the cluster did not answer in time)"));
     assert_eq!(bench.json("/clusters/b/api/v1/pods").await.0, 403);
+    let (_, headers, body) = bench.ask("/v1/query?resource=pods&q=count&clusters=a", "application/json").await;
+    let answer: Value = serde_json::from_slice(&body).unwrap();
+    let error = "the cluster did not answer in time";
+    assert_eq!((&answer["count"], &answer["complete"]), (&json!(0), &json!(false)));
+    assert_eq!(answer["coverage"]["rightsUnknown"], json!([{ "cluster": "a", "error": error }]));
+    assert!(has_warning(&headers, "a (rights unknown"), "{headers:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespace_that_appears_during_the_review_is_in_the_initial_state() {
+    let (bench, rbac) = reviewed_bench();
+    rbac.allowed.lock().insert(("a".to_owned(), "fresh".to_owned()));
+    let (fleet, id) = (Arc::clone(&bench.fleet), bench.partitions[&("a".to_owned(), pods().gvr)]);
+    *rbac.before.0.lock() = Some(Box::new(move || {
+        let mut fifo = DeltaFifo::new(usize::MAX);
+        let object = Arc::new(pod("fresh", "f", 11, "web", "n1"));
+        fifo.push(Change::Delta(Delta { kind: DeltaKind::Added, object }));
+        let mut stores = fleet.stores.lock();
+        stores.get_mut(&pods().gvr).unwrap().apply_up_to(id, fifo.pop(usize::MAX), Some(ResourceVersion::new("11")));
+    }));
+    let mut events = bench.watch("/clusters/*/api/v1/pods?watch=1").await;
+    let mut names = BTreeSet::new();
+    for _ in 0..6 {
+        names.insert(line(&events.next_unbounded().await.unwrap()));
+    }
+    assert!(names.iter().any(|line| line.starts_with("ADDED f@")), "{names:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespaces_beyond_the_bound_are_reported() {
+    let (mut bench, rbac) = reviewed_bench();
+    rbac.allowed.lock().insert(("a".to_owned(), "n0001".to_owned()));
+    let many = (0..2_001).map(|number| pod(&format!("n{number:04}"), "x", 20 + number, "web", "n1"));
+    bench.list(&pods(), "a", many.collect(), 5_000);
+    let (status, headers, body) = bench.ask("/clusters/*/api/v1/pods", "application/json").await;
+    let list: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((status.as_u16(), items_of(&list)), (200, 4), "three of b, one of a");
+    let expected = "a (rights unknown: 2001 namespaces are too many: 2000 are reviewed)";
+    assert!(has_warning(&headers, expected), "{headers:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_ends_when_other_namespaces_are_visible_after_a_relabel() {
+    let rules = [rule(Some("prod"), &["shop"], &["*"], &[]), rule(Some("dev"), &["pay"], &["*"], &[])];
+    let mut bench = bench();
+    bench.use_current(Arc::new(|reader| Some(reader.clone())));
+    bench.reader = ann(rules.to_vec());
+    for path in
+        ["/clusters/*/api/v1/pods?watch=1&resourceVersion=1006", "/clusters/a/api/v1/pods?watch=1&resourceVersion=10"]
+    {
+        let mut events = bench.watch(path).await;
+        assert!(tokio::time::timeout(Duration::from_secs(25), events.next_unbounded()).await.is_err(), "{path}");
+        bench.relabel("a", "dev");
+        let began = clock::now();
+        assert_eq!(line(&events.next_unbounded().await.unwrap()), "ERROR Expired@-", "{path}");
+        assert!(clock::now() - began <= Duration::from_secs(10));
+        bench.relabel("a", "prod");
+    }
+    // At a root of one cluster, its objects are never added or deleted as a whole.
+    bench.reader = ann(vec![rule(Some("prod"), &["*"], &["*"], &[])]);
+    let mut events = bench.watch("/clusters/a/api/v1/pods?watch=1&resourceVersion=10").await;
+    bench.relabel("a", "dev");
+    assert_eq!(line(&events.next_unbounded().await.unwrap()), "ERROR Expired@-");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reviewed_reader_sees_an_object_with_what_is_visible_around_it() {
+    let (bench, rbac) = reviewed_bench();
+    for (path, code) in [
+        ("/v1/objects/a/pods/shop/x", 200),
+        ("/v1/objects/a/pods/pay/x", 404),
+        ("/v1/objects/b/pods/pay/x", 200),
+        ("/v1/objects/a/nodes/n1", 404),
+        ("/v1/objects/b/nodes/n1", 200),
+        ("/v1/objects/none/pods/shop/x", 404),
+    ] {
+        assert_eq!(bench.json(path).await.0, code, "{path}");
+    }
+    // Names of clusters are suggested if rules select them only.
+    let (_, answer) = bench.json("/v1/objects/aa/pods/shop/x").await;
+    assert_eq!(answer["error"], "the hub has no cluster \"aa\"");
+    rbac.is_down.store(true, Relaxed);
+    tokio::time::advance(Duration::from_secs(6)).await;
+    assert_eq!(bench.json("/v1/objects/a/pods/shop/x").await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_of_a_reviewed_reader_has_what_clusters_have_allowed_lately() {
+    let (bench, _) = reviewed_bench();
+    let informer = |resource: &str| json!({ "resource": resource, "synced": true, "objects": 7 });
+    let cluster = |name: &str| json!({ "name": name, "informers": [informer("pods"), informer("nodes")] });
+    let status = || {
+        let status = json!({ "ready": true, "clusters": [cluster("a"), cluster("b")] });
+        bench.api.rights().status(&bench.reader, status, &bench.api.resources())["clusters"].clone()
+    };
+    assert_eq!(status(), json!([]));
+    assert_eq!(bench.json("/clusters/*/api/v1/pods").await.0, 200);
+    let pods = json!({ "resource": "pods", "synced": true });
+    let expected = json!([{ "name": "a", "informers": [pods] }, { "name": "b", "informers": [informer("pods")] }]);
+    assert_eq!(status(), expected);
+    tokio::time::advance(Duration::from_secs(6)).await;
+    assert_eq!(status(), json!([]));
 }
 
 #[tokio::test(start_paused = true)]

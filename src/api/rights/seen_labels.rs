@@ -1,0 +1,43 @@
+//! Labels of the clusters of an open stream: whether their change has changed which namespaces the reader sees.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use informer_hub_access::Visibility;
+use informer_hub_types::{ClusterName, Origin};
+
+/// Labels with which the clusters of a stream were last seen.
+///
+/// A cluster that joins or leaves a stream as a whole adds or deletes its objects. One that stays, with other visible
+/// namespaces, does not.
+#[derive(Debug, Default)]
+pub(in crate::api) struct SeenLabels(Vec<Arc<Origin>>);
+
+impl SeenLabels {
+    /// Notes the informers of the present state. Returns whether a reader sees other namespaces of a cluster than when
+    /// they were last noted. `is_only` is set if the stream has one cluster, which never joins or leaves.
+    pub(in crate::api) fn changed<'o>(
+        &mut self,
+        visibility: &Visibility,
+        is_only: bool,
+        present: impl Iterator<Item = &'o Arc<Origin>>,
+    ) -> bool {
+        if visibility.is_everything() {
+            return false;
+        }
+        let present: Vec<_> = present.cloned().collect();
+        let before: BTreeMap<&ClusterName, &Arc<Origin>> =
+            self.0.iter().map(|origin| (&origin.cluster, origin)).collect();
+        let has_changed = present.iter().any(|now| {
+            let Some(old) = before.get(&now.cluster) else { return false };
+            if old.cluster_labels == now.cluster_labels {
+                return false;
+            }
+            let seen = |origin: &Origin| visibility.visible(&origin.cluster, &origin.cluster_labels);
+            let (old, now) = (seen(old), seen(now));
+            old != now && (is_only || !old.is_nothing() && !now.is_nothing())
+        });
+        self.0 = present;
+        has_changed
+    }
+}
