@@ -12,6 +12,7 @@
 //! - `resource_lifecycle`: custom resources that are defined, changed, deleted and redefined.
 //! - `kill`: the hub process, killed repeatedly.
 //! - `rbac`: the rights that `informer-hub rbac` prints.
+//! - `rights`: readers whose rights are those of the clusters, by service accounts and an OpenID Connect issuer.
 //! - `oracle`: the hub and client-go under the same faults, with their notifications compared.
 //! - [`workdir`]: a user's folder, in which commands and the hub run as processes.
 //! - `new_user`: the documented first steps of a new user, and their cost for the apiservers.
@@ -50,6 +51,7 @@ mod rbac;
 mod read_api;
 mod receiver;
 mod resource_lifecycle;
+mod rights;
 #[path = "../../examples/sample_controller/main.rs"]
 #[allow(
     dead_code,

@@ -1,0 +1,151 @@
+//! OpenID Connect issuer over TLS: discovery document, key set, and tokens signed with ES256 and RS256.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use informer_hub_testing::tls::Ca;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use ring::rand::SystemRandom;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair, RsaPublicKeyComponents,
+};
+use rustls::{ServerConfig, ServerConnection, Stream};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Audience of the tokens, for the hub and the apiservers.
+pub(super) const AUDIENCE: &str = "informer-hub";
+
+/// An issuer. Its port is open until the process ends.
+pub(super) struct Issuer {
+    url: String,
+    folder: TempDir,
+    elliptic: EcdsaKeyPair,
+    rsa: Option<RsaKeyPair>,
+    keys: Arc<Mutex<Vec<Value>>>,
+}
+
+fn base64url(bytes: impl AsRef<[u8]>) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+impl Issuer {
+    /// Starts an issuer with a key for ES256.
+    pub(super) fn start() -> Self {
+        let (ca, folder) = (Ca::new(), tempfile::tempdir().unwrap());
+        std::fs::write(folder.path().join("ca.pem"), ca.pem()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = url(listener.local_addr().unwrap());
+        let random = SystemRandom::new();
+        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+        let elliptic = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).unwrap();
+        let point = elliptic.public_key().as_ref();
+        let (x, y) = (base64url(&point[1..33]), base64url(&point[33..]));
+        let key = json!({ "kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": "ec", "x": x, "y": y });
+        let keys = Arc::new(Mutex::new(vec![key]));
+        let (config, served, issuer) = (ca.server_config(&[b"http/1.1"]), Arc::clone(&keys), url.clone());
+        std::thread::spawn(move || {
+            for socket in listener.incoming().map_while(Result::ok) {
+                let (config, served, issuer) = (Arc::clone(&config), Arc::clone(&served), issuer.clone());
+                std::thread::spawn(move || answer(socket, config, &issuer, &served));
+            }
+        });
+        Self { url, folder, elliptic, rsa: None, keys }
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the file with its CA.
+    pub(super) fn ca(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// Returns the kube-apiserver flags for this issuer.
+    pub(super) fn flags(&self) -> Vec<String> {
+        vec![
+            format!("--oidc-issuer-url={}", self.url),
+            format!("--oidc-client-id={AUDIENCE}"),
+            format!("--oidc-ca-file={}", self.ca().display()),
+            "--oidc-username-claim=email".to_owned(),
+            "--oidc-groups-claim=groups".to_owned(),
+            "--oidc-groups-prefix=oidc:".to_owned(),
+            "--oidc-signing-algs=RS256,ES256".to_owned(),
+        ]
+    }
+
+    /// Publishes a second key, an RSA key in a PEM file (PKCS #1), for RS256.
+    pub(super) fn add_rsa(&mut self, file: &Path) {
+        let pem = std::fs::read_to_string(file).unwrap();
+        let body: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
+        let rsa = RsaKeyPair::from_der(&STANDARD.decode(body).unwrap()).unwrap();
+        let RsaPublicKeyComponents::<Vec<u8>> { n, e } = rsa.public().into();
+        let key =
+            json!({ "kty": "RSA", "use": "sig", "alg": "RS256", "kid": "rsa", "n": base64url(n), "e": base64url(e) });
+        self.keys.lock().push(key);
+        self.rsa = Some(rsa);
+    }
+
+    /// Returns a token of a user for an hour, signed with RS256 if that key is published and `rsa` is set.
+    pub(super) fn token(&self, email: &str, groups: &[&str], rsa: bool) -> String {
+        let now = Timestamp::now().as_second();
+        let claims = json!({
+            "iss": self.url, "aud": AUDIENCE, "sub": format!("id-of-{email}"), "email": email, "email_verified": true,
+            "groups": groups, "iat": now, "exp": now + 3600,
+        });
+        let (name, algorithm) = if rsa { ("rsa", "RS256") } else { ("ec", "ES256") };
+        let header = json!({ "alg": algorithm, "kid": name, "typ": "JWT" });
+        let signed = format!("{}.{}", base64url(header.to_string()), base64url(claims.to_string()));
+        let random = SystemRandom::new();
+        let signature = if rsa {
+            let key = self.rsa.as_ref().expect("the RSA key is published");
+            let mut signature = vec![0; key.public().modulus_len()];
+            key.sign(&RSA_PKCS1_SHA256, &random, signed.as_bytes(), &mut signature).unwrap();
+            signature
+        } else {
+            self.elliptic.sign(&random, signed.as_bytes()).unwrap().as_ref().to_vec()
+        };
+        format!("{signed}.{}", base64url(signature))
+    }
+}
+
+fn url(address: SocketAddr) -> String {
+    format!("https://{address}")
+}
+
+/// Answers one request and closes the connection.
+fn answer(mut socket: TcpStream, config: Arc<ServerConfig>, issuer: &str, keys: &Mutex<Vec<Value>>) {
+    let Ok(mut tls) = ServerConnection::new(config) else { return };
+    let mut stream = Stream::new(&mut tls, &mut socket);
+    let (mut head, mut piece) = (Vec::new(), [0; 4096]);
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        match stream.read(&mut piece) {
+            Ok(read @ 1..) if head.len() < 64 << 10 => head.extend_from_slice(&piece[..read]),
+            _ => return,
+        }
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let document = match head.split(' ').nth(1) {
+        Some("/.well-known/openid-configuration") => json!({
+            "issuer": issuer, "jwks_uri": format!("{issuer}/keys"), "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["RS256", "ES256"],
+        }),
+        Some("/keys") => json!({ "keys": *keys.lock() }),
+        _ => json!(null),
+    };
+    let (status, body) = (if document.is_null() { "404 Not Found" } else { "200 OK" }, document.to_string());
+    let length = body.len();
+    let _ = write!(
+        stream,
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    );
+    let _ = stream.flush();
+    tls.send_close_notify();
+    let _ = tls.complete_io(&mut socket);
+}
