@@ -1,6 +1,6 @@
 //! `SelfSubjectAccessReview`, `SelfSubjectRulesReview` and `SelfSubjectReview`: what the sender of a request may do.
 //!
-//! The answers are those of the reader's rights: reads that the hub would answer are allowed, everything else is not. At
+//! Bodies are JSON, or protobuf as kubectl sends them; answers are JSON. The answers are those of the reader's rights: reads that the hub would answer are allowed, everything else is not. At
 //! roots of several clusters, an access is allowed if some visible cluster allows it.
 
 use std::sync::Arc;
@@ -21,10 +21,17 @@ use super::scope::Clusters;
 use crate::api::rights::{Extent, Place, reader_of, sees_cluster};
 use informer_hub_access::{Reader, Verb};
 use informer_hub_kubeapi::{ResourcePath, Root, Status};
+use informer_hub_protobuf::{ConvertError, Converter, Envelope, Omit, Schema};
 use informer_hub_types::{ApiResource, Gvr};
 
 /// Longest body.
 const MAX_BODY: usize = 64 << 10;
+
+/// Longest JSON of a body in protobuf, whose characters may be escaped.
+const MAX_JSON: usize = 8 * MAX_BODY;
+
+const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// Paths that are no resources and that every reader may get.
 const OPEN_PATHS: [&str; 12] = [
@@ -114,7 +121,7 @@ pub(super) async fn answer(
     root: &Root,
     review: SelfReview,
 ) -> Result<Response, Status> {
-    check_content_type(parts)?;
+    let is_protobuf = is_protobuf(parts)?;
     let fleet: Arc<dyn Fleet> = api.fleet()?;
     let reader = reader_of(parts);
     let (clusters, _) = Clusters::of(root);
@@ -124,6 +131,7 @@ pub(super) async fn answer(
         return Err(Status::path_not_found());
     }
     let body = to_bytes(body, MAX_BODY).await.map_err(|_| Status::request_too_large("limit is 64 KiB"))?;
+    let body = if is_protobuf { json_of(&body)? } else { body.into() };
     let mut written: Value =
         serde_json::from_slice(&body).map_err(|error| Status::bad_request(format!("the body is not JSON: {error}")))?;
     let sender = Sender { api, reader, clusters: found, resources: api.resources() };
@@ -143,14 +151,28 @@ pub(super) async fn answer(
     Ok(json_response(StatusCode::CREATED, answer.to_string()))
 }
 
-fn check_content_type(parts: &Parts) -> Result<(), Status> {
-    let written =
-        parts.headers.get(CONTENT_TYPE).map_or("application/json", |value| value.to_str().unwrap_or_default());
+/// Returns whether the body is protobuf instead of JSON.
+///
+/// # Errors
+/// [`Status`] of code 415 for other encodings.
+fn is_protobuf(parts: &Parts) -> Result<bool, Status> {
+    let written = parts.headers.get(CONTENT_TYPE).map_or(JSON, |value| value.to_str().unwrap_or_default());
     let media = written.split(';').next().unwrap_or_default().trim();
-    if media.eq_ignore_ascii_case("application/json") {
-        return Ok(());
+    match [JSON, PROTOBUF].iter().position(|known| media.eq_ignore_ascii_case(known)) {
+        Some(at) => Ok(at == 1),
+        None => Err(Status::unsupported_media_type(&[JSON, PROTOBUF])),
     }
-    Err(Status::unsupported_media_type(&["application/json"]))
+}
+
+/// Converts a review in protobuf.
+fn json_of(body: &[u8]) -> Result<Vec<u8>, Status> {
+    let wrong = |error: ConvertError| Status::bad_request(format!("the body is not a review in protobuf: {error}"));
+    let Envelope { api_version, kind, raw } = Envelope::read(body).map_err(wrong)?;
+    let message = Schema::builtin().kind(api_version, kind);
+    let message = message.ok_or_else(|| Status::bad_request("the body is of an unknown kind"))?;
+    let mut json = Vec::new();
+    Converter::default().object(message, None, raw, &Omit::default(), MAX_JSON, &mut json).map_err(wrong)?;
+    Ok(json)
 }
 
 impl Sender<'_> {

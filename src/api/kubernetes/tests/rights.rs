@@ -7,6 +7,7 @@ use informer_hub_access::{
     Grants, ReaderOrigin, ReaderParts, ResourceMatch, Review, ReviewCache, ReviewCacheOptions, ReviewError, Reviews,
     Rule,
 };
+use informer_hub_protobuf::{END_OF_ENVELOPE, Encoder, Schema, TypeMeta, begin_envelope};
 use informer_hub_types::{ClusterSelector, Exclusion};
 
 use super::*;
@@ -242,6 +243,44 @@ async fn self_subject_reviews_answer_what_the_hub_would() {
     assert_eq!(bench.send(large).await.status(), 413);
     let yaml = Request::post(path).header("content-type", "application/yaml").body(Body::from("{}")).unwrap();
     assert_eq!(bench.send(yaml).await.status(), 415);
+}
+
+#[tokio::test]
+async fn self_subject_reviews_are_read_as_protobuf_too() {
+    let bench = bench();
+    let path = "/clusters/a/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let send = async |body: Vec<u8>| {
+        let request = Request::post(path).header("content-type", "application/vnd.kubernetes.protobuf");
+        let response = bench.send(request.body(Body::from(body)).unwrap()).await;
+        let code = response.status().as_u16();
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (code, serde_json::from_slice::<Value>(&body).unwrap())
+    };
+    let (api_version, kind) = ("authorization.k8s.io/v1", "SelfSubjectAccessReview");
+    let encoded = |verb: &str, namespace: &str| {
+        let attributes = json!({ "verb": verb, "resource": "pods", "namespace": namespace });
+        let review =
+            json!({ "metadata": {}, "spec": { "resourceAttributes": attributes }, "status": { "allowed": false } });
+        let message = Schema::builtin().kind(api_version, kind).unwrap();
+        let (mut raw, mut body) = (Vec::new(), Vec::new());
+        Encoder::default().object(message, review.to_string().as_bytes(), 1 << 20, &mut raw).unwrap();
+        begin_envelope(&mut body, TypeMeta { api_version, kind }, raw.len());
+        body.extend_from_slice(&raw);
+        body.extend_from_slice(END_OF_ENVELOPE);
+        body
+    };
+    for (verb, namespace, expected) in [("list", "shop", true), ("list", "pay", false), ("delete", "shop", false)] {
+        let (code, answer) = send(encoded(verb, namespace)).await;
+        assert_eq!((code, &answer["status"]["allowed"]), (201, &json!(expected)), "{verb} {namespace}: {answer}");
+        assert_eq!(answer["spec"]["resourceAttributes"]["verb"], verb);
+    }
+    let whole = encoded("list", "shop");
+    for end in 0..whole.len() {
+        // No prefix is a panic or an access.
+        let (code, answer) = send(whole[..end].to_vec()).await;
+        assert!(code == 400 || answer["status"]["allowed"] == false || end > whole.len() - 5, "{end}: {answer}");
+    }
+    assert_eq!(send(b"k8s\0".to_vec()).await.0, 400);
 }
 
 /// Clusters that answer reviews as RBAC would: `bob` may list pods everywhere in `b`, and in `shop` of `a`.
