@@ -181,7 +181,7 @@ impl Guard {
     }
 
     /// Logs the requests that were denied since the last report.
-    fn report_denials(&self) {
+    pub(super) fn report_denials(&self) {
         let (hosts, others): (Vec<_>, Vec<_>) =
             self.access.unreported_denials().into_iter().partition(|(reason, _)| *reason == "host");
         if !others.is_empty() {

@@ -21,8 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
-use axum::http::header::{AUTHORIZATION, ORIGIN};
-use axum::http::{HeaderMap, Method, Request};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, Method, Request};
 
 pub(super) use self::denied::Denied;
 use self::denied::DeniedCounts;
@@ -172,7 +173,8 @@ impl Access {
         let path = request.uri().path();
         // The read API changes nothing, whatever the method.
         let only_reads = is_kubernetes(path) || path == super::query::PATH;
-        let looks = matches!(*request.method(), Method::GET | Method::HEAD) || only_reads;
+        let is_get = matches!(*request.method(), Method::GET | Method::HEAD);
+        let looks = is_get || only_reads;
         let is_probe = matches!(path, "/livez" | "/readyz");
         let is_public = is_probe || (path == "/metrics" && self.credentials.metrics_open);
         // A page that uses DNS rebinding has no token, so what needs no credential is restricted to known hosts.
@@ -184,8 +186,8 @@ impl Access {
             (Ok(_), _) if is_unknown_host => Err(Denied::UnknownHost),
             (Err(_), true) if is_unknown_host && is_public => Err(Denied::UnknownHost),
             // Browsers send requests of a page to hosts that its author cannot reach, but always with an `Origin`
-            // header.
-            (Ok(_), false) if self.is_open() && request.headers().contains_key(ORIGIN) => Err(Denied::WebPage),
+            // header. The author does not see the answer of a `GET`.
+            (Ok(_), looks) if self.is_open() && !is_get && is_of_page(request, looks) => Err(Denied::WebPage),
             // A credential takes nothing away: open metrics are open to readers of some objects too.
             (Ok(reader), true) if path == "/metrics" && is_public && !reader.sees_everything() => {
                 Ok((MayRead(false), reader))
@@ -206,6 +208,17 @@ impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Access").field("credentials", &self.credentials).finish_non_exhaustive()
     }
+}
+
+/// Returns whether a web page has sent a request; with `is_own_allowed`, a page of another origin than the hub's.
+fn is_of_page<B>(request: &Request<B>, is_own_allowed: bool) -> bool {
+    let target = request.uri().authority().map(Authority::as_str);
+    let host = target.or_else(|| request.headers().get(HOST).and_then(|host| host.to_str().ok()));
+    let is_own = |origin: &HeaderValue| {
+        let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        origin.zip(host).is_some_and(|((_, origin), host)| origin.eq_ignore_ascii_case(host))
+    };
+    request.headers().get_all(ORIGIN).iter().any(|origin| !(is_own_allowed && is_own(origin)))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {

@@ -1,5 +1,6 @@
 //! Tests of the port with real clients on loopback: regular, slow, numerous and unauthorised ones.
 
+mod hostile;
 mod limits;
 mod protection;
 mod reads;
