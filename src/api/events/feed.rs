@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use super::position::{Position, Unreadable, hash_of};
 use super::wanted::Wanted;
-use crate::api::kubernetes::{CacheInfo, Warnings};
+use crate::api::kubernetes::{CacheInfo, Warnings, is_visible};
 use crate::api::rights::{Extent, Place, Reviewer, RightsCheck, SeenLabels};
 use crate::api::v1::short_name;
 use crate::cache::{
     HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, PartitionId, RecordedChange, Snapshot,
 };
 use informer_hub_access::Visibility;
-use informer_hub_types::{Notification, Object, ObjectKey};
+use informer_hub_types::{Notification, Object, ObjectKey, Origin};
 
 /// Changes read at once.
 const BATCH: usize = 256;
@@ -185,7 +185,8 @@ impl Feed {
     /// Adds warnings of the clusters whose objects may be outdated or missing.
     pub(super) fn warn(&self, wanted: &Wanted, warnings: &mut Warnings) {
         let snapshot = self.cache.published.load();
-        for (_, partition) in snapshot.partitions().filter(|(_, partition)| wanted.selects(partition.origin())) {
+        let may_have = |origin: &Origin| wanted.selects(origin) && is_visible(&self.visibility, origin);
+        for (_, partition) in snapshot.partitions().filter(|(_, partition)| may_have(partition.origin())) {
             if partition.has_synced() {
                 warnings.add(partition);
             } else {

@@ -1,5 +1,7 @@
 //! Streams of changes of two clusters in memory.
 
+mod rights;
+
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 

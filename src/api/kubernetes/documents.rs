@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::ReadApi;
 use super::fleet::{ClusterInfo, FetchError, Fleet};
 use super::respond::{json_response, response};
-use super::scope::{Clusters, has_any};
+use super::scope::{Clusters, is_listed};
 use crate::api::rights::sees_cluster;
 use informer_hub_access::Reader;
 use informer_hub_kubeapi::{
@@ -86,7 +86,8 @@ impl Documents {
         for cache in fleet.caches() {
             let is_served =
                 cache.view != View::Metadata || !served.iter().any(|known| known.resource == cache.resource);
-            if is_served && api.rights.may_see(reader, &cache.resource) && has_any(&cache, clusters) {
+            let visibility = api.rights.visibility(reader, &cache.resource);
+            if is_served && is_listed(&cache, clusters, &visibility) {
                 let definition = api.definitions.of_resource(fleet, &cache, clusters).await;
                 served.retain(|known| known.resource != cache.resource);
                 served.push(definition.served);

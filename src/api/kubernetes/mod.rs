@@ -63,7 +63,7 @@ use metrics::ReadMetrics;
 pub(in crate::api) use queue::{Admission, ReaderId};
 use queue::{FairQueue, QueueLimits, Turn};
 pub(in crate::api) use respond::whole_response;
-pub(in crate::api) use scope::view_rank;
+pub(in crate::api) use scope::{is_visible, view_rank};
 use shared_frames::SharedFrames;
 
 /// Shorter waits for a turn are not counted as waits.

@@ -296,7 +296,7 @@ impl Scope {
 }
 
 /// Returns whether objects of an informer may be visible.
-fn is_visible(visibility: &Visibility, origin: &Origin) -> bool {
+pub(in crate::api) fn is_visible(visibility: &Visibility, origin: &Origin) -> bool {
     let (cluster, labels) = (&origin.cluster, &origin.cluster_labels);
     match origin.scope.namespace.as_deref() {
         Some(namespace) => visibility.sees(cluster, labels, Some(namespace)),
@@ -305,7 +305,7 @@ fn is_visible(visibility: &Visibility, origin: &Origin) -> bool {
 }
 
 /// Returns whether some cluster has the resource, or will once it answers. A selection of clusters may have it later.
-pub(super) fn has_any(cache: &CacheInfo, clusters: &Clusters) -> bool {
+fn has_any(cache: &CacheInfo, clusters: &Clusters) -> bool {
     let snapshot = cache.published.load();
     match clusters {
         Clusters::One(name) => {
@@ -313,6 +313,20 @@ pub(super) fn has_any(cache: &CacheInfo, clusters: &Clusters) -> bool {
                 || snapshot.expected().any(|(cluster, _)| cluster == name)
         }
         Clusters::Matching(_) => true,
+    }
+}
+
+/// Returns whether discovery lists a resource. Of one cluster, it has those of which the reader may see something there.
+pub(super) fn is_listed(cache: &CacheInfo, clusters: &Clusters, visibility: &Visibility) -> bool {
+    let snapshot = cache.published.load();
+    match clusters {
+        Clusters::One(name) if visibility.reviewed().is_none() => {
+            let is_it = |cluster: &ClusterName, labels| cluster == name && visibility.sees_any(cluster, labels);
+            let mut origins = snapshot.partitions().map(|(_, partition)| partition.origin());
+            origins.any(|origin| is_it(&origin.cluster, &origin.cluster_labels))
+                || snapshot.expected().any(|(cluster, labels)| is_it(cluster, labels))
+        }
+        _ => visibility.may_see_some() && has_any(cache, clusters),
     }
 }
 

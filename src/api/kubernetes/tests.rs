@@ -130,8 +130,13 @@ pub(in crate::api) fn pod(namespace: &str, name: &str, version: u64, app: &str, 
 
 impl Bench {
     pub(in crate::api) fn new(options: ReadApiOptions) -> Self {
+        Self::with_clusters(options, vec![("a", "prod"), ("b", "dev")])
+    }
+
+    /// A fleet of clusters with their tiers.
+    fn with_clusters(options: ReadApiOptions, clusters: Vec<(&str, &str)>) -> Self {
         let fleet = Arc::new(TestFleet {
-            clusters: vec![cluster("a", "prod"), cluster("b", "dev")],
+            clusters: clusters.into_iter().map(|(name, tier)| cluster(name, tier)).collect(),
             stores: Mutex::default(),
             documents: [("a/openapi/v3".to_owned(), r#"{"paths":{}}"#)].into(),
             is_starting: AtomicBool::new(false),
@@ -167,7 +172,7 @@ impl Bench {
     }
 
     /// Opens the partition of an informer, which becomes the one that lists and events of the cluster go to.
-    fn open_scope(&mut self, resource: &ApiResource, cluster: &str, scope: Scope) -> PartitionId {
+    pub(in crate::api) fn open_scope(&mut self, resource: &ApiResource, cluster: &str, scope: Scope) -> PartitionId {
         let labels: ClusterLabels =
             self.fleet.clusters.iter().find(|it| it.name.as_str() == cluster).unwrap().labels.clone();
         let origin = Origin {
