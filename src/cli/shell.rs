@@ -111,7 +111,11 @@ function __fish_informer_hub_of_hub
     informer-hub complete -- $words[2..] (commandline -ct) 2>/dev/null </dev/null
 end
 complete -c informer-hub -n "__fish_seen_subcommand_from get query watch tree clusters resources sinks" -f -a "(__fish_informer_hub_of_hub)"
-for option in namespace clusters cluster resource output
+for option in "n namespace" "o output" "r resource"
+    set -l names (string split " " $option)
+    complete -c informer-hub -n "__fish_seen_subcommand_from get query watch tree status clusters resources" -s $names[1] -l $names[2] -x -a "(__fish_informer_hub_of_hub)"
+end
+for option in clusters cluster
     complete -c informer-hub -n "__fish_seen_subcommand_from get query watch tree status clusters resources" -l $option -x -a "(__fish_informer_hub_of_hub)"
 end
 "#;
