@@ -1,8 +1,9 @@
 //! Queries over HTTP at a million small objects: queries a second by kind and number of clients, and the latency of watch
-//! events meanwhile.
+//! events meanwhile; then the same queries of readers with rules.
 //!
 //! The cluster is a replay server, since an apiserver on this machine cannot hold a million objects.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -25,11 +26,34 @@ const CLIENTS: [usize; 3] = [1, 8, 64];
 /// Longest time of one query. The hub gives up after 10 s.
 const TIMEOUT: &str = "25s";
 
+/// Readers with their rules. The first has none; the second sees all by a selector of cluster labels; the third sees two of
+/// the five namespaces, each with as many pods.
+const READERS: [(&str, &str); 3] = [
+    ("no rules", ""),
+    ("a rule for all", "{ clusters = { tier = \"bench\" } }"),
+    ("a rule for two fifths", "{ clusters = { tier = \"bench\" }, namespaces = [\"shop\", \"team-*\"] }"),
+];
+
+/// Clients at the same time, of readers with rules. One client shows the cost of a query, several that of the queue.
+const CLIENTS_OF_READERS: [usize; 2] = [1, 8];
+
+/// Queries of a client in a round. All readers get the same ones in turn.
+const QUERIES_OF_READERS: usize = 40;
+
 /// A kind of query: its name and its text, in which `{}` is a value.
+#[derive(Clone)]
 struct Kind {
     name: &'static str,
     text: &'static str,
     values: Vec<String>,
+}
+
+impl Kind {
+    /// Returns the text of a turn's query.
+    fn text_of(&self, turn: usize) -> String {
+        let value = self.values.get(turn % self.values.len().max(1));
+        value.map_or_else(|| self.text.to_owned(), |value| self.text.replace("{}", &format!("{value:?}")))
+    }
 }
 
 /// Figures of one kind with one number of clients.
@@ -51,6 +75,72 @@ pub(super) async fn measure(rows: &mut Vec<Row>) {
     );
     let hub = HubServer::start(&toml, false).await;
     of_hub(&mut replay, &hub.server(), "", rows).await;
+    drop(hub);
+    let token = |at: usize| format!("reader-{at}-0123456789abcdef");
+    let mut toml = toml.replace("compression = false\n", "compression = false\nlabels = { tier = \"bench\" }\n");
+    for (at, (_, rule)) in READERS.iter().enumerate() {
+        let key = if rule.is_empty() { "[hub.auth]\nread_token".to_owned() } else { format!("[readers.r{at}]\ntoken") };
+        let allow = if rule.is_empty() { String::new() } else { format!("allow = [{rule}]\n") };
+        let _ = writeln!(toml, "{key} = {{ file = \"token-{at}\" }}\n{allow}");
+    }
+    let files: Vec<_> = (0..READERS.len()).map(|at| (format!("token-{at}"), token(at))).collect();
+    let hub = HubServer::start_with(&toml, false, &files).await;
+    let servers: Vec<_> = files.into_iter().map(|(_, token)| hub.server().with_token(token)).collect();
+    of_readers(&servers, rows).await;
+}
+
+/// Measures the same queries by each reader, in turn, so that a change of the machine's speed affects all alike.
+async fn of_readers(servers: &[Server], rows: &mut Vec<Row>) {
+    for (server, (reader, _)) in servers.iter().zip(READERS) {
+        let answer = ask(server, &server.client(false), "count").await.expect("an answer");
+        eprintln!("{reader}: {} objects", answer["count"]);
+    }
+    for kind in kinds(&servers[0]).await {
+        for clients in CLIENTS_OF_READERS {
+            let mut times: Vec<(Rounds, Rounds)> = servers.iter().map(|_| Default::default()).collect();
+            for round in 0..number("BENCH_ROUNDS", 3) {
+                eprintln!("{}, {clients} clients with rules, round {round} …", kind.name);
+                for (at, server) in servers.iter().enumerate() {
+                    let mut all = of_reader(server, &kind, clients).await;
+                    all.sort_unstable();
+                    times[at].0.0.push(micros(quantile(&all, 0.5)) / 1e3);
+                    times[at].1.0.push(micros(quantile(&all, 0.99)) / 1e3);
+                }
+            }
+            let without = times[0].0.clone();
+            for ((median, p99), (reader, rule)) in times.into_iter().zip(READERS) {
+                let what = format!("{}, {clients} clients, reader with {reader}", kind.name);
+                let cost = Rounds(median.over(&without).0.iter().map(|ratio| 100.0 * (ratio - 1.0)).collect());
+                rows.push(Row::new(format!("{what}: p50 of an answer"), "ms", None, median, ""));
+                rows.push(Row::new(format!("{what}: p99 of an answer"), "ms", None, p99, ""));
+                if !rule.is_empty() {
+                    rows.push(Row::new(format!("{what}: p50 above that without rules"), "%", None, cost, "≤ 10 %"));
+                }
+            }
+        }
+    }
+}
+
+/// Returns the times of a round's queries.
+async fn of_reader(server: &Server, kind: &Kind, clients: usize) -> Vec<Duration> {
+    let running = (0..clients).map(|client| {
+        let server = server.clone();
+        let texts: Vec<_> = (0..QUERIES_OF_READERS).map(|turn| kind.text_of(client * 101 + turn)).collect();
+        tokio::spawn(async move {
+            let (http, mut times) = (server.client(false), Vec::new());
+            for text in texts {
+                let asked = Instant::now();
+                if ask(&server, &http, &text).await.is_some() {
+                    times.push(asked.elapsed());
+                }
+            }
+            times
+        })
+    });
+    let times = futures::future::join_all(running.collect::<Vec<_>>()).await;
+    let times: Vec<_> = times.into_iter().flat_map(Result::unwrap).collect();
+    assert!(!times.is_empty(), "the hub refused every query");
+    times
 }
 
 /// Measures all kinds at one hub.
@@ -105,15 +195,13 @@ impl Figures {
         let running = (0..clients).map(|client| {
             let (server, is_over) = (server.clone(), Arc::clone(&is_over));
             let (times, refused) = (Arc::clone(&times), Arc::clone(&refused));
-            let (text, values) = (kind.text, kind.values.clone());
+            let kind = kind.clone();
             tokio::spawn(async move {
                 let http = server.client(false);
                 let mut turn = client * 101;
                 while !is_over.load(Relaxed) {
                     turn += 1;
-                    let text = values
-                        .get(turn % values.len().max(1))
-                        .map_or(text.to_owned(), |value| text.replace("{}", &format!("{value:?}")));
+                    let text = kind.text_of(turn);
                     let asked = Instant::now();
                     match ask(&server, &http, &text).await {
                         Some(_) => times.lock().push(asked.elapsed()),

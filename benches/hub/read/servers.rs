@@ -53,6 +53,11 @@ impl Server {
         process::cpu_of(self.process).as_secs_f64()
     }
 
+    /// Returns the server as a reader with a token asks it.
+    pub(super) fn with_token(self, token: String) -> Self {
+        Self { token: Some(token), ..self }
+    }
+
     /// Returns a server at another root of the same process.
     pub(super) fn at_root(&self, root: &str) -> Self {
         let base = self.root.split("/clusters/").next().unwrap();
@@ -123,7 +128,15 @@ impl HubServer {
 
     /// Starts a hub with one cluster `bench` and waits until it is ready. `toml` is its configuration without `[hub]`.
     pub(super) async fn start(toml: &str, has_tls: bool) -> Self {
+        Self::start_with(toml, has_tls, &[]).await
+    }
+
+    /// Starts it with files beside its configuration, by name.
+    pub(super) async fn start_with(toml: &str, has_tls: bool, files: &[(String, String)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
         let mut hub = "[hub]\nlisten = \"127.0.0.1:0\"\n".to_owned();
         let ca = has_tls.then(Ca::new);
         if let Some(ca) = &ca {
