@@ -26,7 +26,7 @@ impl EventType {
     }
 }
 
-/// What the bytes of an event of an object depend on.
+/// Parts of an object and its origin that the bytes of its event depend on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Encoding {
     pub(super) event: EventType,
