@@ -1,9 +1,18 @@
 //! State of a decoder for Kubernetes protobuf.
 
+use std::time::Duration;
+
 use super::KEPT_CAPACITY;
 use super::projection::Projection;
 use informer_hub_protobuf::{ConvertError, Converter, MessageId, Omit, Schema, TypeMeta};
+use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, FieldPath, Segment, SharedStr};
+
+/// Answers in a row that are not protobuf, after which the resource is read as JSON.
+const MAX_FAILURES: u32 = 3;
+
+/// Time after which protobuf is requested again then.
+const RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// State of a decoder for protobuf.
 #[derive(Debug)]
@@ -12,6 +21,10 @@ pub(super) struct Protobuf {
     pub(super) is_builtin: bool,
     /// Why the resource is read as JSON although protobuf was requested.
     pub(super) refusal: Option<String>,
+    /// When protobuf is requested again after a refusal; `None` if never.
+    pub(super) retry_at: Option<Instant>,
+    /// Answers in a row that were not protobuf.
+    failures: u32,
     omit: Omit,
     /// Made with the first object.
     converter: Option<Box<Converter>>,
@@ -30,7 +43,33 @@ impl Protobuf {
     pub(super) fn new(resource: &ApiResource, projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Self {
         let is_builtin = Schema::builtin().kind(&resource.gvr.api_version(), &resource.kind).is_some();
         let omit = omitted(projection, indexes);
-        Self { is_builtin, refusal: None, omit, converter: None, json: Vec::new() }
+        Self { is_builtin, refusal: None, retry_at: None, failures: 0, omit, converter: None, json: Vec::new() }
+    }
+
+    /// Notes an answer that is not protobuf. After several in a row, the resource is read as JSON for a while.
+    pub(super) fn failed(&mut self, reason: String) {
+        self.failures += 1;
+        if self.failures >= MAX_FAILURES {
+            self.refusal = Some(reason);
+            self.retry_at = Some(clock::now() + RETRY_AFTER);
+            // One more failure after the retry suffices.
+            self.failures = MAX_FAILURES - 1;
+        }
+    }
+
+    /// Notes that an object was converted.
+    #[inline]
+    fn worked(&mut self) {
+        if self.failures > 0 {
+            self.failures = 0;
+            self.refusal = self.refusal.take().filter(|_| self.retry_at.is_none());
+            self.retry_at = None;
+        }
+    }
+
+    /// Returns whether the resource is read as JSON for now.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refusal.is_some() && self.retry_at.is_none_or(|at| clock::now() < at)
     }
 
     /// Converts an object into the scratch buffer.
@@ -43,7 +82,7 @@ impl Protobuf {
     ) -> Result<(), ConvertError> {
         self.json.clear();
         let converter = self.converter.get_or_insert_default();
-        converter.object(message, type_meta, bytes, &self.omit, limit, &mut self.json)
+        converter.object(message, type_meta, bytes, &self.omit, limit, &mut self.json).inspect(|()| self.worked())
     }
 
     /// Returns the metadata of an object as JSON.

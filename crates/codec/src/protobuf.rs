@@ -15,7 +15,7 @@ impl Decoder {
     /// or an object turns out not to work with it.
     #[must_use]
     pub fn wants_protobuf(&self, metadata_only: bool) -> bool {
-        (self.protobuf.is_builtin || metadata_only) && self.protobuf.refusal.is_none()
+        (self.protobuf.is_builtin || metadata_only) && !self.protobuf.is_refused()
     }
 
     /// Returns why the resource is read as JSON although protobuf was requested.
@@ -26,12 +26,17 @@ impl Decoder {
 
     /// Requests JSON from now on.
     pub fn refuse_protobuf(&mut self, reason: &str) {
-        self.protobuf.refusal.get_or_insert_with(|| bounded(reason));
+        if self.protobuf.refusal.is_none() || self.protobuf.retry_at.take().is_some() {
+            self.protobuf.refusal = Some(bounded(reason));
+        }
     }
 
-    /// Returns an error after which the resource is read as JSON.
+    /// Notes an answer that is not protobuf and returns its error. After several in a row, the resource is read as JSON for a
+    /// while.
     pub(super) fn not_protobuf(&mut self, error: SourceError) -> SourceError {
-        self.refuse_protobuf(&error.message);
+        if error.class == ErrorClass::Malformed {
+            self.protobuf.failed(bounded(&error.message));
+        }
         error
     }
 
@@ -139,7 +144,8 @@ impl Decoder {
     fn needs_json(&mut self, error: &ConvertError) -> SourceError {
         let version = Schema::builtin().version();
         let message = format!("{error} of Kubernetes {version}; reading the resource as JSON from now on");
-        self.not_protobuf(SourceError { class: ErrorClass::Transient, message })
+        self.refuse_protobuf(&message);
+        SourceError { class: ErrorClass::Transient, message }
     }
 }
 

@@ -143,8 +143,9 @@ fn something_else_than_an_event_ends_the_watch() {
         [unknown("v1", "Pod", &pod), bytes(4, b"application/json")].concat(),
     ] {
         let mut decoder = decoder();
-        let error = decode(&mut decoder, &frame).unwrap_err();
-        assert!(error.class == ErrorClass::Malformed && !decoder.wants_protobuf(false), "{error} for {frame:?}");
+        let errors = [(); 3].map(|()| decode(&mut decoder, &frame).unwrap_err());
+        assert!(errors.iter().all(|error| error.class == ErrorClass::Malformed), "{errors:?} for {frame:?}");
+        assert!(!decoder.wants_protobuf(false), "after {errors:?} for {frame:?}");
     }
 }
 
@@ -194,4 +195,34 @@ fn read_members_are_converted_even_if_they_are_dropped() {
     ] {
         assert_eq!(omits(path), expected, "{path}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_are_not_protobuf_lead_to_json_for_a_while() {
+    use std::time::Duration;
+    let mut decoder = decoder();
+    let fails = |decoder: &mut Decoder| decode(decoder, b"\x0a").unwrap_err();
+    let works = |decoder: &mut Decoder| {
+        decode(decoder, &event("ADDED", &unknown("v1", "Pod", &pod("a", "1")))).unwrap();
+    };
+    for _ in 0..2 {
+        fails(&mut decoder);
+        fails(&mut decoder);
+        assert!(decoder.wants_protobuf(false), "two in a row may be an accident");
+        works(&mut decoder);
+    }
+    fails(&mut decoder);
+    fails(&mut decoder);
+    let error = fails(&mut decoder);
+    assert!(!decoder.wants_protobuf(false) && decoder.protobuf_refusal() == Some(&error.message));
+    tokio::time::advance(Duration::from_secs(600)).await;
+    assert!(decoder.wants_protobuf(false));
+    fails(&mut decoder);
+    assert!(!decoder.wants_protobuf(false), "it still does not work");
+    tokio::time::advance(Duration::from_secs(600)).await;
+    works(&mut decoder);
+    assert!(decoder.wants_protobuf(false) && decoder.protobuf_refusal().is_none());
+    decoder.refuse_protobuf("the server answered with JSON");
+    tokio::time::advance(Duration::from_secs(6000)).await;
+    assert!(!decoder.wants_protobuf(false));
 }
