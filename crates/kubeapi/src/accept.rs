@@ -5,9 +5,14 @@ use crate::Status;
 /// Number of clauses of an `Accept` header that are read; clients send at most five.
 const MAX_CLAUSES: usize = 64;
 /// The media types of answers, in the order in which a wildcard prefers them.
-const OFFERED: [(Media, &str); 2] = [(Media::Json, "application/json"), (Media::Yaml, "application/yaml")];
+const OFFERED: [(Media, &str); 3] = [
+    (Media::Json, "application/json"),
+    (Media::Yaml, "application/yaml"),
+    (Media::Protobuf, "application/vnd.kubernetes.protobuf"),
+];
 /// The media types of watches.
-const OFFERED_STREAMS: [&str; 1] = ["application/json;stream=watch"];
+const OFFERED_STREAMS: [&str; 2] =
+    ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
 /// Encoding of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -16,6 +21,19 @@ pub enum Media {
     Json,
     /// `application/yaml`.
     Yaml,
+    /// `application/vnd.kubernetes.protobuf`.
+    Protobuf,
+}
+
+/// Forms that an endpoint serves as protobuf. Tables never are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Protobuf {
+    /// Nothing: discovery.
+    Never,
+    /// `PartialObjectMetadata` and its lists: custom resources.
+    Metadata,
+    /// Everything.
+    Objects,
 }
 
 /// Form of the objects in an answer.
@@ -49,11 +67,16 @@ pub struct Accepted {
 ///
 /// As in kube-apiserver, the clauses are tried by their q-values, those with wildcards last, and `q=0` does not exclude
 /// a media type. A clause that asks for a form that is not offered is skipped. Aggregated discovery, if offered, is
-/// chosen wherever its clause stands. Watches exist in JSON only.
+/// chosen wherever its clause stands. Watches do not exist in YAML.
 ///
 /// # Errors
 /// [`Status`] of code 406 that lists what would be accepted.
-pub fn negotiate(accept: Option<&str>, offered: &[Form], is_stream: bool) -> Result<Accepted, Status> {
+pub fn negotiate(
+    accept: Option<&str>,
+    offered: &[Form],
+    protobuf: Protobuf,
+    is_stream: bool,
+) -> Result<Accepted, Status> {
     let header = accept.unwrap_or_default();
     if header.is_empty() {
         return Ok(Accepted { media: Media::Json, form: Form::Object, pretty: false });
@@ -61,7 +84,7 @@ pub fn negotiate(accept: Option<&str>, offered: &[Form], is_stream: bool) -> Res
     let clauses = clauses(header);
     let first = |is_wanted: &dyn Fn(Form) -> bool| {
         let mut accepted = clauses.iter().flat_map(|clause| OFFERED.iter().filter_map(|it| clause.accepted(*it)));
-        accepted.find(|found| is_wanted(found.form))
+        accepted.find(|found| is_wanted(found.form) && protobuf.offers(found))
     };
     let aggregated = || first(&|form| form == Form::AggregatedDiscovery && offered.contains(&form));
     let chosen = aggregated().or_else(|| {
@@ -70,7 +93,21 @@ pub fn negotiate(accept: Option<&str>, offered: &[Form], is_stream: bool) -> Res
     match chosen {
         Some(accepted) if is_stream => accepted.check_stream().map(|()| accepted),
         Some(accepted) => Ok(accepted),
-        None => Err(Status::not_acceptable(&OFFERED.map(|(_, name)| name))),
+        None => {
+            let count = if protobuf == Protobuf::Never { 2 } else { OFFERED.len() };
+            Err(Status::not_acceptable(&OFFERED.map(|(_, name)| name)[..count]))
+        }
+    }
+}
+
+impl Protobuf {
+    fn offers(self, accepted: &Accepted) -> bool {
+        accepted.media != Media::Protobuf
+            || match self {
+                Self::Never => false,
+                Self::Metadata => matches!(accepted.form, Form::Metadata | Form::MetadataList),
+                Self::Objects => accepted.form != Form::Table,
+            }
     }
 }
 
@@ -78,9 +115,15 @@ impl Accepted {
     /// Verifies that a watch can have this encoding.
     ///
     /// # Errors
-    /// [`Status`] of code 406 for any but JSON.
+    /// [`Status`] of code 406 for YAML.
     pub fn check_stream(&self) -> Result<(), Status> {
-        if self.media == Media::Json { Ok(()) } else { Err(Status::not_acceptable(&OFFERED_STREAMS)) }
+        if self.media == Media::Yaml { Err(Status::not_acceptable(&OFFERED_STREAMS)) } else { Ok(()) }
+    }
+
+    /// Returns the `Content-Type` of a watch.
+    #[must_use]
+    pub fn stream_content_type(&self) -> &'static str {
+        if self.media == Media::Protobuf { OFFERED_STREAMS[1] } else { self.content_type() }
     }
 
     /// Returns the `Content-Type` of the answer, as kube-apiserver writes it.
@@ -95,6 +138,7 @@ impl Accepted {
             }
             (_, Media::Json) => "application/json",
             (_, Media::Yaml) => "application/yaml",
+            (_, Media::Protobuf) => "application/vnd.kubernetes.protobuf",
         }
     }
 }
@@ -166,7 +210,7 @@ impl<'h> Clause<'h> {
         };
         let is_stream = match self.parameter("stream") {
             "" => true,
-            "watch" => media == Media::Json,
+            "watch" => media != Media::Yaml,
             _ => false,
         };
         let is_version = matches!(self.parameter("sv"), "" | "v1");

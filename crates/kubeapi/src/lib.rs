@@ -19,7 +19,7 @@ mod status;
 mod table;
 mod versions;
 
-pub use accept::{Accepted, Form, Media, negotiate};
+pub use accept::{Accepted, Form, Media, Protobuf, negotiate};
 pub use continuation::Continuation;
 pub use discovery::{Served, ServedVersion, discovery_document, version_document};
 pub use failures::{Access, FieldError};

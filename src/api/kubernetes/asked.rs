@@ -4,12 +4,15 @@ use axum::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, USER_AGENT};
 use axum::http::request::Parts;
 use smol_str::{SmolStr, format_smolstr};
 
+use super::definitions::is_of_kubernetes;
 use super::metrics::client_of;
 use super::queue::ReaderId;
 use crate::api::extensions::PeerAddress;
 use crate::api::rights::reader_of;
 use informer_hub_access::{Reader, ReaderOrigin, Verb};
-use informer_hub_kubeapi::{Accepted, Form, IncludeObject, Media, Options, ResourcePath, Root, Status, negotiate};
+use informer_hub_kubeapi::{
+    Accepted, Form, IncludeObject, Media, Options, Protobuf, Reason, ResourcePath, Root, Status, negotiate,
+};
 use informer_hub_types::TraceParent;
 
 /// A request for a resource, parsed.
@@ -19,6 +22,8 @@ pub(super) struct Asked {
     pub(super) path: ResourcePath,
     pub(super) options: Options,
     pub(super) accepted: Accepted,
+    /// The answer without protobuf, if `accepted` is protobuf.
+    other: Option<Accepted>,
     pub(super) include: IncludeObject,
     /// Whether JSON is indented.
     pub(super) is_pretty: bool,
@@ -41,6 +46,18 @@ impl Asked {
         }
     }
 
+    /// Chooses another encoding, since the objects cannot be protobuf.
+    ///
+    /// # Errors
+    /// [`Status`] of code 406 if the client accepts no other encoding of the same form.
+    pub(super) fn refuse_protobuf(&mut self) -> Result<(), Status> {
+        let form = self.accepted.form;
+        let other = self.other.take().filter(|other| other.form == form);
+        let text = "objects have members that the hub cannot write as protobuf: accept application/json";
+        self.accepted = other.ok_or_else(|| Status::new(406, Reason::NotAcceptable, text))?;
+        Ok(())
+    }
+
     /// Returns whether it is a watch.
     pub(super) fn is_watch(&self) -> bool {
         (self.options.watch && self.path.name.is_none()) || self.path.is_watch
@@ -51,19 +68,24 @@ impl Asked {
 /// does not fit.
 pub(super) fn asked(parts: &Parts, root: Root, path: ResourcePath) -> Result<Asked, Status> {
     const OFFERED: &[Form] = &[Form::Table, Form::Metadata, Form::MetadataList];
-    let accepted = negotiate(accept_of(parts).as_deref(), OFFERED, false)?;
+    let accept = accept_of(parts);
+    let is_custom = !is_of_kubernetes(&path.group, &path.resource);
+    let protobuf = if is_custom { Protobuf::Metadata } else { Protobuf::Objects };
+    let accepted = negotiate(accept.as_deref(), OFFERED, protobuf, false)?;
+    let is_protobuf = accepted.media == Media::Protobuf;
+    let other = if is_protobuf { negotiate(accept.as_deref(), OFFERED, Protobuf::Never, false).ok() } else { None };
     let options = Options::of(&path, parts.uri.query().unwrap_or_default())?;
     let include = if accepted.form == Form::Table { options.table_objects()? } else { IncludeObject::Metadata };
     let (is_pretty, gzip, reader) = (is_pretty(parts, &accepted), accepts_gzip(parts), reader_id(parts));
     let user = reader_of(parts);
     let client = client_of(user_agent(parts));
-    Ok(Asked { root, path, options, accepted, include, is_pretty, gzip, reader, user, client })
+    Ok(Asked { root, path, options, accepted, other, include, is_pretty, gzip, reader, user, client })
 }
 
 /// Returns media type and indentation of failures. As in kube-apiserver, a failure is never a table: a header that
 /// accepts only tables gets indented JSON.
 pub(super) fn form_of_failures(parts: &Parts) -> (Media, bool) {
-    match negotiate(accept_of(parts).as_deref(), &[], false) {
+    match negotiate(accept_of(parts).as_deref(), &[], Protobuf::Objects, false) {
         Ok(accepted) => (accepted.media, is_pretty(parts, &accepted)),
         Err(_) => (Media::Json, true),
     }

@@ -93,7 +93,7 @@ impl Definitions {
     /// Returns the definition of a cached resource.
     pub(super) async fn of_resource(&self, fleet: &dyn Fleet, cache: &CacheInfo, clusters: &Clusters) -> Definition {
         let gvr = &cache.resource.gvr;
-        if is_of_kubernetes(gvr) {
+        if is_of_kubernetes(&gvr.group, &gvr.resource) {
             return built(&cache.resource, None);
         }
         if let Some((_, known)) = self.known.lock().get(gvr).filter(|(until, _)| clock::now() < *until) {
@@ -114,8 +114,8 @@ impl Definitions {
 }
 
 /// Returns whether Kubernetes itself defines the group, so that there is no CustomResourceDefinition.
-fn is_of_kubernetes(gvr: &Gvr) -> bool {
-    !gvr.group.contains('.') || is_built_in(&gvr.group, &gvr.resource)
+pub(super) fn is_of_kubernetes(group: &str, resource: &str) -> bool {
+    !group.contains('.') || is_built_in(group, resource)
 }
 
 fn name_of(gvr: &Gvr) -> String {
@@ -154,7 +154,7 @@ async fn fetched(fleet: &dyn Fleet, cache: &CacheInfo, clusters: &Clusters) -> O
 fn built(resource: &ApiResource, json: Option<&[u8]>) -> Definition {
     let custom: Option<CustomDefinition> = json.and_then(|json| serde_json::from_slice(json).ok());
     let printer = Arc::new(Printer::new(resource, json.filter(|_| custom.is_some())));
-    let is_custom = !is_of_kubernetes(&resource.gvr);
+    let is_custom = !is_of_kubernetes(&resource.gvr.group, &resource.gvr.resource);
     let mut served = Served::of(resource);
     let mut list_kind = format!("{}List", resource.kind);
     let mut selectable = Vec::new();

@@ -16,7 +16,7 @@ use super::scope::{Clusters, is_listed};
 use crate::api::rights::sees_cluster;
 use informer_hub_access::Reader;
 use informer_hub_kubeapi::{
-    Document, Form, Root, Served, ServedVersion, Status, discovery_document, negotiate, version_document,
+    Document, Form, Protobuf, Root, Served, ServedVersion, Status, discovery_document, negotiate, version_document,
 };
 use informer_hub_types::ClusterName;
 use informer_hub_types::View;
@@ -81,7 +81,7 @@ impl Documents {
     ) -> Result<Response, Status> {
         let can_aggregate = matches!(document, Document::CoreVersions | Document::Groups);
         let offered: &[Form] = if can_aggregate { &[Form::AggregatedDiscovery] } else { &[] };
-        let accepted = negotiate(accept, offered, false)?;
+        let accepted = negotiate(accept, offered, Protobuf::Never, false)?;
         let mut served: Vec<Served> = Vec::new();
         for cache in fleet.caches() {
             let is_served =
@@ -107,7 +107,7 @@ impl Documents {
         accept: Option<&str>,
     ) -> Result<Response, Status> {
         // Refuses clients that accept only protobuf.
-        negotiate(accept, &[], false)?;
+        negotiate(accept, &[], Protobuf::Never, false)?;
         let mut newest: Vec<_> = found.iter().filter(|cluster| cluster.is_reachable).collect();
         newest.sort_by_key(|cluster| std::cmp::Reverse(parts(cluster.version.as_deref().unwrap_or_default())));
         for cluster in newest.iter().take(3) {

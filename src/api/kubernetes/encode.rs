@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::protobuf::ProtobufWriter;
 use informer_hub_kubeapi::{Edit, Form, IncludeObject, Media, Printer, to_yaml};
 use informer_hub_types::{ClusterName, Origin, StoredObject};
 
@@ -47,6 +48,8 @@ pub(super) struct Encoder {
     pub(super) printer: Option<Arc<Printer>>,
     /// Printers of clusters whose cells depend on all their objects.
     pub(super) printers: BTreeMap<ClusterName, Arc<Printer>>,
+    /// Set if the answer is protobuf.
+    pub(super) protobuf: Option<ProtobufWriter>,
     /// Present time in seconds since 1970, for ages: of the request, or of the event.
     pub(super) now: i64,
 }
@@ -174,11 +177,11 @@ pub(super) fn append<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T)
     let _ = serde_json::to_writer(out, value);
 }
 
-/// Converts an answer in JSON to the accepted media type.
+/// Converts an answer in JSON to the accepted media type, which is not protobuf.
 pub(super) fn to_media(json: Vec<u8>, media: Media, is_pretty: bool) -> Vec<u8> {
     match media {
         Media::Yaml => to_yaml(&json),
         Media::Json if is_pretty => informer_hub_kubeapi::pretty(&json),
-        Media::Json => json,
+        Media::Json | Media::Protobuf => json,
     }
 }

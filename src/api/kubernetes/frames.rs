@@ -1,11 +1,11 @@
-//! Events of a watch as lines of JSON.
+//! Events of a watch: lines of JSON, or frames of protobuf.
 
 use std::fmt::Write;
 
 use serde_json::json;
 
 use super::encode::{Encoder, Naming, Place, append};
-use informer_hub_kubeapi::{Form, Status};
+use informer_hub_kubeapi::{Form, Media, Status};
 use informer_hub_types::{ApiResource, ClusterName, Origin, StoredObject, clock};
 
 /// Type of a watch event that has an object.
@@ -26,11 +26,12 @@ impl EventType {
     }
 }
 
-/// Parts of an object and its origin that the bytes of its event depend on.
+/// Everything that the bytes of an object's event depend on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Encoding {
     pub(super) event: EventType,
     pub(super) naming: Naming,
+    pub(super) media: Media,
     pub(super) form: Form,
     pub(super) cluster: ClusterName,
     /// Version of the event, if it is not that of the object.
@@ -45,6 +46,10 @@ pub(super) struct Frames {
     api_version: String,
     /// Whether a table has been sent: later ones have no columns.
     has_columns: bool,
+    /// Set if an object could not be written as protobuf.
+    failure: Option<Status>,
+    /// An object in JSON on its way to protobuf.
+    json: Vec<u8>,
 }
 
 impl Frames {
@@ -53,7 +58,7 @@ impl Frames {
             Form::Metadata | Form::MetadataList => ("PartialObjectMetadata".to_owned(), "meta.k8s.io/v1".to_owned()),
             _ => (resource.kind.to_string(), resource.gvr.api_version()),
         };
-        Self { encoder, kind, api_version, has_columns: false }
+        Self { encoder, kind, api_version, has_columns: false, failure: None, json: Vec::new() }
     }
 
     pub(super) fn naming(&self) -> Naming {
@@ -68,8 +73,8 @@ impl Frames {
     /// Returns what the bytes of an event depend on; `None` if also on the time or on earlier events, as in a table.
     pub(super) fn shared_encoding(&self, event: EventType, origin: &Origin, version: Option<u64>) -> Option<Encoding> {
         let Encoder { form, naming, .. } = self.encoder;
-        let cluster = origin.cluster.clone();
-        (form != Form::Table).then_some(Encoding { event, naming, form, cluster, version })
+        let (cluster, media) = (origin.cluster.clone(), self.media());
+        (form != Form::Table).then_some(Encoding { event, naming, media, form, cluster, version })
     }
 
     /// Appends the event of an object.
@@ -81,6 +86,12 @@ impl Frames {
         version: Option<u64>,
         out: &mut Vec<u8>,
     ) {
+        if self.encoder.protobuf.is_some() {
+            self.json.clear();
+            self.encoder.write(object, origin, version, Place::Single, &mut self.json);
+            self.frame(event.as_str(), out);
+            return;
+        }
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event.as_str().as_bytes());
         out.extend_from_slice(b"\",\"object\":");
@@ -94,6 +105,29 @@ impl Frames {
             self.encoder.write(object, origin, version, Place::Single, out);
         }
         out.extend_from_slice(b"}\n");
+    }
+
+    /// Appends an event of the object in `json` as protobuf.
+    fn frame(&mut self, event: &str, out: &mut Vec<u8>) {
+        let Some(writer) = &mut self.encoder.protobuf else { return };
+        if let Err(error) = writer.event(event, &self.json, out) {
+            self.failure = Some(Status::expired(format!("an object cannot be sent as protobuf: {error}")));
+        }
+    }
+
+    /// Returns the failure after which the watch ends, if an object could not be written. The client lists again, and gets
+    /// JSON if it accepts it.
+    pub(super) fn failure(&mut self) -> Option<Status> {
+        self.failure.take()
+    }
+
+    /// Appends an error, which ends the watch.
+    pub(super) fn error(&self, status: &Status, out: &mut Vec<u8>) {
+        write_error(status, self.media(), out);
+    }
+
+    fn media(&self) -> Media {
+        if self.encoder.protobuf.is_some() { Media::Protobuf } else { Media::Json }
     }
 
     fn version_of(&self, object: &StoredObject) -> String {
@@ -139,13 +173,22 @@ impl Frames {
             return;
         }
         let object = json!({ "kind": self.kind, "apiVersion": self.api_version, "metadata": metadata });
+        if self.encoder.protobuf.is_some() {
+            self.json.clear();
+            append(&mut self.json, &object);
+            self.frame("BOOKMARK", out);
+            return;
+        }
         append(out, &json!({ "type": "BOOKMARK", "object": object }));
         out.push(b'\n');
     }
 }
 
 /// Appends an error, which ends the watch.
-pub(super) fn write_error(status: &Status, out: &mut Vec<u8>) {
+pub(super) fn write_error(status: &Status, media: Media, out: &mut Vec<u8>) {
+    if media == Media::Protobuf {
+        return super::protobuf::write_error(status, out);
+    }
     out.extend_from_slice(b"{\"type\":\"ERROR\",\"object\":");
     out.extend_from_slice(&status.json());
     out.extend_from_slice(b"}\n");

@@ -6,8 +6,10 @@ use serde_json::json;
 
 use super::encode::{Encoder, Place, append};
 use super::objects::{After, Found, State};
+use super::protobuf::ProtobufWriter;
 use super::selection::Selection;
 use informer_hub_kubeapi::{Form, Indenter, Media, to_yaml, write_yaml_element};
+use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError};
 use informer_hub_types::ClusterName;
 
 /// Objects read before a chunk ends, even if none is selected.
@@ -15,6 +17,9 @@ const SCAN: usize = 512;
 
 /// Bytes after which a chunk ends.
 const CHUNK: usize = 128 << 10;
+
+/// Most bytes of items in protobuf that are kept, so that they are not encoded again.
+const MAX_KEPT: usize = 2 << 20;
 
 /// Members of a list beside its items.
 #[derive(Clone, Debug)]
@@ -62,6 +67,15 @@ impl Head {
         (to_yaml(before.as_bytes()), "items", to_yaml(after.as_bytes()))
     }
 
+    /// Returns the members before the items as the message of a list has them: without freshness.
+    fn protobuf(&self) -> Vec<u8> {
+        let mut metadata = self.metadata();
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.remove("informerHub");
+        }
+        json!({ "metadata": metadata }).to_string().into_bytes()
+    }
+
     fn metadata(&self) -> serde_json::Value {
         let mut metadata = json!({ "resourceVersion": self.resource_version });
         if let Some(token) = &self.continuation {
@@ -84,10 +98,37 @@ enum Layout {
     Pretty(Indenter),
     /// The members after the items.
     Yaml(Vec<u8>),
+    Protobuf(Box<ProtobufList>),
+}
+
+/// A list in protobuf. Its length precedes the items, so all items are encoded once to learn it. The bytes of a short list
+/// are kept; a long one is encoded again while it is sent.
+#[derive(Debug)]
+struct ProtobufList {
+    writer: ProtobufWriter,
+    /// Items that are not measured yet; `None` once all are.
+    unmeasured: Option<Items>,
+    /// The list up to its first item.
+    begin: Vec<u8>,
+    /// All items, if they are few.
+    kept: Option<Vec<u8>>,
+    /// Bytes of the items that are not written yet.
+    left: usize,
+}
+
+impl Layout {
+    /// Returns the layout of an encoding other than protobuf.
+    fn of_text((media, is_pretty): (Media, bool)) -> Self {
+        match media {
+            Media::Yaml => Self::Yaml(Vec::new()),
+            Media::Json if is_pretty => Self::Pretty(Indenter::default()),
+            Media::Json | Media::Protobuf => Self::Json,
+        }
+    }
 }
 
 /// A scan of the selected objects of a state.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Scan {
     state: Arc<State>,
     selection: Arc<Selection>,
@@ -150,12 +191,28 @@ impl Scan {
 }
 
 /// Items of a list.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Items {
     /// The objects of a page.
     Page(std::vec::IntoIter<Found>),
     /// All selected objects.
     All(Scan),
+}
+
+impl Items {
+    /// Visits the next items until `visit` returns false or enough have been read. Returns whether there may be more.
+    fn advance(&mut self, mut visit: impl FnMut(&Found) -> bool) -> bool {
+        match self {
+            Self::Page(objects) => {
+                let mut has_room = true;
+                while has_room && let Some(found) = objects.next() {
+                    has_room = visit(&found);
+                }
+                objects.len() > 0
+            }
+            Self::All(scan) => scan.advance(visit),
+        }
+    }
 }
 
 /// Writer of a list in chunks.
@@ -167,16 +224,70 @@ pub(super) struct Listing {
     layout: Layout,
     written: usize,
     is_done: bool,
+    has_failed: bool,
 }
 
 impl Listing {
-    pub(super) fn new(head: Head, items: Items, encoder: Encoder, (media, is_pretty): (Media, bool)) -> Self {
-        let layout = match media {
-            Media::Yaml => Layout::Yaml(Vec::new()),
-            Media::Json if is_pretty => Layout::Pretty(Indenter::default()),
-            Media::Json => Layout::Json,
+    /// Creates a writer. A list in protobuf has to be measured before it is written.
+    pub(super) fn new(head: Head, items: Items, mut encoder: Encoder, media: (Media, bool)) -> Self {
+        let layout = match encoder.protobuf.take() {
+            Some(writer) => Layout::Protobuf(Box::new(ProtobufList {
+                writer,
+                unmeasured: Some(items.clone()),
+                begin: Vec::new(),
+                kept: Some(Vec::new()),
+                left: 0,
+            })),
+            None => Layout::of_text(media),
         };
-        Self { head: Some(head), items, encoder, layout, written: 0, is_done: false }
+        Self { head: Some(head), items, encoder, layout, written: 0, is_done: false, has_failed: false }
+    }
+
+    /// Returns the list, of which nothing is written, in another encoding.
+    pub(super) fn in_text(self, media: (Media, bool)) -> Self {
+        Self { layout: Layout::of_text(media), ..self }
+    }
+
+    /// Returns whether [`Self::measure`] has to be called before the list is written.
+    pub(super) fn is_unmeasured(&self) -> bool {
+        matches!(&self.layout, Layout::Protobuf(list) if list.unmeasured.is_some())
+    }
+
+    /// Measures the next items of a list in protobuf.
+    ///
+    /// # Errors
+    /// An object cannot be encoded.
+    pub(super) fn measure(&mut self) -> Result<(), EncodeError> {
+        let (Layout::Protobuf(list), Some(head)) = (&mut self.layout, &self.head) else { return Ok(()) };
+        let ProtobufList { writer, unmeasured, begin, kept, left } = &mut **list;
+        let Some(items) = unmeasured else { return Ok(()) };
+        let (mut json, mut item, mut chunk, mut result) = (Vec::new(), Vec::new(), 0, Ok(()));
+        let encoder = &self.encoder;
+        let has_more = items.advance(|(object, origin)| {
+            json.clear();
+            item.clear();
+            encoder.write(object, origin, None, Place::Single, &mut json);
+            result = writer.item(&json, &mut item);
+            *left += item.len();
+            chunk += item.len();
+            match kept {
+                Some(bytes) if bytes.len() + item.len() <= MAX_KEPT => bytes.extend_from_slice(&item),
+                _ => *kept = None,
+            }
+            result.is_ok() && chunk < CHUNK
+        });
+        result?;
+        if !has_more {
+            *unmeasured = None;
+            let list = (head.api_version.as_str(), head.kind.as_str());
+            ProtobufWriter::begin_list(list, &head.protobuf(), *left, begin)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the list could not be written as it was measured.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// Returns whether the list is complete.
@@ -190,6 +301,15 @@ impl Listing {
             self.begin(&head, out);
         }
         let (encoder, layout, written) = (&self.encoder, &mut self.layout, &mut self.written);
+        if let Layout::Protobuf(list) = layout
+            && let Some(kept) = list.kept.take()
+        {
+            out.extend_from_slice(&kept);
+            out.extend_from_slice(END_OF_ENVELOPE);
+            self.is_done = true;
+            return;
+        }
+        let mut failed = false;
         let start = out.len();
         let mut item = Vec::new();
         let mut write = |(object, origin): &Found| {
@@ -218,21 +338,21 @@ impl Listing {
                     encoder.write(object, origin, None, Place::Item, &mut item);
                     write_yaml_element(&item, out);
                 }
-            }
-            out.len() - start < CHUNK
-        };
-        let has_more = match &mut self.items {
-            Items::Page(objects) => {
-                let mut has_room = true;
-                while has_room && let Some(found) = objects.next() {
-                    has_room = write(&found);
+                Layout::Protobuf(list) => {
+                    item.clear();
+                    encoder.write(object, origin, None, Place::Single, &mut item);
+                    let before = out.len();
+                    let result = list.writer.item(&item, out);
+                    failed = result.is_err() || out.len() - before > list.left;
+                    list.left = list.left.saturating_sub(out.len() - before);
                 }
-                objects.len() > 0
             }
-            Items::All(scan) => scan.advance(write),
+            !failed && out.len() - start < CHUNK
         };
+        let has_more = self.items.advance(&mut write);
+        self.has_failed = failed;
+        self.is_done = failed || !has_more;
         if !has_more {
-            self.is_done = true;
             self.end(out);
         }
     }
@@ -249,6 +369,7 @@ impl Listing {
                 out.push(b':');
                 *rest = after;
             }
+            Layout::Protobuf(list) => out.append(&mut list.begin),
         }
     }
 
@@ -262,6 +383,10 @@ impl Listing {
                     out.extend_from_slice(b" []\n");
                 }
                 out.extend_from_slice(rest);
+            }
+            Layout::Protobuf(list) => {
+                self.has_failed |= list.left > 0;
+                out.extend_from_slice(END_OF_ENVELOPE);
             }
         }
     }

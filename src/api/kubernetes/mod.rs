@@ -17,6 +17,7 @@ mod freshness;
 mod listing;
 mod metrics;
 mod objects;
+mod protobuf;
 mod queue;
 mod read;
 mod request;
@@ -45,11 +46,12 @@ use axum::routing::any;
 use tokio_util::sync::CancellationToken;
 
 use super::rights::{CurrentReader, Rights};
+use asked::Asked;
 use definitions::Definitions;
 use documents::Documents;
 pub use fleet::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet};
 use informer_hub_access::{Reader, ReviewCache};
-use informer_hub_kubeapi::Status;
+use informer_hub_kubeapi::{Media, Status};
 use informer_hub_types::clock;
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ApiResource, ClusterLabels};
@@ -60,6 +62,7 @@ pub(in crate::api) use encode::head_only;
 pub(in crate::api) use freshness::Coverage as Warnings;
 pub(in crate::api) use metrics::OpenWatch;
 use metrics::ReadMetrics;
+use protobuf::{JsonOnly, ProtobufWriter};
 pub(in crate::api) use queue::{Admission, ReaderId};
 use queue::{FairQueue, QueueLimits, Turn};
 pub(in crate::api) use respond::whole_response;
@@ -87,6 +90,8 @@ pub struct ReadApi {
     rights: Rights,
     definitions: Definitions,
     documents: Documents,
+    /// Resources that are served as JSON although clients accept protobuf.
+    json_only: Arc<JsonOnly>,
     metrics: Arc<ReadMetrics>,
     frames: SharedFrames,
     /// Cancelled at shutdown, which ends watches.
@@ -108,6 +113,7 @@ impl ReadApi {
             rights: Rights::new(options.secrets),
             definitions: Definitions::default(),
             documents: Documents::default(),
+            json_only: Arc::default(),
             metrics: Arc::default(),
             frames: SharedFrames::default(),
             closing: CancellationToken::new(),
@@ -215,6 +221,23 @@ impl ReadApi {
     /// Completes when the hub shuts down.
     pub(in crate::api) async fn closed(&self) {
         self.closing.cancelled().await;
+    }
+
+    /// Prepares the encoder of protobuf, if that is accepted. A resource that cannot be protobuf is answered in another
+    /// encoding.
+    ///
+    /// # Errors
+    /// [`Status`] of code 406 if the client accepts no other.
+    fn protobuf_of(&self, asked: &mut Asked, resource: &ApiResource) -> Result<Option<ProtobufWriter>, Status> {
+        if asked.accepted.media != Media::Protobuf {
+            return Ok(None);
+        }
+        let writer = ProtobufWriter::new(asked.accepted.form, resource, &self.json_only);
+        let writer = writer.filter(|_| !self.json_only.contains(&resource.gvr));
+        if writer.is_none() {
+            asked.refuse_protobuf()?;
+        }
+        Ok(writer)
     }
 
     /// Waits for a turn of work.

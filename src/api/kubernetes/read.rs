@@ -19,7 +19,8 @@ use super::respond::{Gzip, mark_gzip, stream_response, whole_response};
 use super::scope::{Clusters, Scope};
 use super::selection::{Selection, Wanted};
 use crate::cache::{HistoryCursor, Snapshot};
-use informer_hub_kubeapi::{Continuation, Form, ListAt, Printer, Reason, Status, list_at};
+use informer_hub_kubeapi::{Continuation, Form, ListAt, Media, Printer, Reason, Status, list_at};
+use informer_hub_protobuf::EncodeError;
 use informer_hub_types::{LabelNeeds, clock};
 
 /// Least length of an answer that is compressed, as in kube-apiserver.
@@ -47,7 +48,7 @@ pub(super) async fn answer(
     api: &Arc<ReadApi>,
     mut scope: Scope,
     definition: Definition,
-    asked: Asked,
+    mut asked: Asked,
 ) -> Result<Response, Status> {
     let admission = api.admit(&asked.reader, &asked.user)?;
     let selection = selection_of(&scope, &definition, &asked)?;
@@ -62,14 +63,15 @@ pub(super) async fn answer(
         found = state_of(&scope, &asked, is_get).await?;
     }
     let (at, after) = found;
-    let mut encoder = encoder_of(&scope, &definition, &asked);
+    let protobuf = api.protobuf_of(&mut asked, &scope.cache.resource)?;
+    let mut encoder = Encoder { protobuf, ..encoder_of(&scope, &definition, &asked) };
     let is_unique = encoder.naming == super::encode::Naming::Unique;
     let state = Arc::new(at.state);
     let scan = Scan::new(Arc::clone(&state), Arc::clone(&selection), is_unique, after);
     if is_get {
         let found = one(api, scan, &asked).await?;
         check_form(&asked, Form::MetadataList, "PartialObjectMetadataList, but the requested object is not a list")?;
-        return Ok(object_response(&found, &encoder, &asked, &at.coverage, admission));
+        return object_response(&found, &mut encoder, &mut asked, &at.coverage, admission);
     }
     check_form(&asked, Form::Metadata, "PartialObjectMetadata, but the requested object is a list")?;
     mark_defaults(&scope, &state, &mut encoder);
@@ -104,8 +106,21 @@ pub(super) async fn answer(
         }
         None => Items::All(scan),
     };
-    let listing = Listing::new(head, items, encoder, (asked.accepted.media, asked.is_pretty));
+    let mut listing = Listing::new(head, items, encoder, (asked.accepted.media, asked.is_pretty));
+    if measure(api, &mut listing, &asked).await.is_err() {
+        asked.refuse_protobuf()?;
+        listing = listing.in_text((asked.accepted.media, asked.is_pretty));
+    }
     Ok(list_response(api, listing, &asked, &at.coverage, admission).await)
+}
+
+/// Reads a list in protobuf once to learn its length, which precedes the items.
+async fn measure(api: &Arc<ReadApi>, listing: &mut Listing, asked: &Asked) -> Result<(), EncodeError> {
+    while listing.is_unmeasured() {
+        let _turn = api.turn(&asked.reader).await;
+        listing.measure()?;
+    }
+    Ok(())
 }
 
 /// Returns the most objects of the answer; `None` for all.
@@ -168,6 +183,7 @@ pub(super) fn encoder_of(scope: &Scope, definition: &Definition, asked: &Asked) 
         bare_items: !definition.is_custom,
         printer: is_table.then(|| Arc::clone(&definition.printer)),
         printers: BTreeMap::new(),
+        protobuf: None,
         now: clock::wall().as_second(),
     }
 }
@@ -278,11 +294,11 @@ fn fingerprint(asked: &Asked) -> u64 {
 
 fn object_response(
     (object, origin): &Found,
-    encoder: &Encoder,
-    asked: &Asked,
+    encoder: &mut Encoder,
+    asked: &mut Asked,
     coverage: &Coverage,
     admission: Admission,
-) -> Response {
+) -> Result<Response, Status> {
     let mut json = Vec::new();
     if encoder.form == Form::Table {
         json.extend_from_slice(
@@ -302,11 +318,19 @@ fn object_response(
     } else {
         encoder.write(object, origin, None, Place::Single, &mut json);
     }
-    json.push(b'\n');
-    let body = to_media(json, asked.accepted.media, asked.is_pretty);
+    let protobuf = encoder.protobuf.as_mut().and_then(|writer| writer.object(&json).ok());
+    let body = if let Some(object) = protobuf {
+        object.to_vec()
+    } else {
+        if asked.accepted.media == Media::Protobuf {
+            asked.refuse_protobuf()?;
+        }
+        json.push(b'\n');
+        to_media(json, asked.accepted.media, asked.is_pretty)
+    };
     let mut response = whole_response(asked.accepted.content_type(), body.into(), admission);
     coverage.warn(response.headers_mut());
-    response
+    Ok(response)
 }
 
 async fn list_response(
@@ -333,7 +357,7 @@ async fn list_response(
             Rest { api: Arc::clone(api), listing, first: Some(first), gzip, reader: asked.reader.clone(), admission };
         let body = Body::from_stream(stream::unfold(rest, |mut rest| async {
             let chunk = rest.next().await?;
-            Some((Ok::<_, std::convert::Infallible>(chunk), rest))
+            Some((chunk, rest))
         }));
         stream_response(content_type, body)
     };
@@ -356,8 +380,14 @@ struct Rest {
     admission: Admission,
 }
 
+/// A list in protobuf that has another length than announced, since a body could not be read any more.
+#[derive(Debug, thiserror::Error)]
+#[error("an object of the list cannot be read any more")]
+struct ListChanged;
+
 impl Rest {
-    async fn next(&mut self) -> Option<Bytes> {
+    /// Returns the next chunk, or an error that ends the connection: the client must not take a part for the whole.
+    async fn next(&mut self) -> Option<Result<Bytes, ListChanged>> {
         loop {
             let chunk = match self.first.take() {
                 Some(first) => first,
@@ -366,6 +396,9 @@ impl Rest {
                     let _turn = self.api.turn(&self.reader).await;
                     let mut chunk = Vec::new();
                     self.listing.write(&mut chunk);
+                    if self.listing.has_failed() {
+                        return Some(Err(ListChanged));
+                    }
                     chunk
                 }
             };
@@ -376,7 +409,7 @@ impl Rest {
             };
             if !chunk.is_empty() {
                 self.api.metrics.sent(chunk.len());
-                return Some(chunk);
+                return Some(Ok(chunk));
             }
             if is_last {
                 return None;

@@ -24,13 +24,17 @@ const PART: usize = 16 << 10;
 /// Returns a status as the response.
 pub(super) fn failure_response(status: &Status, media: Media, is_pretty: bool) -> Response {
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut json = status.json();
-    json.push(b'\n');
-    let content_type = match media {
-        Media::Json => "application/json",
-        Media::Yaml => "application/yaml",
+    let in_text = || {
+        let mut json = status.json();
+        json.push(b'\n');
+        to_media(json, media, is_pretty)
     };
-    let mut response = response(code, content_type, Body::from(to_media(json, media, is_pretty)));
+    let (content_type, body) = match media {
+        Media::Json => ("application/json", in_text()),
+        Media::Yaml => ("application/yaml", in_text()),
+        Media::Protobuf => ("application/vnd.kubernetes.protobuf", super::protobuf::status(status)),
+    };
+    let mut response = response(code, content_type, Body::from(body));
     if let Some(seconds) = status.retry_after {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }

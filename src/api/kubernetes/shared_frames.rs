@@ -57,6 +57,10 @@ impl SharedFrames {
         }
         let start = out.len();
         encode(out);
+        if out.len() == start {
+            // It cannot be encoded, as the next watch has to find out too.
+            return;
+        }
         let event = Event { bytes: Bytes::copy_from_slice(&out[start..]), object: Arc::clone(object) };
         self.0.lock().keep(key, event);
     }
@@ -99,7 +103,7 @@ impl fmt::Debug for SharedFrames {
 
 #[cfg(test)]
 mod tests {
-    use informer_hub_kubeapi::Form;
+    use informer_hub_kubeapi::{Form, Media};
     use informer_hub_types::ClusterName;
 
     use super::super::encode::Naming;
@@ -113,7 +117,8 @@ mod tests {
 
     fn encoding(form: Form) -> Encoding {
         let cluster = ClusterName::new("a").unwrap();
-        Encoding { event: EventType::Modified, naming: Naming::Fleet, form, cluster, version: Some(7) }
+        let (event, naming, media) = (EventType::Modified, Naming::Fleet, Media::Json);
+        Encoding { event, naming, media, form, cluster, version: Some(7) }
     }
 
     /// Appends an event of this length, and returns whether it was encoded.
@@ -147,6 +152,9 @@ mod tests {
         assert!(is_encoded(&api, &one, &Encoding { version: None, ..whole.clone() }, 13));
         assert!(is_encoded(&api, &one, &Encoding { naming: Naming::Unique, ..whole.clone() }, 14));
         assert!(is_encoded(&api, &one, &Encoding { event: EventType::Added, ..whole.clone() }, 15));
+        let protobuf = Encoding { media: Media::Protobuf, ..whole.clone() };
+        assert!(is_encoded(&api, &one, &protobuf, 0), "it fails");
+        assert!(is_encoded(&api, &one, &protobuf, 17) && !is_encoded(&api, &one, &protobuf, 17));
         let other = Encoding { cluster: ClusterName::new("b").unwrap(), ..whole.clone() };
         assert!(is_encoded(&api, &one, &other, 16));
         assert!(!is_encoded(&api, &one, &whole, 10));

@@ -2,6 +2,7 @@
 
 mod lists;
 mod paths;
+mod protobuf;
 pub(in crate::api) mod rights;
 mod selection;
 mod watches;

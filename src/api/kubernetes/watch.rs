@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 
 use super::encode::Encoder;
-use super::frames::{EventType, Frames, write_error};
+use super::frames::{EventType, Frames};
 use super::listing::Scan;
 use super::scope::{Clusters, Scope};
 use super::selection::Selection;
@@ -121,6 +121,9 @@ impl Watch {
                 return Some(out.into());
             }
             let is_current = self.write(&mut out);
+            if let Some(status) = self.frames.failure() {
+                self.fail(&status, &mut out);
+            }
             if out.is_empty() && is_current && self.is_ending {
                 self.end(&mut out);
             }
@@ -200,7 +203,7 @@ impl Watch {
 
     fn fail(&mut self, status: &Status, out: &mut Vec<u8>) {
         self.is_ended = true;
-        write_error(status, out);
+        self.frames.error(status, out);
     }
 
     /// Writes the pending events, up to a chunk. Returns whether everything is written.

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::ReadApi;
 use super::asked::Asked;
 use super::definitions::Definition;
-use super::encode::Naming;
+use super::encode::{Encoder, Naming};
 use super::listing::Scan;
 use super::metrics::{OpenWatch, ReadMetrics};
 use super::objects::State;
@@ -40,13 +40,15 @@ pub(super) async fn answer(
     api: &Arc<ReadApi>,
     mut scope: Scope,
     definition: Definition,
-    asked: Asked,
+    mut asked: Asked,
 ) -> Result<Response, Status> {
     let from = watch_from(&asked.options)?;
     let admission = api.admit_watch(&asked.reader, &asked.user)?;
     let selection = selection_of(&scope, &definition, &asked)?;
     asked.accepted.check_stream()?;
-    let encoder = encoder_of(&scope, &definition, &asked);
+    let protobuf = api.protobuf_of(&mut asked, &scope.cache.resource)?;
+    asked.accepted.check_stream()?;
+    let encoder = Encoder { protobuf, ..encoder_of(&scope, &definition, &asked) };
     let least = LEAST_TIME + LEAST_TIME.mul_f64(rng::unit());
     let time = asked.options.timeout.unwrap_or(least).min(MAX_TIME);
     let mut options = WatchOptions {
@@ -100,7 +102,7 @@ pub(super) async fn answer(
         running.metrics.sent(chunk.len());
         Some((Ok::<_, Infallible>(chunk), running))
     }));
-    let mut response = response(StatusCode::OK, asked.accepted.content_type(), body);
+    let mut response = response(StatusCode::OK, asked.accepted.stream_content_type(), body);
     response.extensions_mut().insert(Streaming);
     coverage.warn(response.headers_mut());
     Ok(response)
@@ -110,8 +112,8 @@ pub(super) async fn answer(
 /// event. kube-rs lists again only upon such an event.
 fn refused(status: &Status, asked: &Asked) -> Response {
     let mut event = Vec::new();
-    super::frames::write_error(status, &mut event);
-    response(StatusCode::OK, asked.accepted.content_type(), Body::from(event))
+    super::frames::write_error(status, asked.accepted.media, &mut event);
+    response(StatusCode::OK, asked.accepted.stream_content_type(), Body::from(event))
 }
 
 /// Returns the position at which a watch continues, and the cluster's version up to which it leaves out changes.

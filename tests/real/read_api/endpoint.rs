@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -28,6 +29,8 @@ pub(super) struct RawAnswer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: String,
+    /// The body, if it is no text.
+    pub(super) bytes: Bytes,
 }
 
 impl Endpoint {
@@ -79,9 +82,9 @@ impl Endpoint {
         let request = request.body(Body::empty()).unwrap_or_else(|error| panic!("{path_and_query}: {error}"));
         let reading = async {
             let (head, body) = self.client.send(request).await.map_err(|error| error.to_string())?.into_parts();
-            let body = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
-            let body = String::from_utf8_lossy(&body).into_owned();
-            Ok::<_, String>(RawAnswer { status: head.status, headers: head.headers, body })
+            let bytes = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
+            let body = String::from_utf8_lossy(&bytes).into_owned();
+            Ok::<_, String>(RawAnswer { status: head.status, headers: head.headers, body, bytes })
         };
         let (at, url) = (path_and_query, &self.url);
         let answer = tokio::time::timeout(DEADLINE, reading).await;

@@ -2,7 +2,7 @@
 //
 // Each argument is a reader: NAME=MODE,RESOURCE,URL. The modes:
 //   - typed: a shared informer of the generated clientset, with its default encodings;
-//   - json: the same, with JSON only;
+//   - json, protobuf: the same, with JSON or protobuf only;
 //   - dynamic, metadata: shared informers of these clients;
 //   - reflector: a Reflector with a store that is keyed by UID.
 //

@@ -103,7 +103,7 @@ func list(ctx context.Context, spec spec, config *rest.Config) ([]object, error)
 
 func listObjects(ctx context.Context, spec spec, config *rest.Config) (runtime.Object, error) {
 	switch spec.mode {
-	case "typed", "json":
+	case "typed", "json", "protobuf":
 		config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {

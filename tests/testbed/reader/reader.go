@@ -103,7 +103,11 @@ func (r *reader) startReflector(config *rest.Config) error {
 
 func newInformer(spec spec, config *rest.Config) (cache.SharedIndexInformer, func(), error) {
 	switch spec.mode {
-	case "typed", "json":
+	case "typed", "json", "protobuf":
+		if spec.mode == "protobuf" {
+			config.ContentType = "application/vnd.kubernetes.protobuf"
+			config.AcceptContentTypes = config.ContentType
+		}
 		if spec.mode == "json" {
 			config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
 		}

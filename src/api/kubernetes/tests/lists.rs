@@ -184,7 +184,7 @@ async fn forms_follow_the_accept_header() {
     let (_, headers, body) = bench.ask("/clusters/a/api/v1/namespaces/shop/pods/x", "application/yaml").await;
     assert_eq!(headers["content-type"], "application/yaml");
     assert!(body.starts_with(b"apiVersion: v1\nkind: Pod\n"), "{body:?}");
-    let (code, _, _) = bench.ask(path, "application/vnd.kubernetes.protobuf").await;
+    let (code, _, _) = bench.ask(path, "application/cbor").await;
     assert_eq!(code.as_u16(), 406);
 }
 

@@ -42,8 +42,14 @@ impl Case<'_> {
 
 /// All documented differences.
 pub(super) const ALL: &[Accepted] = &[
-    Accepted { id: "no-protobuf", explains: |case, _| case.accepts("protobuf") && !case.accepts("json") },
     Accepted { id: "media-types", explains: |case, _| case.codes() == (406, 406) },
+    Accepted {
+        id: "watch-of-lists",
+        explains: |case, _| {
+            let is_list = case.accepts("protobuf;as=PartialObjectMetadataList");
+            is_list && case.request.verb == Verb::Watch && case.codes() == (200, 200)
+        },
+    },
     Accepted { id: "table-v1", explains: |case, _| case.accepts("v1beta1") && case.hub.status == 406 },
     Accepted { id: "accept-wildcards", explains: |case, _| case.accepts("application/*") && case.kube.status == 406 },
     Accepted {

@@ -1,5 +1,6 @@
 //! Answers in a form that can be compared: without what legitimately differs from server to server.
 
+use informer_hub_protobuf::{Converter, Envelope, Omit, Schema, TypeMeta, WatchEvent};
 use serde_json::{Value, json};
 
 use super::request::{Request, Verb};
@@ -41,7 +42,7 @@ impl Answer {
         let warnings = raw.headers.get_all("warning").iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
         let content_type = header("content-type");
         let mut continuation = String::new();
-        let body = match documents(&raw.body, &content_type) {
+        let body = match documents(raw, &content_type) {
             None => Body::Text(raw.body.clone()),
             Some(documents) if is_stream(request, raw, &documents) => {
                 let events = documents.into_iter().map(comparable_event);
@@ -74,7 +75,13 @@ fn is_stream(request: &Request, raw: &RawAnswer, documents: &[Value]) -> bool {
 }
 
 /// Parses the documents of a body: one, or one an event. `None` if it is neither JSON nor YAML.
-fn documents(body: &str, content_type: &str) -> Option<Vec<Value>> {
+fn documents(raw: &RawAnswer, content_type: &str) -> Option<Vec<Value>> {
+    let body = raw.body.as_str();
+    match content_type {
+        "application/vnd.kubernetes.protobuf" => return Some(vec![converted(&raw.bytes)?]),
+        "application/vnd.kubernetes.protobuf;stream=watch" => return events(&raw.bytes),
+        _ => {}
+    }
     if content_type.starts_with("application/yaml") {
         // Each event of a stream begins or ends with a separator.
         let parts = body.split("---\n").filter(|part| !part.trim().is_empty());
@@ -84,6 +91,28 @@ fn documents(body: &str, content_type: &str) -> Option<Vec<Value>> {
         return None;
     }
     serde_json::Deserializer::from_str(body).into_iter::<Value>().map(Result::ok).collect()
+}
+
+/// Converts an object in protobuf to JSON. `None` if it is not protobuf.
+fn converted(object: &[u8]) -> Option<Value> {
+    let Envelope { api_version, kind, raw } = Envelope::read(object).ok()?;
+    let message = Schema::builtin().kind(api_version, kind)?;
+    let mut json = Vec::new();
+    let type_meta = Some(TypeMeta { api_version, kind });
+    Converter::default().object(message, type_meta, raw, &Omit::default(), usize::MAX, &mut json).ok()?;
+    serde_json::from_slice(&json).ok()
+}
+
+/// Converts the events of a watch in protobuf to JSON.
+fn events(mut frames: &[u8]) -> Option<Vec<Value>> {
+    let mut events = Vec::new();
+    while let Some((length, rest)) = frames.split_first_chunk::<4>() {
+        let (frame, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+        let event = WatchEvent::read(frame).ok()?;
+        events.push(json!({ "type": event.kind, "object": converted(event.object)? }));
+        frames = rest;
+    }
+    frames.is_empty().then_some(events)
 }
 
 fn is_plain_bookmark(event: &Value) -> bool {

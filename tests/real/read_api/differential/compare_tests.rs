@@ -16,7 +16,7 @@ fn request(verb: Verb) -> Request {
 fn raw(body: &str, content_type: &str) -> RawAnswer {
     let mut headers = HeaderMap::new();
     headers.insert("content-type", content_type.parse().unwrap());
-    RawAnswer { status: StatusCode::OK, headers, body: body.to_owned() }
+    RawAnswer { status: StatusCode::OK, headers, body: body.to_owned(), bytes: body.to_owned().into() }
 }
 
 /// Returns where two JSON answers differ.

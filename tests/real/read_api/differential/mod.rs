@@ -62,8 +62,7 @@ async fn hub_answers_like_the_apiserver() {
         let mut generator = Generator::new(&mut random, &known);
         (0..count()).map(|_| generator.next()).collect()
     };
-    let without_protobuf = requests.iter().map(Request::without_protobuf).take(SELF_CHECK).collect::<Vec<_>>();
-    let itself = run::compare(&apiserver, &apiserver, &without_protobuf).await;
+    let itself = run::compare(&apiserver, &apiserver, &requests[..requests.len().min(SELF_CHECK)]).await;
     assert!(itself.explained.is_empty(), "{itself}");
     itself.verify();
     let report = run::compare(&apiserver, &root, &requests).await;

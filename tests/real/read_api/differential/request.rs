@@ -54,18 +54,6 @@ impl Request {
         let pairs: Vec<_> = self.query.iter().map(|(key, value)| format!("{key}={}", encoded(value))).collect();
         if pairs.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, pairs.join("&")) }
     }
-
-    /// Drops protobuf from an `Accept` header that has other clauses. The hub's answer is one of these.
-    pub(super) fn without_protobuf(&self) -> Self {
-        let mut request = self.clone();
-        if let Some(accept) = &mut request.accept {
-            let rest: Vec<_> = accept.split(',').filter(|clause| !clause.contains("protobuf")).collect();
-            if !rest.is_empty() {
-                *accept = rest.join(",");
-            }
-        }
-        request
-    }
 }
 
 impl fmt::Display for Request {

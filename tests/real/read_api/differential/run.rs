@@ -42,8 +42,6 @@ struct Outcome {
 }
 
 /// Sends each request to both and compares the answers.
-///
-/// The first has to answer as the second does, which does not know protobuf.
 pub(super) async fn compare(kube: &Endpoint, hub: &Endpoint, requests: &[Request]) -> Report {
     let outcomes = stream::iter(requests).map(async |request| (request, persistent(kube, hub, request).await));
     let mut outcomes = outcomes.buffer_unordered(IN_FLIGHT);
@@ -74,7 +72,7 @@ async fn persistent(kube: &Endpoint, hub: &Endpoint, request: &Request) -> Outco
 
 async fn compare_once(kube: &Endpoint, hub: &Endpoint, request: &Request) -> Outcome {
     let mut outcome = Outcome { status: 0, explained: Vec::new(), unexplained: Vec::new() };
-    let mut requests = [request.without_protobuf(), request.clone()];
+    let mut requests = [request.clone(), request.clone()];
     for page in 0..PAGES {
         let [of_kube, of_hub] = &requests;
         let (kube, hub) = tokio::join!(answer(kube, of_kube), answer(hub, of_hub));

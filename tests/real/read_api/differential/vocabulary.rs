@@ -87,6 +87,8 @@ pub(super) const FORMS: &[&str] = &[
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
     "application/yaml;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
 ];
 
 /// Encodings, acceptable or not.
@@ -105,7 +107,10 @@ pub(super) const ACCEPTS: &[&str] = &[
     "application/json;pretty=1",
     "application/json;pretty=0",
     "application/vnd.kubernetes.protobuf",
+    "application/vnd.kubernetes.protobuf",
     "application/vnd.kubernetes.protobuf,application/json",
+    "application/vnd.kubernetes.protobuf,application/json",
+    "application/json;q=0.1,application/vnd.kubernetes.protobuf",
     "application/vnd.kubernetes.protobuf;stream=watch,application/json;q=0.5",
     "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json",
     "application/cbor",

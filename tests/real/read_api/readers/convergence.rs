@@ -42,6 +42,7 @@ const WIDGETS: &str = "widgets.v1.bed.example.com";
 const SPECS: &[Spec] = &[
     ("typed", "typed", "pods", Root::Cluster(0)),
     ("json", "json", "pods", Root::Cluster(1)),
+    ("protobuf", "protobuf", "pods", Root::Cluster(1)),
     ("dynamic", "dynamic", WIDGETS, Root::Cluster(0)),
     ("metadata", "metadata", "pods", Root::Cluster(0)),
     ("unique", "typed", "pods", Root::Unique),
