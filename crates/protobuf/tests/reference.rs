@@ -270,3 +270,12 @@ fn nesting_of_json_is_bounded() {
     assert_eq!(nested(200), Err(EncodeError::TooDeep));
     assert_eq!(nested(100_000), Err(EncodeError::TooDeep));
 }
+
+#[test]
+fn entries_of_maps_are_sorted_by_their_keys() {
+    let labels =
+        |labels: &str| encode(format!(r#"{{"metadata":{{"labels":{{{labels}}}}}}}"#).as_bytes(), "v1", "Pod", 1 << 20);
+    let sorted = labels(r#""a":"1","aa":"2","b":"3""#);
+    assert!(sorted.is_ok());
+    assert_eq!(labels(r#""b":"3","a":"1","aa":"2""#), sorted);
+}
