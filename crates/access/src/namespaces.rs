@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+use informer_hub_types::matches_wildcard;
+
 /// A set of namespaces. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Namespaces {
@@ -24,7 +26,7 @@ impl Namespaces {
     /// Returns whether the set has a namespace.
     #[must_use]
     pub fn has(&self, namespace: &str) -> bool {
-        self.names.contains(namespace) || self.patterns.iter().any(|pattern| matches(pattern, namespace))
+        self.names.contains(namespace) || self.patterns.iter().any(|pattern| matches_wildcard(pattern, namespace))
     }
 
     /// Returns all names of the set; `None` if it has patterns, so that more names may match.
@@ -55,18 +57,6 @@ impl Namespaces {
         }
         Self::new(self.texts().chain(other.texts()))
     }
-}
-
-/// Returns whether a text matches a pattern. Greedy, without backtracking beyond the last `*`.
-fn matches(pattern: &str, text: &str) -> bool {
-    let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
-    let Some(mut text) = text.strip_prefix(first) else { return false };
-    let Some((middle, last)) = rest.rsplit_once('*') else { return text.ends_with(rest) };
-    for part in middle.split('*').filter(|part| !part.is_empty()) {
-        let Some(at) = text.find(part) else { return false };
-        text = &text[at + part.len()..];
-    }
-    text.ends_with(last)
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! All calls are synchronous and independent of any runtime; async code must call them on a blocking thread. Appended
 //! bytes are *durable* only after [`DiskFile::sync`]. A created, renamed or removed name is durable only after
-//! [`Disk::sync_dir`] of its directory. [`frame`] separates records and detects damage.
+//! [`Disk::sync_dir`] of its directory. [`frame`] separates records and detects damage. [`RotatedFile`] is a log of lines on
+//! the real disk.
 
 use std::fmt::Debug;
 use std::io;
@@ -11,9 +12,11 @@ use std::path::Path;
 mod file_state;
 pub mod frame;
 mod real;
+mod rotated;
 
 pub use file_state::{FileState, FileStates};
 pub use real::RealDisk;
+pub use rotated::{RotatedFile, RotatedFileParams};
 
 /// Mode of opening a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

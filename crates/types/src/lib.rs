@@ -45,6 +45,7 @@ mod suggest;
 mod threads;
 mod version;
 mod watch_cell;
+mod wildcard;
 
 /// Shared, immutable text behind an 8-byte pointer. An `Arc<str>` takes 16 bytes, and an object holds dozens of them.
 pub use arcstr::ArcStr as SharedStr;
@@ -84,3 +85,4 @@ pub use suggest::nearest_name;
 pub use threads::Threads;
 pub use version::ResourceVersion;
 pub use watch_cell::{WatchCell, WatchClosed, Watcher};
+pub use wildcard::matches_wildcard;

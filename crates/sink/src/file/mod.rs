@@ -3,7 +3,6 @@
 //! A batch is acknowledged once it is written (and, by default, synced). Output of a failed attempt is removed if
 //! possible. An attempt that times out while writing is recorded, so that a batch it did write is not written twice.
 
-mod log;
 mod stream;
 
 use std::fmt;
@@ -17,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{Event, Outcome, Shape, Transport};
-use log::LogFile;
+use informer_hub_disk::{RotatedFile, RotatedFileParams};
 use stream::Stream;
 
 /// Time limit of one attempt. Disks and pipe readers stall; the limit separates a stall from a failure.
@@ -44,6 +43,21 @@ trait Lines: Send + fmt::Debug + 'static {
     fn append(&mut self, lines: &[u8]) -> std::io::Result<()>;
 }
 
+fn rotated(params: FileParams) -> RotatedFile {
+    let FileParams { path, max_size, keep, fsync } = params;
+    RotatedFile::new(RotatedFileParams { path, max_size, keep, fsync, private: false })
+}
+
+impl Lines for RotatedFile {
+    fn place(&self) -> String {
+        self.path().display().to_string()
+    }
+
+    fn append(&mut self, lines: &[u8]) -> std::io::Result<()> {
+        RotatedFile::append(self, lines)
+    }
+}
+
 /// Transport that writes one line per event.
 #[derive(Debug)]
 pub struct LinesTransport {
@@ -63,7 +77,7 @@ impl LinesTransport {
     /// Creates a transport to a file, which is opened with the first batch.
     #[must_use]
     pub fn file(params: FileParams, shape: Arc<Shape>) -> Self {
-        Self::new(Box::new(LogFile::new(params)), shape)
+        Self::new(Box::new(rotated(params)), shape)
     }
 
     /// Creates a transport to the standard output.

@@ -203,7 +203,7 @@ struct LinesBed {
 /// File on a disk with configurable faults.
 #[derive(Debug)]
 struct MoodyFile {
-    file: LogFile,
+    file: RotatedFile,
     mood: Scripted,
 }
 
@@ -236,7 +236,7 @@ impl TestBed for LinesBed {
         let transport = match &self.folder {
             None => to_stream(&mood),
             Some(folder) => {
-                let file = LogFile::new(Self::params(folder));
+                let file = rotated(Self::params(folder));
                 LinesTransport::new(Box::new(MoodyFile { file, mood }), Arc::default())
             }
         };

@@ -2,14 +2,28 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{FileParams, Lines};
+/// Parameters of a [`RotatedFile`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RotatedFileParams {
+    /// Path of the file. Its directory must exist.
+    pub path: PathBuf,
+    /// Size in bytes at which the file is rotated. A batch is never split, so a file may exceed it by one batch.
+    pub max_size: u64,
+    /// Number of rotated files to keep, as `<path>.1` (the newest) and so on.
+    pub keep: usize,
+    /// Whether a batch is synced to disk before [`RotatedFile::append`] returns.
+    pub fsync: bool,
+    /// Whether new files are readable by their owner only (mode 0600). An existing file keeps its mode.
+    pub private: bool,
+}
 
 /// File of lines. `open` is `None` before the first batch and after an error.
 #[derive(Debug)]
-pub(super) struct LogFile {
-    params: FileParams,
+pub struct RotatedFile {
+    params: RotatedFileParams,
     open: Option<Open>,
 }
 
@@ -22,18 +36,34 @@ struct Open {
     regular: bool,
 }
 
-impl LogFile {
-    pub(super) fn new(params: FileParams) -> Self {
+impl RotatedFile {
+    /// Creates a file that is opened with the first batch.
+    #[must_use]
+    pub fn new(params: RotatedFileParams) -> Self {
         Self { params, open: None }
+    }
+
+    /// Returns the path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.params.path
     }
 
     /// Returns the file. Opens it if it is not open, or if another process has moved it.
     fn open(&mut self) -> io::Result<Open> {
-        let path = &self.params.path;
         match self.open.take() {
-            Some(open) if is_at(&open.file, path) => Ok(open),
-            _ => open(path, self.params.fsync),
+            Some(open) if is_at(&open.file, &self.params.path) => Ok(open),
+            _ => open(&self.params),
         }
+    }
+
+    /// Opens the file before the first batch, so that a wrong path is an error at the start.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn prepare(&mut self) -> io::Result<()> {
+        self.open = Some(self.open()?);
+        Ok(())
     }
 
     /// Renames the full file, and shifts the numbers of older ones.
@@ -48,14 +78,13 @@ impl LogFile {
         }
         rename(&self.params.path, &rotated(1))
     }
-}
 
-impl Lines for LogFile {
-    fn place(&self) -> String {
-        self.params.path.display().to_string()
-    }
-
-    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+    /// Appends lines, each with its line break: all or none. If the disk fails while the lines of a failed call are
+    /// removed, the incomplete line is terminated by the next call.
+    ///
+    /// # Errors
+    /// Those of the disk. The next call opens the file again.
+    pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         let mut open = self.open()?;
         if open.regular && open.length > 0 && open.length + lines.len() as u64 > self.params.max_size {
             self.rotate()?;
@@ -78,11 +107,13 @@ impl Lines for LogFile {
     }
 }
 
-fn open(path: &Path, fsync: bool) -> io::Result<Open> {
-    let mut file = OpenOptions::new().create(true).append(true).read(true).open(path)?;
+fn open(params: &RotatedFileParams) -> io::Result<Open> {
+    let RotatedFileParams { path, fsync, private, .. } = params;
+    let mode = if *private { 0o600 } else { 0o666 };
+    let mut file = OpenOptions::new().create(true).append(true).read(true).mode(mode).open(path)?;
     let metadata = file.metadata()?;
     let (mut length, regular) = (metadata.len(), metadata.is_file());
-    if regular && length == 0 && fsync {
+    if regular && length == 0 && *fsync {
         // The directory entry of the new file must be durable too.
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             File::open(folder)?.sync_all()?;
