@@ -1,0 +1,24 @@
+//! Audit log of requests, in the form of `audit.k8s.io/v1`.
+//!
+//! - [`Event`] is one line: who asked what, and what was decided. It has no field for a body.
+//! - [`Policy`] decides by rules whether a request is logged.
+//! - [`request_uri`] and [`user_agent`] remove credentials from what a client has sent.
+//! - [`AuditLog`] takes lines into a bounded queue and writes them on a thread of its own. It never delays a request: if
+//!   the output is slow or fails, lines are dropped and counted.
+//!
+//! There is no HTTP here: the port describes requests to this crate.
+
+mod event;
+mod ids;
+mod log;
+mod output;
+mod policy;
+mod queue;
+mod redact;
+
+pub use event::{Event, ObjectRef, Stage, User};
+pub use ids::AuditIds;
+pub use log::{AuditCounts, AuditLog, AuditLogOptions};
+pub use output::{FileOutput, Output, StandardOutput};
+pub use policy::{Facts, Level, Pattern, Policy, PolicyRule, ResourceName};
+pub use redact::{decoded_path, request_uri, user_agent};

@@ -1,0 +1,195 @@
+//! The log: its queue and the thread that writes it.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::event::Event;
+use crate::ids::AuditIds;
+use crate::output::Output;
+use crate::queue::{Batch, Queue};
+use informer_hub_types::clock::{self, Instant};
+
+/// Shortest time between two warnings that the output fails.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Bounds of a log.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditLogOptions {
+    /// Bytes of lines that wait. Further lines are lost.
+    pub queue: usize,
+    /// Bytes of lines that are written at once.
+    pub batch: usize,
+    /// Pause before the output is tried again after a failure.
+    pub retry: Duration,
+}
+
+impl Default for AuditLogOptions {
+    fn default() -> Self {
+        Self { queue: 8 << 20, batch: 64 << 10, retry: Duration::from_secs(1) }
+    }
+}
+
+/// Numbers since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AuditCounts {
+    /// Events that were written.
+    pub written: u64,
+    /// Events that were lost.
+    pub lost: u64,
+    /// Events that wait.
+    pub waiting: u64,
+}
+
+/// Log of requests. [`Self::push`] never waits for the output.
+pub struct AuditLog {
+    shared: Arc<Shared>,
+    reported: AtomicU64,
+}
+
+struct Shared {
+    queue: Queue,
+    ids: AuditIds,
+    written: AtomicU64,
+}
+
+impl AuditLog {
+    /// Starts the thread that writes to an output.
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub fn start(output: Box<dyn Output>, options: AuditLogOptions) -> io::Result<Self> {
+        let queue = Queue::new(options.queue);
+        let shared = Arc::new(Shared { queue, ids: AuditIds::default(), written: AtomicU64::new(0) });
+        let writer = Writer { shared: Arc::clone(&shared), output, options, warned: None, is_failing: false };
+        std::thread::Builder::new().name("hub-audit".to_owned()).spawn(move || writer.run())?;
+        Ok(Self { shared, reported: AtomicU64::new(0) })
+    }
+
+    /// Returns an identifier for a request.
+    #[must_use]
+    pub fn next_id(&self) -> String {
+        self.shared.ids.next()
+    }
+
+    /// Adds an event. If the queue is full, the event is lost and counted.
+    pub fn push(&self, event: &Event) {
+        self.shared.queue.push(event.line(), |lost| self.shared.line_of_losses(lost));
+    }
+
+    /// Returns the numbers of events.
+    #[must_use]
+    pub fn counts(&self) -> AuditCounts {
+        let (lost, waiting) = self.shared.queue.counts();
+        AuditCounts { written: self.shared.written.load(Relaxed), lost, waiting }
+    }
+
+    /// Returns the number of events lost since the last call, for the log of the process.
+    pub fn unreported(&self) -> u64 {
+        let now = self.counts().lost;
+        now.saturating_sub(self.reported.swap(now, Relaxed))
+    }
+
+    /// Refuses further events and waits until all are written, or for `timeout`. Returns the number of events that are
+    /// not written and not reported. Blocks.
+    pub fn close(&self, timeout: Duration) -> u64 {
+        let has_ended = self.shared.queue.close(timeout);
+        let AuditCounts { waiting, .. } = self.counts();
+        self.unreported() + if has_ended { 0 } else { waiting }
+    }
+}
+
+impl fmt::Debug for AuditLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuditLog").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for AuditLog {
+    fn drop(&mut self) {
+        // The writer ends after the lines in the queue.
+        self.shared.queue.close(Duration::ZERO);
+    }
+}
+
+impl Shared {
+    fn line_of_losses(&self, lost: u64) -> Vec<u8> {
+        Event::of_losses(self.ids.next(), lost, clock::wall()).line()
+    }
+}
+
+/// Thread that writes.
+struct Writer {
+    shared: Arc<Shared>,
+    output: Box<dyn Output>,
+    options: AuditLogOptions,
+    /// When the last warning was logged.
+    warned: Option<Instant>,
+    is_failing: bool,
+}
+
+/// Has requests notice that the writer is gone, also if the output panics.
+struct EndOnDrop(Arc<Shared>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.queue.end();
+    }
+}
+
+impl Writer {
+    fn run(mut self) {
+        let _end = EndOnDrop(Arc::clone(&self.shared));
+        while let Some(batch) = self.shared.queue.take(self.options.batch) {
+            let Batch { mut bytes, events, gap } = batch;
+            if gap > 0 {
+                bytes.extend(self.shared.line_of_losses(gap));
+            }
+            if self.write(&bytes) {
+                self.shared.written.fetch_add(events, Relaxed);
+            } else {
+                self.shared.queue.lose(events);
+                return;
+            }
+        }
+    }
+
+    /// Writes until it succeeds. Returns false if the log is closed and the output still fails.
+    fn write(&mut self, bytes: &[u8]) -> bool {
+        loop {
+            match self.output.append(bytes) {
+                Ok(()) => {
+                    self.note_success();
+                    return true;
+                }
+                Err(error) => self.note_failure(&error),
+            }
+            if self.shared.queue.pause(self.options.retry) {
+                // The last attempt.
+                return self.output.append(bytes).is_ok();
+            }
+        }
+    }
+
+    fn note_failure(&mut self, error: &io::Error) {
+        let now = clock::now();
+        if self.warned.is_none_or(|warned| now.duration_since(warned) >= WARNING_INTERVAL) {
+            self.warned = Some(now);
+            self.is_failing = true;
+            let output = self.output.place();
+            tracing::warn!(%error, output, "cannot write the audit log: events wait, and are lost once their queue is full");
+        }
+    }
+
+    fn note_success(&mut self) {
+        if std::mem::take(&mut self.is_failing) {
+            tracing::info!(output = self.output.place(), "the audit log is written again");
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "log_tests.rs"]
+mod tests;
