@@ -1,7 +1,7 @@
 //! Error responses of the API: one JSON object, `{"error": "…"}`.
 
 use axum::body::to_bytes;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use serde_json::json;
@@ -31,6 +31,19 @@ pub(super) fn denial(path: &str, code: StatusCode, problem: &str) -> Response {
     let status = Status::new(code.as_u16(), reason, problem);
     let json = HeaderValue::from_static("application/json");
     (code, [(CONTENT_TYPE, json)], status.json()).into_response()
+}
+
+/// Returns 429 in the form that clients of a path expect, with the seconds after which to try again.
+pub(super) fn too_many_requests(path: &str, seconds: u32, problem: &str) -> Response {
+    let mut response = if is_kubernetes(path) {
+        let json = HeaderValue::from_static("application/json");
+        let status = Status::too_many_requests(problem, seconds);
+        (StatusCode::TOO_MANY_REQUESTS, [(CONTENT_TYPE, json)], status.json()).into_response()
+    } else {
+        error_response(StatusCode::TOO_MANY_REQUESTS, problem)
+    };
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    response
 }
 
 pub(super) fn error_response(status: StatusCode, problem: impl Into<String>) -> Response {

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use smol_str::SmolStr;
 
 use super::kubernetes::ReadApi;
+use super::notes::Notes;
 use super::rights::{Extent, Place, reader_of};
 use super::{DEADLINE, error_response};
 use crate::actors::sinks::sink::{LetterAnswer, LetterRequest};
@@ -153,6 +154,7 @@ async fn list(
         shown.extend(found);
         if shown.len() >= count || is_last {
             shown.truncate(count);
+            Notes::of(&parts).served(shown.len() as u64);
             let next = shown.last().filter(|_| shown.len() == count).map(|last| last.number + 1);
             return Json(json!({ "letters": shown, "next": next })).into_response();
         }

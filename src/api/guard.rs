@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use rustls::ServerConfig;
 
 use super::access::{Access, Credentials, ReaderSettings, TokenError, TokenFrom};
+use super::audit::Auditor;
 use super::hosts::Hosts;
 use super::tls::{TlsError, TlsFiles};
 use informer_hub_access::ReviewTokens;
@@ -43,6 +44,8 @@ pub struct Protection {
     pub hosts: Option<Vec<String>>,
     /// Limits of requests and connections.
     pub limits: Limits,
+    /// Audit log, if there is one.
+    pub audit: Option<Arc<Auditor>>,
 }
 
 /// Limits of requests and connections.
@@ -94,6 +97,7 @@ pub struct Guard {
     config: ArcSwapOption<ServerConfig>,
     pub(super) access: Arc<Access>,
     pub(super) limits: Limits,
+    pub(super) audit: Option<Arc<Auditor>>,
     versions: Mutex<FileVersions>,
 }
 
@@ -110,7 +114,7 @@ impl Guard {
     /// # Errors
     /// [`GuardError`] if TLS files or tokens cannot be used.
     pub fn new(protection: Protection) -> Result<Self, GuardError> {
-        let Protection { tls: files, token, read_token, readers, clusters, closed, metrics_open, hosts, limits } =
+        let Protection { tls: files, token, read_token, readers, clusters, closed, metrics_open, hosts, limits, audit } =
             protection;
         let tls = files.as_ref().map(TlsFiles::states).unwrap_or_default();
         let config = files.as_ref().map(TlsFiles::read).transpose()?;
@@ -120,7 +124,7 @@ impl Guard {
         let access = Arc::new(Access::new(credentials, readers, clusters)?);
         // Tokens may have changed between reading and the first check, so they are read again then.
         let versions = Mutex::new(FileVersions { tls, tokens: FileStates::default() });
-        Ok(Self { files, config: ArcSwapOption::new(config), access, limits, versions })
+        Ok(Self { files, config: ArcSwapOption::new(config), access, limits, audit, versions })
     }
 
     /// Returns whether connections are unencrypted.
@@ -139,6 +143,12 @@ impl Guard {
     #[must_use]
     pub fn access(&self) -> Arc<Access> {
         Arc::clone(&self.access)
+    }
+
+    /// Returns the audit log, if there is one.
+    #[must_use]
+    pub fn audit(&self) -> Option<Arc<Auditor>> {
+        self.audit.clone()
     }
 
     /// Returns the TLS configuration for a new connection; `None` for plain HTTP.
@@ -205,6 +215,7 @@ impl Guard {
             let _ = tokio::task::spawn_blocking(move || guard.check_files()).await;
             if checks.is_multiple_of(CHECKS_PER_REPORT) {
                 self.report_denials();
+                self.audit.iter().for_each(|audit| audit.report_losses());
             }
         }
     }

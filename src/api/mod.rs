@@ -21,6 +21,7 @@ use informer_hub_types::printable;
 
 mod access;
 mod answer;
+mod audit;
 mod connection_slots;
 mod dead_letters;
 mod events;
@@ -29,6 +30,7 @@ mod guard;
 mod hosts;
 mod kubernetes;
 mod metrics;
+mod notes;
 mod objects;
 mod openapi;
 mod query;
@@ -38,18 +40,23 @@ mod serve;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod usage;
 mod v1;
 
 pub use access::{
     Access, IdentityFrom, OidcSource, PreparedReaders, ReadSecret, ReaderEntry, ReaderSettings, TokenError, TokenFrom,
 };
 use answer::error_response;
+pub use audit::Auditor;
 pub use dead_letters::{AskLetters, Asked};
 pub use guard::{Guard, GuardError, Limits, Protection};
-pub use kubernetes::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet, ReadApi, ReadApiOptions, ReadCounts};
+pub use kubernetes::{
+    CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet, ReadApi, ReadApiOptions, ReadCounts, ReaderInUse,
+};
 pub use reload::{AskReload, Reloaded};
 pub use rights::CurrentReader;
 pub use tls::{TlsError, TlsFiles, check_tls};
+pub use usage::{Limit, ReaderCounts, ReaderUse};
 
 /// Timeout for collecting a status.
 const DEADLINE: Duration = Duration::from_secs(5);

@@ -26,10 +26,12 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::answer::{denial, is_kubernetes, to_json_error};
+use super::answer::{denial, is_kubernetes, to_json_error, too_many_requests};
+use super::audit::{Record, audited};
 use super::connection_slots::{Busy, ConnectionSlots, Slot, StreamSlot};
 use super::extensions::{Finite, PeerAddress, Streaming};
 use super::guard::{Guard, Limits};
+use super::usage::{Bandwidth, Delayed, Limit, paced};
 use informer_hub_access::ClientCertificate;
 use informer_hub_types::clock::{self, Instant};
 
@@ -216,24 +218,72 @@ where
 }
 
 async fn answer(server: &ServerState, slot: &Arc<Slot>, client: &Client, request: Request<Incoming>) -> Response<Body> {
-    // Ends also if the client gives the request up.
+    // Both end also if the client gives the request up.
     let busy = slot.busy();
+    let audit = server.guard.audit.as_ref();
+    let mut record = audit.map(|audit| audit.begin(&request, client.peer, &server.guard.access));
+    let mut response = decide(server, client, request, record.as_mut()).await;
+    let is_stream = response.extensions().get::<Streaming>().is_some();
+    let mut delayed = Delayed::default();
+    if let Some(bandwidth) = response.extensions_mut().remove::<Bandwidth>() {
+        response = response.map(|body| {
+            let (body, by_hub) = paced(body, bandwidth, is_stream);
+            delayed = by_hub;
+            body
+        });
+    }
+    if is_stream {
+        let is_finite = response.extensions().get::<Finite>().is_some();
+        let grace = server.guard.limits.taking;
+        let pace = is_finite.then(|| Pace { start: clock::now(), grace, delayed, taken: 0 });
+        response = response.map(|body| StreamBody::wrap(body, busy, pace));
+    }
+    match record {
+        Some(record) => audited(response, record),
+        None => response,
+    }
+}
+
+/// Authenticates a request, and has its handler answer it if it is allowed.
+async fn decide(
+    server: &ServerState,
+    client: &Client,
+    request: Request<Incoming>,
+    mut record: Option<&mut Record>,
+) -> Response<Body> {
     let path = request.uri().path().to_owned();
     let access = &server.guard.access;
     let reader = access.identify(request.headers(), client.certificate.as_deref()).await;
-    let response = match access.authorize(&request, reader) {
-        Err(denied) => denied.response(&path),
+    if let (Some(record), Ok(reader)) = (&mut record, &reader) {
+        record.identified(reader);
+    }
+    match access.authorize(&request, reader) {
+        Err(denied) => {
+            if let Some(record) = record {
+                record.denied(denied);
+            }
+            denied.response(&path)
+        }
         Ok(_) if request.body().size_hint().lower() > server.guard.limits.body_bytes as u64 => {
             let most = server.guard.limits.body_bytes;
             denial(&path, StatusCode::PAYLOAD_TOO_LARGE, &format!("the body is too large: {most} bytes at most"))
         }
         Ok((may_read, reader)) => {
+            let is_read = is_kubernetes(&path) || path.starts_with("/v1/");
+            let bandwidth = access.usage().bandwidth(&reader).filter(|_| is_read);
+            if let Some(Err(seconds)) = bandwidth.as_ref().map(Bandwidth::admit) {
+                access.usage().refused(&reader, Limit::BytesPerSecond);
+                return too_many_requests(&path, seconds, "too many bytes per second, please try again later");
+            }
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(may_read);
             request.extensions_mut().insert(reader);
             request.extensions_mut().insert(client.peer);
+            if let Some(record) = record {
+                request.extensions_mut().insert(record.notes());
+            }
             let limit = server.guard.limits.request;
-            match timeout(limit, server.routes.clone().oneshot(request)).await {
+            let mut response = match timeout(limit, server.routes.clone().oneshot(request)).await {
                 Ok(Ok(response)) if is_kubernetes(&path) => response,
                 Ok(Ok(response)) => to_json_error(&path, response).await,
                 Err(_) => {
@@ -242,28 +292,32 @@ async fn answer(server: &ServerState, slot: &Arc<Slot>, client: &Client, request
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                     response
                 }
+            };
+            if let Some(bandwidth) = bandwidth {
+                response.extensions_mut().insert(bandwidth);
             }
+            response
         }
-    };
-    if response.extensions().get::<Streaming>().is_none() {
-        return response;
     }
-    let is_finite = response.extensions().get::<Finite>().is_some();
-    let pace = is_finite.then(|| Pace { start: clock::now(), grace: server.guard.limits.taking, taken: 0 });
-    response.map(|body| StreamBody::wrap(body, busy, pace))
 }
 
 /// Returns a body as the answer of a connection without others, for tests of its pace.
 #[cfg(test)]
-pub(super) fn paced(body: Body, grace: Duration) -> Body {
+pub(super) fn with_pace(body: Body, grace: Duration) -> Body {
     let slot = Arc::new(Arc::new(ConnectionSlots::default()).take());
-    StreamBody::wrap(body, slot.busy(), Some(Pace { start: clock::now(), grace, taken: 0 }))
+    StreamBody::wrap(
+        body,
+        slot.busy(),
+        Some(Pace { start: clock::now(), grace, delayed: Delayed::default(), taken: 0 }),
+    )
 }
 
 /// How fast a client has read an answer.
 struct Pace {
     start: Instant,
     grace: Duration,
+    /// Time for which the hub itself has delayed the answer.
+    delayed: Delayed,
     taken: usize,
 }
 
@@ -271,7 +325,7 @@ impl Pace {
     /// Returns whether the client has been slower than [`LEAST_RATE`].
     fn is_too_slow(&self) -> bool {
         let granted = Duration::from_secs((self.taken / LEAST_RATE) as u64);
-        clock::now() > self.start + self.grace + granted
+        clock::now() > self.start + self.grace + granted + self.delayed.time()
     }
 }
 

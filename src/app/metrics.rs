@@ -44,6 +44,8 @@ struct Shared {
     read: OnceLock<Arc<crate::api::ReadApi>>,
     #[cfg(feature = "cli")]
     access: OnceLock<Arc<crate::api::Access>>,
+    #[cfg(feature = "cli")]
+    audit: OnceLock<Arc<crate::api::Auditor>>,
     hub: OnceLock<(FleetView, Parts)>,
     /// Last known sinks: a hub that shuts down drops its list before they are drained.
     sinks: Mutex<Vec<(String, Arc<SinkHealth>)>>,
@@ -67,6 +69,12 @@ impl Metrics {
     #[cfg(feature = "cli")]
     pub(super) fn attach_access(&self, access: &Arc<crate::api::Access>) {
         let _ = self.0.access.set(Arc::clone(access));
+    }
+
+    /// Sets the audit log of the port, if there is one.
+    #[cfg(feature = "cli")]
+    pub(super) fn attach_audit(&self, audit: &Arc<crate::api::Auditor>) {
+        let _ = self.0.audit.set(Arc::clone(audit));
     }
 
     /// Marks the beginning of the shutdown, after which the last known sinks stay.
@@ -107,9 +115,15 @@ impl Metrics {
             read::put(&mut out, &api.counts(), self.0.hub.get().map(|(fleet, _)| fleet));
         }
         #[cfg(feature = "cli")]
-        for (reason, count) in self.0.access.get().map(|access| access.denied()).unwrap_or_default() {
-            let set = out.labels(&[("reason", reason)]);
-            out.count(Id::HttpDenied, set, count);
+        if let Some(access) = self.0.access.get() {
+            read::put_port(&mut out, access, self.0.read.get());
+        }
+        #[cfg(feature = "cli")]
+        if let Some(audit) = self.0.audit.get() {
+            let counts = audit.counts();
+            out.count(Id::AuditEvents, LabelSet::NONE, counts.written);
+            out.count(Id::AuditLost, LabelSet::NONE, counts.lost);
+            out.count(Id::AuditWaiting, LabelSet::NONE, counts.waiting);
         }
         out.count(Id::Series, LabelSet::NONE, out.len() as u64 + 2);
         out.put(Id::Collecting, LabelSet::NONE, clock::now().duration_since(began).as_secs_f64());

@@ -21,6 +21,8 @@ mod metrics;
 mod port;
 #[cfg(feature = "cli")]
 mod read_api;
+#[cfg(feature = "cli")]
+mod reader_status;
 mod readers;
 mod ready;
 mod reload;

@@ -13,13 +13,14 @@ use tokio::task::JoinHandle;
 use super::hub::Hub;
 use super::metrics::Metrics;
 use super::read_api::{StartedFleet, end_reads, history_limits, read_api};
+use super::reader_status::reader_status;
 use super::report::{HubReport, Reporter};
 use super::reviews::ClusterReviews;
 use super::service::readers;
 use super::sources::ClusterSourceState;
 use super::start::HubBuilder;
 use crate::api::{
-    self, Access, AskLetters, AskReload, Guard, PreparedReaders, ReadApi, ReadCounts, Services, Show, Shown,
+    self, Access, AskLetters, AskReload, Auditor, Guard, PreparedReaders, ReadApi, ReadCounts, Services, Show, Shown,
 };
 use crate::cache::HistoryLimits;
 use informer_hub_access::{ReviewCache, ReviewCacheOptions};
@@ -30,6 +31,9 @@ use informer_hub_types::{MemoryStep, Phase};
 /// Longest wait for connections at the end. Idle ones must not delay the exit.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// Longest wait for the last events of the audit log.
+const FLUSH: Duration = Duration::from_secs(2);
+
 /// An open port and the hub behind it.
 pub(crate) struct Port {
     address: SocketAddr,
@@ -39,6 +43,7 @@ pub(crate) struct Port {
     read: Option<Arc<ReadApi>>,
     history: Option<HistoryLimits>,
     access: Arc<Access>,
+    audit: Option<Arc<Auditor>>,
     stop: watch::Sender<()>,
     serving: JoinHandle<()>,
 }
@@ -66,6 +71,10 @@ impl Port {
         let access = guard.access();
         let (started, metrics) = (Started::default(), Metrics::default());
         metrics.attach_access(&access);
+        let audit = guard.audit();
+        if let Some(audit) = &audit {
+            metrics.attach_audit(audit);
+        }
         let (stop, mut stopping) = watch::channel(());
         let stopped = async move {
             let _ = stopping.changed().await;
@@ -76,16 +85,16 @@ impl Port {
         let current = Arc::clone(&access);
         let read = read_api(&config.read_api, &fleet).map(|read| {
             let read = read.with_current_readers(Arc::new(move |reader| current.current(reader)));
-            Arc::new(read.with_reviews(reviews))
+            Arc::new(read.with_reviews(reviews).with_usage(Arc::clone(access.usage())))
         });
         let history = read.as_ref().map(|_| history_limits(&config.read_api));
         if let Some(read) = &read {
             metrics.attach_read_api(read);
         }
-        let (show, letters) = (show(&started, read.clone()), ask_letters(&started));
+        let (show, letters) = (show(&started, read.clone(), &access), ask_letters(&started));
         let services = Services { show, letters, reload, scraper, read: read.clone() };
         let serving = tokio::spawn(api::serve(listener, guard, services, stopped));
-        Ok(Self { address, started, fleet, metrics, read, history, access, stop, serving })
+        Ok(Self { address, started, fleet, metrics, read, history, access, audit, stop, serving })
     }
 
     /// Returns the address of the socket.
@@ -130,12 +139,23 @@ impl Port {
     }
 
     /// Closes the port once open requests are answered, at the latest after a second.
-    pub(crate) async fn close(self) {
+    pub(crate) async fn close(mut self) {
         if let Some(read) = &self.read {
             read.close();
         }
-        drop(self.stop);
-        let _ = tokio::time::timeout(LINGER, self.serving).await;
+        let _ = self.stop.send(());
+        if tokio::time::timeout(LINGER, &mut self.serving).await.is_err() {
+            // Ends the open requests, so that they are in the audit log.
+            self.serving.abort();
+        }
+        self.flush_audit().await;
+    }
+
+    /// Writes the last events of the audit log, at the latest within two seconds.
+    pub(crate) async fn flush_audit(&self) {
+        if let Some(audit) = &self.audit {
+            audit.close(FLUSH).await;
+        }
     }
 }
 
@@ -169,15 +189,19 @@ fn ask_letters(started: &Started) -> AskLetters {
     })
 }
 
-fn show(started: &Started, read: Option<Arc<ReadApi>>) -> Show {
-    let started = Arc::clone(started);
+fn show(started: &Started, read: Option<Arc<ReadApi>>, access: &Arc<Access>) -> Show {
+    let (started, access) = (Arc::clone(started), Arc::clone(access));
     Arc::new(move || {
-        let (reporter, read) = (started.get().cloned(), read.clone());
+        let (reporter, read, access) = (started.get().cloned(), read.clone(), Arc::clone(&access));
         Box::pin(async move {
             let report = reporter?.report().await.ok()?;
             let mut status = serde_json::to_value(&report).ok()?;
             if let Some(read) = read {
                 status["readApi"] = read_status(&read.counts());
+                let readers = reader_status(&read, &access);
+                if !readers.is_empty() {
+                    status["readers"] = readers.into();
+                }
             }
             Some(Shown { ready: report.hub.ready, waiting: waiting(&report), status })
         })

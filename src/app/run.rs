@@ -19,7 +19,7 @@ use super::read_api::StartedFleet;
 use super::ready::watch_first_lists;
 use super::report::HubReport;
 use super::service;
-use crate::api::{self, AskReload, Guard};
+use crate::api::{self, AskReload, Guard, Protection};
 use informer_hub_config::Config;
 use informer_hub_telemetry::metrics::Export;
 
@@ -57,7 +57,9 @@ pub async fn run(
     progress: impl FnMut(&HubReport) + Send + 'static,
 ) -> anyhow::Result<Ended> {
     let fleet = StartedFleet::default();
-    let guard = Guard::new(service::protection(&config, &fleet)).context("cannot start the hub")?;
+    let audit = service::auditor(&config)?;
+    let protection = Protection { audit, ..service::protection(&config, &fleet) };
+    let guard = Guard::new(protection).context("cannot start the hub")?;
     let listener = api::bind(config.hub.listen).await?;
     let address = listener.local_addr().context("cannot read the address of the port")?;
     log_start(&config, file.as_deref(), address);
@@ -101,7 +103,10 @@ pub async fn run(
     port.ending();
     let report = match end(hub, deadline, &mut terminate, &mut interrupt).await {
         Ok(report) => report,
-        Err(signal) => return Ok(Ended::Cut(signal.as_raw_value())),
+        Err(signal) => {
+            port.flush_audit().await;
+            return Ok(Ended::Cut(signal.as_raw_value()));
+        }
     };
     export.flush().await;
     port.close().await;

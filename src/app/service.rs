@@ -3,11 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context;
+
 use super::fetch::FetchOverHttp;
 use super::read_api::StartedFleet;
 use super::reviews::ClusterReviews;
-use crate::api::{IdentityFrom, Limits, OidcSource, Protection, ReaderEntry, ReaderSettings, TlsFiles, TokenFrom};
+use crate::api::{
+    Auditor, IdentityFrom, Limits, OidcSource, Protection, ReaderEntry, ReaderSettings, TlsFiles, TokenFrom,
+};
 use informer_hub_access::{FetchFailure, Identity, Oidc, OidcSettings, ReaderLimits, Rule, TokenReviewSettings};
+use informer_hub_audit::{AuditLog, AuditLogOptions, FileOutput, Level, Output, Policy, PolicyRule, StandardOutput};
+use informer_hub_config::{AuditConfig, AuditLevel, AuditOutputConfig, AuditRuleConfig};
 use informer_hub_config::{Config, OidcConfig, ReaderConfig, ReaderIdentity, RuleConfig, Secret, TlsConfig};
 
 /// Returns the protection of the port.
@@ -27,6 +33,41 @@ pub(crate) fn protection(config: &Config, fleet: &StartedFleet) -> Protection {
         read_token: service.auth.read_token.as_ref().map(token),
         metrics_open: service.auth.metrics_open,
         limits: Limits { connections: service.max_connections, ..Limits::default() },
+        audit: None,
+    }
+}
+
+/// Opens the audit log of the configuration, if it has one.
+///
+/// # Errors
+/// The file cannot be opened.
+pub(super) fn auditor(config: &Config) -> anyhow::Result<Option<Arc<Auditor>>> {
+    let Some(AuditConfig { output, rules, .. }) = &config.hub.service.audit else { return Ok(None) };
+    let output: Box<dyn Output> = match output {
+        AuditOutputConfig::Stdout => Box::new(StandardOutput),
+        AuditOutputConfig::File { path, max_size, keep } => {
+            let file = FileOutput::open(path.clone(), *max_size, *keep);
+            let place = || format!("cannot open the audit log {} (hub.audit.path)", path.display());
+            Box::new(file.with_context(place)?)
+        }
+    };
+    let policy = Policy::new(rules.iter().map(audit_rule).collect());
+    let log = AuditLog::start(output, AuditLogOptions::default());
+    Ok(Some(Arc::new(Auditor::new(log.context("cannot start the writer of the audit log")?, policy))))
+}
+
+fn audit_rule(config: &AuditRuleConfig) -> PolicyRule {
+    let patterns = |texts: &[String]| texts.iter().map(|text| text.as_str().into()).collect();
+    PolicyRule {
+        level: match config.level {
+            AuditLevel::None => Level::None,
+            AuditLevel::Metadata => Level::Metadata,
+        },
+        readers: patterns(&config.readers),
+        groups: patterns(&config.groups),
+        verbs: config.verbs.iter().map(Into::into).collect(),
+        resources: config.resources.clone(),
+        paths: patterns(&config.paths),
     }
 }
 
@@ -96,7 +137,12 @@ fn reader(config: &ReaderConfig) -> ReaderEntry {
         name: config.name.clone(),
         identity,
         rules: config.allow.iter().map(rule).collect(),
-        limits: ReaderLimits { requests: limits.requests, scans: limits.scans, watches: limits.watches },
+        limits: ReaderLimits {
+            requests: limits.requests,
+            scans: limits.scans,
+            watches: limits.watches,
+            bytes_per_second: limits.bytes_per_second,
+        },
         may_change: config.change,
     }
 }

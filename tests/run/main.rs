@@ -1,6 +1,7 @@
 //! Tests of `informer-hub run`: the built binary as a child process, with simulated clusters and real receivers.
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod audit;
 mod client;
 mod clusters;
 mod completion;

@@ -58,7 +58,7 @@ async fn scrape_has_every_metric_with_correct_values() {
     let place = |name: &str| state.path().join(name).display().to_string();
     std::fs::create_dir(place("edge")).unwrap();
     let hub = format!(
-        "state_dir = {:?}\ncheckpoint = \"100ms\"\nmemory_limit = \"1GiB\"\n[resources.ours]\nresource = \"*.none.com\"\n\
+        "state_dir = {:?}\ncheckpoint = \"100ms\"\nmemory_limit = \"1GiB\"\naudit = {{ stdout = true }}\n[resources.ours]\nresource = \"*.none.com\"\n\
          [cluster_sources.edge]\ntype = \"folder\"\npath = {:?}\n\
          [cluster_sources.argo]\ntype = \"secrets\"\nformat = \"argocd\"\nserver = {:?}\ntoken = {{ file = {:?} }}\n\
          [sinks.idle]\ntype = \"nats\"\nurl = \"tls://127.0.0.1:1\"\nsubject = \"a\"\nclient_cert_file = {:?}\n\
@@ -96,8 +96,9 @@ async fn scrape_has_every_metric_with_correct_values() {
     let seen = until("a scrape that shows everything", async || {
         let seen = scrape(&url).await;
         let events: u64 = receiver.received(|received| received.events);
-        // Certificate metrics exist only with TLS; only an embedding program registers work queues.
-        let absent = ["informer_hub_port_certificate_", "informer_hub_workqueue_"];
+        // Certificate metrics exist only with TLS, those of readers with limits; only an embedding program registers work
+        // queues.
+        let absent = ["informer_hub_port_certificate_", "informer_hub_workqueue_", "informer_hub_reader_"];
         let expected = CATALOGUE.iter().filter(|metric| !absent.iter().any(|prefix| metric.name.starts_with(prefix)));
         let complete = expected.clone().all(|metric| names(&seen).contains(metric.name));
         (complete && seen[delivered] == events as f64).then_some(seen)

@@ -112,7 +112,7 @@ impl Launch {
     }
 }
 
-fn client() -> reqwest::Client {
+pub(crate) fn client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().tls_certs_only([]).timeout(PATIENCE).build().unwrap()
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -11,6 +10,7 @@ use futures::future::{BoxFuture, Shared, WeakShared};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use crate::meter::ReviewMeter;
 use crate::review::{Review, ReviewError, Reviews, User};
 use crate::visibility::Reviewed;
 use informer_hub_types::clock::{self, Instant};
@@ -46,19 +46,6 @@ impl Default for ReviewCacheOptions {
     }
 }
 
-/// Numbers of reviews since the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ReviewCounts {
-    /// Answered from the cache, or by a review in flight.
-    pub cached: u64,
-    /// Allowed by a cluster.
-    pub allowed: u64,
-    /// Denied by a cluster.
-    pub denied: u64,
-    /// Not answered.
-    pub failed: u64,
-}
-
 type Answer = Result<bool, ReviewError>;
 type Flight = Shared<BoxFuture<'static, Answer>>;
 
@@ -68,8 +55,7 @@ pub struct ReviewCache {
     options: ReviewCacheOptions,
     slots: Arc<Semaphore>,
     state: Mutex<State>,
-    cached: AtomicU64,
-    outcomes: [AtomicU64; 3],
+    meter: Arc<ReviewMeter>,
 }
 
 #[derive(Default)]
@@ -97,8 +83,7 @@ impl ReviewCache {
             options,
             slots: Arc::new(Semaphore::new(options.at_once)),
             state: Mutex::default(),
-            cached: AtomicU64::new(0),
-            outcomes: Default::default(),
+            meter: Arc::default(),
         }
     }
 
@@ -115,13 +100,13 @@ impl ReviewCache {
             let mut state = self.state.lock();
             let now = clock::now();
             if let Some(kept) = state.answers.get(&review).filter(|kept| now < kept.until) {
-                self.cached.fetch_add(1, Relaxed);
+                self.meter.cached();
                 return kept.answer.clone();
             }
             let flying = state.flights.get(&review);
             let flying = flying.and_then(|(number, flight)| Some((*number, flight.upgrade()?)));
             if flying.is_some() {
-                self.cached.fetch_add(1, Relaxed);
+                self.meter.cached();
             }
             match flying {
                 Some(flight) => flight,
@@ -133,7 +118,6 @@ impl ReviewCache {
         // Only the first caller keeps the answer, and none if the review has been asked again meanwhile.
         if state.flights.get(&review).is_some_and(|(current, _)| *current == number) {
             state.flights.remove(&review);
-            self.count(&answer);
             let kept = match answer {
                 Ok(_) => self.options.kept.mul_f64(1.0 - rng::unit() / 5.0),
                 Err(_) => self.options.failure_kept,
@@ -144,11 +128,10 @@ impl ReviewCache {
         answer
     }
 
-    /// Returns the numbers of reviews.
+    /// Returns the counters.
     #[must_use]
-    pub fn counts(&self) -> ReviewCounts {
-        let [allowed, denied, failed] = [0, 1, 2].map(|at: usize| self.outcomes[at].load(Relaxed));
-        ReviewCounts { cached: self.cached.load(Relaxed), allowed, denied, failed }
+    pub fn meter(&self) -> &ReviewMeter {
+        &self.meter
     }
 
     /// Returns the accesses that the clusters have allowed a user, by resource, as far as their answers are kept. Asks no
@@ -180,8 +163,12 @@ impl ReviewCache {
             let _slot = slots.acquire().await.map_err(|_| ReviewError::Busy)?;
             reviews.review(&asked).await
         };
-        let deadline = self.options.deadline;
-        let flight = async move { tokio::time::timeout(deadline, asking).await.unwrap_or(Err(ReviewError::Timeout)) };
+        let (deadline, meter, began) = (self.options.deadline, Arc::clone(&self.meter), clock::now());
+        let flight = async move {
+            let answer = tokio::time::timeout(deadline, asking).await.unwrap_or(Err(ReviewError::Timeout));
+            meter.answered(answer.as_ref().ok().copied(), clock::now().duration_since(began));
+            answer
+        };
         let flight = flight.boxed().shared();
         let number = state.next;
         state.next += 1;
@@ -189,15 +176,6 @@ impl ReviewCache {
             state.flights.insert(Arc::clone(review), (number, weak));
         }
         Ok((number, flight))
-    }
-
-    fn count(&self, answer: &Answer) {
-        let outcome = match answer {
-            Ok(true) => 0,
-            Ok(false) => 1,
-            Err(_) => 2,
-        };
-        self.outcomes[outcome].fetch_add(1, Relaxed);
     }
 }
 
@@ -223,7 +201,10 @@ impl fmt::Debug for ReviewCache {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
     use super::*;
+    use crate::meter::ReviewCounts;
     use crate::reader::Reader;
     use crate::review::{User, Verb};
     use informer_hub_types::{ClusterName, Gvr};
@@ -285,7 +266,7 @@ mod tests {
         assert_eq!((cache.decide(review("no")).await, asked()), (Ok(false), 2));
         tokio::time::advance(Duration::from_secs(61)).await;
         assert_eq!((cache.decide(review("yes")).await, asked()), (Ok(true), 3));
-        assert_eq!(cache.counts(), ReviewCounts { cached: 50, allowed: 2, denied: 1, failed: 0 });
+        assert_eq!(cache.meter().counts(), ReviewCounts { cached: 50, allowed: 2, denied: 1, failed: 0 });
     }
 
     #[tokio::test(start_paused = true)]
@@ -331,7 +312,7 @@ mod tests {
         assert_eq!(cache.decide(review("gone")).await, failed);
         assert_eq!(cluster.asked.load(Relaxed), 2);
         assert_eq!(cache.decide(review("slow")).await, Err(ReviewError::Timeout));
-        assert_eq!(cache.counts().failed, 3);
+        assert_eq!(cache.meter().counts().failed, 3);
     }
 
     #[tokio::test(start_paused = true)]

@@ -102,6 +102,12 @@ impl Directory {
         })
     }
 
+    /// Returns the tables, by name.
+    #[must_use]
+    pub fn entries(&self) -> &[DirectoryEntry] {
+        &self.entries
+    }
+
     /// Whether there are no tables.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -244,6 +250,7 @@ fn most_generous(one: ReaderLimits, other: ReaderLimits) -> ReaderLimits {
         requests: most(one.requests, other.requests),
         scans: most(one.scans, other.scans),
         watches: most(one.watches, other.watches),
+        bytes_per_second: most(one.bytes_per_second, other.bytes_per_second),
     }
 }
 

@@ -9,7 +9,7 @@
 //! # Layout
 //!
 //! `reader` and `rule` are the data, `namespaces`, `visible` and `visibility` evaluate it. `review` is the port to the
-//! clusters, `cache` keeps their answers. `directory` finds the reader of a credential: a static token (`token`), a client
+//! clusters, `cache` keeps their answers, `meter` counts them. `directory` finds the reader of a credential: a static token (`token`), a client
 //! certificate, a JWT of an issuer (`oidc`, over `jwt` and `jwks`), or a service account's token (`token_review`).
 
 mod cache;
@@ -17,6 +17,7 @@ mod certificate;
 mod directory;
 mod jwks;
 mod jwt;
+mod meter;
 mod namespaces;
 mod oidc;
 mod reader;
@@ -27,9 +28,10 @@ mod token_review;
 mod visibility;
 mod visible;
 
-pub use cache::{ReviewCache, ReviewCacheOptions, ReviewCounts};
+pub use cache::{ReviewCache, ReviewCacheOptions};
 pub use certificate::ClientCertificate;
 pub use directory::{Directory, DirectoryEntry, Identity};
+pub use meter::{ReviewCounts, ReviewMeter};
 pub use namespaces::Namespaces;
 pub use oidc::{FetchDocument, FetchFailure, InvalidJwt, Oidc, OidcSettings};
 pub use reader::{Grants, Reader, ReaderLimits, ReaderOrigin, ReaderParts};

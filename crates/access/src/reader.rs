@@ -66,6 +66,8 @@ pub struct ReaderLimits {
     pub scans: Option<usize>,
     /// Open watches and event streams.
     pub watches: Option<usize>,
+    /// Bytes of answers per second.
+    pub bytes_per_second: Option<usize>,
 }
 
 /// Members of a [`Reader`].

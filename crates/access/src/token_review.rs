@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
 use crate::jwt::Jwt;
+use crate::meter::ReviewMeter;
 use crate::review::{ReviewError, User};
 use informer_hub_types::ClusterName;
 use informer_hub_types::clock::{self, Instant};
@@ -87,6 +88,7 @@ pub struct TokenReviewer {
     clusters: Arc<dyn ReviewTokens>,
     slots: Arc<Semaphore>,
     state: Mutex<State>,
+    meter: Arc<ReviewMeter>,
 }
 
 #[derive(Default)]
@@ -105,10 +107,10 @@ struct Kept {
 }
 
 impl TokenReviewer {
-    /// Creates a reviewer without answers.
+    /// Creates a reviewer without answers, which counts in `meter`.
     #[must_use]
-    pub fn new(settings: TokenReviewSettings, clusters: Arc<dyn ReviewTokens>) -> Self {
-        Self { settings, clusters, slots: Arc::new(Semaphore::new(AT_ONCE)), state: Mutex::default() }
+    pub fn new(settings: TokenReviewSettings, clusters: Arc<dyn ReviewTokens>, meter: Arc<ReviewMeter>) -> Self {
+        Self { settings, clusters, slots: Arc::new(Semaphore::new(AT_ONCE)), state: Mutex::default(), meter }
     }
 
     /// Returns the settings.
@@ -130,10 +132,14 @@ impl TokenReviewer {
         let flight = {
             let mut state = self.state.lock();
             if let Some(answer) = state.accepted.get(&key).or_else(|| state.refused.get(&key)) {
+                self.meter.cached();
                 return answer;
             }
             match state.flights.get(&key).and_then(WeakShared::upgrade) {
-                Some(flight) => flight,
+                Some(flight) => {
+                    self.meter.cached();
+                    flight
+                }
                 None => self.begin(&mut state, key, token, expires)?,
             }
         };
@@ -180,10 +186,21 @@ impl TokenReviewer {
             async move { (cluster, tokio::time::timeout(DEADLINE, asking).await.unwrap_or(Err(ReviewError::Timeout))) }
         });
         let (asking, slots) = (join_all(asking), Arc::clone(&self.slots));
-        let flight = async move {
+        let (meter, began) = (Arc::clone(&self.meter), clock::now());
+        let answering = async move {
             let waiting = tokio::time::timeout(DEADLINE, slots.acquire()).await;
             let Ok(Ok(_slot)) = waiting else { return Err(RefusedToken::Unanswered) };
             join(asking.await, expires)
+        };
+        let flight = async move {
+            let answer = answering.await;
+            let is_accepted = match &answer {
+                Ok(_) => Some(true),
+                Err(RefusedToken::Unknown) => Some(false),
+                Err(RefusedToken::Unanswered) => None,
+            };
+            meter.answered(is_accepted, clock::now().duration_since(began));
+            answer
         };
         let flight = flight.boxed().shared();
         if let Some(weak) = flight.downgrade() {

@@ -41,7 +41,7 @@ fn started() -> (Arc<Clusters>, TokenReviewer) {
     let clusters = ["eu", "us"].map(|name| ClusterName::new(name).unwrap()).to_vec();
     let settings = TokenReviewSettings { clusters, audience: Some("hub".to_owned()), kept: Duration::from_secs(60) };
     let port = Arc::<Clusters>::default();
-    (Arc::clone(&port), TokenReviewer::new(settings, Arc::new(Port(port))))
+    (Arc::clone(&port), TokenReviewer::new(settings, Arc::new(Port(port)), Arc::default()))
 }
 
 fn token(changes: &Value) -> String {

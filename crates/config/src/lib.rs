@@ -11,6 +11,8 @@
 //! are a mistake. A level that the file does not have is a new key in lower case. Lists and tables are written as inline
 //! TOML: `["a", "b"]`, `{env = "NAME"}`. Variables without `__` are ignored.
 
+mod audit;
+mod audit_config;
 mod authorization;
 mod clusters;
 mod error;
@@ -46,6 +48,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use self::audit_config::{AuditConfig, AuditLevel, AuditOutputConfig, AuditRuleConfig};
 pub use self::error::{ConfigErrors, Mistake};
 pub use self::probes::{KeyProblem, Probes, WrongKubeconfig};
 pub use self::reader_config::{
@@ -231,7 +234,7 @@ impl HubConfig {
     #[must_use]
     pub fn keys_to_restart(&self, new: &Self) -> Vec<&'static str> {
         let Self { listen, service, shutdown_deadline: _, memory_limit: _, state_dir, checkpoint, fsync } = self;
-        let ServiceConfig { tls, auth, allowed_hosts, max_connections, read_api, authorization: _ } = service;
+        let ServiceConfig { tls, auth, allowed_hosts, max_connections, read_api, authorization: _, audit } = service;
         let keys = [
             ("hub.listen", *listen != new.listen),
             ("hub.tls", *tls != new.service.tls),
@@ -239,6 +242,7 @@ impl HubConfig {
             ("hub.allowed_hosts", *allowed_hosts != new.service.allowed_hosts),
             ("hub.max_connections", *max_connections != new.service.max_connections),
             ("hub.read_api", *read_api != new.service.read_api),
+            ("hub.audit", *audit != new.service.audit),
             ("hub.state_dir", *state_dir != new.state_dir),
             ("hub.checkpoint", *checkpoint != new.checkpoint),
             ("hub.fsync", *fsync != new.fsync),

@@ -1,10 +1,11 @@
-//! Reader of the hub's port settings: `[hub.tls]`, `[hub.auth]`, `[hub.read_api]`, `[hub.authorization]`, and the check
-//! of unauthenticated access.
+//! Reader of the hub's port settings: `[hub.tls]`, `[hub.auth]`, `[hub.read_api]`, `[hub.authorization]`, `[hub.audit]`, and
+//! the check of unauthenticated access.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::audit::audit;
 use super::authorization::authorization;
 use super::service_config::{AuthConfig, ReadApiConfig, ServiceConfig, TlsConfig};
 use super::table::Table;
@@ -32,9 +33,10 @@ pub(super) fn service(hub: &mut Table<'_>, listen: SocketAddr, others: bool) -> 
     let auth = hub.table("auth").map(auth).unwrap_or_default();
     let read_api = hub.table("read_api").map(read_api).unwrap_or_default();
     let authorization = hub.table("authorization").map(authorization).unwrap_or_default();
+    let audit = hub.table("audit").and_then(audit);
     let default = ServiceConfig::default();
     let max_connections = max_connections.unwrap_or(default.max_connections);
-    let service = ServiceConfig { tls, auth, allowed_hosts, max_connections, read_api, authorization };
+    let service = ServiceConfig { tls, auth, allowed_hosts, max_connections, read_api, authorization, audit };
     check_reach(hub, &service, listen, others);
     if others && service.auth.allow_unauthenticated {
         let path = hub.path.key("auth").key("allow_unauthenticated");

@@ -83,6 +83,8 @@ pub struct ReaderLimitsConfig {
     pub scans: Option<usize>,
     /// Maximum number of watches and event streams.
     pub watches: Option<usize>,
+    /// Bytes of answers per second, over a longer time.
+    pub bytes_per_second: Option<usize>,
 }
 
 /// `[oidc]`: the issuer of JSON Web Tokens.

@@ -17,6 +17,9 @@ use informer_hub_types::{ClusterName, Exclusion, Groups, ResourcePattern, Resour
 /// Bounds of `limits.scans`.
 pub(super) const SCANS: RangeInclusive<usize> = 1..=64;
 
+/// Bounds of `limits.bytes_per_second`. With less, the first part of a list takes seconds.
+pub(super) const BYTES: RangeInclusive<u64> = 64 << 10..=16 << 30;
+
 /// Keys that identify a reader; each reader has exactly one.
 pub(super) const IDENTITIES: [&str; 5] = ["token", "certificate", "oidc_group", "oidc_user", "service_account"];
 
@@ -234,6 +237,7 @@ fn limits(mut table: Table<'_>) -> ReaderLimitsConfig {
         requests: table.number("requests", REQUESTS),
         scans: table.number("scans", SCANS),
         watches: table.number("watches", WATCHES),
+        bytes_per_second: table.size("bytes_per_second", BYTES),
     };
     table.finish();
     limits

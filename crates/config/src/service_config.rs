@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Secret;
+use super::audit_config::AuditConfig;
 use super::reader_config::AuthorizationConfig;
 
 /// Authentication, TLS and limits of the hub's HTTP port.
@@ -23,6 +24,8 @@ pub struct ServiceConfig {
     pub read_api: ReadApiConfig,
     /// `[hub.authorization]`.
     pub authorization: AuthorizationConfig,
+    /// `[hub.audit]`; `None` logs no requests.
+    pub audit: Option<AuditConfig>,
 }
 
 impl Default for ServiceConfig {
@@ -34,6 +37,7 @@ impl Default for ServiceConfig {
             max_connections: 1024,
             read_api: ReadApiConfig::default(),
             authorization: AuthorizationConfig::default(),
+            audit: None,
         }
     }
 }

@@ -98,6 +98,11 @@ impl Denied {
         }
     }
 
+    /// Returns its label in metrics and in the audit log.
+    pub(in crate::api) fn label(self) -> &'static str {
+        REASONS[self.number()]
+    }
+
     fn answer(self) -> (StatusCode, String) {
         let (status, problem) = match self {
             Self::Anonymous => {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::denied::Denied;
 use super::settings::ReaderSettings;
 use super::token_from::TokenError;
-use informer_hub_access::{Directory, Oidc, Reader, ReaderOrigin, ReviewTokens, TokenMac, TokenReviewer};
+use informer_hub_access::{
+    Directory, Oidc, Reader, ReaderOrigin, ReviewMeter, ReviewTokens, TokenMac, TokenReviewer, check_token,
+};
 
 /// Settings of readers whose tokens have been read.
 #[derive(Debug)]
@@ -39,7 +41,13 @@ pub(super) struct KnownReaders {
 
 impl KnownReaders {
     /// Returns the readers of other settings. An unchanged issuer keeps its keys, and unchanged clusters their answers.
-    pub(super) fn replaced_by(&self, readers: &PreparedReaders, clusters: Option<&Arc<dyn ReviewTokens>>) -> Self {
+    /// Reviews of tokens are counted by `meter`.
+    pub(super) fn replaced_by(
+        &self,
+        readers: &PreparedReaders,
+        clusters: Option<&Arc<dyn ReviewTokens>>,
+        meter: &Arc<ReviewMeter>,
+    ) -> Self {
         let PreparedReaders { settings, directory } = readers;
         let oidc = settings.oidc.as_ref().map(|source| {
             let is_same = self.settings.oidc.as_ref().is_some_and(|old| old.is_same(source));
@@ -48,7 +56,9 @@ impl KnownReaders {
         });
         let reviewer = settings.token_review.as_ref().zip(clusters).map(|(settings, clusters)| {
             let old = self.reviewer.clone().filter(|old| old.settings() == settings);
-            old.unwrap_or_else(|| Arc::new(TokenReviewer::new(settings.clone(), Arc::clone(clusters))))
+            old.unwrap_or_else(|| {
+                Arc::new(TokenReviewer::new(settings.clone(), Arc::clone(clusters), Arc::clone(meter)))
+            })
         });
         Self {
             change: self.change.clone(),
@@ -63,6 +73,16 @@ impl KnownReaders {
     /// Whether there is no way to authenticate, besides `hub.auth` and certificates.
     pub(super) fn is_empty(&self) -> bool {
         self.directory.is_empty() && self.oidc.is_none() && self.settings.token_review.is_none()
+    }
+
+    /// Returns whether a text is one of the static tokens.
+    pub(super) fn has_token(&self, text: &str) -> bool {
+        if check_token(text).is_err() {
+            return false;
+        }
+        let mac = TokenMac::of(text.as_bytes());
+        [&self.change, &self.look].into_iter().any(|known| known.as_ref() == Some(&mac))
+            || self.directory.by_token(&mac).is_some()
     }
 
     /// Verifies a token that is in no table.

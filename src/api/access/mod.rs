@@ -33,8 +33,12 @@ pub use self::settings::{IdentityFrom, OidcSource, ReaderEntry, ReaderSettings};
 pub use self::token_from::{ReadSecret, TokenError, TokenFrom};
 use super::answer::is_kubernetes;
 use super::hosts::Hosts;
-use informer_hub_access::{ClientCertificate, Reader, ReviewTokens, TokenMac};
+use super::usage::ReaderUse;
+use informer_hub_access::{ClientCertificate, DirectoryEntry, Reader, ReviewMeter, ReviewTokens, TokenMac};
 use informer_hub_disk::FileStates;
+
+/// Shortest token that is looked for in other parts of its request. A shorter one is no credential, but may be a word.
+const LEAST_TOKEN: usize = 8;
 
 /// Whether the caller has the right to look. Passed to the handler as a request extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,8 @@ pub struct Access {
     /// Whether the readers were replaced since the last call of [`Self::was_replaced`].
     replaced: AtomicBool,
     denied: DeniedCounts,
+    usage: Arc<ReaderUse>,
+    token_reviews: Arc<ReviewMeter>,
 }
 
 impl Access {
@@ -75,10 +81,12 @@ impl Access {
         clusters: Option<Arc<dyn ReviewTokens>>,
     ) -> Result<Self, TokenError> {
         let prepared = PreparedReaders::read(settings)?;
-        let known = KnownReaders::default().replaced_by(&prepared, clusters.as_ref());
+        let token_reviews = Arc::<ReviewMeter>::default();
+        let known = KnownReaders::default().replaced_by(&prepared, clusters.as_ref(), &token_reviews);
         let known = ArcSwap::from_pointee(known);
         let denied = DeniedCounts::default();
-        let access = Self { credentials, clusters, known, replaced: AtomicBool::new(false), denied };
+        let (replaced, usage) = (AtomicBool::new(false), Arc::default());
+        let access = Self { credentials, clusters, known, replaced, denied, usage, token_reviews };
         access.reload_tokens()?;
         Ok(access)
     }
@@ -104,7 +112,7 @@ impl Access {
 
     /// Replaces the readers. Open streams ask [`Self::current`] for their rights.
     pub fn replace(&self, readers: &PreparedReaders) {
-        self.known.rcu(|old| old.replaced_by(readers, self.clusters.as_ref()));
+        self.known.rcu(|old| old.replaced_by(readers, self.clusters.as_ref(), &self.token_reviews));
         self.replaced.store(true, Relaxed);
     }
 
@@ -116,6 +124,29 @@ impl Access {
     /// Returns a reader with the grants that it has now; `None` if its credential is no longer valid.
     pub fn current(&self, reader: &Reader) -> Option<Reader> {
         self.known.load().current(reader)
+    }
+
+    /// Returns a function that recognizes credentials in other parts of a request: static tokens, and texts that contain
+    /// the request's own token.
+    pub(super) fn secrets_of<'h>(&self, headers: &'h HeaderMap) -> impl Fn(&str) -> bool + use<'h> {
+        let known = self.known.load_full();
+        let own = bearer(headers).and_then(|own| std::str::from_utf8(own).ok()).filter(|own| own.len() >= LEAST_TOKEN);
+        move |text| own.is_some_and(|own| text.contains(own)) || known.has_token(text)
+    }
+
+    /// Returns the use of the port by reader.
+    pub fn usage(&self) -> &Arc<ReaderUse> {
+        &self.usage
+    }
+
+    /// Returns the counters of token reviews.
+    pub fn token_reviews(&self) -> &ReviewMeter {
+        &self.token_reviews
+    }
+
+    /// Returns the tables `[readers.<name>]`.
+    pub fn tables(&self) -> Vec<DirectoryEntry> {
+        self.known.load().directory.entries().to_vec()
     }
 
     /// Returns the numbers of denied requests by reason, since the start.

@@ -29,6 +29,7 @@ use futures::future::join_all;
 
 use super::extensions::Streaming;
 use super::kubernetes::{CacheInfo, Fleet, ReadApi, Warnings, reader_id};
+use super::notes::Notes;
 use super::rights::reader_of;
 use super::v1::{
     Answer, Failure, Form, Kind, Media, Method, Operation, Parameter, Route, Sight, accepted, find, find_all,
@@ -105,6 +106,12 @@ async fn begin(api: &Arc<ReadApi>, parts: &Parts, resource: &mut String) -> Resu
         [cache] => cache.resource.gvr.to_string(),
         _ => "several".to_owned(),
     };
+    let notes = Notes::of(parts);
+    for cache in &caches {
+        notes.resource(&cache.resource.gvr);
+    }
+    let all = fleet.clusters().into_iter().map(|cluster| cluster.name).collect();
+    notes.clusters(&asked.clusters.names(&*fleet, &sight).unwrap_or(all));
     let reader = reader_id(parts);
     let admission = api.admit_watch(&reader, &reader_of(parts))?;
     let until = asked.timeout.map(|timeout| clock::now() + timeout);
@@ -117,7 +124,7 @@ async fn begin(api: &Arc<ReadApi>, parts: &Parts, resource: &mut String) -> Resu
         feed.warn(&wanted, &mut warnings);
     }
     let open = api.watch_began(resource, parts);
-    let gate = Gate { api: Arc::clone(api), reader };
+    let gate = Gate { api: Arc::clone(api), reader, notes };
     let stream = Stream::new(gate, wanted, feeds, Frames::new(form), until);
     let held = (admission, open);
     let body = Body::from_stream(futures::stream::unfold((stream, held), |(mut stream, held)| async {

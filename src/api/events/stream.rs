@@ -13,6 +13,7 @@ use super::frames::{Frames, Notice};
 use super::position::Position;
 use super::wanted::Wanted;
 use crate::api::kubernetes::{ReadApi, ReaderId};
+use crate::api::notes::Notes;
 use crate::api::rights::RightsCheck;
 use informer_hub_sink::{Event, EventOptions};
 use informer_hub_types::Notification;
@@ -32,6 +33,8 @@ const STEPS: usize = 512;
 pub(super) struct Gate {
     pub(super) api: Arc<ReadApi>,
     pub(super) reader: ReaderId,
+    /// Notes for the audit log.
+    pub(super) notes: Notes,
 }
 
 /// See the module.
@@ -56,6 +59,8 @@ struct Writer {
     frames: Frames,
     /// Feed that is next.
     at: usize,
+    /// Changes written.
+    written: u64,
     /// Whether a failure of the filter has been reported.
     has_warned: bool,
 }
@@ -64,7 +69,7 @@ impl Stream {
     /// Creates a stream that ends at `until`.
     pub(super) fn new(gate: Gate, wanted: Wanted, feeds: Vec<Feed>, frames: Frames, until: Option<Instant>) -> Self {
         let (api, rights) = (Arc::clone(&gate.api), feeds.first().map(Feed::check));
-        let writer = Writer { api, wanted, feeds, frames, at: 0, has_warned: false };
+        let writer = Writer { api, wanted, feeds, frames, at: 0, written: 0, has_warned: false };
         // The first heartbeat has the position.
         let next_heartbeat = clock::now();
         Self { gate, writer, rights, until, next_heartbeat, ending: None, is_ended: false }
@@ -100,6 +105,7 @@ impl Stream {
             if !out.is_empty() {
                 self.next_heartbeat = now + HEARTBEAT;
                 self.gate.api.sent(out.len());
+                self.gate.notes.served(self.writer.written);
                 return Some(out.into());
             }
             if !is_current {
@@ -215,6 +221,7 @@ impl Writer {
         let position = self.position();
         self.frames.change(&event, differences.as_deref(), position.as_deref(), out);
         self.api.sent_event();
+        self.written += 1;
     }
 
     /// Reports once that changes are left out.

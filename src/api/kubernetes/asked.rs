@@ -8,12 +8,16 @@ use super::definitions::is_of_kubernetes;
 use super::metrics::client_of;
 use super::queue::ReaderId;
 use crate::api::extensions::PeerAddress;
+use crate::api::notes::Notes;
 use crate::api::rights::reader_of;
 use informer_hub_access::{Reader, ReaderOrigin, Verb};
 use informer_hub_kubeapi::{
     Accepted, Form, IncludeObject, Media, Options, Protobuf, Reason, ResourcePath, Root, Status, negotiate,
 };
 use informer_hub_types::TraceParent;
+
+/// Prefix of the identities of readers with a name.
+pub(super) const NAMED: &str = "reader:";
 
 /// A request for a resource, parsed.
 #[derive(Debug)]
@@ -34,6 +38,8 @@ pub(super) struct Asked {
     pub(super) user: Reader,
     /// Program of the reader, for metrics and traces.
     pub(super) client: SmolStr,
+    /// Notes for the audit log.
+    pub(super) notes: Notes,
 }
 
 impl Asked {
@@ -79,7 +85,8 @@ pub(super) fn asked(parts: &Parts, root: Root, path: ResourcePath) -> Result<Ask
     let (is_pretty, gzip, reader) = (is_pretty(parts, &accepted), accepts_gzip(parts), reader_id(parts));
     let user = reader_of(parts);
     let client = client_of(user_agent(parts));
-    Ok(Asked { root, path, options, accepted, other, include, is_pretty, gzip, reader, user, client })
+    let notes = Notes::of(parts);
+    Ok(Asked { root, path, options, accepted, other, include, is_pretty, gzip, reader, user, client, notes })
 }
 
 /// Returns media type and indentation of failures. As in kube-apiserver, a failure is never a table: a header that
@@ -132,7 +139,7 @@ pub(in crate::api) fn reader_id(parts: &Parts) -> ReaderId {
     let reader = reader_of(parts);
     match reader.origin() {
         ReaderOrigin::Anonymous | ReaderOrigin::Administrator | ReaderOrigin::ReadToken => {}
-        _ => return format_smolstr!("reader:{}", reader.name()),
+        _ => return format_smolstr!("{NAMED}{}", reader.name()),
     }
     let address =
         parts.extensions.get::<PeerAddress>().map_or(SmolStr::default(), |peer| format_smolstr!("{}", peer.0));

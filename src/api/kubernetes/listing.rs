@@ -8,6 +8,7 @@ use super::encode::{Encoder, Place, append};
 use super::objects::{After, Found, State};
 use super::protobuf::ProtobufWriter;
 use super::selection::Selection;
+use crate::api::notes::Notes;
 use informer_hub_kubeapi::{Form, Indenter, Media, to_yaml, write_yaml_element};
 use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError};
 use informer_hub_types::ClusterName;
@@ -223,13 +224,14 @@ pub(super) struct Listing {
     encoder: Encoder,
     layout: Layout,
     written: usize,
+    notes: Notes,
     is_done: bool,
     has_failed: bool,
 }
 
 impl Listing {
     /// Creates a writer. A list in protobuf has to be measured before it is written.
-    pub(super) fn new(head: Head, items: Items, mut encoder: Encoder, media: (Media, bool)) -> Self {
+    pub(super) fn new(head: Head, items: Items, mut encoder: Encoder, media: (Media, bool), notes: Notes) -> Self {
         let layout = match encoder.protobuf.take() {
             Some(writer) => Layout::Protobuf(Box::new(ProtobufList {
                 writer,
@@ -240,7 +242,7 @@ impl Listing {
             })),
             None => Layout::of_text(media),
         };
-        Self { head: Some(head), items, encoder, layout, written: 0, is_done: false, has_failed: false }
+        Self { head: Some(head), items, encoder, layout, written: 0, notes, is_done: false, has_failed: false }
     }
 
     /// Returns the list, of which nothing is written, in another encoding.
@@ -352,6 +354,7 @@ impl Listing {
         let has_more = self.items.advance(&mut write);
         self.has_failed = failed;
         self.is_done = failed || !has_more;
+        self.notes.served(self.written as u64);
         if !has_more {
             self.end(out);
         }

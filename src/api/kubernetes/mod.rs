@@ -32,6 +32,7 @@ mod versions;
 mod watch;
 mod watch_request;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,14 +44,16 @@ use axum::http::Request;
 use axum::http::request::Parts;
 use axum::response::Response;
 use axum::routing::any;
+use smol_str::SmolStr;
 use tokio_util::sync::CancellationToken;
 
 use super::rights::{CurrentReader, Rights};
+use super::usage::ReaderUse;
 use asked::Asked;
 use definitions::Definitions;
 use documents::Documents;
 pub use fleet::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet};
-use informer_hub_access::{Reader, ReviewCache};
+use informer_hub_access::{Reader, ReviewCache, ReviewMeter};
 use informer_hub_kubeapi::{Media, Status};
 use informer_hub_types::clock;
 use informer_hub_types::clock::Instant;
@@ -63,6 +66,7 @@ pub(in crate::api) use freshness::Coverage as Warnings;
 pub(in crate::api) use metrics::OpenWatch;
 use metrics::ReadMetrics;
 use protobuf::{JsonOnly, ProtobufWriter};
+pub use queue::ReaderInUse;
 pub(in crate::api) use queue::{Admission, ReaderId};
 use queue::{FairQueue, QueueLimits, Turn};
 pub(in crate::api) use respond::whole_response;
@@ -94,6 +98,7 @@ pub struct ReadApi {
     json_only: Arc<JsonOnly>,
     metrics: Arc<ReadMetrics>,
     frames: SharedFrames,
+    usage: Arc<ReaderUse>,
     /// Cancelled at shutdown, which ends watches.
     closing: CancellationToken,
     /// A moment on both clocks. Times of changes derive from it, so that each reader gets the same.
@@ -116,6 +121,7 @@ impl ReadApi {
             json_only: Arc::default(),
             metrics: Arc::default(),
             frames: SharedFrames::default(),
+            usage: Arc::default(),
             closing: CancellationToken::new(),
             began: (clock::wall(), clock::now()),
         }
@@ -133,6 +139,24 @@ impl ReadApi {
     pub fn with_reviews(mut self, reviews: Arc<ReviewCache>) -> Self {
         self.rights.set_reviews(reviews);
         self
+    }
+
+    /// Has refused requests counted with the other use of the port.
+    #[must_use]
+    pub fn with_usage(mut self, usage: Arc<ReaderUse>) -> Self {
+        self.usage = usage;
+        self
+    }
+
+    /// Returns the work in progress by name of reader. Clients of `hub.auth` have no name and are left out.
+    pub fn in_use(&self) -> BTreeMap<SmolStr, ReaderInUse> {
+        let all = self.queue.in_use().into_iter();
+        all.filter_map(|(id, own)| Some((id.strip_prefix(asked::NAMED)?.into(), own))).collect()
+    }
+
+    /// Returns the counters of access reviews.
+    pub fn access_reviews(&self) -> Option<&ReviewMeter> {
+        self.rights.meter()
     }
 
     /// Answers one authorized request. A request without a `Reader` in its extensions sees everything.
@@ -261,20 +285,26 @@ impl ReadApi {
     /// # Errors
     /// [`Status`] of code 429 if it, or all readers, have too many in progress.
     pub(in crate::api) fn admit(&self, id: &ReaderId, reader: &Reader) -> Result<Admission, Status> {
-        let refused = || Status::too_many_requests("too many requests, please try again later", 1);
-        self.queue.admit(id, reader.limits()).ok_or_else(refused)
+        self.queue.admit(id, reader.limits()).map_err(|limit| {
+            self.usage.refused(reader, limit);
+            Status::too_many_requests("too many requests, please try again later", 1)
+        })
     }
 
     /// Admits a watch of a reader, as [`Self::admit`].
     pub(in crate::api) fn admit_watch(&self, id: &ReaderId, reader: &Reader) -> Result<Admission, Status> {
-        let refused = || Status::too_many_requests("too many watches, please try again later", 5);
-        self.queue.admit_watch(id, reader.limits()).ok_or_else(refused)
+        self.queue.admit_watch(id, reader.limits()).map_err(|limit| {
+            self.usage.refused(reader, limit);
+            Status::too_many_requests("too many watches, please try again later", 5)
+        })
     }
 
     /// Admits a query that scans, as [`Self::admit`].
     pub(in crate::api) fn admit_scan(&self, id: &ReaderId, reader: &Reader) -> Result<Admission, Status> {
-        let refused = || Status::too_many_requests("too many scans of this reader, please try again later", 1);
-        self.queue.admit_scan(id, reader.limits()).ok_or_else(refused)
+        self.queue.admit_scan(id, reader.limits()).map_err(|limit| {
+            self.usage.refused(reader, limit);
+            Status::too_many_requests("too many scans of this reader, please try again later", 1)
+        })
     }
 }
 

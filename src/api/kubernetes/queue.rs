@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use smol_str::SmolStr;
 use tokio::sync::oneshot;
 
+use crate::api::usage::Limit;
 use informer_hub_access::ReaderLimits;
 
 /// Identity of a reader, for fairness.
@@ -56,6 +57,17 @@ enum Kind {
     Scan,
 }
 
+/// Work of one reader in progress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReaderInUse {
+    /// Lists, queries and single objects.
+    pub requests: usize,
+    /// Watches and event streams.
+    pub watches: usize,
+    /// Queries that scan.
+    pub scans: usize,
+}
+
 /// Admission of a request, a watch or a scan; ends when dropped.
 #[derive(Debug)]
 pub(in crate::api) struct Admission {
@@ -72,36 +84,39 @@ impl FairQueue {
         Arc::new(Self { limits, state: Mutex::default() })
     }
 
-    /// Admits a request; `None` if all requests, or those that this reader may have, are in progress: its own limit, and
-    /// at most half of all.
-    pub(super) fn admit(self: &Arc<Self>, reader: &ReaderId, limits: ReaderLimits) -> Option<Admission> {
+    /// Admits a request, unless all requests, or those that this reader may have, are in progress: its own limit, and at
+    /// most half of all.
+    ///
+    /// # Errors
+    /// The limit that is reached; so for watches and scans.
+    pub(super) fn admit(self: &Arc<Self>, reader: &ReaderId, limits: ReaderLimits) -> Result<Admission, Limit> {
         let half = self.limits.requests.div_ceil(2);
         let own = limits.requests.map_or(half, |own| own.min(half));
         self.admit_kind(Kind::Request, reader, own)
     }
 
-    /// Admits a watch; `None` if there are too many, in all or of this reader.
-    pub(super) fn admit_watch(self: &Arc<Self>, reader: &ReaderId, limits: ReaderLimits) -> Option<Admission> {
+    /// Admits a watch, unless there are too many, in all or of this reader.
+    pub(super) fn admit_watch(self: &Arc<Self>, reader: &ReaderId, limits: ReaderLimits) -> Result<Admission, Limit> {
         self.admit_kind(Kind::Watch, reader, limits.watches.unwrap_or(usize::MAX))
     }
 
-    /// Admits a scan; `None` if this reader has too many.
-    pub(super) fn admit_scan(self: &Arc<Self>, reader: &ReaderId, limits: ReaderLimits) -> Option<Admission> {
+    /// Admits a scan, unless this reader has too many.
+    pub(super) fn admit_scan(self: &Arc<Self>, reader: &ReaderId, limits: ReaderLimits) -> Result<Admission, Limit> {
         self.admit_kind(Kind::Scan, reader, limits.scans.unwrap_or(usize::MAX))
     }
 
-    fn admit_kind(self: &Arc<Self>, kind: Kind, reader: &ReaderId, most: usize) -> Option<Admission> {
+    fn admit_kind(self: &Arc<Self>, kind: Kind, reader: &ReaderId, most: usize) -> Result<Admission, Limit> {
         let mut state = self.state.lock();
         let key = (kind, reader.clone());
         let own = state.readers.get(&key).copied().unwrap_or_default();
         let (requests, watches) = (state.requests, state.watches);
-        let is_full = match kind {
-            Kind::Request => requests >= self.limits.requests,
-            Kind::Watch => watches >= self.limits.watches,
-            Kind::Scan => false,
-        };
-        if is_full || own >= most {
-            return None;
+        match kind {
+            Kind::Request if requests >= self.limits.requests => return Err(Limit::AllRequests),
+            Kind::Watch if watches >= self.limits.watches => return Err(Limit::AllWatches),
+            Kind::Request if own >= most => return Err(Limit::Requests),
+            Kind::Watch if own >= most => return Err(Limit::Watches),
+            Kind::Scan if own >= most => return Err(Limit::Scans),
+            Kind::Request | Kind::Watch | Kind::Scan => {}
         }
         match kind {
             Kind::Request => state.requests += 1,
@@ -109,12 +124,26 @@ impl FairQueue {
             Kind::Scan => {}
         }
         state.readers.insert(key.clone(), own + 1);
-        Some(Admission { queue: Arc::clone(self), key })
+        Ok(Admission { queue: Arc::clone(self), key })
     }
 
     /// Returns the number of requests in progress.
     pub(super) fn in_progress(&self) -> usize {
         self.state.lock().requests
+    }
+
+    /// Returns the requests, watches and scans in progress, by reader.
+    pub(super) fn in_use(&self) -> BTreeMap<ReaderId, ReaderInUse> {
+        let mut all = BTreeMap::<_, ReaderInUse>::new();
+        for ((kind, reader), count) in &self.state.lock().readers {
+            let own = all.entry(reader.clone()).or_default();
+            match kind {
+                Kind::Request => own.requests = *count,
+                Kind::Watch => own.watches = *count,
+                Kind::Scan => own.scans = *count,
+            }
+        }
+        all
     }
 
     /// Waits for a turn. Readers take turns one after the other; within a reader, the first to wait is first.
@@ -212,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    const NONE: ReaderLimits = ReaderLimits { requests: None, scans: None, watches: None };
+    const NONE: ReaderLimits = ReaderLimits { requests: None, scans: None, watches: None, bytes_per_second: None };
 
     fn queue(requests: usize, watches: usize) -> Arc<FairQueue> {
         FairQueue::new(QueueLimits { requests, watches, turns: 1 })
@@ -222,33 +251,37 @@ mod tests {
     fn reader_gets_half_of_the_requests_and_all_readers_the_whole() {
         let queue = queue(4, 1);
         let (a, b, c) = ("a".into(), "b".into(), "c".into());
-        let of_a: Vec<_> = (0..3).filter_map(|_| queue.admit(&a, NONE)).collect();
+        let of_a: Vec<_> = (0..3).filter_map(|_| queue.admit(&a, NONE).ok()).collect();
         assert_eq!(of_a.len(), 2);
-        let of_b: Vec<_> = (0..3).filter_map(|_| queue.admit(&b, NONE)).collect();
+        let of_b: Vec<_> = (0..3).filter_map(|_| queue.admit(&b, NONE).ok()).collect();
         assert_eq!(of_b.len(), 2);
-        assert!(queue.admit(&c, NONE).is_none());
+        assert_eq!(queue.admit(&c, NONE).err(), Some(Limit::AllRequests));
         drop(of_a);
-        assert!(queue.admit(&c, NONE).is_some());
+        assert!(queue.admit(&c, NONE).is_ok());
         let watch = queue.admit_watch(&a, NONE);
-        assert!(watch.is_some() && queue.admit_watch(&a, NONE).is_none());
+        assert!(watch.is_ok() && queue.admit_watch(&a, NONE).err() == Some(Limit::AllWatches));
         drop((watch, of_b));
         assert_eq!(queue.in_progress(), 0);
-        assert!(queue.admit_watch(&a, NONE).is_some());
+        assert!(queue.admit_watch(&a, NONE).is_ok());
     }
 
     #[test]
     fn reader_has_limits_of_its_own() {
         let queue = queue(100, 100);
         let (a, b) = ("a".into(), "b".into());
-        let limits = ReaderLimits { requests: Some(2), scans: Some(1), watches: Some(3) };
-        let requests: Vec<_> = (0..5).filter_map(|_| queue.admit(&a, limits)).collect();
-        let watches: Vec<_> = (0..5).filter_map(|_| queue.admit_watch(&a, limits)).collect();
-        let scans: Vec<_> = (0..5).filter_map(|_| queue.admit_scan(&a, limits)).collect();
+        let limits = ReaderLimits { requests: Some(2), scans: Some(1), watches: Some(3), ..NONE };
+        let requests: Vec<_> = (0..5).filter_map(|_| queue.admit(&a, limits).ok()).collect();
+        let watches: Vec<_> = (0..5).filter_map(|_| queue.admit_watch(&a, limits).ok()).collect();
+        let scans: Vec<_> = (0..5).filter_map(|_| queue.admit_scan(&a, limits).ok()).collect();
         assert_eq!((requests.len(), watches.len(), scans.len()), (2, 3, 1));
-        assert!(queue.admit(&b, NONE).is_some() && queue.admit_scan(&b, limits).is_some());
+        let of_a = ReaderInUse { requests: 2, scans: 1, watches: 3 };
+        assert_eq!(queue.in_use(), BTreeMap::from([(a.clone(), of_a)]));
+        assert_eq!(queue.admit(&a, limits).err(), Some(Limit::Requests));
+        assert_eq!(queue.admit_scan(&a, limits).err(), Some(Limit::Scans));
+        assert!(queue.admit(&b, NONE).is_ok() && queue.admit_scan(&b, limits).is_ok());
         drop((requests, scans));
-        assert!(queue.admit(&a, limits).is_some() && queue.admit_scan(&a, limits).is_some());
-        assert!(queue.admit_watch(&a, limits).is_none());
+        assert!(queue.admit(&a, limits).is_ok() && queue.admit_scan(&a, limits).is_ok());
+        assert_eq!(queue.admit_watch(&a, limits).err(), Some(Limit::Watches));
         drop(watches);
         assert!(queue.state.lock().readers.is_empty());
     }

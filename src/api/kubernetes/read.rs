@@ -70,9 +70,11 @@ pub(super) async fn answer(
     let scan = Scan::new(Arc::clone(&state), Arc::clone(&selection), is_unique, after);
     if is_get {
         let found = one(api, scan, &asked).await?;
+        note(&asked, &found);
         check_form(&asked, Form::MetadataList, "PartialObjectMetadataList, but the requested object is not a list")?;
         return object_response(&found, &mut encoder, &mut asked, &at.coverage, admission);
     }
+    asked.notes.clusters(scope.partitions(state.snapshot()).map(|(_, partition)| &partition.origin().cluster));
     check_form(&asked, Form::Metadata, "PartialObjectMetadata, but the requested object is a list")?;
     mark_defaults(&scope, &state, &mut encoder);
     let (kind, api_version) = encoder.list_type(&definition.list_kind, &scope.cache.resource.gvr.api_version());
@@ -106,7 +108,7 @@ pub(super) async fn answer(
         }
         None => Items::All(scan),
     };
-    let mut listing = Listing::new(head, items, encoder, (asked.accepted.media, asked.is_pretty));
+    let mut listing = Listing::new(head, items, encoder, (asked.accepted.media, asked.is_pretty), asked.notes.clone());
     if measure(api, &mut listing, &asked).await.is_err() {
         asked.refuse_protobuf()?;
         listing = listing.in_text((asked.accepted.media, asked.is_pretty));
@@ -121,6 +123,12 @@ async fn measure(api: &Arc<ReadApi>, listing: &mut Listing, asked: &Asked) -> Re
         listing.measure()?;
     }
     Ok(())
+}
+
+/// Notes the only object of an answer.
+fn note(asked: &Asked, (_, origin): &Found) {
+    asked.notes.clusters([&origin.cluster]);
+    asked.notes.served(1);
 }
 
 /// Returns the most objects of the answer; `None` for all.

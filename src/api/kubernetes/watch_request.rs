@@ -24,6 +24,7 @@ use super::respond::response;
 use super::scope::{Clusters, Scope};
 use super::watch::{Watch, WatchOptions};
 use crate::api::extensions::Streaming;
+use crate::api::notes::Notes;
 use crate::cache::{HistoryCursor, LocateError};
 use informer_hub_kubeapi::{Status, WatchFrom, watch_from};
 use informer_hub_types::clock;
@@ -91,15 +92,18 @@ pub(super) async fn answer(
     // A time that has passed: a negative number of seconds.
     let initial = initial.filter(|_| !time.is_zero());
     let coverage = scope.coverage(&scope.snapshot());
+    let snapshot = scope.snapshot();
+    asked.notes.clusters(scope.partitions(&snapshot).map(|(_, partition)| &partition.origin().cluster));
     let resource = super::metrics::resource_of(&asked.path);
     let reviewer = api.rights.reviewer(&asked.user, asked.access_verb(), &scope.cache.resource);
     let frames = (encoder, api.frames.clone());
     let watch = Watch::new(scope, selection, frames, (cursor, initial), (options, reviewer));
-    let running = Running::new(watch, admission, api, (resource, asked.client));
+    let running = Running::new(watch, admission, api, (resource, asked.client), asked.notes);
     let body = Body::from_stream(stream::unfold(running, |mut running| async {
         let closing = running.closing.clone();
         let chunk = running.watch.next(closing.cancelled()).await?;
         running.metrics.sent(chunk.len());
+        running.notes.served(running.watch.events());
         Some((Ok::<_, Infallible>(chunk), running))
     }));
     let mut response = response(StatusCode::OK, asked.accepted.stream_content_type(), body);
@@ -152,6 +156,7 @@ struct Running {
     watch: Watch,
     closing: CancellationToken,
     metrics: Arc<ReadMetrics>,
+    notes: Notes,
     #[expect(dead_code, reason = "counts the watch as long as it runs")]
     open: OpenWatch,
     #[expect(dead_code, reason = "ends with the watch")]
@@ -159,9 +164,15 @@ struct Running {
 }
 
 impl Running {
-    fn new(watch: Watch, admission: Admission, api: &ReadApi, (resource, client): (String, SmolStr)) -> Self {
+    fn new(
+        watch: Watch,
+        admission: Admission,
+        api: &ReadApi,
+        (resource, client): (String, SmolStr),
+        notes: Notes,
+    ) -> Self {
         let open = OpenWatch::new(&api.metrics, &resource, &client);
-        Self { watch, closing: api.closing.clone(), metrics: Arc::clone(&api.metrics), open, admission }
+        Self { watch, closing: api.closing.clone(), metrics: Arc::clone(&api.metrics), notes, open, admission }
     }
 }
 

@@ -8,6 +8,7 @@ use super::children::{Children, children_of};
 use super::happened::happened_to;
 use super::shown::{Shown, write};
 use crate::api::kubernetes::{CacheInfo, Fleet, ReadApi, reader_id};
+use crate::api::notes::Notes;
 use crate::api::v1::{ClusterChoice, Failure, Sight, find, find_all, short_name};
 use crate::cache::{Snapshot, owner_chain};
 use informer_hub_access::Verb;
@@ -39,6 +40,10 @@ pub(super) async fn gather(
     let cache = find(fleet, resource, &sight)?;
     *name_of_resource = cache.resource.gvr.to_string();
     let key = key_of(&cache, namespace, name)?;
+    let notes = Notes::of(parts);
+    notes.resource(&cache.resource.gvr);
+    notes.clusters([&cluster]);
+    notes.object(namespace, name);
     let snapshot = cache.published.load_full();
     let mut found: Vec<_> = snapshot.get(&cluster, &key).into_iter().collect();
     sight.retain(Verb::Get, &mut found).await;
@@ -54,6 +59,7 @@ pub(super) async fn gather(
         let time = api.time_of(change.at);
         (change, time)
     });
+    notes.served(1 + owners.len() as u64);
     let _turn = api.turn(&reader_id(parts)).await;
     let shown = Shown { object, freshness, owners, owners_end, children, events, change, with_objects: wanted.objects };
     Ok(write(&shown))

@@ -15,6 +15,7 @@ use super::cells::{Items, append};
 use super::meta;
 use crate::api::extensions::{Finite, Streaming};
 use crate::api::kubernetes::{Admission, CacheInfo, Fleet, ReadApi, ReaderId, reader_id};
+use crate::api::notes::Notes;
 use crate::api::rights::reader_of;
 use crate::api::v1::{Failure, Form, Sight, accepted};
 use informer_hub_query::Output;
@@ -50,6 +51,9 @@ pub(super) async fn answer(
     let scan = (query.is_scan() && !explain).then(|| api.admit_scan(&reader, &user)).transpose()?;
     let mut answer = fleet.query(&cache, query).await?;
     drop(scan);
+    let notes = Notes::of(parts);
+    notes.resource(&cache.resource.gvr);
+    notes.clusters(answer.coverage.iter().map(|part| &part.cluster));
     let output = asked.question.output;
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
@@ -75,7 +79,7 @@ pub(super) async fn answer(
         return Ok(response);
     }
     let writer = Writer::new(form, items, &output, head);
-    let rest = Rest { api: Arc::clone(api), writer, reader, admission };
+    let rest = Rest { api: Arc::clone(api), writer, reader, admission, notes };
     *response.body_mut() = Body::from_stream(stream::unfold(rest, |mut rest| async {
         let chunk = rest.next().await?;
         Some((Ok::<_, Infallible>(chunk), rest))
@@ -169,6 +173,7 @@ struct Rest {
     api: Arc<ReadApi>,
     writer: Writer,
     reader: ReaderId,
+    notes: Notes,
     /// Held until the client has taken the whole answer.
     #[expect(dead_code, reason = "ends with the answer")]
     admission: Admission,
@@ -182,6 +187,7 @@ impl Rest {
         let _turn = self.api.turn(&self.reader).await;
         let mut chunk = Vec::new();
         self.writer.write(&mut chunk);
+        self.notes.served(self.writer.at as u64);
         self.api.sent(chunk.len());
         Some(chunk.into())
     }

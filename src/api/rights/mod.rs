@@ -14,7 +14,7 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 
 pub(in crate::api) use check::RightsCheck;
-use informer_hub_access::{Reader, ReviewCache, Visibility};
+use informer_hub_access::{Reader, ReviewCache, ReviewMeter, Visibility};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 pub(in crate::api) use review::{Extent, Place, Reviewer};
 pub(in crate::api) use seen_labels::SeenLabels;
@@ -44,6 +44,11 @@ impl Rights {
     /// Has clusters asked for the rights of the readers whose grants say so.
     pub(in crate::api) fn set_reviews(&mut self, reviews: Arc<ReviewCache>) {
         self.reviews = Some(reviews);
+    }
+
+    /// Returns the counters of access reviews, if there are any.
+    pub(in crate::api) fn meter(&self) -> Option<&ReviewMeter> {
+        self.reviews.as_ref().map(|reviews| reviews.meter())
     }
 
     /// Returns what a reader may see of a resource, as far as rules decide.

@@ -1,5 +1,7 @@
 //! Tests of the port with real clients on loopback: regular, slow, numerous and unauthorised ones.
 
+mod audit;
+mod bandwidth;
 mod hostile;
 mod limits;
 mod protection;
@@ -38,6 +40,7 @@ struct Port {
     may_answer: Arc<Semaphore>,
     /// Receives a permit for each request of the status.
     asked: Arc<Semaphore>,
+    access: Arc<Access>,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
 }
@@ -69,8 +72,10 @@ impl Port {
         let reload: AskReload = Arc::new(|| Box::pin(std::future::ready(None)));
         let scraper = Scraper::new(|| Snapshot::new(jiff::Timestamp::UNIX_EPOCH));
         let services = Services { show, letters, reload, scraper, read };
-        let serving = tokio::spawn(serve(listener, Guard::new(protection).unwrap(), services, stopped));
-        Self { address, may_answer, asked, stop, serving }
+        let guard = Guard::new(protection).unwrap();
+        let access = guard.access();
+        let serving = tokio::spawn(serve(listener, guard, services, stopped));
+        Self { address, may_answer, asked, access, stop, serving }
     }
 
     /// Blocks all answers until permits are added.
@@ -93,6 +98,11 @@ impl Port {
         let mut stream = self.connect().await;
         stream.write_all(text.as_bytes()).await.unwrap();
         read_rest(&mut stream).await
+    }
+
+    /// Like [`Self::exchange`].
+    async fn exchange_text(&self, text: String) -> String {
+        self.exchange(&text).await
     }
 
     async fn get(&self, path: &str) -> String {

@@ -1,9 +1,11 @@
 //! Metrics of the Kubernetes read API.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::actors::FleetView;
-use crate::api::ReadCounts;
+use crate::api::{Access, ReadApi, ReadCounts};
+use informer_hub_access::ReviewMeter;
 use informer_hub_telemetry::metrics::{Id, LabelSet, Snapshot};
 
 /// Writes the counters of the read API, and the windows of the caches.
@@ -43,4 +45,35 @@ pub(super) fn put(out: &mut Snapshot, counts: &ReadCounts, fleet: Option<&FleetV
         let set = out.labels(&[("resource", &resource)]);
         out.count(Id::ReadWindow, set, bytes);
     }
+}
+
+/// Writes the counters of the port: denied and refused requests, bandwidth, and reviews.
+pub(super) fn put_port(out: &mut Snapshot, access: &Access, read: Option<&Arc<ReadApi>>) {
+    for (reason, count) in access.denied() {
+        let set = out.labels(&[("reason", reason)]);
+        out.count(Id::HttpDenied, set, count);
+    }
+    for (reader, counts) in access.usage().counts() {
+        let set = out.labels(&[("reader", &reader)]);
+        for (limit, count) in counts.refused {
+            let set = out.labels(&[("reader", &reader), ("limit", limit.as_str())]);
+            out.count(Id::ReaderRefused, set, count);
+        }
+        out.count(Id::ReaderBytes, set, counts.sent);
+        out.put(Id::ReaderDelay, set, counts.delayed.as_secs_f64());
+    }
+    put_reviews(out, "token", access.token_reviews());
+    if let Some(reviews) = read.and_then(|read| read.access_reviews()) {
+        put_reviews(out, "access", reviews);
+    }
+}
+
+fn put_reviews(out: &mut Snapshot, kind: &str, reviews: &ReviewMeter) {
+    let set = out.labels(&[("kind", kind)]);
+    let counts = reviews.counts();
+    for (outcome, count) in [("allowed", counts.allowed), ("denied", counts.denied), ("failed", counts.failed)] {
+        out.count_word(Id::Reviews, set, outcome, count);
+    }
+    out.count(Id::ReviewsCached, set, counts.cached);
+    out.histogram(Id::ReviewDuration, set, "", reviews.durations());
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod concern;
+mod readers;
 mod rows;
 mod screen;
 mod select;

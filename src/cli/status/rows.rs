@@ -6,12 +6,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::concern::{Concern, cluster_concern, concern, expiry_concern, informer_concern, sink_concern};
+use super::readers;
 use super::select::informers;
 use super::subject::Subject;
 use super::values::{informer_name, line, list, number, text};
 use super::why;
 use crate::cli::print::{bytes, grouped, span};
-use informer_hub_types::first_names;
+use informer_hub_types::{first_names, printable};
 
 /// A row of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -307,6 +308,7 @@ pub(super) fn summary(status: &Value) -> String {
         let requests = number(&status["readApi"], "requestsInProgress");
         lines.push(format!("readers    {open} watches, {requests} requests in progress"));
     }
+    lines.extend(readers::lines(status).into_iter().map(|reader| format!("           {}", printable(&reader))));
     if let Some(limit) = status["memory"]["limit"].as_u64() {
         let resident = bytes(number(&status["memory"], "resident"));
         lines.push(format!("memory     {resident} of {}", bytes(limit)));

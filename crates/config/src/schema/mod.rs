@@ -4,6 +4,7 @@
 //! schema rejects every mistake of the reader's tests. Excluded are mistakes that no schema can detect: those that depend
 //! on other keys, on files, or on the order of durations.
 
+mod audit;
 mod examples;
 mod node;
 mod readers;
@@ -121,6 +122,7 @@ fn hub() -> Value {
         ("auth", auth()),
         ("read_api", read_api()),
         ("authorization", readers::authorization()),
+        ("audit", audit::audit()),
     ];
     default(table("The hub itself.", hub), json!({}))
 }

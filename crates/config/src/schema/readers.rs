@@ -2,11 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::node::{boolean, choice, default, duration, human, list, named, node, pattern, secret, table, text, whole};
+use super::node::{
+    boolean, choice, default, duration, human, list, named, node, pattern, secret, size, table, text, whole,
+};
 use super::{NAME, NAMESPACE, RESOURCE, URL_FOR_TOKENS, selector};
 use crate::authorization::{CACHE, MODES};
 use crate::listen::{REQUESTS, WATCHES};
-use crate::readers::{IDENTITIES, SCANS};
+use crate::readers::{BYTES, IDENTITIES, SCANS};
 use crate::{AccessReviewConfig, OidcConfig, TokenReviewConfig};
 
 /// `[readers]`.
@@ -76,6 +78,10 @@ fn limits() -> Value {
             ("requests", whole("Maximum number of requests in progress, without watches.", &REQUESTS)),
             ("scans", whole("Maximum number of queries in progress that scan a cache.", &SCANS)),
             ("watches", whole("Maximum number of watches and event streams.", &WATCHES)),
+            (
+                "bytes_per_second",
+                size("Size of the answers of a second, over a longer time. Lists and watches are delayed.", &BYTES),
+            ),
         ],
     )
 }

@@ -31,7 +31,10 @@ const FILES: [&str; 15] = [
 const VARIABLES: [&str; 5] = ["API_TOKEN", "AUDIT_API_KEY", "AUDIT_SECRET", "NATS_PASSWORD", "NATS_TOKEN"];
 
 /// Further lines that a key requires, besides the required keys of its table.
-const BESIDE: [(&str, &str); 20] = [
+const BESIDE: [(&str, &str); 23] = [
+    ("hub.audit.keep", "path = \"audit.log\""),
+    ("hub.audit.max_size", "path = \"audit.log\""),
+    ("hub.audit.rules", "stdout = true"),
     ("hub.authorization.token_review.audience", "clusters = [\"prod-eu\"]"),
     ("hub.authorization.token_review.cache", "clusters = [\"prod-eu\"]"),
     ("readers.*.service_account.cluster", "namespace = \"tools\"\nname = \"grafana\""),

@@ -24,7 +24,7 @@ fn readers_are_read() {
         "{BASE}{OIDC}[readers.app]\ntoken = {{ env = \"T\" }}\n[readers.sre]\noidc_group = \"sre\"\nchange = true\nallow = [\n\
          {{ clusters = {{ tier = \"prod\" }}, namespaces = [\"shop\", \"team-*\"], resources = [\"po\", \"*.apps\"], \
          except = [\"deploy\"] }},\n{{ namespaces = [\"a\", \"*\"] }},\n]\n\
-         limits = {{ requests = 8, scans = 2, watches = 9 }}\n"
+         limits = {{ requests = 8, scans = 2, watches = 9, bytes_per_second = \"10MiB\" }}\n"
     );
     let config = Config::from_toml(&text).unwrap();
     assert!(config.authenticates() && !config.hub.service.authenticates());
@@ -43,6 +43,7 @@ fn readers_are_read() {
     assert_eq!(open.clusters, ClusterSelector::All);
     let limits = sre.limits;
     assert_eq!((limits.requests, limits.scans, limits.watches), (Some(8), Some(2), Some(9)));
+    assert_eq!(limits.bytes_per_second, Some(10 << 20));
 }
 
 #[test]

@@ -338,6 +338,24 @@ catalogue! {
     ReadWindow: Gauge "informer_hub_read_window_bytes" [resource];
     /// Requests to the HTTP port that were denied, by reason.
     HttpDenied: Counter "informer_hub_http_denied_requests_total" [reason];
+    /// Requests that a limit has refused with 429: requests, watches, scans or bytes_per_second of the reader, all_requests or all_watches of the hub. Users of certificates, OIDC and service accounts are `informer-hub:users`.
+    ReaderRefused: Counter "informer_hub_reader_refused_requests_total" [reader, limit];
+    /// Bytes of answers to readers with `limits.bytes_per_second`.
+    ReaderBytes: Counter "informer_hub_reader_sent_bytes_total" [reader];
+    /// Time for which parts of answers were delayed because of `limits.bytes_per_second`.
+    ReaderDelay: Counter "informer_hub_reader_delay_seconds_total" [reader];
+    /// Reviews that clusters were asked for, by kind: access (SubjectAccessReview) or token (TokenReview); failed ones were not answered.
+    Reviews: Counter "informer_hub_reviews_total" [kind, outcome];
+    /// Reviews that were not needed because an answer was in the cache or on its way.
+    ReviewsCached: Counter "informer_hub_review_cache_hits_total" [kind];
+    /// Time until a review was answered or given up.
+    ReviewDuration: Histogram "informer_hub_review_duration_seconds" [kind];
+    /// Events written to the audit log, with `[hub.audit]`.
+    AuditEvents: Counter "informer_hub_audit_events_total" [];
+    /// Events of the audit log that are lost because its output was too slow or failed.
+    AuditLost: Counter "informer_hub_audit_lost_events_total" [];
+    /// Events of the audit log that wait for the output.
+    AuditWaiting: Gauge "informer_hub_audit_waiting_events" [];
     /// Processor time used by the process.
     ProcessCpu: Counter "process_cpu_seconds_total" [];
     /// Resident memory of the process.
@@ -389,8 +407,8 @@ mod tests {
 
     #[test]
     fn labels_have_low_cardinality() {
-        let names = ["client", "cluster", "source", "entry", "queue", "resource", "sink", "subscription"];
-        let known = [&names[..], &["state", "reason", "outcome", "kind", "version", "verb", "code"]].concat();
+        let names = ["client", "cluster", "source", "entry", "queue", "reader", "resource", "sink", "subscription"];
+        let known = [&names[..], &["state", "reason", "outcome", "kind", "version", "verb", "code", "limit"]].concat();
         for metric in CATALOGUE {
             assert!(metric.labels.len() <= 2, "{}: a product of three", metric.name);
             assert!(metric.labels.iter().all(|label| known.contains(label)), "{}: {:?}", metric.name, metric.labels);

@@ -1,0 +1,75 @@
+//! Types of `[hub.audit]`: where requests are logged, and which.
+
+use std::path::PathBuf;
+
+use informer_hub_types::Exclusion;
+
+/// `[hub.audit]`: the audit log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuditConfig {
+    /// Output of the log.
+    pub output: AuditOutputConfig,
+    /// Rules; the first that matches a request decides. Without one, the request is logged, unless it is a probe or a
+    /// scrape of the metrics.
+    pub rules: Vec<AuditRuleConfig>,
+}
+
+impl AuditConfig {
+    /// Creates a log of all requests but probes and scrapes.
+    #[must_use]
+    pub fn new(output: AuditOutputConfig) -> Self {
+        Self { output, rules: Vec::new() }
+    }
+}
+
+/// Output of the audit log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuditOutputConfig {
+    /// Standard output.
+    Stdout,
+    /// File.
+    File {
+        /// Path. Its directory must exist.
+        path: PathBuf,
+        /// Size in bytes at which the file is rotated. Default 100 MiB.
+        max_size: u64,
+        /// Number of rotated files to keep. Default 10.
+        keep: usize,
+    },
+}
+
+impl AuditOutputConfig {
+    /// Returns a file with the default size and number of rotated files.
+    #[must_use]
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self::File { path: path.into(), max_size: 100 << 20, keep: 10 }
+    }
+}
+
+/// Amount that is logged of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditLevel {
+    /// Nothing.
+    None,
+    /// Everything but bodies.
+    Metadata,
+}
+
+/// Rule of `rules`. A request matches if each list has an entry for it; an empty list matches every request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuditRuleConfig {
+    /// Level of the requests that match.
+    pub level: AuditLevel,
+    /// Names of users, or patterns with `*`.
+    pub readers: Vec<String>,
+    /// Groups of users, or patterns with `*`.
+    pub groups: Vec<String>,
+    /// Verbs.
+    pub verbs: Vec<String>,
+    /// Resources and patterns, without versions.
+    pub resources: Vec<Exclusion>,
+    /// Paths, or patterns with `*`.
+    pub paths: Vec<String>,
+}

@@ -1,0 +1,79 @@
+//! Body of a response that completes the record of its request.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use axum::http::Response;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+
+use super::record::Record;
+
+/// Adds the identifier of the request to its response, and has the body write the event.
+pub(in crate::api) fn audited(response: Response<Body>, mut record: Record) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    record.answered(&mut head);
+    // The connection sends no body to HEAD, and asks for none that is empty.
+    if record.is_head() || body.is_end_stream() {
+        record.completed();
+        return Response::from_parts(head, body);
+    }
+    Response::from_parts(head, Body::new(AuditedBody::new(body, record)))
+}
+
+/// Body whose record is dropped after its last part, or with it when the client goes away.
+struct AuditedBody {
+    inner: Body,
+    record: Option<Record>,
+    /// Bytes that are left, if their number is known. The connection asks for no part after them.
+    left: Option<u64>,
+}
+
+impl AuditedBody {
+    fn new(inner: Body, record: Record) -> Self {
+        let left = inner.size_hint().exact();
+        Self { inner, record: Some(record), left }
+    }
+
+    /// Drops the record of a complete answer.
+    fn complete(&mut self) {
+        if let Some(mut record) = self.record.take() {
+            record.completed();
+        }
+    }
+}
+
+impl HttpBody for AuditedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.inner).poll_frame(context);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                let length = frame.data_ref().map_or(0, Bytes::len);
+                self.left = self.left.map(|left| left.saturating_sub(length as u64));
+                self.record.iter_mut().for_each(|record| record.sent(length));
+                if self.left == Some(0) || self.inner.is_end_stream() {
+                    self.complete();
+                }
+            }
+            Poll::Ready(None) => self.complete(),
+            // The answer has broken off.
+            Poll::Ready(Some(Err(_))) => drop(self.record.take()),
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

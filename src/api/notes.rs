@@ -1,0 +1,78 @@
+//! Notes of the handlers about a request: what it has read.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use axum::http::request::Parts;
+use parking_lot::Mutex;
+
+use informer_hub_types::{ClusterName, Gvr};
+
+/// Most clusters that are named.
+const MAX_CLUSTERS: usize = 32;
+
+/// Most resources that are kept. A stream of more has no resource that a rule could name.
+const MAX_RESOURCES: usize = 64;
+
+/// Notes about one request, which are written to its event if there is an audit log.
+#[derive(Clone, Debug, Default)]
+pub(in crate::api) struct Notes(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    objects: AtomicU64,
+    read: Mutex<Read>,
+}
+
+/// Clusters, resources and object that a request has read.
+#[derive(Clone, Debug, Default)]
+pub(in crate::api) struct Read {
+    pub(in crate::api) clusters: BTreeSet<ClusterName>,
+    /// Clusters besides the named ones.
+    pub(in crate::api) more_clusters: usize,
+    pub(in crate::api) resources: Vec<Gvr>,
+    /// Namespace and name of the only object.
+    pub(in crate::api) object: Option<(String, String)>,
+}
+
+impl Notes {
+    /// Returns the notes of a request.
+    pub(in crate::api) fn of(parts: &Parts) -> Self {
+        parts.extensions.get::<Self>().cloned().unwrap_or_default()
+    }
+
+    /// Sets the number of objects, rows or events that were served so far.
+    pub(in crate::api) fn served(&self, objects: u64) {
+        self.0.objects.store(objects, Relaxed);
+    }
+
+    /// Sets the clusters that are read. A cluster may be repeated.
+    pub(in crate::api) fn clusters<'c>(&self, clusters: impl IntoIterator<Item = &'c ClusterName>) {
+        let all: BTreeSet<_> = clusters.into_iter().collect();
+        let mut read = self.0.read.lock();
+        read.more_clusters = all.len().saturating_sub(MAX_CLUSTERS);
+        read.clusters = all.into_iter().take(MAX_CLUSTERS).cloned().collect();
+    }
+
+    /// Adds a resource that is read.
+    pub(in crate::api) fn resource(&self, gvr: &Gvr) {
+        let mut read = self.0.read.lock();
+        if read.resources.len() < MAX_RESOURCES {
+            read.resources.push(gvr.clone());
+        }
+    }
+
+    /// Sets namespace and name of the only object that is read.
+    pub(in crate::api) fn object(&self, namespace: &str, name: &str) {
+        self.0.read.lock().object = Some((namespace.to_owned(), name.to_owned()));
+    }
+
+    pub(in crate::api) fn objects(&self) -> u64 {
+        self.0.objects.load(Relaxed)
+    }
+
+    pub(in crate::api) fn read(&self) -> Read {
+        self.0.read.lock().clone()
+    }
+}
