@@ -103,7 +103,8 @@ async fn run_all(seeds: &[u64], mut cluster: RealCluster, compaction_expires: bo
     for (turn, seed) in seeds.iter().enumerate() {
         let began = clock::now();
         let namespace = format!("oracle-{seed}-{turn}");
-        let outcome = Run::start(&mut cluster, &client, *seed, &namespace, compaction_expires).await.go_through().await;
+        let run = Box::pin(Run::start(&mut cluster, &client, *seed, &namespace, compaction_expires)).await;
+        let outcome = Box::pin(run.go_through()).await;
         println!("oracle seed {seed}: {:?}, {outcome:?}", began.elapsed());
         settled.iter_mut().zip(outcome.settled).for_each(|(all, took)| all.push(took));
         for (difference, count) in outcome.differences {
