@@ -43,12 +43,23 @@ fn converted_and_encoded_objects_equal_those_of_apimachinery() {
             panic!("object {object} of seed {seed}, {kind} of {api_version}:\n{json}\n{expected}");
         }
         raw_again.clear();
-        encoder.object(message, &json, usize::MAX, &mut raw_again).unwrap();
+        let expected = String::from_utf8(expected).unwrap();
+        // Bytes that are not UTF-8 are U+FFFD in JSON. Keys of maps with it have another order, and may be equal.
+        let is_exact = !expected.contains("\\ufffd");
+        let encoded = encoder.object(message, &json, usize::MAX, &mut raw_again);
+        if !is_exact && encoded.is_err() {
+            continue;
+        }
+        encoded.unwrap();
         json_again.clear();
         converter.object(message, type_meta, &raw_again, &Omit::default(), usize::MAX, &mut json_again).unwrap();
-        // Bytes that are not UTF-8 are U+FFFD in the protobuf, which JSON need not escape.
-        let expected = String::from_utf8(expected).unwrap().replace("\\ufffd", "\u{fffd}");
-        assert!(json_again == expected.as_bytes(), "object {object} of seed {seed}, {kind}:\n{expected}");
+        let is_equal = if is_exact {
+            json_again == expected.as_bytes()
+        } else {
+            let value = |text: &[u8]| serde_json::from_slice::<serde_json::Value>(text).unwrap();
+            value(&json_again) == value(expected.as_bytes())
+        };
+        assert!(is_equal, "object {object} of seed {seed}, {kind}:\n{expected}");
         equal += u64::from(raw_again == raw);
     }
     assert!(child.wait().unwrap().success());
