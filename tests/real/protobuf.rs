@@ -46,11 +46,11 @@ fn converted_and_encoded_objects_equal_those_of_apimachinery() {
         let expected = String::from_utf8(expected).unwrap();
         // Bytes that are not UTF-8 are U+FFFD in JSON. Keys of maps with it have another order, and may be equal.
         let is_exact = !expected.contains("\\ufffd");
-        let encoded = encoder.object(message, &json, usize::MAX, &mut raw_again);
-        if !is_exact && encoded.is_err() {
+        let outcome = encoder.object(message, &json, usize::MAX, &mut raw_again);
+        if !is_exact && outcome.is_err() {
             continue;
         }
-        encoded.unwrap();
+        outcome.unwrap();
         json_again.clear();
         converter.object(message, type_meta, &raw_again, &Omit::default(), usize::MAX, &mut json_again).unwrap();
         let is_equal = if is_exact {
