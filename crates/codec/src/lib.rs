@@ -16,6 +16,7 @@ mod decode;
 mod error;
 mod event;
 mod frames;
+mod input;
 mod lines;
 mod list;
 mod projection;

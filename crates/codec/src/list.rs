@@ -8,15 +8,13 @@ use super::MAX_OBJECT_BYTES;
 use super::decode::{Decoded, Decoder, Next};
 use super::error::{ErrorClass, SourceError, malformed};
 use super::event::Skipped;
+use super::input::Input;
 use super::skim::Skim;
 use super::status::bounded;
 use informer_hub_types::{ApiResource, ResourceVersion, StoredObject};
 
 /// Size limit of an envelope member that is parsed (`metadata`, `kind`, `apiVersion`), and of a key, in bytes.
 const MAX_MEMBER: usize = 64 * 1024;
-
-/// Capacity that the buffer keeps after a large item.
-const KEPT_CAPACITY: usize = 1024 * 1024;
 
 /// Result of a step through a list body.
 #[derive(Debug)]
@@ -44,8 +42,7 @@ pub enum ListStep {
 /// tried again when its buffered length has doubled, so the cost per byte is constant for any size of pieces.
 #[derive(Debug)]
 pub struct ListSplitter {
-    buffer: Vec<u8>,
-    at: usize,
+    input: Input,
     limit: usize,
     state: State,
     /// Whether a value has just ended, so that a comma or a closing bracket must follow.
@@ -87,8 +84,7 @@ impl ListSplitter {
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
-            buffer: Vec::new(),
-            at: 0,
+            input: Input::default(),
             limit,
             state: State::Start,
             after_value: false,
@@ -105,15 +101,7 @@ impl ListSplitter {
         if matches!(self.state, State::Done) {
             return;
         }
-        if self.at == self.buffer.len() {
-            self.buffer.clear();
-            self.buffer.shrink_to(KEPT_CAPACITY);
-            self.at = 0;
-        } else if self.at > self.buffer.len() / 2 {
-            self.buffer.drain(..self.at);
-            self.at = 0;
-        }
-        self.buffer.extend_from_slice(bytes);
+        self.input.feed(bytes);
     }
 
     /// Returns the next step.
@@ -126,13 +114,13 @@ impl ListSplitter {
                 State::Done => Some(ListStep::NeedMore),
                 State::Skim(skim, in_items) => {
                     let back = if *in_items { State::Items } else { State::Members };
-                    if let Some(used) = skim.advance(&self.buffer[self.at..]) {
-                        self.at += used;
+                    if let Some(used) = skim.advance(self.input.rest()) {
+                        self.input.read(used);
                         self.after_value = true;
                         self.state = back;
                         None
                     } else {
-                        self.at = self.buffer.len();
+                        self.input.read_all();
                         Some(ListStep::NeedMore)
                     }
                 }
@@ -164,7 +152,7 @@ impl ListSplitter {
     /// Returns the size of the buffer in bytes.
     #[must_use]
     pub fn buffered(&self) -> usize {
-        self.buffer.capacity()
+        self.input.capacity()
     }
 
     /// Returns whether [`ListStep::End`] has been returned.
@@ -175,9 +163,9 @@ impl ListSplitter {
 
     /// Returns the next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
-        let rest = &self.buffer[self.at..];
-        self.at += rest.len() - rest.trim_ascii_start().len();
-        self.buffer.get(self.at).copied()
+        let rest = self.input.rest();
+        self.input.read(rest.len() - rest.trim_ascii_start().len());
+        self.input.rest().first().copied()
     }
 
     /// Skips a comma. Returns whether there was one.
@@ -185,7 +173,7 @@ impl ListSplitter {
         match (byte, self.after_value) {
             (b',', true) => {
                 self.after_value = false;
-                self.at += 1;
+                self.input.read(1);
                 Ok(true)
             }
             (b',', false) => Err(malformed("list: unexpected comma")),
@@ -198,7 +186,7 @@ impl ListSplitter {
         match self.peek() {
             None => Ok(Some(ListStep::NeedMore)),
             Some(b'{') => {
-                self.at += 1;
+                self.input.read(1);
                 self.state = State::Members;
                 Ok(None)
             }
@@ -219,13 +207,13 @@ impl ListSplitter {
             b'"' => {}
             _ => return Err(malformed("list: expected a member")),
         }
-        let rest = &self.buffer[self.at..];
+        let rest = self.input.rest();
         let Some((key, value_at)) = key_of(rest)? else { return Ok(Some(ListStep::NeedMore)) };
         let value = &rest[value_at..];
         match key {
             b"items" if value[0] == b'[' => {
                 self.check_kind(resource, true)?;
-                self.at += value_at + 1;
+                self.input.read(value_at + 1);
                 self.has_items = true;
                 self.state = State::Items;
             }
@@ -246,13 +234,13 @@ impl ListSplitter {
                         self.metadata = metadata.unwrap_or_default();
                     }
                 }
-                self.at += value_at + used;
+                self.input.read(value_at + used);
                 self.after_value = true;
                 self.check_kind(resource, false)?;
             }
             key => {
                 self.has_items |= key == b"items";
-                self.at += value_at;
+                self.input.read(value_at);
                 self.state = State::Skim(Skim::default(), false);
             }
         }
@@ -281,12 +269,12 @@ impl ListSplitter {
             return Ok(None);
         }
         if byte == b']' {
-            self.at += 1;
+            self.input.read(1);
             self.after_value = true;
             self.state = State::Members;
             return Ok(None);
         }
-        let rest = &self.buffer[self.at..];
+        let rest = self.input.rest();
         if rest.len() < self.retry_at {
             return Ok(Some(ListStep::NeedMore));
         }
@@ -302,7 +290,7 @@ impl ListSplitter {
                     Decoded::Object(object) => ListStep::Object(object),
                     Decoded::Skipped(skipped) => ListStep::Skipped(skipped),
                 };
-                self.at += used;
+                self.input.read(used);
                 self.retry_at = 0;
                 self.after_value = true;
                 Ok(Some(step))
@@ -327,8 +315,7 @@ impl ListSplitter {
             return Err(malformed(format!("list: the answer has no items; its kind is {kind}")));
         }
         self.state = State::Done;
-        self.buffer = Vec::new();
-        self.at = 0;
+        self.input = Input::default();
         let metadata = std::mem::take(&mut self.metadata);
         Ok(ListStep::End {
             version: ResourceVersion::new(&metadata.resource_version.unwrap_or_default()),

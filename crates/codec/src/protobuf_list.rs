@@ -4,6 +4,7 @@ use super::MAX_OBJECT_BYTES;
 use super::conversion::Items;
 use super::decode::{Decoded, Decoder};
 use super::error::{ErrorClass, SourceError, malformed};
+use super::input::Input;
 use super::list::ListStep;
 use informer_hub_protobuf::{ConvertError, Envelope, MAGIC, Reader, Value, varint};
 use informer_hub_types::ResourceVersion;
@@ -11,16 +12,12 @@ use informer_hub_types::ResourceVersion;
 /// Size limit of the list's kind and metadata, and of an oversized item's first bytes.
 const MAX_MEMBER: usize = 64 * 1024;
 
-/// Capacity that the buffer keeps after a large item.
-const KEPT_CAPACITY: usize = 1024 * 1024;
-
 /// Splits a list body into items and decodes each, like [`ListSplitter`](super::ListSplitter).
 ///
 /// Buffers at most one item of the largest size, plus the last piece fed.
 #[derive(Debug)]
 pub struct ProtobufListSplitter {
-    buffer: Vec<u8>,
-    at: usize,
+    input: Input,
     limit: usize,
     state: State,
     /// Bytes left of the list's message.
@@ -65,8 +62,8 @@ impl ProtobufListSplitter {
     /// Creates a splitter that skips items longer than `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        let (buffer, metadata) = (Vec::new(), ListMeta::default());
-        Self { buffer, at: 0, limit, state: State::Magic, left: 0, items: None, metadata }
+        let (input, metadata) = (Input::default(), ListMeta::default());
+        Self { input, limit, state: State::Magic, left: 0, items: None, metadata }
     }
 
     /// Accepts bytes. Call [`Self::next`] until it returns [`ListStep::NeedMore`] before feeding again.
@@ -74,15 +71,7 @@ impl ProtobufListSplitter {
         if self.is_done() {
             return;
         }
-        if self.at == self.buffer.len() {
-            self.buffer.clear();
-            self.buffer.shrink_to(KEPT_CAPACITY);
-            self.at = 0;
-        } else if self.at > self.buffer.len() / 2 {
-            self.buffer.drain(..self.at);
-            self.at = 0;
-        }
-        self.buffer.extend_from_slice(bytes);
+        self.input.feed(bytes);
     }
 
     /// Returns the next step.
@@ -121,7 +110,7 @@ impl ProtobufListSplitter {
     /// Returns the size of the buffer in bytes.
     #[must_use]
     pub fn buffered(&self) -> usize {
-        self.buffer.capacity()
+        self.input.capacity()
     }
 
     /// Returns whether [`ListStep::End`] has been returned.
@@ -130,19 +119,15 @@ impl ProtobufListSplitter {
         self.state == State::Done
     }
 
-    fn rest(&self) -> &[u8] {
-        &self.buffer[self.at..]
-    }
-
     fn magic(&mut self) -> Result<Option<ListStep>, SourceError> {
-        let start = &self.rest()[..self.rest().len().min(MAGIC.len())];
+        let start = &self.input.rest()[..self.input.rest().len().min(MAGIC.len())];
         if !MAGIC.starts_with(start) {
             return Err(malformed("list: the answer is not Kubernetes protobuf"));
         }
         if start.len() < MAGIC.len() {
             return Ok(Some(ListStep::NeedMore));
         }
-        self.at += MAGIC.len();
+        self.input.read(MAGIC.len());
         self.state = State::Envelope;
         Ok(None)
     }
@@ -156,15 +141,15 @@ impl ProtobufListSplitter {
                 let (mut list, length) = (Envelope::default(), bytes.len());
                 list.type_meta(bytes).map_err(|error| invalid(&error))?;
                 self.items = Some(decoder.items(&list)?);
-                self.at += start.used + length;
+                self.input.read(start.used + length);
             }
             2 if self.items.is_none() => return Err(malformed("list: the answer has no kind")),
             2 => {
-                self.at += start.used;
+                self.input.read(start.used);
                 (self.left, self.state) = (start.length, State::List);
             }
             _ => {
-                self.at += start.used;
+                self.input.read(start.used);
                 self.state = State::Skip(start.length, false);
             }
         }
@@ -194,7 +179,7 @@ impl ProtobufListSplitter {
             _ => None,
         };
         self.left -= size;
-        self.at += start.used;
+        self.input.read(start.used);
         self.state = State::Skip(start.length, true);
         Ok(step)
     }
@@ -202,7 +187,7 @@ impl ProtobufListSplitter {
     /// Decodes an item; `None` if it is not there yet.
     fn item(&self, start: &Start, decoder: &mut Decoder) -> Result<Option<ListStep>, SourceError> {
         let Some(items) = self.items else { return Err(malformed("list: the answer has no kind")) };
-        let rest = &self.rest()[start.used..];
+        let rest = &self.input.rest()[start.used..];
         let length = usize::try_from(start.length).unwrap_or(usize::MAX);
         if length > self.limit {
             let Some(head) = rest.get(..length.min(MAX_MEMBER)) else { return Ok(None) };
@@ -217,8 +202,8 @@ impl ProtobufListSplitter {
     }
 
     fn skip(&mut self, left: u64, in_list: bool) -> Option<ListStep> {
-        let skipped = usize::try_from(left).unwrap_or(usize::MAX).min(self.rest().len());
-        self.at += skipped;
+        let skipped = usize::try_from(left).unwrap_or(usize::MAX).min(self.input.rest().len());
+        self.input.read(skipped);
         let left = left - skipped as u64;
         self.state = match left {
             0 if in_list => State::List,
@@ -230,7 +215,7 @@ impl ProtobufListSplitter {
 
     /// Reads the start of a field. For a number, its bytes are a part of the start.
     fn start(&self) -> Result<Option<Start>, SourceError> {
-        let rest = self.rest();
+        let rest = self.input.rest();
         let read = |at| varint(rest, at).map_err(|error| invalid(&error));
         let Some((tag, used)) = read(0)? else { return Ok(None) };
         let (number, fixed) = (tag >> 3, |length| Ok(Some(Start { number: tag >> 3, length, used })));
@@ -254,15 +239,14 @@ impl ProtobufListSplitter {
     /// Returns the bytes of a small field; `None` if they are not there yet.
     fn member(&self, start: &Start) -> Result<Option<&[u8]>, SourceError> {
         match usize::try_from(start.length) {
-            Ok(length) if length <= MAX_MEMBER => Ok(self.rest()[start.used..].get(..length)),
+            Ok(length) if length <= MAX_MEMBER => Ok(self.input.rest()[start.used..].get(..length)),
             _ => Err(malformed("list: metadata is longer than 64 KiB")),
         }
     }
 
     fn end(&mut self) -> ListStep {
         self.state = State::Done;
-        self.buffer = Vec::new();
-        self.at = 0;
+        self.input = Input::default();
         let metadata = std::mem::take(&mut self.metadata);
         ListStep::End {
             version: ResourceVersion::new(&metadata.version),

@@ -1,0 +1,46 @@
+//! Buffer of a body that arrives in pieces, and of which a splitter has read a part.
+
+/// Capacity that the buffer keeps after a large item.
+const KEPT_CAPACITY: usize = 1024 * 1024;
+
+/// Bytes that have arrived and may not have been read.
+#[derive(Debug, Default)]
+pub(super) struct Input {
+    buffer: Vec<u8>,
+    at: usize,
+}
+
+impl Input {
+    /// Appends bytes, and drops those that have been read once they are the larger part.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        if self.at == self.buffer.len() {
+            self.buffer.clear();
+            self.buffer.shrink_to(KEPT_CAPACITY);
+            self.at = 0;
+        } else if self.at > self.buffer.len() / 2 {
+            self.buffer.drain(..self.at);
+            self.at = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Returns the bytes that have not been read.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.buffer[self.at..]
+    }
+
+    /// Counts bytes of the rest as read.
+    pub(super) fn read(&mut self, bytes: usize) {
+        self.at += bytes;
+    }
+
+    /// Counts the whole rest as read.
+    pub(super) fn read_all(&mut self) {
+        self.at = self.buffer.len();
+    }
+
+    /// Returns the size of the buffer in bytes.
+    pub(super) fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+}
