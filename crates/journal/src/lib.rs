@@ -1,6 +1,6 @@
 //! Durable log with one reader: records get sequence numbers, are read in order and acknowledged in any order.
 //!
-//! Pure and synchronous: the owner calls it from a thread that may block. `docs/state.md` describes the file format.
+//! Pure and synchronous: the owner calls it from a thread that may block.
 //!
 //! # Contract
 //! - A record is *accepted* once [`Journal::sync`] has succeeded after its [`Journal::append`]. [`Journal::open`] and
@@ -13,6 +13,27 @@
 //!   another record.
 //! - A lost acknowledgement repeats a record but loses none. Acknowledgements are written at each sync. They are
 //!   fsynced when nothing else needs syncing, or once there are 1,000; a power loss can lose that many.
+//!
+//! # Files
+//! | file | content |
+//! |---|---|
+//! | `<first number>-<generation>.log` | an appended segment without gaps: a missing number is a lost record |
+//! | `<first number>-<generation>.mrg` | a merged segment, with gaps |
+//! | `cursor` | acknowledgements |
+//! | `told` (sinks) | last event of each object, from segments deleted before the caches had caught up |
+//!
+//! Each file is a sequence of checksummed frames. Generations count segments in the order in which they were created. A
+//! segment's salt is the CRC-32 of its name, that of `told` `0x746f6c64`.
+//!
+//! The first frame of a segment has the format (one byte, `1`). In a `.mrg` it also has, in eight bytes each, the number
+//! after the last one that it covers, its record count, and the generations that it replaces; in a `.log` zeros and none.
+//! Other frames have a number (eight bytes) and a record; those of `told` a format, a number and an event. A frame of
+//! `cursor` has the format, the number below which everything is accepted, the number of ranges, and for each range the
+//! gap before it and its length (LEB128). The union of its frames, up to a damaged one, is acknowledged. The file is
+//! rewritten at four times its last size and 64 KiB.
+//!
+//! A `.log` invalidates records of older generations from its first number on; a `.mrg` invalidates the generations in
+//! its header.
 //!
 //! # Bounds
 //! The files take at most the limit, plus the output of one merge. Memory: 8⅛ bytes per record of each segment with a
