@@ -133,8 +133,8 @@ fn claims(source: &str) -> Vec<(&str, BTreeSet<&str>)> {
 /// Returns the tests whose comments name a client-go test that does not cite them in its row.
 fn uncited(document: &str, sources: &BTreeMap<String, String>) -> Vec<String> {
     let mut cited: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
-    for row in rows(document).iter().filter(|row| row.cells.len() == 3) {
-        cited.entry(row.cells[0]).or_default().extend(cited_tests(row.cells[2]));
+    for row in rows(document).iter().filter(|row| row.cells.len() == 2) {
+        cited.entry(row.cells[0]).or_default().extend(cited_tests(row.cells[1]));
     }
     let mut problems = Vec::new();
     for (file, source) in sources {
@@ -167,20 +167,22 @@ fn parity_problems(document: &str, tests: usize, read: &impl Fn(&str) -> Option<
     let mut informers = BTreeMap::new();
     for row in rows(document) {
         let mut wrong = |problem: String| problems.push(format!("line {}: {problem}", row.line));
-        let [name, pins, ours] = row.cells[..] else {
-            wrong(format!("{} cells instead of three", row.cells.len()));
-            continue;
+        let is_package = row.headings[0] == PACKAGES;
+        let (name, ours) = match row.cells[..] {
+            [name, ours] if !is_package => (name, ours),
+            [name, _, ours] if is_package => (name, ours),
+            _ => {
+                wrong(format!("{} cells instead of {}", row.cells.len(), if is_package { 3 } else { 2 }));
+                continue;
+            }
         };
-        if row.headings[0] != PACKAGES && !name.starts_with("Test") {
+        if !is_package && !name.starts_with("Test") {
             wrong(format!("{name:?} is not the name of a Go test"));
         }
-        if pins.is_empty() || ours.is_empty() {
+        if ours.is_empty() {
             wrong(format!("{name} has no answer"));
         }
-        if row.headings[0] != PACKAGES
-            && cited_tests(ours).is_empty()
-            && !EXCUSES.iter().any(|excuse| ours.starts_with(excuse))
-        {
+        if !is_package && cited_tests(ours).is_empty() && !EXCUSES.iter().any(|excuse| ours.starts_with(excuse)) {
             wrong(format!("{name} cites no test and does not begin with {}", EXCUSES.join(" or ")));
         }
         if !by_place.entry(row.headings).or_default().insert(name) {
@@ -290,7 +292,7 @@ fn a_source(path: &str) -> Option<String> {
 }
 
 fn table(rows: &[&str]) -> String {
-    let head = "# Title\n\n| not | a row |\n\n## The informers\n\n### a_test.go (2)\n\n| test | pins | ours |\n|---|---|---|\n";
+    let head = "# Title\n\n| not | a | row |\n\n## The informers\n\n### a_test.go (2)\n\n| test | ours |\n|---|---|\n";
     format!("{head}{}\n", rows.join("\n"))
 }
 
@@ -301,53 +303,43 @@ fn first_problem(rows: &[&str]) -> Option<String> {
 
 #[test]
 fn valid_table_has_no_problems() {
-    let good = ["| TestA | it | `src/a.rs::plain`, and so on |", "| TestB | that | not offered: why |"];
-    // The line above the first heading is a row too, and has too few cells.
-    assert_eq!(first_problem(&good), Some("line 3: 2 cells instead of three".to_owned()));
-    let document = table(&good).replace("| not | a row |\n", "");
+    let good = ["| TestA | `src/a.rs::plain`, and so on |", "| TestB | not offered: why |"];
+    // The line above the first heading is a row too, and has too many cells.
+    assert_eq!(first_problem(&good), Some("line 3: 3 cells instead of 2".to_owned()));
+    let document = table(&good).replace("| not | a | row |\n", "");
     assert_eq!(parity_problems(&document, 2, &a_source), [""; 0]);
-    let other =
-        "\n## Neighbours\n\n### b (1)\n\n| test | pins | ours |\n|---|---|---|\n| TestA | it | cannot apply: why |\n";
+    let other = "\n## Neighbours\n\n### b (1)\n\n| test | ours |\n|---|---|\n| TestA | cannot apply: why |\n";
     assert_eq!(parity_problems(&(document + other), 2, &a_source), [""; 0], "a neighbour may have the same name");
 }
 
 #[test]
 fn table_check_finds_each_mistake() {
-    let good = "| TestA | it | `src/a.rs::plain` |";
+    let good = "| TestA | `src/a.rs::plain` |";
     for (bad, problem) in [
-        ("| TestB | that | |", "line 12: TestB has no answer"),
-        ("| TestB | | `src/a.rs::plain` |", "line 12: TestB has no answer"),
-        ("| TestB | that |", "line 12: 2 cells instead of three"),
+        ("| TestB | |", "line 12: TestB has no answer"),
+        ("| TestB | it | `src/a.rs::plain` |", "line 12: 3 cells instead of 2"),
+        ("| TestB |", "line 12: 1 cells instead of 2"),
+        ("| TestB | one day |", "line 12: TestB cites no test and does not begin with cannot apply or not offered"),
+        ("| TestB | `plain` |", "line 12: TestB cites no test and does not begin with cannot apply or not offered"),
         (
-            "| TestB | that | one day |",
+            "| TestB | src/a.rs::plain |",
             "line 12: TestB cites no test and does not begin with cannot apply or not offered",
         ),
-        (
-            "| TestB | that | `plain` |",
-            "line 12: TestB cites no test and does not begin with cannot apply or not offered",
-        ),
-        (
-            "| TestB | that | src/a.rs::plain |",
-            "line 12: TestB cites no test and does not begin with cannot apply or not offered",
-        ),
-        ("| TestB | that | `src/b.rs::plain` |", "line 12: no file src/b.rs"),
-        ("| TestB | that | `src/a.rs::plai` |", "line 12: src/a.rs: no function plai"),
-        ("| TestB | that | not offered, `src/a.rs::lain` |", "line 12: src/a.rs: no function lain"),
-        ("| TestB | that | `src/a.rs::plain`, `src/a.rs::helper` |", "line 12: src/a.rs: helper is not a test"),
-        ("| TestB | that | `src/a.rs::built` |", "line 12: src/a.rs: built is not a test"),
-        ("| TestB | that | `src/a.rs::apart` |", "line 12: src/a.rs: apart is not a test"),
-        ("| TestB | that | `src/a.rs::sleeps` |", "line 12: src/a.rs: sleeps is ignored"),
-        ("| TestB | that | `tests/hub/lost.rs::plain` |", "line 12: no `mod` declares tests/hub/lost.rs"),
-        ("| B | that | `src/a.rs::plain` |", "line 12: \"B\" is not the name of a Go test"),
-        ("| TestA | that | `src/a.rs::plain` |", "line 12: TestA is listed twice"),
+        ("| TestB | `src/b.rs::plain` |", "line 12: no file src/b.rs"),
+        ("| TestB | `src/a.rs::plai` |", "line 12: src/a.rs: no function plai"),
+        ("| TestB | not offered, `src/a.rs::lain` |", "line 12: src/a.rs: no function lain"),
+        ("| TestB | `src/a.rs::plain`, `src/a.rs::helper` |", "line 12: src/a.rs: helper is not a test"),
+        ("| TestB | `src/a.rs::built` |", "line 12: src/a.rs: built is not a test"),
+        ("| TestB | `src/a.rs::apart` |", "line 12: src/a.rs: apart is not a test"),
+        ("| TestB | `src/a.rs::sleeps` |", "line 12: src/a.rs: sleeps is ignored"),
+        ("| TestB | `tests/hub/lost.rs::plain` |", "line 12: no `mod` declares tests/hub/lost.rs"),
+        ("| B | `src/a.rs::plain` |", "line 12: \"B\" is not the name of a Go test"),
+        ("| TestA | `src/a.rs::plain` |", "line 12: TestA is listed twice"),
         ("", "1 of client-go's 2 tests are listed"),
-        ("## The informers\n### b (1)\n| TestA | x | `src/a.rs::plain` |", "line 14: TestA is already in line 11"),
-        (
-            "| TestB | that | `src/a.rs::plain` |\n| TestC | x | `src/a.rs::plain` |",
-            "3 of client-go's 2 tests are listed",
-        ),
+        ("## The informers\n### b (1)\n| TestA | `src/a.rs::plain` |", "line 14: TestA is already in line 11"),
+        ("| TestB | `src/a.rs::plain` |\n| TestC | `src/a.rs::plain` |", "3 of client-go's 2 tests are listed"),
     ] {
-        let document = table(&[good, bad]).replace("| not | a row |\n", "\n");
+        let document = table(&[good, bad]).replace("| not | a | row |\n", "\n");
         assert_eq!(parity_problems(&document, 2, &a_source).first().map(String::as_str), Some(problem), "{bad}");
     }
 }
@@ -367,9 +359,9 @@ fn file_of_tests_is_compiled_if_it_is_a_target_or_its_target_declares_it() {
 
 #[test]
 fn row_of_a_package_needs_no_test_but_an_answer() {
-    let document = table(&["| TestA | it | `src/a.rs::plain` |", "| TestB | x | `src/a.rs::drawn` |"]);
+    let document = table(&["| TestA | `src/a.rs::plain` |", "| TestB | `src/a.rs::drawn` |"]);
     let packages = "\n## What else controllers use\n\n### packages (1)\n\n| package | what | here |\n|---|---|---|\n";
-    let document = document.replace("| not | a row |\n", "") + packages;
+    let document = document.replace("| not | a | row |\n", "") + packages;
     let good = format!("{document}| `tools/watch` | waits | `wait` |\n");
     assert_eq!(parity_problems(&good, 2, &a_source), [""; 0]);
     let bad = format!("{document}| `tools/watch` | waits | |\n");
@@ -385,17 +377,16 @@ fn test_that_names_a_client_go_test_and_is_not_in_its_row_is_found() {
         [("above", ["TestA", "TestB", "TestMany"].into()), ("inside", ["TestA", "TestA_x", "TestB"].into())]
     );
     let both = "`src/a.rs::above`, `src/a.rs::inside`";
-    let good = table(&[&format!("| TestA | it | {both} |"), &format!("| TestB | x | {both} |")]);
+    let good = table(&[&format!("| TestA | {both} |"), &format!("| TestB | {both} |")]);
     assert_eq!(uncited(&good, &sources), [""; 0]);
-    let bad = table(&["| TestA | it | `src/a.rs::inside` |", &format!("| TestB | x | {both} |")]);
+    let bad = table(&["| TestA | `src/a.rs::inside` |", &format!("| TestB | {both} |")]);
     assert_eq!(uncited(&bad, &sources), ["src/a.rs: above names TestA, whose row lacks it"]);
 }
 
 #[test]
 fn heading_count_must_match_its_rows() {
-    let document =
-        table(&["| TestA | it | `src/a.rs::plain` |", "| TestB | x | `src/a.rs::waits`, `src/a.rs::drawn` |"]);
-    let document = document.replace("| not | a row |\n", "");
+    let document = table(&["| TestA | `src/a.rs::plain` |", "| TestB | `src/a.rs::waits`, `src/a.rs::drawn` |"]);
+    let document = document.replace("| not | a | row |\n", "");
     assert_eq!(parity_problems(&document, 2, &a_source), [""; 0]);
     let wrong = document.replace("a_test.go (2)", "a_test.go (12)");
     assert_eq!(parity_problems(&wrong, 2, &a_source), ["the heading \"a_test.go (12)\" has 2 tests below it"]);
