@@ -3,25 +3,15 @@
 use crate::pages::{Page, read};
 
 /// Example receivers that `tests/receivers` runs.
-const RECEIVERS: [(&str, &str); 3] = [
-    ("python", "examples/receivers/python/receiver.py"),
-    ("go", "examples/receivers/go/main.go"),
-    ("rust", "examples/receivers/rust/main.rs"),
-];
+const RECEIVERS: [&str; 3] =
+    ["examples/receivers/python/receiver.py", "examples/receivers/go/main.go", "examples/receivers/rust/main.rs"];
 
 #[test]
-fn webhooks_page_shows_one_and_links_all_tested_receivers() {
-    let page = Page::of("docs/webhooks.md");
-    let links: Vec<_> = page.links().into_iter().map(|link| link.target).collect();
-    let mut shown = 0;
-    for (language, file) in RECEIVERS {
+fn webhooks_page_links_all_tested_receivers() {
+    let links: Vec<_> = Page::of("docs/webhooks.md").links().into_iter().map(|link| link.target).collect();
+    for file in RECEIVERS {
         assert!(links.contains(&format!("../{file}")), "docs/webhooks.md does not link to {file}");
-        for block in page.blocks().iter().filter(|block| block.language() == language) {
-            assert!(block.text == read(file), "docs/webhooks.md:{}: differs from {file}", block.line);
-            shown += 1;
-        }
     }
-    assert_eq!(shown, 1, "docs/webhooks.md must show one receiver in full");
 }
 
 /// Example readers that `tests/readers` runs.
@@ -47,23 +37,12 @@ fn kubernetes_api_page_links_all_tested_readers_and_shows_their_lines() {
 }
 
 /// Clients of the query API that `tests/readers` runs.
-const CLIENTS: [(&str, &str); 3] = [
-    ("sh", "examples/clients/follow.sh"),
-    ("python", "examples/clients/follow.py"),
-    ("javascript", "examples/clients/follow.mjs"),
-];
+const CLIENTS: [&str; 3] = ["examples/clients/follow.sh", "examples/clients/follow.py", "examples/clients/follow.mjs"];
 
 #[test]
-fn query_api_page_links_all_tested_clients_and_shows_their_lines() {
-    let page = Page::of("docs/query-api.md");
-    let links: Vec<_> = page.links().into_iter().map(|link| link.target).collect();
-    let mut shown = 0;
-    for (language, file) in CLIENTS {
+fn query_api_page_links_all_tested_clients() {
+    let links: Vec<_> = Page::of("docs/query-api.md").links().into_iter().map(|link| link.target).collect();
+    for file in CLIENTS {
         assert!(links.contains(&format!("../{file}")), "docs/query-api.md does not link to {file}");
-        for block in page.blocks().iter().filter(|block| block.language() == language && language != "sh") {
-            assert!(read(file).contains(&block.text), "docs/query-api.md:{}: not in {file}", block.line);
-            shown += 1;
-        }
     }
-    assert_eq!(shown, 2, "docs/query-api.md shows lines in Python and JavaScript");
 }
