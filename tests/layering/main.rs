@@ -35,6 +35,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("audit", &["disk", "types"]),
     ("lease", &[]),
     ("journal", &["disk"]),
+    ("fleet", &["types"]),
     ("sim", &["disk", "types"]),
     ("source", &["codec", "dial", "disk", "pool", "reflector", "tls", "types"]),
     ("sink", &["dial", "disk", "journal", "sim", "tls", "types"]),

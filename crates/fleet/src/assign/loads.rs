@@ -1,0 +1,175 @@
+//! Loads of collectors under an assignment that is being changed.
+
+use std::collections::BTreeSet;
+
+use super::rendezvous::{name_hash, score};
+use super::{ClusterLoad, Collector};
+
+/// Units of a relative load in one share: 1,000,000 is a balanced collector.
+const SHARE: u64 = 1_000_000;
+
+/// Assignment with the loads that follow from it. Clusters and collectors are indices.
+pub(super) struct Loads<'a> {
+    clusters: &'a [ClusterLoad],
+    collectors: &'a [Collector],
+    hashes: Vec<u64>,
+    assigned: Vec<Option<usize>>,
+    owned: Vec<BTreeSet<(u64, usize)>>,
+    sums: Vec<u128>,
+    /// Live collectors that are not draining, by relative load.
+    by_load: BTreeSet<(u64, usize)>,
+    total_weight: f64,
+    total_capacity: f64,
+    /// Relative loads: corrected beyond `low` and `high`; aimed at between `target_low` and `target_high`.
+    low: u64,
+    high: u64,
+    target_low: u64,
+    target_high: u64,
+}
+
+/// Returns the sum of numbers, of which zero counts as one. Positive even without numbers.
+fn total(numbers: impl Iterator<Item = u64>) -> f64 {
+    let sum = numbers.map(|number| u128::from(number.max(1))).sum::<u128>().max(1);
+    #[expect(clippy::cast_precision_loss, reason = "loads are compared by parts in a million")]
+    let sum = sum as f64;
+    sum
+}
+
+impl<'a> Loads<'a> {
+    pub(super) fn new(clusters: &'a [ClusterLoad], collectors: &'a [Collector], tolerance: f64) -> Self {
+        let tolerance = tolerance.clamp(0.0, 0.99);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "it is between 0 and 0.99"
+        )]
+        let slack = |part: f64| (tolerance * part * SHARE as f64) as u64;
+        let live: Vec<_> = (0..collectors.len()).filter(|at| !collectors[*at].draining).collect();
+        Self {
+            clusters,
+            collectors,
+            hashes: collectors.iter().map(|collector| name_hash(&collector.name)).collect(),
+            assigned: vec![None; clusters.len()],
+            owned: vec![BTreeSet::new(); collectors.len()],
+            sums: vec![0; collectors.len()],
+            by_load: live.iter().map(|at| (0, *at)).collect(),
+            total_weight: total(clusters.iter().map(|load| load.weight)),
+            total_capacity: total(live.iter().map(|at| collectors[*at].capacity)),
+            // Slightly within, so that rounding does not exceed the tolerance.
+            low: SHARE - slack(0.98),
+            high: SHARE + slack(0.98),
+            target_low: SHARE - slack(0.5),
+            target_high: SHARE + slack(0.5),
+        }
+    }
+
+    pub(super) fn weight(&self, cluster: usize) -> u64 {
+        self.clusters[cluster].weight.max(1)
+    }
+
+    pub(super) fn collector(&self, cluster: usize) -> Option<usize> {
+        self.assigned[cluster]
+    }
+
+    /// Assigns a cluster, or moves it.
+    pub(super) fn add(&mut self, cluster: usize, collector: usize) {
+        let weight = self.weight(cluster);
+        if let Some(from) = self.assigned[cluster].replace(collector) {
+            self.owned[from].remove(&(weight, cluster));
+            self.set_load(from, self.sums[from] - u128::from(weight));
+        }
+        self.owned[collector].insert((weight, cluster));
+        self.set_load(collector, self.sums[collector] + u128::from(weight));
+    }
+
+    /// Assigns a cluster to the collector with the highest score that has room, at best in the preferred zone.
+    pub(super) fn place(&mut self, cluster: usize) {
+        let (weight, hash) = (self.weight(cluster), name_hash(self.clusters[cluster].cluster.as_str()));
+        let mut best: Option<(bool, f64, usize)> = None;
+        for (at, collector) in self.collectors.iter().enumerate() {
+            if collector.draining || self.relative(at, self.sums[at] + u128::from(weight)) > self.target_high {
+                continue;
+            }
+            let candidate = (self.prefers(cluster, at), score(hash, self.hashes[at], collector.capacity.max(1)), at);
+            if best.is_none_or(|best| (candidate.0, candidate.1) > (best.0, best.1)) {
+                best = Some(candidate);
+            }
+        }
+        let least = || self.by_load.first().map(|(_, at)| *at);
+        if let Some(collector) = best.map(|(_, _, at)| at).or_else(least) {
+            self.add(cluster, collector);
+        }
+    }
+
+    /// Moves clusters while a collector is out of balance and a move helps.
+    pub(super) fn rebalance(&mut self) {
+        // Each move lowers a higher load below it, so this ends; the bound guards against a mistake in that.
+        for _ in 0..self.clusters.len().saturating_mul(16) {
+            let Some((cluster, to)) = self.relief().or_else(|| self.supply()) else { return };
+            self.add(cluster, to);
+        }
+    }
+
+    /// Returns a move from an overloaded collector, within preferred zones if one does.
+    fn relief(&self) -> Option<(usize, usize)> {
+        let overloaded = self.by_load.iter().rev().take_while(|(load, _)| *load > self.high);
+        overloaded.map(|(_, from)| *from).find_map(|from| {
+            let receivers = || self.by_load.iter().map(|(_, to)| *to).filter(|to| *to != from).take(16);
+            receivers()
+                .find_map(|to| self.best(from, to, false))
+                .or_else(|| receivers().find_map(|to| self.best(from, to, true)))
+        })
+    }
+
+    /// Returns a move to a collector with too little load, never out of a preferred zone.
+    fn supply(&self) -> Option<(usize, usize)> {
+        let underloaded = self.by_load.iter().take_while(|(load, _)| *load < self.low);
+        underloaded.map(|(_, to)| *to).find_map(|to| {
+            let givers = self.by_load.iter().rev().map(|(_, from)| *from).filter(|from| *from != to);
+            givers.take(64).find_map(|from| self.best(from, to, false).map(|found| (found.0, to)))
+        })
+    }
+
+    /// Returns the best cluster to move between two collectors: into its zone, then as heavy as both can use.
+    fn best(&self, from: usize, to: usize, out_of_zone: bool) -> Option<(usize, usize)> {
+        let present = self.relative(from, self.sums[from]);
+        let mut best: Option<((bool, bool, u64), usize)> = None;
+        for (weight, cluster) in &self.owned[from] {
+            let (here, there) = (self.prefers(*cluster, from), self.prefers(*cluster, to));
+            let weight_of = u128::from(*weight);
+            let (left, grown) =
+                (self.relative(from, self.sums[from] - weight_of), self.relative(to, self.sums[to] + weight_of));
+            if grown >= present || (here && !there && !out_of_zone) {
+                continue;
+            }
+            let fits = left >= self.target_low && grown <= self.target_high;
+            // One that fits badly is better the lighter it is.
+            let rank = (there && !here, fits, if fits { *weight } else { u64::MAX - *weight });
+            if best.is_none_or(|(other, _)| rank > other) {
+                best = Some((rank, *cluster));
+            }
+        }
+        best.map(|(_, cluster)| (cluster, to))
+    }
+
+    fn prefers(&self, cluster: usize, collector: usize) -> bool {
+        self.clusters[cluster].zone.as_ref().is_some_and(|zone| self.collectors[collector].zone.as_ref() == Some(zone))
+    }
+
+    /// Returns a load in relation to the collector's share.
+    fn relative(&self, collector: usize, load: u128) -> u64 {
+        let capacity = self.collectors[collector].capacity.max(1);
+        #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let relative = (load as f64 / self.total_weight * self.total_capacity / capacity as f64 * SHARE as f64) as u64;
+        relative
+    }
+
+    fn set_load(&mut self, collector: usize, load: u128) {
+        let live = self.by_load.remove(&(self.relative(collector, self.sums[collector]), collector));
+        self.sums[collector] = load;
+        if live {
+            self.by_load.insert((self.relative(collector, load), collector));
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Foundation of scale-out: a replicated log of changes, ownership of clusters, and their assignment to collectors.
+//!
+//! The hub does not use this crate yet. Everything is synchronous and does no I/O; the owner passes time, requests and answers.
+//!
+//! # Data flow
+//! ```text
+//! collector ─► Writer ─► Log (JetStream stream) ─► Reader ─► serving replica, deliverer
+//!    ▲   one subject per partition, one epoch per owner │
+//!    └──────────── Reader: before a takeover ◄──────────┘◄── checkpoints (object store)
+//! ```
+//!
+//! # Layout
+//! - [`Partition`], [`Subjects`]: the unit of order, and its NATS subject.
+//! - [`Record`], [`Entry`], [`Header`]: contents of the log in a binary form.
+//! - [`writer`]: queue, claim, compare-and-set, repetition, fencing.
+//! - [`reader`]: order, gaps, epochs, resume points.
+//! - [`checkpoint`]: the objects of a partition at a sequence.
+//! - [`assign`](mod@assign): which collector owns which cluster.
+//! - [`Log`]: port to the log. `SimulatedLog` (feature `testing`) implements it.
+
+pub mod assign;
+pub mod checkpoint;
+mod entry;
+mod log;
+mod partition;
+pub mod reader;
+#[cfg(test)]
+mod reader_tests;
+mod record;
+#[cfg(any(test, feature = "testing"))]
+pub mod simulated_log;
+#[cfg(test)]
+mod simulation_tests;
+mod wire;
+pub mod writer;
+
+pub use entry::{Entry, Header, MAX_BODY, Sequence, pack, unpack};
+pub use log::{Answer, Log, Request, RequestId};
+pub use partition::{InvalidFleetName, Partition, Subjects};
+pub use reader::{PartitionState, ReadOutcome, Reader};
+pub use record::{Record, ResetReason};
+pub use wire::DecodeError;
+pub use writer::{Writer, WriterEvent, WriterParams};

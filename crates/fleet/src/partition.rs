@@ -1,0 +1,176 @@
+//! Partitions of the log, and their NATS subjects.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+use informer_hub_types::{ClusterName, Gvr, check_name};
+
+/// Part of the log with an order of its own: the objects of one resource in one cluster.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Partition {
+    /// Cluster that the objects are in.
+    pub cluster: ClusterName,
+    /// Resource of the objects.
+    pub resource: Gvr,
+}
+
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of cluster {}", self.resource, self.cluster)
+    }
+}
+
+/// Subjects of one fleet: `<fleet>.log.<cluster>.<resource>`.
+///
+/// The last two tokens are escaped, so that a subject can be read back, and two partitions never share one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subjects {
+    fleet: String,
+}
+
+/// Error for an unusable fleet name; the operator's configuration is at fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("fleet name {0:?} is not valid: 1 to 63 of A-Z a-z 0-9 _ -, starting with a letter or a digit")]
+pub struct InvalidFleetName(
+    /// The unusable name.
+    pub String,
+);
+
+impl Subjects {
+    /// Checks the name and creates the subjects of a fleet.
+    pub fn new(fleet: &str) -> Result<Self, InvalidFleetName> {
+        // A dot would end the token, and is not allowed in the names of streams and buckets.
+        if check_name("fleet name", fleet).is_err() || fleet.contains('.') {
+            return Err(InvalidFleetName(fleet.to_owned()));
+        }
+        Ok(Self { fleet: fleet.to_owned() })
+    }
+
+    /// Returns the fleet's name.
+    #[must_use]
+    pub fn fleet(&self) -> &str {
+        &self.fleet
+    }
+
+    /// Returns the subject of a partition.
+    #[must_use]
+    pub fn of(&self, partition: &Partition) -> String {
+        let mut subject = format!("{}.log.", self.fleet);
+        escape(partition.cluster.as_str(), &mut subject);
+        subject.push('.');
+        escape(&partition.resource.long(), &mut subject);
+        subject
+    }
+
+    /// Returns the filter for all partitions.
+    #[must_use]
+    pub fn all(&self) -> String {
+        format!("{}.log.>", self.fleet)
+    }
+
+    /// Returns the filter for all partitions of a cluster.
+    #[must_use]
+    pub fn of_cluster(&self, cluster: &ClusterName) -> String {
+        let mut subject = format!("{}.log.", self.fleet);
+        escape(cluster.as_str(), &mut subject);
+        subject.push_str(".>");
+        subject
+    }
+
+    /// Returns the partition of a subject; `None` if it is not a subject of this fleet's log.
+    #[must_use]
+    pub fn partition(&self, subject: &str) -> Option<Partition> {
+        let rest = subject.strip_prefix(&self.fleet)?.strip_prefix(".log.")?;
+        let (cluster, resource) = rest.split_once('.')?;
+        let cluster = ClusterName::new(unescape(cluster)?).ok()?;
+        let resource = unescape(resource)?;
+        let mut parts = resource.splitn(3, '.');
+        let (plural, version, group) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Partition { cluster, resource: Gvr::new(group, version, plural) })
+    }
+}
+
+/// Appends `text` with every character escaped that has a meaning in a subject.
+fn escape(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+}
+
+fn unescape(token: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(token.len());
+    let mut rest = token.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match first {
+            b'%' => {
+                let (digits, tail) = rest.split_at_checked(2)?;
+                bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+                rest = tail;
+            }
+            // A further token: not a subject of a partition.
+            b'.' => return None,
+            other => bytes.push(*other),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(informer_hub_testing::properties(256))]
+
+        #[test]
+        fn subject_reads_back_and_has_four_tokens(
+            cluster in "[A-Za-z0-9][A-Za-z0-9._-]{0,20}",
+            resource in "[a-z]{1,8}",
+            version in "v[1-9](beta1)?",
+            group in "([a-z]{1,5}(\\.[a-z*> ]{1,5}){0,3})?",
+        ) {
+            let subjects = Subjects::new("prod").unwrap();
+            let partition = Partition {
+                cluster: ClusterName::new(cluster).unwrap(),
+                resource: Gvr::new(&group, &version, &resource),
+            };
+            let subject = subjects.of(&partition);
+            prop_assert_eq!(subject.split('.').count(), 4);
+            prop_assert!(!subject.contains([' ', '*', '>']));
+            prop_assert_eq!(subjects.partition(&subject), Some(partition));
+        }
+
+        #[test]
+        fn foreign_subject_is_no_partition(subject in "(prod\\.log\\.)?[a-z%.0-9]{0,20}") {
+            let subjects = Subjects::new("prod").unwrap();
+            if let Some(partition) = subjects.partition(&subject) {
+                prop_assert_eq!(subjects.partition(&subjects.of(&partition)), Some(partition));
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_break_subjects_or_buckets_are_invalid() {
+        for name in ["", "a.b", "a b", "*", ">", "-a", "é"] {
+            assert_eq!(Subjects::new(name), Err(InvalidFleetName(name.to_owned())));
+        }
+    }
+
+    #[test]
+    fn subject_of_another_fleet_or_depth_is_no_partition() {
+        let subjects = Subjects::new("prod").unwrap();
+        assert!(subjects.partition("prod.log.eu.pods%2Ev1%2E").is_some());
+        for foreign in
+            ["prod2.log.eu.pods%2Ev1%2E", "prod.log.eu", "prod.log.eu.pods%2Ev1%2E.more", "prod.log.eu.pods%2"]
+        {
+            assert_eq!(subjects.partition(foreign), None, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Reader of the log: what a serving replica follows, and what a collector reads before it takes a partition over.
+//!
+//! Pure: the owner passes entries, and applies the returned records to its own objects.
+//!
+//! # Contract
+//! - Records of a partition are returned in order, each once, whatever entries are passed twice.
+//! - A partition is *complete* from a checkpoint ([`Reader::restore`]) or a full list ([`ResetReason::Restart`]) on. Only
+//!   records of a complete partition are returned. A first entry without predecessor is not enough: retention may have
+//!   removed the earlier ones.
+//! - A missing entry is found at the partition's next entry, because each entry names its predecessor. The partition is then
+//!   incomplete again.
+//! - Entries of an epoch older than the partition's are ignored. The log should hold none; see
+//!   [`Writer`](crate::Writer).
+//! - A watch can resume from [`PartitionState::resume`]. Versions of single objects do not move it, since records of
+//!   different objects may be in another order than in the watch. The new owner ignores the events for which
+//!   [`PartitionState::repeats`] returns true. Without a resume point, it begins with [`ResetReason::Restart`].
+
+use std::collections::HashMap;
+
+use bytes::{Bytes, BytesMut};
+use informer_hub_types::{ObjectKey, ResourceVersion};
+
+use super::entry::{Entry, Header, MAX_BODY, Sequence, unpack};
+use super::partition::Partition;
+use super::record::{Record, ResetReason};
+use super::wire::DecodeError;
+
+/// Position of a reader in one partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartitionState {
+    /// Newest epoch.
+    pub epoch: u64,
+    /// Name of the owner in that epoch.
+    pub owner: String,
+    /// Sequence of the last entry read.
+    pub last: Sequence,
+    /// Sequence of the last entry whose records were returned; a checkpoint contains the partition up to it.
+    pub applied: Sequence,
+    /// Version from which a watch can resume; `None` if it must list.
+    pub resume: Option<ResourceVersion>,
+    /// Whether all entries since a full list or a checkpoint were read.
+    pub complete: bool,
+    /// Versions of the changes, deletions too, that the last [`Record::Progress`] does not cover. A watch that resumes
+    /// repeats them.
+    pub unconfirmed: HashMap<ObjectKey, ResourceVersion>,
+}
+
+/// Entries of a partition that a reader did not see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Sequence of the last entry before the gap; zero if none was read.
+    pub after: Sequence,
+    /// Sequence of the first entry after the gap.
+    pub next: Sequence,
+}
+
+/// Result of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadOutcome {
+    /// Records to apply, in order.
+    Records(Vec<Record>),
+    /// The entry was read before, or is a part of a larger one.
+    Nothing,
+    /// The entry is of an old epoch and was ignored. It should not exist.
+    Stale {
+        /// Its epoch.
+        epoch: u64,
+    },
+    /// Entries before this one are missing. The partition is incomplete from here on.
+    Gap(Gap),
+    /// The partition is incomplete, so the entry was ignored.
+    Incomplete,
+}
+
+/// See the [module documentation](self).
+#[derive(Debug, Default)]
+pub struct Reader {
+    partitions: HashMap<Partition, PartitionState>,
+    /// Bodies of which a part is still missing.
+    partial: HashMap<Partition, BytesMut>,
+    position: Sequence,
+    stale: u64,
+}
+
+impl Reader {
+    /// Creates a reader of the whole log.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the state of a partition to that of a checkpoint. Pass the entries of the partition after
+    /// [`PartitionState::applied`] next, again if they were read before.
+    pub fn restore(&mut self, partition: Partition, checkpoint: PartitionState) {
+        self.partial.remove(&partition);
+        self.position = self.position.max(checkpoint.applied);
+        let state = PartitionState { last: checkpoint.applied, complete: true, ..checkpoint };
+        self.partitions.insert(partition, state);
+    }
+
+    /// Forgets a partition.
+    pub fn forget(&mut self, partition: &Partition) {
+        self.partitions.remove(partition);
+        self.partial.remove(partition);
+    }
+
+    /// Returns the state of a partition, if it has any entry.
+    #[must_use]
+    pub fn state(&self, partition: &Partition) -> Option<&PartitionState> {
+        self.partitions.get(partition)
+    }
+
+    /// Returns the partitions with a gap.
+    pub fn incomplete(&self) -> impl Iterator<Item = &Partition> {
+        self.partitions.iter().filter(|(_, state)| !state.complete).map(|(partition, _)| partition)
+    }
+
+    /// Returns the highest sequence read, over all partitions.
+    #[must_use]
+    pub fn position(&self) -> Sequence {
+        self.position
+    }
+
+    /// Returns the number of ignored entries of old epochs.
+    #[must_use]
+    pub fn stale(&self) -> u64 {
+        self.stale
+    }
+
+    /// Reads an entry. Entries of one partition must be passed in order.
+    ///
+    /// # Errors
+    /// The entry cannot be decoded: its partition is incomplete from here on. [`DecodeError::Newer`] means that a newer
+    /// version of the program writes the log.
+    pub fn read(&mut self, entry: &Entry) -> Result<ReadOutcome, DecodeError> {
+        self.position = self.position.max(entry.sequence);
+        let state = self.partitions.entry(entry.partition.clone()).or_default();
+        if entry.sequence <= state.last {
+            return Ok(ReadOutcome::Nothing);
+        }
+        let after = state.last;
+        let decoded = Header::decode(&entry.payload);
+        state.last = entry.sequence;
+        let (header, body) = decoded.inspect_err(|_| state.lose())?;
+        let gap = header.previous != after;
+        if gap {
+            state.lose();
+            self.partial.remove(&entry.partition);
+        }
+        if header.epoch < state.epoch {
+            self.stale += 1;
+            return Ok(ReadOutcome::Stale { epoch: header.epoch });
+        }
+        if header.epoch > state.epoch {
+            state.epoch = header.epoch;
+            self.partial.remove(&entry.partition);
+        }
+        let records = match self.assemble(&entry.partition, header, body) {
+            Ok(None) => None,
+            Ok(Some(body)) => Some(unpack(&body)),
+            Err(error) => Some(Err(error)),
+        };
+        let Some(state) = self.partitions.get_mut(&entry.partition) else { return Ok(ReadOutcome::Nothing) };
+        let records = match records {
+            None if gap => return Ok(ReadOutcome::Gap(Gap { after, next: entry.sequence })),
+            None => return Ok(ReadOutcome::Nothing),
+            Some(Err(_)) if !state.complete => Vec::new(),
+            Some(records) => records.inspect_err(|_| state.lose())?,
+        };
+        Ok(match state.apply(entry.sequence, records) {
+            Some(records) => ReadOutcome::Records(records),
+            None if gap => ReadOutcome::Gap(Gap { after, next: entry.sequence }),
+            None => ReadOutcome::Incomplete,
+        })
+    }
+
+    /// Returns the complete body that ends with this entry, if it does.
+    fn assemble(&mut self, partition: &Partition, header: Header, body: Bytes) -> Result<Option<Bytes>, DecodeError> {
+        if !header.continues && !self.partial.contains_key(partition) {
+            return Ok(Some(body));
+        }
+        let mut partial = self.partial.remove(partition).unwrap_or_default();
+        if partial.len() + body.len() > MAX_BODY {
+            return Err(DecodeError::TooLarge("body", MAX_BODY));
+        }
+        partial.extend_from_slice(&body);
+        if header.continues {
+            self.partial.insert(partition.clone(), partial);
+            return Ok(None);
+        }
+        Ok(Some(partial.freeze()))
+    }
+}
+
+impl PartitionState {
+    /// Returns whether a checkpoint can be taken here: the log has no change after the resume point. Otherwise a collector
+    /// that restores the checkpoint could not recognise repeated deletions.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.complete && self.resume.is_some() && self.unconfirmed.is_empty()
+    }
+
+    /// Returns whether an event of a resumed watch is in the log already, so that the new owner must ignore it.
+    #[must_use]
+    pub fn repeats(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
+        self.unconfirmed.get(key).is_some_and(|seen| seen == version || seen.newer_than(version))
+    }
+
+    /// Marks the partition as incomplete.
+    fn lose(&mut self) {
+        (self.complete, self.resume) = (false, None);
+        self.unconfirmed.clear();
+    }
+
+    /// Applies records to the state and returns those that the caller must apply; `None` if the partition is incomplete.
+    fn apply(&mut self, sequence: Sequence, mut records: Vec<Record>) -> Option<Vec<Record>> {
+        let mut first = if self.complete { Some(0) } else { None };
+        for (at, record) in records.iter().enumerate() {
+            match record {
+                Record::Owner { collector } => self.owner.clone_from(collector),
+                Record::Progress { version } if self.complete => {
+                    self.resume = Some(version.clone());
+                    // A watch that resumed has reached this version, and will repeat what an earlier owner wrote beyond.
+                    self.unconfirmed.retain(|_, seen| seen.newer_than(version));
+                }
+                Record::Put { key, version, .. } | Record::Delete { key, version, .. } if self.resume.is_some() => {
+                    self.unconfirmed.insert(key.clone(), version.clone());
+                }
+                Record::Reset { reason } => {
+                    self.resume = None;
+                    self.unconfirmed.clear();
+                    if *reason != ResetReason::Relist && !self.complete {
+                        self.complete = true;
+                        first = Some(at);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.applied = if self.complete { sequence } else { self.applied };
+        first.map(|first| records.split_off(first))
+    }
+}

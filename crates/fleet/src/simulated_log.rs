@@ -1,0 +1,282 @@
+//! Log in memory with faults, all decided by a seed, in virtual time.
+//!
+//! Requests and answers are delayed, reordered, lost and doubled. A client can be cut off. A request that left its client
+//! before the cut still arrives. The log can be down, forget old entries by bytes or age, and be deleted.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use informer_hub_types::rng;
+use rand::Rng;
+use rand::rngs::StdRng;
+
+use super::entry::{Entry, Sequence};
+use super::log::{Answer, Log, Request, RequestId};
+use super::partition::Partition;
+
+/// Probabilities of faults, per message.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Faults {
+    /// A request is lost.
+    pub lost_request: f64,
+    /// A request is executed, but its answer is lost.
+    pub lost_answer: f64,
+    /// A request is executed twice.
+    pub doubled: f64,
+    /// A request fails.
+    pub failed: f64,
+    /// An outdated replica answers a read.
+    pub outdated: f64,
+    /// Longest delay of a request, and of an answer.
+    pub delay: Duration,
+}
+
+impl Faults {
+    /// No faults and no delay.
+    pub const NONE: Self =
+        Self { lost_request: 0.0, lost_answer: 0.0, doubled: 0.0, failed: 0.0, outdated: 0.0, delay: Duration::ZERO };
+}
+
+/// Message on its way.
+enum Message {
+    Request { client: usize, id: RequestId, request: Request },
+    Answer { client: usize, id: RequestId, answer: Answer },
+}
+
+struct Stored {
+    entry: Entry,
+    at: Duration,
+}
+
+struct State {
+    rng: StdRng,
+    faults: Faults,
+    now: Duration,
+    /// Messages by arrival; the second number keeps keys unique.
+    messages: BTreeMap<(Duration, u64), Message>,
+    sent: u64,
+    inboxes: Vec<VecDeque<(RequestId, Answer)>>,
+    cut_off: HashSet<usize>,
+    down: bool,
+    last_sequence: Sequence,
+    entries: BTreeMap<Sequence, Stored>,
+    /// Retained sequences by partition.
+    by_partition: HashMap<Partition, VecDeque<Sequence>>,
+    bytes: usize,
+    max_bytes: usize,
+    max_age: Duration,
+    history: Vec<Entry>,
+}
+
+/// See the [module documentation](self). Clones share the log.
+#[derive(Clone)]
+pub struct SimulatedLog(Rc<RefCell<State>>);
+
+impl std::fmt::Debug for SimulatedLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SimulatedLog").finish_non_exhaustive()
+    }
+}
+
+/// Connection of a process to a [`SimulatedLog`].
+#[derive(Debug)]
+pub struct SimulatedClient {
+    log: SimulatedLog,
+    client: usize,
+}
+
+impl SimulatedLog {
+    /// Creates an empty log. Its randomness is that of the thread; see [`rng::SeededRng`].
+    #[must_use]
+    pub fn new(faults: Faults) -> Self {
+        Self(Rc::new(RefCell::new(State {
+            rng: rng::rng(),
+            faults,
+            now: Duration::ZERO,
+            messages: BTreeMap::new(),
+            sent: 0,
+            inboxes: Vec::new(),
+            cut_off: HashSet::new(),
+            down: false,
+            last_sequence: 0,
+            entries: BTreeMap::new(),
+            by_partition: HashMap::new(),
+            bytes: 0,
+            max_bytes: usize::MAX,
+            max_age: Duration::MAX,
+            history: Vec::new(),
+        })))
+    }
+
+    /// Connects a process.
+    #[must_use]
+    pub fn connect(&self) -> SimulatedClient {
+        let mut state = self.0.borrow_mut();
+        state.inboxes.push(VecDeque::new());
+        SimulatedClient { log: self.clone(), client: state.inboxes.len() - 1 }
+    }
+
+    /// Advances the time and delivers the messages until then.
+    pub fn advance(&self, now: Duration) {
+        let mut state = self.0.borrow_mut();
+        while let Some(first) = state.messages.first_entry()
+            && first.key().0 <= now
+        {
+            let ((at, _), message) = first.remove_entry();
+            state.now = state.now.max(at);
+            state.deliver(message);
+        }
+        state.now = now;
+        state.retain();
+    }
+
+    /// Changes the faults.
+    pub fn set_faults(&self, faults: Faults) {
+        self.0.borrow_mut().faults = faults;
+    }
+
+    /// Makes the log fail requests, or ends that.
+    pub fn set_down(&self, down: bool) {
+        self.0.borrow_mut().down = down;
+    }
+
+    /// Limits the log. The oldest entries over a limit are removed.
+    pub fn set_retention(&self, max_bytes: usize, max_age: Duration) {
+        let mut state = self.0.borrow_mut();
+        (state.max_bytes, state.max_age) = (max_bytes, max_age);
+        state.retain();
+    }
+
+    /// Deletes the log and creates it anew. Sequences go on, as those of a stream with a first sequence of its own do.
+    pub fn recreate(&self) {
+        let mut state = self.0.borrow_mut();
+        state.last_sequence += 1000;
+        state.bytes = 0;
+        state.entries.clear();
+        state.by_partition.clear();
+    }
+
+    /// Returns all entries ever stored, retained or not, in order.
+    #[must_use]
+    pub fn history(&self) -> Vec<Entry> {
+        self.0.borrow().history.clone()
+    }
+}
+
+impl SimulatedClient {
+    /// Cuts the client off from the log, or connects it again. Messages on their way still arrive.
+    pub fn set_cut_off(&self, cut_off: bool) {
+        let mut state = self.log.0.borrow_mut();
+        if cut_off {
+            state.cut_off.insert(self.client)
+        } else {
+            state.cut_off.remove(&self.client)
+        };
+    }
+
+    /// Returns up to `most` retained entries after a sequence, in order. Entries shortly before it may
+    /// be repeated. `None` if the log is unreachable.
+    #[must_use]
+    pub fn read(&self, after: Sequence, only: Option<&Partition>, most: usize) -> Option<Vec<Entry>> {
+        let mut state = self.log.0.borrow_mut();
+        if state.down || state.cut_off.contains(&self.client) {
+            return None;
+        }
+        let doubled = state.faults.doubled;
+        let repeated = if state.rng.random_bool(doubled) { state.rng.random_range(0..5) } else { 0 };
+        let from = after.saturating_sub(repeated).saturating_add(1);
+        let entries = state.entries.range(from..).map(|(_, stored)| &stored.entry);
+        let entries = entries.filter(|entry| only.is_none_or(|only| entry.partition == *only));
+        Some(entries.take(most).cloned().collect())
+    }
+}
+
+impl Log for SimulatedClient {
+    fn send(&mut self, id: RequestId, request: Request) {
+        let client = self.client;
+        let mut state = self.log.0.borrow_mut();
+        let Faults { lost_request, doubled, .. } = state.faults;
+        if state.cut_off.contains(&client) || state.rng.random_bool(lost_request) {
+            return;
+        }
+        if state.rng.random_bool(doubled) {
+            state.post(Message::Request { client, id, request: request.clone() });
+        }
+        state.post(Message::Request { client, id, request });
+    }
+
+    fn receive(&mut self) -> Option<(RequestId, Answer)> {
+        self.log.0.borrow_mut().inboxes[self.client].pop_front()
+    }
+}
+
+impl State {
+    fn post(&mut self, message: Message) {
+        let delay = self.faults.delay.mul_f64(self.rng.random::<f64>().powi(3));
+        self.sent += 1;
+        self.messages.insert((self.now + delay, self.sent), message);
+    }
+
+    fn deliver(&mut self, message: Message) {
+        match message {
+            Message::Request { client, id, request } => {
+                let answer = self.execute(request);
+                if !self.rng.random_bool(self.faults.lost_answer) {
+                    self.post(Message::Answer { client, id, answer });
+                }
+            }
+            Message::Answer { client, id, answer } => {
+                if !self.cut_off.contains(&client) {
+                    self.inboxes[client].push_back((id, answer));
+                }
+            }
+        }
+    }
+
+    fn execute(&mut self, request: Request) -> Answer {
+        if self.down || self.rng.random_bool(self.faults.failed) {
+            return Answer::Failed("the simulated log is down".to_owned());
+        }
+        match request {
+            Request::Append { partition, expected, payload } => {
+                if self.last(&partition).unwrap_or(0) != expected {
+                    return Answer::Refused;
+                }
+                self.last_sequence += 1;
+                let sequence = self.last_sequence;
+                self.bytes += payload.len();
+                self.by_partition.entry(partition.clone()).or_default().push_back(sequence);
+                let entry = Entry { partition, sequence, payload };
+                self.history.push(entry.clone());
+                self.entries.insert(sequence, Stored { entry, at: self.now });
+                self.retain();
+                Answer::Stored(sequence)
+            }
+            Request::ReadLast { partition } => {
+                let outdated = usize::from(self.rng.random_bool(self.faults.outdated));
+                let sequences = self.by_partition.get(&partition);
+                let sequence = sequences.and_then(|all| all.iter().nth_back(outdated.min(all.len().saturating_sub(1))));
+                let stored = sequence.and_then(|sequence| self.entries.get(sequence));
+                Answer::Last(stored.map(|stored| stored.entry.clone()))
+            }
+        }
+    }
+
+    fn last(&self, partition: &Partition) -> Option<Sequence> {
+        self.by_partition.get(partition)?.back().copied()
+    }
+
+    fn retain(&mut self) {
+        while let Some(first) = self.entries.first_entry()
+            && (self.bytes > self.max_bytes || self.now.saturating_sub(first.get().at) > self.max_age)
+        {
+            let Stored { entry, .. } = first.remove();
+            self.bytes -= entry.payload.len();
+            if let Some(sequences) = self.by_partition.get_mut(&entry.partition) {
+                sequences.pop_front();
+            }
+        }
+    }
+}

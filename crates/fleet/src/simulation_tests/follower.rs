@@ -1,0 +1,187 @@
+//! Simulated reader: applies the log to its objects, and verifies each change.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use informer_hub_types::{ObjectKey, ResourceVersion};
+use rand::Rng;
+use rand::rngs::StdRng;
+
+use super::Checkpoints;
+use super::cluster::{Event, Objects};
+use crate::checkpoint::{CheckpointReader, CheckpointWriter};
+use crate::simulated_log::{SimulatedClient, SimulatedLog};
+use crate::{Partition, PartitionState, ReadOutcome, Reader, Record, ResetReason, Sequence};
+
+/// Objects of a partition as a reader knows them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Replica {
+    pub(super) objects: Objects,
+    /// During a full list: objects from before it that have not followed yet.
+    unlisted: Option<BTreeSet<ObjectKey>>,
+    pub(super) deletions: usize,
+}
+
+impl Replica {
+    pub(super) fn apply_all(&mut self, records: &[Record]) {
+        for record in records {
+            self.apply(record);
+        }
+    }
+
+    /// Applies a record.
+    ///
+    /// # Panics
+    /// If an object's version does not grow, or an object is deleted that does not exist: records out of order, or doubled.
+    pub(super) fn apply(&mut self, record: &Record) {
+        let Some(event) = Event::of_record(record) else {
+            match record {
+                Record::Reset { reason: ResetReason::Restart } => {
+                    self.unlisted = Some(self.objects.keys().cloned().collect());
+                }
+                Record::Progress { .. } => {
+                    for key in self.unlisted.take().unwrap_or_default() {
+                        self.objects.remove(&key);
+                        self.deletions += 1;
+                    }
+                }
+                _ => {}
+            }
+            return;
+        };
+        let present = self.objects.get(&event.key).map(|(uid, version)| (uid.clone(), *version));
+        let listed = self.unlisted.as_mut().is_some_and(|unlisted| unlisted.remove(&event.key));
+        if event.deleted {
+            let (uid, version) = present.unwrap_or_else(|| panic!("deleted twice: {event:?}"));
+            assert!(uid == event.uid && version <= event.version, "{event:?} after {version}");
+            self.objects.remove(&event.key);
+            self.deletions += 1;
+            return;
+        }
+        let grows = present.as_ref().is_none_or(|(_, version)| *version < event.version);
+        // A full list repeats objects. It can be as old as the list, since its owner may have paused.
+        assert!(grows || self.unlisted.is_some() || listed, "{event:?} after {present:?}");
+        self.objects.insert(event.key, (event.uid, event.version));
+    }
+}
+
+pub(super) struct Follower {
+    client: SimulatedClient,
+    checkpoints: Checkpoints,
+    reader: Reader,
+    position: Sequence,
+    replicas: BTreeMap<Partition, Replica>,
+    pub(super) gaps: usize,
+    pub(super) deletions: usize,
+    pub(super) stale: u64,
+}
+
+impl Follower {
+    pub(super) fn new(log: &SimulatedLog, checkpoints: &Checkpoints) -> Self {
+        Self {
+            client: log.connect(),
+            checkpoints: checkpoints.clone(),
+            reader: Reader::new(),
+            position: 0,
+            replicas: BTreeMap::new(),
+            gaps: 0,
+            deletions: 0,
+            stale: 0,
+        }
+    }
+
+    /// Restarts without memory.
+    pub(super) fn restart(&mut self) {
+        self.reader = Reader::new();
+        self.position = 0;
+        self.replicas.clear();
+    }
+
+    pub(super) fn objects(&self, partition: &Partition) -> &Objects {
+        static NONE: Objects = Objects::new();
+        self.replicas.get(partition).map_or(&NONE, |replica| &replica.objects)
+    }
+
+    pub(super) fn state(&self, partition: &Partition) -> Option<&PartitionState> {
+        self.reader.state(partition)
+    }
+
+    pub(super) fn run(&mut self, rng: &mut StdRng) {
+        let most = rng.random_range(1..20);
+        let incomplete: Vec<_> = self.reader.incomplete().cloned().collect();
+        for partition in incomplete.iter().filter(|_| rng.random_bool(0.05)) {
+            self.restore(partition);
+        }
+        let Some(entries) = self.client.read(self.position, None, most) else { return };
+        for entry in entries {
+            match self.reader.read(&entry).unwrap() {
+                ReadOutcome::Records(records) => {
+                    let replica = self.replicas.entry(entry.partition.clone()).or_default();
+                    let before = replica.deletions;
+                    replica.apply_all(&records);
+                    self.deletions += replica.deletions - before;
+                }
+                ReadOutcome::Gap(gap) => {
+                    assert!(gap.after < gap.next);
+                    self.gaps += 1;
+                    self.restore(&entry.partition);
+                }
+                ReadOutcome::Stale { .. } => self.stale += 1,
+                ReadOutcome::Nothing | ReadOutcome::Incomplete => {}
+            }
+            self.position = self.position.max(entry.sequence);
+        }
+    }
+
+    /// Restores a partition from its checkpoint, and reads the log again from there.
+    fn restore(&mut self, partition: &Partition) {
+        let restored = restore(&self.checkpoints, partition, &mut self.reader);
+        let Some((mut replica, applied)) = restored else { return };
+        // Objects that the checkpoint lacks were deleted.
+        let entries = self.client.read(applied, Some(partition), usize::MAX).unwrap_or_default();
+        for entry in entries.iter().filter(|entry| entry.sequence <= self.position) {
+            if let Ok(ReadOutcome::Records(records)) = self.reader.read(entry) {
+                replica.apply_all(&records);
+            }
+        }
+        self.replicas.insert(partition.clone(), replica);
+    }
+
+    /// Writes a checkpoint of each partition that is settled.
+    pub(super) fn checkpoint(&self) {
+        for (partition, replica) in &self.replicas {
+            if let Some(state) = self.reader.state(partition).filter(|state| state.is_settled()) {
+                write_checkpoint(&self.checkpoints, partition, state, &replica.objects);
+            }
+        }
+    }
+}
+
+pub(super) fn write_checkpoint(
+    checkpoints: &Checkpoints,
+    partition: &Partition,
+    state: &PartitionState,
+    objects: &Objects,
+) {
+    let mut writer = CheckpointWriter::new(Vec::new(), state).unwrap();
+    for (key, (uid, version)) in objects {
+        let version = ResourceVersion::new(&version.to_string());
+        let (key, uid) = (key.clone(), uid.clone());
+        writer.put(&Record::Put { key, uid, version, body: "{}".into() }).unwrap();
+    }
+    checkpoints.borrow_mut().insert(partition.clone(), writer.finish().unwrap());
+}
+
+/// Restores a reader's partition from its checkpoint, and returns the objects and the sequence.
+pub(super) fn restore(
+    checkpoints: &Checkpoints,
+    partition: &Partition,
+    reader: &mut Reader,
+) -> Option<(Replica, Sequence)> {
+    let checkpoints = checkpoints.borrow();
+    let checkpoint = CheckpointReader::new(&checkpoints.get(partition)?[..]).unwrap();
+    let state = checkpoint.state().clone();
+    reader.restore(partition.clone(), state.clone());
+    let mut replica = Replica::default();
+    checkpoint.for_each(|object| replica.apply(&object.unwrap()));
+    Some((replica, state.applied))
+}

@@ -1,0 +1,283 @@
+//! One partition of a writer: the protocol of claiming, appending and verifying.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::entry::{Entry, Header, MAX_BODY, MAX_HEADER, Sequence, pack};
+use crate::log::{Answer, Request, RequestId};
+use crate::partition::Partition;
+use crate::record::Record;
+use crate::wire::DecodeError;
+
+use super::{OfferError, WriterParams};
+
+/// Reason for which a writer may no longer append.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FenceReason {
+    /// A collector with this epoch, newer or the same, has claimed the partition.
+    Epoch(u64),
+    /// The last own entry is no longer the partition's last one, though no other collector has claimed it: the stream was
+    /// deleted or restored, or its retention removed the entry. Claim the partition again.
+    LogChanged,
+    /// The partition's last entry cannot be read.
+    Unreadable(DecodeError),
+}
+
+/// Position of a partition within the writer's schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pending {
+    /// Nothing to do.
+    Nothing,
+    /// In the queue of ready partitions.
+    Ready,
+    /// A request is in flight.
+    Answer { id: RequestId, deadline: Duration },
+    /// Waits after a failure.
+    Backoff { until: Duration },
+}
+
+/// Result of an answer.
+pub(super) enum Outcome {
+    /// The next request can be sent.
+    Continue,
+    Claimed(Sequence),
+    Stored {
+        records: usize,
+        bytes: usize,
+        sequence: Sequence,
+    },
+    /// The request must be repeated after a delay.
+    Failed(String),
+    Fenced(FenceReason),
+}
+
+/// Next request of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Read the last entry, in order to claim the partition after it.
+    Claim,
+    /// Send the outgoing entry, or form the next one.
+    Append,
+    /// Read the last entry, to learn why an append was refused.
+    Verify,
+}
+
+/// Encoded records of one batch.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    records: usize,
+}
+
+/// Entry in flight, and the rest of its batch.
+struct Outgoing {
+    payload: Bytes,
+    /// Further parts of a divided body.
+    parts: VecDeque<Bytes>,
+    /// Records of the batch, and their plain size in the queue.
+    records: usize,
+    bytes: usize,
+}
+
+pub(super) struct PartitionWriter {
+    pub(super) closing: bool,
+    pub(super) pending: Pending,
+    /// Sequence of the partition's last known entry.
+    pub(super) position: Sequence,
+    pub(super) failures: u32,
+    pub(super) problem: Option<String>,
+    epoch: u64,
+    claimed: bool,
+    /// Number of the outgoing entry, or of the next one.
+    number: u64,
+    step: Step,
+    outgoing: Option<Outgoing>,
+    queue: VecDeque<Batch>,
+}
+
+impl fmt::Debug for PartitionWriter {
+    /// Shows no record, since an object may be a Secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("PartitionWriter");
+        shown.field("epoch", &self.epoch).field("position", &self.position).field("step", &self.step);
+        shown.field("pending", &self.pending).field("queued_bytes", &self.queued_bytes()).finish_non_exhaustive()
+    }
+}
+
+impl PartitionWriter {
+    pub(super) fn new(epoch: u64) -> Self {
+        Self {
+            closing: false,
+            pending: Pending::Ready,
+            position: 0,
+            failures: 0,
+            problem: None,
+            epoch,
+            claimed: false,
+            number: 0,
+            step: Step::Claim,
+            outgoing: None,
+            queue: VecDeque::new(),
+        }
+    }
+
+    /// Queues a record and returns its size.
+    pub(super) fn push(&mut self, record: &Record, batch_bytes: usize, room: usize) -> Result<usize, OfferError> {
+        if self.queue.back().is_none_or(|batch| batch.bytes.len() >= batch_bytes) {
+            self.queue.push_back(Batch::default());
+        }
+        let Some(batch) = self.queue.back_mut() else { return Err(OfferError::NotOpen) };
+        let before = batch.bytes.len();
+        record.encode(&mut batch.bytes);
+        let size = batch.bytes.len() - before;
+        if size <= room && size <= MAX_BODY {
+            if before + size > batch_bytes.max(size) {
+                // Too much for this batch: it becomes the first of the next one.
+                let bytes = batch.bytes.split_off(before);
+                self.queue.push_back(Batch { bytes, records: 1 });
+            } else {
+                batch.records += 1;
+            }
+            return Ok(size);
+        }
+        batch.bytes.truncate(before);
+        if batch.records == 0 {
+            self.queue.pop_back();
+        }
+        Err(if size > MAX_BODY { OfferError::TooLarge(size) } else { OfferError::Full })
+    }
+
+    pub(super) fn queued_bytes(&self) -> usize {
+        let outgoing = self.outgoing.as_ref().map_or(0, |outgoing| outgoing.bytes);
+        outgoing + self.queue.iter().map(|batch| batch.bytes.len()).sum::<usize>()
+    }
+
+    /// Returns the next request; `None` if there is nothing to do.
+    pub(super) fn request(&mut self, partition: &Partition, params: &WriterParams) -> Option<Request> {
+        let partition = partition.clone();
+        if self.step != Step::Append {
+            return Some(Request::ReadLast { partition });
+        }
+        if self.outgoing.is_none() {
+            self.outgoing = Some(self.next_batch(params)?);
+        }
+        let payload = self.outgoing.as_ref()?.payload.clone();
+        Some(Request::Append { partition, expected: self.position, payload })
+    }
+
+    pub(super) fn answer(&mut self, answer: Answer, params: &WriterParams) -> Outcome {
+        let outcome = match (self.step, answer) {
+            (Step::Append, Answer::Stored(sequence)) => self.stored(sequence),
+            (Step::Append, Answer::Refused) => {
+                self.step = Step::Verify;
+                return Outcome::Continue;
+            }
+            (Step::Claim, Answer::Last(last)) => self.claim(last.as_ref(), params),
+            (Step::Verify, Answer::Last(last)) => self.verify(last.as_ref(), params),
+            (_, Answer::Failed(problem)) => Outcome::Failed(problem),
+            (step, _) => Outcome::Failed(format!("the answer does not match the request {step:?}")),
+        };
+        if !matches!(outcome, Outcome::Failed(_)) {
+            (self.failures, self.problem) = (0, None);
+        }
+        outcome
+    }
+
+    /// Prepares the entry that claims the partition, after its last entry.
+    fn claim(&mut self, last: Option<&Entry>, params: &WriterParams) -> Outcome {
+        let position = match last.map(|last| (last.sequence, Header::decode(&last.payload))) {
+            None => 0,
+            Some((_, Err(error))) => return Outcome::Fenced(FenceReason::Unreadable(error)),
+            Some((_, Ok((header, _)))) if header.epoch >= self.epoch => {
+                return Outcome::Fenced(FenceReason::Epoch(header.epoch));
+            }
+            Some((sequence, Ok(_))) => sequence,
+        };
+        self.position = position;
+        let mut owner = Vec::new();
+        Record::Owner { collector: params.collector.clone() }.encode(&mut owner);
+        let header = Header { epoch: self.epoch, number: 0, previous: position, continues: false };
+        let payload = header.encode(&pack(&owner, false));
+        self.outgoing = Some(Outgoing { payload, parts: VecDeque::new(), records: 0, bytes: 0 });
+        self.step = Step::Append;
+        Outcome::Continue
+    }
+
+    /// Finds out from the last entry why the outgoing one was refused.
+    fn verify(&mut self, last: Option<&Entry>, params: &WriterParams) -> Outcome {
+        let Some(last) = last else {
+            return if self.claimed {
+                Outcome::Fenced(FenceReason::LogChanged)
+            } else {
+                self.claim_after(None, params)
+            };
+        };
+        let header = match Header::decode(&last.payload) {
+            Ok((header, _)) => header,
+            Err(error) => return Outcome::Fenced(FenceReason::Unreadable(error)),
+        };
+        if header.epoch == self.epoch && header.number == self.number {
+            // An attempt without an answer was stored.
+            self.step = Step::Append;
+            return self.stored(last.sequence);
+        }
+        if header.epoch > self.epoch {
+            return Outcome::Fenced(FenceReason::Epoch(header.epoch));
+        }
+        if !self.claimed {
+            // An earlier owner has appended since the last entry was read, unless an outdated replica answered.
+            return self.claim_after(Some(last), params);
+        }
+        if header.epoch == self.epoch && last.sequence == self.position {
+            // The log is busy with an earlier attempt, or an outdated replica answered.
+            self.step = Step::Append;
+            return Outcome::Failed("refused, though the last entry is the expected one".to_owned());
+        }
+        Outcome::Fenced(FenceReason::LogChanged)
+    }
+
+    fn claim_after(&mut self, last: Option<&Entry>, params: &WriterParams) -> Outcome {
+        let before = self.position;
+        match self.claim(last, params) {
+            Outcome::Continue if self.position == before => {
+                Outcome::Failed("refused, though the last entry is the expected one".to_owned())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Continues after the outgoing entry, which is stored.
+    fn stored(&mut self, sequence: Sequence) -> Outcome {
+        self.position = sequence;
+        self.number += 1;
+        let Some(mut outgoing) = self.outgoing.take() else { return Outcome::Continue };
+        if !self.claimed {
+            self.claimed = true;
+            return Outcome::Claimed(sequence);
+        }
+        if let Some(part) = outgoing.parts.pop_front() {
+            outgoing.payload = self.part(&part, !outgoing.parts.is_empty());
+            self.outgoing = Some(outgoing);
+            return Outcome::Continue;
+        }
+        Outcome::Stored { records: outgoing.records, bytes: outgoing.bytes, sequence }
+    }
+
+    fn next_batch(&mut self, params: &WriterParams) -> Option<Outgoing> {
+        let batch = self.queue.pop_front()?;
+        let body = Bytes::from(pack(&batch.bytes, params.compress));
+        let limit = params.message_bytes.saturating_sub(MAX_HEADER).max(1);
+        let mut parts: VecDeque<_> =
+            (0..body.len()).step_by(limit).map(|at| body.slice(at..body.len().min(at + limit))).collect();
+        let first = parts.pop_front()?;
+        let payload = self.part(&first, !parts.is_empty());
+        Some(Outgoing { payload, parts, records: batch.records, bytes: batch.bytes.len() })
+    }
+
+    fn part(&self, body: &[u8], continues: bool) -> Bytes {
+        Header { epoch: self.epoch, number: self.number, previous: self.position, continues }.encode(body)
+    }
+}
