@@ -18,6 +18,9 @@ pub(super) const DURATION: &str = concat!(
     ")\\s*$"
 );
 
+/// Last sentence of the description of each secret.
+pub(super) const SECRET: &str = "A reference, never the secret itself.";
+
 /// Adds a description to a node.
 pub(super) fn node(description: &str, mut rest: Value) -> Value {
     rest["description"] = json!(description);
@@ -95,7 +98,7 @@ pub(super) fn secret(description: &str) -> Value {
         table
     };
     let ways = [of("env", "Environment variable with the secret."), of("file", "File with the secret.")];
-    node(&format!("{description} A reference, never the secret itself."), json!({ "oneOf": ways }))
+    node(&format!("{description} {SECRET}"), json!({ "oneOf": ways }))
 }
 
 /// Map of strings, such as labels.

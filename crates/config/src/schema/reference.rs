@@ -4,32 +4,28 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-use super::node::DURATION;
+use super::node::{DURATION, SECRET};
 use super::schema;
 use crate::toml_text::toml;
 
 const HEAD: &str = "\
 # Configuration reference
 
-All keys of `hub.toml`. This page is generated from the same definitions as `config/schema.json`: do not edit it, run
-`make reference`. [config/hub.toml](../config/hub.toml) has examples of all keys. `informer-hub config show -c hub.toml`
-shows the effective values and their origins.
+For operators. After this page you know every key of `hub.toml`, its values and default, and when a change takes effect. The page is generated
+by `make reference`. [config/hub.toml](../config/hub.toml) has examples of all keys. `informer-hub config show -c hub.toml` shows the effective
+values and their origins.
 
 **Notation.** A *duration* is whole numbers with units, largest first: `500ms`, `10m`, `1h30m`, `7d`. A *size* is a whole
 number with a unit (`64MiB`, `10MB`), or a bare number of bytes. A *secret* is a reference: `{ env = \"NAME\" }` or
 `{ file = \"path\" }`. A *path* selects a field of an object: `spec.containers[*].image`. Relative file names start at the
-directory of `hub.toml`, and `~` is the home directory. All keys exist since version 0.1.0.
+directory of `hub.toml`, and `~` is the home directory.
 
 **Environment.** A variable overrides the key of the file: `INFORMER_HUB_` and the levels in upper case, joined by two
 underscores, with `_` for `-`, `.` and `/`: `INFORMER_HUB_HUB__LISTEN`.
 
-**Changes.** When a changed value takes effect in a running hub ([changing.md](changing.md)):
-
-| | |
-|---|---|
-| at once | immediately, without a new list. Sinks keep their pending events; a sink whose `match` selects other resources or clusters subscribes to them |
-| lists again | immediately; the affected informers restart and compare a new list with the cache |
-| next start | at the next start; until then `configuration.needsRestart` in `/v1/status` names the key |
+**Changes.** A changed value takes effect in a running hub at once, without a new list, unless the key is marked ([changing.md](changing.md)):
+*lists again*: at once; the affected informers compare a new list with the cache. *Next start*: until then `configuration.needsRestart` in
+`/v1/status` names the key.
 
 ";
 
@@ -102,7 +98,7 @@ pub fn reference() -> String {
         if keys.is_empty() {
             continue;
         }
-        page += "| key | value | default | example | | takes effect |\n|---|---|---|---|---|---|\n";
+        page += "| key | value | default | example | meaning |\n|---|---|---|---|---|\n";
         for key in keys {
             page += &key.row();
         }
@@ -217,13 +213,14 @@ impl Key {
             Some(example) if Some(example) != self.default.as_ref() => code(example),
             _ => String::new(),
         };
-        let effect = match self.effect {
-            Some(Effect::AtOnce) => "at once",
-            Some(Effect::ListsAgain) => "lists again",
-            Some(Effect::NextStart) => "next start",
-            None => "–",
+        let mark = match self.effect {
+            Some(Effect::AtOnce) | None => "",
+            Some(Effect::ListsAgain) => " *Lists again.*",
+            Some(Effect::NextStart) => " *Next start.*",
         };
-        format!("| `{key}` | {takes} | {default} | {example} | {} | {effect} |\n", self.what)
+        // The head of the page explains secrets.
+        let what = self.what.trim_end_matches(SECRET).trim_end();
+        format!("| `{key}` | {takes} | {default} | {example} | {what}{mark} |\n")
     }
 }
 
