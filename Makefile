@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist test test-nightly lint reference doc public-api book deny test-real check-monitoring check-deploy chart-schema protobuf-schema fuzz oracle bench bench-peers bench-real bench-read bench-million bench-isolation bench-delivery bench-telemetry demo ci
+.PHONY: help build dist test test-nightly lint reference doc public-api book deny test-real check-monitoring check-deploy chart-schema protobuf-schema fuzz oracle bench bench-peers bench-real bench-read bench-million bench-isolation bench-delivery bench-log bench-telemetry demo ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -32,6 +32,7 @@ lint: ## Check format and clippy; warnings are errors
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml -- --check
 	$(CARGO) clippy --all-targets --all-features -- -D warnings
 	$(CARGO) clippy --test real --all-features -- -D warnings
+	$(CARGO) clippy --package informer-hub-fleet --test nats --all-features -- -D warnings
 
 reference: ## Generate config/schema.json and docs/configuration.md from crates/config/src/schema
 	$(CARGO) build --quiet
@@ -55,6 +56,7 @@ test-real: ## Run the suites with real kube-apiservers and the example receivers
 	tests/testbed/build.sh reader
 	tests/testbed/build.sh kubectl
 	$(CARGO) test --test real
+	$(CARGO) test --package informer-hub-fleet --features nats --test nats
 	$(CARGO) test --test receivers --test readers -- --ignored
 
 check-monitoring: ## Check metrics, alert rules and dashboard with Prometheus' tools; needs Go, builds for minutes the first time
@@ -99,6 +101,9 @@ bench-million: ## Measure memory and query latency with a million objects in 100
 
 bench-isolation: ## Measure the effect of dead, slow, flooding or invalid clusters and sinks on others; takes 10 minutes
 	$(CARGO) bench --bench hub -- isolation
+
+bench-log: ## Compare the log of changes with bare NATS JetStream; needs Go, takes a minute
+	BENCH_NATS=$$(tests/testbed/nats/build.sh) $(CARGO) bench --package informer-hub-fleet --features nats --bench log
 
 bench-telemetry: ## Measure the cost of traces and metrics; needs taskset, takes 4 minutes
 	$(CARGO) bench --bench hub -- telemetry

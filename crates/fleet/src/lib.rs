@@ -1,6 +1,7 @@
 //! Foundation of scale-out: a replicated log of changes, ownership of clusters, and their assignment to collectors.
 //!
-//! The hub does not use this crate yet. Everything is synchronous and does no I/O; the owner passes time, requests and answers.
+//! The hub does not use this crate yet. Everything but the adapter `jetstream` (feature `nats`) is synchronous and does no
+//! I/O; its owner passes time, requests and answers.
 //!
 //! # Data flow
 //! ```text
@@ -16,11 +17,13 @@
 //! - [`reader`]: order, gaps, epochs, resume points.
 //! - [`checkpoint`]: the objects of a partition at a sequence.
 //! - [`assign`](mod@assign): which collector owns which cluster.
-//! - [`Log`]: port to the log. `SimulatedLog` (feature `testing`) implements it.
+//! - [`Log`]: port to the log. `SimulatedLog` (feature `testing`) and `jetstream::JetStreamLog` implement it.
 
 pub mod assign;
 pub mod checkpoint;
 mod entry;
+#[cfg(feature = "nats")]
+pub mod jetstream;
 mod log;
 mod partition;
 pub mod reader;

@@ -107,7 +107,9 @@ impl Follower {
 
     pub(super) fn run(&mut self, rng: &mut StdRng) {
         let most = rng.random_range(1..20);
-        let incomplete: Vec<_> = self.reader.incomplete().cloned().collect();
+        let mut incomplete: Vec<_> = self.reader.incomplete().cloned().collect();
+        // In an order that the seed decides.
+        incomplete.sort();
         for partition in incomplete.iter().filter(|_| rng.random_bool(0.05)) {
             self.restore(partition);
         }

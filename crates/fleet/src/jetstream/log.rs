@@ -1,0 +1,207 @@
+//! Log on a JetStream stream.
+//!
+//! An append carries the expected last sequence of its subject, which the server compares when it stores the message. Message
+//! ids are not used: a repeated append is refused by the comparison, for as long as the stream exists, while the server
+//! forgets ids after the duplicate window and keeps memory for each.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE;
+use async_nats::jetstream::Context;
+use async_nats::jetstream::context::{GetStreamErrorKind, PublishErrorKind};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, LastRawMessageErrorKind, StorageType, Stream};
+use informer_hub_types::clock;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::{NatsError, Tail, context};
+use crate::entry::{Entry, Sequence};
+use crate::log::{Answer, Log, Request, RequestId};
+use crate::partition::{Partition, Subjects};
+
+/// Lowest first sequence of a stream of this program: microseconds of the year 2001.
+///
+/// A new stream begins at the current time in microseconds. Its sequences exceed those of a deleted stream with the same
+/// name, unless that stored more than a million messages a second for its whole life.
+const LEAST_FIRST_SEQUENCE: u64 = 1_000_000_000_000_000;
+/// Window in which the server looks for repeated ids. They are not used, so it is the shortest that servers accept.
+const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
+/// Appends that may wait for the server at once. A writer's window is smaller.
+const IN_FLIGHT: usize = 4096;
+
+/// Parameters of a [`JetStreamLog`].
+#[derive(Clone, Debug)]
+pub struct LogParams {
+    /// Name of the fleet.
+    pub subjects: Subjects,
+    /// Copies of each message, 1, 3 or 5.
+    pub replicas: usize,
+    /// Age at which entries are removed.
+    pub max_age: Duration,
+    /// Size of the stream at which the oldest entries are removed.
+    pub max_bytes: u64,
+    /// Time after which a request fails.
+    pub timeout: Duration,
+}
+
+/// See the [module documentation](self).
+#[derive(Debug)]
+pub struct JetStreamLog {
+    params: LogParams,
+    context: Context,
+    stream: Stream<()>,
+    runtime: Handle,
+    sender: mpsc::Sender<(RequestId, Answer)>,
+    receiver: mpsc::Receiver<(RequestId, Answer)>,
+    /// Answers that [`JetStreamLog::answered`] has received.
+    received: VecDeque<(RequestId, Answer)>,
+}
+
+impl JetStreamLog {
+    /// Opens the fleet's stream. Creates it, or changes its limits, as the parameters require.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn open(client: async_nats::Client, params: LogParams) -> Result<Self, NatsError> {
+        let context = context(client, params.timeout, IN_FLIGHT);
+        let name = stream_name(&params.subjects);
+        let wanted = config(&params, &name);
+        let action = || format!("open stream {name}");
+        let found = match context.get_stream(&name).await {
+            Ok(stream) => stream.cached_info().config.clone(),
+            Err(error) if is_missing(&error) => match context.create_stream(&wanted).await {
+                Ok(stream) => stream.cached_info().config.clone(),
+                // Another process may have created it at this moment, with another first sequence.
+                Err(error) => match context.get_stream(&name).await {
+                    Ok(stream) => stream.cached_info().config.clone(),
+                    Err(_) => return Err(NatsError::request(action())(error)),
+                },
+            },
+            Err(error) => return Err(NatsError::request(action())(error)),
+        };
+        if found.first_sequence.unwrap_or(0) < LEAST_FIRST_SEQUENCE {
+            return Err(NatsError::ForeignStream(name));
+        }
+        let limits = |config: &Config| (config.max_age, config.max_bytes, config.num_replicas);
+        if limits(&found) != limits(&wanted) {
+            let changed = Config {
+                max_age: wanted.max_age,
+                max_bytes: wanted.max_bytes,
+                num_replicas: wanted.num_replicas,
+                ..found
+            };
+            context.update_stream(changed).await.map_err(NatsError::request(action()))?;
+        }
+        let stream = context.get_stream_no_info(&name).await.map_err(NatsError::request(action()))?;
+        let (sender, receiver) = mpsc::channel(IN_FLIGHT);
+        let runtime = Handle::current();
+        Ok(Self { params, context, stream, runtime, sender, receiver, received: VecDeque::new() })
+    }
+
+    /// Waits until [`Log::receive`] has an answer.
+    ///
+    /// # Cancel safety
+    /// No answer is lost if the future is dropped.
+    pub async fn answered(&mut self) {
+        if self.received.is_empty()
+            && let Some(answer) = self.receiver.recv().await
+        {
+            self.received.push_back(answer);
+        }
+    }
+
+    /// Reads the log after a sequence: all partitions, or those of one subject filter of [`Subjects`].
+    pub async fn tail(&self, after: Sequence, filter: String) -> Result<Tail, NatsError> {
+        Tail::open(&self.context, &stream_name(&self.params.subjects), &self.params.subjects, after, filter).await
+    }
+
+    /// Reads a partition's last entry from the stream's leader.
+    pub async fn last(&self, partition: &Partition) -> Result<Option<Entry>, NatsError> {
+        last(&self.stream, &self.params.subjects, partition.clone()).await
+    }
+}
+
+impl Log for JetStreamLog {
+    fn send(&mut self, id: RequestId, request: Request) {
+        let (context, stream, sender) = (self.context.clone(), self.stream.clone(), self.sender.clone());
+        let subjects = self.params.subjects.clone();
+        self.runtime.spawn(async move {
+            let answer = match request {
+                Request::Append { partition, expected, payload } => {
+                    let mut headers = HeaderMap::new();
+                    headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, expected.to_string().as_str());
+                    let message = PublishMessage::build().payload(payload).headers(headers);
+                    append(&context, subjects.of(&partition), message).await
+                }
+                Request::ReadLast { partition } => match last(&stream, &subjects, partition).await {
+                    Ok(last) => Answer::Last(last),
+                    Err(error) => Answer::Failed(with_causes(&error)),
+                },
+            };
+            // The log may have been dropped.
+            let _ = sender.send((id, answer)).await;
+        });
+    }
+
+    fn receive(&mut self) -> Option<(RequestId, Answer)> {
+        self.received.pop_front().or_else(|| self.receiver.try_recv().ok())
+    }
+}
+
+async fn append(context: &Context, subject: String, message: PublishMessage) -> Answer {
+    let published = match context.send_publish(subject, message).await {
+        Ok(acknowledgement) => acknowledgement.await,
+        Err(error) => Err(error),
+    };
+    match published {
+        Ok(stored) => Answer::Stored(stored.sequence),
+        Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Answer::Refused,
+        Err(error) => Answer::Failed(with_causes(&error)),
+    }
+}
+
+async fn last(stream: &Stream<()>, subjects: &Subjects, partition: Partition) -> Result<Option<Entry>, NatsError> {
+    match stream.get_last_raw_message_by_subject(&subjects.of(&partition)).await {
+        Ok(message) => Ok(Some(Entry { partition, sequence: message.sequence, payload: message.payload })),
+        Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+        Err(error) => Err(NatsError::request(format!("read the last entry of {partition}"))(error)),
+    }
+}
+
+fn stream_name(subjects: &Subjects) -> String {
+    format!("{}-log", subjects.fleet())
+}
+
+fn config(params: &LogParams, name: &str) -> Config {
+    Config {
+        name: name.to_owned(),
+        description: Some("Changes of Kubernetes objects, written by informer-hub".to_owned()),
+        subjects: vec![params.subjects.all()],
+        storage: StorageType::File,
+        num_replicas: params.replicas,
+        max_age: params.max_age,
+        max_bytes: i64::try_from(params.max_bytes).unwrap_or(i64::MAX),
+        discard: DiscardPolicy::Old,
+        duplicate_window: DUPLICATE_WINDOW,
+        first_sequence: Some(u64::try_from(clock::wall().as_microsecond()).unwrap_or(0)),
+        ..Config::default()
+    }
+}
+
+fn is_missing(error: &async_nats::jetstream::context::GetStreamError) -> bool {
+    let missing = async_nats::jetstream::ErrorCode::STREAM_NOT_FOUND;
+    matches!(error.kind(), GetStreamErrorKind::JetStream(cause) if cause.error_code() == missing)
+}
+
+/// Returns an error with its causes in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |error| error.source());
+    causes.fold(error.to_string(), |text, cause| {
+        let cause = cause.to_string();
+        // The client library repeats causes in its texts.
+        if text.contains(&cause) { text } else { format!("{text}: {cause}") }
+    })
+}

@@ -1,0 +1,82 @@
+//! The log, ownership and checkpoints on NATS JetStream.
+//!
+//! - [`JetStreamLog`]: one stream per fleet, one subject per partition.
+//! - [`Tail`]: reads that stream in order, from any sequence.
+//! - [`Owners`]: bucket with the owner and epoch of each cluster.
+//! - [`Checkpoints`]: object store with checkpoints, and a bucket that names the newest one of each partition.
+//!
+//! All take a connected client: the caller connects, authenticates, and sets the request timeout.
+
+mod checkpoints;
+mod log;
+mod owners;
+mod tail;
+
+use std::time::Duration;
+
+use async_nats::jetstream::Context;
+use async_nats::jetstream::context::ContextBuilder;
+
+pub use checkpoints::Checkpoints;
+pub use log::{JetStreamLog, LogParams};
+pub use owners::{Owners, Ownership};
+pub use tail::Tail;
+
+/// Error of a request to NATS. Every one may be repeated; those about configuration repeat until the operator acts.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NatsError {
+    /// A request failed.
+    #[error("cannot {action}")]
+    Request {
+        /// Failed action.
+        action: String,
+        /// Cause.
+        #[source]
+        source: async_nats::Error,
+    },
+    /// The stream was not created by this program: its sequences may repeat, which fencing does not survive.
+    #[error("stream {0:?} was not created by informer-hub: delete or rename it, or choose another fleet name")]
+    ForeignStream(String),
+    /// A stored value is not of this program, or of a newer version.
+    #[error("cannot decode {what}")]
+    Decode {
+        /// Name of the value.
+        what: String,
+        /// Cause.
+        #[source]
+        source: crate::DecodeError,
+    },
+    /// A stored object exceeds the caller's limit.
+    #[error("object {object:?} has {size} bytes, more than the limit of {limit}")]
+    TooLarge {
+        /// Name of the object.
+        object: String,
+        /// Its size.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
+}
+
+impl NatsError {
+    fn request<E: Into<async_nats::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> Self {
+        let action = action.into();
+        move |source| Self::Request { action, source: source.into() }
+    }
+}
+
+/// Returns a JetStream context whose requests end after `timeout`.
+fn context(client: async_nats::Client, timeout: Duration, in_flight: usize) -> Context {
+    ContextBuilder::new()
+        .timeout(timeout)
+        .ack_timeout(timeout)
+        .max_ack_inflight(in_flight)
+        .backpressure_on_inflight(true)
+        .build(client)
+}
+
+/// Turns a subject into a key or object name, which may not contain `%`.
+fn key_of(subject: &str) -> String {
+    subject.replace('%', "=")
+}

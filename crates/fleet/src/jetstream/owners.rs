@@ -1,0 +1,132 @@
+//! Bucket of owners: which collector holds which cluster, under which epoch.
+//!
+//! Every change compares the revision of the entry that the caller has seen. The epoch is a part of the value instead of the
+//! bucket's revision: revisions begin again if the bucket is deleted, epochs begin after the newest one in the log.
+
+use std::time::Duration;
+
+use async_nats::jetstream::kv::{Config, CreateErrorKind, Operation, Store, UpdateErrorKind};
+use bytes::Bytes;
+use informer_hub_types::ClusterName;
+
+use super::{NatsError, context, key_of};
+use crate::partition::Subjects;
+use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
+
+const FORMAT: u8 = 1;
+const IN_FLIGHT: usize = 256;
+
+/// Entry of the bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ownership {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// Its owner; empty if the last one has released it.
+    pub collector: String,
+    /// Epoch for [`Writer::open`](crate::Writer::open).
+    pub epoch: u64,
+    /// Revision of the entry. It changes with each renewal, so an observer sees by its own clock that an owner is alive.
+    pub revision: u64,
+}
+
+/// See the [module documentation](self).
+#[derive(Clone, Debug)]
+pub struct Owners {
+    store: Store,
+    subjects: Subjects,
+}
+
+impl Owners {
+    /// Opens the bucket, or creates it.
+    pub async fn open(
+        client: async_nats::Client,
+        subjects: Subjects,
+        replicas: usize,
+        timeout: Duration,
+    ) -> Result<Self, NatsError> {
+        let bucket = format!("{}-owners", subjects.fleet());
+        let context = context(client, timeout, IN_FLIGHT);
+        let action = format!("open bucket {bucket}");
+        let store = if let Ok(store) = context.get_key_value(&bucket).await {
+            store
+        } else {
+            let config = Config { bucket, history: 1, num_replicas: replicas, ..Config::default() };
+            context.create_key_value(config).await.map_err(NatsError::request(action))?
+        };
+        Ok(Self { store, subjects })
+    }
+
+    /// Returns the entry of a cluster.
+    pub async fn get(&self, cluster: &ClusterName) -> Result<Option<Ownership>, NatsError> {
+        let entry = self.store.entry(self.key(cluster)).await;
+        let entry = entry.map_err(NatsError::request(format!("read the owner of cluster {cluster}")))?;
+        let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else { return Ok(None) };
+        let decoded = decode(cluster, entry.revision, entry.value);
+        let decoded =
+            decoded.map_err(|source| NatsError::Decode { what: format!("owner of cluster {cluster}"), source });
+        decoded.map(Some)
+    }
+
+    /// Makes `collector` the owner of a cluster, after the entry that the caller has seen. `newest` is the newest epoch that
+    /// the caller knows from the log. Returns `None` if the entry has changed.
+    pub async fn claim(
+        &self,
+        cluster: &ClusterName,
+        collector: &str,
+        seen: Option<&Ownership>,
+        newest: u64,
+    ) -> Result<Option<Ownership>, NatsError> {
+        let epoch = seen.map_or(0, |seen| seen.epoch).max(newest).saturating_add(1);
+        self.write(cluster, collector, epoch, seen.map(|seen| seen.revision)).await
+    }
+
+    /// Renews an ownership: same epoch, new revision. Returns `None` if it is lost.
+    pub async fn renew(&self, own: &Ownership) -> Result<Option<Ownership>, NatsError> {
+        self.write(&own.cluster, &own.collector, own.epoch, Some(own.revision)).await
+    }
+
+    /// Gives an ownership up. The entry stays, with its epoch. Returns whether it was still held.
+    pub async fn release(&self, own: &Ownership) -> Result<bool, NatsError> {
+        self.write(&own.cluster, "", own.epoch, Some(own.revision)).await.map(|released| released.is_some())
+    }
+
+    async fn write(
+        &self,
+        cluster: &ClusterName,
+        collector: &str,
+        epoch: u64,
+        revision: Option<u64>,
+    ) -> Result<Option<Ownership>, NatsError> {
+        let mut value = vec![FORMAT];
+        put_integer(&mut value, epoch);
+        put_bytes(&mut value, collector.as_bytes());
+        let (key, action) = (self.key(cluster), format!("write the owner of cluster {cluster}"));
+        let written = match revision {
+            None => match self.store.create(key, value.into()).await {
+                Err(error) if error.kind() == CreateErrorKind::AlreadyExists => return Ok(None),
+                created => created.map_err(NatsError::request(action))?,
+            },
+            Some(revision) => match self.store.update(key, value.into(), revision).await {
+                Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => return Ok(None),
+                updated => updated.map_err(NatsError::request(action))?,
+            },
+        };
+        let (cluster, collector) = (cluster.clone(), collector.to_owned());
+        Ok(Some(Ownership { cluster, collector, epoch, revision: written }))
+    }
+
+    fn key(&self, cluster: &ClusterName) -> String {
+        let filter = self.subjects.of_cluster(cluster);
+        key_of(filter.trim_end_matches(".>"))
+    }
+}
+
+fn decode(cluster: &ClusterName, revision: u64, mut value: Bytes) -> Result<Ownership, DecodeError> {
+    let found = take_byte(&mut value, "format")?;
+    if found > FORMAT {
+        return Err(DecodeError::Newer { found, known: FORMAT });
+    }
+    let epoch = take_integer(&mut value, "epoch")?;
+    let collector = take_text(&mut value, "collector")?;
+    Ok(Ownership { cluster: cluster.clone(), collector, epoch, revision })
+}

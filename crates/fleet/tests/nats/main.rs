@@ -1,0 +1,307 @@
+//! The log, ownership and checkpoints on a real `nats-server`. Needs Go, so `cargo test` leaves it out.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod collector;
+mod server;
+
+use std::time::Duration;
+
+use informer_hub_fleet::checkpoint::{CheckpointReader, CheckpointWriter};
+use informer_hub_fleet::jetstream::{Checkpoints, JetStreamLog, NatsError, Owners, Tail};
+use informer_hub_fleet::reader::PartitionState;
+use informer_hub_fleet::writer::FenceReason;
+use informer_hub_fleet::{Entry, Partition, ReadOutcome, Reader, Record, ResetReason, Writer, WriterEvent};
+use informer_hub_types::{ObjectKey, ResourceVersion, Uid};
+
+use collector::{Collector, DEADLINE, params, partition, subjects, within};
+use server::Servers;
+
+fn put(version: u64) -> Record {
+    Record::Put {
+        key: ObjectKey::new("ns", &(version % 7).to_string()),
+        uid: Uid::new("u"),
+        version: ResourceVersion::new(&version.to_string()),
+        body: format!("{{\"version\":{version}}}").into(),
+    }
+}
+
+const RESTART: Record = Record::Reset { reason: ResetReason::Restart };
+
+async fn next(tail: &mut Tail) -> Entry {
+    within("an entry", tail.next()).await.unwrap().expect("the tail goes on")
+}
+
+/// Reads a partition until the version, and returns the versions of its objects in order.
+async fn versions(log: &JetStreamLog, partition: &Partition, last: u64) -> Vec<u64> {
+    let mut tail = log.tail(0, subjects().all()).await.unwrap();
+    let (mut reader, mut found) = (Reader::new(), Vec::new());
+    while found.last() != Some(&last) {
+        let entry = next(&mut tail).await;
+        match reader.read(&entry).unwrap() {
+            ReadOutcome::Records(records) if entry.partition == *partition => {
+                found.extend(records.iter().filter_map(|record| match record {
+                    Record::Put { version, .. } => version.as_number(),
+                    _ => None,
+                }));
+            }
+            ReadOutcome::Records(_) | ReadOutcome::Nothing => {}
+            // The claim before the full list.
+            ReadOutcome::Incomplete if found.is_empty() => {}
+            other => panic!("{other:?} of {entry:?}"),
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn successor_fences_the_former_owner_and_the_log_has_each_record_once() {
+    let servers = Servers::start(1).await;
+    let (mut first, c) = (Collector::start(&servers, 1).await, partition("c"));
+    first.claim(&c, 1).await;
+    first.offer(&c, &RESTART).await;
+    for version in 1..=500 {
+        first.offer(&c, &put(version)).await;
+    }
+    first.flush().await;
+    let mut second = Collector::start(&servers, 1).await;
+    second.claim(&c, 2).await;
+    // The first one does not know yet.
+    first.writer.offer(&c, &put(501)).unwrap();
+    let fenced = first.until("fencing", |event| matches!(event, WriterEvent::Fenced { .. })).await;
+    assert_eq!(fenced, WriterEvent::Fenced { partition: c.clone(), reason: FenceReason::Epoch(2) });
+    for version in 501..=600 {
+        second.offer(&c, &put(version)).await;
+    }
+    second.flush().await;
+    assert_eq!(versions(&second.log, &c, 600).await, (1..=600).collect::<Vec<_>>());
+    // A third one that is older than the owner does not get the partition at all.
+    let mut late = Collector::start(&servers, 1).await;
+    late.writer.open(c.clone(), 1);
+    let fenced = late.until("fencing", |event| matches!(event, WriterEvent::Fenced { .. })).await;
+    assert_eq!(fenced, WriterEvent::Fenced { partition: c, reason: FenceReason::Epoch(2) });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_server_loses_and_doubles_no_record() {
+    let mut servers = Servers::start(1).await;
+    let (mut collector, c) = (Collector::start(&servers, 1).await, partition("c"));
+    collector.claim(&c, 1).await;
+    collector.offer(&c, &RESTART).await;
+    for version in 1..=3000 {
+        collector.offer(&c, &put(version)).await;
+        if version % 1000 == 500 {
+            servers.kill(0);
+            servers.restart(0).await;
+        }
+    }
+    collector.flush().await;
+    assert_eq!(versions(&collector.log, &c, 3000).await, (1..=3000).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cluster_of_three_goes_on_without_any_one_node() {
+    let mut servers = Servers::start(3).await;
+    let mut collector = Collector::start(&servers, 3).await;
+    let partitions = [partition("c"), partition("d")];
+    let mut tail = collector.log.tail(0, subjects().all()).await.unwrap();
+    for partition in &partitions {
+        collector.claim(partition, 1).await;
+        collector.offer(partition, &RESTART).await;
+    }
+    // Each node in turn, so also the leader of the stream.
+    for node in 0..3 {
+        for round in 0..300 {
+            if round == 100 {
+                servers.kill(node);
+            }
+            for partition in &partitions {
+                collector.offer(partition, &put(node as u64 * 300 + round + 1)).await;
+            }
+        }
+        collector.flush().await;
+        servers.restart(node).await;
+        servers.until_replicated(&collector.client, "test-log", 3).await;
+    }
+    for partition in &partitions {
+        assert_eq!(versions(&collector.log, partition, 900).await, (1..=900).collect::<Vec<_>>());
+    }
+    // The tail that was open all the time has no gap either.
+    let (mut reader, mut seen) = (Reader::new(), 0);
+    while seen < 1800 {
+        let entry = next(&mut tail).await;
+        match reader.read(&entry).unwrap() {
+            ReadOutcome::Records(records) => {
+                seen += records.iter().filter(|record| matches!(record, Record::Put { .. })).count();
+            }
+            ReadOutcome::Nothing => {}
+            ReadOutcome::Incomplete if seen == 0 => {}
+            other => panic!("{other:?} of {entry:?}"),
+        }
+    }
+    assert_eq!(seen, 1800);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recreated_stream_is_noticed_by_writer_and_reader() {
+    let servers = Servers::start(1).await;
+    let (mut collector, c) = (Collector::start(&servers, 1).await, partition("c"));
+    collector.claim(&c, 1).await;
+    collector.offer(&c, &RESTART).await;
+    collector.flush().await;
+    let mut reader = Reader::new();
+    let mut tail = collector.log.tail(0, subjects().all()).await.unwrap();
+    while reader.state(&c).is_none_or(|state| !state.complete) {
+        reader.read(&next(&mut tail).await).unwrap();
+    }
+    let before = reader.position();
+    let context = async_nats::jetstream::new(collector.client.clone());
+    context.delete_stream("test-log").await.unwrap();
+    let mut successor = Collector::start(&servers, 1).await;
+    collector.writer.offer(&c, &put(1)).unwrap();
+    let fenced = collector.until("fencing", |event| matches!(event, WriterEvent::Fenced { .. })).await;
+    assert_eq!(fenced, WriterEvent::Fenced { partition: c.clone(), reason: FenceReason::LogChanged });
+    successor.claim(&c, 2).await;
+    let mut tail = successor.log.tail(before, subjects().all()).await.unwrap();
+    let entry = next(&mut tail).await;
+    assert!(entry.sequence > before, "sequences never repeat");
+    assert!(matches!(reader.read(&entry), Ok(ReadOutcome::Gap(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn retention_leaves_a_gap_that_the_reader_finds() {
+    let servers = Servers::start(1).await;
+    let client = servers.client().await;
+    let small = informer_hub_fleet::jetstream::LogParams { max_bytes: 20_000, ..params(1) };
+    let log = JetStreamLog::open(client.clone(), small).await.unwrap();
+    let (mut collector, c) = (Collector::with(client, log), partition("c"));
+    collector.claim(&c, 1).await;
+    collector.offer(&c, &RESTART).await;
+    collector.flush().await;
+    let mut reader = Reader::new();
+    let mut tail = collector.log.tail(0, subjects().all()).await.unwrap();
+    while reader.state(&c).is_none_or(|state| !state.complete) {
+        reader.read(&next(&mut tail).await).unwrap();
+    }
+    drop(tail);
+    for version in 1..=500 {
+        collector.offer(&c, &put(version)).await;
+        collector.flush().await;
+    }
+    let mut tail = collector.log.tail(reader.position(), subjects().all()).await.unwrap();
+    assert!(matches!(reader.read(&next(&mut tail).await), Ok(ReadOutcome::Gap(_))));
+    assert_eq!(reader.incomplete().count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn foreign_stream_is_refused_with_the_remedy() {
+    let servers = Servers::start(1).await;
+    let client = servers.client().await;
+    let config = async_nats::jetstream::stream::Config { name: "test-log".into(), ..Default::default() };
+    async_nats::jetstream::new(client.clone()).create_stream(config).await.unwrap();
+    let error = JetStreamLog::open(client, params(1)).await.unwrap_err();
+    assert!(matches!(error, NatsError::ForeignStream(_)) && error.to_string().contains("choose another"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_two_claims_wins_and_the_loser_cannot_renew() {
+    let servers = Servers::start(1).await;
+    let owners = Owners::open(servers.client().await, subjects(), 1, DEADLINE).await.unwrap();
+    let cluster = "prod-eu.1.".parse().unwrap();
+    assert_eq!(owners.get(&cluster).await.unwrap(), None);
+    let first = owners.claim(&cluster, "a", None, 0).await.unwrap().expect("the first claim wins");
+    assert_eq!((first.epoch, owners.claim(&cluster, "b", None, 0).await.unwrap()), (1, None));
+    let renewed = owners.renew(&first).await.unwrap().expect("it is held");
+    assert!(renewed.epoch == 1 && renewed.revision > first.revision);
+    assert_eq!(owners.claim(&cluster, "b", Some(&first), 0).await.unwrap(), None, "it was renewed since");
+    let seen = owners.get(&cluster).await.unwrap();
+    assert_eq!(seen.as_ref(), Some(&renewed));
+    let second = owners.claim(&cluster, "b", seen.as_ref(), 7).await.unwrap().expect("the owner did not renew");
+    assert_eq!((second.epoch, second.collector.as_str()), (8, "b"), "newer than the newest epoch in the log");
+    assert_eq!(owners.renew(&renewed).await.unwrap(), None);
+    assert!(!owners.release(&renewed).await.unwrap() && owners.release(&second).await.unwrap());
+    let released = owners.get(&cluster).await.unwrap().unwrap();
+    assert_eq!((released.epoch, released.collector.as_str()), (8, ""), "the epoch outlives its owner");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn newest_checkpoint_wins_and_older_objects_are_deleted() {
+    let servers = Servers::start(1).await;
+    let (client, c) = (servers.client().await, partition("c"));
+    let checkpoints = Checkpoints::open(client.clone(), subjects(), 1, DEADLINE).await.unwrap();
+    assert_eq!(checkpoints.load(&c, 1 << 20).await.unwrap(), None);
+    let written = |applied: u64| {
+        let resume = Some(ResourceVersion::new("5"));
+        let state = PartitionState { applied, last: applied, resume, complete: true, ..PartitionState::default() };
+        let mut writer = CheckpointWriter::new(Vec::new(), &state).unwrap();
+        (0..200).for_each(|version| writer.put(&put(version)).unwrap());
+        writer.finish().unwrap()
+    };
+    for (sequence, saved) in [(10, true), (30, true), (20, false), (30, false)] {
+        let name = checkpoints.save(&c, sequence, "a", &written(sequence)).await.unwrap();
+        assert_eq!(name.is_some(), saved, "{sequence}");
+    }
+    let bytes = checkpoints.load(&c, 1 << 20).await.unwrap().expect("a checkpoint");
+    let checkpoint = CheckpointReader::new(&*bytes).unwrap();
+    assert_eq!((checkpoint.state().applied, checkpoint.count()), (30, 200));
+    let too_large = checkpoints.load(&c, 10).await;
+    assert!(matches!(too_large, Err(NatsError::TooLarge { limit: 10, .. })));
+    let objects = async_nats::jetstream::new(client).get_object_store("test-checkpoints").await.unwrap();
+    let mut names = objects.list().await.unwrap();
+    let mut count = 0;
+    while futures::StreamExt::next(&mut names).await.is_some() {
+        count += 1;
+    }
+    assert_eq!(count, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_object_passes_in_parts() {
+    let servers = Servers::start(1).await;
+    let (mut collector, c) = (Collector::start(&servers, 1).await, partition("c"));
+    collector.claim(&c, 1).await;
+    // Incompressible, and larger than the server's limit of a message.
+    let mut state = 1_u64;
+    let body: Vec<u8> = (0..3 << 20)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_be_bytes()[0]
+        })
+        .collect();
+    let (key, uid, version) = (ObjectKey::new("ns", "large"), Uid::new("u"), ResourceVersion::new("1"));
+    let large = Record::Put { key, uid, version, body: body.into() };
+    collector.offer(&c, &RESTART).await;
+    collector.offer(&c, &large).await;
+    collector.flush().await;
+    let mut reader = Reader::new();
+    let mut tail = collector.log.tail(0, subjects().of_cluster(&c.cluster)).await.unwrap();
+    let mut found = Vec::new();
+    while found.last() != Some(&large) {
+        if let ReadOutcome::Records(records) = reader.read(&next(&mut tail).await).unwrap() {
+            found.extend(records);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unreachable_servers_fill_the_queue_and_then_refuse() {
+    let mut servers = Servers::start(1).await;
+    let (mut collector, c) = (Collector::start(&servers, 1).await, partition("c"));
+    collector.writer = Writer::new(informer_hub_fleet::WriterParams {
+        queue_bytes: 20_000,
+        answer_timeout: Duration::from_millis(300),
+        ..informer_hub_fleet::WriterParams::default()
+    });
+    collector.claim(&c, 1).await;
+    collector.offer(&c, &RESTART).await;
+    servers.kill(0);
+    let mut accepted = 0;
+    while collector.writer.offer(&c, &put(accepted + 1)).is_ok() {
+        accepted += 1;
+    }
+    assert!(accepted > 100 && collector.writer.queued_bytes() <= 20_000, "{accepted}");
+    collector.run_until("a failure", |collector| collector.writer.problem(&c).is_some()).await;
+    servers.restart(0).await;
+    collector.flush().await;
+    assert_eq!(versions(&collector.log, &c, accepted).await, (1..=accepted).collect::<Vec<_>>());
+}

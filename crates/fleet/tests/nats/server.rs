@@ -1,0 +1,127 @@
+//! Servers built from `tests/testbed/nats`: one, or a cluster.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+
+use crate::collector::within;
+
+/// Servers with their own stores. Dropping them kills them.
+pub(crate) struct Servers {
+    folder: tempfile::TempDir,
+    nodes: Vec<Node>,
+}
+
+struct Node {
+    clients: SocketAddr,
+    routes: SocketAddr,
+    child: Option<Child>,
+}
+
+impl Servers {
+    pub(crate) async fn start(count: usize) -> Self {
+        // Ports that were free a moment ago. Restarts use them again.
+        let listeners: Vec<_> = (0..2 * count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
+        let mut addresses = listeners.iter().map(|listener| listener.local_addr().unwrap());
+        let mut node = || addresses.next().expect("two addresses per node");
+        let nodes = (0..count).map(|_| Node { clients: node(), routes: node(), child: None }).collect();
+        drop(listeners);
+        let mut servers = Self { folder: tempfile::tempdir().unwrap(), nodes };
+        for at in 0..count {
+            servers.spawn(at);
+        }
+        for at in 0..count {
+            servers.until_listening(at).await;
+        }
+        servers
+    }
+
+    /// Kills a node with SIGKILL.
+    pub(crate) fn kill(&mut self, at: usize) {
+        if let Some(mut child) = self.nodes[at].child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Starts a killed node on its store.
+    pub(crate) async fn restart(&mut self, at: usize) {
+        self.spawn(at);
+        self.until_listening(at).await;
+    }
+
+    /// Waits until a stream has a leader and all replicas are up to date.
+    pub(crate) async fn until_replicated(&self, client: &async_nats::Client, stream: &str, replicas: usize) {
+        let context = async_nats::jetstream::new(client.clone());
+        within("all replicas up to date", async {
+            let mut pace = tokio::time::interval(Duration::from_millis(50));
+            loop {
+                pace.tick().await;
+                let Ok(stream) = context.get_stream(stream).await else { continue };
+                let Some(cluster) = &stream.cached_info().cluster else { continue };
+                let current = cluster.replicas.iter().filter(|replica| replica.current && !replica.offline).count();
+                if cluster.leader.is_some() && current + 1 == replicas {
+                    return;
+                }
+            }
+        })
+        .await;
+    }
+
+    pub(crate) async fn client(&self) -> async_nats::Client {
+        let urls: Vec<_> = self.nodes.iter().map(|node| format!("nats://{}", node.clients)).collect();
+        let options = async_nats::ConnectOptions::new()
+            .request_timeout(Some(Duration::from_secs(2)))
+            .reconnect_delay_callback(|_| Duration::from_millis(50));
+        options.connect(urls).await.unwrap()
+    }
+
+    fn spawn(&mut self, at: usize) {
+        let (clustered, node) = (self.nodes.len() > 1, &self.nodes[at]);
+        let mut command = Command::new(binary());
+        command.args(["--addr", "127.0.0.1", "--port", &node.clients.port().to_string(), "--jetstream"]);
+        command.arg("--store_dir").arg(self.folder.path().join(at.to_string()));
+        if clustered {
+            let routes: Vec<_> = self.nodes.iter().map(|node| format!("nats://{}", node.routes)).collect();
+            command.args(["--name", &format!("n{at}"), "--cluster_name", "test"]);
+            command.args(["--cluster", &format!("nats://{}", node.routes), "--routes", &routes.join(",")]);
+        }
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        self.nodes[at].child = Some(command.spawn().unwrap());
+    }
+
+    async fn until_listening(&self, at: usize) {
+        within("the server accepts connections", async {
+            while TcpStream::connect(self.nodes[at].clients).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for at in 0..self.nodes.len() {
+            self.kill(at);
+        }
+    }
+}
+
+/// Returns the server's binary, built if out of date.
+fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/testbed/nats/build.sh");
+        // Cargo gives integration tests `<target>/tmp`; binaries go to `<target>/testbed`.
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a directory of cargo's has a parent");
+        let output = Command::new(&script).env("CARGO_TARGET_DIR", target).stderr(Stdio::inherit()).output();
+        let output = output.unwrap_or_else(|error| panic!("{} does not run: {error}", script.display()));
+        assert!(output.status.success(), "{} failed with {}", script.display(), output.status);
+        PathBuf::from(String::from_utf8(output.stdout).expect("a path in UTF-8").trim_end())
+    })
+}
