@@ -27,7 +27,7 @@ pub use tail::Tail;
 #[non_exhaustive]
 pub enum NatsError {
     /// A request failed.
-    #[error("cannot {action}")]
+    #[error("NATS: cannot {action}")]
     Request {
         /// Failed action.
         action: String,
@@ -39,7 +39,7 @@ pub enum NatsError {
     #[error("stream {0:?} was not created by informer-hub: delete or rename it, or choose another fleet name")]
     ForeignStream(String),
     /// A stored value is not of this program, or of a newer version.
-    #[error("cannot decode {what}")]
+    #[error("NATS: cannot decode {what}")]
     Decode {
         /// Name of the value.
         what: String,
