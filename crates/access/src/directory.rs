@@ -54,13 +54,13 @@ impl Identity {
 pub struct DirectoryEntry {
     /// The table's key.
     pub name: SmolStr,
-    /// How its requests are recognized.
+    /// How the reader's requests are recognized.
     pub identity: Identity,
-    /// Rules of what it sees.
+    /// Rules: the objects that the reader may see.
     pub rules: Vec<Rule>,
-    /// Limits of each of its users.
+    /// Limits of each user of the entry.
     pub limits: ReaderLimits,
-    /// Whether it may change the hub.
+    /// Whether the reader may change the hub.
     pub may_change: bool,
 }
 

@@ -14,7 +14,7 @@ pub struct ReviewCounts {
     pub allowed: u64,
     /// Denied by a cluster.
     pub denied: u64,
-    /// Not answered.
+    /// Reviews that no cluster answered.
     pub failed: u64,
 }
 

@@ -81,15 +81,15 @@ pub struct ReaderParts {
     pub uid: Option<SmolStr>,
     /// Further attributes, for access reviews.
     pub extra: BTreeMap<SmolStr, Vec<SmolStr>>,
-    /// How it was authenticated.
+    /// How the reader was authenticated.
     pub origin: ReaderOrigin,
-    /// Objects that it may see.
+    /// Objects that the reader may see.
     pub grants: Grants,
-    /// Limits of its requests.
+    /// Limits of the reader's requests.
     pub limits: ReaderLimits,
-    /// Whether it may change the hub: reload, replay and purge dead letters.
+    /// Whether the reader may change the hub: reload, replay and purge dead letters.
     pub may_change: bool,
-    /// When its credential expires, which ends its watches.
+    /// When the reader's credential expires, which ends its watches.
     pub expires: Option<Timestamp>,
 }
 
@@ -166,31 +166,31 @@ impl Reader {
         &self.0.groups
     }
 
-    /// Returns what decides its rights.
+    /// Returns the grants that decide the reader's rights.
     #[must_use]
     pub fn grants(&self) -> &Grants {
         &self.0.grants
     }
 
-    /// Returns how it was authenticated.
+    /// Returns how the reader was authenticated.
     #[must_use]
     pub fn origin(&self) -> &ReaderOrigin {
         &self.0.origin
     }
 
-    /// Returns its limits.
+    /// Returns the limits of the reader's requests.
     #[must_use]
     pub fn limits(&self) -> ReaderLimits {
         self.0.limits
     }
 
-    /// Returns when its credential expires.
+    /// Returns when the reader's credential expires.
     #[must_use]
     pub fn expires(&self) -> Option<Timestamp> {
         self.0.expires
     }
 
-    /// Returns whether it may change the hub.
+    /// Returns whether the reader may change the hub.
     #[must_use]
     pub fn may_change(&self) -> bool {
         self.0.may_change

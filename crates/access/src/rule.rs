@@ -15,7 +15,7 @@ pub enum ResourceMatch {
     Named {
         /// Plural or kind in lowercase.
         name: SmolStr,
-        /// Group, if it is given.
+        /// Group; `None` if the entry names none.
         group: Option<SmolStr>,
     },
 }

@@ -21,15 +21,15 @@ use crate::review::{ReviewError, User};
 use informer_hub_types::ClusterName;
 use informer_hub_types::clock::{self, Instant};
 
-/// How long a refusal is kept. A token may become valid: clusters learn of a new service account late.
+/// How long a rejected token is cached. Short, because clusters learn of a new service account late.
 const REFUSAL_KEPT: Duration = Duration::from_secs(10);
 /// Longest wait for the clusters.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Maximum number of answers that are kept, of each kind.
 const MAX_ANSWERS: usize = 10_000;
-/// Tokens that are reviewed at the same time.
+/// Maximum number of tokens that are reviewed at the same time.
 const AT_ONCE: usize = 16;
-/// Tokens that are reviewed or wait.
+/// Maximum number of tokens in review or queued for it.
 const WAITING: usize = 256;
 /// Prefix of the users that are service accounts.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
@@ -52,7 +52,7 @@ pub struct TokenReviewSettings {
     pub clusters: Vec<ClusterName>,
     /// Audience that tokens need; `None` is that of the apiserver.
     pub audience: Option<String>,
-    /// How long an accepted token is not reviewed again.
+    /// How long an accepted token is cached.
     pub kept: Duration,
 }
 
@@ -70,7 +70,7 @@ pub struct ServiceAccount {
 /// Why a token is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RefusedToken {
-    /// No cluster accepts it.
+    /// No cluster accepts the token.
     #[error("no cluster accepts the token")]
     Unknown,
     /// A cluster has not answered, and no other accepts it.
@@ -156,7 +156,7 @@ impl TokenReviewer {
         answer
     }
 
-    /// Refuses what no cluster would accept. Returns the expiry.
+    /// Rejects tokens that no cluster would accept. Returns the expiry of the others.
     fn may_be_known(&self, token: &str) -> Result<Option<Timestamp>, RefusedToken> {
         let jwt = Jwt::parse(token).ok_or(RefusedToken::Unknown)?;
         let subject = jwt.claims.get("sub").and_then(|sub| sub.as_str());
@@ -210,7 +210,7 @@ impl TokenReviewer {
     }
 }
 
-/// Joins the answers of the clusters.
+/// Returns the first acceptance among the answers of the clusters, else the reason of the rejection.
 fn join(answers: Vec<(ClusterName, Result<Option<User>, ReviewError>)>, expires: Option<Timestamp>) -> Answer {
     let is_unanswered = answers.iter().any(|(_, answer)| answer.is_err());
     let mut accepted = answers.into_iter().filter_map(|(cluster, answer)| Some((cluster, answer.ok()??)));

@@ -11,7 +11,7 @@ use crate::rule::{Rule, is_secrets};
 use crate::visible::Visible;
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 
-/// Answers of a cluster to access reviews of one reader, verb and resource. What was not reviewed is not visible.
+/// Answers of a cluster to access reviews of one reader, verb and resource. Namespaces without an answer are hidden.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReviewedCluster {
     /// Answer for all namespaces.
@@ -91,7 +91,7 @@ impl Visibility {
         Self(Kind::Some(Arc::new(Granted { rules, namespaced: resource.namespaced, reviewed })))
     }
 
-    /// Returns the same with answers of clusters.
+    /// Returns this visibility with the clusters' answers.
     #[must_use]
     pub fn with_reviewed(&self, reviewed: Reviewed) -> Self {
         match &self.0 {
@@ -155,7 +155,7 @@ impl Visibility {
         }
     }
 
-    /// Returns what is visible in a cluster.
+    /// Returns the visible part of a cluster.
     #[must_use]
     pub fn visible(&self, cluster: &ClusterName, labels: &ClusterLabels) -> Visible {
         match &self.0 {
@@ -179,7 +179,7 @@ impl Visibility {
         }
     }
 
-    /// Returns whether it is known whether a namespace is visible. If not, its cluster has to be asked.
+    /// Returns whether the visibility of a namespace is known. If not, an access review of its cluster decides.
     #[must_use]
     pub fn is_decided(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: &str) -> bool {
         let Some(reviewed) = self.reviewed() else { return true };
@@ -213,7 +213,7 @@ impl Granted {
         self.reviewed.as_ref()?.get(cluster)
     }
 
-    /// Returns what each rule about a cluster allows to see.
+    /// Returns the visible part that each rule about a cluster grants.
     fn of<'g>(&'g self, cluster: &'g ClusterName, labels: &'g ClusterLabels) -> impl Iterator<Item = Visible> + 'g {
         let rules = self.rules.iter().filter(move |rule| rule.selects(cluster, labels));
         rules.map(|rule| rule.visible(self.namespaced))

@@ -34,7 +34,7 @@ impl Visible {
         }
     }
 
-    /// Returns what is visible by one of both.
+    /// Returns the objects that either of the two shows.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         match (self, other) {

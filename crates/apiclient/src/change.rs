@@ -68,10 +68,10 @@ pub struct ChangeResource {
 pub struct ChangedPath {
     /// Path such as `spec.replicas`.
     pub path: String,
-    /// Value before; `None` if it was not set.
+    /// Value before the change; `None` if it was not set.
     #[serde(default, deserialize_with = "present")]
     pub old: Option<Value>,
-    /// Value now; `None` if it is not set.
+    /// Value after the change; `None` if it is not set.
     #[serde(default, deserialize_with = "present")]
     pub new: Option<Value>,
 }

@@ -68,7 +68,7 @@ pub struct Coverage {
 /// An object of an answer.
 #[derive(Debug, Deserialize)]
 pub struct QueryItem<'a> {
-    /// Name of its cluster.
+    /// Name of the object's cluster.
     pub cluster: String,
     /// The object as JSON.
     #[serde(borrow)]

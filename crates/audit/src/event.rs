@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use smol_str::SmolStr;
 
-/// Most groups of a user in an event.
+/// Maximum number of a user's groups in an event.
 const MAX_GROUPS: usize = 64;
 
 /// Longest text of one field, in characters. Longer ones are cut.
@@ -95,7 +95,7 @@ pub struct Event {
     pub annotations: BTreeMap<&'static str, String>,
 }
 
-/// An event as it is written.
+/// An event with the members that every audit event has.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Written<'e> {

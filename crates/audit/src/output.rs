@@ -8,13 +8,13 @@ use informer_hub_disk::{RotatedFile, RotatedFileParams};
 
 /// Output to which whole lines are appended. It may block.
 pub trait Output: fmt::Debug + Send + 'static {
-    /// Returns its name, for the log of the process.
+    /// Returns the output's name, for the log of the process.
     fn place(&self) -> String;
 
     /// Appends lines, each with its line break.
     ///
     /// # Errors
-    /// Those of the output. The lines are appended again later.
+    /// I/O errors of the output. The lines are appended again later.
     fn append(&mut self, lines: &[u8]) -> io::Result<()>;
 }
 
@@ -26,7 +26,7 @@ impl FileOutput {
     /// Opens the file. `max_size` are the bytes at which it is rotated; `keep` rotated files are kept.
     ///
     /// # Errors
-    /// Those of the disk, so that a wrong path is an error at the start.
+    /// I/O errors, so that a wrong path is an error at the start.
     pub fn open(path: PathBuf, max_size: u64, keep: usize) -> io::Result<Self> {
         // An event says what happened at the port; its loss with the power is no worse than that of the last answer.
         let params = RotatedFileParams { path, max_size, keep, fsync: false, private: true };

@@ -11,9 +11,9 @@ const QUIET: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 /// Amount that is logged of a request. There is none with bodies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// Nothing.
+    /// Log nothing.
     None,
-    /// Everything but bodies.
+    /// Log everything except bodies.
     Metadata,
 }
 

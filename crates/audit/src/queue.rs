@@ -35,7 +35,7 @@ pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
     /// Number of events.
     pub(crate) events: u64,
-    /// Events lost after them.
+    /// Events lost after the lines of this batch.
     pub(crate) gap: u64,
 }
 

@@ -35,7 +35,7 @@ const NAMES: [&str; 13] = [
     "assertion",
 ];
 
-/// Such names as a whole.
+/// Parameter names that mean a credential only if they match completely.
 const WHOLE_NAMES: [&str; 5] = ["auth", "code", "key", "pass", "sig"];
 
 /// Returns path and query for an event, without credentials and of bounded length. `is_secret` recognizes credentials

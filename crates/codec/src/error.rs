@@ -8,7 +8,7 @@ use informer_hub_types::ListReason;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SourceError {
-    /// The reaction that it needs.
+    /// The class that decides how to react.
     pub class: ErrorClass,
     /// The request and the failure. Contains no secret and no object data.
     pub message: String,

@@ -17,7 +17,7 @@ pub enum WatchItem {
     Bookmark {
         /// The version that the watch has reached.
         version: ResourceVersion,
-        /// Whether it has the annotation `k8s.io/initial-events-end: "true"`.
+        /// Whether the bookmark has the annotation `k8s.io/initial-events-end: "true"`.
         initial_events_end: bool,
     },
     /// An event that cannot be decoded.
@@ -38,9 +38,9 @@ impl WatchItem {
 /// An object that cannot be decoded. It is counted and shown, and does not fail the list or watch.
 #[derive(Debug, Clone)]
 pub struct Skipped {
-    /// Its key, if known.
+    /// Key of the skipped object, if known.
     pub key: Option<ObjectKey>,
-    /// Its version, if known.
+    /// Version of the skipped object, if known.
     pub version: Option<ResourceVersion>,
     /// The reason: the limit exceeded or the error.
     pub reason: String,

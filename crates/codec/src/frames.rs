@@ -24,7 +24,7 @@ pub struct FrameSplitter {
     /// An incomplete frame with its length.
     buffer: Vec<u8>,
     limit: usize,
-    /// Bytes left of an oversized frame.
+    /// Bytes of an oversized frame that are still to be skipped.
     skipping: usize,
 }
 

@@ -41,7 +41,7 @@ pub fn is_over(input: &[u8], at: usize) -> bool {
 pub struct Key {
     /// Byte range including the quotes.
     pub span: Range<usize>,
-    /// Whether it contains no escapes.
+    /// Whether the key contains no escapes.
     pub is_plain: bool,
     /// Start offset of the value, which may lie beyond the input.
     pub value: usize,

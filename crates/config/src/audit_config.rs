@@ -50,9 +50,9 @@ impl AuditOutputConfig {
 /// Amount that is logged of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditLevel {
-    /// Nothing.
+    /// Log nothing.
     None,
-    /// Everything but bodies.
+    /// Log everything except bodies.
     Metadata,
 }
 

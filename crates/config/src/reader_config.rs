@@ -12,13 +12,13 @@ use informer_hub_types::{ClusterName, ClusterSelector, Exclusion, Selected};
 pub struct ReaderConfig {
     /// The table's key.
     pub name: String,
-    /// How its requests are recognized.
+    /// How the reader's requests are recognized.
     pub identity: ReaderIdentity,
     /// Rules; one of them has to allow what is read. Empty allows nothing.
     pub allow: Vec<RuleConfig>,
     /// Whether it may also reload the configuration, and replay and purge dead letters. Default false.
     pub change: bool,
-    /// Limits of its requests.
+    /// Limits of the reader's requests.
     pub limits: ReaderLimitsConfig,
 }
 
@@ -53,9 +53,9 @@ pub enum ReaderIdentity {
 pub struct ServiceAccountConfig {
     /// Cluster of the service account.
     pub cluster: ClusterName,
-    /// Its namespace.
+    /// Namespace of the service account.
     pub namespace: String,
-    /// Its name.
+    /// Name of the service account.
     pub name: String,
 }
 

@@ -198,7 +198,7 @@ fn shape<'n>(node: &'n Value, written: Option<&Raw>) -> &'n Value {
     shapes.find(|shape| shape["properties"]["type"]["const"].as_str() == kind).unwrap_or(node)
 }
 
-/// Whether a default applies: the keys that it depends on are given, and no alternative is.
+/// Whether a default applies: all keys that it depends on are given, and no alternative to it.
 fn is_in_force(node: &Value, key: &str, has: &impl Fn(&str) -> bool) -> bool {
     const INSTEAD: [(&str, &[&str]); 2] = [("drop", &["keep"]), ("format", &["template", "template_file", "preset"])];
     let needs = node["dependentRequired"][key].as_array().into_iter().flatten().filter_map(Value::as_str);

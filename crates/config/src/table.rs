@@ -127,7 +127,7 @@ impl<'c> Table<'c> {
         given
     }
 
-    /// Whether none of these keys is given, not even misspelt. Checked before a missing key is reported, so that a
+    /// Whether none of these keys is given, correct or misspelt. Checked before a missing key is reported, so that a
     /// misspelt key is one mistake only.
     pub(super) fn lacks(&self, keys: &[&str]) -> bool {
         let meant = |given: &String| nearest(given, keys.iter().copied()).is_some();

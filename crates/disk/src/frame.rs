@@ -177,7 +177,7 @@ impl<'f> Reader<'f> {
     /// Returns the next frame or damaged section; `None` at the end.
     ///
     /// # Errors
-    /// Those of reading the file. Calling it again retries.
+    /// I/O errors. Calling it again retries.
     #[expect(clippy::should_implement_trait, reason = "the result borrows from the reader")]
     pub fn next(&mut self) -> io::Result<Option<Item<'_>>> {
         if self.at >= self.len {

@@ -57,7 +57,7 @@ pub trait Disk: Debug + Send + Sync + 'static {
 
 /// A lock that is held.
 pub trait DiskLock: Debug + Send + Sync {
-    /// Returns whether it still prevents others from locking `file`. This is false if the directory was replaced.
+    /// Returns whether the lock still covers `file`. It does not if the directory was replaced.
     fn holds(&self, file: &Path) -> bool;
 }
 
@@ -121,7 +121,7 @@ pub fn read_all(disk: &dyn Disk, path: &Path, most: u64) -> io::Result<Vec<u8>> 
 /// Creates a directory and its parents, and makes its name and those of the `levels - 1` directories above durable.
 ///
 /// # Errors
-/// Those of the disk. A parent directory that may not be read is skipped.
+/// I/O errors of the disk. A parent directory that may not be read is skipped.
 pub fn make_dir(disk: &dyn Disk, dir: &Path, levels: usize) -> io::Result<()> {
     disk.create_dir_all(dir)?;
     for above in dir.ancestors().skip(1).take(levels) {

@@ -60,7 +60,7 @@ impl RotatedFile {
     /// Opens the file before the first batch, so that a wrong path is an error at the start.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// I/O errors of the disk.
     pub fn prepare(&mut self) -> io::Result<()> {
         self.open = Some(self.open()?);
         Ok(())
@@ -83,7 +83,7 @@ impl RotatedFile {
     /// removed, the incomplete line is terminated by the next call.
     ///
     /// # Errors
-    /// Those of the disk. The next call opens the file again.
+    /// I/O errors of the disk. The next call opens the file again.
     pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         let mut open = self.open()?;
         if open.regular && open.length > 0 && open.length + lines.len() as u64 > self.params.max_size {

@@ -66,7 +66,7 @@ impl<R: Record> Journal<R> {
     /// change are kept.
     ///
     /// # Errors
-    /// Those of the disk. Segments that were not merged by then are unchanged.
+    /// I/O errors of the disk. Segments that were not merged by then are unchanged.
     pub fn merge_pending(&mut self, range: Range<Seq>) -> io::Result<Merged> {
         let mut merged = Merged { bytes_before: self.bytes(), ..Merged::default() };
         let last_in_range = |last: &Segment| last.name.first < range.end && range.start < last.end && last.pending > 0;

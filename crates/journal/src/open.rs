@@ -45,9 +45,9 @@ pub(super) struct WalkResult {
 pub(super) struct LossCounter<'s> {
     cursor: &'s mut CursorState,
     expected: Option<Seq>,
-    /// Lower bound of the records still to come.
+    /// Lower bound of the sequence numbers that the following segments may have.
     floor: Seq,
-    /// Highest start of the segments so far.
+    /// Highest first sequence number of the segments read so far.
     begun: Seq,
     /// Missing ranges of a merged segment.
     gaps: Vec<Range<Seq>>,

@@ -43,7 +43,7 @@ impl Ranges {
         self.0.first_key_value().filter(|(from, _)| **from == 0).map_or(0, |(_, to)| *to)
     }
 
-    /// Returns the number behind the highest one.
+    /// Returns the number after the highest one in the set.
     pub(super) fn end(&self) -> Seq {
         self.0.last_key_value().map_or(0, |(_, to)| *to)
     }

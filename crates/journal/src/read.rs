@@ -32,7 +32,7 @@ impl<R: Record> Journal<R> {
     /// Returns at most `max_records` records and at most `max_bytes` bytes, but at least one record if any is pending.
     ///
     /// # Errors
-    /// Those of the disk. The state is unchanged then.
+    /// I/O errors of the disk. The state is unchanged then.
     pub fn read(&mut self, from: Seq, max_records: usize, max_bytes: usize) -> io::Result<Batch<R>> {
         let mut batch = Batch { records: Vec::new(), damaged: Vec::new() };
         let mut budget = Budget { records: max_records, bytes: max_bytes };
@@ -54,7 +54,7 @@ impl<R: Record> Journal<R> {
     /// the segments covered by [`Journal::mark_saved`].
     ///
     /// # Errors
-    /// Those of the disk.
+    /// I/O errors of the disk.
     pub fn visit_retained(&self, visit: &mut dyn FnMut(Seq, R)) -> io::Result<()> {
         let sealed = &self.segments[..self.segments.len().saturating_sub(1)];
         let has_acked = |segment: &&Segment| segment.pending == 0 || segment.pending < segment.entries.len();
@@ -76,7 +76,7 @@ impl<R: Record> Journal<R> {
     /// Returns one pending record.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// I/O errors of the disk.
     pub fn get(&mut self, seq: Seq) -> io::Result<Option<R>> {
         let first = self.segments.partition_point(|segment| segment.end <= seq);
         let Some(segment) = self.segments.get(first) else { return Ok(None) };

@@ -58,11 +58,11 @@ pub(super) struct Segment {
     pub(super) bytes: u64,
     /// Durable bytes.
     pub(super) synced: u64,
-    /// First sequence number behind its records.
+    /// First sequence number after the segment's records.
     pub(super) end: Seq,
     /// Entries in order of sequence number and offset; empty once all are acknowledged.
     pub(super) entries: Vec<Entry>,
-    /// One bit per entry.
+    /// Acknowledgements: one bit per entry.
     acked: Vec<u64>,
     pub(super) pending: usize,
     /// Whether its acknowledged records are saved elsewhere and need no longer be retained.
@@ -174,7 +174,7 @@ impl Segment {
         }
     }
 
-    /// Adds a record behind all others.
+    /// Adds a record after all others.
     pub(super) fn push(&mut self, seq: Seq, offset: u64, acked: bool) -> io::Result<()> {
         let beyond = || io::Error::other("record position exceeds the range of a segment");
         let delta = seq.checked_sub(self.name.first).and_then(|delta| u32::try_from(delta).ok()).ok_or_else(beyond)?;
@@ -207,7 +207,7 @@ impl Segment {
         self.acked[at / 64] & (1 << (at % 64)) != 0
     }
 
-    /// Returns whether it has a pending record with this number.
+    /// Returns whether the segment has a pending record with this number.
     pub(super) fn has_pending(&self, seq: Seq) -> bool {
         let at = self.position(seq);
         self.pending > 0 && at < self.entries.len() && self.seq(at) == seq && !self.is_acked(at)

@@ -123,7 +123,7 @@ impl<R> Journal<R> {
         self.pending
     }
 
-    /// Returns the size of its files in bytes.
+    /// Returns the size of the journal's files in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let replaced_files = self.replaced_files.iter().map(|(_, bytes)| *bytes).sum::<u64>();
@@ -165,7 +165,7 @@ impl<R> Journal<R> {
     /// are no longer needed.
     ///
     /// # Errors
-    /// Those of the disk. Records appended since the last success are not durable then. They are kept, and the next
+    /// I/O errors. Records appended since the last success are not durable then. They are kept, and the next
     /// call writes them to a new segment. A failure to write acknowledgements is no error; see
     /// [`Journal::cursor_error`].
     pub fn sync(&mut self) -> io::Result<()> {

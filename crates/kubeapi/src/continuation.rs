@@ -1,4 +1,4 @@
-//! The `continue` token of a list in pages.
+//! The `continue` token of a Kubernetes list in pages. (Queries have tokens of their own: `cache/query/token.rs`.)
 //!
 //! A token is URL-safe base64 of a JSON object with a version. It is no secret and has no signature: the position in it
 //! only says where to go on in a list that the reader has to be allowed to read anyway.

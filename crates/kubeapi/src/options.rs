@@ -20,12 +20,12 @@ pub enum VersionMatch {
 /// `includeObject`: the part of its object that each row of a table holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IncludeObject {
-    /// Its metadata.
+    /// The object's metadata.
     #[default]
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
-    /// Nothing.
+    /// No part of the object.
     None,
 }
 

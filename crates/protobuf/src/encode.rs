@@ -19,7 +19,7 @@ mod value;
 /// Deepest nesting of messages that is followed, as in [`super::Converter`].
 const MAX_DEPTH: usize = 100;
 
-/// Most messages that a member is inline in.
+/// Maximum number of messages that a member is inline in.
 const MAX_INLINE: usize = 3;
 
 pub(super) type Done = Result<(), EncodeError>;

@@ -15,7 +15,7 @@ pub(super) struct Member {
     name: &'static str,
     /// The message that has the field: another one if it is inline.
     pub(super) message: MessageId,
-    /// The field's place there.
+    /// Index of the field in that message.
     pub(super) place: usize,
     /// Field numbers: of the messages that the member is inline in, then its own; then zeros.
     pub(super) path: [u32; MAX_INLINE],

@@ -26,7 +26,7 @@ impl Omit {
         }
     }
 
-    /// Returns what to omit below a member.
+    /// Returns the fields to omit below a member.
     pub(super) fn below(&self, name: &str) -> Option<&Self> {
         self.0.get(name)
     }

@@ -29,7 +29,7 @@ pub struct MessageId(u16);
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) name: &'static str,
-    /// In the order of the JSON.
+    /// Fields, in the order of the JSON members.
     pub(super) fields: Vec<FieldInfo>,
     /// Places in `fields` by field number.
     by_number: Vec<u8>,
@@ -38,7 +38,7 @@ pub(super) struct Message {
 /// A field of a struct.
 #[derive(Debug, Clone)]
 pub(super) struct FieldInfo {
-    /// Its number; 0 for a constant.
+    /// Number of the field; 0 for a constant.
     pub(super) number: u32,
     pub(super) label: Label,
     pub(super) shape: Shape,
@@ -65,7 +65,7 @@ pub(super) enum Rule {
     Always,
     OmitEmpty,
     OmitZero,
-    /// It is no member: the message's members are members of the outer one.
+    /// The field has no member of its own: the members of its message are members of the outer one.
     Inline,
 }
 

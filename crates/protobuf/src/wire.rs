@@ -16,7 +16,7 @@ pub enum Value<'i> {
 }
 
 impl Value<'_> {
-    /// Returns whether it is zero or empty.
+    /// Returns whether the value is zero or empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Varint(0) | Self::Fixed64(0) | Self::Fixed32(0) | Self::Bytes([]))

@@ -28,7 +28,7 @@ pub struct Question {
 /// A value of an object to sort, group or display by.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Column {
-    /// The name of its cluster.
+    /// The name of the object's cluster.
     Cluster,
     /// The values at a path. Sorting uses the first value, missing values first. Grouping uses each value.
     Path(FieldPath),

@@ -62,10 +62,10 @@ impl Backoff {
 /// would get requests from all clients at the pace of the fastest one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EarlyRetry {
-    /// The next wait may be cut short.
+    /// The next wait may be ended early.
     #[default]
     Ready,
-    /// The current wait is cut short.
+    /// The current wait is ended early.
     Taken,
     /// The early attempt is running or has failed. The next wait is not cut short.
     Spent,

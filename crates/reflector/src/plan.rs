@@ -15,16 +15,16 @@ use informer_hub_types::clock::Instant;
 /// end shortly after that has a dead connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StallPolicy {
-    /// Until the head of a watch answer. Default 30 s.
+    /// Maximum wait for the head of a watch answer. Default 30 s.
     pub watch_head: Duration,
-    /// Until the head of a list answer. Default 60 s, an apiserver's own request timeout: older ones encode the whole list
-    /// before they send the first byte.
+    /// Maximum wait for the head of a list answer. Default 60 s, an apiserver's own request timeout: older ones encode
+    /// the whole list before they send the first byte.
     pub list_head: Duration,
-    /// Between two chunks of a list. Default 30 s.
+    /// Maximum time between two chunks of a list. Default 30 s.
     pub list_chunk: Duration,
     /// Added to a watch's timeout. Default 10 s.
     pub watch_slack: Duration,
-    /// Between two initial events of a streaming list. Default 30 s.
+    /// Maximum time between two initial events of a streaming list. Default 30 s.
     pub initial_events: Duration,
 }
 
@@ -46,9 +46,9 @@ impl Default for StallPolicy {
 /// repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListBounds {
-    /// Pages. Default 100,000.
+    /// Maximum number of pages. Default 100,000.
     pub pages: u64,
-    /// Items, including skipped ones. Default 50 million.
+    /// Maximum number of items, including skipped ones. Default 50 million.
     pub items: u64,
     /// Total wait for the server, without waits for free memory. Default 1 h.
     pub time: Duration,
@@ -156,6 +156,6 @@ pub enum ItemVerdict {
     InitialEventsEnd(ResourceVersion),
     /// A change of an object.
     Apply,
-    /// Not to be passed on.
+    /// The event changes nothing: do not pass it on.
     Nothing,
 }

@@ -18,7 +18,7 @@ const OVERHEAD: usize = 160;
 /// Cluster, namespace and name of an object.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SeenKey {
-    /// Cluster; empty if all objects are of one.
+    /// Cluster; empty if all objects are in one cluster.
     pub cluster: String,
     /// Namespace; empty for an object without one.
     pub namespace: String,
@@ -28,7 +28,7 @@ pub struct SeenKey {
 
 #[derive(Debug)]
 struct Entry {
-    /// Order of writing.
+    /// Sequence number of the last write, for eviction.
     turn: u64,
     /// Round of the last list that had the object.
     round: u64,
@@ -131,7 +131,7 @@ impl SeenObjects {
         self.round += 1;
     }
 
-    /// Notes that the list has this object, unchanged.
+    /// Records that the list has this object, unchanged.
     pub fn confirm(&mut self, key: &SeenKey) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.round = self.round;

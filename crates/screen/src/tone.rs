@@ -3,7 +3,7 @@
 /// Meaning of a cell, shown as a colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tone {
-    /// As it should be: green.
+    /// The desired state: green.
     Good,
     /// In progress or incomplete: yellow.
     Pending,

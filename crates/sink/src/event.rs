@@ -66,7 +66,7 @@ struct Parts {
     event_type: EventType,
     cluster: Box<str>,
     subject: Box<str>,
-    /// Empty without an object.
+    /// UID of the object; empty without an object.
     uid: Box<str>,
     version: ResourceVersion,
     lane_hash: u64,
@@ -75,7 +75,7 @@ struct Parts {
     sequence_at: u32,
     /// Whether `body` has the attribute `traceparent`.
     is_traced: bool,
-    /// Whether it is a replayed dead letter.
+    /// Whether the event is a replayed dead letter.
     is_replayed: bool,
     body: Box<str>,
 }
@@ -294,7 +294,7 @@ impl Event {
         self
     }
 
-    /// Whether it is a replayed dead letter.
+    /// Whether the event is a replayed dead letter.
     #[must_use]
     pub fn is_replayed(&self) -> bool {
         self.0.is_replayed

@@ -17,11 +17,11 @@ use informer_hub_types::{Histogram, HistogramState, REQUEST_SECONDS, TraceParent
 pub enum AttemptOutcome {
     /// The receiver acknowledged the batch.
     Accepted,
-    /// The receiver did not acknowledge it; it is retried.
+    /// The receiver did not acknowledge the attempt; it is retried.
     Failed,
     /// The receiver asked for no more deliveries (410).
     Disabled,
-    /// The transport panicked.
+    /// The transport panicked during the attempt.
     Broken,
 }
 
@@ -56,13 +56,13 @@ impl Default for Attempts {
 pub struct SinkHealth {
     /// Notifications that the hub passed to the sink.
     pub received: AtomicU64,
-    /// Of these, dropped by the sink's selection.
+    /// Received notifications dropped by the sink's selection.
     pub filtered: AtomicU64,
-    /// Of these, those for which the filter could not be evaluated.
+    /// Received notifications for which the filter could not be evaluated.
     pub filter_errors: AtomicU64,
-    /// Of these, lost because no event could be built (damaged object, panic).
+    /// Received notifications from which no event could be built (damaged object, panic). They are lost.
     pub unreadable: AtomicU64,
-    /// Of these, discarded because the sink is disabled.
+    /// Received notifications discarded because the sink is disabled.
     pub discarded: AtomicU64,
     /// Unacknowledged events, including those in flight and in the journal.
     pub pending_events: AtomicU64,
@@ -80,7 +80,7 @@ pub struct SinkHealth {
     pub failed_attempts: AtomicU64,
     /// Events given up as dead letters.
     pub dead_lettered: AtomicU64,
-    /// Of these, dropped for lack of room for dead letters.
+    /// Dead letters dropped for lack of room.
     pub dead_letters_forgotten: AtomicU64,
     /// Pending events whose last attempt failed.
     pub retrying: AtomicU64,
@@ -93,7 +93,7 @@ pub struct SinkHealth {
     /// Events that wait after a refusal: the refused ones until their next attempt, and later ones of the same objects.
     pub refused_events: AtomicU64,
     refusal: ArcSwapOption<String>,
-    /// Of `received`, those skipped because they were journaled before a restart.
+    /// Received notifications skipped because they were journaled before a restart.
     pub repeated: AtomicU64,
     /// Events merged into others because the journal was full.
     pub merged: AtomicU64,
@@ -112,7 +112,7 @@ pub struct JournalStatus {
     pub pending: u64,
     /// Bytes of the journal's files.
     pub bytes: u64,
-    /// Limit on these bytes.
+    /// Maximum size of the journal in bytes.
     pub limit: u64,
     /// Dead letters kept.
     pub dead_letters: u64,

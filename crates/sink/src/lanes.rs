@@ -80,11 +80,11 @@ impl Gate {
 #[derive(Debug)]
 struct Batch {
     events: Arc<[Event]>,
-    /// `None` while an attempt is in flight.
+    /// When to send the batch; `None` while an attempt is in flight.
     due: Option<Instant>,
     failures: u32,
     since: Instant,
-    /// When its first event was queued.
+    /// When the batch's first event was queued.
     queued: Instant,
     /// Earlier refusals, if it is a single event that was set aside before.
     refusals: Option<Refusals>,
@@ -362,7 +362,7 @@ impl Lanes {
         out
     }
 
-    /// From now on batches do not wait for more events; waiting batches are due at once.
+    /// Sends waiting batches now, and later ones without waiting for more events.
     pub fn flush(&mut self, now: Instant) {
         self.flushing = true;
         let waiting = self.lanes.iter_mut().filter_map(|lane| lane.batch.as_mut()?.due.as_mut());

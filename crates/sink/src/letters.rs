@@ -15,7 +15,7 @@ pub struct DeadLetter {
     pub attempts: u32,
     /// Error of the last attempt, without secrets.
     pub error: String,
-    /// When it was given up.
+    /// When the event was given up.
     pub at: jiff::Timestamp,
 }
 
@@ -23,7 +23,7 @@ pub struct DeadLetter {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LetterSummary {
-    /// Its number among the sink's dead letters.
+    /// Number of the letter among the sink's dead letters.
     pub number: u64,
     /// The event's id.
     pub id: String,
@@ -37,7 +37,7 @@ pub struct LetterSummary {
     pub attempts: u32,
     /// Error of the last attempt, without secrets.
     pub error: String,
-    /// When it was given up.
+    /// When the event was given up.
     pub at: jiff::Timestamp,
     /// Size of the event in bytes.
     pub bytes: usize,
@@ -135,7 +135,7 @@ impl MemoryLetters {
     /// Maximum number of letters. The oldest are dropped beyond it; the sink's counter still includes them.
     pub const CAPACITY: usize = 1000;
 
-    /// Maximum bytes of their events.
+    /// Maximum bytes of the events of all letters.
     pub const BYTES: usize = 16 * 1024 * 1024;
 
     /// Adds a letter. Returns how many old ones were dropped to make room.

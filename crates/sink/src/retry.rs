@@ -14,9 +14,9 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
 /// Next step for a batch that was not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Try it again at this time.
+    /// Retry the batch at this time.
     RetryAt(Instant),
-    /// Its retry time is over.
+    /// Give up: the batch has exceeded its retry time.
     GiveUp,
 }
 

@@ -27,9 +27,9 @@ pub struct Selection {
 /// Result of [`Selection::evaluate`] for one notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SelectionResult {
-    /// The sink accepts it.
+    /// The sink accepts the notification.
     Accept,
-    /// The sink does not accept it.
+    /// The sink does not accept the notification.
     Drop,
     /// The filter failed with this error; the sink accepts the event all the same.
     AcceptUnfiltered(String),

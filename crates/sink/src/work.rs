@@ -101,7 +101,7 @@ pub struct JournalState {
     pub pending: u64,
     /// Bytes of the journal's files.
     pub bytes: u64,
-    /// Limit on these bytes.
+    /// Maximum size of the journal in bytes.
     pub limit: u64,
     /// Number of dead letters.
     pub letters: u64,
@@ -118,9 +118,9 @@ pub enum StoreError {
     /// The journal has reached its limit.
     #[error("the journal is full: {bytes} of {limit} bytes; deliver, purge or raise the sink's journal limit")]
     Full {
-        /// Bytes of its files.
+        /// Size of the journal's files in bytes.
         bytes: u64,
-        /// Its limit.
+        /// Maximum size of the journal in bytes.
         limit: u64,
         /// Whether merging may free room.
         mergeable: bool,
@@ -130,7 +130,7 @@ pub enum StoreError {
     TooLarge {
         /// Bytes of the event.
         bytes: u64,
-        /// Limit for one write.
+        /// Maximum bytes of one write.
         most: u64,
     },
     /// An I/O error.

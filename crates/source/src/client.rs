@@ -26,7 +26,7 @@ use informer_hub_types::{Encodings, HttpVersions, Threads};
 /// Deadline for building a client, including a credential plugin and file reads.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
 
-/// The way to reach a cluster.
+/// Access settings of a cluster.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Access {
     /// A kubeconfig file. Supports everything that kube supports in one.
@@ -51,7 +51,7 @@ pub enum Access {
     Inline {
         /// The kubeconfig, in YAML or JSON.
         text: Arc<str>,
-        /// Where it was found, for messages.
+        /// Place of the kubeconfig, for messages.
         origin: Arc<str>,
     },
     /// Unknown until [`KubeConnector::change`](super::KubeConnector::change) sets it.
@@ -93,7 +93,7 @@ pub struct AccessSettings {
 }
 
 impl From<Access> for AccessSettings {
-    /// With gzipped lists and the defaults of [`HttpVersions`] and [`Encodings`].
+    /// Creates settings with gzipped lists and the defaults of [`HttpVersions`] and [`Encodings`].
     fn from(access: Access) -> Self {
         Self { access, compression: true, http: HttpVersions::default(), encoding: Encodings::default() }
     }
@@ -140,7 +140,7 @@ pub enum ClientError {
     /// A kubeconfig in memory is invalid, or its context is incomplete.
     #[error("cannot use the kubeconfig in {origin}: {message}")]
     Inline {
-        /// Where it was found.
+        /// Place of the kubeconfig.
         origin: String,
         /// The reason, without its contents.
         message: String,
@@ -157,7 +157,7 @@ pub enum ClientError {
     /// A configured file cannot be read.
     #[error("cannot read {what} {}", path.display())]
     File {
-        /// Its purpose.
+        /// Purpose of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -195,7 +195,7 @@ impl Access {
     }
 }
 
-/// A new client, and what it was built from.
+/// A new client, and the inputs that it was built from.
 pub(super) struct NewClient {
     pub(super) client: Client,
     /// The server's address, without user information.
@@ -204,7 +204,7 @@ pub(super) struct NewClient {
     pub(super) server: String,
     /// Files that the client does not reread itself.
     pub(super) files: FileStates,
-    /// Its connections, for the client after it.
+    /// Connections of this client, reused by the next one.
     pub(super) transport: Transport,
 }
 

@@ -28,13 +28,13 @@ struct Accept {
     json: &'static str,
 }
 
-/// Of a list of metadata.
+/// Accepted encodings of a metadata-only list.
 const LIST: Accept = Accept {
     both: "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
            application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
     json: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
 };
-/// Of a watch of metadata.
+/// Accepted encodings of a metadata-only watch.
 const WATCH: Accept = Accept {
     both: "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
            application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",

@@ -22,7 +22,7 @@ use informer_hub_types::{SampledChange, Traced};
 
 /// Decoded items that may wait outside the channel before the socket is no longer read.
 const MAX_ITEMS: usize = 512;
-/// The same limit in received bytes.
+/// Received bytes that may wait outside the channel before the socket is no longer read.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// How long the items of a streaming list are collected into a batch. A server sends them one by one, as it encodes them.
@@ -138,7 +138,7 @@ pub(super) struct WatchIntake {
     splitter: WatchSplitter,
     limit: usize,
     items: Vec<WatchItem>,
-    /// Set once there is an item.
+    /// Sampled change for latency measurement; set with the first item.
     followed: Option<SampledChange>,
     /// Whether the items belong to the initial list.
     is_listing: bool,
@@ -177,7 +177,7 @@ impl WatchIntake {
 
 impl Intake for WatchIntake {
     type Batch = WatchBatch;
-    /// Deep, because an apiserver ends a watch with a slow reader.
+    /// Large, because an apiserver ends a watch whose client reads slowly.
     const BATCHES: usize = 16;
 
     fn begin(&mut self, encoding: Encoding) {
@@ -325,7 +325,7 @@ impl ListIntake {
 
 impl Intake for ListIntake {
     type Batch = ListChunk;
-    /// Shallow, because a list waits for its reader.
+    /// Small, because a list is not read ahead of its consumer.
     const BATCHES: usize = 2;
 
     fn begin(&mut self, encoding: Encoding) {

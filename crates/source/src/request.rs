@@ -43,7 +43,7 @@ pub(super) struct Get {
     pub(super) fallback: Option<&'static str>,
     /// Whether the answer may be compressed.
     pub(super) compressed: bool,
-    /// Connections on which it is sent.
+    /// Kind of connection that carries the request.
     pub(super) lane: Lane,
 }
 

@@ -62,7 +62,7 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    /// Reads files.
+    /// Reads the certificate files of a client configuration.
     pub(super) fn of(config: &Config) -> Result<Self, TlsError> {
         let server_name = config
             .tls_server_name

@@ -24,11 +24,11 @@ pub fn provider() -> Arc<CryptoProvider> {
 /// Certificates that a client trusts.
 #[derive(Clone, Debug)]
 pub enum Roots {
-    /// Those of the system, if it has any. Without any, no server is trusted.
+    /// The system's certificates. Without any, no server is trusted.
     AnyOfSystem,
-    /// Those of the system, and these. There must be one.
+    /// The system's certificates and these. At least one is needed.
     SystemAnd(Vec<CertificateDer<'static>>),
-    /// These only.
+    /// Only these certificates.
     Only(Vec<CertificateDer<'static>>),
 }
 

@@ -13,7 +13,7 @@ use super::{CodecError, Dictionary};
 /// Bytes of an object as stored in memory. The form changes, the content never does.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// As received, without the fields that the projection dropped.
+    /// Plain JSON as received, without the fields that the projection dropped.
     Plain(Arc<[u8]>),
     /// Compressed, in a chunk.
     Packed(Packed),
@@ -40,7 +40,7 @@ impl Packed {
         Self { chunk: Arc::clone(chunk), at }
     }
 
-    /// Returns the bytes it occupies in its chunk.
+    /// Returns the bytes that the body occupies in its chunk.
     pub(super) fn size(&self) -> usize {
         self.chunk.entry(self.at).whole
     }
@@ -50,7 +50,7 @@ impl Packed {
         self.chunk.entry(self.at).len
     }
 
-    /// Returns whether packing it again may save memory.
+    /// Returns whether packing the body again may save memory.
     pub(super) fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
         self.chunk.is_sparse() || dictionary.is_some_and(|wanted| !Arc::ptr_eq(&self.chunk.dictionary, wanted))
     }
@@ -76,12 +76,12 @@ pub(super) struct PackedView {
 }
 
 impl PackedView {
-    /// Returns the dictionary it is compressed with.
+    /// Returns the dictionary that the body is compressed with.
     pub(super) fn dictionary(&self) -> &Arc<Dictionary> {
         &self.chunk.dictionary
     }
 
-    /// Returns its entry in the chunk.
+    /// Returns the body's entry in the chunk.
     pub(super) fn bytes(&self) -> &[u8] {
         let (at, whole) = (self.at as usize, self.entry().whole);
         self.chunk.bytes.get(at..at + whole).unwrap_or_default()

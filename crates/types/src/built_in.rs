@@ -9,7 +9,7 @@ pub struct BuiltIn {
     pub group: &'static str,
     /// Plural name.
     pub plural: &'static str,
-    /// Whether its objects are namespaced.
+    /// Whether objects of the resource are namespaced.
     pub namespaced: bool,
 }
 

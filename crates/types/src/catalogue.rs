@@ -47,7 +47,7 @@ pub struct Offer {
     pub short_names: Vec<SmolStr>,
     /// Kind.
     pub kind: SmolStr,
-    /// Whether its objects are namespaced.
+    /// Whether objects of the resource are namespaced.
     pub namespaced: bool,
 }
 

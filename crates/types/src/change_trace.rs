@@ -21,9 +21,9 @@ pub const SPAN_TARGET: &str = "informer_hub::spans";
 /// A sampled change in progress.
 #[derive(Clone, Debug)]
 pub struct SampledChange {
-    /// When the hub read it from the watch.
+    /// When the hub read the change from the watch.
     pub read: Instant,
-    /// Its trace, if it is traced.
+    /// Trace of the change, if it is traced.
     pub traced: Option<Traced>,
 }
 

@@ -70,7 +70,7 @@ pub struct Credential {
     /// Expiry (`notAfter`, `exp`); `None` if it never expires or the date cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
-    /// Modification time of its file.
+    /// Modification time of the credential's file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<Timestamp>,
     /// Whether something outside the hub replaces it in time, such as kubelet for a token file, or a source of
@@ -85,14 +85,14 @@ pub struct Credential {
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expiry {
-    /// Not due, or the expiry is unknown.
+    /// The credential is not due for replacement, or its expiry is unknown.
     #[default]
     Valid,
-    /// Due for replacement.
+    /// The credential is due for replacement.
     Soon,
     /// Due, and three quarters of the notice period have passed.
     Imminent,
-    /// Expired.
+    /// The credential has expired.
     Expired,
 }
 

@@ -45,20 +45,20 @@ impl EventType {
 /// How a sink treats objects that existed before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Initial {
-    /// They are not delivered.
+    /// Existing objects are not delivered.
     #[default]
     Skip,
-    /// They are delivered as `added`, with `initial` set.
+    /// Existing objects are delivered as `added`, with `initial` set.
     Replay,
 }
 
 /// How to treat an event whose filter cannot be evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnFilterError {
-    /// It is delivered. The receiver can discard an extra event, but cannot recover a missing one.
+    /// The event is delivered. The receiver can discard an extra event, but cannot recover a missing one.
     #[default]
     Deliver,
-    /// It is dropped.
+    /// The event is dropped.
     Drop,
 }
 

@@ -27,7 +27,7 @@ pub enum StoredBody {
 pub struct PackedBody(PackedView);
 
 impl PackedBody {
-    /// Returns the dictionary it is compressed with.
+    /// Returns the dictionary that the body is compressed with.
     #[must_use]
     pub fn dictionary(&self) -> &Arc<Dictionary> {
         self.0.dictionary()

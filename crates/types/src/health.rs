@@ -314,7 +314,7 @@ impl InformerHealth {
         self.synced.store(1, Release);
     }
 
-    /// Records that the objects were dropped, so that the informer starts anew.
+    /// Records that the objects were dropped, so that the informer lists again.
     pub fn set_unsynced(&self) {
         self.synced.store(0, Release);
         self.set_stored(None);

@@ -67,7 +67,7 @@ pub struct Exemplar {
     pub span: u64,
     /// Duration in seconds.
     pub seconds: f64,
-    /// When it was recorded.
+    /// When the observation was recorded.
     pub at: jiff::Timestamp,
 }
 

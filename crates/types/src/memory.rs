@@ -43,9 +43,9 @@ pub enum MemoryStep {
     Packed,
     /// Heads only: keys, versions, labels and index values. Bodies are delivered to subscribers but not kept.
     Heads,
-    /// Heads only, without watching, so they are stale.
+    /// Heads only, and the watch is stopped: the heads become stale.
     Paused,
-    /// Nothing, without watching.
+    /// No objects, and the watch is stopped.
     Released,
 }
 
@@ -120,7 +120,7 @@ impl MemoryState {
         MemoryStep::ALL.get(usize::from(self.step.load(Relaxed))).copied().unwrap_or_default()
     }
 
-    /// Sets the step, starting now, and its reason.
+    /// Sets the step, its reason, and the current time as its start.
     pub fn set_step(&self, step: MemoryStep, reason: Option<String>) {
         self.reason.store(reason.map(Arc::new));
         self.since.store(clock::wall_millis(), Relaxed);

@@ -40,13 +40,13 @@ impl<K> Object<K> {
         Self { origin, stored, kind: PhantomData }
     }
 
-    /// Returns the informer it came from.
+    /// Returns the informer that delivered the object.
     #[must_use]
     pub fn origin(&self) -> &Arc<Origin> {
         &self.origin
     }
 
-    /// Returns its cluster.
+    /// Returns the object's cluster.
     #[must_use]
     pub fn cluster(&self) -> &ClusterName {
         &self.origin.cluster
@@ -130,7 +130,7 @@ pub enum Notification<K = Dynamic> {
     },
     /// The object was deleted.
     Deleted {
-        /// Its last known state.
+        /// Last known state of the deleted object.
         object: Object<K>,
         /// Whether the deletion itself was not observed, so that the last states before it may be missing.
         tombstone: bool,
@@ -151,7 +151,7 @@ impl<K> Notification<K> {
         }
     }
 
-    /// Returns the informer it comes from.
+    /// Returns the informer that sent the notification.
     #[must_use]
     pub fn origin(&self) -> &Arc<Origin> {
         match self {

@@ -42,7 +42,7 @@ impl Uid {
         Self(parse_uuid(text).unwrap_or_else(|| UidRepr::Text(text.into())))
     }
 
-    /// Returns its bytes; `None` if it is not a UUID.
+    /// Returns the bytes of the UUID; `None` if the UID is none.
     #[must_use]
     pub fn bytes(&self) -> Option<[u8; 16]> {
         let UidRepr::Uuid(first, second) = &self.0 else { return None };
@@ -312,7 +312,7 @@ impl StoredObject {
         }
     }
 
-    /// Returns whether it was created by [`Self::head_only`]: its body is empty.
+    /// Returns whether the object was created by [`Self::head_only`]: its body is empty.
     #[must_use]
     pub fn is_head_only(&self) -> bool {
         matches!(&*self.body.lock(), Body::Plain(bytes) if bytes.is_empty())

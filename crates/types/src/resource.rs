@@ -59,7 +59,7 @@ pub struct ApiResource {
     pub gvr: Gvr,
     /// Kind of one object, e.g. `Pod`.
     pub kind: SmolStr,
-    /// Whether its objects are namespaced.
+    /// Whether objects of the resource are namespaced.
     pub namespaced: bool,
 }
 
@@ -157,7 +157,7 @@ impl fmt::Display for ResourceRef {
 /// a partial one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum View {
-    /// As configured for the resource, else whole. Shared by all subscribers that request no other view.
+    /// The configured fields of the resource, else whole objects. Shared by all subscribers that request no other view.
     #[default]
     Shared,
     /// Whole, even if the configuration keeps only a part of each object.

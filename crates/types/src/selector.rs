@@ -24,7 +24,7 @@ pub struct LabelSelector {
 pub struct Requirement {
     /// The label's key, a qualified name (`app`, `app.kubernetes.io/name`).
     pub key: SmolStr,
-    /// Condition on its value.
+    /// Condition on the label's value.
     pub condition: Condition,
 }
 

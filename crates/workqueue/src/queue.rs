@@ -18,7 +18,7 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 /// Invariant: a key is in `order` exactly if it is in `dirty` and not in `processing`, and it is there once.
 pub struct Queue<T> {
     order: Box<dyn Order<T>>,
-    /// Keys to be processed, and when they were added.
+    /// Keys to be processed, with the time when each was added.
     dirty: HashMap<T, Instant>,
     processing: HashMap<T, Running>,
     delays: Delays<T>,

@@ -102,7 +102,7 @@ impl Kubeconfig {
         Ok(read)
     }
 
-    /// Returns the names of its contexts.
+    /// Returns the names of the kubeconfig's contexts.
     pub(super) fn contexts(&self) -> impl Iterator<Item = &str> {
         self.contexts.iter().flatten().map(|context| context.name.as_str())
     }

@@ -41,7 +41,7 @@ pub(super) struct Secret {
 }
 
 impl Secret {
-    /// Returns its name for messages.
+    /// Returns the Secret's name for messages.
     pub(super) fn title(&self) -> String {
         format!("Secret {}/{}", self.metadata.namespace, self.metadata.name)
     }

@@ -17,7 +17,7 @@ pub(super) const PART: &str = ", context ";
 pub struct FoundCluster {
     /// The cluster.
     pub cluster: ClusterConfig,
-    /// Object in which it was found: `Secret argocd/prod-eu`.
+    /// Object that describes the cluster: `Secret argocd/prod-eu`.
     pub object: String,
 }
 

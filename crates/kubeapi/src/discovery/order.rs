@@ -31,7 +31,7 @@ const GROUPS: [&str; 22] = [
     "storagemigration.k8s.io",
 ];
 
-/// A group with what is served of it.
+/// A group with its served versions and resources.
 pub(super) struct Group<'s> {
     /// Name; empty for the core group.
     pub(super) name: &'s str,

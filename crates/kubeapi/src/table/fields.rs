@@ -290,7 +290,7 @@ pub(super) struct Condition<'j> {
 }
 
 impl Condition<'_> {
-    /// Returns whether its status is `True`.
+    /// Returns whether the condition's status is `True`.
     pub(super) fn is_true(&self) -> bool {
         *self.status == *"True"
     }

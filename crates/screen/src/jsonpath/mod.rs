@@ -60,7 +60,7 @@ enum Step {
         end: Option<i64>,
         step: usize,
     },
-    /// All values below the current one, and itself.
+    /// The current value and all values below it.
     Descend,
     Filter(Box<Filter>),
 }

@@ -38,7 +38,7 @@ pub(super) struct Durable<T> {
     waiting: VecDeque<(u64, T)>,
     /// Events accepted since the start.
     accepted: u64,
-    /// Of these, the stored ones.
+    /// Accepted events that are stored.
     stored: u64,
     acked: Vec<u64>,
     acked_since: Option<Instant>,

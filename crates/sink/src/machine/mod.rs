@@ -60,7 +60,7 @@ pub struct MachineParams {
 /// Request of a machine to its driver. `T` identifies a sender to answer.
 #[derive(Debug)]
 pub enum Action<T> {
-    /// All of a message is accepted: answer its sender.
+    /// A message is accepted completely: answer its sender.
     Answer(T),
     /// Try to deliver a batch, and report the outcome to [`Machine::attempted`].
     Attempt {
@@ -81,7 +81,7 @@ pub struct Machine<T> {
     /// Created with the first batch.
     rate: Option<RateLimiter>,
     rng: StdRng,
-    /// Messages that wait for room, oldest first.
+    /// Messages that wait for room in the queue, oldest first.
     waiting: VecDeque<WaitingMessage<T>>,
     answers: VecDeque<T>,
     /// Journal state; `None` if events are kept in memory only.
@@ -109,7 +109,7 @@ impl From<Vec<Notification>> for IncomingBatch {
     }
 }
 
-/// Message, or its rest, that waits for room.
+/// Message, or the rest of one, that waits for room in the queue.
 #[derive(Debug)]
 struct WaitingMessage<T> {
     rest: std::vec::IntoIter<Notification>,

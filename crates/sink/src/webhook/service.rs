@@ -17,7 +17,7 @@ use informer_hub_types::{TraceParent, clock, printable};
 
 /// Maximum bytes read from an answer's body.
 const MAX_ANSWER: usize = 4096;
-/// Maximum characters of it in an error message.
+/// Maximum characters of an answer's body in an error message.
 const MAX_QUOTE: usize = 200;
 
 /// HTTP client and parameters of one webhook.

@@ -18,7 +18,7 @@ pub struct SigningKeys(Box<[Box<[u8]>]>);
 /// Secret without usable keys. The text itself is not shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSecret {
-    /// Only white space.
+    /// The secret has only white space.
     #[error("signing secret is empty")]
     Empty,
     /// `whsec_` without valid base64.
