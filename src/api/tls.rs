@@ -1,4 +1,4 @@
-//! TLS files of the port: its certificate, and the CA of client certificates.
+//! TLS files of the port: its certificate, and the CA of client certificates. `guard.rs` reloads them.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -96,7 +96,7 @@ impl CredentialWatch {
         self.wake.notify_one();
     }
 
-    /// Ends the watch.
+    /// Stops watching credentials.
     pub(super) fn close(&self) {
         self.end.cancel();
     }
@@ -283,7 +283,7 @@ fn client_certificate(sink: &SinkConfig) -> Option<PathBuf> {
 }
 
 impl CredentialSource {
-    /// Whether its credentials could expire.
+    /// Whether credentials of this source can expire.
     fn may_expire(&self) -> bool {
         !matches!(self, Self::Cluster(Access::Awaited { .. } | Access::Server { ca_file: None, token: None, .. }))
     }

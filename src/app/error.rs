@@ -17,7 +17,7 @@ pub enum StartError {
         sink: String,
         /// The wrong key.
         key: &'static str,
-        /// Problem with its value.
+        /// Problem with the key's value.
         problem: String,
     },
     /// The journal of a sink cannot be opened. Fixed by the operator of the machine.
@@ -32,9 +32,9 @@ pub enum StartError {
     /// A durable subscription is not usable. Fixed in the embedding program.
     #[error("durable subscription {name:?}: {problem}")]
     Subscription {
-        /// Its name.
+        /// Name of the subscription.
         name: String,
-        /// Problem with it.
+        /// Problem with the subscription.
         problem: String,
     },
     /// The state directory is not usable. Fixed by the operator.

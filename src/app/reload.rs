@@ -52,7 +52,7 @@ use informer_hub_types::{ClusterName, Threads, clock, first_names};
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ReloadStatus {
-    /// When it was last changed.
+    /// When the configuration was last changed.
     pub since: Option<jiff::Timestamp>,
     /// Number of changes since the start.
     pub reloads: u64,
@@ -76,7 +76,7 @@ pub struct Reloader(pub(super) Weak<RunningHub>);
 /// Functions that open connections in place of TCP.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dials {
-    /// Connections to apiservers.
+    /// Opens connections to apiservers.
     pub(super) clusters: Option<Dial>,
     /// Connections to webhook receivers.
     pub(super) receivers: Option<Dial>,
@@ -105,9 +105,9 @@ pub(super) struct RunningHub {
 
 /// Configuration in force.
 struct Applied {
-    /// As configured.
+    /// Configuration as written in the file.
     written: Config,
-    /// With the clusters of sources.
+    /// Configuration with the clusters of sources added.
     effective: Config,
 }
 

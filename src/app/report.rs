@@ -23,12 +23,12 @@ use informer_hub_types::CredentialStatus;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SinkReport {
-    /// Its name.
+    /// Name of the sink.
     pub name: String,
-    /// Its counters.
+    /// Counters and state of the sink.
     #[serde(flatten)]
     pub status: SinkStatus,
-    /// Its client certificate, if it has one.
+    /// Client certificate of the sink, if it has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialStatus>,
 }

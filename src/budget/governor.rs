@@ -16,9 +16,9 @@ use informer_hub_types::{MemoryStep, object_memory};
 /// Memory use of one informer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// Its current step.
+    /// Current step of the informer.
     pub step: MemoryStep,
-    /// Number of objects in its store.
+    /// Number of objects in the informer's store.
     pub objects: u64,
     /// Number of objects that the running list is expected to return; zero if unknown.
     pub expected: u64,
@@ -26,7 +26,7 @@ pub struct Usage {
     pub bodies: u64,
     /// Bytes of bodies that are not compressed yet; part of `bodies`.
     pub uncompressed: u64,
-    /// Bytes in its queues.
+    /// Bytes in the informer's queues.
     pub queued: u64,
 }
 
@@ -50,9 +50,9 @@ pub struct Reading<'r, Id> {
 pub struct Change<Id> {
     /// The informer.
     pub id: Id,
-    /// Its current step.
+    /// Current step of the informer.
     pub from: MemoryStep,
-    /// Its new step.
+    /// New step of the informer.
     pub to: MemoryStep,
     /// Reason, for the status page and the log.
     pub reason: String,
@@ -74,9 +74,9 @@ pub struct Report {
 /// Usage and share of one informer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryShare {
-    /// Bytes it may use while other informers need memory too.
+    /// Bytes that the informer may use while others need memory too.
     pub share: u64,
-    /// Bytes it uses.
+    /// Bytes that the informer uses.
     pub used: u64,
 }
 

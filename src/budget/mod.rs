@@ -1,4 +1,4 @@
-//! The memory budget of a hub: what each informer may keep, so that the process stays within a limit.
+//! The memory budget of a hub: how much each informer may keep, so that the process stays within a limit.
 //!
 //! # The contract
 //! The governor receives a [`Reading`] several times a second: resident memory of the process, and usage per informer.

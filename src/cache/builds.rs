@@ -25,7 +25,7 @@ use informer_hub_types::{ObjectKey, SharedStr, StoredObject};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BuildId(u64);
 
-/// Values of one location in each index of a build; empty if the object is gone.
+/// Index values of one object: an entry for each index of a build; empty if the object is gone.
 type Row = Vec<ValuesOf>;
 
 /// Work on indices for a [`Store`](super::Store). Any number of threads may call [`Self::work`].
@@ -50,7 +50,7 @@ struct Column {
 enum Source {
     /// The objects of a snapshot after this position.
     Objects { snapshot: Arc<Snapshot>, partition: PartitionId, after: Option<ObjectKey> },
-    /// Values written meanwhile.
+    /// Values of objects written during the build.
     Rows(std::vec::IntoIter<(Location, Row)>),
 }
 
@@ -195,7 +195,7 @@ impl fmt::Debug for Builds {
 /// Progress of a build.
 #[derive(Debug)]
 pub enum BuildStep {
-    /// There is more work.
+    /// The build has work left: run this.
     Work(Arc<IndexBuild>),
     /// The indices are published, or an error.
     Done(Result<(), AddIndexersError>),

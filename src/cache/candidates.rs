@@ -7,7 +7,7 @@ use super::posting::{PartitionId, Posting};
 use super::snapshot::{Partition, Snapshot};
 use informer_hub_types::{FieldPath, LabelNeeds, ObjectKey, StoredObject};
 
-/// One of this many skipped objects is returned.
+/// Skipped objects per returned one. The returned ones let the caller pause.
 const SKIPPED: usize = 64;
 
 impl Partition {

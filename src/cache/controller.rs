@@ -126,7 +126,7 @@ impl Controller {
         self.synced
     }
 
-    /// Rejects further changes. Queued ones can still be processed.
+    /// Rejects further changes. Queued changes can still be processed.
     pub fn close(&mut self) {
         self.fifo.close();
     }
@@ -154,7 +154,7 @@ impl Controller {
         &mut self.store
     }
 
-    /// Returns the ID of the partition it fills.
+    /// Returns the ID of the partition that this controller fills.
     #[must_use]
     pub fn id(&self) -> PartitionId {
         self.partition

@@ -77,7 +77,7 @@ impl Partition {
         }
     }
 
-    /// Records an effect, for listeners now or when the stage is published.
+    /// Records an applied change: for listeners now, or for those notified when the staged list is published.
     pub(super) fn note(&mut self, batch: &mut Batch, applied: Applied, is_same: bool) {
         self.note_event(batch, applied, is_same, None);
     }

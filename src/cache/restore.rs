@@ -66,7 +66,7 @@ pub struct SavedPartition {
     pub settings: u64,
     /// Version up to which it is complete; `None` if it may be incomplete.
     pub version: Option<ResourceVersion>,
-    /// Whether its first list was complete.
+    /// Whether the partition's first list was complete.
     pub synced: bool,
     /// Readers that have acknowledged all of it.
     pub readers: BTreeSet<String>,

@@ -16,9 +16,9 @@ pub struct Restored {
 }
 
 struct Waiting {
-    /// Whether its first list was complete.
+    /// Whether the partition's first list was complete.
     synced: bool,
-    /// Whether no informer has opened it yet.
+    /// Whether no informer has opened the partition yet.
     is_fresh: bool,
     readers: BTreeSet<String>,
     objects: Option<Objects>,
@@ -59,12 +59,12 @@ impl Restored {
         Self { waiting: Mutex::new(waiting) }
     }
 
-    /// Marks it as not opened by an informer.
+    /// Marks the partition as not opened by an informer.
     pub(super) fn set_fresh(&self) {
         self.waiting.lock().is_fresh = true;
     }
 
-    /// Marks it as opened by an informer. Returns whether this is the first one.
+    /// Marks the partition as opened by an informer. Returns whether this informer is the first.
     pub(super) fn open(&self) -> bool {
         std::mem::take(&mut self.waiting.lock().is_fresh)
     }

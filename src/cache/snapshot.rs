@@ -92,13 +92,13 @@ impl Partition {
         &self.health
     }
 
-    /// Returns how much of its objects is kept.
+    /// Returns how much of the partition's objects is kept.
     #[must_use]
     pub fn memory(&self) -> MemoryStep {
         self.health.memory.step()
     }
 
-    /// Returns whether it stores new objects without bodies. Older bodies may still be there.
+    /// Returns whether the partition stores new objects without bodies. Older bodies may still be there.
     #[must_use]
     pub(crate) fn is_bare(&self) -> bool {
         self.bare
@@ -152,7 +152,7 @@ impl Partition {
         self.restored.as_ref()
     }
 
-    /// Returns whether its first list is complete.
+    /// Returns whether the partition's first list is complete.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         self.synced
@@ -165,7 +165,7 @@ impl Partition {
         self.outbox.as_ref().map_or(0, |outbox| outbox.number)
     }
 
-    /// Returns whether its informer declares an index. Computed indices belong to the store: see
+    /// Returns whether the partition's informer declares an index. Computed indices belong to the store: see
     /// [`Snapshot::has_index`].
     #[must_use]
     pub(crate) fn declares(&self, index: &str) -> bool {
@@ -184,7 +184,7 @@ impl Partition {
         self.objects.len()
     }
 
-    /// Returns whether it has no objects.
+    /// Returns whether the partition has no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()

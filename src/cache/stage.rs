@@ -49,7 +49,7 @@ pub(super) enum Relist {
     None,
     /// In one step, when it is complete.
     Staged(Stage),
-    /// Object by object.
+    /// The stage is published object by object.
     InParts,
 }
 

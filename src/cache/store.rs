@@ -30,7 +30,7 @@ pub struct Store {
     pub(super) published: Arc<ArcSwap<Snapshot>>,
     pub(super) builds: Builds,
     pub(super) pending: Pending,
-    /// Versions that the present state had in an earlier process. Forgotten with the next change.
+    /// Versions that the current state had in an earlier process. Cleared by the next change.
     pub(super) saved_version: Option<(SavedVersion, SavedClusters)>,
 }
 

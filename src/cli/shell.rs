@@ -89,7 +89,7 @@ _informer_hub_all() {
 complete -F _informer_hub_all -o bashdefault -o default informer-hub
 "#;
 
-/// As for bash.
+/// Zsh function that asks the program for candidates, like that for bash.
 const ZSH: &str = r#"
 _informer-hub() {
     local -a found

@@ -10,22 +10,22 @@ use informer_hub_types::{ApiResource, Catalogue, Found, Gvr, ResourcePattern, Re
 /// Discovery results of one cluster.
 #[derive(Clone, Debug, Default)]
 pub struct DiscoveryResults {
-    /// Resources that it serves now.
+    /// Resources that the cluster serves now.
     pub catalogue: Arc<Catalogue>,
-    /// Names of its CRDs; `None` if they cannot be watched.
+    /// Names of the cluster's CRDs; `None` if they cannot be watched.
     pub definitions: Option<Arc<BTreeSet<SmolStr>>>,
 }
 
 /// Decision about one configured resource.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WatchDecision {
-    /// It is served: watch it.
+    /// The resource is served: watch it.
     Watch(ApiResource),
-    /// It is served in another version: its informer moves to that version.
+    /// The resource is served in another version: move its informer to that version.
     Move(ApiResource),
-    /// Its definition was deleted and replaced by a different one: delete the old objects and watch this.
+    /// The resource's definition was deleted and replaced by a different one: delete the old objects and watch this.
     Renew(ApiResource),
-    /// It is not served: stop its informer.
+    /// The resource is not served: stop its informer.
     Rest {
         /// Whether its objects count as deleted, because its definition was deleted.
         gone: bool,

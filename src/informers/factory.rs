@@ -72,7 +72,7 @@ pub struct SharedInformerFactory {
     namespace: Option<String>,
     tweak: Option<Tweak>,
     transform: Option<Transform>,
-    /// Zero for never.
+    /// Resync period; zero disables resyncs.
     resync: Duration,
     resyncs: BTreeMap<Gvr, Duration>,
     informers: Mutex<Created>,

@@ -31,9 +31,9 @@ pub struct StateDir {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Access {
-    /// No process uses it: the files are consistent.
+    /// No process uses the directory: the files are consistent.
     Idle,
-    /// A process uses it, with this ID if it could be read. Files may be incomplete.
+    /// A process uses the directory, with this ID if it could be read. Files may be incomplete.
     InUse(Option<u32>),
 }
 
@@ -155,7 +155,7 @@ impl StateDir {
         Ok(names)
     }
 
-    /// Returns those of [`StateDir::readers`] that are not in `wanted`. Events in their journals will not be delivered.
+    /// Returns the readers on disk that are not in `wanted`. Events in their journals will not be delivered.
     pub fn unwanted<'n>(&self, wanted: impl IntoIterator<Item = &'n str>) -> Result<Vec<String>, StateError> {
         let wanted: std::collections::BTreeSet<&str> = wanted.into_iter().collect();
         Ok(self.readers()?.into_iter().filter(|name| !wanted.contains(name.as_str())).collect())

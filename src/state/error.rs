@@ -19,12 +19,12 @@ pub enum StateError {
         /// The process that holds the lock, if it could be read.
         pid: Option<u32>,
     },
-    /// A newer version of the hub wrote it.
+    /// A newer version of the hub wrote the directory.
     #[error("the state directory {root} has format {found}, this version supports up to {VERSION}: run the version that wrote it or a newer one, or move the directory away (it contains undelivered events)", root = root.display())]
     Newer {
         /// The directory.
         root: PathBuf,
-        /// Its format version.
+        /// Format version of the directory.
         found: u32,
     },
     /// FORMAT has unexpected contents.
@@ -40,7 +40,7 @@ pub enum StateError {
     Foreign {
         /// The directory.
         root: PathBuf,
-        /// One of its files.
+        /// A file that was found in the directory.
         found: String,
     },
     /// The directory to inspect does not exist.
@@ -57,7 +57,7 @@ pub enum StateError {
         /// The name.
         name: String,
     },
-    /// The disk failed.
+    /// Access to the disk failed.
     #[error("cannot {verb} {file} of the state directory", file = file.display())]
     Disk {
         /// The file or directory.

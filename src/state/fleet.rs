@@ -41,7 +41,7 @@ pub struct FleetReport {
     pub bytes: u64,
     /// The clusters; empty if the file is damaged.
     pub clusters: Vec<SourcedCluster>,
-    /// Why the file cannot be read, or what is wrong with it.
+    /// Why the file cannot be read, or damage found in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
 }

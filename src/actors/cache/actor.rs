@@ -460,7 +460,7 @@ impl CacheDirectory {
         self.caches.lock().values().map(|entry| entry.address.send(abandoned.clone())).collect()
     }
 
-    /// Stops all caches.
+    /// Stops and removes all caches.
     pub(in crate::actors) fn clear(&self) {
         let mut caches = self.caches.lock();
         self.end.cancel();

@@ -113,7 +113,7 @@ pub struct Expect {
     pub cluster: ClusterName,
     /// Labels of the cluster.
     pub labels: ClusterLabels,
-    /// True to set the mark, false to remove it.
+    /// Whether to set the mark or to remove it.
     pub expected: bool,
 }
 

@@ -41,7 +41,7 @@ pub trait CheckpointListener: fmt::Debug + Send + Sync + 'static {
 /// Version up to which readers have received events that were not on disk at the start, by cache and partition.
 pub type DeliveredVersions = BTreeMap<(Gvr, View), BTreeMap<PartitionId, Option<ResourceVersion>>>;
 
-/// State directory of a hub: its files, and what must stay in them.
+/// State directory of a hub: its files, and the partitions that must stay in them.
 pub struct CheckpointStore {
     pub(in crate::actors) disk: Arc<dyn Disk>,
     pub(in crate::actors) root: PathBuf,
@@ -53,7 +53,7 @@ pub struct CheckpointStore {
     /// Clock that dates files. It ignores changes of the system clock, which must not expire anything.
     clock: SteadyClock,
     pub(in crate::actors) files: Mutex<BTreeMap<(Gvr, View), CacheFiles>>,
-    /// Resource names and what clusters resolved them to, and whether there are unsaved changes.
+    /// Resource names with the resources that clusters resolved them to, and whether there are unsaved changes.
     names: Mutex<(ShortNames, bool)>,
     names_file: Option<PathBuf>,
     /// Partitions that moved to another version of their resource.
@@ -188,7 +188,7 @@ impl CheckpointStore {
         self.names.lock().0.clone()
     }
 
-    /// Records what a cluster resolved a name to, unless the name alone determines it.
+    /// Records the resource that a cluster resolved a name to, unless the name alone determines it.
     pub(in crate::actors) fn note_name(&self, requested: &ResourceRequest, gvr: &Gvr) {
         if let ResourceRequest::Written(written) = requested {
             let mut names = self.names.lock();

@@ -60,9 +60,9 @@ pub(in crate::actors) struct InformerParts {
     pub(in crate::actors) watch_errors: Arc<WatchErrors>,
     /// Receiver of list and watch outcomes.
     pub(in crate::actors) outcomes: Recipient<WatchOutcome>,
-    /// Shared with the cluster's other informers.
+    /// Recovery signal, shared with the cluster's other informers.
     pub(in crate::actors) recovery: RecoverySignal,
-    /// Whether it lists and watches.
+    /// Whether the informer lists and watches.
     pub(in crate::actors) mode: WatchMode,
     /// Previous origin, whose objects the informer takes over.
     pub(in crate::actors) moved_from: Option<Arc<Origin>>,

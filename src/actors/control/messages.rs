@@ -63,7 +63,7 @@ pub struct MoveTo {
     pub origin: Arc<Origin>,
     /// Source for the new origin.
     pub source: Arc<dyn ListerWatcher>,
-    /// Whether it lists and watches there.
+    /// Whether the informer lists and watches the new origin.
     pub mode: WatchMode,
     /// Whether the current objects are deleted first.
     pub renewed: bool,
@@ -107,7 +107,7 @@ pub struct Resolved {
     pub cluster: ClusterName,
     /// Request that was resolved.
     pub wanted: ResourceRequest,
-    /// Resource it was resolved to.
+    /// Resource that the name was resolved to.
     pub resource: ApiResource,
 }
 
@@ -157,7 +157,7 @@ pub struct Start;
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "Result<(), crate::actors::status::sync::NotSynced>")]
 pub struct WaitForCacheSync {
-    /// Longest wait.
+    /// Maximum time to wait.
     pub timeout: Duration,
 }
 

@@ -50,7 +50,7 @@ pub(in crate::actors) struct ReflectorParts {
     pub(in crate::actors) budget: Budget,
     /// Version up to which the store is complete, from which a watch may resume without a list.
     pub(in crate::actors) resume: Option<ResourceVersion>,
-    /// Shared with the other informers of the cluster.
+    /// Recovery signal, shared with the cluster's other informers.
     pub(in crate::actors) recovery: RecoverySignal,
 }
 

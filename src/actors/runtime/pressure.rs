@@ -2,7 +2,7 @@
 
 use informer_hub_types::{WatchCell, Watcher};
 
-/// Held by the worker. Dropping it releases all waiters.
+/// Worker's half of the signal. Dropping it releases all waiters.
 #[derive(Debug)]
 pub(in crate::actors) struct PressureSource(WatchCell<()>);
 
@@ -17,7 +17,7 @@ impl PressureSource {
         Self(WatchCell::new(()))
     }
 
-    /// Returns a handle to wait with.
+    /// Returns a handle that waits for the worker.
     #[must_use]
     pub(in crate::actors) fn pressure(&self) -> Pressure {
         Pressure(self.0.subscribe())

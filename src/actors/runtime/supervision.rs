@@ -17,13 +17,13 @@ use informer_hub_types::clock::Instant;
 /// Reason why an actor ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitStatus {
-    /// It was stopped, or its work was done.
+    /// The actor was stopped, or its work was done.
     Stopped,
-    /// It panicked.
+    /// The actor panicked.
     Panicked,
-    /// An actor that it depends on was gone.
+    /// An actor that this one depends on was gone.
     Orphaned,
-    /// Its children died more often than their restart intensity allows.
+    /// The actor's children died more often than their restart intensity allows.
     GaveUp,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for ExitStatus {
 pub(in crate::actors) struct RestartIntensity {
     /// Maximum number of restarts.
     pub restarts: usize,
-    /// Period in which they are counted.
+    /// Period in which restarts are counted.
     pub within: Duration,
 }
 

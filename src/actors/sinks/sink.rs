@@ -92,7 +92,7 @@ pub struct DrainReport {
 pub(in crate::actors) struct AcceptNotifications {
     /// Notifications of one informer, in order.
     pub(in crate::actors) notifications: Vec<Notification>,
-    /// Traced change that may be among them.
+    /// Traced change that may be among the notifications.
     pub(in crate::actors) traced: Option<Traced>,
 }
 

@@ -47,7 +47,7 @@ pub enum SyncScope {
 /// Selection of [`SyncScope::Informers`].
 #[derive(Clone, Debug)]
 pub struct InformersOf {
-    /// Request that started them.
+    /// Request that started the informers.
     pub wanted: ResourceRequest,
     /// Scope of the request.
     pub scope: Scope,
@@ -59,15 +59,15 @@ pub struct InformersOf {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InformerSync {
-    /// Name of its cluster.
+    /// Name of the informer's cluster.
     pub cluster: ClusterName,
-    /// Whether its first list is in the store.
+    /// Whether the informer's first list is in the store.
     pub synced: bool,
     /// Whether it has synced, or is in a state that waiting does not change (absent, forbidden, degraded, unreachable).
     pub settled: bool,
     /// State of list and watch.
     pub phase: Phase,
-    /// Version up to which it has read: client-go's `LastSyncResourceVersion`.
+    /// Version up to which the informer has read: client-go's `LastSyncResourceVersion`.
     pub version: Option<ResourceVersion>,
     /// Last error that is not resolved.
     pub error: Option<String>,

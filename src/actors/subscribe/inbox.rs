@@ -58,13 +58,13 @@ pub struct Inbox {
 
 #[derive(Debug, Default)]
 struct State {
-    /// `None` until it has joined a processor.
+    /// Queue of the subscriber; `None` until a processor has taken on the inbox.
     queue: Option<ListenerQueue>,
     /// Partition whose changes are queued.
     partition: Option<PartitionId>,
     /// Batch delivered to the subscriber and not acknowledged.
     unacknowledged: Vec<Notification>,
-    /// Place of its first notification in the queue.
+    /// Queue position of the first unacknowledged notification.
     unacknowledged_from: u64,
     /// Whether the subscriber has acknowledged the `Synced` that follows the initial objects.
     synced: bool,
@@ -98,8 +98,8 @@ impl Inbox {
         self.state.lock().followed.as_ref().and_then(|(_, followed, _)| followed.traced.clone())
     }
 
-    /// Records the latency of an acknowledged sample. Merges shift places, so it may be recorded late, but at the
-    /// latest when the queue is empty.
+    /// Records the latency of an acknowledged sample. Merged notifications shift the queue positions, so the record may
+    /// come late, but at the latest when the queue is empty.
     fn record_latency(&self, state: &mut State) {
         let queue = state.queue.as_ref();
         let is_acknowledged = |place: u64| queue.is_none_or(|queue| queue.is_empty() || queue.places().0 >= place);

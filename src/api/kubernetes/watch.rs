@@ -1,4 +1,4 @@
-//! Watches: follows the window of recent changes and writes them as events.
+//! Watches: follows the window of recent changes of a cache (`cache/history`) and writes them as events.
 //!
 //! A watch has no queue. It reads the window from its position whenever there are changes and the client has taken what
 //! was sent before. A client that falls behind the window gets an `ERROR` event with 410 and lists again.

@@ -13,15 +13,15 @@ pub(super) const MAX_SHOWN: usize = 20;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ClusterSourceState {
-    /// It has not reported yet.
+    /// The source has not reported yet.
     Waiting,
-    /// Its report is current.
+    /// The last report is current.
     Current,
-    /// It cannot be read; its last report is in force.
+    /// The source cannot be read; its last report is in force.
     Unreachable,
-    /// The hub has no permission to read it; its last report is in force.
+    /// The hub has no permission to read the source; the last report is in force.
     Forbidden,
-    /// Its management cluster does not have the resource; its last report is in force.
+    /// The management cluster does not serve the source's resource; the last report is in force.
     Absent,
 }
 
@@ -47,32 +47,32 @@ impl ClusterSourceState {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ClusterSourceStatus {
-    /// Its name.
+    /// Name of the source.
     pub name: String,
     /// `folder`, `secrets` or `cluster-profiles`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// Its state.
+    /// State of the source.
     pub state: ClusterSourceState,
-    /// Why it cannot be read.
+    /// Why the source cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// When it was last read.
+    /// When the source was last read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_read: Option<jiff::Timestamp>,
-    /// Number of its clusters in force.
+    /// Number of the source's clusters in force.
     pub clusters: usize,
-    /// Number of its clusters whose name another cluster has.
+    /// Number of the source's clusters whose name another cluster has.
     pub conflicting: usize,
-    /// The first 20 of them.
+    /// The first 20 name conflicts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
-    /// Number of its objects that do not describe a cluster.
+    /// Number of the source's objects that do not describe a cluster.
     pub invalid: usize,
-    /// The first 20 of them, with the reason.
+    /// The first 20 invalid objects, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,
-    /// Number of its clusters beyond `max_clusters`.
+    /// Number of the source's clusters beyond `max_clusters`.
     pub over: usize,
     /// Credentials for its management cluster that expire. Filled in by the reporter.
     #[serde(skip_serializing_if = "Vec::is_empty")]

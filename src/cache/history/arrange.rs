@@ -19,7 +19,7 @@ pub(in crate::cache) struct Conditions {
     pub(in crate::cache) used: Option<HashSet<u64>>,
 }
 
-/// Gives the changes their versions, and orders them by version. Deletions that a list found are last, except for a
+/// Assigns versions to the changes and sorts them by version. Deletions that a list found are last, except for a
 /// change with the version of the list itself. The changes of a key keep their order. If a change has no version, all
 /// keep their order.
 pub(in crate::cache) fn arrange(drafts: Vec<Draft>, mut conditions: Conditions) -> Vec<Arranged> {
@@ -48,8 +48,8 @@ fn is_replaced(arranged: &[Arranged], at: usize) -> bool {
     })
 }
 
-/// Gives unobserved deletions distinct unused versions, each as great as possible: below that of the object that took
-/// its key, or up to that of the list. If enough versions exist, later deadlines first find them.
+/// Assigns an unused version to each unobserved deletion, as great as possible: below that of the object that took its
+/// key, or up to that of the list. The greatest limit is served first: then each gets a version if enough exist.
 fn assign_missed(arranged: &mut [Arranged], conditions: &Conditions, used: &mut HashSet<u64>) {
     let missed: Vec<_> = (0..arranged.len()).filter(|at| arranged[*at].0.is_missed()).collect();
     if missed.is_empty() {
@@ -68,7 +68,7 @@ fn assign_missed(arranged: &mut [Arranged], conditions: &Conditions, used: &mut 
     }
 }
 
-/// Takes the greatest unused version below a limit and above the base.
+/// Returns the greatest unused version below a limit and above the base, and marks it as used.
 fn unused_below(limit: u64, base: u64, used: &mut HashSet<u64>) -> Option<u64> {
     let free = (base.saturating_add(1)..limit).rev().find(|version| !used.contains(version))?;
     used.insert(free);

@@ -9,13 +9,13 @@ use informer_hub_types::WatchCell;
 /// Error of a cluster's version that leads to no position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LocateError {
-    /// The changes after it have been dropped: the reader must list again.
+    /// The changes after the version have been dropped: the reader must list again.
     #[error("the version is too old")]
     Expired {
         /// Oldest known version from which a reader can resume; `None` if there is none.
         oldest: Option<u64>,
     },
-    /// It is newer than the cache: the reader may wait.
+    /// The version is newer than the cache: the reader may wait.
     #[error("the version is newer than the cache, which has {newest}")]
     Future {
         /// Newest version of the cache.
@@ -32,7 +32,7 @@ pub(in crate::cache) struct Floor {
     pub(in crate::cache) exact: Option<u64>,
 }
 
-/// Recent changes of one cluster. Without those of whole partitions, which expire the readers of the cluster.
+/// Recent changes of one cluster, except changes of whole partitions, which expire the cluster's readers.
 #[derive(Debug)]
 pub(in crate::cache) struct ClusterWindow {
     entries: VecDeque<Arc<RecordedChange>>,
@@ -43,7 +43,7 @@ pub(in crate::cache) struct ClusterWindow {
     newest: u64,
     /// Fleet version from which all entries have versions, each greater than those before.
     sorted_from: u64,
-    /// Whether its last partition has left.
+    /// Whether the cluster's last partition has left.
     pub(in crate::cache) has_left: bool,
     /// Fleet version of the last change, for waiting readers.
     pub(in crate::cache) changed: Arc<WatchCell<u64>>,

@@ -24,7 +24,7 @@ pub struct ClusterVersions {
     pub greatest: Option<u64>,
 }
 
-/// The same of a cluster: of all its partitions that have joined.
+/// Versions of a cluster that readers may have: of all its partitions that have joined.
 #[derive(Clone, Copy, Default, Debug)]
 pub(in crate::cache) struct ClusterMarks {
     /// Version up to which all partitions are complete.

@@ -138,7 +138,7 @@ impl HistoryReader {
         Ok(self.newest() <= cursor.version)
     }
 
-    /// Copies changes until one of a partition.
+    /// Copies changes up to the next change of a whole partition.
     fn gather(
         &self,
         scope: &HistoryScope,
@@ -213,7 +213,7 @@ impl HistoryReader {
         HistorySubscription { history: self.clone(), cluster, is_own, changed }
     }
 
-    /// Returns a watcher of the cluster's own cell, or of that of the fleet, and which one.
+    /// Returns a watcher of the cluster's own cell (true), or of the fleet's cell (false).
     fn cell_of(&self, cluster: Option<&ClusterName>) -> (Watcher<u64>, bool) {
         let window = self.0.window.read();
         match cluster.and_then(|name| window.cluster(name)) {
@@ -422,7 +422,7 @@ impl HistoryScope {
 pub struct HistorySubscription {
     history: HistoryReader,
     cluster: Option<ClusterName>,
-    /// Whether the cell is that of the cluster.
+    /// Whether `changed` watches the cluster's own cell, not the fleet's.
     is_own: bool,
     changed: Watcher<u64>,
 }

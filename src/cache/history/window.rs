@@ -50,7 +50,7 @@ pub(in crate::cache) enum Entry {
 }
 
 impl Entry {
-    /// Returns its last fleet version.
+    /// Returns the last fleet version of the entry.
     pub(in crate::cache) fn last(&self) -> u64 {
         match self {
             Self::Change(change) => change.version,
@@ -62,7 +62,7 @@ impl Entry {
 /// A step of the window.
 #[derive(Debug)]
 pub(in crate::cache) enum Step {
-    /// A change. `bytes` are those of the objects that it keeps in memory.
+    /// A change. `bytes` is the memory of its objects.
     Push { entry: Entry, bytes: usize },
     /// Readers of the cluster start anew at a fleet version; `has_left` if its last partition left.
     Cut { at: u64, floor: Floor, has_left: bool },

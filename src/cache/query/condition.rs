@@ -19,7 +19,7 @@ pub(super) fn asks_owners(expr: &Expr) -> bool {
 pub(super) struct Known<'k> {
     pub(super) cluster: &'k ClusterName,
     pub(super) labels: &'k ClusterLabels,
-    /// Their common namespace, if they have one.
+    /// Namespace of all objects of the set, if they have the same.
     pub(super) namespace: Option<&'k str>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Condition<'q> {
     /// Distinct paths of fields.
     pub(super) paths: Vec<FieldPath>,
     names_clusters: bool,
-    /// Whether it tests owners.
+    /// Whether the condition tests owners.
     pub(super) asks_owners: bool,
     /// Requirements on the labels of matching objects.
     pub(super) needs: LabelNeeds,
@@ -70,7 +70,7 @@ impl<'q> Condition<'q> {
         Ok(())
     }
 
-    /// Returns the names of its indices.
+    /// Returns the names of the condition's indices.
     pub(super) fn indexes(&self) -> impl Iterator<Item = &'q str> {
         self.indexes.iter().copied()
     }

@@ -14,16 +14,16 @@ use informer_hub_types::{FieldPath, StoredObject};
 
 /// A matching object.
 pub(super) struct Hit {
-    /// Position of its informer in the view.
+    /// Position of the object's informer in the view.
     pub(super) member: usize,
     pub(super) stored: Arc<StoredObject>,
-    /// Its sort keys; empty if only cluster and key decide.
+    /// Sort keys of the object; empty if only cluster and key decide.
     pub(super) sort: Box<[SortKey]>,
-    /// Its output columns, if they were read already.
+    /// Output columns of the object, if they were read already.
     pub(super) row: Option<Vec<Values>>,
 }
 
-/// Result of one piece.
+/// Matches found in one piece of a query.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) hits: Vec<Hit>,

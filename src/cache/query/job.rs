@@ -27,7 +27,7 @@ use informer_hub_types::{Object, StoredObject};
 const SHORT_READ: usize = 50;
 /// Maximum number of objects in a piece: under 1 ms if heads decide. Finding a piece only scans keys.
 const PIECE: usize = 8_192;
-/// The same if bodies must be decompressed: a few ms.
+/// Number of objects in a piece if bodies must be decompressed: a few ms of work.
 const READ_PIECE: usize = 512;
 /// Number of objects between checks for cancellation.
 pub(super) const CANCEL_CHECK_INTERVAL: u64 = 64;
@@ -158,7 +158,7 @@ impl<'s> Job<'s> {
         self.way.candidates
     }
 
-    /// Returns whether it should run on its own threads.
+    /// Returns whether the query should run on its own threads.
     pub(super) fn is_long(&self) -> bool {
         let reads = self.reads() || self.plan().examined == ExaminedParts::Bodies;
         self.way.candidates > if reads { SHORT_READ } else { SHORT }

@@ -34,7 +34,7 @@ pub struct OwnerRef {
     pub name: Box<str>,
     /// UID of the owner.
     pub uid: Uid,
-    /// Whether it is the controller of the object.
+    /// Whether the owner is the controller of the object.
     pub controller: bool,
 }
 

@@ -14,7 +14,7 @@ use informer_hub_types::clock::Instant;
 /// least recently used snapshot is dropped. A query with a token of it must start over.
 #[derive(Debug)]
 pub struct PinnedSnapshots {
-    /// In order of last use, least recent first.
+    /// Pinned snapshots, least recently used first.
     entries: VecDeque<Entry>,
     /// Bytes of bodies replaced or deleted while any snapshot is pinned.
     replaced: usize,

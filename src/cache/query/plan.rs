@@ -313,9 +313,9 @@ pub enum ExaminedParts {
     /// Nothing: every candidate matches.
     #[default]
     Nothing,
-    /// Its head.
+    /// The candidate's head.
     Heads,
-    /// Its head and, if that does not decide, its decompressed body.
+    /// The candidate's head and, if that does not decide, its decompressed body.
     Bodies,
 }
 

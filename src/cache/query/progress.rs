@@ -1,4 +1,5 @@
-//! Progress of a running query, shared by its threads.
+//! Progress of a running query, shared by its threads: the results so far, and why the query stops (deadline,
+//! cancellation, failure).
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -62,7 +63,7 @@ impl Progress {
         }
     }
 
-    /// Ends the work; the first reason counts.
+    /// Stops the query with this reason; an earlier reason stays.
     pub(super) fn stop(&self, end: u8) {
         let _ = self.end.compare_exchange(RUNNING, end, Relaxed, Relaxed);
     }
@@ -85,7 +86,7 @@ impl Progress {
         }
     }
 
-    /// Takes all results.
+    /// Takes the results gathered so far.
     pub(super) fn gathered(&self) -> Gathered {
         std::mem::take(&mut self.gathered.lock())
     }

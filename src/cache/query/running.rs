@@ -71,12 +71,12 @@ impl RunningQuery {
         self.job()?.finish(&self.progress)
     }
 
-    /// Ends the work soon, because the caller no longer waits.
+    /// Stops the query soon, because the caller no longer waits.
     pub fn cancel(&self) {
         self.progress.stop(CANCELLED);
     }
 
-    /// Ends the work soon, or keeps it from starting, because of the deadline. Returns the error for the caller.
+    /// Stops the query at its deadline, or keeps it from starting. Returns the error for the caller.
     pub fn expire_query(&self) -> QueryError {
         self.progress.stop(DEADLINE);
         let (within, examined) = (self.query.bounds.within, self.examined());

@@ -1,4 +1,4 @@
-//! Continue tokens: signed positions of answers on pinned snapshots.
+//! Continue tokens of queries: signed positions of answers on pinned snapshots, checked when a query continues.
 
 use std::fmt;
 
@@ -15,9 +15,9 @@ use informer_hub_types::{Gvr, ObjectKey};
 /// Position of an answer's last object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Position {
-    /// Its cluster.
+    /// Cluster of the object.
     pub(super) cluster: SmolStr,
-    /// Its key.
+    /// Key of the object.
     pub(super) key: ObjectKey,
 }
 

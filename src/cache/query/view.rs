@@ -15,9 +15,9 @@ use informer_hub_types::{ClusterSelector, Freshness, MemoryStep, ObjectKey, Orig
 pub(super) struct Member<'s> {
     pub(super) id: PartitionId,
     pub(super) partition: &'s Partition,
-    /// Rank of its cluster by name among the selected ones.
+    /// Rank of the informer's cluster by name among the selected ones.
     pub(super) rank: usize,
-    /// Whether it has every index in the query. Otherwise it cannot answer.
+    /// Whether the informer has every index in the query. Otherwise it cannot answer.
     pub(super) can_answer: bool,
     /// Ranges of the objects that the reader may see; `None` is all.
     pub(super) ranges: Option<KeyRanges>,
@@ -31,7 +31,7 @@ impl Member<'_> {
 
 /// A selected cluster.
 struct SelectedCluster {
-    /// Its informers, as a range of [`View::members`].
+    /// Informers of the cluster, as a range of [`View::members`].
     members: Range<usize>,
     coverage: Coverage,
 }

@@ -24,7 +24,7 @@ pub(in crate::cli) enum Level {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct Finding {
     pub(super) level: Level,
-    /// Configuration key that it is about.
+    /// Configuration key with the problem.
     pub(super) about: String,
     pub(super) problem: String,
     /// Recommended action.
@@ -58,13 +58,13 @@ pub(super) struct SourceCheck {
     pub(super) source: String,
     #[serde(rename = "type")]
     pub(super) kind: &'static str,
-    /// Whether it could be read.
+    /// Whether the source could be read.
     pub(super) reached: bool,
     #[serde(rename = "tookMillis", serialize_with = "millis")]
     pub(super) took: Duration,
-    /// Names of its clusters.
+    /// Names of the source's clusters.
     pub(super) clusters: Vec<String>,
-    /// Number of its clusters whose name another cluster has.
+    /// Number of the source's clusters whose name another cluster has.
     pub(super) conflicting: usize,
     /// Number of its objects that do not describe a cluster.
     pub(super) invalid: usize,

@@ -66,7 +66,7 @@ pub(super) struct Member {
     pub(super) times: Arc<Mutex<Times>>,
     pub(super) down: bool,
     churn: Churn,
-    /// Whether it goes down during the demo.
+    /// Whether the cluster goes down during the demo.
     goes_down: bool,
     /// Number of faults up to the last time that the copy of the hub was fresh.
     past_faults: usize,
@@ -86,7 +86,7 @@ impl Member {
         text.to_owned()
     }
 
-    /// Records the state of the copy of the hub.
+    /// Records whether the hub's copy of the cluster is fresh.
     pub(super) fn note(&mut self, state: &str) {
         if state == FRESH {
             self.past_faults = self.cluster.fault_log().len();

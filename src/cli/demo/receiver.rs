@@ -39,7 +39,7 @@ pub(super) struct Received {
     pub(super) signature_failures: u64,
     pub(super) unreadable: u64,
     pub(super) arrivals: Histogram,
-    /// Whether it fails no more requests.
+    /// Whether the receiver has stopped failing requests.
     is_healed: bool,
 }
 

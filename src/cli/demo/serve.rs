@@ -11,7 +11,7 @@ use crate::cli::kubeconfig;
 use crate::cli::print::yaml;
 use informer_hub_types::ClusterName;
 
-/// Address without `--listen`.
+/// Address if `--listen` is not given.
 const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7080);
 
 /// Opens the port. Without a given address, another port is used if the default is taken.

@@ -29,7 +29,7 @@ pub(super) struct Stage {
     pub(super) fleet: Fleet,
     hub: Hub,
     receiver: Receiver,
-    /// With `--serve`.
+    /// Port of the hub; `None` without `--serve`.
     port: Option<Port>,
     screen: Screen,
     seed: u64,

@@ -12,15 +12,15 @@ pub(super) trait Sink {
     /// Prepares for the resources that will be listed.
     fn prepare(&mut self, targets: &[Target<'_>]);
 
-    /// Takes a page.
+    /// Prints a page of a list.
     fn page(&mut self, resource: &Resource, page: Self::Page) -> anyhow::Result<()>;
 
-    /// Takes the object of an event: JSON in the form of [`Self::Page`].
+    /// Prints the object of a watch event: JSON in the form of [`Self::Page`].
     fn event(&mut self, resource: &Resource, object: &str) -> anyhow::Result<()>;
 
     /// Ends the list of a resource. Events may follow.
     fn end_of(&mut self, resource: &Resource) -> anyhow::Result<()>;
 
-    /// Ends the output.
+    /// Finishes the output.
     fn end(&mut self) -> anyhow::Result<()>;
 }

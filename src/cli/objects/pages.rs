@@ -8,7 +8,7 @@ use informer_hub_apiclient::{ListPage, PageMeta, Resource, TABLE, TablePage};
 
 /// Objects of a page.
 const PAGE: usize = 500;
-/// Longest page.
+/// Maximum size of a page in bytes.
 const LONGEST: usize = 512 << 20;
 
 /// A page of a list.

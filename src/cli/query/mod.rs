@@ -142,7 +142,7 @@ fn rows(args: &Args, resource: &Resource, answer: &QueryAnswer<'_>) -> anyhow::R
     writer.end()
 }
 
-/// Notes on standard error what the rows do not say.
+/// Prints notes about the result on standard error.
 fn notes(answer: &QueryAnswer<'_>, resource: &Resource) {
     let is_empty = answer.items.as_ref().is_some_and(Vec::is_empty)
         || answer.rows.as_ref().is_some_and(Vec::is_empty)

@@ -9,7 +9,7 @@ use super::why;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Concern(pub(super) u8);
 
-/// No problem.
+/// Value of a row without a problem.
 const WELL: Concern = Concern(9);
 
 /// Highest value that needs action by the operator.

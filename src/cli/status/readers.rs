@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::values::{list, text};
 use crate::cli::print::bytes;
 
-/// Most readers that are listed.
+/// Maximum number of readers that are listed.
 const MAX_ROWS: usize = 20;
 
 /// Returns a line for each reader that has limits or work in progress, such as `dashboard: 1 of 8 requests, 2 watches`.

@@ -8,7 +8,7 @@ use informer_hub_types::{ApiResource, Gvr, clock};
 
 /// Columns of the Kubernetes API that say how an object is, by preference.
 const STATUS: [&str; 4] = ["Status", "Phase", "State", "Ready"];
-/// Most levels; the hub sends fewer.
+/// Maximum number of levels; the hub sends fewer.
 const LEVELS: usize = 64;
 
 /// Returns the rows of an answer of `/v1/objects`: cluster, namespace, indented name, status.

@@ -9,9 +9,9 @@ use informer_hub_types::printable;
 const GAP: usize = 2;
 /// Widest column of clusters and of objects on a terminal.
 const WIDEST: [usize; 2] = [20, 44];
-/// Least width for what has changed; with less it is left out.
+/// Minimum width for the description of a change; in less room it is omitted.
 const LEAST: usize = 12;
-/// Most differences in a line on a terminal.
+/// Maximum number of differences in a line on a terminal.
 const MOST: usize = 4;
 
 /// Writer of lines. Columns grow with what they have had.

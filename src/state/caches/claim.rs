@@ -9,7 +9,7 @@ use informer_hub_types::{ApiResource, ClusterLabels, InformerHealth, Origin};
 /// How a saved partition is to be restored.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Labels of its cluster.
+    /// Labels of the partition's cluster.
     pub labels: ClusterLabels,
     /// Declared indices.
     pub indexes: Vec<DeclaredIndex>,

@@ -41,13 +41,13 @@ pub struct PartitionHeader {
     pub settings: u64,
     /// Resource version up to which the objects are complete.
     pub version: Option<ResourceVersion>,
-    /// Whether its first list was complete.
+    /// Whether the partition's first list was complete.
     pub synced: bool,
-    /// When it was last known to be up to date, in ms since the epoch.
+    /// When the partition was last known to be up to date, in ms since the epoch.
     pub alive: i64,
     /// When this header was written, in ms since the epoch. Partitions that are no longer configured are kept for some days from this time.
     pub written: i64,
-    /// Readers that have acknowledged all of it.
+    /// Readers that have acknowledged all of the partition.
     pub readers: BTreeSet<String>,
 }
 

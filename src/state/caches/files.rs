@@ -36,7 +36,7 @@ const ASSUMED_OBJECT: u64 = 1024;
 pub struct Commit {
     /// The partition.
     pub id: PartitionId,
-    /// Readers that have acknowledged all of it.
+    /// Readers that have acknowledged all of the partition.
     pub readers: BTreeSet<String>,
 }
 

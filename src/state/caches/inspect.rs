@@ -13,7 +13,7 @@ use informer_hub_disk::Disk;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CacheReport {
-    /// Its directory, relative to the directory of all caches.
+    /// Directory of the cache, relative to the directory of all caches.
     pub directory: String,
     /// Bytes of the snapshot.
     pub snapshot_bytes: u64,
@@ -44,9 +44,9 @@ pub struct PartitionReport {
     pub resource_version: Option<String>,
     /// Whether the first list was complete.
     pub synced: bool,
-    /// When it was last known to be up to date.
+    /// When the partition was last known to be up to date.
     pub alive: Option<jiff::Timestamp>,
-    /// Readers that have acknowledged all of it.
+    /// Readers that have acknowledged all of the partition.
     pub readers: Vec<String>,
 }
 

@@ -20,7 +20,7 @@ use informer_hub_types::{ApiResource, Dictionary, ObjectKey, PackedTotals, Store
 pub(super) struct ReadPartition {
     pub(super) number: u64,
     pub(super) header: PartitionHeader,
-    /// Empty if the partition is not claimed.
+    /// Objects of the partition; empty if the partition is not claimed.
     pub(super) objects: Gathering,
 }
 

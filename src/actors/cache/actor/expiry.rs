@@ -7,11 +7,11 @@ use actix::prelude::*;
 use crate::actors::cache::actor::CacheActor;
 use informer_hub_types::clock;
 
-/// How often they are checked.
+/// How often pinned snapshots and recorded changes are checked for expiry.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
 
 impl CacheActor {
-    /// Expires them on a timer, independently of queries and writes, until none are left.
+    /// Starts a timer that expires pinned snapshots and recorded changes, until none are left.
     pub(super) fn start_expiry(&mut self, ctx: &mut Context<Self>) {
         if self.expiry_timer.is_some() {
             return;

@@ -12,10 +12,10 @@ use crate::state::caches::{CacheFiles, CheckpointResult, Commit};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{CheckpointState, Gvr, Origin, View};
 
-/// How often acknowledgements are checked.
+/// How often a pass checks for acknowledgements that it waits for.
 const POLL: Duration = Duration::from_millis(5);
 
-/// One cache in a pass.
+/// One cache and its snapshot in a checkpoint pass.
 pub(in crate::actors) struct Part {
     pub(in crate::actors) key: (Gvr, View),
     pub(in crate::actors) snapshot: Arc<Snapshot>,

@@ -13,7 +13,7 @@ const RETRY_DELAY: std::time::Duration = std::time::Duration::from_secs(60);
 /// State of the server identification.
 #[derive(Default)]
 pub(super) enum ServerProbe {
-    /// Not asked yet.
+    /// The server's version has not been requested yet.
     #[default]
     Pending,
     /// The request is in progress.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 /// panic, or the successor must repair it.
 #[derive(Debug)]
 pub(crate) struct Recoverable<T> {
-    /// `Some` until it is dropped.
+    /// `Some` until the holder is dropped.
     value: Option<T>,
     slot: RecoverySlot<T>,
 }
@@ -25,7 +25,7 @@ impl<T> RecoverySlot<T> {
         Self(Arc::new(Mutex::new(Some(value))))
     }
 
-    /// Takes the value; `None` while it is held.
+    /// Takes the value; `None` while another actor has it.
     pub(crate) fn claim(&self) -> Option<Recoverable<T>> {
         let value = self.0.lock().take()?;
         Some(Recoverable { value: Some(value), slot: Self(Arc::clone(&self.0)) })

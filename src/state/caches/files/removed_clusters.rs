@@ -93,7 +93,7 @@ impl CacheFiles {
         Ok(ReaddedPartitions { partitions: back, plain, damage })
     }
 
-    /// Marks a read partition as open. From now on its changes are written.
+    /// Marks a partition that was read as open. From now on its changes are written.
     pub fn mark_reopened(&mut self, stored: PartitionLocation, partition: &Partition) {
         let key = key_of(partition);
         if self.unwanted.remove(&key).is_some() {
