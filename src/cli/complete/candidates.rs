@@ -5,33 +5,33 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::MOST;
-use super::wanted::{Kind, Wanted};
+use super::completed_word::{CompletedWord, Kind};
 use crate::cli::client::{Client, Request};
 use crate::cli::objects::{FORMATS, resources};
 use informer_hub_apiclient::{QueryAnswer, Resources, value_text};
 
-/// Longest answer.
+/// Maximum size of an answer in bytes.
 const LONGEST: usize = 16 << 20;
 
 /// Asks the hub for candidates.
 ///
 /// # Errors
 /// If the hub does not answer, or refuses.
-pub(super) async fn candidates(wanted: &Wanted) -> anyhow::Result<Vec<String>> {
-    if wanted.kind == Kind::Formats {
+pub(super) async fn candidates(completed: &CompletedWord) -> anyhow::Result<Vec<String>> {
+    if completed.kind == Kind::Formats {
         let format = |name: &str| if name == "jsonpath" { "jsonpath=".to_owned() } else { name.to_owned() };
         return Ok(FORMATS.map(format).to_vec());
     }
-    let client = wanted.hub.client()?;
-    let root = ["clusters", &wanted.clusters];
-    match wanted.kind {
+    let client = completed.hub.client()?;
+    let root = ["clusters", &completed.clusters];
+    match completed.kind {
         Kind::Resources => Ok(plurals(&resources(&client, root).await?)),
         Kind::Namespaces | Kind::Names => {
             let known = resources(&client, root).await?;
-            of_objects(&client, wanted, &known).await
+            of_objects(&client, completed, &known).await
         }
         Kind::Sinks => Ok(names(&client.get(&["v1", "status"], &[]).await?["sinks"])),
-        _ => Ok(of_clusters(&client.get(&["v1", "status"], &[]).await?["clusters"], wanted.kind)),
+        _ => Ok(of_clusters(&client.get(&["v1", "status"], &[]).await?["clusters"], completed.kind)),
     }
 }
 
@@ -65,12 +65,12 @@ fn of_clusters(clusters: &Value, kind: Kind) -> Vec<String> {
 }
 
 /// Asks for names or namespaces of objects by the query language, which reads heads only.
-async fn of_objects(client: &Client, wanted: &Wanted, known: &Resources) -> anyhow::Result<Vec<String>> {
-    let word = wanted.resource.as_deref().and_then(|words| words.split(',').next());
+async fn of_objects(client: &Client, completed: &CompletedWord, known: &Resources) -> anyhow::Result<Vec<String>> {
+    let word = completed.resource.as_deref().and_then(|words| words.split(',').next());
     let named = word.and_then(|word| known.find(word).ok()?.first().copied());
-    let start = quoted(wanted.word.strip_prefix(&*wanted.prefix).unwrap_or_default());
-    let (resource, text) = if wanted.kind == Kind::Names {
-        let namespace = wanted.namespace.as_ref().map(|namespace| format!(" and namespace = {}", quoted(namespace)));
+    let start = quoted(completed.word.strip_prefix(&*completed.prefix).unwrap_or_default());
+    let (resource, text) = if completed.kind == Kind::Names {
+        let namespace = completed.namespace.as_ref().map(|namespace| format!(" and namespace = {}", quoted(namespace)));
         (named, format!("name prefix {start}{} select name limit {MOST}", namespace.unwrap_or_default()))
     } else {
         let any = known.all().iter().find(|resource| resource.api.namespaced);
@@ -78,7 +78,7 @@ async fn of_objects(client: &Client, wanted: &Wanted, known: &Resources) -> anyh
         (named.filter(|resource| resource.api.namespaced).or(any), text)
     };
     let Some(resource) = resource else { return Ok(Vec::new()) };
-    let body = json!({ "q": text, "resource": resource.api.gvr.long(), "clusters": wanted.clusters });
+    let body = json!({ "q": text, "resource": resource.api.gvr.long(), "clusters": completed.clusters });
     let request =
         Request { path: vec!["v1", "query"], accept: "application/json", body: Some(body), ..Request::default() };
     let (json, _) = client.whole(&request, LONGEST).await?;

@@ -4,7 +4,7 @@
 //! and the script falls back to its own.
 
 mod candidates;
-mod wanted;
+mod completed_word;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, CommandFactory};
 
 use self::candidates::candidates;
-use self::wanted::Wanted;
+use self::completed_word::CompletedWord;
 use super::Cli;
 use super::print::out;
 use super::runtime;
 
 /// Longest time until the shell goes on.
 const DEADLINE: Duration = Duration::from_millis(800);
-/// Most candidates.
+/// Maximum number of candidates.
 const MOST: usize = 200;
 
 /// Arguments of `complete`.
@@ -33,14 +33,14 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let Some((current, before)) = args.words.split_last() else { return Ok(ExitCode::SUCCESS) };
-    let Some(wanted) = Wanted::of(Cli::command(), before, current) else { return Ok(ExitCode::SUCCESS) };
-    let asked = async { tokio::time::timeout(DEADLINE, candidates(&wanted)).await };
+    let Some(completed) = CompletedWord::of(Cli::command(), before, current) else { return Ok(ExitCode::SUCCESS) };
+    let asked = async { tokio::time::timeout(DEADLINE, candidates(&completed)).await };
     let runtime = runtime()?;
     let found = runtime.block_on(asked).ok().and_then(Result::ok).unwrap_or_default();
     runtime.shutdown_background();
-    let mut found: Vec<String> = found.into_iter().map(|name| wanted.prefix.clone() + &name).collect();
+    let mut found: Vec<String> = found.into_iter().map(|name| completed.prefix.clone() + &name).collect();
     // Names with other characters would need the quoting of the shell.
-    found.retain(|name| name.starts_with(&*wanted.word) && name.chars().all(is_plain));
+    found.retain(|name| name.starts_with(&*completed.word) && name.chars().all(is_plain));
     found.sort();
     found.dedup();
     found.truncate(MOST);

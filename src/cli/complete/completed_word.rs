@@ -1,4 +1,4 @@
-//! Kind and surroundings of the completed word, by the words before.
+//! The word to complete: its kind, from the words before it, and the hub that has the candidates.
 
 use clap::{ArgMatches, Command, FromArgMatches};
 
@@ -6,7 +6,7 @@ use crate::cli::client::HubArgs;
 
 /// A word to complete.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct CompletedWord {
     pub(super) kind: Kind,
     /// The word so far.
     pub(super) word: String,
@@ -36,7 +36,7 @@ pub(super) enum Kind {
     Formats,
 }
 
-impl Wanted {
+impl CompletedWord {
     /// Returns what the word after `before` is; `None` if the hub knows nothing about it.
     pub(super) fn of(command: Command, before: &[String], word: &str) -> Option<Self> {
         let (before, word) = joined(before, word);
@@ -48,7 +48,7 @@ impl Wanted {
         // Commands that ask no hub have no candidates from it.
         command.get_arguments().find(|arg| arg.get_id() == "url")?;
         let option = before.last().and_then(|last| option(command, last));
-        let mut wanted = Self {
+        let mut completed = Self {
             kind: Kind::Resources,
             prefix: String::new(),
             namespace: text(given, "namespace"),
@@ -58,23 +58,23 @@ impl Wanted {
             word,
         };
         match option.as_deref() {
-            Some("namespace") => wanted.kind = Kind::Namespaces,
-            Some("clusters") => wanted.kind = Kind::ClustersAndLabels,
-            Some("cluster") => wanted.kind = Kind::Clusters,
+            Some("namespace") => completed.kind = Kind::Namespaces,
+            Some("clusters") => completed.kind = Kind::ClustersAndLabels,
+            Some("cluster") => completed.kind = Kind::Clusters,
             Some("resource") => {}
-            Some("output") if matches!(name, "get" | "query") => wanted.kind = Kind::Formats,
+            Some("output") if matches!(name, "get" | "query") => completed.kind = Kind::Formats,
             Some(_) => return None,
-            None if wanted.word.starts_with('-') => return None,
+            None if completed.word.starts_with('-') => return None,
             None => match name {
-                "get" | "tree" => wanted.object(),
-                "watch" => wanted.after(','),
+                "get" | "tree" => completed.object(),
+                "watch" => completed.after(','),
                 "resources" => {}
-                "clusters" => wanted.kind = Kind::Clusters,
-                "sinks" => wanted.kind = Kind::Sinks,
+                "clusters" => completed.kind = Kind::Clusters,
+                "sinks" => completed.kind = Kind::Sinks,
                 _ => return None,
             },
         }
-        Some(wanted)
+        Some(completed)
     }
 
     /// Completes a resource, or the name of an object after one.
@@ -142,11 +142,11 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    fn wanted(line: &str) -> String {
+    fn completed(line: &str) -> String {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let (word, before) = words.split_last().unwrap();
-        let Some(wanted) = Wanted::of(Cli::command(), before, word) else { return "nothing".to_owned() };
-        let Wanted { kind, word, prefix, namespace, clusters, resource, .. } = wanted;
+        let Some(completed) = CompletedWord::of(Cli::command(), before, word) else { return "nothing".to_owned() };
+        let CompletedWord { kind, word, prefix, namespace, clusters, resource, .. } = completed;
         format!(
             "{kind:?} {prefix}|{word} {} {} {clusters}",
             resource.unwrap_or_default(),
@@ -178,7 +178,7 @@ mod tests {
             ("run ", "nothing"),
             ("", "nothing"),
         ] {
-            assert_eq!(wanted(line), expected, "{line}");
+            assert_eq!(completed(line), expected, "{line}");
         }
     }
 }
