@@ -80,7 +80,7 @@ impl OpenState {
             Ok(Ok(clusters)) => clusters,
             Ok(Err(error)) => {
                 let file = path.display();
-                tracing::error!(%file, %error, "cannot read which clusters the sources had: those are listed again");
+                tracing::error!(%file, %error, "cannot read the saved clusters of cluster sources; they are listed again");
                 Vec::new()
             }
             Err(_) => Vec::new(),
@@ -96,7 +96,7 @@ impl OpenState {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
                 let file = path.display();
-                tracing::error!(%file, %error, "cannot save which clusters the sources have: a restart may list some again");
+                tracing::error!(%file, %error, "cannot save the clusters of cluster sources; a restart may list some again");
                 false
             }
             Err(_) => false,
@@ -109,10 +109,12 @@ impl OpenState {
         match fleet::rewrite_if_missing(&**self.0.disk(), &file, clusters) {
             Ok(false) => {}
             Ok(true) => {
-                tracing::error!(file = %file.display(), "the file was deleted while the hub runs: it is written again");
+                tracing::error!(file = %file.display(), "the saved clusters of cluster sources were deleted while the hub runs; writing the file again");
             }
             // The checkpoint of the caches logs the same fault as an error, once.
-            Err(error) => tracing::debug!(file = %file.display(), %error, "cannot write the deleted file again"),
+            Err(error) => {
+                tracing::debug!(file = %file.display(), %error, "cannot write the saved clusters of cluster sources again")
+            }
         }
     }
 
@@ -129,7 +131,7 @@ impl OpenState {
             io.spawn_blocking(move || short_names::read(&*names_disk, &names_file)).await.map_err(|_| died())?;
         let names = reading.unwrap_or_else(|error| {
             let file = self.0.names().display().to_string();
-            tracing::error!(file, %error, "cannot read the resources of short names: what is configured by them is listed again");
+            tracing::error!(file, %error, "cannot read the saved short names; resources configured by short name are listed again");
             ShortNames::default()
         });
         let plan = RestorePlan::new(clusters, demands, names);

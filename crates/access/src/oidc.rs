@@ -60,35 +60,35 @@ pub trait FetchDocument: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct FetchFailure(
-    /// Why.
+    /// Cause of the failure.
     pub String,
 );
 
 /// Why a token is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InvalidJwt {
-    /// Another issuer's token, or none of an issuer.
-    #[error("the token is not one of the configured issuer")]
+    /// The token was issued by another issuer, or names none.
+    #[error("the token was not issued by the configured issuer")]
     Issuer,
     /// `none`, an HMAC, or an algorithm that the hub does not know.
     #[error("the token is not signed with an algorithm that the hub accepts")]
     Algorithm,
-    /// The issuer has not signed it.
+    /// The signature is not the issuer's.
     #[error("the signature of the token is not valid")]
     Signature,
-    /// Issued for another application.
+    /// The token was issued for another application.
     #[error("the token is for another audience")]
     Audience,
     /// Too old, or without an expiry.
     #[error("the token has expired")]
     Expired,
-    /// Too young.
+    /// The token is not valid yet (`nbf`).
     #[error("the token is not valid yet")]
     NotYet,
     /// No usable user name.
     #[error("the token has no usable user name")]
     Username,
-    /// The issuer's keys are not known.
+    /// The issuer's keys could not be fetched.
     #[error("the keys of the issuer cannot be fetched now; try again")]
     NoKeys,
 }
@@ -98,7 +98,7 @@ pub struct Oidc {
     settings: OidcSettings,
     fetch: Arc<dyn FetchDocument>,
     keys: ArcSwapOption<KeySet>,
-    /// Held during a fetch.
+    /// Fetched keys; locked during a fetch.
     fetched: tokio::sync::Mutex<Fetched>,
 }
 

@@ -18,9 +18,9 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// Bounds of a log.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditLogOptions {
-    /// Bytes of lines that wait. Further lines are lost.
+    /// Maximum bytes of queued lines. Further lines are lost.
     pub queue: usize,
-    /// Bytes of lines that are written at once.
+    /// Maximum bytes of lines per write.
     pub batch: usize,
     /// Pause before the output is tried again after a failure.
     pub retry: Duration,
@@ -32,14 +32,14 @@ impl Default for AuditLogOptions {
     }
 }
 
-/// Numbers since the start.
+/// Numbers of events since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AuditCounts {
     /// Events that were written.
     pub written: u64,
     /// Events that were lost.
     pub lost: u64,
-    /// Events that wait.
+    /// Events queued and not written yet.
     pub waiting: u64,
 }
 
@@ -120,7 +120,7 @@ impl Shared {
     }
 }
 
-/// Thread that writes.
+/// Thread that writes queued lines to the output.
 struct Writer {
     shared: Arc<Shared>,
     output: Box<dyn Output>,
@@ -156,7 +156,7 @@ impl Writer {
         }
     }
 
-    /// Writes until it succeeds. Returns false if the log is closed and the output still fails.
+    /// Writes, and retries until that succeeds. Returns false if the log is closed and the output still fails.
     fn write(&mut self, bytes: &[u8]) -> bool {
         loop {
             match self.output.append(bytes) {
@@ -185,7 +185,7 @@ impl Writer {
 
     fn note_success(&mut self) {
         if std::mem::take(&mut self.is_failing) {
-            tracing::info!(output = self.output.place(), "the audit log is written again");
+            tracing::info!(output = self.output.place(), "the audit log can be written again");
         }
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn audit(mut table: Table<'_>) -> Option<AuditConfig> {
         table.mistake("stdout", "is false; write path = \"audit.log\" for a file, or remove [hub.audit]");
     }
     if let Some(key) = size.filter(|_| is_stdout == Some(true)) {
-        table.mistake(key, "is for a file; remove it, or write path instead of stdout");
+        table.mistake(key, "applies only to a file; remove it, or write path instead of stdout");
     }
     let max_size = table.size("max_size", AUDIT_SIZE);
     let kept = table.number("keep", KEEP);

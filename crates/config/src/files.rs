@@ -80,7 +80,7 @@ impl Table<'_> {
         if file.is_dir() {
             self.mistake(key, format!("{} is a directory; write the name of a file in it", file.display()));
         } else if self.checker.check_references && !parent.is_dir() {
-            self.mistake(key, format!("there is no directory {}; make it first", parent.display()));
+            self.mistake(key, format!("there is no directory {}; create it first", parent.display()));
         }
         Some(file)
     }

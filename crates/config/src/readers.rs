@@ -48,7 +48,8 @@ pub(super) fn readers(table: Table<'_>, clusters: KnownClusters<'_>, issuers: Is
         table.finish();
         let Some((key, identity)) = identity else { continue };
         if let Some(same) = found.iter().find(|other| other.identity == identity) {
-            checker.mistake(&path.key(key), format!("is also that of readers.{}; merge their rules", same.name));
+            checker
+                .mistake(&path.key(key), format!("is also used by readers.{}; merge the rules of the two", same.name));
         }
         if checker.is_clean(&path) {
             check_issuer(checker, &path.key(key), &identity, issuers);

@@ -84,7 +84,7 @@ fn terms(text: &str) -> Result<Vec<&str>, String> {
     for (at, c) in text.char_indices() {
         match (escaped, c) {
             (true, ',' | '=' | '\\') => escaped = false,
-            (true, other) => return Err(format!("\"\\{other}\" is not an escape; \\ goes before , or = or \\ only")),
+            (true, other) => return Err(format!("\"\\{other}\" is not an escape; use \\ only before , = or \\")),
             (false, '\\') => escaped = true,
             (false, ',') => {
                 found.push(&text[start..at]);

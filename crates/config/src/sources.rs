@@ -274,7 +274,9 @@ impl FromStr for LabelPattern {
         let key = text.strip_suffix('*').unwrap_or(text);
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
         if text.is_empty() || !key.chars().all(legal) {
-            return Err(format!("{text:?} is not the key of a label; write one, or its beginning and *, or \"*\""));
+            return Err(format!(
+                "{text:?} is not a label key; write one such as \"team\", a prefix such as \"example.com/*\", or \"*\""
+            ));
         }
         Ok(Self(text.to_owned()))
     }
@@ -332,7 +334,7 @@ fn read_source(name: String, mut table: Table<'_>) -> Option<ClusterSourceConfig
     let names: Option<NamePattern> = table.parsed("names");
     let is_folder = matches!(kind, Some(ClusterSourceKind::Folder { .. }));
     if is_folder && names.as_ref().is_some_and(NamePattern::has_namespace) {
-        table.mistake("names", "has {namespace}, and files have none; use {name}");
+        table.mistake("names", "has {namespace}, but files have no namespace; use {name}");
     }
     let checker = table.checker;
     let given = table.take("labels").map(|value| labels(checker, &table.path.key("labels"), value)).unwrap_or_default();

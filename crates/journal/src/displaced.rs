@@ -14,7 +14,7 @@ impl<R> Journal<R> {
     /// includes this; call it when there is nothing to sync. Costs one system call.
     ///
     /// # Errors
-    /// Those of the disk; the next call retries. Until then, all records count as not synced.
+    /// I/O errors; the next call retries. Until then, all records count as not synced.
     pub fn check_files(&mut self) -> io::Result<()> {
         if self.is_in_place() {
             self.is_displaced = false;
@@ -22,7 +22,7 @@ impl<R> Journal<R> {
         }
         if !std::mem::replace(&mut self.is_displaced, true) {
             self.replaced += 1;
-            tracing::error!(dir = %self.dir.display(), "journal files were removed or replaced while the hub is running");
+            tracing::error!(dir = %self.dir.display(), "journal files were removed or replaced while the hub is running; writing new ones");
         }
         let lost = self.lost;
         self.rebuild()?;

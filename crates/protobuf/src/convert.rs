@@ -13,7 +13,7 @@ mod special;
 /// Deepest nesting of messages that is followed. Go's structs reach 15; definitions' schemas refer to themselves.
 const MAX_DEPTH: usize = 100;
 
-const WRONG_TYPE: ConvertError = ConvertError::Malformed("a field of another wire type");
+const WRONG_TYPE: ConvertError = ConvertError::Malformed("a field with an unexpected wire type");
 
 /// Kind and version of an object, which are not in its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -272,10 +272,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes numbers that lie in one field.
+    /// Writes the numbers of a packed field.
     fn packed(&mut self, field: &FieldInfo, mut bytes: &[u8], depth: usize) -> Done {
         while !bytes.is_empty() {
-            const TRUNCATED: ConvertError = ConvertError::Malformed("packed numbers end inside one");
+            const TRUNCATED: ConvertError = ConvertError::Malformed("a packed field that ends inside a number");
             let value = if field.shape == Shape::Double {
                 let (first, rest) = bytes.split_first_chunk().ok_or(TRUNCATED)?;
                 bytes = rest;
@@ -375,7 +375,7 @@ fn find(message: &Message, bytes: &[u8], slots: &mut [Slot]) -> Done {
     Ok(())
 }
 
-/// Returns whether a value that the message has is left out.
+/// Returns whether the JSON form omits this value, as Go's `omitempty` and `omitzero` do.
 fn omits(field: &FieldInfo, value: Value<'_>) -> Result<bool, ConvertError> {
     match (field.rule, value) {
         (Rule::OmitZero, Value::Bytes(bytes)) => Ok(form::time_of(bytes, false)?.is_none()),

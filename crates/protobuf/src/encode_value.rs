@@ -10,7 +10,7 @@ use crate::schema::{FieldInfo, Label, Shape};
 use crate::text_in;
 use crate::wire_out::{self as write, close, length, tag};
 
-const WRONG_TYPE: EncodeError = EncodeError::Malformed("a value of another type");
+const WRONG_TYPE: EncodeError = EncodeError::Malformed("a value with an unexpected type");
 const OUT_OF_RANGE: EncodeError = EncodeError::Malformed("a number out of range");
 
 impl Run<'_, '_> {

@@ -33,7 +33,7 @@ impl<'i> Envelope<'i> {
                 (2, Value::Bytes(_)) if has_raw => return Err(ConvertError::Malformed("an envelope with two objects")),
                 (2, Value::Bytes(bytes)) => (envelope.raw, has_raw) = (bytes, true),
                 (3 | 4, value) if !value.is_empty() => {
-                    return Err(ConvertError::Malformed("an envelope with another encoding inside"));
+                    return Err(ConvertError::Malformed("an envelope with an unexpected content encoding"));
                 }
                 _ => {}
             }

@@ -4,7 +4,7 @@ use super::error::ConvertError;
 use super::text;
 use super::wire::{Reader, Value};
 
-const WRONG_TYPE: ConvertError = ConvertError::Malformed("a field of another wire type");
+const WRONG_TYPE: ConvertError = ConvertError::Malformed("a field with an unexpected wire type");
 
 /// Seconds of the year 1, Go's zero time.
 pub(super) const ZERO_TIME: i64 = -62_135_596_800;
@@ -28,7 +28,7 @@ pub(super) fn int_or_string(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Conve
         (1, None) => text::string(out, b""),
         (1, Some(Value::Bytes(string))) => text::string(out, string),
         (1, Some(_)) => return Err(WRONG_TYPE),
-        _ => return Err(ConvertError::Malformed("an IntOrString of another type")),
+        _ => return Err(ConvertError::Malformed("an IntOrString that is neither a number nor a text")),
     }
     Ok(())
 }
@@ -54,7 +54,7 @@ pub(super) fn write_time(out: &mut Vec<u8>, bytes: &[u8], is_micro: bool) -> Res
     Ok(())
 }
 
-/// Like [`time`]; a `Time` has whole seconds.
+/// Decodes a `Time` or `MicroTime`; a `Time` has whole seconds.
 pub(super) fn time_of(bytes: &[u8], is_micro: bool) -> Result<Option<(i64, i64)>, ConvertError> {
     if is_micro || bytes.is_empty() {
         return time(bytes);

@@ -30,7 +30,7 @@ impl<'j> Json<'j> {
         }
     }
 
-    /// Passes a byte, if it is next.
+    /// Skips a byte if it is next. Returns whether it was.
     #[inline]
     pub(super) fn passes(&mut self, byte: u8) -> Result<bool, EncodeError> {
         let is_next = self.peek()? == byte;
@@ -38,13 +38,13 @@ impl<'j> Json<'j> {
         Ok(is_next)
     }
 
-    /// Passes a byte that must be next.
+    /// Skips a byte that must be next.
     #[inline]
     pub(super) fn expect(&mut self, byte: u8) -> Result<(), EncodeError> {
-        if self.passes(byte)? { Ok(()) } else { Err(EncodeError::Malformed("a value of another type")) }
+        if self.passes(byte)? { Ok(()) } else { Err(EncodeError::Malformed("a value with an unexpected type")) }
     }
 
-    /// Passes what separates elements or members. Returns whether one follows, else `close` was passed.
+    /// Skips a separator of elements or members. Returns whether one follows; otherwise `close` was skipped.
     #[inline]
     pub(super) fn next(&mut self, is_first: bool, close: u8) -> Result<bool, EncodeError> {
         if self.passes(close)? {
@@ -53,7 +53,7 @@ impl<'j> Json<'j> {
         if is_first || self.passes(b',')? { Ok(true) } else { Err(MALFORMED) }
     }
 
-    /// Passes a word.
+    /// Skips a word if it is next. Returns whether it was.
     pub(super) fn word(&mut self, word: &str) -> Result<bool, EncodeError> {
         self.peek()?;
         let is_next = self.text[self.at..].starts_with(word.as_bytes());
@@ -89,13 +89,13 @@ impl<'j> Json<'j> {
     pub(super) fn number(&mut self) -> Result<&'j str, EncodeError> {
         let first = self.peek()?;
         if !matches!(first, b'-' | b'0'..=b'9') {
-            return Err(EncodeError::Malformed("a value of another type"));
+            return Err(EncodeError::Malformed("a value with an unexpected type"));
         }
         let text = self.value()?;
         std::str::from_utf8(text).map_err(|_| MALFORMED)
     }
 
-    /// Passes any value and returns its text. It may be nested to any depth: the parser ignores values without recursion.
+    /// Skips any value and returns its text. The depth is not limited, because values are skipped without recursion.
     pub(super) fn value(&mut self) -> Result<&'j [u8], EncodeError> {
         self.peek()?;
         let rest = &self.text[self.at..];

@@ -60,7 +60,7 @@ pub enum ParseProblem {
     #[error("the parenthesis is not closed")]
     OpenParenthesis,
     /// An invalid escape sequence in a quoted text.
-    #[error(r#"a backslash stands before one of \ " ' n r t only"#)]
+    #[error(r#"a backslash is allowed only before \ " ' n r t"#)]
     Escape,
     /// An invalid path.
     #[error("not a path: {0}")]
@@ -84,7 +84,9 @@ pub enum ParseProblem {
     #[error("a number this large cannot be compared; put it in quotes to compare it as a text")]
     Number,
     /// `null` used as a value.
-    #[error("null is not a value: write \"not exists\" for what is not there, or put it in quotes as a text")]
+    #[error(
+        "null is not a value: write \"not exists\" to match a missing field, or put it in quotes for the text null"
+    )]
     Null,
     /// An invalid limit.
     #[error("a limit is a whole number, 1 or more")]

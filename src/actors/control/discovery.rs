@@ -38,7 +38,7 @@ pub(in crate::actors) struct DiscoveryParts {
 /// Watched names of definitions or API services.
 #[derive(Debug, Default)]
 enum WatchState {
-    /// Not listed yet.
+    /// The resource has not been listed yet.
     #[default]
     Starting,
     /// All current names.
@@ -250,7 +250,7 @@ impl Handler<NamesChanged> for DiscoveryActor {
                     let resource = resource_of(of).gvr;
                     // Permission for both is usually missing together; log only one.
                     if matches!(other, WatchState::Refused(_, true)) {
-                        tracing::debug!(%cluster, %resource, %error, "cannot watch this kind of definition");
+                        tracing::debug!(%cluster, %resource, %error, "cannot watch the definitions of resources");
                     } else {
                         tracing::warn!(%cluster, %resource, %error, "cannot watch for added and removed resources; polling every 30 seconds instead");
                     }

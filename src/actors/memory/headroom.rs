@@ -59,7 +59,7 @@ impl Headroom {
             }
         };
         if tokio::time::timeout(LONGEST, waited).await.is_err() {
-            tracing::debug!(bytes, waited = ?LONGEST, "waited too long for free memory; reading on");
+            tracing::debug!(bytes, waited = ?LONGEST, "memory did not become free in time; reading continues");
         }
         self.left.fetch_sub(bytes, Relaxed);
     }

@@ -31,7 +31,7 @@ struct Entry {
 /// Cluster sources of a hub.
 pub(in crate::app) struct Sources {
     entries: Mutex<BTreeMap<String, Entry>>,
-    /// Clusters in force: those of the configuration and those of sources.
+    /// Clusters in force: from the configuration and from sources.
     roster: Mutex<Arc<Roster>>,
     generations: Mutex<u64>,
     /// Clusters of sources as last saved to disk for the next start.
@@ -74,7 +74,7 @@ impl Sources {
         }
     }
 
-    /// Returns the configuration with the clusters of its sources added, and where each cluster comes from.
+    /// Returns the configuration with the clusters of its sources added, and the origin of each cluster.
     pub(in crate::app) fn effective(&self, written: &Config) -> (Config, Roster) {
         let entries = self.entries.lock();
         let configured =
@@ -160,7 +160,12 @@ impl Sources {
         }
         if report.over > before.over {
             let (over, most) = (report.over, entry.config.max_clusters);
-            tracing::warn!(source = feed.name, over, most, "a source has more clusters than max_clusters allows");
+            tracing::warn!(
+                source = feed.name,
+                over,
+                most,
+                "a source has more clusters than max_clusters allows; the others are not watched: raise max_clusters"
+            );
         }
         entry.report = Arc::new(report);
         true
@@ -210,7 +215,7 @@ impl Sources {
         entries.values().map(|entry| entry.status(&roster)).collect()
     }
 
-    /// Returns the source and the object that a cluster comes from; `None` for a cluster of the configuration.
+    /// Returns the source and the object that define a cluster; `None` for a cluster of the configuration.
     pub(in crate::app) fn origin(&self, cluster: &ClusterName) -> Option<(String, String)> {
         match self.roster.lock().sourced.get(cluster)? {
             Holder::Source { name, object } => Some((name.clone(), object.clone())),
@@ -249,7 +254,7 @@ impl Sources {
         self.saved.lock().clone()
     }
 
-    /// Records that these clusters are on disk.
+    /// Records that these clusters of sources are saved on disk.
     pub(in crate::app) fn note_saved(&self, clusters: Vec<SourcedCluster>) {
         *self.saved.lock() = clusters;
     }

@@ -53,7 +53,7 @@ impl HubArgs {
         let certificate = match (&self.client_cert_file, &self.client_key_file) {
             (Some(cert), Some(key)) => Some((absolute(cert)?, absolute(key)?)),
             (None, None) => None,
-            _ => bail!("--client-cert-file and --client-key-file need each other"),
+            _ => bail!("--client-cert-file and --client-key-file must be given together"),
         };
         Ok(Access { url, ca, token, certificate })
     }

@@ -62,9 +62,9 @@ async fn begin<S: Sink>(
 /// How a watch has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
-    /// It can go on.
+    /// The connection was closed; the watch can continue.
     Closed,
-    /// The hub does not have the changes since its version any more.
+    /// The hub no longer has the changes since the watch's version.
     Expired,
 }
 
@@ -99,7 +99,7 @@ async fn watch<S: Sink>(
                 return match refusal {
                     Some(refusal) if refusal.code == 410 => Ok(expired()),
                     Some(refusal) => Err(anyhow::anyhow!(refusal.message)),
-                    None => Err(anyhow::anyhow!("the hub ends the watch")),
+                    None => Err(anyhow::anyhow!("the hub ended the watch")),
                 };
             }
             if event.kind != "BOOKMARK" {

@@ -118,7 +118,7 @@ fn check(args: &Args, targets: &[Target<'_>]) -> anyhow::Result<()> {
         return Err(Misuse::error("names and selectors exclude each other"));
     }
     if args.output == Output::Csv && targets.len() > 1 {
-        return Err(Misuse::error("-o csv takes one resource, because each has other columns"));
+        return Err(Misuse::error("-o csv takes one resource, because each has different columns"));
     }
     if args.watch && (targets.len() > 1 || targets.iter().any(|target| target.names.len() > 1)) {
         return Err(Misuse::error(

@@ -152,7 +152,7 @@ fn columns() -> Vec<Column> {
     ["CLUSTER", "NAMESPACE", "NAME", "STATUS"].map(column).to_vec()
 }
 
-/// Notes on standard error what the tree does not show.
+/// Prints notes about the tree on standard error.
 fn notes(document: &Value, writer: &mut TableWriter) -> anyhow::Result<()> {
     let end = document["ownersEnd"].as_str();
     let more = document["childrenMore"] == true;
@@ -160,7 +160,7 @@ fn notes(document: &Value, writer: &mut TableWriter) -> anyhow::Result<()> {
         writer.flush()?;
     }
     if let Some(end) = end {
-        eprintln!("informer-hub: the tree may begin higher: {}", printable(end));
+        eprintln!("informer-hub: the tree may have more owners above its root: {}", printable(end));
     }
     if more {
         eprintln!("informer-hub: there are more children than these");

@@ -190,7 +190,7 @@ fn cluster() -> Value {
         ("encoding", encoding()),
     ]);
     let mut cluster = table("Connection to a cluster: exactly one of kubeconfig, in_cluster, server.", properties);
-    ways(&mut cluster);
+    require_one_connection(&mut cluster);
     cluster
 }
 
@@ -222,8 +222,8 @@ fn access() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Adds the dependencies between these keys.
-fn ways(node: &mut Value) {
+/// Requires exactly one of the ways to connect to a cluster, and the keys that depend on it.
+fn require_one_connection(node: &mut Value) {
     node["oneOf"] = json!([
         { "required": ["kubeconfig"] },
         { "required": ["server"] },

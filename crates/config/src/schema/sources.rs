@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::node::{boolean, choice, default, labels, list, named, node, pattern, table, text, whole};
-use super::{access, encoding, http, namespaces, ways};
+use super::{access, encoding, http, namespaces, require_one_connection};
 use crate::NamePattern;
 use crate::sources::{CLUSTERS, DEFAULT_CLUSTERS, EXEC_VERSIONS, TYPES};
 
@@ -95,7 +95,7 @@ fn managed(kind: &str, description: &str, own: Vec<(&str, Value)>, required: &[&
     ]);
     properties.extend(own);
     let mut source = typed_source(kind, description, properties, required);
-    ways(&mut source);
+    require_one_connection(&mut source);
     source
 }
 

@@ -36,7 +36,7 @@ const BEYOND: &[&str] = &[
     "is reachable from other machines",
     "is not a label selector",
     "expected a comma or the end",
-    "is also that of readers.",
+    "is also used by readers.",
     "requires [oidc]",
     "requires client_ca_file",
     "requires the cluster in token_review",

@@ -39,7 +39,7 @@ fn outputs_are_checked() {
     only_in_audit("paht = \"audit.log\"", 1, "did you mean \"path\"?");
     only_in_audit("path = \"audit.log\"\nstdout = true", 0, "has path and stdout; keep one of them");
     only_in_audit("stdout = false", 1, "hub.audit.stdout: is false");
-    only_in_audit("stdout = true\nmax_size = \"5MiB\"", 2, "hub.audit.max_size: is for a file");
+    only_in_audit("stdout = true\nmax_size = \"5MiB\"", 2, "hub.audit.max_size: applies only to a file");
     only_in_audit("path = \"audit.log\"\nmax_size = \"1KiB\"", 2, "1KiB is out of range: from 1MiB to 1TiB");
     only_in_audit("path = \"audit.log\"\nkeep = 0", 2, "expected a whole number from 1 to 1000, found 0");
 }

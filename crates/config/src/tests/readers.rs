@@ -59,7 +59,7 @@ fn second_identity_is_a_mistake() {
     let text = format!("{BASE}{OIDC}{READER}oidc_group = \"sre\"\n");
     only(&text, 8, "readers.sre: has token and oidc_group; keep one of them");
     let twice = "[readers.a]\ntoken = { env = \"T\" }\n[readers.b]\ntoken = { env = \"T\" }\n";
-    only_after(twice, 4, "readers.b.token: is also that of readers.a; merge their rules");
+    only_after(twice, 4, "readers.b.token: is also used by readers.a; merge the rules of the two");
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn nats_keys_are_checked() {
 fn file_keys_are_checked() {
     only_in("type = \"file\"\n", 0, "has no path; write path = \"events.jsonl\"");
     only_in("type = \"file\"\npath = \"src\"\n", 2, "src is a directory");
-    only_in("type = \"file\"\npath = \"nowhere/a.jsonl\"\n", 2, "nowhere; make it first");
+    only_in("type = \"file\"\npath = \"nowhere/a.jsonl\"\n", 2, "nowhere; create it first");
     only_in("type = \"file\"\npath = \"a.jsonl\"\nmax_size = 10\n", 3, "10B is out of range: from 1KiB to 1TiB");
     only_in("type = \"file\"\npath = \"a.jsonl\"\nkeep = 0\n", 3, "expected a whole number from 1 to 1000, found 0");
     only_in("type = \"file\"\npath = \"a.jsonl\"\nconcurrency = 2\n", 3, "unknown key");

@@ -47,7 +47,7 @@ fn error_has_message_and_position() {
         ("a['b = c", 2, "not a path: the quote is not closed"),
         ("a = 'b", 4, "the quote is not closed"),
         ("a = 'b\\", 4, "the quote is not closed"),
-        (r#"a = "b\x""#, 6, r#"a backslash stands before one of \ " ' n r t only"#),
+        (r#"a = "b\x""#, 6, r#"a backslash is allowed only before \ " ' n r t"#),
         ("a = null", 4, "null is not a value: write"),
         ("a = 12345678901234567890123456789012345678901", 4, "a number this large cannot be compared"),
         ("a = ?", 4, r#"expected a value, found "?""#),

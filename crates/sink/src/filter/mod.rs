@@ -156,7 +156,7 @@ fn describe(error: &ExecutionError) -> String {
         | ExecutionError::InvalidArgumentCount { .. }
         | ExecutionError::UnexpectedType { .. } => uncapitalised(&error.to_string()),
         ExecutionError::FunctionError { function, .. } => format!("function {function} failed"),
-        ExecutionError::NotSupportedAsMethod { method, .. } => format!("no method {method} on such a value"),
+        ExecutionError::NotSupportedAsMethod { method, .. } => format!("the value has no method {method}"),
         ExecutionError::DivisionByZero(_) | ExecutionError::RemainderByZero(_) => "division by zero".to_owned(),
         ExecutionError::Overflow(operator, ..) => format!("overflow in {operator}"),
         ExecutionError::IndexOutOfBounds(_) => "index out of bounds".to_owned(),

@@ -36,7 +36,7 @@ pub(crate) enum ExecError {
     Version(String),
     /// The login needs a terminal.
     #[error(
-        "command '{0}' needs a terminal (interactiveMode: Always), which the hub does not have: choose a login without one"
+        "command '{0}' needs a terminal (interactiveMode: Always), which the hub does not have: choose a login method that needs no terminal"
     )]
     Interactive(String),
     /// The kubeconfig's cluster cannot be serialized for the plugin.
@@ -66,9 +66,9 @@ pub(crate) enum ExecError {
     Failed {
         /// The command.
         command: String,
-        /// Its exit code or signal.
+        /// Exit code or signal of the command.
         status: ExitStatus,
-        /// The end of its standard error.
+        /// The end of the command's standard error.
         stderr_end: String,
     },
     /// The command exceeded its deadline and was killed.
@@ -78,7 +78,7 @@ pub(crate) enum ExecError {
         command: String,
         /// The deadline.
         limit: Duration,
-        /// The end of its standard error.
+        /// The end of the command's standard error.
         stderr_end: String,
     },
     /// The command wrote too much and was killed.
@@ -90,7 +90,7 @@ pub(crate) enum ExecError {
         stream: &'static str,
         /// The limit in bytes.
         limit: u64,
-        /// The end of its standard error.
+        /// The end of the command's standard error.
         stderr_end: String,
     },
     /// The standard output is not an ExecCredential.
