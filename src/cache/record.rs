@@ -288,7 +288,7 @@ impl Store {
         self.step(cluster, Step::Push { entry: Entry::Partition(Arc::new(change)), bytes });
     }
 
-    /// Expires the readers of a cluster. They start anew with `floor`.
+    /// Expires the readers of a cluster: afterwards they can resume from `floor` only, or list again.
     fn cut(&mut self, cluster: ClusterName, floor: Option<u64>, has_left: bool) {
         self.step(cluster, Step::Cut { at: self.next.version, floor: Floor::at(floor), has_left });
     }

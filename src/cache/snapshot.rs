@@ -63,7 +63,7 @@ pub struct Partition {
     pub(super) outbox: Option<Outbox>,
     /// Progress of a list after the first one.
     pub(super) relist: Relist,
-    /// Versions of its recorded changes.
+    /// Versions of the partition's recorded changes.
     pub(super) marks: Marks,
 }
 
@@ -86,7 +86,7 @@ impl Partition {
         self.health.freshness()
     }
 
-    /// Returns the health of its informer.
+    /// Returns the health of the partition's informer.
     #[must_use]
     pub(crate) fn health(&self) -> &Arc<InformerHealth> {
         &self.health
@@ -158,7 +158,7 @@ impl Partition {
         self.synced
     }
 
-    /// Returns the number of its last batch; zero before the first.
+    /// Returns the number of the partition's last batch; zero before the first.
     #[must_use]
     #[doc(hidden)]
     pub fn number(&self) -> u64 {

@@ -17,7 +17,7 @@ pub struct StreamEvent {
     /// Time at which the hub saw it, in RFC 3339.
     #[serde(default)]
     pub time: String,
-    /// Position after it, from which a later request goes on.
+    /// Position after this event, from which a later request continues.
     #[serde(default)]
     pub position: Option<String>,
     /// Data.

@@ -332,7 +332,7 @@ pub struct ResourceConfig {
     pub label_selector: Option<LabelSelector>,
     /// Field selector, applied by the apiserver.
     pub field_selector: Option<String>,
-    /// Resync period for its sinks; `None` disables resyncs.
+    /// Resync period for the resource's sinks; `None` disables resyncs.
     pub resync: Option<Duration>,
     /// Whether only `metadata` is requested (PartialObjectMetadata).
     pub metadata_only: bool,
@@ -376,9 +376,9 @@ pub struct SinkConfig {
     pub body: BodyConfig,
     /// Rate limit of deliveries; `None` is unlimited.
     pub rate_limit: Option<RateLimitConfig>,
-    /// Maximum bytes of its journal in the state directory. Default as in [`StoreLimits`].
+    /// Maximum bytes of the sink's journal in the state directory. Default as in [`StoreLimits`].
     pub journal_limit: u64,
-    /// Maximum bytes of its dead letters in the state directory. Default as in [`StoreLimits`].
+    /// Maximum bytes of the sink's dead letters in the state directory. Default as in [`StoreLimits`].
     pub dead_letter_limit: u64,
     /// Batch limits.
     pub batch: BatchConfig,

@@ -31,7 +31,7 @@ pub struct ClusterSourceConfig {
     pub kind: ClusterSourceKind,
     /// Pattern of the clusters' names.
     pub names: NamePattern,
-    /// Labels of each of its clusters. They override labels from the source.
+    /// Labels of each of the source's clusters. They override labels from the source.
     pub labels: ClusterLabels,
     /// Labels from the source that a cluster keeps. Default all, except those of the tool itself.
     pub take_labels: Vec<LabelPattern>,
@@ -39,11 +39,11 @@ pub struct ClusterSourceConfig {
     pub label_prefix: String,
     /// Maximum number of clusters. Default 1,000.
     pub max_clusters: usize,
-    /// Whether lists of its clusters are requested gzipped. Default true.
+    /// Whether lists of the source's clusters are requested gzipped. Default true.
     pub compression: bool,
-    /// Versions of HTTP for its clusters, and for the management cluster.
+    /// Versions of HTTP for the source's clusters, and for the management cluster.
     pub http: HttpVersions,
-    /// Encodings to request from its clusters.
+    /// Encodings to request from the source's clusters.
     pub encoding: Encodings,
 }
 

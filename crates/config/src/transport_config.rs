@@ -88,7 +88,7 @@ impl WebhookConfig {
 pub struct ClientCertConfig {
     /// PEM file with the certificate.
     pub cert_file: PathBuf,
-    /// PEM file with its key.
+    /// PEM file with the private key of the certificate.
     pub key_file: PathBuf,
 }
 
@@ -154,7 +154,7 @@ pub enum BodyConfig {
     Template {
         /// Text of the template.
         text: TemplateText,
-        /// Media type of its output. Default `application/json`.
+        /// Media type of the template's output. Default `application/json`.
         content_type: String,
     },
     /// `preset`.

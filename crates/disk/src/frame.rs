@@ -34,7 +34,7 @@ pub struct TooLong(pub usize);
 pub enum Item<'r> {
     /// A valid frame.
     Frame {
-        /// Start of its header.
+        /// Offset of the frame's header.
         offset: u64,
         /// Payload.
         payload: &'r [u8],

@@ -14,7 +14,7 @@ const CHUNK: u64 = 256 << 10;
 /// Result of a read.
 #[derive(Debug)]
 pub struct Batch<R> {
-    /// In order of their sequence numbers.
+    /// Records, in order of their sequence numbers.
     pub records: Vec<(Seq, R)>,
     /// Records found damaged. They count as acknowledged and [lost](Journal::lost) from now on.
     pub damaged: Vec<Seq>,

@@ -26,7 +26,7 @@ use informer_hub_types::{ApiResource, ResourceRef, Scope, Threads, WatchCell, cl
 
 /// First wait for access settings that are not known yet.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// Later waits for them.
+/// Later waits for access settings that are not known yet.
 const LONG_WAIT: Duration = Duration::from_secs(600);
 
 /// Connects to a cluster with kube's client.

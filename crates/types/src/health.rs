@@ -189,13 +189,13 @@ pub struct InformerHealth {
     pub watches: AtomicU64,
     /// Objects or lines that were skipped: malformed, without a name or too large.
     pub skipped: AtomicU64,
-    /// Restarts of its actors after a failure.
+    /// Restarts of the informer's actors after a failure.
     pub restarts: AtomicU64,
     /// Bytes queued in the FIFO.
     pub fifo_bytes: AtomicU64,
     /// Keys queued in the FIFO.
     pub fifo_keys: AtomicU64,
-    /// How much of its objects is kept under a memory limit.
+    /// How much of the informer's objects is kept under a memory limit.
     pub memory: MemoryState,
 }
 
@@ -435,12 +435,12 @@ impl InformerHealth {
         self.stored.subscribe()
     }
 
-    /// Sets the histograms of its cluster, into which durations are recorded. Only the first call has an effect.
+    /// Sets the histograms of the informer's cluster, which record durations. Only the first call has an effect.
     pub fn set_timings(&self, timings: &Arc<ClusterTimings>) {
         let _ = self.timings.set(Arc::clone(timings));
     }
 
-    /// Returns the histograms of its cluster; `None` if durations are not recorded.
+    /// Returns the histograms of the informer's cluster; `None` if durations are not recorded.
     #[must_use]
     pub fn timings(&self) -> Option<&Arc<ClusterTimings>> {
         self.timings.get()
@@ -451,7 +451,7 @@ impl InformerHealth {
         self.checkpoint.store(Some(Arc::new(state)));
     }
 
-    /// Returns whether any of its objects are on disk.
+    /// Returns whether any of the informer's objects are on disk.
     #[must_use]
     pub fn is_on_disk(&self) -> bool {
         self.checkpoint.load().as_ref().is_some_and(|state| state.at.is_some())

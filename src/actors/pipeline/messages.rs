@@ -48,7 +48,7 @@ pub struct Join {
     pub subscription: SubscriptionId,
     /// Listener to wake when the inbox has notifications.
     pub listener: Recipient<Wake>,
-    /// Queue for its notifications.
+    /// Queue for the subscriber's notifications.
     pub inbox: Arc<Inbox>,
     /// Filter and initial objects.
     pub options: ListenerOptions,

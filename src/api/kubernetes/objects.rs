@@ -65,7 +65,7 @@ impl State {
         state
     }
 
-    /// Returns an earlier state: the present one without `changes`, all those since, in order.
+    /// Returns the state before `changes`, given the present state. `changes` are all changes since then, in order.
     pub(super) fn before(scope: &Scope, snapshot: Arc<Snapshot>, changes: &[Arc<RecordedChange>]) -> Self {
         let mut state = Self::present(scope, snapshot);
         for change in changes {

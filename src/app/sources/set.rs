@@ -18,7 +18,7 @@ use informer_hub_types::{ClusterName, Threads, WatchCell, Watcher, clock};
 /// A configured source, with or without a running watcher.
 struct Entry {
     config: ClusterSourceConfig,
-    /// Number of its watcher: reports of earlier watchers are ignored.
+    /// Number of the source's watcher: reports of earlier watchers are ignored.
     generation: u64,
     report: Arc<SourceReport>,
     state: ClusterSourceState,

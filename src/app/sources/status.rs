@@ -74,7 +74,7 @@ pub struct ClusterSourceStatus {
     pub problems: Vec<Problem>,
     /// Number of the source's clusters beyond `max_clusters`.
     pub over: usize,
-    /// Credentials for its management cluster that expire. Filled in by the reporter.
+    /// Credentials for the source's management cluster that expire. Filled in by the reporter.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialStatus>,
 }

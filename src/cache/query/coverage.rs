@@ -7,7 +7,7 @@ use informer_hub_types::{ClusterName, Freshness, MemoryStep};
 pub struct Coverage {
     /// Name of the cluster.
     pub cluster: ClusterName,
-    /// Freshness of its stalest informer that contributed.
+    /// Freshness of the stalest informer among those of the cluster that contributed.
     pub freshness: Freshness,
     /// Lowest memory step among these informers.
     pub memory: MemoryStep,

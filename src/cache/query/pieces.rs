@@ -37,7 +37,7 @@ pub(super) struct Cursor {
     member: usize,
     /// Index of the current range.
     range: usize,
-    /// First key of its next piece.
+    /// First key of the range's next piece.
     from: Option<ObjectKey>,
 }
 

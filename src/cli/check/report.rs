@@ -66,7 +66,7 @@ pub(super) struct SourceCheck {
     pub(super) clusters: Vec<String>,
     /// Number of the source's clusters whose name another cluster has.
     pub(super) conflicting: usize,
-    /// Number of its objects that do not describe a cluster.
+    /// Number of the source's objects that do not describe a cluster.
     pub(super) invalid: usize,
     pub(super) findings: Vec<Finding>,
 }

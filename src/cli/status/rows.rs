@@ -24,7 +24,7 @@ pub(super) struct Row {
     pub(super) cells: Vec<String>,
     /// Index of the cell with the state.
     pub(super) stated: usize,
-    /// Severity of its problem; `None` if there is none.
+    /// Severity of the row's problem; `None` if there is none.
     pub(super) concern: Option<Concern>,
 }
 

@@ -77,7 +77,7 @@ impl Filter {
         let mut weaver = budget::ChargeInserter::default();
         weaver.weave(&mut expression).map_err(|(id, problem)| wrong(&program, id, problem))?;
         if budget::depth(&expression) > MAX_DEPTH {
-            let problem = format!("more than {MAX_DEPTH} operations within one another");
+            let problem = format!("more than {MAX_DEPTH} nested operations");
             return Err(wrong(&program, expression.id, problem));
         }
         Ok(Self { text: text.to_owned(), expression, patterns: weaver.patterns.into(), wants })
@@ -219,7 +219,7 @@ struct Check<'p> {
 impl<'p> Check<'p> {
     fn node(&mut self, node: &'p IdedExpr, depth: usize) -> Result<(), InvalidFilter> {
         if depth > MAX_DEPTH {
-            return Err(self.wrong(node, format!("more than {MAX_DEPTH} operations within one another")));
+            return Err(self.wrong(node, format!("more than {MAX_DEPTH} nested operations")));
         }
         match &node.expr {
             Expr::Unspecified | Expr::Literal(_) => Ok(()),
@@ -234,7 +234,7 @@ impl<'p> Check<'p> {
             Expr::Comprehension(it) => {
                 self.node(&it.iter_range, depth + 1)?;
                 if self.loops == MAX_LOOPS {
-                    let problem = format!("more than {MAX_LOOPS} of exists, all, map and filter within one another");
+                    let problem = format!("more than {MAX_LOOPS} nested calls of exists, all, map and filter");
                     return Err(self.wrong(node, problem));
                 }
                 let outer = self.scope.len();
