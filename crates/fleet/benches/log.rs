@@ -119,7 +119,7 @@ async fn log(url: &str, round: usize, bodies: &[Bytes], compress: bool) -> f64 {
         subjects: subjects.clone(),
         replicas: 1,
         max_age: Duration::from_secs(3600),
-        max_bytes: 8 << 30,
+        max_bytes: 1 << 30,
         timeout: TIMEOUT,
     };
     let client = connect(url).await;

@@ -258,6 +258,14 @@ mod tests {
     }
 
     #[test]
+    fn missing_object_is_an_error() {
+        let mut writer = CheckpointWriter::new(Vec::new(), &state(None)).unwrap();
+        writer.put(&object(1)).unwrap();
+        writer.objects += 1;
+        assert!(all(&writer.finish().unwrap()).is_err());
+    }
+
+    #[test]
     fn newer_format_is_refused() {
         let mut bytes = written(&state(None), 1);
         bytes[4] = FORMAT + 1;
