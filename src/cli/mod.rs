@@ -77,7 +77,7 @@ enum Command {
     Watch(watch::Args),
     /// Show the owners and the children of an object as a tree
     Tree(tree::Args),
-    /// Ask a running hub a question about one resource in all clusters
+    /// Query the objects of one resource in all clusters of a running hub
     Query(query::Args),
     /// Print a kubeconfig for the clusters of a running hub, for kubectl and other clients
     Kubeconfig(kubeconfig::Args),

@@ -36,7 +36,7 @@ pub enum StateError {
         found: String,
     },
     /// The directory has files but no FORMAT.
-    #[error("{root} is not a state directory: it contains {found:?} but no FORMAT; set an empty directory, or one that does not exist", root = root.display())]
+    #[error("{root} is not a state directory: it contains {found:?} but no FORMAT; a hub needs an empty directory, or one that does not exist", root = root.display())]
     Foreign {
         /// The directory.
         root: PathBuf,

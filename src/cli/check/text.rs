@@ -20,8 +20,9 @@ pub(super) fn text(report: &Report, colours: bool) -> String {
     if !report.cluster_sources.is_empty() {
         let _ = writeln!(text, "{}\n", lines(&sources(&report.cluster_sources)));
     }
-    let tables = [clusters(&report.clusters), resources(&report.clusters)].map(|table| lines(&table));
-    let _ = writeln!(text, "{}", tables.join("\n\n"));
+    let tables = [clusters(&report.clusters), resources(&report.clusters)];
+    let filled = tables.iter().filter(|table| table.row_iter().next().is_some());
+    let _ = writeln!(text, "{}", filled.map(lines).collect::<Vec<_>>().join("\n\n"));
     for finding in report.all_findings() {
         let level = coloured(finding.level, colours);
         let [about, problem, advice] = [&finding.about, &finding.problem, &finding.advice].map(|text| printable(text));

@@ -30,10 +30,9 @@ use informer_hub_types::printable;
     after_help = "Examples:\n  informer-hub get pods\n  informer-hub get pods,deployments -n shop --clusters tier=prod\n  \
         informer-hub get pod web-0 -o yaml\n  informer-hub get pods -l app=web --sort-by restarts --desc --limit 10\n  \
         informer-hub get nodes --clusters prod-eu -o wide\n  informer-hub get pods -o jsonpath='{range \
-        .items[*]}{.metadata.name}{\"\\n\"}{end}'\n  informer-hub get pods -A --watch\n\nAll namespaces of all clusters \
-        are listed unless -n and --clusters select some: a hub has no current context. A name is looked for in all of \
-        them too.\n\nExit code 0: done, also if nothing is found. 1: a named object does not exist, or the hub refuses or \
-        does not answer. 2: wrong command line."
+        .items[*]}{.metadata.name}{\"\\n\"}{end}'\n  informer-hub get pods -A --watch\n\nWithout -n and --clusters, \
+        objects of all namespaces and clusters are listed, also those given by name.\n\nExit code 0: done, also if \
+        nothing is found. 1: a named object does not exist, or the hub refuses or does not answer. 2: wrong command line."
 )]
 pub(super) struct Args {
     /// Resources, comma-separated, then names; or RESOURCE/NAME, several. Short names and categories are accepted: po, all
@@ -53,16 +52,16 @@ pub(super) struct Args {
     /// Sort by a column (restarts) or a path (.metadata.creationTimestamp)
     #[arg(long, value_name = "COLUMN|PATH")]
     sort_by: Option<SortKey>,
-    /// The greatest first
+    /// Sort in descending order
     #[arg(long, requires = "sort_by")]
     desc: bool,
-    /// Go on with changes after the list: each changed object once more, until Ctrl-C
+    /// After the list, print each object that changes, until Ctrl-C
     #[arg(short, long, conflicts_with = "sort_by")]
     watch: bool,
-    /// At most so many objects of each resource
+    /// The maximum number of objects of each resource
     #[arg(long, value_name = "NUMBER")]
     limit: Option<NonZeroUsize>,
-    /// No titles
+    /// Omit the title line
     #[arg(long)]
     no_headers: bool,
     #[command(flatten)]

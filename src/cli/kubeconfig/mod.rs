@@ -27,13 +27,13 @@ use informer_hub_types::{ClusterLabels, ClusterName, printable};
         clusters at once."
 )]
 pub(super) struct Args {
-    /// Contexts for these clusters, and no request to the hub; default: all clusters that it has now
+    /// Write contexts for these clusters and do not ask the hub; default: all clusters that it has now
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     clusters: Vec<ClusterName>,
     /// Also a context for the clusters that a label selector matches; may be given several times
     #[arg(long = "selection", value_name = "NAME=SELECTOR")]
     selections: Vec<Selection>,
-    /// A text that begins the name of each context, to merge the output with other kubeconfigs
+    /// A prefix of the name of each context, to merge the output with other kubeconfigs
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
     /// Copy the token into the output; default: name the file of the token

@@ -36,7 +36,7 @@ pub(super) struct Args {
     /// The text of the query; several words are joined by blanks
     #[arg(value_name = "TEXT")]
     text: Vec<String>,
-    /// The resource that is asked for: plural, kind or short name
+    /// The resource: plural, kind or short name
     #[arg(short, long, default_value = "pods", value_name = "NAME")]
     resource: String,
     /// Only these clusters: a name, or a selector of their labels such as tier=prod; default: all
@@ -48,16 +48,16 @@ pub(super) struct Args {
     /// Show how the hub would find the answer, and do not run the query
     #[arg(long)]
     explain: bool,
-    /// At most so many objects, rows or values
+    /// The maximum number of objects, rows or values
     #[arg(long, value_name = "NUMBER")]
     limit: Option<NonZeroUsize>,
-    /// Go on after an answer that a limit cut off, with the token that it printed
+    /// Continue an answer that a limit cut off, with the token that it printed
     #[arg(long = "continue", value_name = "TOKEN")]
     continuation: Option<String>,
-    /// How long the hub may take; default: 10s
+    /// The time limit of the search; default: 10s
     #[arg(long, value_name = "DURATION")]
     timeout: Option<HumanDuration>,
-    /// No titles
+    /// Omit the title line
     #[arg(long)]
     no_headers: bool,
     #[command(flatten)]

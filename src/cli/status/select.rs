@@ -74,7 +74,7 @@ impl Selection {
                 let mut known: Vec<_> = informers().map(|informer| text(informer, "resource")).collect();
                 known.sort_unstable();
                 known.dedup();
-                bail!("nothing watches {name:?}; there is {}", joined(&known));
+                bail!("the hub watches no resource {name:?}; it watches {}", joined(&known));
             }
         }
         Ok(())
@@ -196,7 +196,7 @@ pub(super) mod tests {
             Selection { clusters: vec!["cluster/b".into()], sinks: vec!["sink/chat".into()], ..Selection::default() };
         assert_eq!(names(Subject::Status, &of(printed.without_kinds()).unwrap()), ["cluster/b", "sink/chat"]);
         let error = of(resources("deployments.extensions")).unwrap_err().to_string();
-        assert_eq!(error, "nothing watches \"deployments.extensions\"; there is deployments.apps, pods");
+        assert_eq!(error, "the hub watches no resource \"deployments.extensions\"; it watches deployments.apps, pods");
         let error = of(Selection { clusters: vec!["d".into()], ..Selection::default() }).unwrap_err().to_string();
         assert_eq!(error, "there is no cluster \"d\"; there is a, b, c");
     }
