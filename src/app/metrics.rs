@@ -17,7 +17,9 @@ use super::sources::{ClusterSourceState, ClusterSourceStatus, Sources};
 use crate::actors::{ClusterSeen, ClusterState, FleetView, ListenerSeen, StateStatus};
 use informer_hub_sink::{AttemptOutcome, SinkHealth};
 use informer_hub_telemetry::metrics::{Id, LabelSet, Snapshot, put_process};
-use informer_hub_types::{Histogram, HistogramState, InformerHealth, ListReason, Phase, clock};
+use informer_hub_types::{
+    ClusterTimings, ClusterTraffic, Histogram, HistogramState, InformerHealth, JsonReason, ListReason, Phase, clock,
+};
 
 mod informer;
 #[cfg(feature = "cli")]
@@ -186,6 +188,7 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, l
     let labels = out.labels(&[("cluster", name)]);
     let mut phases = [0; Phase::ALL.len()];
     let mut lists = [0; ListReason::ALL.len()];
+    let mut fallbacks = [0; JsonReason::FALLBACKS.len()];
     let (mut last_heard, mut queued, mut objects) = (0, 0, 0);
     let mut resources: BTreeMap<String, InformerSum> = BTreeMap::new();
     let mut subscriptions: BTreeMap<&str, ListenerSeen<'_>> = BTreeMap::new();
@@ -196,6 +199,9 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, l
         phases[health.phase() as usize] += 1;
         for reason in ListReason::ALL {
             lists[reason as usize] += health.lists_for(reason);
+        }
+        for (sum, count) in fallbacks.iter_mut().zip(health.fallbacks()) {
+            *sum += count;
         }
         last_heard = last_heard.max(health.last_heard());
         resources.entry(informer.resource()).or_default().add(health);
@@ -214,8 +220,10 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, l
     let behind = resources.values().map(|sum| sum.stale).max().unwrap_or_default();
     out.put(Id::ClusterStale, labels, behind.as_secs_f64());
     if let Some(traffic) = cluster.traffic() {
-        out.count(Id::ClusterConnections, labels, traffic.connections as u64);
-        out.count(Id::ClusterRequests, labels, traffic.requests as u64);
+        put_traffic(out, labels, &traffic);
+    }
+    for (reason, count) in JsonReason::FALLBACKS.into_iter().zip(fallbacks) {
+        out.count_word(Id::EncodingFallbacks, labels, reason.as_str(), count);
     }
     for phase in Phase::ALL {
         out.count_word(Id::Informers, labels, phase.as_str(), phases[phase as usize]);
@@ -224,9 +232,7 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, l
         out.count_word(Id::Lists, labels, reason.as_str(), lists[reason as usize]);
     }
     if let Some(timings) = timings {
-        out.histogram(Id::ListDuration, labels, "", timings.lists.state());
-        out.histogram(Id::WatchDuration, labels, "", timings.watches.state());
-        out.histogram(Id::StoreLag, labels, "", timings.stored.state());
+        put_timings(out, labels, timings);
     }
     for pattern in cluster.patterns() {
         let labels = out.labels(&[("cluster", name), ("entry", &pattern.name)]);
@@ -247,6 +253,23 @@ fn put_cluster(out: &mut Snapshot, cluster: &ClusterSeen, state: ClusterState, l
         out.count(Id::ListenerLost, labels, sum.lost);
     }
     (queued, objects)
+}
+
+fn put_timings(out: &mut Snapshot, labels: LabelSet, timings: &ClusterTimings) {
+    out.histogram(Id::ListDuration, labels, "", timings.lists.state());
+    out.histogram(Id::WatchDuration, labels, "", timings.watches.state());
+    out.histogram(Id::StoreLag, labels, "", timings.stored.state());
+}
+
+fn put_traffic(out: &mut Snapshot, labels: LabelSet, traffic: &ClusterTraffic) {
+    out.count(Id::ClusterConnections, labels, traffic.connections as u64);
+    out.count(Id::ClusterRequests, labels, traffic.requests as u64);
+    for (reason, count) in traffic.opened.by_reason() {
+        out.count_word(Id::ConnectionsOpened, labels, reason, count);
+    }
+    for (reason, count) in traffic.closed.by_reason() {
+        out.count_word(Id::ConnectionsClosed, labels, reason, count);
+    }
 }
 
 /// Returns the label value of a subscription. Numbered ones share one value: their number grows without bound.
@@ -403,7 +426,7 @@ mod tests {
         let written = clock::now().duration_since(began + collected);
         let series = text.lines().filter(|line| !line.starts_with('#')).count();
         println!("{series} series: collected in {collected:?}, written in {written:?}, {} bytes", text.len());
-        let most = |clusters: usize| 50 * clusters + 13 * 10 * clusters + 4 * 2 * clusters + 21 * 2 + 35;
+        let most = |clusters: usize| 53 * clusters + 14 * 10 * clusters + 4 * 2 * clusters + 21 * 2 + 35;
         assert!((most(clusters) - 35..=most(clusters)).contains(&series), "{series}, {}", most(clusters));
         assert!(text.len() < 110 * series, "{} bytes", text.len());
         assert_eq!(snapshot.value(Id::Objects, &["cluster-999", "j.example.com"]), Some(0.0));
@@ -446,6 +469,25 @@ mod tests {
         let ids = [Id::ConfigReloads, Id::ConfigFailures, Id::ConfigReloaded, Id::ConfigSince, Id::ConfigRestart];
         let values = ids.map(|id| out.value(id, &[]));
         assert_eq!(values, [2.0, 3.0, 0.0, 1_800_000_000.0, 2.0].map(Some));
+    }
+
+    #[test]
+    fn connections_are_counted_by_reason() {
+        let mut out = Snapshot::new(clock::wall());
+        let labels = out.labels(&[("cluster", "a")]);
+        let mut traffic = ClusterTraffic { connections: 2, requests: 60, ..ClusterTraffic::default() };
+        (traffic.opened.stream_limit, traffic.closed.goaway, traffic.closed.ping_timeout) = (3, 4, 5);
+        put_traffic(&mut out, labels, &traffic);
+        let text = Format::Prometheus.write(&out);
+        for line in [
+            "connections{cluster=\"a\"} 2",
+            "requests{cluster=\"a\"} 60",
+            "connections_opened_total{cluster=\"a\",reason=\"stream_limit\"} 3",
+            "connections_closed_total{cluster=\"a\",reason=\"goaway\"} 4",
+            "connections_closed_total{cluster=\"a\",reason=\"ping_timeout\"} 5",
+        ] {
+            assert!(text.contains(&format!("informer_hub_cluster_{line}\n")), "{line} is missing in\n{text}");
+        }
     }
 
     #[test]

@@ -11,6 +11,15 @@ fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
+/// Asserts that a cluster shows its connections, and its informer the encoding.
+fn check_encoding(seen: &Value, informer: &Value) {
+    let used = &informer["encoding"]["used"];
+    assert!(used == "json" || used == "protobuf", "{informer:#}");
+    let traffic = &seen["traffic"];
+    assert_eq!(traffic["protocol"], "HTTP/1.1", "{traffic:#}");
+    assert!(traffic["opened"]["http1"].as_u64() >= Some(1) && traffic["requests"].as_u64() >= Some(1), "{traffic:#}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn status_reports_correct_values() {
     let sim = sim(1, 40);
@@ -50,6 +59,7 @@ async fn status_reports_correct_values() {
         "events",
         "lists",
         "watches",
+        "encoding",
         "skipped",
         "restarts",
         "queued",
@@ -65,6 +75,7 @@ async fn status_reports_correct_values() {
     let read: u64 = informer["resourceVersion"].as_str().unwrap().parse().unwrap();
     assert!(Some(read) >= newest && read <= sim.with_world(|world| world.version()), "{read}, {newest:?}");
     assert!(informer["lastEventAgeSeconds"].as_f64().is_some_and(|age| (0.0..60.0).contains(&age)), "{informer:#}");
+    check_encoding(seen, informer);
     assert_eq!((&informer["restarts"], &informer["skipped"]), (&0.into(), &0.into()), "{informer:#}");
     assert!(informer["lastError"].is_null(), "{informer:#}");
     let sink = &status["sinks"][0];

@@ -6,7 +6,7 @@ use super::KEPT_CAPACITY;
 use super::projection::Projection;
 use informer_hub_protobuf::{ConvertError, Converter, MessageId, Omit, Schema, TypeMeta};
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{ApiResource, FieldPath, Segment, SharedStr};
+use informer_hub_types::{ApiResource, EncodingInUse, FieldPath, JsonReason, Segment, SharedStr};
 
 /// Answers in a row that are not protobuf, after which the resource is read as JSON.
 const MAX_FAILURES: u32 = 3;
@@ -19,10 +19,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(600);
 pub(super) struct Protobuf {
     /// Whether the resource's objects have a message.
     pub(super) is_builtin: bool,
-    /// Why the resource is read as JSON although protobuf was requested.
-    pub(super) refusal: Option<String>,
-    /// When protobuf is requested again after a refusal; `None` if never.
-    pub(super) retry_at: Option<Instant>,
+    refusal: Option<Refusal>,
     /// Answers in a row that were not protobuf.
     failures: u32,
     omit: Omit,
@@ -30,6 +27,14 @@ pub(super) struct Protobuf {
     converter: Option<Box<Converter>>,
     /// Scratch buffer of the converted JSON.
     pub(super) json: Vec<u8>,
+}
+
+/// Why the resource is read as JSON although protobuf was requested.
+#[derive(Debug)]
+struct Refusal {
+    in_use: EncodingInUse,
+    /// When protobuf is requested again; `None` if never.
+    retry_at: Option<Instant>,
 }
 
 /// The items of a list.
@@ -43,15 +48,16 @@ impl Protobuf {
     pub(super) fn new(resource: &ApiResource, projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Self {
         let is_builtin = Schema::builtin().kind(&resource.gvr.api_version(), &resource.kind).is_some();
         let omit = omitted(projection, indexes);
-        Self { is_builtin, refusal: None, retry_at: None, failures: 0, omit, converter: None, json: Vec::new() }
+        Self { is_builtin, refusal: None, failures: 0, omit, converter: None, json: Vec::new() }
     }
 
     /// Notes an answer that is not protobuf. After several in a row, the resource is read as JSON for a while.
-    pub(super) fn failed(&mut self, reason: String) {
+    pub(super) fn failed(&mut self, message: String) {
         self.failures += 1;
         if self.failures >= MAX_FAILURES {
-            self.refusal = Some(reason);
-            self.retry_at = Some(clock::now() + RETRY_AFTER);
+            let mut in_use = EncodingInUse::json(JsonReason::Faulty);
+            (in_use.message, in_use.until) = (Some(message), Some(clock::wall() + RETRY_AFTER));
+            self.refusal = Some(Refusal { in_use, retry_at: Some(clock::now() + RETRY_AFTER) });
             // One more failure after the retry suffices.
             self.failures = MAX_FAILURES - 1;
         }
@@ -62,14 +68,34 @@ impl Protobuf {
     fn worked(&mut self) {
         if self.failures > 0 {
             self.failures = 0;
-            self.refusal = self.refusal.take().filter(|_| self.retry_at.is_none());
-            self.retry_at = None;
+            self.refusal.take_if(|refusal| refusal.retry_at.is_some());
         }
+    }
+
+    /// Requests JSON from now on.
+    pub(super) fn refuse(&mut self, reason: JsonReason, message: String) {
+        if self.refusal.as_ref().is_none_or(|refusal| refusal.retry_at.is_some()) {
+            let mut in_use = EncodingInUse::json(reason);
+            in_use.message = Some(message);
+            self.refusal = Some(Refusal { in_use, retry_at: None });
+        }
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref().filter(|refusal| refusal.retry_at.is_none_or(|at| clock::now() < at))
     }
 
     /// Returns whether the resource is read as JSON for now.
     pub(super) fn is_refused(&self) -> bool {
-        self.refusal.is_some() && self.retry_at.is_none_or(|at| clock::now() < at)
+        self.refusal().is_some()
+    }
+
+    /// Returns the encoding in use, if the server works as it did last.
+    pub(super) fn in_use(&self, metadata_only: bool) -> EncodingInUse {
+        if !(self.is_builtin || metadata_only) {
+            return EncodingInUse::json(JsonReason::NotBuiltIn);
+        }
+        self.refusal().map_or_else(EncodingInUse::protobuf, |refusal| refusal.in_use.clone())
     }
 
     /// Converts an object into the scratch buffer.

@@ -6,6 +6,7 @@ use super::error::{ErrorClass, SourceError, malformed};
 use super::event::{Skipped, WatchItem};
 use super::status::{bounded, classify_status};
 use informer_hub_protobuf::{ConvertError, Envelope, Schema, TypeMeta, WatchEvent};
+use informer_hub_types::{EncodingInUse, JsonReason};
 
 /// The kind of objects that have metadata only.
 const PARTIAL: &str = "PartialObjectMetadata";
@@ -18,17 +19,15 @@ impl Decoder {
         (self.protobuf.is_builtin || metadata_only) && !self.protobuf.is_refused()
     }
 
-    /// Returns why the resource is read as JSON although protobuf was requested.
+    /// Returns the encoding in use, and why it is JSON if [`Self::wants_protobuf`] is false.
     #[must_use]
-    pub fn protobuf_refusal(&self) -> Option<&str> {
-        self.protobuf.refusal.as_deref()
+    pub fn encoding(&self, metadata_only: bool) -> EncodingInUse {
+        self.protobuf.in_use(metadata_only)
     }
 
     /// Requests JSON from now on.
-    pub fn refuse_protobuf(&mut self, reason: &str) {
-        if self.protobuf.refusal.is_none() || self.protobuf.retry_at.take().is_some() {
-            self.protobuf.refusal = Some(bounded(reason));
-        }
+    pub fn refuse_protobuf(&mut self, reason: JsonReason, message: &str) {
+        self.protobuf.refuse(reason, bounded(message));
     }
 
     /// Notes an answer that is not protobuf and returns its error. After several in a row, the resource is read as JSON for a
@@ -144,7 +143,7 @@ impl Decoder {
     fn needs_json(&mut self, error: &ConvertError) -> SourceError {
         let version = Schema::builtin().version();
         let message = format!("{error} of Kubernetes {version}; reading the resource as JSON from now on");
-        self.refuse_protobuf(&message);
+        self.refuse_protobuf(JsonReason::Schema, &message);
         SourceError { class: ErrorClass::Transient, message }
     }
 }

@@ -98,7 +98,7 @@ fn unknown_field_leads_to_json() {
     let error = decode(&mut decoder, &event("ADDED", &unknown("v1", "Pod", &newer))).unwrap_err();
     assert_eq!(error.class, ErrorClass::Transient);
     assert!(error.message.starts_with("field 15 of core/v1.Pod is not in the schema"), "{}", error.message);
-    assert!(!decoder.wants_protobuf(false) && decoder.protobuf_refusal() == Some(&error.message));
+    assert!(!decoder.wants_protobuf(false) && decoder.encoding(false).message.as_ref() == Some(&error.message));
 }
 
 #[test]
@@ -214,15 +214,19 @@ async fn answers_that_are_not_protobuf_lead_to_json_for_a_while() {
     fails(&mut decoder);
     fails(&mut decoder);
     let error = fails(&mut decoder);
-    assert!(!decoder.wants_protobuf(false) && decoder.protobuf_refusal() == Some(&error.message));
+    assert!(!decoder.wants_protobuf(false) && decoder.encoding(false).message == Some(error.message));
+    let in_use = decoder.encoding(false);
+    assert_eq!((in_use.reason, in_use.until.is_some()), (Some(JsonReason::Faulty), true));
     tokio::time::advance(Duration::from_secs(600)).await;
     assert!(decoder.wants_protobuf(false));
     fails(&mut decoder);
     assert!(!decoder.wants_protobuf(false), "it still does not work");
     tokio::time::advance(Duration::from_secs(600)).await;
     works(&mut decoder);
-    assert!(decoder.wants_protobuf(false) && decoder.protobuf_refusal().is_none());
-    decoder.refuse_protobuf("the server answered with JSON");
+    assert!(decoder.wants_protobuf(false) && decoder.encoding(false) == EncodingInUse::protobuf());
+    decoder.refuse_protobuf(JsonReason::Refused, "the server answered with JSON");
     tokio::time::advance(Duration::from_secs(6000)).await;
     assert!(!decoder.wants_protobuf(false));
+    let in_use = decoder.encoding(false);
+    assert_eq!((in_use.reason, in_use.until), (Some(JsonReason::Refused), None));
 }

@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::error::StreamError;
+use super::gauges::{CloseReason, Gauges};
 use super::link::{Activity, Link};
 
 /// Silence after which a connection is probed.
@@ -36,6 +37,7 @@ const MAX_HEADERS: u32 = 64 * 1024;
 pub(crate) struct Http2 {
     sender: SendRequest<Bytes>,
     state: Arc<State>,
+    gauges: Arc<Gauges>,
 }
 
 /// State that a connection and its streams share.
@@ -61,7 +63,7 @@ impl fmt::Debug for Http2 {
 impl Http2 {
     /// Starts HTTP/2 and waits for the answer to a first PING, so that the server's limits are known. The sum of the
     /// windows of `limit` streams is the window of the connection.
-    pub(crate) async fn start(link: Link, limit: u32) -> Result<Self, StreamError> {
+    pub(crate) async fn start(link: Link, limit: u32, gauges: &Arc<Gauges>) -> Result<Self, StreamError> {
         let activity = link.activity();
         let mut builder = Builder::new();
         builder
@@ -86,15 +88,28 @@ impl Http2 {
             return Err(state.end.get().cloned().unwrap_or(StreamError::Closed));
         }
         driver.release();
-        Ok(Self { sender, state })
+        Ok(Self { sender, state, gauges: Arc::clone(gauges) })
     }
 
     /// Returns whether the connection takes no further requests: it has ended, or is about to.
     pub(crate) fn is_retired(&self) -> bool {
-        let is_refused = || self.state.limit.load(SeqCst) == 0;
+        self.close_reason() != CloseReason::Idle
+    }
+
+    /// Returns why the connection takes no further requests; [`CloseReason::Idle`] if it does.
+    fn close_reason(&self) -> CloseReason {
         // A clone is always ready, unless the connection has failed or the server has sent a GOAWAY.
-        let is_over = || !matches!(self.sender.clone().ready().now_or_never(), Some(Ok(_)));
-        self.state.end.get().is_some() || is_refused() || is_over()
+        let ready = || self.sender.clone().ready().now_or_never();
+        match self.state.end.get() {
+            Some(StreamError::Silent(_)) => CloseReason::PingTimeout,
+            Some(StreamError::GoingAway(_)) => CloseReason::Goaway,
+            end => match ready() {
+                Some(Err(error)) if error.is_go_away() && error.is_remote() => CloseReason::Goaway,
+                Some(Ok(_)) if end.is_none() && self.state.limit.load(SeqCst) == 0 => CloseReason::StreamLimit,
+                Some(Ok(_)) if end.is_none() => CloseReason::Idle,
+                _ => CloseReason::Failed,
+            },
+        }
     }
 
     /// Returns how many more streams the limits allow.
@@ -122,6 +137,12 @@ impl Http2 {
     /// Returns whether the connection had no stream since the last call.
     pub(crate) fn is_idle(&self) -> bool {
         !self.state.was_used.swap(false, SeqCst) && self.state.open.load(SeqCst) == 0
+    }
+}
+
+impl Drop for Http2 {
+    fn drop(&mut self) {
+        self.gauges.closed(self.close_reason());
     }
 }
 

@@ -1,7 +1,9 @@
-//! Counts of open connections and running requests.
+//! Counts of connections and running requests.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use informer_hub_types::{CloseCounts, ClusterTraffic, OpenCounts};
 
 /// Gauges of all connections to one server. Several pools may share them.
 #[derive(Debug, Default)]
@@ -9,49 +11,84 @@ pub struct Gauges {
     connections: AtomicUsize,
     requests: AtomicUsize,
     is_http2: AtomicBool,
+    opened: [AtomicU64; 3],
+    closed: [AtomicU64; 6],
 }
 
-/// Values of [`Gauges`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Traffic {
-    /// Open connections.
-    pub connections: usize,
-    /// Running requests, including watches.
-    pub requests: usize,
-    /// Whether the last connection was of HTTP/2.
-    pub is_http2: bool,
+/// Why a connection was opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OpenReason {
+    First,
+    StreamLimit,
+    Http1,
+}
+
+/// Why a connection was closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CloseReason {
+    Idle,
+    Goaway,
+    PingTimeout,
+    StreamLimit,
+    Failed,
+    Http1,
 }
 
 impl Gauges {
     /// Returns the present values.
     #[must_use]
-    pub fn read(&self) -> Traffic {
-        Traffic {
+    pub fn read(&self) -> ClusterTraffic {
+        let [first, stream_limit, http1] = self.opened.each_ref().map(|count| count.load(Relaxed));
+        let opened = OpenCounts { first, stream_limit, http1 };
+        let protocol = if self.is_http2.load(Relaxed) { "HTTP/2" } else { "HTTP/1.1" };
+        let [idle, goaway, ping_timeout, stream_limit, failed, http1] =
+            self.closed.each_ref().map(|count| count.load(Relaxed));
+        ClusterTraffic {
+            protocol: (opened != OpenCounts::default()).then_some(protocol),
             connections: self.connections.load(Relaxed),
             requests: self.requests.load(Relaxed),
-            is_http2: self.is_http2.load(Relaxed),
+            opened,
+            closed: CloseCounts { idle, goaway, ping_timeout, stream_limit, failed, http1 },
         }
     }
 
-    pub(crate) fn connected(&self, is_http2: bool) {
-        self.is_http2.store(is_http2, Relaxed);
+    /// Counts an opened connection.
+    pub(crate) fn opened(&self, reason: OpenReason) {
+        self.is_http2.store(!matches!(reason, OpenReason::Http1), Relaxed);
+        self.opened[reason as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts a closed connection.
+    pub(crate) fn closed(&self, reason: CloseReason) {
+        self.closed[reason as usize].fetch_add(1, Relaxed);
     }
 }
 
 /// Counts a connection until it is dropped.
 #[derive(Debug)]
-pub(crate) struct CountedConnection(Arc<Gauges>);
+pub(crate) struct CountedConnection {
+    gauges: Arc<Gauges>,
+    /// Why its end is counted here; `None` if its owner knows.
+    end: Option<CloseReason>,
+}
 
 impl CountedConnection {
     pub(crate) fn new(gauges: &Arc<Gauges>) -> Self {
         gauges.connections.fetch_add(1, Relaxed);
-        Self(Arc::clone(gauges))
+        Self { gauges: Arc::clone(gauges), end: None }
+    }
+
+    /// Counts the connection as opened for HTTP/1.1.
+    pub(crate) fn is_http1(&mut self) {
+        self.gauges.opened(OpenReason::Http1);
+        self.end = Some(CloseReason::Http1);
     }
 }
 
 impl Drop for CountedConnection {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Relaxed);
+        self.gauges.connections.fetch_sub(1, Relaxed);
+        self.end.into_iter().for_each(|end| self.gauges.closed(end));
     }
 }
 

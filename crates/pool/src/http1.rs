@@ -93,8 +93,7 @@ impl Service<Uri> for Connector {
             if opened.is_http2 {
                 return Err(io::Error::other("the server chose HTTP/2 although it was not offered").into());
             }
-            gauges.connected(false);
-            Ok(TokioIo::new(Link::new(opened.stream, &gauges)))
+            Ok(TokioIo::new(Link::new(opened.stream, &gauges).of_http1()))
         }
         .boxed()
     }

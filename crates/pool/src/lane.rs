@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::connection::{Http2, Vacancy};
 use super::dialer::{BoxError, CONNECT_TIMEOUT, Dialer, Offer};
 use super::error::{SendError, Unusable};
-use super::gauges::Gauges;
+use super::gauges::{Gauges, OpenReason};
 use super::http1::Spare;
 use super::link::Link;
 
@@ -86,7 +86,7 @@ impl Opener {
     }
 
     /// Opens a connection; `None` if the server chose HTTP/1.1.
-    async fn open(&self, lane: Lane) -> Result<Option<Http2>, BoxError> {
+    async fn open(&self, lane: Lane, reason: OpenReason) -> Result<Option<Http2>, BoxError> {
         let offer = if self.versions == HttpVersions::Http2 { Offer::Http2 } else { Offer::Both };
         let opened = self.dialer.open(offer).await?;
         let link = Link::new(opened.stream, &self.gauges);
@@ -94,12 +94,11 @@ impl Opener {
             if !self.remember_http1() {
                 return Err(Unusable::NoHttp2.into());
             }
-            self.gauges.connected(false);
-            self.spare.put(link);
+            self.spare.put(link.of_http1());
             return Ok(None);
         }
-        let connection = Http2::start(link, lane.streams()).await?;
-        self.gauges.connected(true);
+        let connection = Http2::start(link, lane.streams(), &self.gauges).await?;
+        self.gauges.opened(reason);
         Ok(Some(connection))
     }
 }
@@ -143,7 +142,8 @@ impl Connections {
                     return Ok(Route::Http2(vacancy));
                 }
                 open.dialing.take_if(|dialing| dialing.peek().is_some());
-                open.dialing.get_or_insert_with(|| dial(self)).clone()
+                let reason = if open.connections.is_empty() { OpenReason::First } else { OpenReason::StreamLimit };
+                open.dialing.get_or_insert_with(|| dial(self, reason)).clone()
             };
             dialing.await.map_err(SendError::Connect)?;
         }
@@ -151,10 +151,10 @@ impl Connections {
 }
 
 /// Opens a connection in a task of its own, so that no caller interrupts it for the others.
-fn dial(connections: &Arc<Connections>) -> Dialing {
+fn dial(connections: &Arc<Connections>, reason: OpenReason) -> Dialing {
     let (lane, opener, weak) = (connections.lane, Arc::clone(&connections.opener), Arc::downgrade(connections));
     let task = tokio::spawn(async move {
-        let result = timeout(CONNECT_TIMEOUT, opener.open(lane)).await.map_err(|_| Unusable::TimedOut)?;
+        let result = timeout(CONNECT_TIMEOUT, opener.open(lane, reason)).await.map_err(|_| Unusable::TimedOut)?;
         let Some(connection) = result? else { return Ok(()) };
         let Some(connections) = weak.upgrade() else { return Ok(()) };
         if connection.room() == 0 {

@@ -29,6 +29,6 @@ mod tests;
 pub use answer::{Answer, AnswerError};
 pub use dialer::{Dialer, Offer, Opened};
 pub use error::{SendError, StreamError};
-pub use gauges::{Gauges, Traffic};
+pub use gauges::Gauges;
 pub use lane::Lane;
 pub use pool::Pool;

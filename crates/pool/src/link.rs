@@ -28,12 +28,18 @@ impl Activity {
 pub(crate) struct Link {
     stream: Box<dyn Stream>,
     activity: Arc<Activity>,
-    _counted: CountedConnection,
+    counted: CountedConnection,
 }
 
 impl Link {
     pub(crate) fn new(stream: Box<dyn Stream>, gauges: &Arc<Gauges>) -> Self {
-        Self { stream, activity: Arc::default(), _counted: CountedConnection::new(gauges) }
+        Self { stream, activity: Arc::default(), counted: CountedConnection::new(gauges) }
+    }
+
+    /// Returns the stream, counted as a connection of HTTP/1.1.
+    pub(crate) fn of_http1(mut self) -> Self {
+        self.counted.is_http1();
+        self
     }
 
     pub(crate) fn activity(&self) -> Arc<Activity> {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use informer_hub_types::{HttpVersions, clock};
+use informer_hub_types::{CloseCounts, HttpVersions, OpenCounts, clock};
 use tokio::time::{sleep, timeout};
 
 use super::{Answer, Lane, Pool, SendError, StreamError};
@@ -49,7 +49,7 @@ async fn requests_share_one_connection() {
     let pool = server.pool(HttpVersions::Auto);
     let answers = futures::future::join_all((0..50).map(|_| open(&pool, get("/watch")))).await;
     assert_eq!((server.connections(), server.traffic().requests), (1, 50));
-    assert!(server.traffic().is_http2);
+    assert_eq!(server.traffic().protocol, Some("HTTP/2"));
     drop(answers);
     assert_eq!(server.traffic().requests, 0);
     assert_eq!(text(open(&pool, get("/echo/hello")).await).await, "hello");
@@ -62,6 +62,7 @@ async fn limit_of_the_server_opens_further_connections() {
     let pool = server.pool(HttpVersions::Auto);
     let answers = futures::future::join_all((0..300).map(|_| open(&pool, get("/watch")))).await;
     assert_eq!((answers.len(), server.connections()), (300, 3));
+    assert_eq!(server.traffic().opened, OpenCounts { first: 1, stream_limit: 2, ..OpenCounts::default() });
     assert_eq!(server.open_streams(), [100, 100, 100]);
 }
 
@@ -119,6 +120,7 @@ async fn goaway_ends_no_answer_and_moves_new_requests() {
     drop(first);
     settle().await;
     assert_eq!(server.traffic().connections, 1);
+    assert_eq!(server.traffic().closed, CloseCounts { goaway: 1, ..CloseCounts::default() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,10 +148,13 @@ async fn refused_request_is_sent_again_on_another_connection() {
     let answers = futures::future::join_all((0..10).map(|_| open(&pool, get("/watch")))).await;
     assert_eq!(answers.len(), 10);
     assert!((4..=10).contains(&server.connections()), "{}", server.connections());
+    let opened = server.traffic().opened;
+    assert!(opened.first == 1 && opened.stream_limit + 1 == server.connections() as u64, "{opened:?}");
     // Nothing but refusals is an error.
     let server = Server::start(ServerConfig { refuses_above: Some(0), ..ServerConfig::default() });
     let error = server.pool(HttpVersions::Auto).send(get("/watch")).await.unwrap_err();
     assert!(matches!(error, SendError::Http2(StreamError::Reset(h2::Reason::REFUSED_STREAM))), "{error}");
+    assert!(server.traffic().closed.stream_limit > 0, "{:?}", server.traffic());
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,6 +175,7 @@ async fn dead_connection_is_noticed_within_30_seconds() {
     assert_eq!(server.connections(), 2);
     server.send_to_watches("again");
     assert_eq!(next(&mut watch).await.unwrap(), "again");
+    assert_eq!(server.traffic().closed, CloseCounts { ping_timeout: 1, ..CloseCounts::default() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,6 +187,7 @@ async fn idle_connection_closes_and_requests_open_another() {
     assert_eq!(server.traffic().connections, 1);
     sleep(Duration::from_secs(11)).await;
     assert_eq!(server.traffic().connections, 0);
+    assert_eq!(server.traffic().closed, CloseCounts { idle: 1, ..CloseCounts::default() });
     let _watch = open(&pool, get("/watch")).await;
     sleep(Duration::from_secs(3600)).await;
     assert_eq!((server.traffic().connections, server.connections()), (1, 2));
@@ -209,6 +216,7 @@ async fn broken_connection_is_replaced_for_safe_requests() {
     let (answer, ()) = tokio::join!(open(&pool, get("/echo/x")), async { server.cut(0) });
     assert_eq!(text(answer).await, "x");
     assert_eq!(next(&mut watch).await.unwrap_err(), "the server closed the connection");
+    assert_eq!(server.traffic().closed, CloseCounts { failed: 1, ..CloseCounts::default() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,12 +238,14 @@ async fn http1_server_is_used_over_the_connection_that_found_it() {
     assert_eq!(text(open(&pool, get("/echo/a")).await).await, "a");
     assert_eq!(text(open(&pool, get("/echo/b")).await).await, "b");
     assert_eq!(server.connections(), 1);
-    assert!(!server.traffic().is_http2);
+    assert_eq!(server.traffic().protocol, Some("HTTP/1.1"));
     let held = futures::future::join_all((0..3).map(|_| open(&pool, get("/watch")))).await;
     assert_eq!((held.len(), server.traffic().requests), (3, 3));
+    assert_eq!(server.traffic().opened, OpenCounts { http1: 3, ..OpenCounts::default() });
     // After some time the server is asked again, which costs no connection.
     drop(held);
     sleep(Duration::from_secs(700)).await;
+    assert_eq!(server.traffic().closed, CloseCounts { http1: 3, ..CloseCounts::default() });
     let before = server.connections();
     assert_eq!(text(open(&pool, get("/echo/c")).await).await, "c");
     assert_eq!(server.connections(), before + 1);
@@ -249,9 +259,9 @@ async fn versions_are_those_that_are_allowed() {
     assert!(cause.to_string().contains("does not offer HTTP/2"), "{cause}");
     let server = Server::start(ServerConfig::default());
     assert_eq!(text(open(&server.pool(HttpVersions::Http1), get("/echo/a")).await).await, "a");
-    assert!(!server.traffic().is_http2);
+    assert_eq!(server.traffic().protocol, Some("HTTP/1.1"));
     assert_eq!(text(open(&server.pool(HttpVersions::Http2), get("/echo/a")).await).await, "a");
-    assert!(server.traffic().is_http2);
+    assert_eq!(server.traffic().protocol, Some("HTTP/2"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::lister_watcher::ListerWatcher;
 use informer_hub_codec::{ErrorClass, Projection, SourceError, Transform};
-use informer_hub_types::{ApiResource, Catalogue, FieldPath, ResourceRef, Scope, SharedStr};
+use informer_hub_types::{ApiResource, Catalogue, ClusterTraffic, FieldPath, ResourceRef, Scope, SharedStr};
 
 /// Options that decide what an informer stores of an object.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -92,15 +92,6 @@ pub struct Discovered {
     pub core_tag: Option<String>,
     /// The server's tag of all other groups, if it sends one.
     pub groups_tag: Option<String>,
-}
-
-/// Open connections to a cluster, and their use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ClusterTraffic {
-    /// Open connections.
-    pub connections: usize,
-    /// Running requests, including watches.
-    pub requests: usize,
 }
 
 /// Connects to one configured cluster.

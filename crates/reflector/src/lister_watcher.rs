@@ -9,7 +9,7 @@ use futures::stream::BoxStream;
 
 use informer_hub_codec::{Skipped, SourceError, WatchItem};
 use informer_hub_types::clock;
-use informer_hub_types::{ResourceVersion, SampledChange, StoredObject};
+use informer_hub_types::{EncodingInUse, ResourceVersion, SampledChange, StoredObject};
 
 /// The resource version that a list or watch requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -109,6 +109,12 @@ pub trait ListerWatcher: Debug + Send + Sync + 'static {
 
     /// Opens a watch. The future resolves when the head of the answer has arrived.
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>>;
+
+    /// Returns the encoding of the last answer, or of the next request if that will be another one. `None` before the
+    /// first answer, and if there are no encodings.
+    fn encoding(&self) -> Option<EncodingInUse> {
+        None
+    }
 
     /// Frees caches of deleted objects. Called if memory is short while no list or watch is open.
     fn trim(&self) {}

@@ -17,12 +17,11 @@ use super::review::{document, review, server_version};
 use super::transport::Wiring;
 use informer_hub_codec::Decoder;
 use informer_hub_dial::Dial;
-use informer_hub_pool::Traffic;
 use informer_hub_reflector::{
-    ClusterTraffic, Connection, Connector, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError,
-    Server, SourceError, StallPolicy,
+    Connection, Connector, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError, Server, SourceError,
+    StallPolicy,
 };
-use informer_hub_types::{ApiResource, ResourceRef, Scope, Threads, WatchCell, clock};
+use informer_hub_types::{ApiResource, ClusterTraffic, ResourceRef, Scope, Threads, WatchCell, clock};
 
 /// First wait for access settings that are not known yet.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -160,8 +159,7 @@ impl Connection for KubeConnection {
     }
 
     fn traffic(&self) -> Option<ClusterTraffic> {
-        let Traffic { connections, requests, .. } = self.client.traffic();
-        Some(ClusterTraffic { connections, requests })
+        Some(self.client.traffic())
     }
 
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use parking_lot::Mutex;
@@ -20,7 +21,7 @@ use informer_hub_reflector::{
     ErrorClass, ListRequest, ListStream, ListerWatcher, SourceError, StallPolicy, VersionMatch, WatchRequest,
     WatchStream,
 };
-use informer_hub_types::{ApiResource, Encodings, Scope, Threads};
+use informer_hub_types::{ApiResource, EncodingInUse, Encodings, JsonReason, Scope, Threads};
 
 /// Accepted encodings of one kind of answer.
 struct Accept {
@@ -77,6 +78,8 @@ pub struct KubeSource {
     resource: ApiResource,
     scope: Scope,
     decoder: Arc<Mutex<Decoder>>,
+    /// Encoding of the last answer.
+    encoding: Arc<ArcSwapOption<EncodingInUse>>,
     options: KubeSourceOptions,
     io: Threads,
 }
@@ -101,7 +104,8 @@ impl KubeSource {
     ) -> Self {
         let resource = decoder.resource().clone();
         let epoch = AtomicU64::new(client.current().epoch);
-        Self { client, epoch, resource, scope, decoder: Arc::new(Mutex::new(decoder)), options, io }
+        let (decoder, encoding) = (Arc::new(Mutex::new(decoder)), Arc::default());
+        Self { client, epoch, resource, scope, decoder, encoding, options, io }
     }
 
     /// Returns the client for a request. Fails if the request uses a version from another address.
@@ -181,6 +185,7 @@ impl KubeSource {
         silence: Duration,
     ) -> BoxFuture<'static, Result<BatchStream<I::Batch>, SourceError>> {
         let (client, decoder, io) = (Arc::clone(&self.client), Arc::clone(&self.decoder), self.io.clone());
+        let (in_use, metadata_only) = (Arc::clone(&self.encoding), self.options.metadata_only);
         let wants_protobuf = get.fallback.is_some();
         get.compressed &= current.compression;
         Box::pin(async move {
@@ -200,8 +205,12 @@ impl KubeSource {
                 };
                 let encoding = encoding(&response);
                 if wants_protobuf && encoding == Encoding::Json {
-                    decoder.lock().refuse_protobuf("the server answered with JSON");
+                    decoder.lock().refuse_protobuf(JsonReason::Refused, "the server answered with JSON");
                 }
+                let is_configured = current.encoding == Encodings::Json;
+                let configured = is_configured.then(|| EncodingInUse::json(JsonReason::Configured));
+                let now = configured.unwrap_or_else(|| decoder.lock().encoding(metadata_only));
+                in_use.store(Some(Arc::new(now)));
                 intake.begin(encoding);
                 if opened.send(Ok(())).is_ok() {
                     pump(response.into_body(), intake, out, silence).await;
@@ -280,6 +289,14 @@ impl ListerWatcher for KubeSource {
             let address_changed = async move { drop(epochs.wait_for(|now| *now != epoch).await) };
             Ok(start.await?.take_until(address_changed).boxed())
         })
+    }
+
+    fn encoding(&self) -> Option<EncodingInUse> {
+        let last = self.encoding.load_full()?;
+        // While a body is decoded, the decoder finds no other.
+        let now = self.decoder.try_lock().map(|decoder| decoder.encoding(self.options.metadata_only));
+        let is_given_up = |now: &EncodingInUse| last.reason != Some(JsonReason::Configured) && now.fallback().is_some();
+        Some(now.filter(is_given_up).unwrap_or_else(|| EncodingInUse::clone(&last)))
     }
 
     fn trim(&self) {

@@ -202,14 +202,24 @@ async fn protobuf_is_requested_and_read() {
 #[tokio::test]
 async fn json_is_requested_once_protobuf_does_not_work() {
     let newer = frame("ADDED", &unknown("Pod", &[pod("a"), field(15, b"new")].concat()));
-    for (acts, error, after) in [
-        (json(LIST), "", 1),
+    let list = [field(1, &field(2, b"9")), field(2, &pod("a"))].concat();
+    let well = TestServer::always(vec![head("200 OK", PROTOBUF), Act::Send(unknown("PodList", &list))]).await;
+    let elsewhere = source(&well).await;
+    assert_eq!(elsewhere.encoding(), None, "before the first answer");
+    for (acts, error, after, reason) in [
+        (json(LIST), "", 1, JsonReason::Refused),
         (
             vec![head("200 OK", PROTOBUF), Act::Send(LIST.as_bytes().to_vec())],
             "list: the answer is not Kubernetes protobuf",
             3,
+            JsonReason::Faulty,
         ),
-        (vec![head("200 OK", FRAMES), Act::Send(newer)], "field 15 of core/v1.Pod is not in the schema", 1),
+        (
+            vec![head("200 OK", FRAMES), Act::Send(newer)],
+            "field 15 of core/v1.Pod is not in the schema",
+            1,
+            JsonReason::Schema,
+        ),
     ] {
         let server = TestServer::always(acts).await;
         let source = source(&server).await;
@@ -222,8 +232,14 @@ async fn json_is_requested_once_protobuf_does_not_work() {
             }
             assert!(accepts(server.requests().last().unwrap()).contains("protobuf"), "after {error:?}");
         }
+        let in_use = source.encoding().unwrap();
+        assert_eq!((in_use.fallback(), in_use.until.is_some()), (Some(reason), reason == JsonReason::Faulty));
         let _ = run_list(&source).await;
         assert_eq!(accepts(server.requests().last().unwrap()), "application/json", "after {error:?}");
+        // The resource of another cluster is still read as protobuf.
+        run_list(&elsewhere).await.1.unwrap();
+        assert_eq!(elsewhere.encoding(), Some(EncodingInUse::protobuf()));
+        assert!(accepts(well.requests().last().unwrap()).contains("protobuf"));
     }
 }
 

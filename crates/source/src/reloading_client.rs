@@ -23,9 +23,8 @@ use tokio::sync::Notify;
 use super::client::{AccessSettings, ClientError, NewClient, make};
 use super::transport::{Transport, Wiring};
 use informer_hub_disk::FileStates;
-use informer_hub_pool::Traffic;
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{Encodings, Threads, WatchCell, Watcher};
+use informer_hub_types::{ClusterTraffic, Encodings, Threads, WatchCell, Watcher};
 
 /// Interval of file checks.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -95,7 +94,7 @@ impl ReloadingClient {
     }
 
     /// Returns the open connections and running requests, also those of earlier clients.
-    pub(super) fn traffic(&self) -> Traffic {
+    pub(super) fn traffic(&self) -> ClusterTraffic {
         self.wiring.gauges.read()
     }
 

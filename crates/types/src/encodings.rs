@@ -1,4 +1,6 @@
-//! Encodings that a client may request.
+//! Encodings that a client may request, and the one that it reads.
+
+use serde::Serialize;
 
 /// Encodings of objects that a client may request from an apiserver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -8,4 +10,85 @@ pub enum Encodings {
     Auto,
     /// JSON only.
     Json,
+}
+
+/// Encoding of the answers of an apiserver.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AnswerEncoding {
+    /// JSON.
+    Json,
+    /// Kubernetes protobuf.
+    Protobuf,
+}
+
+/// Reason for reading a resource as JSON.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JsonReason {
+    /// The configuration demands it.
+    Configured,
+    /// The type is not built in, so it has no protobuf.
+    NotBuiltIn,
+    /// The server answered in JSON, or refused protobuf.
+    Refused,
+    /// The hub's schema lacks a part of an object.
+    Schema,
+    /// Several answers in a row were not the protobuf that they claimed to be. Protobuf is tried again later.
+    Faulty,
+}
+
+impl JsonReason {
+    /// The reasons that end the use of protobuf.
+    pub const FALLBACKS: [Self; 3] = [Self::Refused, Self::Schema, Self::Faulty];
+
+    /// Returns the word used in the status and in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Configured => "configured",
+            Self::NotBuiltIn => "not-built-in",
+            Self::Refused => "refused",
+            Self::Schema => "schema",
+            Self::Faulty => "faulty",
+        }
+    }
+}
+
+/// Encoding in which an informer reads its resource.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct EncodingInUse {
+    /// The encoding.
+    pub used: AnswerEncoding,
+    /// Why it is JSON; absent for protobuf.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<JsonReason>,
+    /// The answer that was not protobuf, or the part of an object that the schema lacks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When protobuf is requested again; absent if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<jiff::Timestamp>,
+}
+
+impl EncodingInUse {
+    /// Kubernetes protobuf.
+    #[must_use]
+    pub fn protobuf() -> Self {
+        Self { used: AnswerEncoding::Protobuf, reason: None, message: None, until: None }
+    }
+
+    /// JSON, for a reason that lasts.
+    #[must_use]
+    pub fn json(reason: JsonReason) -> Self {
+        Self { used: AnswerEncoding::Json, reason: Some(reason), message: None, until: None }
+    }
+
+    /// Returns why protobuf is no longer used; `None` if it is, or was never requested.
+    #[must_use]
+    pub fn fallback(&self) -> Option<JsonReason> {
+        self.reason.filter(|reason| JsonReason::FALLBACKS.contains(reason))
+    }
 }

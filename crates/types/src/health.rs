@@ -10,7 +10,9 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use serde::Serialize;
 
-use super::{ClusterTimings, MemoryState, ResourceVersion, WatchCell, Watcher, clock};
+use super::{
+    ClusterTimings, EncodingInUse, JsonReason, ListReason, MemoryState, ResourceVersion, WatchCell, Watcher, clock,
+};
 
 /// Current activity of an informer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -68,61 +70,6 @@ impl Phase {
     }
 }
 
-/// Reason for a list.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum ListReason {
-    /// First list of the informer.
-    First,
-    /// An actor of the informer was restarted.
-    Restart,
-    /// The version to resume from is too old (410).
-    Expired,
-    /// The apiserver has not reached the requested version yet.
-    TooLarge,
-    /// The previous watch or list failed: connection, timeout, overload or server error.
-    Failed,
-    /// The previous watch ended without a version to resume from.
-    Ended,
-    /// The response was malformed, or the server reported that it could not read its own data.
-    Malformed,
-    /// The server answered 401, 403 or 404.
-    Refused,
-    /// The server does not support streaming lists.
-    Unsupported,
-}
-
-impl ListReason {
-    /// All reasons.
-    pub const ALL: [Self; 9] = [
-        Self::First,
-        Self::Restart,
-        Self::Expired,
-        Self::TooLarge,
-        Self::Failed,
-        Self::Ended,
-        Self::Malformed,
-        Self::Refused,
-        Self::Unsupported,
-    ];
-
-    /// Returns the word used in metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Restart => "restart",
-            Self::Expired => "expired",
-            Self::TooLarge => "too_large",
-            Self::Failed => "failed",
-            Self::Ended => "ended",
-            Self::Malformed => "malformed",
-            Self::Refused => "refused",
-            Self::Unsupported => "unsupported",
-        }
-    }
-}
-
 /// How current an informer's part of a query result is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
@@ -170,6 +117,9 @@ pub struct InformerHealth {
     floor: ArcSwapOption<ResourceVersion>,
     last_error: ArcSwapOption<String>,
     checkpoint: ArcSwapOption<CheckpointState>,
+    encoding: ArcSwapOption<EncodingInUse>,
+    /// Changes from protobuf to JSON, by reason.
+    fallbacks: [AtomicU64; JsonReason::FALLBACKS.len()],
     timings: OnceLock<Arc<ClusterTimings>>,
     /// Objects in the store.
     pub objects: AtomicU64,
@@ -239,6 +189,9 @@ impl InformerHealth {
             counter.fetch_add(before.load(Relaxed), Relaxed);
         }
         for (counter, before) in self.list_reasons.iter().zip(&before.list_reasons) {
+            counter.fetch_add(before.load(Relaxed), Relaxed);
+        }
+        for (counter, before) in self.fallbacks.iter().zip(&before.fallbacks) {
             counter.fetch_add(before.load(Relaxed), Relaxed);
         }
     }
@@ -463,6 +416,33 @@ impl InformerHealth {
         self.checkpoint.load_full()
     }
 
+    /// Sets the encoding in use. Counts a change from protobuf to JSON, and returns whether this is one.
+    pub fn set_encoding(&self, encoding: EncodingInUse) -> bool {
+        let before = self.encoding.load();
+        if before.as_deref() == Some(&encoding) {
+            return false;
+        }
+        let reason = encoding.fallback().filter(|reason| before.as_ref().and_then(|it| it.fallback()) != Some(*reason));
+        let counter = JsonReason::FALLBACKS.iter().position(|fallback| Some(*fallback) == reason);
+        if let Some(counter) = counter {
+            self.fallbacks[counter].fetch_add(1, Relaxed);
+        }
+        self.encoding.store(Some(Arc::new(encoding)));
+        counter.is_some()
+    }
+
+    /// Returns the encoding in use; `None` before the first answer.
+    #[must_use]
+    pub fn encoding(&self) -> Option<Arc<EncodingInUse>> {
+        self.encoding.load_full()
+    }
+
+    /// Returns how often protobuf was given up, for each of [`JsonReason::FALLBACKS`].
+    #[must_use]
+    pub fn fallbacks(&self) -> [u64; JsonReason::FALLBACKS.len()] {
+        self.fallbacks.each_ref().map(|counter| counter.load(Relaxed))
+    }
+
     /// Sets the last error. `None` clears it.
     pub fn set_error(&self, error: Option<String>) {
         self.last_error.store(error.map(Arc::new));
@@ -494,6 +474,23 @@ mod tests {
         assert_eq!(health.freshness(), first);
         health.set_phase(Phase::Watching);
         assert_eq!(health.freshness(), Freshness::Synced);
+    }
+
+    #[test]
+    fn each_change_from_protobuf_to_json_is_counted_once() {
+        let health = InformerHealth::default();
+        let json = EncodingInUse::json;
+        assert!(!health.set_encoding(json(JsonReason::Configured)) && !health.set_encoding(EncodingInUse::protobuf()));
+        assert!(health.set_encoding(json(JsonReason::Faulty)));
+        let later = EncodingInUse { message: Some("another one".to_owned()), ..json(JsonReason::Faulty) };
+        assert!(!health.set_encoding(later.clone()), "it was JSON before");
+        assert_eq!(health.encoding().as_deref(), Some(&later));
+        assert!(!health.set_encoding(EncodingInUse::protobuf()) && health.set_encoding(later));
+        assert!(health.set_encoding(json(JsonReason::Refused)));
+        assert_eq!(health.fallbacks(), [1, 0, 2]);
+        let next = InformerHealth::default();
+        next.continue_from(&health);
+        assert_eq!(next.fallbacks(), [1, 0, 2]);
     }
 
     #[test]

@@ -12,8 +12,8 @@ use crate::actors::env::Env;
 use crate::actors::memory::budget::MemoryStatus;
 use crate::actors::status::hub::{ClusterState, ClusterView, InformerView, PatternStatus};
 use crate::actors::status::sync::SyncView;
-use informer_hub_reflector::{ClusterTraffic, Connection};
-use informer_hub_types::{ClusterLabels, ClusterName, Histogram, InformerHealth};
+use informer_hub_reflector::Connection;
+use informer_hub_types::{ClusterLabels, ClusterName, ClusterTraffic, Histogram, InformerHealth};
 
 /// Read access to the state of all clusters. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -175,7 +175,8 @@ pub(crate) mod testing {
     use crate::actors::subscribe::inbox::ListenerHealth;
     use crate::actors::subscribe::resource_request::ResourceRequest;
     use informer_hub_types::{
-        ApiResource, ClusterLabels, ClusterTimings, Histogram, LAG_SECONDS, Phase, ResourceVersion, Scope, Threads,
+        ApiResource, ClusterLabels, ClusterTimings, EncodingInUse, Histogram, LAG_SECONDS, Phase, ResourceVersion,
+        Scope, Threads,
     };
 
     /// Returns a healthy fleet: `clusters` clusters with all `resources`, delivered to all `subscriptions`.
@@ -193,6 +194,7 @@ pub(crate) mod testing {
             health.set_synced();
             health.set_stored(Some(ResourceVersion::new("1")));
             health.set_timings(&timings);
+            health.set_encoding(EncodingInUse::protobuf());
             health.bytes.store(1, Relaxed);
             let wanted = ResourceRequest::known(resource);
             InformerView {

@@ -13,8 +13,8 @@ use crate::actors::subscribe::inbox::ListenerHealth;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use informer_hub_reflector::{Connection, Server};
 use informer_hub_types::{
-    ApiResource, CheckpointState, ClusterLabels, ClusterName, CredentialStatus, Freshness, InformerHealth, Phase,
-    Scope, object_memory,
+    ApiResource, CheckpointState, ClusterLabels, ClusterName, ClusterTraffic, CredentialStatus, EncodingInUse,
+    Freshness, InformerHealth, Phase, Scope, object_memory,
 };
 
 /// Status of a hub.
@@ -57,6 +57,9 @@ pub struct ClusterStatus {
     pub version: Option<String>,
     /// State of the connection.
     pub state: ClusterState,
+    /// Connections to the apiserver; absent before the first, and if they are not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<ClusterTraffic>,
     /// Last error that is not resolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
@@ -189,6 +192,9 @@ pub struct InformerStatus {
     pub list_expected: Option<u64>,
     /// Watches opened.
     pub watches: u64,
+    /// Encoding of lists and watches; absent before the first answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<EncodingInUse>,
     /// Skipped objects.
     pub skipped: u64,
     /// Restarts of the informer's actors.
@@ -329,6 +335,7 @@ impl InformerView {
             list_items: health.list_items.load(Relaxed),
             list_expected: (list_expected > 0).then_some(list_expected),
             watches: health.watches.load(Relaxed),
+            encoding: health.encoding().map(|encoding| EncodingInUse::clone(&encoding)),
             skipped: health.skipped.load(Relaxed),
             restarts: health.restarts.load(Relaxed),
             queued: health.fifo_keys.load(Relaxed),

@@ -17,12 +17,13 @@ use crate::cache::testing::origin;
 use informer_hub_reflector::{
     ListChunk, ListRequest, ListStream, ListerWatcher, ReflectorOptions, SourceError, WatchRequest, WatchStream,
 };
-use informer_hub_types::{Freshness, InformerHealth, Phase, ResourceVersion};
+use informer_hub_types::{EncodingInUse, Freshness, InformerHealth, JsonReason, Phase, ResourceVersion};
 
 /// Answers its first list, ends every watch at once without an error, and never answers another list.
 #[derive(Debug, Default)]
 struct HastySource {
     lists: std::sync::atomic::AtomicUsize,
+    has_watched: std::sync::atomic::AtomicBool,
 }
 
 impl ListerWatcher for HastySource {
@@ -36,6 +37,12 @@ impl ListerWatcher for HastySource {
 
     fn watch(&self, _: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>> {
         Box::pin(async { Ok(stream::empty().boxed()) })
+    }
+
+    /// Protobuf for the list, JSON for the watch.
+    fn encoding(&self) -> Option<EncodingInUse> {
+        let is_watching = self.has_watched.swap(true, Relaxed);
+        Some(if is_watching { EncodingInUse::json(JsonReason::Refused) } else { EncodingInUse::protobuf() })
     }
 }
 
@@ -86,6 +93,8 @@ fn reflector_is_stale_while_no_watch_is_open() {
             (health.phase(), matches!(health.freshness(), Freshness::StaleSince { .. }))
         };
         assert_eq!(until(1, 1).await, (Phase::Stale, true), "waiting before the next watch");
+        let encoding = health.encoding().unwrap();
+        assert_eq!((encoding.fallback(), health.fallbacks()), (Some(JsonReason::Refused), [1, 0, 0]));
         assert_eq!(until(2, 1).await, (Phase::Stale, true), "the list is unanswered");
         drop(reflector);
     });

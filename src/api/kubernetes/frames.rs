@@ -89,7 +89,7 @@ impl Frames {
         if self.encoder.protobuf.is_some() {
             self.json.clear();
             self.encoder.write(object, origin, version, Place::Single, &mut self.json);
-            self.frame(event.as_str(), out);
+            self.frame(event.as_str(), Some(&origin.cluster), out);
             return;
         }
         out.extend_from_slice(b"{\"type\":\"");
@@ -108,9 +108,9 @@ impl Frames {
     }
 
     /// Appends an event of the object in `json` as protobuf.
-    fn frame(&mut self, event: &str, out: &mut Vec<u8>) {
+    fn frame(&mut self, event: &str, cluster: Option<&ClusterName>, out: &mut Vec<u8>) {
         let Some(writer) = &mut self.encoder.protobuf else { return };
-        if let Err(error) = writer.event(event, &self.json, out) {
+        if let Err(error) = writer.event(event, cluster, &self.json, out) {
             self.failure = Some(Status::expired(format!("an object cannot be sent as protobuf: {error}")));
         }
     }
@@ -176,7 +176,7 @@ impl Frames {
         if self.encoder.protobuf.is_some() {
             self.json.clear();
             append(&mut self.json, &object);
-            self.frame("BOOKMARK", out);
+            self.frame("BOOKMARK", None, out);
             return;
         }
         append(out, &json!({ "type": "BOOKMARK", "object": object }));

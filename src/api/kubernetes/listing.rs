@@ -269,7 +269,7 @@ impl Listing {
             json.clear();
             item.clear();
             encoder.write(object, origin, None, Place::Single, &mut json);
-            result = writer.item(&json, &mut item);
+            result = writer.item(&origin.cluster, &json, &mut item);
             *left += item.len();
             chunk += item.len();
             match kept {
@@ -344,7 +344,7 @@ impl Listing {
                     item.clear();
                     encoder.write(object, origin, None, Place::Single, &mut item);
                     let before = out.len();
-                    let result = list.writer.item(&item, out);
+                    let result = list.writer.item(&origin.cluster, &item, out);
                     failed = result.is_err() || out.len() - before > list.left;
                     list.left = list.left.saturating_sub(out.len() - before);
                 }

@@ -57,7 +57,7 @@ use informer_hub_access::{Reader, ReviewCache, ReviewMeter};
 use informer_hub_kubeapi::{Media, Status};
 use informer_hub_types::clock;
 use informer_hub_types::clock::Instant;
-use informer_hub_types::{ApiResource, ClusterLabels};
+use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 pub use metrics::ReadCounts;
 // Used by the other ways to read.
 pub(in crate::api) use asked::reader_id;
@@ -247,17 +247,19 @@ impl ReadApi {
         self.closing.cancelled().await;
     }
 
-    /// Prepares the encoder of protobuf, if that is accepted. A resource that cannot be protobuf is answered in another
-    /// encoding.
+    /// Prepares the encoder of protobuf, if that is accepted. A resource that cannot be protobuf in one of the clusters is
+    /// answered in another encoding.
     ///
     /// # Errors
     /// [`Status`] of code 406 if the client accepts no other.
-    fn protobuf_of(&self, asked: &mut Asked, resource: &ApiResource) -> Result<Option<ProtobufWriter>, Status> {
+    fn protobuf_of(&self, asked: &mut Asked, scope: &scope::Scope) -> Result<Option<ProtobufWriter>, Status> {
         if asked.accepted.media != Media::Protobuf {
             return Ok(None);
         }
+        let resource = &scope.cache.resource;
         let writer = ProtobufWriter::new(asked.accepted.form, resource, &self.json_only);
-        let writer = writer.filter(|_| !self.json_only.contains(&resource.gvr));
+        let is_selected = |cluster: &ClusterName| scope.covers(cluster);
+        let writer = writer.filter(|_| !self.json_only.contains(&resource.gvr, is_selected));
         if writer.is_none() {
             asked.refuse_protobuf()?;
         }

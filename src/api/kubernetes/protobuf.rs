@@ -11,7 +11,7 @@ use informer_hub_protobuf::{
     END_OF_ENVELOPE, EncodeError, Encoder, MessageId, Schema, TypeMeta, begin_envelope, write_frame, write_item,
 };
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{ApiResource, Gvr};
+use informer_hub_types::{ApiResource, ClusterName, Gvr};
 
 /// Maximum size of an object. The stored JSON is limited too.
 const MAX_OBJECT: usize = 64 << 20;
@@ -19,24 +19,29 @@ const MAX_OBJECT: usize = 64 << 20;
 /// Version of `PartialObjectMetadata` and its lists.
 const META: &str = "meta.k8s.io/v1";
 
-/// How long a resource is served as JSON after an object could not be encoded.
+/// How long a resource of a cluster is served as JSON after an object could not be encoded.
 const JSON_ONLY: Duration = Duration::from_secs(600);
 
-/// Resources with an object that cannot be encoded, which are served as JSON for a while.
+/// Resources of clusters with an object that cannot be encoded, which are served as JSON for a while.
 #[derive(Debug, Default)]
-pub(super) struct JsonOnly(Mutex<BTreeMap<Gvr, Instant>>);
+pub(super) struct JsonOnly(Mutex<BTreeMap<Gvr, BTreeMap<ClusterName, Instant>>>);
 
 impl JsonOnly {
-    /// Returns whether a resource is served as JSON only.
-    pub(super) fn contains(&self, gvr: &Gvr) -> bool {
-        self.0.lock().get(gvr).is_some_and(|until| clock::now() < *until)
+    /// Returns whether a resource is served as JSON only, because of one of the selected clusters.
+    pub(super) fn contains(&self, gvr: &Gvr, is_selected: impl Fn(&ClusterName) -> bool) -> bool {
+        let (known, now) = (self.0.lock(), clock::now());
+        let mut clusters = known.get(gvr).into_iter().flatten();
+        clusters.any(|(cluster, until)| now < *until && is_selected(cluster))
     }
 
-    fn add(&self, gvr: &Gvr, error: &EncodeError) {
+    fn add(&self, gvr: &Gvr, cluster: &ClusterName, error: &EncodeError) {
         let (mut known, now) = (self.0.lock(), clock::now());
-        known.retain(|_, until| now < *until);
-        if known.insert(gvr.clone(), now + JSON_ONLY).is_none() {
-            tracing::warn!(resource = %gvr, %error, "cannot serve a resource as protobuf, serving it as JSON");
+        known.retain(|_, clusters| {
+            clusters.retain(|_, until| now < *until);
+            !clusters.is_empty()
+        });
+        if known.entry(gvr.clone()).or_default().insert(cluster.clone(), now + JSON_ONLY).is_none() {
+            tracing::warn!(%cluster, resource = %gvr, %error, "cannot serve a resource as protobuf, serving it as JSON");
         }
     }
 }
@@ -91,19 +96,23 @@ impl ProtobufWriter {
         })
     }
 
-    /// Encodes the message of an object. If it fails, the resource is served as JSON for a while.
-    fn encode(&mut self, json: &[u8]) -> Result<(), EncodeError> {
+    /// Encodes the message of an object. If it fails, the resource of the cluster is served as JSON for a while.
+    fn encode(&mut self, cluster: Option<&ClusterName>, json: &[u8]) -> Result<(), EncodeError> {
         self.raw.clear();
         let result = self.encoder.object(self.message, json, MAX_OBJECT, &mut self.raw);
-        result.inspect_err(|error| self.json_only.add(&self.gvr, error))
+        result.inspect_err(|error| {
+            if let Some(cluster) = cluster {
+                self.json_only.add(&self.gvr, cluster, error);
+            }
+        })
     }
 
-    /// Converts an object in JSON, and returns it in its envelope.
+    /// Converts an object of a cluster in JSON, and returns it in its envelope. A bookmark has no cluster.
     ///
     /// # Errors
     /// The object has members that the schema lacks, or is not of this kind.
-    pub(super) fn object(&mut self, json: &[u8]) -> Result<&[u8], EncodeError> {
-        self.encode(json)?;
+    pub(super) fn object(&mut self, cluster: Option<&ClusterName>, json: &[u8]) -> Result<&[u8], EncodeError> {
+        self.encode(cluster, json)?;
         self.object.clear();
         let type_meta = TypeMeta { api_version: &self.api_version, kind: &self.kind };
         begin_envelope(&mut self.object, type_meta, self.raw.len());
@@ -116,8 +125,14 @@ impl ProtobufWriter {
     ///
     /// # Errors
     /// As [`Self::object`].
-    pub(super) fn event(&mut self, event: &str, json: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        write_frame(out, event, self.object(json)?);
+    pub(super) fn event(
+        &mut self,
+        event: &str,
+        cluster: Option<&ClusterName>,
+        json: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        write_frame(out, event, self.object(cluster, json)?);
         Ok(())
     }
 
@@ -125,8 +140,8 @@ impl ProtobufWriter {
     ///
     /// # Errors
     /// As [`Self::object`].
-    pub(super) fn item(&mut self, json: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.encode(json)?;
+    pub(super) fn item(&mut self, cluster: &ClusterName, json: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.encode(Some(cluster), json)?;
         write_item(out, &self.raw);
         Ok(())
     }

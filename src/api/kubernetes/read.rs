@@ -63,7 +63,7 @@ pub(super) async fn answer(
         found = state_of(&scope, &asked, is_get).await?;
     }
     let (at, after) = found;
-    let protobuf = api.protobuf_of(&mut asked, &scope.cache.resource)?;
+    let protobuf = api.protobuf_of(&mut asked, &scope)?;
     let mut encoder = Encoder { protobuf, ..encoder_of(&scope, &definition, &asked) };
     let is_unique = encoder.naming == super::encode::Naming::Unique;
     let state = Arc::new(at.state);
@@ -326,7 +326,7 @@ fn object_response(
     } else {
         encoder.write(object, origin, None, Place::Single, &mut json);
     }
-    let protobuf = encoder.protobuf.as_mut().and_then(|writer| writer.object(&json).ok());
+    let protobuf = encoder.protobuf.as_mut().and_then(|writer| writer.object(Some(&origin.cluster), &json).ok());
     let body = if let Some(object) = protobuf {
         object.to_vec()
     } else {

@@ -220,6 +220,17 @@ impl Scope {
         snapshot.partitions().any(|(_, partition)| partition.has_synced() && partition.origin().cluster == *cluster)
     }
 
+    /// Returns whether a cluster that has the resource is among the selected ones.
+    pub(super) fn covers(&self, cluster: &ClusterName) -> bool {
+        match &self.clusters {
+            Clusters::One(name) => name == cluster,
+            Clusters::Matching(selector) => {
+                let labels = self.labels_of(cluster);
+                labels.is_some_and(|labels| selector.matches(|label| labels.get(label).map(String::as_str)))
+            }
+        }
+    }
+
     /// Returns whether objects of an informer may be in the answer.
     fn include(&self, origin: &Origin) -> bool {
         self.clusters.include(origin) && is_visible(&self.visibility, origin)

@@ -47,7 +47,7 @@ pub(super) async fn answer(
     let admission = api.admit_watch(&asked.reader, &asked.user)?;
     let selection = selection_of(&scope, &definition, &asked)?;
     asked.accepted.check_stream()?;
-    let protobuf = api.protobuf_of(&mut asked, &scope.cache.resource)?;
+    let protobuf = api.protobuf_of(&mut asked, &scope)?;
     asked.accepted.check_stream()?;
     let encoder = Encoder { protobuf, ..encoder_of(&scope, &definition, &asked) };
     let least = LEAST_TIME + LEAST_TIME.mul_f64(rng::unit());

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use informer_hub_telemetry::metrics::{Id, LabelSet, Snapshot};
-use informer_hub_types::{InformerHealth, Phase};
+use informer_hub_types::{AnswerEncoding, InformerHealth, Phase};
 
 /// Sum of the counters of several informers, and the worst of their states.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(super) struct InformerSum {
     objects: u64,
     events: u64,
     watches: u64,
+    /// Whether all of them read protobuf; `None` before an answer.
+    protobuf: Option<bool>,
     skipped: u64,
     restarts: u64,
     queued_changes: u64,
@@ -33,6 +35,7 @@ impl Default for InformerSum {
             objects: 0,
             events: 0,
             watches: 0,
+            protobuf: None,
             skipped: 0,
             restarts: 0,
             queued_changes: 0,
@@ -58,6 +61,10 @@ impl InformerSum {
         self.objects += read(&health.objects);
         self.events += read(&health.events);
         self.watches += read(&health.watches);
+        if let Some(encoding) = health.encoding() {
+            let is_protobuf = encoding.used == AnswerEncoding::Protobuf;
+            self.protobuf = Some(self.protobuf.unwrap_or(true) && is_protobuf);
+        }
         self.skipped += read(&health.skipped);
         self.restarts += read(&health.restarts);
         self.queued_changes += read(&health.fifo_keys);
@@ -79,6 +86,9 @@ impl InformerSum {
         }
         out.count(Id::Events, labels, self.events);
         out.count(Id::Watches, labels, self.watches);
+        if let Some(protobuf) = self.protobuf {
+            out.flag(Id::Protobuf, labels, protobuf);
+        }
         out.count(Id::Skipped, labels, self.skipped);
         out.count(Id::Restarts, labels, self.restarts);
         out.count(Id::QueuedChanges, labels, self.queued_changes);
@@ -102,7 +112,7 @@ fn stale(health: &InformerHealth) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use informer_hub_types::{ResourceVersion, clock};
+    use informer_hub_types::{EncodingInUse, JsonReason, ResourceVersion, clock};
 
     #[test]
     fn two_informers_sum_their_counters_and_show_the_worse_state() {
@@ -110,6 +120,8 @@ mod tests {
         well.set_phase(Phase::Watching);
         well.set_synced();
         well.objects.store(3, Relaxed);
+        well.set_encoding(EncodingInUse::protobuf());
+        behind.set_encoding(EncodingInUse::json(JsonReason::Faulty));
         well.set_stored(Some(ResourceVersion::new("70")));
         behind.restore(Some(ResourceVersion::new("60")), false, clock::wall_millis() - 60_000, 4);
         behind.set_phase(Phase::Listing);
@@ -129,6 +141,10 @@ mod tests {
         assert_eq!(alone.value(Id::StoredVersion, &["a", "pods"]), Some(70.0));
         assert_eq!(both.value(Id::StoredVersion, &["a", "pods"]), Some(60.0), "the lower of the two");
         assert!(both.value(Id::Stale, &["a", "pods"]).is_some_and(|seconds| (60.0..120.0).contains(&seconds)));
+        assert_eq!(
+            (alone.value(Id::Protobuf, &["a", "pods"]), both.value(Id::Protobuf, &["a", "pods"])),
+            (Some(1.0), Some(0.0))
+        );
         assert_eq!(both.value(Id::InformerMemory, &["a", "pods"]), None, "there is no memory limit");
     }
 

@@ -1,6 +1,6 @@
 //! Rows and columns of the status tables, and the totals.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -41,9 +41,9 @@ pub(super) fn shape(subject: Subject) -> Shape {
     let (header, numbers, spare): (&[_], &[_], &[_]) = match subject {
         Subject::Status => (&["WHAT", "NAME", "STATE", "WHY"], &[], &[]),
         Subject::Clusters => (
-            &["CLUSTER", "STATE", "WATCHING", "OBJECTS", "MEMORY", "SOURCE", "LABELS", "WHY"],
+            &["CLUSTER", "STATE", "WATCHING", "OBJECTS", "MEMORY", "CONNECTIONS", "SOURCE", "LABELS", "WHY"],
             &[2, 3, 4],
-            &[6, 5, 4, 3, 2],
+            &[7, 5, 6, 4, 3, 2],
         ),
         Subject::Resources => (
             &[
@@ -53,14 +53,15 @@ pub(super) fn shape(subject: Subject) -> Shape {
                 "STATE",
                 "OBJECTS",
                 "MEMORY",
+                "ENCODING",
                 "LAST EVENT",
                 "LISTS",
                 "QUEUED",
                 "RESTARTS",
                 "WHY",
             ],
-            &[4, 5, 6, 7, 8, 9],
-            &[7, 8, 9, 6, 5, 2, 4],
+            &[4, 5, 7, 8, 9, 10],
+            &[8, 9, 10, 6, 7, 5, 2, 4],
         ),
         Subject::Sinks => (
             &["SINK", "STATE", "PENDING", "DELIVERED", "RETRIES", "DEAD LETTERS", "LAST DELIVERY", "WHY"],
@@ -80,7 +81,29 @@ pub(super) fn rows(subject: Subject, status: &Value) -> Vec<Row> {
     }
 }
 
-/// Returns notes on the discovery of clusters: resources beyond a limit, and clusters without discovery watches.
+/// Returns the resources of a cluster that are read as JSON although protobuf was requested, by reason.
+fn fallbacks(cluster: &Value) -> BTreeMap<String, Vec<&str>> {
+    let mut found = BTreeMap::<_, Vec<_>>::new();
+    for informer in list(cluster, "informers") {
+        let encoding = &informer["encoding"];
+        let why = match text(encoding, "reason") {
+            "refused" => "the server answers in JSON".to_owned(),
+            "faulty" => {
+                format!("faulty answers, until {}: {}", text(encoding, "until"), line(text(encoding, "message")))
+            }
+            "schema" => line(text(encoding, "message")),
+            _ => continue,
+        };
+        let resources = found.entry(why).or_default();
+        // An informer per namespace has its own row.
+        if !resources.contains(&text(informer, "resource")) {
+            resources.push(text(informer, "resource"));
+        }
+    }
+    found
+}
+
+/// Returns notes on clusters: encodings that do not work, resources beyond a limit, and missing discovery watches.
 pub(super) fn notes(status: &Value) -> Vec<String> {
     let mut notes = Vec::new();
     for cluster in list(status, "clusters") {
@@ -91,6 +114,9 @@ pub(super) fn notes(status: &Value) -> Vec<String> {
             let why = text(discovery, "lastError");
             notes.push(format!("{name}: added and removed resources are noticed within a minute: {why}"));
         }
+        notes.extend(fallbacks(cluster).into_iter().map(|(why, resources)| {
+            format!("{name}: read as JSON instead of protobuf: {}: {why}", first_names(&resources))
+        }));
         for pattern in list(cluster, "patterns") {
             let names = |key: &str| list(pattern, key).iter().filter_map(Value::as_str).collect::<Vec<_>>();
             let (entry, left_out) = (text(pattern, "name"), names("leftOut"));
@@ -190,12 +216,24 @@ fn cluster(cluster: &Value) -> Row {
             format!("{watching}/{}", informers.len()),
             grouped(sum("objects")),
             bytes(sum("bytes")),
+            connections(&cluster["traffic"]),
             cluster["source"].as_str().unwrap_or("table").to_owned(),
             labels.join(","),
             why,
         ],
         stated: 1,
         concern: concern(cluster_concern(cluster)),
+    }
+}
+
+/// Returns the connections of a cluster, such as `2 HTTP/2, 51 requests`; empty before the first.
+fn connections(traffic: &Value) -> String {
+    match text(traffic, "protocol") {
+        "" => String::new(),
+        protocol => {
+            let [open, requests] = ["connections", "requests"].map(|key| grouped(number(traffic, key)));
+            format!("{open} {protocol}, {requests} requests")
+        }
     }
 }
 
@@ -211,7 +249,8 @@ fn resource(cluster: &str, informer: &Value) -> Row {
     let age = age.map(|age| span(age.as_secs())).unwrap_or_default();
     let counts = ["lists", "queued", "restarts"].map(|key| grouped(number(informer, key)));
     let mut cells = vec![cluster.to_owned(), name.to_owned(), scope.to_owned(), shown];
-    cells.extend([grouped(number(informer, "objects")), bytes(number(informer, "bytes")), age]);
+    cells.extend([grouped(number(informer, "objects")), bytes(number(informer, "bytes"))]);
+    cells.extend([text(&informer["encoding"], "used").to_owned(), age]);
     cells.extend(counts);
     cells.push(why.clone());
     Row {
@@ -363,6 +402,30 @@ mod tests {
     }
 
     #[test]
+    fn encodings_and_connections_are_shown_and_fallbacks_explained() {
+        let mut status = status();
+        let faulty = serde_json::json!({
+            "used": "json", "reason": "faulty", "message": "no object\u{1b}", "until": "2026-01-01T00:10:00Z",
+        });
+        let cluster = &mut status["clusters"][0];
+        cluster["traffic"] = serde_json::json!({ "protocol": "HTTP/2", "connections": 2, "requests": 1051 });
+        cluster["informers"][0]["encoding"] = faulty.clone();
+        let twin = cluster["informers"][0].clone();
+        cluster["informers"].as_array_mut().unwrap().push(twin);
+        cluster["informers"][1]["encoding"] = serde_json::json!({ "used": "json", "reason": "configured" });
+        status["clusters"][1]["informers"][0]["encoding"] = serde_json::json!({ "used": "protobuf" });
+        let expected =
+            ["a: read as JSON instead of protobuf: pods: faulty answers, until 2026-01-01T00:10:00Z: no object"];
+        assert_eq!(notes(&status).iter().map(|note| note.trim_end()).collect::<Vec<_>>(), expected);
+        let cells = |subject: Subject, header: &str| {
+            let at = shape(subject).header.iter().position(|name| *name == header).unwrap();
+            rows(subject, &status).into_iter().map(|row| row.cells[at].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(cells(Subject::Clusters, "CONNECTIONS"), ["2 HTTP/2, 1,051 requests", "", ""]);
+        assert_eq!(cells(Subject::Resources, "ENCODING"), ["json", "", "json", "json", "protobuf"]);
+    }
+
+    #[test]
     fn expiring_credentials_are_a_problem_of_their_owner() {
         let mut status = status();
         let one = |state: &str| {
@@ -463,7 +526,7 @@ mod tests {
         let edge = "source|edge|current, 1 invalid|file x: is no kubeconfig";
         assert_eq!((named("source edge").as_deref(), named("source well")), (Some(edge), None));
         let clusters = super::rows(Subject::Clusters, &status);
-        assert_eq!((clusters[0].cells[5].as_str(), clusters[1].cells[5].as_str()), ("edge", "table"));
+        assert_eq!((clusters[0].cells[6].as_str(), clusters[1].cells[6].as_str()), ("edge", "table"));
     }
 
     #[test]

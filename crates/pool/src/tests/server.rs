@@ -14,7 +14,8 @@ use parking_lot::Mutex;
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::mpsc;
 
-use crate::{Dialer, Gauges, Offer, Opened, Pool, Traffic};
+use crate::{Dialer, Gauges, Offer, Opened, Pool};
+use informer_hub_types::ClusterTraffic;
 use informer_hub_types::HttpVersions;
 
 /// Behaviour of the server.
@@ -88,7 +89,7 @@ impl Server {
         self.state.connections.lock().len()
     }
 
-    pub(super) fn traffic(&self) -> Traffic {
+    pub(super) fn traffic(&self) -> ClusterTraffic {
         self.gauges.read()
     }
 

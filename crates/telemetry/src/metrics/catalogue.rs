@@ -131,6 +131,15 @@ catalogue! {
     ClusterConnections: Gauge "informer_hub_cluster_connections" [cluster];
     /// Running requests to a cluster's apiserver, watches included.
     ClusterRequests: Gauge "informer_hub_cluster_requests" [cluster];
+    /// Connections opened to a cluster's apiserver by reason: first (there was none for such requests), stream_limit (the
+    /// others had as many streams as they may), http1 (one for each request).
+    ConnectionsOpened: Counter "informer_hub_cluster_connections_opened_total" [cluster, reason];
+    /// Connections to a cluster's apiserver closed by reason: idle, goaway, ping_timeout, stream_limit (the server refused
+    /// a stream below its own limit), failed, http1 (any).
+    ConnectionsClosed: Counter "informer_hub_cluster_connections_closed_total" [cluster, reason];
+    /// Changes of an informer from protobuf to JSON by reason: refused (the server answered in JSON), schema (the hub's
+    /// schema lacks a part of an object), faulty (answers were not the protobuf that they claimed to be).
+    EncodingFallbacks: Counter "informer_hub_encoding_fallbacks_total" [cluster, reason];
     /// Earliest expiry of a cluster's credentials (client certificate, token, CA). Absent if no expiry is known.
     ClusterCredentials: Gauge "informer_hub_cluster_credentials_expiry_timestamp_seconds" [cluster];
     /// Whether credentials of a cluster expire soon or have expired without replacement.
@@ -174,6 +183,9 @@ catalogue! {
     Events: Counter "informer_hub_events_total" [cluster, resource];
     /// Watch connections opened.
     Watches: Counter "informer_hub_watches_total" [cluster, resource];
+    /// Whether lists and watches are read as protobuf, by all informers of a resource; 0 for JSON. Absent before the first
+    /// answer.
+    Protobuf: Gauge "informer_hub_informer_protobuf" [cluster, resource];
     /// Objects skipped because they were malformed, without a name or too large.
     Skipped: Counter "informer_hub_skipped_objects_total" [cluster, resource];
     /// Restarts of an informer's actors after a failure.

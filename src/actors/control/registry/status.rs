@@ -38,6 +38,7 @@ impl Handler<GetStatus> for RegistryActor {
                     server,
                     version,
                     state,
+                    traffic: view.connection.as_ref().and_then(|connection| connection.traffic()),
                     last_error,
                     credentials: Vec::new(),
                     informers,

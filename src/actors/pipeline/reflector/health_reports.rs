@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::actors::pipeline::reflector::{Driver, WatchOutcome};
 use crate::actors::runtime::supervision::detach;
 use informer_hub_reflector::{ErrorClass, SourceError};
-use informer_hub_types::{ObjectKey, Origin, Phase};
+use informer_hub_types::{JsonReason, ObjectKey, Origin, Phase};
 
 impl Driver {
     /// Marks a synced informer as stale while no watch is open.
@@ -56,6 +56,19 @@ impl Driver {
             self.parts.recovery.signal();
             self.clear_recovery();
         }
+        self.show_encoding();
+    }
+
+    /// Shows the encoding in use, and logs that protobuf was given up.
+    pub(super) fn show_encoding(&self) {
+        let Some(encoding) = self.parts.source.encoding() else { return };
+        let Origin { cluster, resource, .. } = &*self.parts.origin;
+        let (reason, message) = (encoding.fallback(), encoding.message.clone());
+        if self.parts.health.set_encoding(encoding) {
+            let reason = reason.map(JsonReason::as_str).unwrap_or_default();
+            let message = message.unwrap_or_default();
+            tracing::info!(%cluster, resource = %resource.gvr, reason, message, "reading a resource as JSON");
+        }
     }
 
     /// Ignores earlier signals, so that only answers after the next request or wait count.
@@ -87,6 +100,7 @@ impl Driver {
         };
         health.set_phase(phase);
         health.set_error(Some(error.to_string()));
+        self.show_encoding();
         if matches!(error.class, ErrorClass::Expired | ErrorClass::TooLarge | ErrorClass::StreamingUnsupported) {
             tracing::info!(%cluster, resource = %resource.gvr, %error, "relisting");
         } else {

@@ -240,6 +240,10 @@ async fn objects_that_protobuf_would_change_are_json() {
             assert_eq!((code.as_u16(), &converted(&body)["reason"]), (406, &json!("NotAcceptable")));
         }
     }
+    // Other clusters are not affected; roots that include the cluster are.
+    for (path, expected) in [("/clusters/b/api/v1/pods", PROTOBUF), ("/clusters/*/api/v1/pods", "application/json")] {
+        assert_eq!(bench.ask(path, BOTH).await.1["content-type"], expected, "{path}");
+    }
     // A watch of the resource begins as JSON, so that it does not end at once again.
     let request = Request::get("/clusters/a/api/v1/pods?watch=1").header(ACCEPT, BOTH).body(Body::empty()).unwrap();
     assert_eq!(bench.send(request).await.headers()["content-type"], "application/json");
