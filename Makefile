@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist test test-nightly lint reference doc public-api book deny test-real check-monitoring check-deploy chart-schema protobuf-schema fuzz oracle bench bench-peers bench-real bench-read bench-million bench-isolation bench-delivery bench-log bench-telemetry demo ci
+.PHONY: help build dist test test-nightly lint reference doc dictionaries public-api book deny test-real check-monitoring check-deploy chart-schema protobuf-schema fuzz oracle bench bench-peers bench-real bench-read bench-million bench-isolation bench-delivery bench-log bench-telemetry demo ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -68,6 +68,9 @@ check-deploy: ## Check chart, overlays, image and unit with helm, kustomize, Bui
 
 protobuf-schema: ## Regenerate crates/protobuf/src/kubernetes.schema after an update of Kubernetes in tests/testbed/go.mod; needs Go
 	$$(tests/testbed/build.sh protobuf) schema > crates/protobuf/src/kubernetes.schema
+
+dictionaries: ## Train the built-in compression dictionaries on invented objects: crates/dictionaries/data
+	UPDATE_DICTIONARIES=1 $(CARGO) test --package informer-hub-dictionaries --test generator committed
 
 chart-schema: ## Copy config/schema.json into the schema of the chart's values, after a change of configuration keys
 	UPDATE_CHART_SCHEMA=1 $(CARGO) test --test deploy chart_schema_matches_the_configuration_schema

@@ -1,16 +1,23 @@
 //! Compression of a resource's bodies: dictionary training, and repacking of packed bodies.
 //!
-//! A dictionary is trained from the first objects. If later objects compress worse, the resource has changed (or its
-//! list began with an untypical namespace). Then a new dictionary is trained from objects of the whole store, and a
-//! sweep repacks old bodies with it, if they do not grow. A sweep also empties chunks with mostly dead bytes. Pure: the
-//! owner of the store runs the rounds on background threads, one at a time.
+//! Common kinds begin with a built-in dictionary. Once the resource is idle, a dictionary is trained on its own objects,
+//! and replaces the built-in one if it is clearly better. The dictionary of another kind is trained from its first
+//! objects. If later objects compress worse, the resource has changed (or its list began with an untypical namespace).
+//! Then a new dictionary is trained from objects of the whole store. After a change of dictionaries, a sweep repacks old
+//! bodies, if they do not grow. A sweep also empties chunks with mostly dead bytes.
+//!
+//! A dictionary consists of parts of its samples, and is written to the state directory. Secrets and ConfigMaps
+//! therefore have none: a value would outlive its object.
+//!
+//! Pure: the owner of the store runs the rounds on background threads, one at a time.
 
 use std::sync::Arc;
 
 use super::posting::PartitionId;
 use super::snapshot::Snapshot;
-use super::uncompressed::{Uncompressed, pack_all};
-use informer_hub_types::{Dictionary, ObjectKey, PackOutcome, PackedTotals, StoredObject};
+use super::uncompressed::{Uncompressed, pack_with};
+use informer_hub_dictionaries::builtin;
+use informer_hub_types::{Dictionary, Gvr, ObjectKey, PackOutcome, PackedTotals, Packer, StoredObject};
 
 /// Compression state of a resource.
 #[derive(Debug)]
@@ -30,6 +37,18 @@ pub struct Packing {
 #[derive(Clone, Debug)]
 enum Fitness {
     Untrained,
+    /// Built-in dictionary of the kind.
+    Builtin {
+        dictionary: Arc<Dictionary>,
+        /// Bytes packed so far, before compression.
+        packed: usize,
+        /// Bytes after which one of its own objects is tried.
+        trial_at: usize,
+    },
+    /// No dictionary, and no training: values of objects are confidential.
+    Confidential {
+        dictionary: Arc<Dictionary>,
+    },
     /// Training failed (too few or too different objects); retried after some rounds.
     Unfit {
         rounds: u32,
@@ -46,6 +65,18 @@ enum Fitness {
 }
 
 impl Fitness {
+    /// Returns the state of a resource before its first object.
+    fn initial(resource: &Gvr) -> Self {
+        if is_confidential(resource) {
+            return Self::Confidential { dictionary: Arc::new(Dictionary::none()) };
+        }
+        builtin(resource).map_or(Self::Untrained, Self::builtin)
+    }
+
+    fn builtin(dictionary: Arc<Dictionary>) -> Self {
+        Self::Builtin { dictionary, packed: 0, trial_at: Ratio::MIN_BYTES }
+    }
+
     fn unfit() -> Self {
         Self::Unfit { rounds: 0, dictionary: Arc::new(Dictionary::none()) }
     }
@@ -53,7 +84,10 @@ impl Fitness {
     fn dictionary(&self) -> Option<&Arc<Dictionary>> {
         match self {
             Self::Untrained => None,
-            Self::Unfit { dictionary, .. } | Self::Trained { dictionary, .. } => Some(dictionary),
+            Self::Builtin { dictionary, .. }
+            | Self::Confidential { dictionary }
+            | Self::Unfit { dictionary, .. }
+            | Self::Trained { dictionary, .. } => Some(dictionary),
         }
     }
 }
@@ -94,6 +128,11 @@ impl Ratio {
     }
 }
 
+/// Returns whether no dictionary is made of a resource's objects.
+fn is_confidential(resource: &Gvr) -> bool {
+    resource.group.is_empty() && ["secrets", "configmaps"].contains(&&*resource.resource)
+}
+
 /// Maximum bytes of one training sample.
 const SAMPLE_BYTES: usize = 64 * 1024;
 
@@ -104,6 +143,8 @@ pub struct Round {
     samples: Option<Vec<Arc<StoredObject>>>,
     objects: Vec<Arc<StoredObject>>,
     totals: Arc<PackedTotals>,
+    /// Whether bodies with another dictionary are packed again even if they grow.
+    replaces: bool,
 }
 
 /// Result of a round.
@@ -121,8 +162,19 @@ impl Packing {
     const SLICE: (usize, usize) = (8192, 256);
     /// Dead bytes that are not worth a sweep.
     const MIN_DEAD_BYTES: usize = 256 * 1024;
+    /// Packed bytes after which a dictionary is tried although the resource is never idle, as a multiple of those after
+    /// which it is tried when idle.
+    const BUSY: usize = 512;
+    /// Growth until the next trial after one that did not pay.
+    const NEXT_TRIAL: usize = 8;
 
     /// Creates the state of a resource without packed bodies.
+    #[must_use]
+    pub fn of(resource: &Gvr) -> Self {
+        Self { fitness: Fitness::initial(resource), ..Self::new() }
+    }
+
+    /// Creates the state of a resource without packed bodies and without a built-in dictionary.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -137,10 +189,21 @@ impl Packing {
 
     /// Creates the state of a resource whose packed objects were restored from disk and counted in `totals`.
     #[must_use]
-    pub fn restored(dictionary: Option<Arc<Dictionary>>, totals: Arc<PackedTotals>) -> Self {
-        let trained = |dictionary| Fitness::Trained { dictionary, first: Ratio::default(), last: Ratio::default() };
-        let usable = dictionary.filter(|dictionary| dictionary.size() > 0);
-        Self { totals, fitness: usable.map_or(Fitness::Untrained, trained), ..Self::new() }
+    pub fn restored(resource: &Gvr, dictionary: Option<Arc<Dictionary>>, totals: Arc<PackedTotals>) -> Self {
+        let mut packing = Self { totals, ..Self::of(resource) };
+        let Some(dictionary) = dictionary.filter(|dictionary| dictionary.size() > 0) else { return packing };
+        packing.fitness = match packing.fitness {
+            // The directory is of an earlier version, which made dictionaries of such objects.
+            confidential @ Fitness::Confidential { .. } => {
+                packing.sweep = Some(Sweep { partition: PartitionId(0), after: None, migrates: true });
+                confidential
+            }
+            Fitness::Builtin { dictionary: own, .. } if own.bytes() == dictionary.bytes() => {
+                Fitness::builtin(dictionary)
+            }
+            _ => Fitness::Trained { dictionary, first: Ratio::default(), last: Ratio::default() },
+        };
+        packing
     }
 
     /// Returns the counters of packed bytes.
@@ -155,19 +218,40 @@ impl Packing {
         self.trainings
     }
 
-    /// Returns a round that packs aged objects. If training is due, it trains first: on new objects or, if the resource
-    /// has changed, on all.
+    /// Returns a round that packs aged objects. If training is due, it trains first: on new objects or, if a dictionary is
+    /// to be replaced, on all.
     #[must_use]
     pub fn round(&self, aged: Vec<Arc<StoredObject>>, uncompressed: &Uncompressed, snapshot: &Snapshot) -> Round {
+        self.begin(aged, uncompressed, snapshot, false)
+    }
+
+    /// Returns the round of a resource that has not changed for a while: the time to try another dictionary.
+    #[must_use]
+    pub fn idle_round(&self, aged: Vec<Arc<StoredObject>>, uncompressed: &Uncompressed, snapshot: &Snapshot) -> Round {
+        self.begin(aged, uncompressed, snapshot, true)
+    }
+
+    fn begin(
+        &self,
+        aged: Vec<Arc<StoredObject>>,
+        uncompressed: &Uncompressed,
+        snapshot: &Snapshot,
+        is_idle: bool,
+    ) -> Round {
         let is_due = match &self.fitness {
             Fitness::Untrained => true,
+            Fitness::Confidential { .. } => false,
+            Fitness::Builtin { packed, trial_at, .. } => {
+                let at = if is_idle { *trial_at } else { trial_at.saturating_mul(Self::BUSY) };
+                *packed >= at
+            }
             Fitness::Unfit { rounds, .. } => *rounds >= Self::UNFIT_ROUNDS,
             Fitness::Trained { first, last, .. } => last.is_meaningful() && last.is_worse_than(first),
         };
         let samples = is_due.then(|| {
             let mut samples = uncompressed.samples();
             samples.extend(aged.iter().cloned());
-            if matches!(self.fitness, Fitness::Trained { .. }) {
+            if matches!(self.fitness, Fitness::Builtin { .. } | Fitness::Trained { .. }) {
                 // Half of the samples are new objects, which may be few; half are of the whole store.
                 let half = Uncompressed::SAMPLES / 2;
                 samples = every(samples.len().div_ceil(half), samples.iter());
@@ -180,15 +264,19 @@ impl Packing {
     }
 
     fn work(&self, samples: Option<Vec<Arc<StoredObject>>>, objects: Vec<Arc<StoredObject>>) -> Round {
-        Round { fitness: self.fitness.clone(), samples, objects, totals: Arc::clone(&self.totals) }
+        let replaces = matches!(self.fitness, Fitness::Confidential { .. });
+        Round { fitness: self.fitness.clone(), samples, objects, totals: Arc::clone(&self.totals), replaces }
     }
 
     /// Records the result of a round; `None` if it panicked, which leaves its objects unchanged.
     pub fn finished(&mut self, outcome: Option<RoundOutcome>) {
         let Some(RoundOutcome { fitness, trained, outcome }) = outcome else { return };
-        let had_one = matches!(self.fitness, Fitness::Trained { .. });
+        let had_one = matches!(self.fitness, Fitness::Builtin { .. } | Fitness::Trained { .. });
         self.fitness = fitness;
         self.trainings += u64::from(trained);
+        if let Fitness::Builtin { packed, .. } = &mut self.fitness {
+            *packed += outcome.plain_bytes;
+        }
         if let Fitness::Trained { first, last, .. } = &mut self.fitness {
             if first.is_meaningful() {
                 if last.is_meaningful() {
@@ -266,10 +354,18 @@ impl Round {
     /// Runs the round. Costs about 20 µs per object, and 0.1 ms per training sample.
     #[must_use]
     pub fn run(self) -> RoundOutcome {
-        let Self { fitness, samples, objects, totals } = self;
-        let trained = samples.as_deref().and_then(train);
+        let Self { fitness, samples, objects, totals, replaces } = self;
+        let trained = match &fitness {
+            Fitness::Builtin { dictionary, .. } => {
+                samples.as_deref().and_then(|samples| train_better(dictionary, samples))
+            }
+            _ => samples.as_deref().and_then(train),
+        };
         let is_trained = trained.is_some();
         let fitness = match (trained, samples.is_some(), fitness) {
+            (None, true, Fitness::Builtin { dictionary, packed, trial_at: _ }) => {
+                Fitness::Builtin { dictionary, packed, trial_at: packed.saturating_mul(Packing::NEXT_TRIAL) }
+            }
             (Some(dictionary), ..) => Fitness::Trained { dictionary, first: Ratio::default(), last: Ratio::default() },
             // The previous dictionary is better than none. Its latest ratio is reset.
             (None, true, Fitness::Trained { dictionary, first, .. }) => {
@@ -278,7 +374,13 @@ impl Round {
             (None, true, _) => Fitness::unfit(),
             (None, false, fitness) => fitness,
         };
-        let outcome = fitness.dictionary().map(|dictionary| pack_all(&objects, dictionary, &totals));
+        let outcome = fitness.dictionary().map(|dictionary| {
+            let mut packer = Packer::new(dictionary, &totals);
+            if replaces {
+                packer.replace_dictionaries();
+            }
+            pack_with(packer, &objects)
+        });
         let fitness = match fitness {
             Fitness::Unfit { rounds, dictionary } => Fitness::Unfit { rounds: rounds + 1, dictionary },
             other => other,
@@ -288,19 +390,33 @@ impl Round {
     }
 }
 
+fn sample(object: &Arc<StoredObject>) -> Vec<u8> {
+    let mut sample = object.sample();
+    sample.truncate(SAMPLE_BYTES);
+    sample
+}
+
+/// Trains a dictionary. Returns it if objects that it was not trained on take a fifth more with the present one.
+fn train_better(present: &Dictionary, objects: &[Arc<StoredObject>]) -> Option<Arc<Dictionary>> {
+    let is_held_out = |at: usize| at % 8 == 7;
+    let some = |held_out: bool| {
+        let chosen = objects.iter().enumerate().filter(move |(at, _)| is_held_out(*at) == held_out);
+        chosen.map(|(_, object)| Arc::clone(object)).collect::<Vec<_>>()
+    };
+    let trained = train(&some(false))?;
+    let held_out: Vec<_> = some(true).iter().map(sample).collect();
+    let size = |dictionary: &Dictionary| dictionary.packed_size(held_out.iter().map(Vec::as_slice));
+    (size(present) * 5 > size(&trained) * 6).then_some(trained)
+}
+
 fn train(objects: &[Arc<StoredObject>]) -> Option<Arc<Dictionary>> {
     if objects.len() < Uncompressed::MIN_SAMPLES {
         return None;
     }
     let step = objects.len().div_ceil(Uncompressed::SAMPLES).max(1);
-    let cut = |object: &Arc<StoredObject>| {
-        let mut sample = object.sample();
-        sample.truncate(SAMPLE_BYTES);
-        sample
-    };
     // Every fourth first: with large samples, training ends before the last.
     let spread = (0..4).flat_map(|first| objects.iter().step_by(step).skip(first).step_by(4));
-    match Dictionary::train(spread.map(cut)) {
+    match Dictionary::train(spread.map(sample)) {
         Ok(dictionary) => Some(Arc::new(dictionary)),
         Err(error) => {
             tracing::debug!(%error, "cannot train a dictionary, packing objects with the previous one");

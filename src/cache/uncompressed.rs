@@ -125,7 +125,11 @@ pub fn pack_all<'o>(
     dictionary: &Arc<Dictionary>,
     totals: &Arc<PackedTotals>,
 ) -> PackOutcome {
-    let mut packer = Packer::new(dictionary, totals);
+    pack_with(Packer::new(dictionary, totals), aged)
+}
+
+/// Packs objects as [`pack_all`].
+pub(super) fn pack_with<'o>(mut packer: Packer, aged: impl IntoIterator<Item = &'o Arc<StoredObject>>) -> PackOutcome {
     let mut since = 0;
     for object in aged {
         if since >= YIELD_BYTES {

@@ -28,6 +28,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("screen", &["types"]),
     ("kubeapi", &["types"]),
     ("codec", &["protobuf", "types"]),
+    ("dictionaries", &["types"]),
     ("reflector", &["codec", "types"]),
     ("config", &["types"]),
     ("pool", &["dial", "types"]),

@@ -52,6 +52,14 @@ impl Dictionary {
     /// # Errors
     /// [`TrainError`] if the samples have too little in common.
     pub fn train<S: AsRef<[u8]>>(samples: impl IntoIterator<Item = S>) -> Result<Self, TrainError> {
+        Self::train_to(samples, Self::SIZE)
+    }
+
+    /// Trains a dictionary of at most `size` bytes, as [`Self::train`].
+    ///
+    /// # Errors
+    /// As [`Self::train`].
+    pub fn train_to<S: AsRef<[u8]>>(samples: impl IntoIterator<Item = S>, size: usize) -> Result<Self, TrainError> {
         let (mut bytes, mut sizes) = (Vec::new(), Vec::new());
         for sample in samples {
             bytes.extend_from_slice(sample.as_ref());
@@ -60,7 +68,7 @@ impl Dictionary {
                 break;
             }
         }
-        let size = (bytes.len() / 10).clamp(1024, Self::SIZE);
+        let size = size.min((bytes.len() / 10).max(1024));
         let raw = zstd::dict::from_continuous(&bytes, &sizes, size)
             .map_err(|source| TrainError { samples: sizes.len(), source })?;
         Ok(Self::of(raw))
@@ -82,6 +90,14 @@ impl Dictionary {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.raw
+    }
+
+    /// Returns the compressed bytes of samples together, to compare dictionaries.
+    #[must_use]
+    pub fn packed_size<'s>(&self, samples: impl IntoIterator<Item = &'s [u8]>) -> usize {
+        let (mut compressor, mut frame) = (Compressor::new(self), Vec::new());
+        let packed = |sample: &[u8]| compressor.compress(sample, &mut frame).map_or(sample.len(), <[u8]>::len);
+        samples.into_iter().map(packed).sum()
     }
 
     fn of(raw: Vec<u8>) -> Self {

@@ -60,6 +60,8 @@ pub struct Packer {
     frame: Vec<u8>,
     builder: ChunkBuilder,
     outcome: PackOutcome,
+    /// Whether bodies with another dictionary may grow.
+    replaces: bool,
 }
 
 /// Result of a [`Packer`].
@@ -86,7 +88,13 @@ impl Packer {
             frame: Vec::new(),
             builder: ChunkBuilder::new(dictionary, totals),
             outcome: PackOutcome::default(),
+            replaces: false,
         }
+    }
+
+    /// Packs bodies with another dictionary again even if they grow, so that nothing needs the other dictionary.
+    pub fn replace_dictionaries(&mut self) {
+        self.replaces = true;
     }
 
     /// Packs a plain body. A packed body is packed again if its chunk is sparse, or if this packer's dictionary makes
@@ -99,7 +107,7 @@ impl Packer {
         };
         let (entry, is_sparse) = (view.entry(), view.is_in_sparse_chunk());
         if !Arc::ptr_eq(view.dictionary(), &self.dictionary) {
-            let limit = if is_sparse { usize::MAX } else { entry.packed.len() };
+            let limit = if is_sparse || self.replaces { usize::MAX } else { entry.packed.len() };
             if let Ok(json) = object.with_known_texts(|known| view.json(known)) {
                 self.compress(object, &json, limit);
             }

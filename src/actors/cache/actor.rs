@@ -31,7 +31,9 @@ use crate::actors::checkpoint::store::Checkpoints;
 use crate::actors::runtime::capacity::{MAILBOX, Tuning};
 use crate::actors::runtime::pressure::PressureSource;
 use crate::actors::runtime::supervision::{ActorCount, ExitGuard, stop_with};
-use crate::cache::{HistoryLimits, OwnerChain, Packing, PinnedSnapshots, Snapshot, Store, Uncompressed, owner_chain};
+use crate::cache::{
+    HistoryLimits, OwnerChain, Packing, PinnedSnapshots, Round, Snapshot, Store, Uncompressed, owner_chain,
+};
 use informer_hub_types::{
     ApiResource, ClusterName, Gvr, MemoryStep, Object, Origin, PackedTotals, StoredObject, Threads, View, clock,
 };
@@ -98,7 +100,7 @@ impl CacheActor {
     /// Starts a compression round if enough objects have aged and no round is running.
     fn pack(&mut self, ctx: &mut Context<Self>) {
         if self.packing.is_none() && self.write_half.write(|half| half.uncompressed.is_over()) {
-            self.start_round(Uncompressed::take_aged, ctx);
+            self.start_round(Uncompressed::take_aged, Packing::round, ctx);
         }
     }
 
@@ -119,17 +121,22 @@ impl CacheActor {
             }
             act.idle_timer.take().map(|timer| ctx.cancel_future(timer));
             act.start_expiry(ctx);
-            act.start_round(Uncompressed::take_all, ctx);
+            act.start_round(Uncompressed::take_all, Packing::idle_round, ctx);
         }));
     }
 
-    fn start_round(&mut self, take: fn(&mut Uncompressed) -> Vec<Arc<StoredObject>>, ctx: &mut Context<Self>) {
+    fn start_round(
+        &mut self,
+        take: fn(&mut Uncompressed) -> Vec<Arc<StoredObject>>,
+        begin: fn(&Packing, Vec<Arc<StoredObject>>, &Uncompressed, &Snapshot) -> Round,
+        ctx: &mut Context<Self>,
+    ) {
         let (packs, published) = (&self.packs, self.write_half.published().load());
         let round = self.write_half.write(|half| {
             half.packing = true;
             let aged = take(&mut half.uncompressed);
             half.publish_size();
-            packs.round(aged, &half.uncompressed, &published)
+            begin(packs, aged, &half.uncompressed, &published)
         });
         self.packing = Some(PressureSource::new());
         let work = self.io.spawn_blocking(move || round.run());
@@ -392,7 +399,7 @@ impl CacheDirectory {
             }
             None => Store::new(resource.clone()),
         };
-        caches.insert(key.clone(), self.start(store, Packing::new()));
+        caches.insert(key.clone(), self.start(store, Packing::of(&resource.gvr)));
         &caches[&key]
     }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::cache::testing::{origin, pods};
-use crate::cache::{Packing, Popped, Store, Uncompressed};
+use crate::cache::{Packing, Popped, Store, Uncompressed, pack_all};
 use informer_hub_types::{
-    Delta, DeltaKind, InformerHealth, Labels, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts, Uid,
+    Delta, DeltaKind, Dictionary, Gvr, InformerHealth, Labels, ObjectKey, ResourceVersion, StoredObject,
+    StoredObjectParts, Uid,
 };
 
 /// Returns an object of a shape, identified by a letter. Objects of one shape are similar to each other only.
@@ -15,9 +16,13 @@ fn object(shape: char, i: usize) -> Arc<StoredObject> {
         .collect::<Vec<_>>();
     let words = words.join("-");
     let json = format!(r#"{{"metadata":{{"name":"{shape}-{i}"}},"words":"{words}","own":"{}"}}"#, i * 7919 % 100_003);
+    with_text(&format!("{shape}-{i}"), json)
+}
+
+fn with_text(name: &str, json: String) -> Arc<StoredObject> {
     Arc::new(StoredObject::new(StoredObjectParts {
-        key: ObjectKey::new("ns", &format!("{shape}-{i}")),
-        uid: Uid::new(&format!("{shape}{i}")),
+        key: ObjectKey::new("ns", name),
+        uid: Uid::new(name),
         resource_version: ResourceVersion::new("1"),
         labels: Labels::default(),
         index_values: Vec::new(),
@@ -33,15 +38,28 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
+        Self::with(Packing::new())
+    }
+
+    fn with(packing: Packing) -> Self {
         let mut store = Store::new(pods());
         store.open(origin("a"), InformerHealth::new(), Vec::new());
-        Self { store, packing: Packing::new(), texts: Vec::new() }
+        Self { store, packing, texts: Vec::new() }
     }
 
     /// Stores `count` objects of a shape and packs them in rounds of 100.
     fn add(&mut self, shape: char, count: usize) {
+        self.add_objects((0..count).map(|i| object(shape, i)).collect());
+    }
+
+    /// Packs nothing after a time without changes.
+    fn idle(&mut self) {
+        let round = self.packing.idle_round(Vec::new(), &Uncompressed::new(usize::MAX), &self.store.published().load());
+        self.packing.finished(Some(round.run()));
+    }
+
+    fn add_objects(&mut self, objects: Vec<Arc<StoredObject>>) {
         let id = self.store.published().load().partitions().next().unwrap().0;
-        let objects: Vec<_> = (0..count).map(|i| object(shape, i)).collect();
         for chunk in objects.chunks(100) {
             let mut uncompressed = Uncompressed::new(usize::MAX);
             let batch = chunk.iter().map(|object| {
@@ -116,6 +134,55 @@ fn changed_objects_train_a_new_dictionary_and_old_ones_are_repacked() {
     assert!(swept.bytes() < unswept, "{} of {unswept}", swept.bytes());
     assert!(rig.bytes_each() < 70, "{} each, {before} for the first 3,000", rig.bytes_each());
     assert_eq!(rig.sweep(), 0);
+}
+
+#[test]
+fn builtin_dictionary_needs_no_training_and_gives_way_to_a_better_one() {
+    let mut rig = Rig::with(Packing::of(&pods().gvr));
+    rig.add('a', 6_000);
+    assert_eq!((rig.packing.trainings(), rig.sweep()), (0, 0), "a list trains nothing");
+    let before = rig.bytes_each();
+    rig.idle();
+    assert_eq!(rig.packing.trainings(), 1);
+    assert!(rig.sweep() > 0 && rig.bytes_each() * 2 < before, "{} of {before}", rig.bytes_each());
+    rig.idle();
+    assert_eq!((rig.packing.trainings(), rig.sweep()), (1, 0));
+}
+
+#[test]
+fn builtin_dictionary_stays_if_another_is_not_better() {
+    let mut rig = Rig::with(Packing::of(&pods().gvr));
+    let mut state = 1_u64;
+    let mut letter = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'a' + u8::try_from((state >> 33) % 26).unwrap())
+    };
+    let noise = |i: usize| {
+        let text: String = (0..2_000).map(|_| letter()).collect();
+        with_text(&format!("noise-{i}"), format!(r#"{{"metadata":{{"name":"noise-{i}"}},"text":"{text}"}}"#))
+    };
+    rig.add_objects((0..500).map(noise).collect());
+    rig.idle();
+    assert_eq!((rig.packing.trainings(), rig.sweep()), (0, 0));
+}
+
+#[test]
+fn confidential_objects_are_in_no_dictionary() {
+    for resource in ["secrets", "configmaps"] {
+        let gvr = Gvr::new("", "v1", resource);
+        let mut rig = Rig::with(Packing::of(&gvr));
+        rig.add('a', 3_000);
+        rig.idle();
+        assert_eq!(rig.packing.trainings(), 0, "{resource}");
+        // A state directory of an earlier version has such a dictionary. It is not kept.
+        let old = Arc::new(Dictionary::train(rig.texts.iter().take(800).map(|(_, text)| text)).unwrap());
+        let _ = pack_all(rig.texts.iter().map(|(object, _)| object), &old, rig.packing.totals());
+        let totals = Arc::clone(rig.packing.totals());
+        let gone = Arc::downgrade(&old);
+        rig.packing = Packing::restored(&gvr, Some(old), totals);
+        assert!(rig.sweep() > 0);
+        assert!(gone.upgrade().is_none(), "a body of {resource} still needs the old dictionary");
+    }
 }
 
 #[test]

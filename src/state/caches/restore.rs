@@ -178,7 +178,8 @@ fn assemble(
         let partition = snapshot.partition(id)?.clone();
         Some((key_of(&partition), SavedOpenPartition { number, header, partition }))
     });
-    let packing = Packing::restored(dictionaries.last().map(|(_, dictionary)| Arc::clone(dictionary)), totals);
+    let packing =
+        Packing::restored(&resource.gvr, dictionaries.last().map(|(_, dictionary)| Arc::clone(dictionary)), totals);
     files.resume(sizes, dictionaries, kept.collect(), unwanted);
     if !is_whole {
         files.rewrite_next();

@@ -1,0 +1,64 @@
+//! Compression dictionaries for objects of common kinds, so that a first list needs no training.
+//!
+//! They are trained on invented objects (`tests/generator`), which have the members and the usual values of real ones.
+//! `make dictionaries` writes the files. There is none for Secrets and ConfigMaps, whose content is not alike.
+
+use std::sync::{Arc, LazyLock};
+
+use informer_hub_types::{Dictionary, Gvr};
+
+/// A kind with a dictionary.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// API group.
+    pub group: &'static str,
+    /// Resource.
+    pub resource: &'static str,
+    /// Size of the dictionary in bytes.
+    pub size: usize,
+    bytes: &'static [u8],
+}
+
+macro_rules! kinds {
+    ($($group:literal $resource:literal $size:literal;)+) => {
+        /// All kinds with a dictionary.
+        pub const KINDS: &[Kind] = &[$(
+            Kind {
+                group: $group,
+                resource: $resource,
+                size: $size * 1024,
+                bytes: include_bytes!(concat!("../data/", $resource, ".dictionary")),
+            },
+        )+];
+    };
+}
+
+kinds! {
+    "" "pods" 32;
+    "apps" "deployments" 24;
+    "apps" "replicasets" 24;
+    "discovery.k8s.io" "endpointslices" 12;
+    "" "nodes" 16;
+    "" "services" 12;
+    "" "events" 12;
+}
+
+static DICTIONARIES: LazyLock<Vec<Arc<Dictionary>>> = LazyLock::new(|| {
+    KINDS
+        .iter()
+        .map(|kind| Arc::new(Dictionary::restore(kind.bytes.to_vec()).unwrap_or_else(Dictionary::none)))
+        .collect()
+});
+
+/// Returns the dictionary of a resource, in any of its versions. It is digested once per process.
+#[must_use]
+pub fn builtin(gvr: &Gvr) -> Option<Arc<Dictionary>> {
+    let at = KINDS.iter().position(|kind| *kind.group == *gvr.group && *kind.resource == *gvr.resource)?;
+    Some(Arc::clone(&DICTIONARIES[at]))
+}
+
+/// Returns the committed bytes of a dictionary.
+#[must_use]
+pub fn builtin_bytes(kind: &Kind) -> &'static [u8] {
+    kind.bytes
+}

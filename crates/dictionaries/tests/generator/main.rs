@@ -1,0 +1,106 @@
+//! Trains the dictionaries in `data` on invented objects, and checks that the committed files are what this gives.
+//!
+//! `UPDATE_DICTIONARIES=1` writes them. Their content depends on the version of zstd in `Cargo.lock`.
+
+mod names;
+mod network;
+mod nodes;
+mod pods;
+mod random;
+mod workloads;
+
+use std::sync::Arc;
+
+use informer_hub_dictionaries::{KINDS, builtin, builtin_bytes};
+use informer_hub_types::{
+    Dictionary, Gvr, Labels, ObjectKey, PackedTotals, Packer, ResourceVersion, StoredObject, StoredObjectParts, Uid,
+};
+use names::App;
+use pods::Written;
+use random::Random;
+
+type Invent = fn(&mut Random, &App) -> (String, Written);
+
+/// Generator of each kind, in the order of [`KINDS`], with the number of samples.
+const INVENT: [(Invent, usize); 7] = [
+    (pods::pod, 500),
+    (workloads::deployment, 500),
+    (workloads::replica_set, 500),
+    (network::endpoint_slice, 1500),
+    (nodes::node, 400),
+    (network::service, 2500),
+    (network::event, 3000),
+];
+
+fn objects(invent: Invent, seed: u64, count: usize) -> Vec<Arc<StoredObject>> {
+    let mut random = Random::seeded(seed);
+    let object = |random: &mut Random| {
+        let app = App::new(random);
+        let (json, Written { namespace, name, uid, version }) = invent(random, &app);
+        let parts = StoredObjectParts {
+            key: namespace.map_or_else(|| ObjectKey::new("", &name), |namespace| ObjectKey::new(&namespace, &name)),
+            uid: Uid::new(&uid),
+            resource_version: ResourceVersion::new(&version),
+            labels: Labels::default(),
+            index_values: Vec::new(),
+            json: json.into_bytes(),
+        };
+        Arc::new(StoredObject::new(parts))
+    };
+    (0..count).map(|_| object(&mut random)).collect()
+}
+
+fn bytes_per_object(dictionary: &Arc<Dictionary>, seed: u64, invent: Invent) -> (usize, usize) {
+    let objects = objects(invent, seed, 200);
+    let mut packer = Packer::new(dictionary, &Arc::<PackedTotals>::default());
+    for object in &objects {
+        packer.add(object);
+    }
+    let outcome = packer.finish();
+    (outcome.plain_bytes / 200, (outcome.packed_bytes) / 200)
+}
+
+#[test]
+fn committed_dictionaries_are_those_of_the_generator() {
+    assert_eq!(KINDS.len(), INVENT.len());
+    for (kind, (invent, count)) in KINDS.iter().zip(INVENT) {
+        let samples: Vec<_> = objects(invent, 1, count).iter().map(|object| object.sample()).collect();
+        let trained = Dictionary::train_to(samples, kind.size).unwrap();
+        if std::env::var_os("UPDATE_DICTIONARIES").is_some() {
+            let path = format!("{}/data/{}.dictionary", env!("CARGO_MANIFEST_DIR"), kind.resource);
+            std::fs::write(path, trained.bytes()).unwrap();
+            continue;
+        }
+        let is_same = trained.bytes() == builtin_bytes(kind);
+        assert!(is_same, "the dictionary of {} is outdated: make dictionaries", kind.resource);
+    }
+}
+
+#[test]
+fn invented_objects_are_json() {
+    for (invent, _) in INVENT {
+        for object in objects(invent, 3, 200) {
+            let json = object.json().unwrap();
+            serde_json::from_slice::<serde_json::Value>(&json)
+                .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&json)));
+        }
+    }
+}
+
+#[test]
+fn other_objects_of_a_kind_shrink_to_a_fraction_of_plain_zstd() {
+    for (kind, (invent, _)) in KINDS.iter().zip(INVENT) {
+        let own = builtin(&Gvr::new(kind.group, "v1", kind.resource)).unwrap();
+        let (plain, packed) = bytes_per_object(&own, 2, invent);
+        let (_, without) = bytes_per_object(&Arc::new(Dictionary::none()), 2, invent);
+        println!("{}: {plain} B, {without} B without a dictionary, {packed} B with it", kind.resource);
+        assert!(packed * 3 < without * 2, "{}: {packed} of {without}", kind.resource);
+    }
+}
+
+#[test]
+fn secrets_and_config_maps_have_no_dictionary() {
+    for resource in ["secrets", "configmaps"] {
+        assert!(builtin(&Gvr::new("", "v1", resource)).is_none());
+    }
+}
