@@ -2,53 +2,24 @@
 //!
 //! `UPDATE_DICTIONARIES=1` writes them. Their content depends on the version of zstd in `Cargo.lock`.
 
-mod names;
-mod network;
-mod nodes;
-mod pods;
-mod random;
-mod workloads;
+mod invented;
 
 use std::sync::Arc;
 
 use informer_hub_dictionaries::{KINDS, builtin, builtin_bytes};
-use informer_hub_types::{
-    Dictionary, Gvr, Labels, ObjectKey, PackedTotals, Packer, ResourceVersion, StoredObject, StoredObjectParts, Uid,
-};
-use names::App;
-use pods::Written;
-use random::Random;
-
-type Invent = fn(&mut Random, &App) -> (String, Written);
+use informer_hub_types::{Dictionary, Gvr, PackedTotals, Packer};
+use invented::{Invent, deployment, endpoint_slice, event, node, objects, pod, replica_set, service};
 
 /// Generator of each kind, in the order of [`KINDS`], with the number of samples.
 const INVENT: [(Invent, usize); 7] = [
-    (pods::pod, 500),
-    (workloads::deployment, 500),
-    (workloads::replica_set, 500),
-    (network::endpoint_slice, 1500),
-    (nodes::node, 400),
-    (network::service, 2500),
-    (network::event, 3000),
+    (pod, 500),
+    (deployment, 500),
+    (replica_set, 500),
+    (endpoint_slice, 1500),
+    (node, 400),
+    (service, 2500),
+    (event, 3000),
 ];
-
-fn objects(invent: Invent, seed: u64, count: usize) -> Vec<Arc<StoredObject>> {
-    let mut random = Random::seeded(seed);
-    let object = |random: &mut Random| {
-        let app = App::new(random);
-        let (json, Written { namespace, name, uid, version }) = invent(random, &app);
-        let parts = StoredObjectParts {
-            key: namespace.map_or_else(|| ObjectKey::new("", &name), |namespace| ObjectKey::new(&namespace, &name)),
-            uid: Uid::new(&uid),
-            resource_version: ResourceVersion::new(&version),
-            labels: Labels::default(),
-            index_values: Vec::new(),
-            json: json.into_bytes(),
-        };
-        Arc::new(StoredObject::new(parts))
-    };
-    (0..count).map(|_| object(&mut random)).collect()
-}
 
 fn bytes_per_object(dictionary: &Arc<Dictionary>, seed: u64, invent: Invent) -> (usize, usize) {
     let objects = objects(invent, seed, 200);

@@ -1,0 +1,48 @@
+//! Invented objects as the store has them.
+
+#[path = "names.rs"]
+mod names;
+#[path = "network.rs"]
+mod network;
+#[path = "nodes.rs"]
+mod nodes;
+#[path = "pods.rs"]
+mod pods;
+#[path = "random.rs"]
+mod random;
+#[path = "workloads.rs"]
+mod workloads;
+
+use std::sync::Arc;
+
+use informer_hub_types::{Labels, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts, Uid};
+
+use names::App;
+pub(crate) use network::{endpoint_slice, event, service};
+pub(crate) use nodes::node;
+use pods::Written;
+pub(crate) use pods::pod;
+use random::Random;
+pub(crate) use workloads::{deployment, replica_set};
+
+/// Generator of a kind.
+pub(crate) type Invent = fn(&mut Random, &App) -> (String, Written);
+
+/// Returns `count` objects.
+pub(crate) fn objects(invent: Invent, seed: u64, count: usize) -> Vec<Arc<StoredObject>> {
+    let mut random = Random::seeded(seed);
+    let object = |random: &mut Random| {
+        let app = App::new(random);
+        let (json, Written { namespace, name, uid, version }) = invent(random, &app);
+        let parts = StoredObjectParts {
+            key: ObjectKey::new(namespace.as_deref().unwrap_or_default(), &name),
+            uid: Uid::new(&uid),
+            resource_version: ResourceVersion::new(&version),
+            labels: Labels::default(),
+            index_values: Vec::new(),
+            json: json.into_bytes(),
+        };
+        Arc::new(StoredObject::new(parts))
+    };
+    (0..count).map(|_| object(&mut random)).collect()
+}
