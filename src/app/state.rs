@@ -113,7 +113,7 @@ impl OpenState {
             }
             // The checkpoint of the caches logs the same fault as an error, once.
             Err(error) => {
-                tracing::debug!(file = %file.display(), %error, "cannot write the saved clusters of cluster sources again")
+                tracing::debug!(file = %file.display(), %error, "cannot write the saved clusters of cluster sources again");
             }
         }
     }
