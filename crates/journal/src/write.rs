@@ -238,7 +238,7 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Returns the size in bytes of a new segment with the unsynced records.
+    /// Returns the contents of a new segment file with the unsynced records.
     fn moved(&self, segment: &mut Segment) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         frame::write_with(segment.salt, &mut bytes, |out| Header::default().encode(out)).map_err(io::Error::other)?;

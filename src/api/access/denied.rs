@@ -98,7 +98,7 @@ impl Denied {
         }
     }
 
-    /// Returns its label in metrics and in the audit log.
+    /// Returns the label of the reason in metrics and in the audit log.
     pub(in crate::api) fn label(self) -> &'static str {
         REASONS[self.number()]
     }

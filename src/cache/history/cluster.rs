@@ -58,7 +58,7 @@ impl Floor {
         version.map_or(Self::UNKNOWN, |version| Self { below: version, exact: Some(version) })
     }
 
-    /// Returns the floor after a dropped change of this version.
+    /// Returns the floor after the change of this version was dropped from the window.
     fn raised_by(self, version: Option<u64>) -> Self {
         Self { below: self.below.max(version.unwrap_or(0)), exact: version }
     }

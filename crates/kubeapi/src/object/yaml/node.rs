@@ -9,7 +9,7 @@ use crate::object::scan::{Members, skip_space};
 /// Depth of the deepest value that is parsed, which bounds the stack.
 const DEEPEST: usize = 500;
 
-/// A value.
+/// A JSON value, parsed for its YAML form.
 #[derive(Debug)]
 pub(super) enum Node<'j> {
     /// Null, a boolean or a number, as YAML writes it.
