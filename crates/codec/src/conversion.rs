@@ -55,17 +55,22 @@ impl Protobuf {
     pub(super) fn failed(&mut self, message: String) {
         self.failures += 1;
         if self.failures >= MAX_FAILURES {
-            let mut in_use = EncodingInUse::json(JsonReason::Faulty);
-            (in_use.message, in_use.until) = (Some(message), Some(clock::wall() + RETRY_AFTER));
-            self.refusal = Some(Refusal { in_use, retry_at: Some(clock::now() + RETRY_AFTER) });
-            // One more failure after the retry suffices.
-            self.failures = MAX_FAILURES - 1;
+            self.refuse_for_a_while(message);
         }
     }
 
-    /// Notes that an object was converted.
+    /// Has the resource be read as JSON for a while.
+    pub(super) fn refuse_for_a_while(&mut self, message: String) {
+        let mut in_use = EncodingInUse::json(JsonReason::Faulty);
+        (in_use.message, in_use.until) = (Some(message), Some(clock::wall() + RETRY_AFTER));
+        self.refusal = Some(Refusal { in_use, retry_at: Some(clock::now() + RETRY_AFTER) });
+        // One more failure after the retry suffices.
+        self.failures = MAX_FAILURES - 1;
+    }
+
+    /// Notes that an event or a whole list was read.
     #[inline]
-    fn worked(&mut self) {
+    pub(super) fn worked(&mut self) {
         if self.failures > 0 {
             self.failures = 0;
             self.refusal.take_if(|refusal| refusal.retry_at.is_some());
@@ -108,7 +113,7 @@ impl Protobuf {
     ) -> Result<(), ConvertError> {
         self.json.clear();
         let converter = self.converter.get_or_insert_default();
-        converter.object(message, type_meta, bytes, &self.omit, limit, &mut self.json).inspect(|()| self.worked())
+        converter.object(message, type_meta, bytes, &self.omit, limit, &mut self.json)
     }
 
     /// Returns the metadata of an object as JSON.

@@ -328,6 +328,11 @@ impl Decoder {
     fn kind_mismatch(&self, head: &Head<'_>) -> Option<String> {
         let api_version = head.api_version.as_deref().filter(|text| !text.is_empty()).unwrap_or(&self.api_version);
         let kind = head.kind.as_deref().filter(|text| !text.is_empty()).unwrap_or(&self.resource.kind);
+        self.type_mismatch(kind, api_version)
+    }
+
+    /// Like [`Self::kind_mismatch`], of an object with these.
+    pub(super) fn type_mismatch(&self, kind: &str, api_version: &str) -> Option<String> {
         let is_own = kind == self.resource.kind && api_version == self.api_version;
         let is_metadata = kind == "PartialObjectMetadata" && api_version.starts_with("meta.k8s.io/");
         (!is_own && !is_metadata).then(|| {

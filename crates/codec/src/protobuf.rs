@@ -70,12 +70,14 @@ impl Decoder {
                 self.protobuf.keep(json);
                 decoded
             }
-            Err(error) if error.needs_json() => Err(self.needs_json(&error)),
-            Err(error) => {
-                let reason = reason(&error, limit);
-                Ok(Decoded::Skipped(self.skip_item(items, bytes, limit, reason)))
-            }
+            Err(ConvertError::TooLarge) => Ok(Decoded::Skipped(self.skip_item(items, bytes, limit, too_large(limit)))),
+            Err(error) => Err(self.needs_json(&error)),
         }
+    }
+
+    /// Notes that a whole list was read.
+    pub(super) fn list_worked(&mut self) {
+        self.protobuf.worked();
     }
 
     /// Describes an item of which only the first bytes are available.
@@ -105,8 +107,12 @@ impl Decoder {
             let reason = format!("unexpected kind {kind:?} of {api_version:?}");
             return Ok(WatchItem::Skipped(Skipped { key: None, version: None, reason }));
         };
+        if let Some(reason) = self.type_mismatch(kind, api_version) {
+            return Ok(WatchItem::Skipped(Skipped { key: None, version: None, reason }));
+        }
         match self.protobuf.object(message, Some(TypeMeta { api_version, kind }), raw, limit) {
             Ok(()) => {
+                self.protobuf.worked();
                 let json = std::mem::take(&mut self.protobuf.json);
                 let (found, result) = self.walk_object(&json);
                 let item = match result {
@@ -116,11 +122,11 @@ impl Decoder {
                 self.protobuf.keep(json);
                 item
             }
-            Err(error) if error.needs_json() => Err(self.needs_json(&error)),
-            Err(error) => {
+            Err(ConvertError::TooLarge) => {
                 let head = self.protobuf.head(message, raw, limit);
-                Ok(self.skip_event_of(event.kind, &head, reason(&error, limit)))
+                Ok(self.skip_event_of(event.kind, &head, too_large(limit)))
             }
+            Err(error) => Err(self.needs_json(&error)),
         }
     }
 
@@ -140,19 +146,25 @@ impl Decoder {
     }
 
     /// Returns the error for an object that only its JSON has in full. The request is repeated for JSON.
+    ///
+    /// A malformed object is not skipped: its length, which says where the next one begins, may be wrong too.
     fn needs_json(&mut self, error: &ConvertError) -> SourceError {
         let version = Schema::builtin().version();
-        let message = format!("{error} of Kubernetes {version}; reading the resource as JSON from now on");
-        self.refuse_protobuf(JsonReason::Schema, &message);
+        let message = if error.needs_json() {
+            let message = format!("{error} of Kubernetes {version}; reading the resource as JSON from now on");
+            self.refuse_protobuf(JsonReason::Schema, &message);
+            message
+        } else {
+            let message = format!("{error}; reading the resource as JSON for ten minutes");
+            self.protobuf.refuse_for_a_while(message.clone());
+            message
+        };
         SourceError { class: ErrorClass::Transient, message }
     }
 }
 
-fn reason(error: &ConvertError, limit: usize) -> String {
-    match error {
-        ConvertError::TooLarge => format!("larger than the limit of {limit} bytes"),
-        error => error.to_string(),
-    }
+fn too_large(limit: usize) -> String {
+    format!("larger than the limit of {limit} bytes")
 }
 
 /// Reads type and object of an event whose end is missing.

@@ -23,7 +23,7 @@ pub struct ProtobufListSplitter {
     /// Bytes left of the list's message.
     left: u64,
     items: Option<Items>,
-    metadata: ListMeta,
+    metadata: Option<ListMeta>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +62,7 @@ impl ProtobufListSplitter {
     /// Creates a splitter that skips items longer than `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        let (input, metadata) = (Input::default(), ListMeta::default());
-        Self { input, limit, state: State::Magic, left: 0, items: None, metadata }
+        Self { input: Input::default(), limit, state: State::Magic, left: 0, items: None, metadata: None }
     }
 
     /// Accepts bytes. Call [`Self::next`] until it returns [`ListStep::NeedMore`] before feeding again.
@@ -159,6 +158,7 @@ impl ProtobufListSplitter {
     /// Reads a field of the list.
     fn field(&mut self, decoder: &mut Decoder) -> Result<Option<ListStep>, SourceError> {
         if self.left == 0 {
+            decoder.list_worked();
             return Ok(Some(self.end()));
         }
         let Some(start) = self.start()? else { return Ok(Some(ListStep::NeedMore)) };
@@ -166,17 +166,19 @@ impl ProtobufListSplitter {
         if size > self.left {
             return Err(malformed("list: a field is longer than the list"));
         }
+        // A list of any type has two fields. Others follow from a wrong length, after which items would be missing.
         let step = match start.number {
+            1 if self.metadata.is_some() => return Err(malformed("list: metadata twice")),
             1 => {
                 let Some(bytes) = self.member(&start)? else { return Ok(Some(ListStep::NeedMore)) };
-                self.metadata = ListMeta::read(bytes).map_err(|error| invalid(&error))?;
+                self.metadata = Some(ListMeta::read(bytes).map_err(|error| invalid(&error))?);
                 None
             }
             2 => match self.item(&start, decoder)? {
                 Some(step) => Some(step),
                 None => return Ok(Some(ListStep::NeedMore)),
             },
-            _ => None,
+            number => return Err(malformed(format!("list: it has a field {number}"))),
         };
         self.left -= size;
         self.input.read(start.used);
@@ -247,7 +249,7 @@ impl ProtobufListSplitter {
     fn end(&mut self) -> ListStep {
         self.state = State::Done;
         self.input = Input::default();
-        let metadata = std::mem::take(&mut self.metadata);
+        let metadata = self.metadata.take().unwrap_or_default();
         ListStep::End {
             version: ResourceVersion::new(&metadata.version),
             continue_token: Some(metadata.continue_token).filter(|token| !token.is_empty()),

@@ -1,7 +1,7 @@
 //! Lists in protobuf, in pieces of any size.
 
 use super::*;
-use crate::protobuf::tests::{bytes, decoder, pod, unknown};
+use crate::protobuf::tests::{bytes, decoder, pod, unknown, varint as encoded};
 
 fn list(items: &[Vec<u8>]) -> Vec<u8> {
     let metadata = [bytes(1, b""), bytes(2, b"42"), bytes(3, b"token"), vec![4 << 3, 9]].concat();
@@ -45,10 +45,8 @@ fn read(limit: usize, body: &[u8], piece: usize) -> (Vec<String>, Result<(), Sou
 #[test]
 fn items_are_found_for_any_split() {
     let large = [pod("large", "2"), bytes(3, &[0; 3000])].concat();
-    let broken = [pod("broken", "3"), vec![0x0b]].concat();
-    let body = list(&[pod("a", "1"), large, broken, vec![], pod("b", "4")]);
-    let expected =
-        ["ns/a", "skipped ns/large", "skipped ns/broken", "skipped ", "ns/b", r#"end 42 Some("token") Some(9)"#];
+    let body = list(&[pod("a", "1"), large, vec![], pod("b", "4")]);
+    let expected = ["ns/a", "skipped ns/large", "skipped ", "ns/b", r#"end 42 Some("token") Some(9)"#];
     for piece in (1..40).chain([1000, body.len()]) {
         let (steps, result) = read(2000, &body, piece);
         assert_eq!((steps, result), (expected.map(ToOwned::to_owned).to_vec(), Ok(())), "in pieces of {piece}");
@@ -106,4 +104,29 @@ fn metadata_of_any_resource_is_read() {
     let ListStep::Object(object) = splitter.next(&mut decoder).unwrap() else { panic!() };
     let start = br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a""#;
     assert!(object.json().unwrap().starts_with(start), "{}", String::from_utf8_lossy(&object.json().unwrap()));
+}
+
+/// A list that is complete has all its objects. Those that it lacks would be deleted.
+#[test]
+fn list_with_a_lying_length_is_never_complete() {
+    let items = [pod("a", "1"), pod("b", "2"), pod("c", "3")];
+    let metadata = bytes(1, &bytes(2, b"42"));
+    for (at, item) in items.iter().enumerate() {
+        for length in 0..items.len() * item.len() + 8 {
+            if length == item.len() {
+                continue;
+            }
+            let mut raw = metadata.clone();
+            for (other, item) in items.iter().enumerate() {
+                raw.extend(bytes(2, if other == at { &[] } else { item }));
+                if other == at {
+                    raw.pop();
+                    raw.extend(encoded(length));
+                    raw.extend(item);
+                }
+            }
+            let (steps, result) = read(2000, &unknown("v1", "PodList", &raw), 1000);
+            assert!(result.is_err(), "length {length} of item {at}: {steps:?}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ pub(crate) fn bytes(number: usize, content: &[u8]) -> Vec<u8> {
     [varint(number << 3 | 2), varint(content.len()), content.to_vec()].concat()
 }
 
-fn varint(mut number: usize) -> Vec<u8> {
+pub(crate) fn varint(mut number: usize) -> Vec<u8> {
     let mut out = Vec::new();
     while number >= 0x80 {
         out.push(u8::try_from(number & 0x7f).unwrap() | 0x80);
@@ -102,32 +102,51 @@ fn unknown_field_leads_to_json() {
 }
 
 #[test]
-fn malformed_object_is_skipped_and_its_deletion_counts() {
+fn oversized_object_is_skipped_and_its_deletion_counts() {
     let mut decoder = decoder();
-    let broken = [pod("a", "7"), bytes(2, b"")].concat();
-    match decode(&mut decoder, &event("ADDED", &unknown("v1", "Pod", &broken))).unwrap() {
-        WatchItem::Skipped(skipped) => {
-            assert_eq!(skipped.key.unwrap().as_str(), "ns/a");
-            assert_eq!(skipped.reason, "invalid protobuf: a field twice");
-        }
-        other => panic!("{other:?}"),
-    }
-    match decode(&mut decoder, &event("DELETED", &unknown("v1", "Pod", &broken))).unwrap() {
-        WatchItem::Deleted(object) => assert_eq!(object.key().as_str(), "ns/a"),
-        other => panic!("{other:?}"),
-    }
-    match decoder.decode_frame(&event("ADDED", &unknown("v1", "Pod", &pod("a", "7"))), 20).unwrap() {
+    let mut small = |kind| decoder.decode_frame(&event(kind, &unknown("v1", "Pod", &pod("a", "7"))), 20).unwrap();
+    match small("ADDED") {
         WatchItem::Skipped(skipped) => assert_eq!(skipped.reason, "larger than the limit of 20 bytes"),
         other => panic!("{other:?}"),
     }
-    let node = event("DELETED", &unknown("v1", "Node", &bytes(1, &bytes(1, b"a"))));
-    match decode(&mut decoder, &node).unwrap() {
-        WatchItem::Skipped(skipped) => {
-            assert!(skipped.reason.contains("unexpected kind \"Node\""), "{}", skipped.reason);
-        }
+    let large = [pod("a", "7"), bytes(3, &bytes(3, &[b'x'; 3000]))].concat();
+    match decoder.decode_frame(&event("DELETED", &unknown("v1", "Pod", &large)), 1000).unwrap() {
+        WatchItem::Deleted(object) => assert_eq!(object.key().as_str(), "ns/a"),
         other => panic!("{other:?}"),
     }
     assert!(decoder.wants_protobuf(false));
+}
+
+#[test]
+fn object_of_another_kind_is_skipped_whatever_it_contains() {
+    let mut decoder = decoder();
+    for (api_version, kind) in [("v1", "Node"), ("v1", "Status"), ("apps/v1", "Deployment"), ("example.com/v1", "Pod")]
+    {
+        for raw in [pod("a", "7"), bytes(99, b"x"), vec![0x0b]] {
+            match decode(&mut decoder, &event("DELETED", &unknown(api_version, kind, &raw))).unwrap() {
+                WatchItem::Skipped(skipped) => {
+                    assert!(skipped.reason.contains(&format!("unexpected kind {kind:?}")), "{}", skipped.reason);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert!(decoder.wants_protobuf(false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn malformed_object_leads_to_json_for_a_while() {
+    let broken = unknown("v1", "Pod", &[pod("a", "7"), bytes(2, b"")].concat());
+    let mut decoder = decoder();
+    for kind in ["ADDED", "DELETED"] {
+        decode(&mut decoder, &event("ADDED", &unknown("v1", "Pod", &pod("b", "6")))).unwrap();
+        assert!(decoder.wants_protobuf(false));
+        let error = decode(&mut decoder, &event(kind, &broken)).unwrap_err();
+        assert_eq!(error.class, ErrorClass::Transient);
+        assert!(error.message.starts_with("invalid protobuf: a field twice; reading"), "{}", error.message);
+        assert!(!decoder.wants_protobuf(false));
+        tokio::time::advance(std::time::Duration::from_secs(600)).await;
+    }
 }
 
 #[test]

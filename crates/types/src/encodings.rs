@@ -34,7 +34,7 @@ pub enum JsonReason {
     Refused,
     /// The hub's schema lacks a part of an object.
     Schema,
-    /// Several answers in a row were not the protobuf that they claimed to be. Protobuf is tried again later.
+    /// An object was malformed, or several answers in a row were not the protobuf that they claimed to be. Protobuf is tried again later.
     Faulty,
 }
 
