@@ -37,7 +37,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("lease", &[]),
     ("journal", &["disk"]),
     ("fleet", &["types"]),
-    ("sim", &["disk", "types"]),
+    ("sim", &["disk", "protobuf", "types"]),
     ("source", &["codec", "dial", "disk", "pool", "reflector", "tls", "types"]),
     ("sink", &["dial", "disk", "journal", "sim", "tls", "types"]),
 ];

@@ -10,6 +10,7 @@ use hyper::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 
 use super::http::{SimResponse, Status, json_response};
+use super::media::Media;
 use super::shared::Shared;
 use informer_hub_types::Gvr;
 
@@ -47,11 +48,11 @@ where
     if path != PATH {
         return match review {
             Some(review) => review_of_others(shared, &path, review).await,
-            None => Ok(Status::bad_request("the body is not a review").response()),
+            None => Ok(Status::bad_request("the body is not a review").response(Media::Json)),
         };
     }
     let Some(mut review) = review.filter(|review| review["spec"]["resourceAttributes"].is_object()) else {
-        return Ok(Status::bad_request("the body is not a SelfSubjectAccessReview").response());
+        return Ok(Status::bad_request("the body is not a SelfSubjectAccessReview").response(Media::Json));
     };
     let attribute = |key: &str| review["spec"]["resourceAttributes"][key].as_str().unwrap_or_default();
     let forbidden = shared.is_forbidden(&Gvr::new(attribute("group"), attribute("version"), attribute("resource")));
@@ -89,7 +90,7 @@ async fn review_of_others(shared: &Shared, path: &str, mut review: Value) -> io:
 
 fn user_info(shared: &Shared) -> SimResponse {
     let Some(username) = &shared.config.username else {
-        return Status::new(404, "NotFound", "the server could not find the requested resource").response();
+        return Status::new(404, "NotFound", "the server could not find the requested resource").response(Media::Json);
     };
     let user = json!({ "username": username, "groups": ["system:authenticated"] });
     let kind = json!({

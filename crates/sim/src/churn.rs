@@ -155,7 +155,7 @@ impl Churn {
             }
             _ => {
                 let phase = PHASES[self.rng.random_range(0..PHASES.len())];
-                world.patch(pods, key, &json!({ "status": { "phase": phase, "observed": step } }));
+                world.patch(pods, key, &json!({ "status": { "phase": phase, "observedGeneration": step } }));
             }
         }
     }

@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::answer::RawAnswer;
+use super::bad_protobuf::BadProtobuf;
 
 /// Fault of a simulated apiserver in one request.
 ///
@@ -24,8 +25,8 @@ pub enum Fault {
     GoAway,
     /// Neither reads nor sends anything on the connection for this long, or until the script is healed.
     Freeze(Duration),
-    /// Sends half a line (half an item of a list), then ends the answer as if complete.
-    HalfLine,
+    /// Sends so many thousandths of the next event (item), then ends the answer as if complete.
+    Cut(u16),
     /// Sends an ERROR event with code 410, then ends the stream.
     ExpireWatch,
     /// Answers HTTP 410.
@@ -40,7 +41,7 @@ pub enum Fault {
     ErrorEvent,
     /// Answers HTTP 200 with an HTML page, like a captive proxy.
     WrongContentType,
-    /// Sends bytes that are not JSON, then ends the answer.
+    /// Sends bytes that are neither JSON nor protobuf, then ends the answer.
     Garbage,
     /// Sends the next event (item) a few bytes at a time.
     SlowDrip,
@@ -63,15 +64,17 @@ pub enum Fault {
     NamelessObject,
     /// Sends an event of an unknown type before the next event.
     UnknownEventType,
-    /// Sends the next event with `object` before `type`.
+    /// Sends the next event with `object` before `type`, in protobuf too.
     ReorderedKeys,
     /// Pads the next event to this many bytes, then expires the watch with an in-stream 410.
     HugeObject(usize),
     /// Sends this answer instead. Not drawn by seeded scripts.
     Answer(RawAnswer),
-    /// Inserts these bytes unchanged as a line of a watch or an item of a list. A watch sends them without waiting for an
-    /// event. Not drawn by seeded scripts.
+    /// Inserts these bytes unchanged into a watch, or as an item of a list, in protobuf with a tag and their length. A watch
+    /// sends them without waiting for an event. Not drawn by seeded scripts.
     Insert(Bytes),
+    /// Spoils an answer in protobuf.
+    BadProtobuf(BadProtobuf),
 }
 
 /// Kind of request that a fault strikes.
@@ -182,6 +185,8 @@ struct RandomFaults {
     rng: StdRng,
     /// Whether faults of shared connections are drawn too.
     http2: bool,
+    /// Whether faults of protobuf are drawn too.
+    protobuf: bool,
     probability: f64,
     left: usize,
 }
@@ -213,7 +218,7 @@ impl FaultScript {
         let probability = intensity.clamp(0.0, 1.0);
         let left = (1..40_u32).take_while(|count| f64::from(*count) < probability * 40.0).count() + 1;
         let rng = StdRng::seed_from_u64(seed);
-        Self { rules: Vec::new(), random: Some(RandomFaults { rng, http2: false, probability, left }) }
+        Self { rules: Vec::new(), random: Some(RandomFaults { rng, http2: false, protobuf: false, probability, left }) }
     }
 
     /// Draws faults of HTTP/2 connections too.
@@ -221,6 +226,15 @@ impl FaultScript {
     pub fn with_http2(mut self) -> Self {
         if let Some(random) = &mut self.random {
             random.http2 = true;
+        }
+        self
+    }
+
+    /// Draws faults of protobuf too.
+    #[must_use]
+    pub fn with_protobuf(mut self) -> Self {
+        if let Some(random) = &mut self.random {
+            random.protobuf = true;
         }
         self
     }
@@ -267,7 +281,7 @@ impl RandomFaults {
             faults.extend([
                 Fault::Stall(brief),
                 Fault::Down(brief),
-                Fault::HalfLine,
+                Fault::Cut(self.rng.random_range(0..=1000)),
                 Fault::HttpGone,
                 Fault::Garbage,
                 Fault::SlowDrip,
@@ -291,6 +305,14 @@ impl RandomFaults {
         }
         if self.http2 {
             faults.extend([Fault::GoAway, Fault::ResetStream, Fault::Freeze(brief)]);
+        }
+        if self.protobuf && kind != RequestKind::Discovery {
+            // As often as four other faults.
+            faults.extend(
+                (0..4)
+                    .map(|_| BadProtobuf::ALL[self.rng.random_range(0..BadProtobuf::ALL.len())])
+                    .map(Fault::BadProtobuf),
+            );
         }
         let fault = faults.swap_remove(self.rng.random_range(0..faults.len()));
         Some(AssignedFault { fault, after: self.rng.random_range(0..12) })

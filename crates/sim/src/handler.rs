@@ -11,17 +11,20 @@ use hyper::{Method, Request, StatusCode};
 use serde_json::Value;
 
 use super::access::{self, BoxError};
+use super::bad_protobuf::BadProtobuf;
 use super::connection::Link;
 use super::discovery::{self, Route};
 use super::fault::{AssignedFault, Fault, RequestKind};
 use super::http::{SimResponse, Status, full, json_response, typed_response};
 use super::list::ListSource;
-use super::pump::Pump;
+use super::media::{Media, negotiate};
+use super::pump::{Pump, Source};
 use super::raw_response;
 use super::request::{ObjectsRequest, is_signal};
 use super::shared::{Shared, Streaming};
 use super::watch::WatchSource;
-use informer_hub_types::{Gvr, ObjectKey};
+use super::writer::Writer;
+use informer_hub_types::ObjectKey;
 
 /// Answers one request. An error cuts the connection.
 pub(super) async fn handle<B>(shared: Arc<Shared>, link: Arc<Link>, request: Request<B>) -> io::Result<SimResponse>
@@ -29,8 +32,9 @@ where
     B: Body<Error: Into<BoxError>>,
 {
     shared.counters.requests.fetch_add(1, Relaxed);
+    let media = media_of_errors(&shared, request.headers());
     if let Err(status) = admit(&shared, &request) {
-        return Ok(status.response());
+        return Ok(status.response(media));
     }
     if access::is_review(&request) {
         return access::review(&shared, request).await;
@@ -38,10 +42,11 @@ where
     let route = Route::parse(request.uri().path());
     if let Route::Objects { gvr, namespace, name } = route {
         return match ObjectsRequest::parse(&shared, &request, &gvr, namespace.as_deref()) {
-            Err(status) => Ok(status.response()),
-            Ok(_) if name.is_some() => {
+            Err(status) => Ok(status.response(media)),
+            Ok(request) if name.is_some() => {
                 let name = name.unwrap_or_default();
-                Ok(get(&shared, &gvr, &ObjectKey::new(namespace.as_deref().unwrap_or_default(), &name)))
+                let found = get(&shared, &request, &ObjectKey::new(namespace.as_deref().unwrap_or_default(), &name));
+                Ok(found.unwrap_or_else(|status| status.response(media)))
             }
             Ok(request) => objects(shared, link, request).await,
         };
@@ -50,11 +55,17 @@ where
     // No client depends on `/version`, so faults do not strike it.
     if route != Route::Version
         && let Some(armed) = shared.decide(RequestKind::Discovery, "", false).filter(strikes_head)
-        && let Some(answer) = break_head(&shared, &link, &armed.fault, &label).await
+        && let Some(answer) = break_head(&shared, &link, &armed.fault, media, &label).await
     {
         return answer;
     }
     Ok(describe(&shared, &route, request.headers()))
+}
+
+/// Returns the encoding of an answer that is a `Status`.
+fn media_of_errors(shared: &Shared, headers: &HeaderMap) -> Media {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
+    negotiate(accept, |_| shared.config.protobuf).map_or(Media::Json, |accepted| accepted.media)
 }
 
 /// Checks the token and the method.
@@ -85,20 +96,18 @@ async fn objects(shared: Arc<Shared>, link: Arc<Link>, request: ObjectsRequest) 
     .fetch_add(1, Relaxed);
     let mut fault = shared.decide(kind, &request.def.api.gvr.resource, signals);
     if let Some(armed) = fault.take_if(|armed| strikes_head(armed))
-        && let Some(answer) = break_head(&shared, &link, &armed.fault, &request.label).await
+        && let Some(answer) = break_head(&shared, &link, &armed.fault, request.media, &request.label).await
     {
         return answer;
     }
     let answer = match kind {
         RequestKind::Watch | RequestKind::Streaming => watch(&shared, link, &request, kind, fault),
         RequestKind::List | RequestKind::Continue | RequestKind::Discovery => {
-            ListSource::open(&shared, &request).map(|source| {
-                let pump = Pump::new(source, fault, Arc::clone(&shared), link, request.label.clone());
-                typed_response(StatusCode::OK, "application/json", pump.into_body())
-            })
+            ListSource::open(&shared, &request, &mut fault)
+                .map(|source| respond(&shared, link, &request, source, fault))
         }
     };
-    Ok(answer.unwrap_or_else(|status| status.response()))
+    Ok(answer.unwrap_or_else(|status| status.response(request.media)))
 }
 
 fn watch(
@@ -123,8 +132,31 @@ fn watch(
     let streaming = streaming(shared, request, kind, mode)?;
     let source = WatchSource::open(shared, request, streaming, armed)?;
     let fault = fault.filter(|_| lasting.is_none());
-    let pump = Pump::new(source, fault, Arc::clone(shared), link, request.label.clone());
-    Ok(typed_response(StatusCode::OK, "application/json", pump.into_body()))
+    Ok(respond(shared, link, request, source, fault))
+}
+
+/// Answers with what a source yields.
+fn respond<S: Source>(
+    shared: &Arc<Shared>,
+    link: Arc<Link>,
+    request: &ObjectsRequest,
+    source: S,
+    mut fault: Option<AssignedFault>,
+) -> SimResponse {
+    if request.media == Media::Protobuf {
+        shared.counters.protobuf.fetch_add(1, Relaxed);
+    }
+    let of_answer = fault.take_if(|assigned| matches!(assigned.fault, Fault::BadProtobuf(bad) if bad.is_of_answer()));
+    if let Some(assigned) = &of_answer {
+        shared.record(&request.label, 0, &assigned.fault);
+    }
+    let bad = of_answer.map(|assigned| assigned.fault);
+    let pump = Pump::new(source, request.writer(), fault, Arc::clone(shared), link, request.label.clone());
+    let is_gzipped = bad == Some(Fault::BadProtobuf(BadProtobuf::Gzip));
+    let pump = if is_gzipped { pump.gzipped() } else { pump };
+    let is_mislabelled = bad == Some(Fault::BadProtobuf(BadProtobuf::LabelledJson));
+    let media = if is_mislabelled { Media::Json } else { request.media };
+    typed_response(StatusCode::OK, media.content_type(S::WATCH), pump.into_body())
 }
 
 /// Returns whether the watch starts with a list, by the rules of `sendInitialEvents`.
@@ -168,13 +200,19 @@ fn strikes_head(armed: &AssignedFault) -> bool {
 }
 
 /// Applies a fault that strikes before the first byte; `None` if it only delays the answer.
-async fn break_head(shared: &Arc<Shared>, link: &Link, fault: &Fault, label: &str) -> Option<io::Result<SimResponse>> {
+async fn break_head(
+    shared: &Arc<Shared>,
+    link: &Link,
+    fault: &Fault,
+    media: Media,
+    label: &str,
+) -> Option<io::Result<SimResponse>> {
     shared.record(label, 0, fault);
     let answer = match fault {
-        Fault::HttpGone => Status::expired("too old resource version").response(),
-        Fault::Throttle(seconds) => Status::throttled(*seconds).response(),
-        Fault::InternalError => Status::new(500, "InternalError", "etcdserver: leader changed").response(),
-        Fault::Unavailable => Status::new(503, "ServiceUnavailable", "apiserver not ready").response(),
+        Fault::HttpGone => Status::expired("too old resource version").response(media),
+        Fault::Throttle(seconds) => Status::throttled(*seconds).response(media),
+        Fault::InternalError => Status::new(500, "InternalError", "etcdserver: leader changed").response(media),
+        Fault::Unavailable => Status::new(503, "ServiceUnavailable", "apiserver not ready").response(media),
         Fault::WrongContentType => {
             let page = full("<html><body>Please sign in to continue</body></html>");
             typed_response(StatusCode::OK, "text/html", page)
@@ -193,12 +231,19 @@ async fn break_head(shared: &Arc<Shared>, link: &Link, fault: &Fault, label: &st
     Some(Ok(answer))
 }
 
-fn get(shared: &Shared, gvr: &Gvr, key: &ObjectKey) -> SimResponse {
+fn get(shared: &Shared, request: &ObjectsRequest, key: &ObjectKey) -> Result<SimResponse, Status> {
+    let gvr = &request.def.api.gvr;
     let found = shared.with_world(|world| world.get(gvr, key).cloned());
-    match found {
-        Some(object) => typed_response(StatusCode::OK, "application/json", full(object.json().clone())),
-        None => Status::new(404, "NotFound", format!("{} \"{}\" not found", gvr, key.name())).response(),
-    }
+    let not_found = || Status::new(404, "NotFound", format!("{} \"{}\" not found", gvr, key.name()));
+    let object = found.ok_or_else(not_found)?;
+    let body = match request.writer() {
+        Writer::Json => object.json().clone(),
+        Writer::Protobuf(mut writer) => {
+            let cannot = |error| Status::new(500, "InternalError", format!("cannot encode an object: {error}"));
+            writer.object(object.json()).map_err(cannot)?.into()
+        }
+    };
+    Ok(typed_response(StatusCode::OK, request.media.content_type(false), full(body)))
 }
 
 /// Answers with an aggregated document and its ETag, or with 304 if the client knows this tag.
@@ -245,6 +290,8 @@ fn describe(shared: &Shared, route: &Route, headers: &HeaderMap) -> SimResponse 
     match (document, route) {
         (Some(document), _) => json_response(StatusCode::OK, &document),
         (None, Route::Health) => typed_response(StatusCode::OK, "text/plain; charset=utf-8", full("ok")),
-        (None, _) => Status::new(404, "NotFound", "the server could not find the requested resource").response(),
+        (None, _) => {
+            Status::new(404, "NotFound", "the server could not find the requested resource").response(Media::Json)
+        }
     }
 }

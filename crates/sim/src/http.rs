@@ -10,6 +10,9 @@ use hyper::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
+use super::media::Media;
+use super::protobuf;
+
 /// Answer body. An error cuts the connection.
 pub(super) type SimBody = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -88,9 +91,14 @@ impl Status {
         })
     }
 
-    pub(super) fn response(&self) -> SimResponse {
+    pub(super) fn response(&self, media: Media) -> SimResponse {
         let code = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = json_response(code, &self.to_value());
+        let value = self.to_value();
+        let encoded = protobuf::status(value.to_string().as_bytes()).ok().filter(|_| media == Media::Protobuf);
+        let mut response = match encoded {
+            Some(encoded) => typed_response(code, media.content_type(false), full(encoded)),
+            None => json_response(code, &value),
+        };
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }

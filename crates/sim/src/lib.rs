@@ -7,6 +7,7 @@
 
 mod access;
 mod answer;
+mod bad_protobuf;
 mod churn;
 mod collection;
 mod connection;
@@ -18,10 +19,12 @@ mod filter;
 mod handler;
 mod http;
 mod list;
+mod media;
 mod object;
 pub mod oracle;
 mod piped;
 mod pods;
+mod protobuf;
 mod pump;
 mod raw_response;
 pub mod replay;
@@ -31,11 +34,13 @@ mod shared;
 mod users;
 mod watch;
 mod world;
+mod writer;
 
 #[cfg(test)]
 mod tests;
 
 pub use answer::RawAnswer;
+pub use bad_protobuf::BadProtobuf;
 pub use churn::{Churn, Operation, Weights};
 pub use collection::ResourceDef;
 pub use disk::{DiskCall, SimDisk};

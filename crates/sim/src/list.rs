@@ -2,19 +2,22 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::vec;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::bad_protobuf::{self, BadProtobuf};
 use super::collection::Objects;
+use super::fault::{AssignedFault, Fault};
 use super::http::Status;
 use super::object::SimObject;
 use super::pump::{Source, Unit};
 use super::request::ObjectsRequest;
 use super::shared::Shared;
+use super::writer::Writer;
+use informer_hub_protobuf::EncodeError;
 use informer_hub_types::{ApiResource, ObjectKey};
 
 /// Body of a list, generated item by item.
@@ -25,10 +28,23 @@ pub(super) struct ListSource {
     custom: bool,
     /// Requested resource version, if objects are stored as another one.
     shown_as: Option<ApiResource>,
+    writer: Writer,
     head: Option<Bytes>,
-    items: vec::IntoIter<Arc<SimObject>>,
-    first: bool,
+    items: Vec<Arc<SimObject>>,
+    /// Place of the next item.
+    next: usize,
+    /// Fault of the item at this place.
+    fault: Option<(usize, ItemFault)>,
     tail: Option<Bytes>,
+}
+
+/// Fault of an item that changes the length of the list.
+#[derive(Debug)]
+enum ItemFault {
+    /// This item precedes it.
+    Insert(Bytes),
+    /// Its length covers the item after it.
+    Swallow,
 }
 
 /// State of the resource that a list shows.
@@ -42,8 +58,23 @@ enum Requested {
 }
 
 impl ListSource {
-    /// Selects the objects that the request covers.
-    pub(super) fn open(shared: &Shared, request: &ObjectsRequest) -> Result<Self, Status> {
+    /// Selects the objects that the request covers. Takes a fault that changes the list as a whole or its length.
+    pub(super) fn open(
+        shared: &Shared,
+        request: &ObjectsRequest,
+        fault: &mut Option<AssignedFault>,
+    ) -> Result<Self, Status> {
+        let (mut list, metadata) = Self::select(shared, request)?;
+        let fault = fault.take_if(|assigned| list.can_take(assigned));
+        if let Some(AssignedFault { fault, after }) = &fault {
+            shared.record(&request.label, *after, fault);
+        }
+        let written = list.begin(request, &metadata, fault);
+        written.map_err(|error| Status::new(500, "InternalError", format!("cannot encode the list: {error}")))?;
+        Ok(list)
+    }
+
+    fn select(shared: &Shared, request: &ObjectsRequest) -> Result<(Self, Value), Status> {
         let query = &request.query;
         let limit = query.number("limit")?.filter(|&limit| limit > 0 && shared.config.honour_limit);
         let requested = requested(request, limit.is_some())?;
@@ -66,73 +97,147 @@ impl ListSource {
                 Requested::NotOlderThan(_) => (now, collection.objects().clone(), Bound::Unbounded),
             };
             let (items, rest) = select(&objects, start, request, limit);
-            let token = rest.map(|remaining| (token(version, items.last()), remaining));
-            if token.is_some() && version == now {
-                collection.keep_snapshot(version);
+            let mut metadata = json!({ "resourceVersion": version.to_string() });
+            if let Some(remaining) = rest {
+                metadata["continue"] = json!(token(version, items.last()));
+                if !request.filter.can_change() {
+                    metadata["remainingItemCount"] = json!(remaining);
+                }
+                if version == now {
+                    collection.keep_snapshot(version);
+                }
             }
             let stored = &collection.def().api.gvr;
-            let shown_as = (*stored != request.def.api.gvr).then(|| request.def.api.clone());
-            Ok(Self { shown_as, ..Self::new(version, request, items, token) })
+            let list = Self {
+                version,
+                partial: request.partial,
+                custom: request.def.custom,
+                shown_as: (*stored != request.def.api.gvr).then(|| request.def.api.clone()),
+                writer: request.writer(),
+                head: None,
+                items,
+                next: 0,
+                fault: None,
+                tail: None,
+            };
+            Ok((list, metadata))
         })
     }
 
-    fn new(version: u64, request: &ObjectsRequest, items: Vec<Arc<SimObject>>, next: Option<(String, usize)>) -> Self {
-        let mut metadata = json!({ "resourceVersion": version.to_string() });
-        if let Some((token, remaining)) = next {
-            metadata["continue"] = json!(token);
-            if !request.filter.can_change() {
-                metadata["remainingItemCount"] = json!(remaining);
+    /// Returns whether a fault is one of the list, rather than of its bytes.
+    fn can_take(&self, assigned: &AssignedFault) -> bool {
+        let is_protobuf = matches!(self.writer, Writer::Protobuf(_));
+        match &assigned.fault {
+            Fault::Insert(_) | Fault::NamelessObject => assigned.after < self.items.len(),
+            Fault::BadProtobuf(BadProtobuf::UnknownField | BadProtobuf::HalfObject | BadProtobuf::Swallow) => {
+                is_protobuf && assigned.after < self.items.len()
             }
-        }
-        let api = &request.def.api;
-        let (kind, api_version) = if request.partial {
-            ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned())
-        } else {
-            (format!("{}List", api.kind), api.gvr.api_version())
-        };
-        let head =
-            format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[");
-        Self {
-            version,
-            partial: request.partial,
-            custom: request.def.custom,
-            shown_as: None,
-            head: Some(head.into()),
-            items: items.into_iter(),
-            first: true,
-            tail: Some(Bytes::from_static(b"]}\n")),
+            Fault::BadProtobuf(bad) => is_protobuf && bad.is_of_list(),
+            _ => false,
         }
     }
 
-    fn item(&mut self, object: &SimObject) -> Bytes {
-        let mut out = Vec::with_capacity(object.json().len() + 1);
-        if !std::mem::take(&mut self.first) {
-            out.push(b',');
+    /// Creates the head and the tail. In protobuf, the length of the items precedes them, so each is encoded twice.
+    fn begin(
+        &mut self,
+        request: &ObjectsRequest,
+        metadata: &Value,
+        fault: Option<AssignedFault>,
+    ) -> Result<(), EncodeError> {
+        let mut of_list = None;
+        if let Some(AssignedFault { fault, after }) = fault {
+            let nameless = || Bytes::from(json!({ "metadata": { "resourceVersion": "1" } }).to_string());
+            let item = match (fault, &mut self.writer) {
+                (Fault::Insert(bytes), _) => Some(ItemFault::Insert(bytes)),
+                (Fault::NamelessObject, writer) => Some(ItemFault::Insert(writer.content(nameless())?)),
+                (Fault::BadProtobuf(BadProtobuf::Swallow), _) => Some(ItemFault::Swallow),
+                (Fault::BadProtobuf(bad), Writer::Protobuf(writer)) => {
+                    of_list = Some(bad);
+                    bad_protobuf::additional_item(bad, writer).map(|item| ItemFault::Insert(item.into()))
+                }
+                _ => None,
+            };
+            self.fault = item.map(|item| (after, item));
         }
-        if self.partial {
-            out.extend_from_slice(&object.partial());
-        } else if let Some(shown_as) = &self.shown_as {
-            out.extend_from_slice(object.read_as(&shown_as.gvr, &shown_as.kind).json());
-        } else if self.custom {
-            out.extend_from_slice(object.json());
-        } else {
-            object.write_untyped(&mut out);
+        let mut length = 0;
+        if matches!(self.writer, Writer::Protobuf(_)) {
+            for at in 0..self.items.len() {
+                length += self.item(at)?.len();
+            }
         }
-        out.into()
+        match &mut self.writer {
+            Writer::Protobuf(writer) if of_list != Some(BadProtobuf::Json) => {
+                let (head, tail) = bad_protobuf::list(of_list, writer, metadata, length)?;
+                (self.head, self.tail) = (Some(head.into()), Some(tail));
+            }
+            writer => {
+                *writer = Writer::Json;
+                let (kind, api_version) = kind_of(request);
+                let head = format!(
+                    "{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":["
+                );
+                (self.head, self.tail) = (Some(head.into()), Some(Bytes::from_static(b"]}\n")));
+            }
+        }
+        if of_list == Some(BadProtobuf::Status) {
+            self.items.clear();
+        }
+        Ok(())
     }
+
+    /// Writes the item at a place, with the fault that is there.
+    fn item(&mut self, at: usize) -> Result<Bytes, EncodeError> {
+        let mut out = Vec::new();
+        match &self.fault {
+            Some((place, ItemFault::Insert(item))) if *place == at => self.writer.item(item, at == 0, &mut out),
+            Some((place, ItemFault::Swallow)) if place + 1 == at => return Ok(Bytes::new()),
+            _ => {}
+        }
+        let mut content = self.writer.content(self.object(at))?;
+        if matches!(self.fault, Some((place, ItemFault::Swallow)) if place == at) && at + 1 < self.items.len() {
+            let mut both = content.to_vec();
+            let next = self.writer.content(self.object(at + 1))?;
+            self.writer.item(&next, false, &mut both);
+            content = both.into();
+        }
+        self.writer.item(&content, at == 0 && out.is_empty(), &mut out);
+        Ok(out.into())
+    }
+
+    /// Returns the object at a place as JSON.
+    fn object(&self, at: usize) -> Bytes {
+        let object = &self.items[at];
+        match &self.shown_as {
+            _ if self.partial => object.partial(),
+            Some(shown_as) => object.read_as(&shown_as.gvr, &shown_as.kind).json().clone(),
+            None if self.custom => object.json().clone(),
+            None => object.untyped(),
+        }
+    }
+}
+
+/// Returns kind and apiVersion of a list.
+fn kind_of(request: &ObjectsRequest) -> (String, String) {
+    let api = &request.def.api;
+    if request.partial {
+        return ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned());
+    }
+    (format!("{}List", api.kind), api.gvr.api_version())
 }
 
 impl Source for ListSource {
     const WATCH: bool = false;
 
     async fn next(&mut self) -> Option<Unit> {
-        if let Some(bytes) = self.head.take() {
-            return Some(Unit { bytes, object: false });
+        if let Some(head) = self.head.take() {
+            return Some(Unit::Edge(head));
         }
-        if let Some(object) = self.items.next() {
-            return Some(Unit { bytes: self.item(&object), object: true });
+        if self.next < self.items.len() {
+            self.next += 1;
+            // Every item was encoded when the list began, or needs no encoding.
+            return Some(Unit::Item(self.item(self.next - 1).unwrap_or_default()));
         }
-        self.tail.take().map(|bytes| Unit { bytes, object: false })
+        self.tail.take().map(Unit::Edge)
     }
 
     fn position(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! Simulated object at one version, encoded once and shared by all answers, and the events of its history.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -101,10 +101,9 @@ impl SimObject {
         serde_json::from_slice(&self.json).unwrap_or_default()
     }
 
-    /// Appends the object as an item of a typed list: without `kind` and `apiVersion`.
-    pub(super) fn write_untyped(&self, out: &mut Vec<u8>) {
-        out.push(b'{');
-        out.extend_from_slice(&self.json[self.type_meta..]);
+    /// Returns the object as an item of a typed list: without `kind` and `apiVersion`.
+    pub(super) fn untyped(&self) -> Bytes {
+        [b"{", &self.json[self.type_meta..]].concat().into()
     }
 
     /// Returns the object as `PartialObjectMetadata`. Costs a parse and an encode.
@@ -160,17 +159,11 @@ pub struct Event {
     pub object: Arc<SimObject>,
     /// The object before the event.
     pub previous: Option<Arc<SimObject>>,
-    line: OnceLock<Bytes>,
 }
 
 impl Event {
     pub(super) fn new(kind: EventKind, object: Arc<SimObject>, previous: Option<Arc<SimObject>>) -> Self {
-        Self { kind, object, previous, line: OnceLock::new() }
-    }
-
-    /// Returns the event as a watch line, encoded once for all watchers.
-    pub(super) fn line(&self) -> Bytes {
-        self.line.get_or_init(|| event_line(self.kind.as_str(), self.object.json())).clone()
+        Self { kind, object, previous }
     }
 }
 

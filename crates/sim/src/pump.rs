@@ -5,28 +5,45 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use futures::stream;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::bad_protobuf::{self, BadProtobuf};
 use super::connection::{Link, Order};
 use super::fault::{AssignedFault, Fault};
 use super::http::{SimBody, Status};
-use super::object::event_line;
 use super::shared::Shared;
+use super::writer::Writer;
 
 /// Piece of an answer before which a fault can strike.
 #[derive(Debug)]
-pub(super) struct Unit {
-    pub(super) bytes: Bytes,
-    /// Whether it is an item or an object's event, rather than a bookmark or the list's envelope.
-    pub(super) object: bool,
+pub(super) enum Unit {
+    /// Type and object of an event, as JSON.
+    Event(&'static str, Bytes),
+    /// Item of a list, as it is sent.
+    Item(Bytes),
+    /// Beginning or end of a list, as it is sent.
+    Edge(Bytes),
+}
+
+impl Unit {
+    /// Returns whether it is an item or an object's event.
+    fn is_object(&self) -> bool {
+        match self {
+            Self::Event(kind, _) => !matches!(*kind, "BOOKMARK" | "ERROR"),
+            Self::Item(_) => true,
+            Self::Edge(_) => false,
+        }
+    }
 }
 
 /// Source of an answer's units.
@@ -56,6 +73,8 @@ enum Step {
 #[derive(Debug)]
 pub(super) struct Pump<S> {
     source: S,
+    writer: Writer,
+    gzip: Option<GzEncoder<Vec<u8>>>,
     fault: Option<AssignedFault>,
     sent: usize,
     steps: VecDeque<Step>,
@@ -68,20 +87,35 @@ pub(super) struct Pump<S> {
 impl<S: Source> Pump<S> {
     pub(super) fn new(
         source: S,
+        writer: Writer,
         fault: Option<AssignedFault>,
         shared: Arc<Shared>,
         link: Arc<Link>,
         request: String,
     ) -> Self {
-        Self { source, fault, sent: 0, steps: VecDeque::new(), ended: false, shared, link, request }
+        Self { source, writer, gzip: None, fault, sent: 0, steps: VecDeque::new(), ended: false, shared, link, request }
     }
 
     pub(super) fn into_body(self) -> SimBody {
         let frames = stream::unfold(self, |mut pump| async move {
             let frame = pump.frame().await?;
+            let frame = frame.and_then(|bytes| pump.compressed(bytes));
             Some((frame.map(Frame::data), pump))
         });
         StreamBody::new(frames).boxed_unsync()
+    }
+
+    /// Gzips the body, which no header declares.
+    pub(super) fn gzipped(mut self) -> Self {
+        self.gzip = Some(GzEncoder::new(Vec::new(), Compression::fast()));
+        self
+    }
+
+    fn compressed(&mut self, bytes: Bytes) -> io::Result<Bytes> {
+        let Some(gzip) = &mut self.gzip else { return Ok(bytes) };
+        gzip.write_all(&bytes)?;
+        gzip.flush()?;
+        Ok(std::mem::take(gzip.get_mut()).into())
     }
 
     async fn frame(&mut self) -> Option<io::Result<Bytes>> {
@@ -107,14 +141,24 @@ impl<S: Source> Pump<S> {
                         self.ended = true;
                         continue;
                     };
-                    if unit.object && self.strikes_now(true) {
-                        self.strike(Some(unit.bytes), position);
+                    if unit.is_object() && self.strikes_now(true) {
+                        self.strike(Some(unit), position);
                         continue;
                     }
-                    self.sent += usize::from(unit.object);
-                    return Some(Ok(unit.bytes));
+                    self.sent += usize::from(unit.is_object());
+                    let bytes = self.write(&unit);
+                    if !bytes.is_empty() {
+                        return Some(Ok(bytes));
+                    }
                 }
             }
+        }
+    }
+
+    fn write(&mut self, unit: &Unit) -> Bytes {
+        match unit {
+            Unit::Event(kind, object) => self.writer.event(kind, object),
+            Unit::Item(bytes) | Unit::Edge(bytes) => bytes.clone(),
         }
     }
 
@@ -122,7 +166,8 @@ impl<S: Source> Pump<S> {
     fn strikes_now(&self, at_object: bool) -> bool {
         let Some(AssignedFault { fault, after }) = &self.fault else { return false };
         let to_object = match fault {
-            Fault::HalfLine
+            Fault::Cut(_)
+            | Fault::BadProtobuf(_)
             | Fault::SlowDrip
             | Fault::DropEvents
             | Fault::ReorderedKeys
@@ -136,11 +181,11 @@ impl<S: Source> Pump<S> {
     }
 
     /// Plans the steps of the fault for the next unit, or without a unit.
-    fn strike(&mut self, unit: Option<Bytes>, position: u64) {
+    fn strike(&mut self, struck: Option<Unit>, position: u64) {
         let Some(AssignedFault { fault, .. }) = self.fault.take() else { return };
         self.shared.record(&self.request, self.sent, &fault);
-        let unit = unit.unwrap_or_default();
-        self.sent += usize::from(!unit.is_empty());
+        self.sent += usize::from(struck.is_some());
+        let unit = struck.as_ref().map(|unit| self.write(unit)).unwrap_or_default();
         let mut steps = match fault {
             // The pause lets sent data reach the peer. A reset discards unread data.
             Fault::Reset => vec![Step::Pause(Duration::from_millis(2)), Step::Abort],
@@ -154,41 +199,65 @@ impl<S: Source> Pump<S> {
                 vec![Step::Send(unit)]
             }
             Fault::Stall(pause) => vec![Step::Stall(pause), Step::Send(unit)],
-            Fault::HalfLine => vec![Step::Send(unit.slice(..unit.len() / 2)), Step::End],
+            Fault::Cut(thousandths) => {
+                vec![Step::Send(unit.slice(..unit.len() * usize::from(thousandths.min(1000)) / 1000)), Step::End]
+            }
             Fault::EarlyClose => vec![Step::End],
             Fault::Garbage => vec![Step::Send(garbage()), Step::End],
             Fault::SlowDrip => drip(&unit),
-            Fault::ExpireWatch if S::WATCH => vec![Step::Send(expired_line()), Step::End],
+            Fault::ExpireWatch if S::WATCH => vec![Step::Send(self.writer.error(&expired())), Step::End],
             Fault::ErrorEvent if S::WATCH => {
                 let status = Status::new(500, "InternalError", "an error on the server has prevented the request");
-                vec![Step::Send(error_line(&status)), Step::End]
+                vec![Step::Send(self.writer.error(&status)), Step::End]
             }
             Fault::DropEvents if S::WATCH => {
                 self.shared.with_world(super::world::World::compact);
                 vec![Step::End]
             }
-            Fault::NamelessObject => nameless::<S>(unit, position),
-            Fault::Insert(bytes) => inserted::<S>(unit, &bytes),
-            Fault::UnknownEventType if S::WATCH => vec![Step::Send(unknown(position)), Step::Send(unit)],
-            Fault::ReorderedKeys if S::WATCH => vec![Step::Send(reordered(&unit))],
-            Fault::HugeObject(size) if S::WATCH => {
-                vec![Step::Send(padded(&unit, size)), Step::Send(expired_line()), Step::End]
+            Fault::NamelessObject if S::WATCH => {
+                let object = json!({ "metadata": { "resourceVersion": position.to_string() } }).to_string();
+                vec![Step::Send(self.writer.event("MODIFIED", object.as_bytes())), Step::Send(unit)]
             }
+            Fault::Insert(bytes) if S::WATCH => vec![Step::Send(bytes), Step::Send(unit)],
+            Fault::UnknownEventType if S::WATCH => {
+                vec![Step::Send(self.writer.event("SPARKLED", unknown(position).as_bytes())), Step::Send(unit)]
+            }
+            Fault::ReorderedKeys | Fault::HugeObject(_) | Fault::BadProtobuf(_) => self.respelled(&fault, struck, unit),
             _ => vec![Step::Send(unit)],
         };
         steps.retain(|step| !matches!(step, Step::Send(bytes) if bytes.is_empty()));
         self.steps.extend(steps);
     }
+
+    /// Returns the steps of a fault that sends an event or item in another form.
+    fn respelled(&mut self, fault: &Fault, struck: Option<Unit>, unit: Bytes) -> Vec<Step> {
+        match (fault, struck, &mut self.writer) {
+            (Fault::ReorderedKeys, Some(Unit::Event(kind, object)), writer) => {
+                vec![Step::Send(writer.reordered_event(kind, &object))]
+            }
+            (Fault::HugeObject(size), Some(Unit::Event(kind, object)), writer) => {
+                let huge = writer.event(kind, padded(&object, *size).as_bytes());
+                vec![Step::Send(huge), Step::Send(writer.error(&expired())), Step::End]
+            }
+            (Fault::BadProtobuf(bad), Some(Unit::Event(kind, object)), Writer::Protobuf(writer)) => {
+                let (pieces, ends) = bad_protobuf::event(*bad, writer, (kind, &object), &unit);
+                let mut steps: Vec<_> = pieces.into_iter().map(Step::Send).collect();
+                if ends {
+                    steps.push(Step::End);
+                }
+                steps
+            }
+            (Fault::BadProtobuf(BadProtobuf::Length(length)), Some(Unit::Item(item)), Writer::Protobuf(_)) => {
+                vec![Step::Send(bad_protobuf::with_item_length(&item, *length).into())]
+            }
+            _ => vec![Step::Send(unit)],
+        }
+    }
 }
 
-/// Returns an ERROR event as a watch line.
-pub(super) fn error_line(status: &Status) -> Bytes {
-    event_line("ERROR", status.to_value().to_string().as_bytes())
-}
-
-/// Returns the ERROR event that ends a watch whose version has expired.
-pub(super) fn expired_line() -> Bytes {
-    error_line(&Status::expired("too old resource version"))
+/// Returns the status that ends a watch whose version has expired.
+pub(super) fn expired() -> Status {
+    Status::expired("too old resource version")
 }
 
 fn garbage() -> Bytes {
@@ -209,46 +278,15 @@ fn drip(unit: &Bytes) -> Vec<Step> {
     steps
 }
 
-fn nameless<S: Source>(unit: Bytes, position: u64) -> Vec<Step> {
-    let object = json!({ "metadata": { "resourceVersion": position.to_string() } }).to_string();
-    let piece = if S::WATCH { event_line("MODIFIED", object.as_bytes()) } else { object.into() };
-    inserted::<S>(unit, &piece)
-}
-
-/// Inserts a watch line or a list item before the unit. A watch line must include its newline.
-fn inserted<S: Source>(unit: Bytes, piece: &Bytes) -> Vec<Step> {
-    if S::WATCH {
-        return vec![Step::Send(piece.clone()), Step::Send(unit)];
-    }
-    let (before, after) = if unit.starts_with(b",") { (",", "") } else { ("", ",") };
-    vec![Step::Send(before.into()), Step::Send(piece.clone()), Step::Send(after.into()), Step::Send(unit)]
-}
-
-fn unknown(position: u64) -> Bytes {
+/// Returns an object of another kind.
+fn unknown(position: u64) -> String {
     let metadata = json!({ "name": "strange", "namespace": "strange", "resourceVersion": position.to_string() });
-    event_line(
-        "SPARKLED",
-        json!({ "kind": "Strange", "apiVersion": "v1", "metadata": metadata }).to_string().as_bytes(),
-    )
+    json!({ "kind": "Strange", "apiVersion": "v1", "metadata": metadata }).to_string()
 }
 
-/// Splits a line of `event_line` into type and object.
-fn parts(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let rest = line.strip_prefix(b"{\"type\":\"")?;
-    let quote = rest.iter().position(|&byte| byte == b'"')?;
-    let object = rest[quote..].strip_prefix(b"\",\"object\":")?;
-    Some((&rest[..quote], object.strip_suffix(b"}\n")?))
-}
-
-fn reordered(line: &Bytes) -> Bytes {
-    let Some((kind, object)) = parts(line) else { return line.clone() };
-    [b"{\"object\":", object, b",\"type\":\"", kind, b"\"}\n"].concat().into()
-}
-
-fn padded(line: &Bytes, size: usize) -> Bytes {
-    let Some((kind, object)) = parts(line) else { return line.clone() };
-    let padding = "x".repeat(size.saturating_sub(line.len()));
-    let kind = String::from_utf8_lossy(kind);
-    let head = format!("{{\"padding\":\"{padding}\",");
-    event_line(&kind, &[head.as_bytes(), object.strip_prefix(b"{").unwrap_or(object)].concat())
+/// Returns the object with an annotation that gives it at least `size` bytes.
+fn padded(object: &[u8], size: usize) -> String {
+    let mut object: Value = serde_json::from_slice(object).unwrap_or_default();
+    object["metadata"]["annotations"]["padding"] = "x".repeat(size).into();
+    object.to_string()
 }

@@ -7,8 +7,11 @@ use super::collection::ResourceDef;
 use super::fault::RequestKind;
 use super::filter::Filter;
 use super::http::{Query, Status};
+use super::media::{Accepted, Media, negotiate};
+use super::protobuf::{ProtobufWriter, message_of};
 use super::shared::Shared;
 use super::world::World;
+use super::writer::Writer;
 use informer_hub_types::Gvr;
 
 /// Parsed list or watch request.
@@ -17,7 +20,8 @@ pub(super) struct ObjectsRequest {
     pub(super) def: ResourceDef,
     pub(super) filter: Filter,
     pub(super) query: Query,
-    /// Whether the client accepts `PartialObjectMetadata` only.
+    pub(super) media: Media,
+    /// Whether objects are `PartialObjectMetadata`.
     pub(super) partial: bool,
     /// Method and URI, for the fault log.
     pub(super) label: String,
@@ -43,17 +47,15 @@ impl ObjectsRequest {
             return Err(Status::new(403, "Forbidden", message));
         }
         let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
-        if !["json", "*/*", "application/*"].iter().any(|wanted| accept.contains(wanted)) {
-            return Err(Status::new(
-                406,
-                "NotAcceptable",
-                "only the following media types are accepted: application/json",
-            ));
-        }
+        let has_message = |partial| shared.config.protobuf && (partial || message_of(&def.api).is_some());
+        let Some(Accepted { media, partial }) = negotiate(accept, has_message) else {
+            let message = "only the following media types are accepted: application/json";
+            return Err(Status::new(406, "NotAcceptable", message));
+        };
         let filter = Filter::parse(namespace, query.get("labelSelector"), query.get("fieldSelector"))
             .map_err(|invalid| Status::bad_request(invalid.to_string()))?;
         let label = format!("{} {}", request.method(), request.uri());
-        Ok(Self { def, filter, query, partial: accept.contains("as=PartialObjectMetadata"), label })
+        Ok(Self { def, filter, query, media, partial, label })
     }
 
     /// Returns `resourceVersion` as a number; `None` if it is absent.
@@ -68,6 +70,12 @@ impl ObjectsRequest {
                 )
             }),
         }
+    }
+
+    /// Returns a writer of the answer.
+    pub(super) fn writer(&self) -> Writer {
+        let writer = ProtobufWriter::new(&self.def.api, self.partial).filter(|_| self.media == Media::Protobuf);
+        writer.map_or(Writer::Json, |writer| Writer::Protobuf(Box::new(writer)))
     }
 
     pub(super) fn not_found(&self) -> Status {

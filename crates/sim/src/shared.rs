@@ -48,6 +48,9 @@ pub struct SimConfig {
     pub http2: Option<u32>,
     /// TLS of a cluster on a port; its ALPN list decides whether HTTP/2 is offered.
     pub tls: Option<Arc<ServerConfig>>,
+    /// Whether built-in types, and metadata of all types, are sent as protobuf to clients that prefer it. Then, in debug
+    /// builds, objects of built-in types can only have members that their types have. Default true.
+    pub protobuf: bool,
     /// User name that `SelfSubjectReview` returns; `None` answers 404, like Kubernetes before 1.28.
     pub username: Option<String>,
 }
@@ -63,6 +66,7 @@ impl Default for SimConfig {
             token: None,
             http2: None,
             tls: None,
+            protobuf: true,
             username: Some("simulated-user".to_owned()),
         }
     }
@@ -79,6 +83,7 @@ impl fmt::Debug for SimConfig {
             .field("token", &self.token.as_ref().map(|_| "…"))
             .field("http2", &self.http2)
             .field("tls", &self.tls.is_some())
+            .field("protobuf", &self.protobuf)
             .field("username", &self.username)
             .finish()
     }
@@ -101,6 +106,8 @@ pub struct Stats {
     pub watches: u64,
     /// Streaming lists.
     pub streaming: u64,
+    /// Lists and watches answered in protobuf.
+    pub protobuf: u64,
     /// Open watches.
     pub open_watches: u64,
     /// Connections accepted.
@@ -120,6 +127,7 @@ pub(super) struct Counters {
     pub(super) lists: AtomicU64,
     pub(super) watches: AtomicU64,
     pub(super) streaming: AtomicU64,
+    pub(super) protobuf: AtomicU64,
     pub(super) open_watches: AtomicU64,
     pub(super) connections: AtomicU64,
     pub(super) open_connections: AtomicU64,
@@ -136,6 +144,7 @@ impl Counters {
             lists: self.lists.load(Relaxed),
             watches: self.watches.load(Relaxed),
             streaming: self.streaming.load(Relaxed),
+            protobuf: self.protobuf.load(Relaxed),
             open_watches: self.open_watches.load(Relaxed),
             connections: self.connections.load(Relaxed),
             open_connections: self.open_connections.load(Relaxed),
@@ -169,7 +178,10 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(config: SimConfig) -> Self {
-        let world = World::new(&config.world);
+        let mut world = World::new(&config.world);
+        if config.protobuf {
+            world.check_types();
+        }
         Self {
             config,
             counters: Counters::default(),

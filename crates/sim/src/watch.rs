@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::json;
 
 use super::collection::{Cursor, Expired, ResourceDef};
 use super::fault::Fault;
 use super::filter::Filter;
 use super::http::Status;
-use super::object::{Event, EventKind, SimObject, event_line};
-use super::pump::{Source, Unit, expired_line};
+use super::object::{Event, EventKind, SimObject};
+use super::pump::{Source, Unit, expired};
 use super::request::{ObjectsRequest, is_signal};
 use super::shared::Shared;
 use super::world::World;
@@ -101,11 +100,6 @@ impl WatchSource {
         })
     }
 
-    fn end_with(&mut self, bytes: Bytes) -> Unit {
-        self.ended = true;
-        Unit { bytes, object: false }
-    }
-
     /// Reads new events. Returns whether there are any, and the current version.
     fn read(&mut self) -> Result<(bool, u64), Expired> {
         let Some(cursor) = &mut self.cursor else { return Err(Expired) };
@@ -125,7 +119,7 @@ impl WatchSource {
     }
 
     /// Returns the event as this watch's selection sees it; `None` if it is filtered out.
-    fn render(&self, event: &Event) -> Option<Bytes> {
+    fn render(&self, event: &Event) -> Option<Unit> {
         let is = self.filter.matches(&event.object);
         let was =
             event.previous.as_ref().map_or(event.kind == EventKind::Deleted && is, |old| self.filter.matches(old));
@@ -141,21 +135,16 @@ impl WatchSource {
             .flatten()
             .map(|old| Arc::new(old.at_version(&self.def.api.gvr, &self.def.api.kind, event.object.version())));
         let object = last_inside.as_ref().unwrap_or(&event.object);
-        Some(match (&self.shown_as, kind == event.kind) {
-            _ if self.partial => event_line(kind.as_str(), &object.partial()),
-            (Some(other), _) => event_line(kind.as_str(), object.read_as(&other.gvr, &other.kind).json()),
-            (None, true) => event.line(),
-            (None, false) => event_line(kind.as_str(), object.json()),
-        })
+        Some(self.event(kind, object))
     }
 
-    fn initial_event(&self, object: &SimObject) -> Unit {
-        let bytes = match &self.shown_as {
-            _ if self.partial => event_line("ADDED", &object.partial()),
-            Some(other) => event_line("ADDED", object.read_as(&other.gvr, &other.kind).json()),
-            None => event_line("ADDED", object.json()),
+    fn event(&self, kind: EventKind, object: &SimObject) -> Unit {
+        let json = match &self.shown_as {
+            _ if self.partial => object.partial(),
+            Some(other) => object.read_as(&other.gvr, &other.kind).json().clone(),
+            None => object.json().clone(),
         };
-        Unit { bytes, object: true }
+        Unit::Event(kind.as_str(), json)
     }
 
     fn bookmark(&self, version: u64, ends_initial_events: bool) -> Unit {
@@ -170,13 +159,13 @@ impl WatchSource {
             (api.kind.as_str(), api.gvr.api_version())
         };
         let object = json!({ "kind": kind, "apiVersion": api_version, "metadata": metadata });
-        Unit { bytes: event_line("BOOKMARK", object.to_string().as_bytes()), object: false }
+        Unit::Event("BOOKMARK", object.to_string().into())
     }
 
     /// Returns the next pending event or a due bookmark.
     fn ready(&mut self) -> Option<Unit> {
         if let Some(object) = self.initial.pop_front() {
-            return Some(self.initial_event(&object));
+            return Some(self.event(EventKind::Added, &object));
         }
         if let Some(version) = self.marker.take() {
             return Some(self.bookmark(version, true));
@@ -187,12 +176,15 @@ impl WatchSource {
                     continue;
                 }
                 self.position = event.object.version();
-                if let Some(bytes) = self.render(&event) {
-                    return Some(Unit { bytes, object: true });
+                if let Some(unit) = self.render(&event) {
+                    return Some(unit);
                 }
             }
             match self.read() {
-                Err(Expired) => return Some(self.end_with(expired_line())),
+                Err(Expired) => {
+                    self.ended = true;
+                    return Some(Unit::Event("ERROR", expired().to_value().to_string().into()));
+                }
                 Ok((true, _)) => {}
                 Ok((false, version)) => return self.bookmark_if_due(version),
             }

@@ -12,6 +12,7 @@ use super::definitions::Definitions;
 use super::filter::Filter;
 use super::object::SimObject;
 use super::pods;
+use super::protobuf;
 use informer_hub_types::{Gvr, ObjectKey, ResourceVersion, Uid};
 
 /// 2026-01-01T00:00:00Z, the start of a world's clock, which advances one second per resourceVersion.
@@ -56,6 +57,8 @@ pub struct World {
     history: usize,
     collections: BTreeMap<Gvr, Collection>,
     definitions: Definitions,
+    /// Whether objects of built-in types must be valid.
+    is_typed: bool,
 }
 
 impl World {
@@ -70,6 +73,7 @@ impl World {
             history: config.history,
             collections: BTreeMap::new(),
             definitions: Definitions::default(),
+            is_typed: false,
         };
         world.register(
             ResourceDef::new(&Self::definitions(), "CustomResourceDefinition", false, false).short_name("crd"),
@@ -120,6 +124,11 @@ impl World {
     #[must_use]
     pub fn services() -> Gvr {
         Gvr::new("apiregistration.k8s.io", "v1", "apiservices")
+    }
+
+    /// Has debug builds panic at objects of built-in types with members that their type lacks. A kube-apiserver drops those.
+    pub(super) fn check_types(&mut self) {
+        self.is_typed = true;
     }
 
     /// Serves one more resource. Does nothing if it is served already.
@@ -372,6 +381,12 @@ impl World {
         let collection = self.collections.get_mut(gvr)?;
         let kind = collection.def().api.kind.clone();
         let object = SimObject::encode(gvr, &kind, self.version, body);
+        debug_assert_eq!(
+            if self.is_typed { protobuf::check(&collection.def().api, object.json()) } else { Ok(()) },
+            Ok(()),
+            "a kube-apiserver cannot hold {}; a cluster without protobuf can",
+            object.key()
+        );
         let key = object.key().clone();
         collection.put(object);
         Some(key)
@@ -472,13 +487,13 @@ mod tests {
         let key = world.objects(&pods).next().unwrap().key().clone();
         let start = world.version();
         for i in 0..10 {
-            world.patch(&pods, &key, &json!({ "status": { "n": i } })).unwrap();
+            world.patch(&pods, &key, &json!({ "status": { "observedGeneration": i } })).unwrap();
         }
         let collection = world.collection(&pods).unwrap();
         let mut cursor = collection.cursor_after(start).unwrap();
         assert_eq!(collection.read(&mut cursor, 100).unwrap().len(), 10);
         let caught_up = collection.end();
-        world.patch(&pods, &key, &json!({ "status": { "n": 11 } })).unwrap();
+        world.patch(&pods, &key, &json!({ "status": { "observedGeneration": 11 } })).unwrap();
         assert!(world.collection(&pods).unwrap().cursor_after(start).is_err());
         world.compact();
         let collection = world.collection(&pods).unwrap();

@@ -23,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::super::discovery::{self, Route};
 use super::super::http::{Query, SimBody, SimResponse, Status, json_response, typed_response};
+use super::super::media::Media;
 use super::super::world::{World, WorldConfig};
 use super::form::Form;
 use super::template::{BASE, Template};
@@ -119,7 +120,7 @@ fn answer<B>(state: &Arc<ReplayState>, request: &Request<B>) -> SimResponse {
         _ => None,
     };
     document.map_or_else(
-        || Status::new(404, "NotFound", "a replay server serves only pods of all namespaces").response(),
+        || Status::new(404, "NotFound", "a replay server serves only pods of all namespaces").response(Media::Json),
         |document| json_response(StatusCode::OK, &document),
     )
 }
@@ -145,11 +146,11 @@ fn objects(view: View, query: &Query) -> SimResponse {
     }
     if query.flag("sendInitialEvents") {
         let why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
-        return Status::invalid_options("sendInitialEvents", why).response();
+        return Status::invalid_options("sendInitialEvents", why).response(Media::Json);
     }
     let version = match query.number("resourceVersion") {
         Ok(version) => version.unwrap_or(0),
-        Err(status) => return status.response(),
+        Err(status) => return status.response(Media::Json),
     };
     let next = view.state.event_after(version);
     typed_response(StatusCode::OK, view.form.content_type(true), watch_body(view, next))

@@ -97,12 +97,12 @@ async fn stall_delays_an_answer_until_healed_and_loses_nothing() {
 
 #[tokio::test]
 async fn half_line_ends_the_answer_with_invalid_json() {
-    let (cluster, mut watch) = struck_watch(Fault::HalfLine).await;
+    let (cluster, mut watch) = struck_watch(Fault::Cut(500)).await;
     touch(&cluster);
     let line = within(watch.raw_line()).await.unwrap().unwrap();
     assert!(line.len() > 50 && !is_json(&line));
     assert!(within(watch.raw_line()).await.unwrap().is_none());
-    let (_, body) = struck_list(Fault::HalfLine).await;
+    let (_, body) = struck_list(Fault::Cut(500)).await;
     assert!(!is_json(&body.unwrap()));
 }
 

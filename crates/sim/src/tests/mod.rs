@@ -3,6 +3,7 @@
 mod chaos;
 mod faults;
 mod lifecycle;
+mod protobuf;
 mod protocol;
 mod replay;
 
@@ -155,7 +156,7 @@ pub(super) fn touch(cluster: &SimCluster) -> (String, u64) {
     cluster.with_world(|world| {
         let pods = World::pods();
         let key = world.objects(&pods).next().unwrap().key().clone();
-        let version = world.patch(&pods, &key, &serde_json::json!({ "status": { "touched": true } })).unwrap();
+        let version = world.patch(&pods, &key, &serde_json::json!({ "status": { "reason": "touched" } })).unwrap();
         (key.to_string(), version)
     })
 }

@@ -1,0 +1,203 @@
+//! Faults of answers in protobuf.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::object::event_line;
+use super::protobuf::{self, ProtobufWriter};
+use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError, MAGIC, varint};
+
+/// Fault of an answer in protobuf. Answers in JSON are not affected, except by [`Self::Gzip`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BadProtobuf {
+    /// The next frame or item declares this length; a list may declare more than 32 bits. The answer ends after the next one.
+    Length(u64),
+    /// The next item of a list declares a length that covers the item after it. The next frame of a watch declares one that
+    /// ends in the frame after it, a copy, and the watch ends.
+    Swallow,
+    /// The next object, or the list, does not begin with `k8s\0`.
+    Magic,
+    /// The next event, or the list, is JSON.
+    Json,
+    /// The content type is that of JSON.
+    LabelledJson,
+    /// The body is gzipped, which no header declares.
+    Gzip,
+    /// Events of objects of two other kinds precede the next event. A list is of another kind.
+    OtherKind,
+    /// An event whose object is a `Status` precedes the next event. A list is a `Status`.
+    Status,
+    /// The next event, or an additional item, has a field of a later Kubernetes version.
+    UnknownField,
+    /// An object that ends inside a field precedes the next event or item.
+    HalfObject,
+}
+
+impl BadProtobuf {
+    /// All faults, with telling lengths: nothing, one, slightly too much, huge, and negative.
+    pub const ALL: [Self; 15] = [
+        Self::Length(0),
+        Self::Length(1),
+        Self::Length(700),
+        Self::Length(40 << 20),
+        Self::Length(0x7fff_ffff),
+        Self::Length(u64::MAX),
+        Self::Swallow,
+        Self::Magic,
+        Self::Json,
+        Self::LabelledJson,
+        Self::Gzip,
+        Self::OtherKind,
+        Self::Status,
+        Self::UnknownField,
+        Self::HalfObject,
+    ];
+
+    /// Returns whether the fault affects an answer as a whole, from its first byte.
+    pub(super) fn is_of_answer(self) -> bool {
+        matches!(self, Self::LabelledJson | Self::Gzip)
+    }
+
+    /// Returns whether the fault is one of a whole list.
+    pub(super) fn is_of_list(self) -> bool {
+        matches!(self, Self::Magic | Self::Json | Self::OtherKind | Self::Status)
+    }
+}
+
+/// Returns head and tail of a list whose items have `length` bytes.
+pub(super) fn list(
+    fault: Option<BadProtobuf>,
+    writer: &mut ProtobufWriter,
+    metadata: &Value,
+    length: usize,
+) -> Result<(Vec<u8>, Bytes), EncodeError> {
+    if fault == Some(BadProtobuf::Status) {
+        return Ok((protobuf::status(br#"{"status":"Failure","code":500}"#)?, Bytes::new()));
+    }
+    let is_other = fault == Some(BadProtobuf::OtherKind);
+    let head = if is_other {
+        protobuf::list_head(("v1", "ServiceList"), metadata, length)
+    } else {
+        writer.list_head(metadata, length)
+    };
+    let mut head = head?;
+    if fault == Some(BadProtobuf::Magic) {
+        spoil_magic(&mut head);
+    }
+    Ok((head, Bytes::from_static(END_OF_ENVELOPE)))
+}
+
+/// Returns the content of the item that a fault adds to a list.
+pub(super) fn additional_item(fault: BadProtobuf, writer: &mut ProtobufWriter) -> Option<Vec<u8>> {
+    match fault {
+        BadProtobuf::UnknownField => Some(with_unknown_field(ghost(writer, "later"))),
+        BadProtobuf::HalfObject => Some(half_object(writer)),
+        _ => None,
+    }
+}
+
+/// Bytes in place of an event of a watch, and whether the watch then ends.
+pub(super) fn event(
+    fault: BadProtobuf,
+    writer: &mut ProtobufWriter,
+    (kind, object): (&str, &[u8]),
+    frame: &Bytes,
+) -> (Vec<Bytes>, bool) {
+    let (mut pieces, mut ends) = (Vec::new(), false);
+    match fault {
+        BadProtobuf::Length(length) => {
+            let length = u32::try_from(length).unwrap_or(u32::MAX);
+            pieces.extend([with_length(frame, length), frame.clone()]);
+            ends = true;
+        }
+        BadProtobuf::Swallow => {
+            let length = u32::try_from(frame.len() + 4).unwrap_or(u32::MAX);
+            pieces.extend([with_length(frame, length), frame.clone()]);
+            ends = true;
+        }
+        BadProtobuf::Magic => {
+            let mut object = writer.object(object).unwrap_or_default();
+            spoil_magic(&mut object);
+            pieces.push(protobuf::frame(kind, &object));
+        }
+        BadProtobuf::Json => pieces.push(event_line(kind, object)),
+        BadProtobuf::OtherKind => {
+            let raw = writer.message(object).unwrap_or_default();
+            for (api_version, other) in [("v1", "Service"), ("example.com/v1", "Gadget")] {
+                pieces.push(protobuf::frame("MODIFIED", &protobuf::envelope(api_version, other, &raw)));
+            }
+            let metadata = br#"{"metadata":{"name":"other","namespace":"shop","uid":"o","resourceVersion":"1"}}"#;
+            let config_map = protobuf::of_kind("v1", "ConfigMap", metadata).unwrap_or_default();
+            pieces.extend([protobuf::frame("ADDED", &config_map), frame.clone()]);
+        }
+        BadProtobuf::Status => {
+            let status = protobuf::status(br#"{"status":"Failure","code":500}"#).unwrap_or_default();
+            pieces.extend([protobuf::frame("MODIFIED", &status), frame.clone()]);
+        }
+        BadProtobuf::UnknownField => {
+            let raw = writer.message(object).map(with_unknown_field).unwrap_or_default();
+            pieces.push(protobuf::frame(kind, &writer.envelope(&raw)));
+        }
+        BadProtobuf::HalfObject => {
+            let half = half_object(writer);
+            pieces.extend([protobuf::frame("MODIFIED", &writer.envelope(&half)), frame.clone()]);
+        }
+        BadProtobuf::LabelledJson | BadProtobuf::Gzip => pieces.push(frame.clone()),
+    }
+    (pieces, ends)
+}
+
+/// Returns the item of a list with another length.
+fn item(content: &[u8], length: u64) -> Vec<u8> {
+    let mut item = vec![2 << 3 | 2];
+    let mut left = length;
+    while left >= 0x80 {
+        item.push(u8::try_from(left & 0x7f).unwrap_or(0) | 0x80);
+        left >>= 7;
+    }
+    item.push(u8::try_from(left).unwrap_or(0));
+    item.extend_from_slice(content);
+    debug_assert_eq!(varint(&item, 1).ok().flatten().map(|(value, _)| value), Some(length));
+    item
+}
+
+/// Returns an encoded item with another length.
+pub(super) fn with_item_length(encoded: &[u8], length: u64) -> Vec<u8> {
+    let content = varint(encoded, 1).ok().flatten().map_or(0, |(_, at)| at);
+    item(&encoded[content..], length)
+}
+
+/// Makes an answer not begin with the magic bytes.
+fn spoil_magic(answer: &mut [u8]) {
+    debug_assert!(answer.starts_with(MAGIC));
+    if let Some(last) = answer.get_mut(MAGIC.len() - 1) {
+        *last = 1;
+    }
+}
+
+/// Adds a field that no message has.
+fn with_unknown_field(mut message: Vec<u8>) -> Vec<u8> {
+    message.extend_from_slice(&item(b"later", 5));
+    let at = message.len() - 7;
+    // Field 31 instead of 2: the tag is two bytes.
+    message.splice(at..=at, [0xfa, 0x01]);
+    message
+}
+
+/// Returns a named object whose second field ends too early.
+fn half_object(writer: &mut ProtobufWriter) -> Vec<u8> {
+    let mut message = ghost(writer, "half");
+    message.extend_from_slice(&item(b"half", 60));
+    message
+}
+
+/// Returns an object with metadata only.
+fn ghost(writer: &mut ProtobufWriter, name: &str) -> Vec<u8> {
+    let metadata = json!({ "name": name, "namespace": "shop", "uid": name, "resourceVersion": "1" });
+    writer.message(json!({ "metadata": metadata }).to_string().as_bytes()).unwrap_or_default()
+}
+
+/// Returns a frame that declares another length.
+fn with_length(frame: &Bytes, length: u32) -> Bytes {
+    [&length.to_be_bytes()[..], &frame[4..]].concat().into()
+}
