@@ -29,7 +29,8 @@ struct FaultyCluster {
 impl FaultyCluster {
     /// Starts a hub over one cluster. `script` builds the fault from one of its pods and a new version.
     async fn new(streaming: Streaming, tuning: Tuning, script: impl FnOnce(&Value, u64) -> FaultScript) -> Self {
-        let cluster = SimCluster::start(SimConfig { streaming, ..small(1, PODS) }, &Handle::current()).unwrap();
+        let cluster =
+            SimCluster::start(SimConfig { streaming, protobuf: false, ..small(1, PODS) }, &Handle::current()).unwrap();
         let (key, pod, fresh) = cluster.with_world(|world| {
             let pod = world.objects(&World::pods()).last().unwrap();
             (pod.key().clone(), pod.value().clone(), world.version() + 100)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use informer_hub_sim::{Churn, SimCluster};
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, config, pods, quick, resource_config, small};
+use crate::fleet::{Fleet, Wire, config, pods, quick, resource_config, small};
 
 fn clusters(count: u64, pods: usize) -> BTreeMap<String, SimCluster> {
     (0..count).map(|i| (format!("c{i}"), SimCluster::start(small(i, pods), &Handle::current()).unwrap())).collect()
@@ -13,7 +13,16 @@ fn clusters(count: u64, pods: usize) -> BTreeMap<String, SimCluster> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cache_and_subscriber_follow_three_clusters() {
-    let fleet = Fleet::start(clusters(3, 200), &["pods", "nodes"], Vec::new()).await;
+    for wire in Wire::ALL {
+        follow_three_clusters(wire).await;
+    }
+}
+
+async fn follow_three_clusters(wire: Wire) {
+    let clusters = clusters(3, 100);
+    let mut config = config(&clusters, &["pods", "nodes"]);
+    wire.apply(&mut config);
+    let fleet = Fleet::start_config(clusters, config, quick()).await;
     fleet.synced().await;
     fleet.converged().await;
     for (i, cluster) in fleet.clusters.values().enumerate() {
@@ -27,6 +36,10 @@ async fn cache_and_subscriber_follow_three_clusters() {
     assert!(report.hub.ready);
     assert_eq!(report.hub.clusters.len(), 3);
     assert!(!fleet.clusters["c0"].truth(&pods().gvr).is_empty());
+    assert_eq!(fleet.clusters["c0"].stats().protobuf > 0, wire.is_protobuf());
+    // Objects that a cluster cannot encode, or that a hub cannot decode, would have been listed again.
+    let informer = fleet.informer("c0").await;
+    assert_eq!((informer.lists, informer.skipped, informer.last_error), (1, 0, None), "{wire:?}");
     fleet.end().await;
 }
 

@@ -70,7 +70,7 @@ async fn changes_arrive(fleet: &Fleet) {
         for cluster in fleet.clusters.values() {
             cluster.with_world(|world| {
                 let key: ObjectKey = world.objects(&World::pods()).next().unwrap().key().clone();
-                world.patch(&World::pods(), &key, &json!({ "status": { "change": change } })).unwrap();
+                world.patch(&World::pods(), &key, &json!({ "status": { "observedGeneration": change + 1 } })).unwrap();
             });
         }
         fleet.converged().await;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use informer_hub_sim::{Churn, FaultScript, SimCluster, Streaming};
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, small};
+use crate::fleet::{Fleet, Wire, config, quick, small};
 
 /// Default seeds. `FAULT_SEEDS=a..b` runs others, `INFORMER_HUB_SEED=a` runs one.
 const SEEDS: std::ops::Range<u64> = 0..200;
@@ -38,10 +38,12 @@ async fn schedule(seed: u64) {
         };
         config.honour_limit = seed.is_multiple_of(2);
         let cluster = SimCluster::start(config, &Handle::current()).unwrap();
-        cluster.set_faults(FaultScript::seeded(seed * CLUSTERS + i, 0.3));
+        cluster.set_faults(FaultScript::seeded(seed * CLUSTERS + i, 0.3).with_http2().with_protobuf());
         clusters.insert(format!("s{seed}c{i}"), cluster);
     }
-    let mut fleet = Fleet::start(clusters, &["pods"], Vec::new()).await;
+    let mut config = config(&clusters, &["pods"]);
+    Wire::of_seed(seed / 2).apply(&mut config);
+    let mut fleet = Fleet::start_config(clusters, config, quick()).await;
     let mut churns: Vec<_> = (0..CLUSTERS).map(|i| Churn::new(seed * CLUSTERS + i)).collect();
     for round in 0..10 {
         for (cluster, churn) in fleet.clusters.values().zip(&mut churns) {

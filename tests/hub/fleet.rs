@@ -10,7 +10,8 @@ use informer_hub::app::Hub;
 use informer_hub::cache::Query;
 use informer_hub::discovery::DiscoveryIntervals;
 use informer_hub_config::{
-    ClusterAccess, ClusterConfig, Config, FileConfig, Initial, ResourceConfig, SinkConfig, TransportConfig,
+    ClusterAccess, ClusterConfig, Config, Encodings, FileConfig, HttpVersions, Initial, ResourceConfig, SinkConfig,
+    TransportConfig,
 };
 use informer_hub_reflector::{ReflectorOptions, StallPolicy};
 use informer_hub_sim::oracle::{Oracle, Replica};
@@ -34,15 +35,71 @@ pub(crate) fn pods() -> ApiResource {
     ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
 }
 
+/// Encoding and HTTP version between hub and clusters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wire {
+    encoding: Encodings,
+    http: HttpVersions,
+}
+
+impl Wire {
+    /// Every combination.
+    pub(crate) const ALL: [Self; 4] = [
+        Self { encoding: Encodings::Auto, http: HttpVersions::Http1 },
+        Self { encoding: Encodings::Auto, http: HttpVersions::Http2 },
+        Self { encoding: Encodings::Json, http: HttpVersions::Http1 },
+        Self { encoding: Encodings::Json, http: HttpVersions::Http2 },
+    ];
+
+    /// Returns the combination of most tests: `INFORMER_HUB_ENCODING` (`auto`, `json`) and `INFORMER_HUB_HTTP` (`1`, `2`),
+    /// protobuf over HTTP/1.1 by default.
+    pub(crate) fn usual() -> Self {
+        let choice = |name: &str| std::env::var(name).unwrap_or_default();
+        let encoding = match choice("INFORMER_HUB_ENCODING").as_str() {
+            "" | "auto" => Encodings::Auto,
+            "json" => Encodings::Json,
+            other => panic!("INFORMER_HUB_ENCODING is auto or json, not {other:?}"),
+        };
+        let http = match choice("INFORMER_HUB_HTTP").as_str() {
+            "" | "1" => HttpVersions::Http1,
+            "2" => HttpVersions::Http2,
+            other => panic!("INFORMER_HUB_HTTP is 1 or 2, not {other:?}"),
+        };
+        Self { encoding, http }
+    }
+
+    /// Returns one of the combinations.
+    pub(crate) fn of_seed(seed: u64) -> Self {
+        Self::ALL[usize::try_from(seed).unwrap() % Self::ALL.len()]
+    }
+
+    /// Has all clusters of a configuration use it.
+    pub(crate) fn apply(self, config: &mut Config) {
+        for cluster in &mut config.clusters {
+            (cluster.encoding, cluster.http) = (self.encoding, self.http);
+        }
+    }
+
+    /// Returns whether the hub asks for protobuf.
+    pub(crate) fn is_protobuf(self) -> bool {
+        self.encoding == Encodings::Auto
+    }
+}
+
+/// HTTP/2 streams of a connection, as a kube-apiserver allows by default.
+const STREAMS: u32 = 100;
+
 /// Returns the configuration of a cluster with small pods.
 pub(crate) fn small(seed: u64, pods: usize) -> SimConfig {
-    SimConfig { world: WorldConfig { seed, pods, small: true, ..WorldConfig::default() }, ..SimConfig::default() }
+    let world = WorldConfig { seed, pods, small: true, ..WorldConfig::default() };
+    SimConfig { world, http2: Some(STREAMS), ..SimConfig::default() }
 }
 
 pub(crate) fn cluster_config(name: &str, url: &str) -> ClusterConfig {
     let mut cluster = ClusterConfig::new(ClusterName::new(name).unwrap(), ClusterAccess::server(url, None, None));
     cluster.labels = BTreeMap::from([("name".to_owned(), name.to_owned())]);
     cluster.compression = false;
+    (cluster.encoding, cluster.http) = (Wire::usual().encoding, Wire::usual().http);
     cluster
 }
 

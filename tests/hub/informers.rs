@@ -101,7 +101,7 @@ fn patch(cluster: &SimCluster, key: &ObjectKey, body: &Value) {
 
 fn touch(cluster: &SimCluster) {
     let version = cluster.with_world(|world| world.version());
-    patch(cluster, &first_key(cluster), &json!({ "status": { "touched": version } }));
+    patch(cluster, &first_key(cluster), &json!({ "status": { "observedGeneration": version } }));
 }
 
 fn name(cluster: &str) -> ClusterName {
@@ -723,7 +723,8 @@ async fn filter_turns_transitions_into_additions_and_deletions() {
     let (cluster, key) = (&fleet.clusters["c0"], first_key(&fleet.clusters["c0"]));
     let expect = [("yes", '+'), ("yes", '~'), ("no", '-'), ("yes", '+')];
     for (step, (value, sign)) in expect.into_iter().enumerate() {
-        let body = json!({ "metadata": { "labels": { "marked": value } }, "status": { "step": step } });
+        let body =
+            json!({ "metadata": { "labels": { "marked": value } }, "status": { "observedGeneration": step + 1 } });
         patch(cluster, &key, &body);
         eventually("the step", async || log.len() == step + 1).await;
         assert_eq!(log.0.lock()[step], format!("{sign}c0/{key}"));
@@ -931,13 +932,14 @@ async fn broken_watch_resumes_with_changes_only() {
     let keys: Vec<_> = cluster.with_world(|world| world.objects(&World::pods()).map(|pod| pod.key().clone()).collect());
     cluster.set_faults(FaultScript::one(Rule::new(When::Watch, Fault::ExpireWatch).times(1)));
     cluster.with_world(|world| {
-        world.patch(&World::pods(), &keys[0], &json!({ "status": { "a": 1 } }));
+        world.patch(&World::pods(), &keys[0], &json!({ "status": { "observedGeneration": 1 } }));
         world.delete(&World::pods(), &keys[1]);
         world.recreate(&World::pods(), &keys[2]);
         world.create_pod();
         world.compact();
     });
-    cluster.with_world(|world| world.patch(&World::pods(), &keys[3], &json!({ "status": { "a": 2 } })));
+    cluster
+        .with_world(|world| world.patch(&World::pods(), &keys[3], &json!({ "status": { "observedGeneration": 2 } })));
     eventually("the expected state", async || {
         let stats = fleet.clusters["c0"].stats();
         stats.lists + stats.watches > lists

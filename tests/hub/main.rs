@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod bad_input;
+mod bad_protobuf;
 mod basics;
 mod cluster_removal;
 mod cluster_sources;

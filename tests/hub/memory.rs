@@ -90,7 +90,7 @@ fn add_noise(world: &mut World, seed: u64) {
     for key in keys {
         // Characters from `0` to `o`, without the backslash, which JSON escapes.
         let noise: String = (0..2_000).map(|_| letter()).filter(|letter| *letter != '\\').collect();
-        world.update(&pods().gvr, &key, |pod| pod["spec"]["noise"] = noise.into()).unwrap();
+        world.update(&pods().gvr, &key, |pod| pod["status"]["message"] = noise.into()).unwrap();
     }
 }
 

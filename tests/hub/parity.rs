@@ -66,7 +66,7 @@ async fn relist_notifies_each_change_once_and_nothing_else() {
         let pods = World::pods();
         let [changed, deleted, recreated, created] = fleet.clusters["c00"].with_world(|world| {
             let keys: Vec<_> = world.objects(&pods).map(|pod| pod.key().clone()).take(3).collect();
-            world.patch(&pods, &keys[0], &json!({ "status": { "touched": 1 } })).unwrap();
+            world.patch(&pods, &keys[0], &json!({ "status": { "observedGeneration": 1 } })).unwrap();
             world.delete(&pods, &keys[1]).unwrap();
             world.recreate(&pods, &keys[2]).unwrap();
             let created = world.create_pod().unwrap();

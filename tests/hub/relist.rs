@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, eventually, pods, quick, small};
+use crate::fleet::{Fleet, Wire, config, eventually, pods, quick, small};
 use crate::parity::to_pods;
 use crate::subscriptions::touch;
 
@@ -25,17 +25,21 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Every pod has changed, and the list stalls in the middle until the script is healed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn relist_is_atomic_for_readers_and_handlers_and_blocks_no_cluster() {
-    for streaming in [Streaming::Supported, Streaming::Refused] {
-        relist_in_one_step(streaming).await;
+    for wire in Wire::ALL {
+        for streaming in [Streaming::Supported, Streaming::Refused] {
+            relist_in_one_step(streaming, wire).await;
+        }
     }
 }
 
-async fn relist_in_one_step(streaming: Streaming) {
+async fn relist_in_one_step(streaming: Streaming, wire: Wire) {
     let cluster = |seed| SimCluster::start(SimConfig { streaming, ..small(seed, PODS) }, &Handle::current()).unwrap();
     let clusters = BTreeMap::from([("c00".to_owned(), cluster(1)), ("c01".to_owned(), cluster(2))]);
     let mut tuning = quick();
     (tuning.reflector.stall.list_chunk, tuning.reflector.stall.initial_events) = (DAY, DAY);
-    let mut fleet = Fleet::start_with(clusters, &["pods"], Vec::new(), tuning).await;
+    let mut config = config(&clusters, &["pods"]);
+    wire.apply(&mut config);
+    let mut fleet = Fleet::start_config(clusters, config, tuning).await;
     fleet.converged().await;
     let before = fleet.cached("c00").await;
     assert_eq!(before.len(), PODS);
@@ -62,7 +66,7 @@ async fn relist_in_one_step(streaming: Streaming) {
     cluster.with_world(|world| {
         let keys: Vec<_> = world.objects(&World::pods()).map(|pod| pod.key().clone()).collect();
         for key in keys {
-            world.patch(&World::pods(), &key, &json!({ "status": { "touched": 1 } })).unwrap();
+            world.patch(&World::pods(), &key, &json!({ "status": { "observedGeneration": 1 } })).unwrap();
         }
         world.compact();
     });

@@ -15,7 +15,7 @@ use informer_hub_types::{ApiResource, ClusterSelector, Freshness, Notification, 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::fleet::{PATIENCE, config, eventually, file_sink, pods, quick, resource_config, small, with_sinks};
+use crate::fleet::{PATIENCE, Wire, config, eventually, file_sink, pods, quick, resource_config, small, with_sinks};
 
 /// Log of a subscriber's events, see [`describe`].
 pub(crate) type EventLog = Arc<Mutex<Vec<String>>>;
@@ -74,6 +74,12 @@ impl Testbed {
 
     pub(crate) async fn start(&self) -> RunningHub {
         self.start_with(self.config()).await
+    }
+
+    async fn start_over(&self, wire: Wire) -> RunningHub {
+        let mut config = self.config();
+        wire.apply(&mut config);
+        self.start_with(config).await
     }
 
     pub(crate) async fn start_with(&self, config: Config) -> RunningHub {
@@ -274,7 +280,7 @@ fn copy(from: &Path, to: &Path) {
 async fn killed_hub_converges_and_loses_no_deletion() {
     for seed in 0..4 {
         let bed = Testbed::new(2, 60);
-        let running = bed.start().await;
+        let running = bed.start_over(Wire::of_seed(seed)).await;
         running.converged(&bed).await;
         running.logged(&running.durable, "synced c1").await;
         running.checkpointed().await;
@@ -292,7 +298,7 @@ async fn killed_hub_converges_and_loses_no_deletion() {
             bed.clusters.values().for_each(|cluster| _ = cluster.with_world(|world| churn.step(world)));
         }
         let bed = Testbed { clusters: bed.clusters, dir: second };
-        let running = bed.start().await;
+        let running = bed.start_over(Wire::of_seed(seed + 1)).await;
         running.converged(&bed).await;
         running.checkpointed().await;
         let (later, _) = running.stop().await;

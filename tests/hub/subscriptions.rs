@@ -57,7 +57,7 @@ async fn converges(replica: &Mutex<Replica>, cluster: &SimCluster, name: &str) {
 pub(crate) fn touch(cluster: &SimCluster) {
     cluster.with_world(|world| {
         let key = world.objects(&World::pods()).next().unwrap().key().clone();
-        let body = json!({ "status": { "touched": world.version() } });
+        let body = json!({ "status": { "observedGeneration": world.version() } });
         world.patch(&World::pods(), &key, &body).unwrap();
     });
 }
@@ -227,7 +227,7 @@ async fn stuck_consumer_queue_is_bounded_by_merging_and_converges() {
     for round in 0..UPDATES / 1000 {
         cluster.with_world(|world| {
             for i in 0..1000 {
-                let body = json!({ "status": { "touched": round * 1000 + i } });
+                let body = json!({ "status": { "observedGeneration": round * 1000 + i } });
                 world.patch(&World::pods(), &keys[i % keys.len()], &body).unwrap();
             }
         });

@@ -13,8 +13,17 @@ use tokio::runtime::Handle;
 use crate::wait::{PATIENCE, until};
 
 pub(crate) fn sim(seed: u64, pods: usize) -> SimCluster {
+    sim_with(SimConfig::default(), seed, pods)
+}
+
+/// Starts a cluster whose objects of built-in types may have any members.
+pub(crate) fn sim_of_any_objects(seed: u64, pods: usize) -> SimCluster {
+    sim_with(SimConfig { protobuf: false, ..SimConfig::default() }, seed, pods)
+}
+
+fn sim_with(config: SimConfig, seed: u64, pods: usize) -> SimCluster {
     let world = WorldConfig { seed, pods, small: true, ..WorldConfig::default() };
-    SimCluster::start(SimConfig { world, ..SimConfig::default() }, &Handle::current()).unwrap()
+    SimCluster::start(SimConfig { world, ..config }, &Handle::current()).unwrap()
 }
 
 /// Returns `[clusters.<name>]` with an address.

@@ -64,7 +64,10 @@ impl Testbed {
             let world = WorldConfig { seed, pods, small: true, history, ..WorldConfig::default() };
             let streaming = [Streaming::Supported, Streaming::Supported, Streaming::Refused, Streaming::Ignored];
             let streaming = streaming[rng.random_range(0..streaming.len())];
-            (format!("c{i}"), PipedCluster::new(SimConfig { world, streaming, ..SimConfig::default() }))
+            (
+                format!("c{i}"),
+                PipedCluster::new(SimConfig { world, streaming, protobuf: false, ..SimConfig::default() }),
+            )
         };
         let clusters: BTreeMap<_, _> = (0..plan.clusters).map(&mut cluster).collect();
         let churns = clusters.keys().zip(seed..).map(|(name, seed)| (name.clone(), Churn::new(seed))).collect();

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::rows::{OBJECTS, ROOTS};
-use crate::process::{Launch, Process, cluster, sim};
+use crate::process::{Launch, Process, cluster, sim_of_any_objects};
 use crate::receiver::read_request;
 use crate::wait::{PATIENCE, until};
 
@@ -132,7 +132,7 @@ fn change(world: &mut World) {
 
 impl Planted {
     pub(super) async fn start() -> Self {
-        let cluster_of = sim(5, 0);
+        let cluster_of = sim_of_any_objects(5, 0);
         cluster_of.with_world(plant);
         let (receiver_url, bodies, receiver) = receive().await;
         let sink = |name: &str| {

@@ -65,12 +65,33 @@ impl State {
         let uid = metadata["uid"].as_str().unwrap_or_default().to_owned();
         let version = version_of(&object).unwrap_or_default();
         // A fault sends an event with padding, which the hub then keeps as a part of the object.
-        for (at, name) in [("", "padding"), ("", "kind"), ("", "apiVersion"), ("/metadata", "resourceVersion")] {
+        for (at, name) in
+            [("/metadata/annotations", "padding"), ("", "kind"), ("", "apiVersion"), ("/metadata", "resourceVersion")]
+        {
             remove(&mut object, at, name);
         }
+        drop_empty(&mut object);
         let mut hasher = DefaultHasher::new();
         object.to_string().hash(&mut hasher);
         Self { uid, version, content: hasher.finish() }
+    }
+}
+
+/// Drops empty members. Objects read as protobuf have more of them than the simulated cluster writes.
+fn drop_empty(value: &mut Value) {
+    let is_empty = |value: &Value| {
+        value.is_null()
+            || value == ""
+            || value.as_object().is_some_and(serde_json::Map::is_empty)
+            || value.as_array().is_some_and(Vec::is_empty)
+    };
+    match value {
+        Value::Object(members) => {
+            members.values_mut().for_each(drop_empty);
+            members.retain(|_, value| !is_empty(value));
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_empty),
+        _ => {}
     }
 }
 
