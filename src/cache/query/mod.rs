@@ -17,6 +17,7 @@ mod job;
 mod lookup;
 mod memo;
 mod owners;
+mod pace;
 mod pieces;
 mod pinned;
 mod plan;

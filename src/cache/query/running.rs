@@ -9,6 +9,7 @@ use super::condition::asks_owners;
 use super::error::QueryError;
 use super::job::Job;
 use super::owners::OWNER_INDEX;
+use super::pace::Pace;
 use super::progress::{CANCELLED, DEADLINE, Progress};
 use super::token::Position;
 use super::visible::VisibleParts;
@@ -45,7 +46,7 @@ impl RunningQuery {
         if job.is_long() {
             return Ok(None);
         }
-        job.work(&self.progress);
+        job.work(&self.progress, &mut Pace::unbroken());
         job.finish(&self.progress).map(Some)
     }
 
@@ -57,10 +58,17 @@ impl RunningQuery {
 
     /// Works until nothing is left, or the query is ended.
     pub fn work(&self) {
+        self.work_at(&mut Pace::unbroken());
+    }
+
+    /// Works for about 5 ms, with calls of `pause` each 300 µs. Returns whether there may be more work.
+    pub fn work_slice(&self, pause: &dyn Fn()) -> bool {
+        self.work_at(&mut Pace::slice(pause))
+    }
+
+    fn work_at(&self, pace: &mut Pace<'_>) -> bool {
         // An invalid query is reported by `finish`.
-        if let Ok(job) = self.job() {
-            job.work(&self.progress);
-        }
+        self.job().is_ok_and(|job| job.work(&self.progress, pace))
     }
 
     /// Returns the answer. All work must be done.
@@ -155,7 +163,7 @@ impl Snapshot {
             return Ok(job.empty());
         }
         let progress = Progress::default();
-        job.work(&progress);
+        job.work(&progress, &mut Pace::unbroken());
         job.finish(&progress)
     }
 
@@ -167,7 +175,7 @@ impl Snapshot {
     pub fn answer_after(&self, query: &Query, position: &Position) -> Result<Answer, QueryError> {
         let job = Job::new(self, query, &VisibleParts::new(self, query), Some(position))?;
         let progress = Progress::default();
-        job.work(&progress);
+        job.work(&progress, &mut Pace::unbroken());
         job.finish(&progress)
     }
 }

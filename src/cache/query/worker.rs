@@ -7,14 +7,16 @@ use super::gather::{Found, Hit, Order, size, truncate};
 use super::head::HeadOf;
 use super::job::{CANCEL_CHECK_INTERVAL, Job, read};
 use super::memo::LabelMemo;
+use super::pace::Pace;
 use super::pieces::{Piece, Pieces};
 use super::progress::Progress;
 use informer_hub_query::{Extractor, Output, SortKey, Values};
 use informer_hub_types::StoredObject;
 
 impl Job<'_> {
-    /// Processes pieces until none is left or the query is ended.
-    pub(super) fn work(&self, progress: &Progress) {
+    /// Processes pieces until none is left, the query is ended, or the slice is used up. Returns whether pieces may be
+    /// left.
+    pub(super) fn work(&self, progress: &Progress, pace: &mut Pace<'_>) -> bool {
         let (pieces, order) = (self.pieces(), self.order());
         let overlaps = self.any_overlap();
         let mut bounds = self.query.bounds;
@@ -24,8 +26,11 @@ impl Job<'_> {
         }
         let mut worker = Worker::new(self, &order, progress);
         while !progress.is_over() {
+            if pace.is_over() {
+                return true;
+            }
             let Some(piece) = progress.next(|cursor| pieces.next(cursor)) else { break };
-            let found = worker.examine(&pieces, &piece);
+            let found = worker.examine(&pieces, &piece, pace);
             progress.take(
                 piece.number,
                 found,
@@ -36,6 +41,7 @@ impl Job<'_> {
                 bounds,
             );
         }
+        false
     }
 }
 
@@ -61,10 +67,11 @@ impl<'j, 's> Worker<'j, 's> {
     }
 
     /// Processes a piece.
-    pub(super) fn examine(&mut self, pieces: &Pieces<'_, 's>, piece: &Piece) -> Found {
+    pub(super) fn examine(&mut self, pieces: &Pieces<'_, 's>, piece: &Piece, pace: &mut Pace<'_>) -> Found {
         let mut found = Found::default();
         let passed = pieces.each(piece, |stored| {
             found.tally.examined += 1;
+            let read = found.tally.read;
             if self.look(piece.member, stored, &mut found).is_err() {
                 *if stored.is_kept() { &mut found.tally.unreadable } else { &mut found.tally.unkept } += 1;
             }
@@ -74,8 +81,11 @@ impl<'j, 's> Worker<'j, 's> {
                 }
                 self.order.directions.is_empty() && found.hits.len() == keep
             });
+            pace.spend(1, found.tally.read - read);
             !enough && (!found.tally.examined.is_multiple_of(CANCEL_CHECK_INTERVAL) || !self.progress.is_over())
         });
+        // A label filter excludes an object in a fifth of the time.
+        pace.spend(passed / 5, 0);
         found.tally.examined += passed;
         found.tally.seen.clone_from(&self.seen);
         found
