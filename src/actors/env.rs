@@ -12,14 +12,17 @@ use crate::actors::checkpoint::store::Checkpoints;
 use crate::actors::memory::budget::Budget;
 use crate::actors::runtime::capacity::Tuning;
 use crate::actors::runtime::supervision::ActorCount;
+use crate::actors::runtime::thread_pools::ThreadPools;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use informer_hub_types::{ApiResource, Threads, View, WatchCell, Watcher};
 
 /// Shared resources of one hub; cheap to clone.
 #[derive(Clone)]
 pub struct Env {
-    /// Multi-thread runtime for sockets, decoding, compression and scans.
+    /// Multi-thread runtime for sockets, decoding and compression.
     pub io: Threads,
+    /// Blocking threads for scans of queries, of a lower priority.
+    pub readers: Threads,
     /// Blocking threads for closures of the embedding program. Separate, so that blocked closures do not stall the hub.
     pub handlers: Threads,
     /// Caches by resource and view.
@@ -42,16 +45,17 @@ pub struct Env {
 impl Env {
     /// Creates the shared resources on the given threads.
     #[must_use]
-    pub fn new(io: Threads, handlers: Threads, arbiters: Vec<ArbiterHandle>, tuning: Tuning) -> Self {
+    pub fn new(pools: ThreadPools, arbiters: Vec<ArbiterHandle>, tuning: Tuning) -> Self {
         let arbiters: Arc<[ArbiterHandle]> = arbiters.into();
         let next = Arc::new(AtomicUsize::new(0));
         let actor_count = ActorCount::default();
         let checkpoints = Checkpoints::default();
         let caches =
-            CacheDirectory::new(io.clone(), Arc::clone(&arbiters), &tuning, actor_count.clone(), checkpoints.clone());
+            CacheDirectory::new(&pools, Arc::clone(&arbiters), &tuning, actor_count.clone(), checkpoints.clone());
         Self {
-            io,
-            handlers,
+            io: pools.io,
+            readers: pools.readers,
+            handlers: pools.handlers,
             caches,
             tuning,
             budget: Budget::new(),
@@ -68,15 +72,19 @@ impl Env {
     /// [`SeparateRegistry`](crate::actors::SeparateRegistry).
     pub(in crate::actors) fn separate(&self) -> Self {
         let checkpoints = Checkpoints::default();
-        let (io, arbiters, actor_count) = (self.io.clone(), Arc::clone(&self.arbiters), self.actor_count.clone());
+        let (arbiters, actor_count) = (Arc::clone(&self.arbiters), self.actor_count.clone());
         Self {
-            caches: CacheDirectory::new(io, arbiters, &self.tuning, actor_count, checkpoints.clone()),
+            caches: CacheDirectory::new(&self.pools(), arbiters, &self.tuning, actor_count, checkpoints.clone()),
             budget: Budget::new(),
             checkpoints,
             synced: Arc::new(WatchCell::new(())),
             partial: Arc::default(),
             ..self.clone()
         }
+    }
+
+    fn pools(&self) -> ThreadPools {
+        ThreadPools { io: self.io.clone(), readers: self.readers.clone(), handlers: self.handlers.clone() }
     }
 
     /// Returns the thread for the next actor or group of actors, round robin.

@@ -52,6 +52,7 @@ pub use runtime::capacity::{self, Tuning};
 pub use runtime::gauge::{Gauge, MemoryTuning, ProcessGauge};
 pub use runtime::pressure::Pressure;
 pub use runtime::supervision::ActorCount;
+pub use runtime::thread_pools::ThreadPools;
 pub use sinks::{durable, sink};
 #[cfg(test)]
 pub(crate) use status::fleet_view::testing;

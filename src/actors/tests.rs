@@ -10,5 +10,7 @@ mod outage;
 mod queries;
 mod reflector;
 mod supervision;
+#[cfg(target_os = "linux")]
+mod thread_pools;
 
 pub(in crate::actors) use crash::{Crash, CrashIn, Victim};

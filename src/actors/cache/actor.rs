@@ -31,6 +31,7 @@ use crate::actors::checkpoint::store::Checkpoints;
 use crate::actors::runtime::capacity::{MAILBOX, Tuning};
 use crate::actors::runtime::pressure::PressureSource;
 use crate::actors::runtime::supervision::{ActorCount, ExitGuard, stop_with};
+use crate::actors::runtime::thread_pools::ThreadPools;
 use crate::cache::{
     HistoryLimits, OwnerChain, Packing, PinnedSnapshots, Round, Snapshot, Store, Uncompressed, owner_chain,
 };
@@ -347,14 +348,15 @@ struct Entry {
 
 impl CacheDirectory {
     pub(in crate::actors) fn new(
-        io: Threads,
+        pools: &ThreadPools,
         arbiters: Arc<[ArbiterHandle]>,
         tuning: &Tuning,
         actor_count: ActorCount,
         checkpoints: Checkpoints,
     ) -> Self {
         let (end, uncompressed_limit) = (CancellationToken::new(), tuning.uncompressed_limit);
-        let query_runner = QueryRunner::new(io.clone(), tuning.scans);
+        let query_runner = QueryRunner::new(pools.readers.clone(), tuning.scans);
+        let io = pools.io.clone();
         let (caches, next, history) = (Arc::default(), Arc::default(), Arc::default());
         Self { caches, end, io, arbiters, next, uncompressed_limit, history, query_runner, checkpoints, actor_count }
     }

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 use actix::Actor;
 use actix::dev::{MessageResponse, OneshotSender};
@@ -26,7 +27,8 @@ use informer_hub_types::{Threads, clock, rng};
 /// Query resources shared by the caches of one hub. Cheap to clone.
 #[derive(Clone)]
 pub(in crate::actors) struct QueryRunner {
-    io: Threads,
+    /// Threads that scan, of a lower priority than those of the write path.
+    readers: Threads,
     permits: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
     threads: usize,
@@ -54,11 +56,11 @@ impl Drop for CancelOnDrop {
 }
 
 impl QueryRunner {
-    /// Runs at most `scans` scans at a time on the blocking threads of `io`.
-    pub(in crate::actors) fn new(io: Threads, scans: usize) -> Self {
+    /// Runs at most `scans` scans at a time on the blocking threads of `readers`.
+    pub(in crate::actors) fn new(readers: Threads, scans: usize) -> Self {
         let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get).min(SCAN_THREADS);
         Self {
-            io,
+            readers,
             permits: Arc::new(Semaphore::new(scans.max(1))),
             waiting: Arc::default(),
             threads,
@@ -86,8 +88,11 @@ impl QueryRunner {
                 let (runner, pinned) = (self.clone(), Arc::clone(pinned));
                 let lacks_owners = running.lacks_owners();
                 let answer = Box::pin(async move {
-                    let answer = runner.scan(Arc::clone(&running)).await?;
-                    Ok(runner.keep(answer, &running, fingerprint, &pinned))
+                    let answer = runner.scan(Arc::clone(&running)).await;
+                    let answer = answer.map(|answer| runner.keep(answer, &running, fingerprint, &pinned));
+                    // This may be the last holder of the snapshot, with many replaced nodes to free.
+                    drop(runner.readers.spawn_blocking(move || drop(running)));
+                    answer
                 });
                 PendingAnswer { answer, lacks_owners }
             }
@@ -141,18 +146,12 @@ impl QueryRunner {
         let permit = self.permit();
         let permit = timeout_at(deadline, permit).await.map_err(|_| QueryError::Crowded { within })??;
         let threads = self.threads.min(running.threads());
-        let work = (0..threads).map(|_| {
-            let (running, permit) = (Arc::clone(&running), Arc::clone(&permit));
-            self.io.spawn_blocking(move || {
-                running.work();
-                drop(permit);
-            })
-        });
+        let work = (0..threads).map(|_| self.work(&running, &permit));
         let work = join_all(work.collect::<Vec<_>>());
         // Threads that have not started by the deadline are not waited for.
         let ended = timeout_at(deadline, work).await.map_err(|_| running.expire_query())?;
         ended.into_iter().try_for_each(|end| end.map_err(|error| failure(&error)))?;
-        let finish = self.io.spawn_blocking(move || {
+        let finish = self.readers.spawn_blocking(move || {
             let answer = running.finish();
             drop(permit);
             answer
@@ -160,6 +159,21 @@ impl QueryRunner {
         let answer = finish.await.unwrap_or_else(|error| Err(failure(&error)));
         drop(guard);
         answer
+    }
+
+    /// Works on a scan as one of its threads, slice by slice. Between slices, other scans get the thread.
+    async fn work(&self, running: &Arc<RunningQuery>, permit: &Arc<OwnedSemaphorePermit>) -> Result<(), JoinError> {
+        loop {
+            let (running, permit) = (Arc::clone(running), Arc::clone(permit));
+            let slice = self.readers.spawn_blocking(move || {
+                let has_more = running.work_slice(&pause);
+                drop(permit);
+                has_more
+            });
+            if !slice.await? {
+                return Ok(());
+            }
+        }
     }
 
     /// Acquires a scan permit, shared by the threads of one scan.
@@ -171,6 +185,14 @@ impl QueryRunner {
         }
         Arc::clone(&self.permits).acquire_owned().await.map(Arc::new).map_err(|_| QueryError::Stopped)
     }
+}
+
+/// Pauses a scanning thread, so that threads of the write path that wait for its CPU run.
+///
+/// A sleep rather than a yield: Linux charges a yield as a whole time slice, so beside any other work of the machine a
+/// scan would hardly advance.
+fn pause() {
+    thread::sleep(Duration::from_micros(1));
 }
 
 /// Maps a panicked thread, or a runtime that has ended, to a query error.

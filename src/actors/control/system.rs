@@ -15,9 +15,10 @@ use crate::actors::control::registry::RegistryActor;
 use crate::actors::env::Env;
 use crate::actors::runtime::capacity::Tuning;
 use crate::actors::runtime::supervision::start_control;
+use crate::actors::runtime::thread_pools::{ThreadPools, lower_priority};
 use informer_hub_types::Threads;
 
-/// Blocking threads of the shared runtime, for scans and compression.
+/// Blocking threads of the shared runtime, for compression and index builds.
 const BLOCKING_THREADS: usize = 32;
 
 /// Maximum number of threads for handler closures of the embedding program, started on demand.
@@ -53,7 +54,7 @@ pub struct HubSystem {
 struct HubThreads {
     system: System,
     thread: Option<JoinHandle<()>>,
-    /// Runtime for I/O, and runtime whose blocking threads run closures.
+    /// Runtimes for I/O, queries and closures.
     runtimes: Vec<Runtime>,
 }
 
@@ -71,7 +72,13 @@ impl HubSystem {
             .enable_all()
             .build()
             .map_err(|source| SystemError::Threads { what: "runtime", source })?;
-        // It only provides blocking threads, so it needs no worker thread.
+        // The others only provide blocking threads, so they need no worker threads.
+        let readers = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(cores)
+            .thread_name("hub-read")
+            .on_thread_start(lower_priority)
+            .build()
+            .map_err(|source| SystemError::Threads { what: "runtime for queries", source })?;
         let handlers = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(HANDLER_THREADS)
             .thread_name("hub-handler")
@@ -95,9 +102,10 @@ impl HubSystem {
             })
             .map_err(|source| SystemError::Threads { what: "system thread", source })?;
         let (system, arbiters) = starting.recv().map_err(|_| SystemError::Died)?;
-        let threads = [&io, &handlers].map(|runtime| Threads::of(runtime.handle().clone()));
-        let threads_of_hub = HubThreads { system, thread: Some(thread), runtimes: vec![io, handlers] };
-        Ok(Self::with(threads, arbiters, tuning, Some(threads_of_hub)))
+        let spawner = |runtime: &Runtime| Threads::of(runtime.handle().clone());
+        let pools = ThreadPools { io: spawner(&io), readers: spawner(&readers), handlers: spawner(&handlers) };
+        let threads_of_hub = HubThreads { system, thread: Some(thread), runtimes: vec![io, readers, handlers] };
+        Ok(Self::with(pools, arbiters, tuning, Some(threads_of_hub)))
     }
 
     /// Starts the registry on the actix system and runtime of the calling thread, and runs everything there, including
@@ -108,17 +116,17 @@ impl HubSystem {
     /// If the thread has no actix system.
     #[must_use]
     pub fn start_here(tuning: Tuning) -> Self {
-        let threads = Threads::simulated(Handle::current());
-        Self::with([threads.clone(), threads], vec![Arbiter::current()], tuning, None)
+        let pools = ThreadPools::of(&Threads::simulated(Handle::current()));
+        Self::with(pools, vec![Arbiter::current()], tuning, None)
     }
 
     fn with(
-        [io, handlers]: [Threads; 2],
+        pools: ThreadPools,
         arbiters: Vec<ArbiterHandle>,
         tuning: Tuning,
         threads_of_hub: Option<HubThreads>,
     ) -> Self {
-        let env = Env::new(io, handlers, arbiters, tuning);
+        let env = Env::new(pools, arbiters, tuning);
         let registry = RegistryActor::new(env.clone());
         let end = registry.end();
         let registry = start_control(env.arbiter(), move |_| registry);

@@ -170,10 +170,10 @@ pub(crate) mod testing {
     use parking_lot::RwLock;
 
     use super::*;
-    use crate::actors::Tuning;
     use crate::actors::status::hub::SharedView;
     use crate::actors::subscribe::inbox::ListenerHealth;
     use crate::actors::subscribe::resource_request::ResourceRequest;
+    use crate::actors::{ThreadPools, Tuning};
     use informer_hub_types::{
         ApiResource, ClusterLabels, ClusterTimings, EncodingInUse, Histogram, LAG_SECONDS, Phase, ResourceVersion,
         Scope, Threads,
@@ -214,7 +214,7 @@ pub(crate) mod testing {
         let named = (0..clusters).map(|number| (format!("cluster-{number}").parse().unwrap(), view(number)));
         let views = Arc::new(RwLock::new(named.collect::<BTreeMap<_, _>>()));
         let threads = Threads::simulated(tokio::runtime::Handle::current());
-        let env = Env::new(threads.clone(), threads, Vec::new(), Tuning::default());
+        let env = Env::new(ThreadPools::of(&threads), Vec::new(), Tuning::default());
         FleetView::new(SyncView::new(views, Arc::<AtomicUsize>::default(), env.watch_syncs()), env)
     }
 }

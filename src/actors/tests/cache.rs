@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::actors::cache::messages::{AddIndexers, Apply, Ask, OpenPartition, OpenedPartition, RemoveIndexer};
 use crate::actors::tests::fleet::PATIENCE;
 use crate::actors::tests::{Crash, Victim};
-use crate::actors::{CacheActor, Env, Tuning};
+use crate::actors::{CacheActor, Env, ThreadPools, Tuning};
 use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{AddIndexersError, DeltaFifo, IndexFn, Indexers, Query, QueryError};
 use informer_hub_types::{Change, DeltaKind, InformerHealth, Threads, View};
@@ -22,7 +22,7 @@ fn with_a_cache_without_threads(test: impl AsyncFnOnce(Addr<CacheActor>)) {
     let handle = Threads::of(io.handle().clone());
     io.shutdown_background();
     System::new().block_on(async move {
-        let env = Env::new(handle.clone(), handle, vec![Arbiter::current()], Tuning::default());
+        let env = Env::new(ThreadPools::of(&handle), vec![Arbiter::current()], Tuning::default());
         test(env.caches.of(&pods(), &View::default())).await;
     });
 }
@@ -101,7 +101,7 @@ fn with_a_cache<F: Future<Output = ()>>(test: impl FnOnce(Env, Addr<CacheActor>,
     let handle = Threads::of(io.handle().clone());
     System::new().block_on(async move {
         let arbiter = Arbiter::new();
-        let env = Env::new(handle.clone(), handle, vec![arbiter.handle()], Tuning::default());
+        let env = Env::new(ThreadPools::of(&handle), vec![arbiter.handle()], Tuning::default());
         let cache = env.caches.of(&pods(), &View::default());
         let open =
             OpenPartition { origin: origin("c"), health: InformerHealth::new(), indexes: Vec::new(), settings: 0 };

@@ -15,7 +15,7 @@ use crate::actors::runtime::supervision::{ExitGuard, start_control};
 use crate::actors::subscribe::requests::RequestInformer;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::user::User;
-use crate::actors::{Env, Tuning};
+use crate::actors::{Env, ThreadPools, Tuning};
 use crate::cache::testing::pods;
 use informer_hub_reflector::{
     Connection, Connector, Discovered, ErrorClass, InformerOptions, ListChunk, ListRequest, ListStream, ListerWatcher,
@@ -135,7 +135,7 @@ fn outage(seed: u64, informers: usize, before_start: bool, separate: bool) -> Re
         tuning.reflector.streaming_list = false;
         let threads = Threads::simulated(tokio::runtime::Handle::current());
         let arbiter = Arbiter::current();
-        let env = Env::new(threads.clone(), threads, vec![arbiter.clone()], tuning);
+        let env = Env::new(ThreadPools::of(&threads), vec![arbiter.clone()], tuning);
         let cluster_actor = |number: usize| {
             let parts = ClusterParts {
                 name: ClusterName::new(format!("c{number}")).unwrap(),

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use actix::{Addr, Arbiter, System};
 use parking_lot::{Condvar, Mutex};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use crate::actors::cache::messages::{Apply, Ask, OpenPartition, OpenedPartition};
 use crate::actors::runtime::capacity::SCANS_WAITING;
 use crate::actors::tests::fleet::PATIENCE;
-use crate::actors::{CacheActor, Env, Tuning};
+use crate::actors::{CacheActor, Env, ThreadPools, Tuning};
 use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{Answer, Bounds, DeltaFifo, OWNER_INDEX, PinnedSnapshots, Query, QueryError};
 use informer_hub_types::{Change, DeltaKind, InformerHealth, Threads, Uid, View};
@@ -58,13 +58,16 @@ impl TestCache {
     }
 }
 
-/// Runs a test on a cache of 2,000 objects with one scan permit and one blocking thread, which is busy.
+/// Runs a test on a cache of 2,000 objects with one scan permit and one thread for queries, which is busy.
 fn with_a_busy_cache<F: Future<Output = ()>>(run: impl FnOnce(TestCache) -> F) {
-    let io = Builder::new_multi_thread().worker_threads(1).max_blocking_threads(1).enable_all().build().unwrap();
-    let (handle, gate) = (Threads::of(io.handle().clone()), Gate::default());
+    let io = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let one_thread = Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+    let (handle, gate) = (Threads::of(one_thread.handle().clone()), Gate::default());
     System::new().block_on(async {
         let tuning = Tuning { scans: 1, ..Tuning::default() };
-        let env = Env::new(handle.clone(), handle.clone(), vec![Arbiter::current()], tuning);
+        let others = ThreadPools::of(&Threads::of(io.handle().clone()));
+        let pools = ThreadPools { readers: handle.clone(), ..others };
+        let env = Env::new(pools, vec![Arbiter::current()], tuning);
         let cache = env.caches.of(&pods(), &View::default());
         let open =
             OpenPartition { origin: origin("c"), health: InformerHealth::new(), indexes: Vec::new(), settings: 0 };
@@ -76,7 +79,7 @@ fn with_a_busy_cache<F: Future<Output = ()>>(run: impl FnOnce(TestCache) -> F) {
         run(test).await;
     });
     gate.open();
-    io.shutdown_background();
+    [io, one_thread].into_iter().for_each(Runtime::shutdown_background);
 }
 
 fn with_short_deadline(query: Query) -> Query {

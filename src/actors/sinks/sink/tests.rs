@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::*;
 use crate::actors::sinks::sink::recoverable::RecoverySlot;
 use crate::actors::subscribe::subscriber::{Deliver, Delivered};
-use crate::actors::{ActorCount, Env, Tuning};
+use crate::actors::{ActorCount, Env, ThreadPools, Tuning};
 use informer_hub_sink::test_objects::{added, pod};
 use informer_hub_sink::{
     BatchParams, Bounds, EventOptions, EventType, Filter, LetterFilter, LetterSummary, Outcome, RetryParams, Selection,
@@ -534,8 +534,8 @@ fn webhook_over_real_sockets_keeps_order_and_loses_nothing() {
 fn sink_actor_restart_loses_nothing() {
     paused(async {
         let transport = ScriptedTransport::new(|_, _| Outcome::Accepted);
-        let env =
-            Env::new(Threads::current(), Threads::current(), vec![actix_rt::Arbiter::current()], Tuning::default());
+        let pools = ThreadPools::of(&Threads::current());
+        let env = Env::new(pools, vec![actix_rt::Arbiter::current()], Tuning::default());
         let mut bounded = params(&transport);
         bounded.machine.bounds.events = 100;
         let sink = Sink::start(bounded, OpenStore::in_memory(), &env);

@@ -1,0 +1,40 @@
+//! Thread pools of a hub: the write path has its own, and scans of queries give way to it.
+
+use informer_hub_types::Threads;
+
+/// Nice value of the threads of queries above that of the process.
+///
+/// A thread of nice 10 gets a tenth of a CPU that another one wants, so a busy host does not stop queries.
+#[cfg(target_os = "linux")]
+pub(in crate::actors) const READER_NICE: i32 = 10;
+
+/// Spawners of a hub's work.
+#[derive(Clone, Debug)]
+pub struct ThreadPools {
+    /// Multi-thread runtime for sockets and decoding. Its blocking threads compress, build indices and write files.
+    pub io: Threads,
+    /// Blocking threads of a lower priority, for scans of queries.
+    pub readers: Threads,
+    /// Blocking threads for closures of the embedding program. Separate, so that blocked closures do not stall the hub.
+    pub handlers: Threads,
+}
+
+impl ThreadPools {
+    /// Uses one spawner for everything.
+    #[must_use]
+    pub fn of(threads: &Threads) -> Self {
+        Self { io: threads.clone(), readers: threads.clone(), handlers: threads.clone() }
+    }
+}
+
+/// Lowers the priority of the calling thread. On other systems than Linux it does nothing: only a process has a priority.
+pub(in crate::actors) fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{getpriority_process, setpriority_process};
+        let lowered = getpriority_process(None).and_then(|own| setpriority_process(None, (own + READER_NICE).min(19)));
+        if let Err(error) = lowered {
+            tracing::warn!(%error, "cannot lower the priority of a thread for queries");
+        }
+    }
+}
