@@ -1,5 +1,7 @@
 //! CPU and memory of processes, and helper processes.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -17,7 +19,19 @@ pub struct Helper {
 impl Helper {
     /// Starts a helper with arguments and variables, on `cores` (in the format of `taskset -c`) if they are given.
     pub fn start(args: &[&str], variables: &[(&str, String)], cores: Option<&str>) -> Self {
-        let mut command = pinned(cores);
+        Self::spawn(pinned(cores), args, variables)
+    }
+
+    /// Starts a helper at idle priority: it runs only if no other process wants the CPU. It stands for other machines.
+    ///
+    /// With the kernel's autogroups, which are usual on desktops, this holds only within the session.
+    pub fn start_idle(args: &[&str], variables: &[(&str, String)]) -> Self {
+        let mut command = Command::new("chrt");
+        command.args(["--idle", "0"]).arg(std::env::current_exe().unwrap());
+        Self::spawn(command, args, variables)
+    }
+
+    fn spawn(mut command: Command, args: &[&str], variables: &[(&str, String)]) -> Self {
         command.args(args).envs(variables.iter().map(|(name, value)| (name, value)));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let commands = child.stdin.take().unwrap();
@@ -131,4 +145,69 @@ fn status_of(process: &str, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with(field)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// CPU time of a process's threads and their waits for a CPU, by name.
+#[derive(Default)]
+pub struct CpuWaits(BTreeMap<String, CpuWait>);
+
+#[derive(Clone, Copy, Default)]
+struct CpuWait {
+    ran: Duration,
+    waited: Duration,
+    turns: u64,
+}
+
+impl CpuWaits {
+    /// Reads those of a process since its start, without threads that have ended.
+    pub fn of(process: u32) -> Self {
+        let mut waits = Self::default();
+        for task in std::fs::read_dir(format!("/proc/{process}/task")).unwrap() {
+            let task = task.unwrap().path();
+            // A thread may have ended.
+            let read = |name: &str| std::fs::read_to_string(task.join(name)).ok();
+            let (Some(name), Some(schedule)) = (read("comm"), read("schedstat")) else { continue };
+            let numbers: Vec<u64> = schedule.split_whitespace().map(|number| number.parse().unwrap()).collect();
+            let wait = waits.0.entry(name.trim().to_owned()).or_default();
+            wait.ran += Duration::from_nanos(numbers[0]);
+            wait.waited += Duration::from_nanos(numbers[1]);
+            wait.turns += numbers[2];
+        }
+        waits
+    }
+
+    /// Returns the growth since an earlier reading.
+    pub fn since(&self, before: &Self) -> Self {
+        let grown = |(name, now): (&String, &CpuWait)| {
+            let before = before.0.get(name).copied().unwrap_or_default();
+            let wait = CpuWait {
+                ran: now.ran.saturating_sub(before.ran),
+                waited: now.waited.saturating_sub(before.waited),
+                turns: now.turns.saturating_sub(before.turns),
+            };
+            (name.clone(), wait)
+        };
+        Self(self.0.iter().map(grown).collect())
+    }
+
+    /// Returns the CPU time of all threads.
+    pub fn ran(&self) -> Duration {
+        self.0.values().map(|wait| wait.ran).sum()
+    }
+
+    /// Returns how long the threads of all other names waited.
+    pub fn waited_except(&self, name: &str) -> Duration {
+        self.0.iter().filter(|(other, _)| *other != name).map(|(_, wait)| wait.waited).sum()
+    }
+}
+
+impl fmt::Display for CpuWaits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, CpuWait { ran, waited, turns }) in &self.0 {
+            if *turns > 0 {
+                write!(f, "  {name}: ran {ran:.0?}, waited {waited:.1?} in {turns} turns;")?;
+            }
+        }
+        Ok(())
+    }
 }

@@ -48,6 +48,7 @@ fn main() {
         ["shape", name] => shapes::run_one(name),
         ["fleet-of", clusters] => fleet::run_one(clusters),
         ["fleet-idle"] => fleet::run_idle(),
+        ["query-clients"] => read::serve_query_clients(),
         ["isolation-elsewhere", url] => isolation::run_elsewhere(url),
         ["isolation-sinks"] => isolation_sinks::run(),
         ["isolation-sink", which] => isolation_sinks::run_one(which),

@@ -5,11 +5,13 @@
 //!
 //! Variables: `BENCH_PODS` (20,000), `BENCH_ROUNDS` (3), `BENCH_WATCHES` (10,000 idle watches), `BENCH_EVENTS` (2,000
 //! events to 100 watchers), `BENCH_SECONDS` (10, of paced events), `BENCH_OBJECTS` (1,000,000, for queries), `BENCH_ONLY`
-//! (`lists`, `watches`, `latency` or `queries`).
+//! (`lists`, `watches`, `latency`, `audit` or `queries`), `BENCH_KIND` (a part of the name of a kind of query).
 
+mod audit;
 mod latency;
 mod lists;
 mod queries;
+mod query_clients;
 mod servers;
 mod watches;
 
@@ -18,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::common::figures::Rounds;
 use crate::common::{number, process, runtime, table};
+pub(crate) use query_clients::serve as serve_query_clients;
 use servers::{Apiserver, HubServer, Server};
 
 /// One compared figure.
@@ -61,6 +64,9 @@ pub(crate) fn run() {
         }
         if is_wanted("latency") {
             latency::measure(pods, &mut rows).await;
+        }
+        if is_wanted("audit") {
+            audit::measure(&mut rows).await;
         }
         if is_wanted("queries") {
             queries::measure(&mut rows).await;

@@ -22,7 +22,7 @@ pub(super) struct Server {
     /// URL below which the Kubernetes API is.
     pub(super) root: String,
     ca: Option<Vec<u8>>,
-    token: Option<String>,
+    pub(super) token: Option<String>,
 }
 
 impl Server {
@@ -56,6 +56,11 @@ impl Server {
     /// Returns the server as a reader with a token asks it.
     pub(super) fn with_token(self, token: String) -> Self {
         Self { token: Some(token), ..self }
+    }
+
+    /// Returns a server without TLS, as a reader with a token sees it. It does not know the process.
+    pub(super) fn plain(root: String, token: String) -> Self {
+        Self { process: 0, root, ca: None, token: Some(token) }
     }
 
     /// Returns a server at another root of the same process.
