@@ -14,7 +14,7 @@ use crate::meter::ReviewMeter;
 use crate::review::{Review, ReviewError, Reviews, User};
 use crate::visibility::Reviewed;
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{Gvr, rng};
+use informer_hub_types::{ClusterName, Gvr, rng};
 
 /// Settings of a [`ReviewCache`].
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,13 @@ pub struct ReviewCacheOptions {
     pub answers: usize,
     /// Reviews sent at the same time.
     pub at_once: usize,
+    /// Reviews sent to one cluster at the same time, so that one that hangs delays no other.
+    pub at_once_per_cluster: usize,
+    /// Reviews a second that one cluster is sent, after as many at once as `burst`. Further ones wait, and fail if that
+    /// takes longer than the deadline.
+    pub per_second: u32,
+    /// Reviews that a cluster is sent without a pause.
+    pub burst: u32,
     /// Reviews waiting or sent. Further ones fail.
     pub waiting: usize,
 }
@@ -40,11 +47,17 @@ impl Default for ReviewCacheOptions {
             failure_kept: Duration::from_secs(5),
             deadline: Duration::from_secs(5),
             answers: 100_000,
-            at_once: 32,
+            at_once: 128,
+            at_once_per_cluster: 16,
+            per_second: 100,
+            burst: 2_000,
             waiting: 20_000,
         }
     }
 }
+
+/// Clusters whose queues are kept although they are idle.
+const MAX_IDLE_QUEUES: usize = 4_096;
 
 type Answer = Result<bool, ReviewError>;
 type Flight = Shared<BoxFuture<'static, Answer>>;
@@ -56,10 +69,12 @@ pub struct ReviewCache {
     slots: Arc<Semaphore>,
     state: Mutex<State>,
     meter: Arc<ReviewMeter>,
+    began: Instant,
 }
 
 #[derive(Default)]
 struct State {
+    clusters: HashMap<ClusterName, ClusterQueue>,
     answers: HashMap<Arc<Review>, KeptAnswer>,
     /// The keys of `answers`, by expiry.
     expiries: BTreeSet<(Instant, Arc<Review>)>,
@@ -67,6 +82,13 @@ struct State {
     flights: HashMap<Arc<Review>, (u64, WeakShared<BoxFuture<'static, Answer>>)>,
     /// Number of the next review.
     next: u64,
+}
+
+/// Reviews of one cluster.
+struct ClusterQueue {
+    slots: Arc<Semaphore>,
+    /// Time at which the reviews so far would have been sent at the rate of the options.
+    paid_until: Instant,
 }
 
 struct KeptAnswer {
@@ -84,6 +106,7 @@ impl ReviewCache {
             slots: Arc::new(Semaphore::new(options.at_once)),
             state: Mutex::default(),
             meter: Arc::default(),
+            began: clock::now(),
         }
     }
 
@@ -128,6 +151,12 @@ impl ReviewCache {
         answer
     }
 
+    /// Returns the time since the cache was created, by which its users agree on turns.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        clock::now().duration_since(self.began)
+    }
+
     /// Returns the counters.
     #[must_use]
     pub fn meter(&self) -> &ReviewMeter {
@@ -158,8 +187,11 @@ impl ReviewCache {
                 return Err(ReviewError::Busy);
             }
         }
+        let (of_cluster, send_at) = state.queue(&review.cluster, &self.options).ok_or(ReviewError::Busy)?;
         let (slots, reviews, asked) = (Arc::clone(&self.slots), Arc::clone(&self.reviews), Arc::clone(review));
         let asking = async move {
+            tokio::time::sleep_until(send_at).await;
+            let _of_cluster = of_cluster.acquire().await.map_err(|_| ReviewError::Busy)?;
             let _slot = slots.acquire().await.map_err(|_| ReviewError::Busy)?;
             reviews.review(&asked).await
         };
@@ -180,6 +212,26 @@ impl ReviewCache {
 }
 
 impl State {
+    /// Returns the slots of a cluster, and when to send its next review; `None` if that is after the deadline.
+    fn queue(&mut self, cluster: &ClusterName, options: &ReviewCacheOptions) -> Option<(Arc<Semaphore>, Instant)> {
+        let now = clock::now();
+        if self.clusters.len() >= MAX_IDLE_QUEUES && !self.clusters.contains_key(cluster) {
+            self.clusters.retain(|_, queue| now < queue.paid_until || Arc::strong_count(&queue.slots) > 1);
+        }
+        let queue = self.clusters.entry(cluster.clone()).or_insert_with(|| ClusterQueue {
+            slots: Arc::new(Semaphore::new(options.at_once_per_cluster)),
+            paid_until: now,
+        });
+        let each = Duration::from_secs(1) / options.per_second.max(1);
+        let paid_until = queue.paid_until.max(now) + each;
+        let send_at = now.max(paid_until.checked_sub(each * options.burst.max(1)).unwrap_or(now));
+        if send_at.duration_since(now) >= options.deadline {
+            return None;
+        }
+        queue.paid_until = paid_until;
+        Some((Arc::clone(&queue.slots), send_at))
+    }
+
     fn insert(&mut self, review: Arc<Review>, kept: KeptAnswer, most: usize) {
         let until = kept.until;
         if let Some(old) = self.answers.insert(Arc::clone(&review), kept) {
@@ -207,7 +259,7 @@ mod tests {
     use crate::meter::ReviewCounts;
     use crate::reader::Reader;
     use crate::review::{User, Verb};
-    use informer_hub_types::{ClusterName, Gvr};
+    use informer_hub_types::Gvr;
 
     /// Cluster that answers after a while, by the namespace: `yes`, `no`, `slow`, anything else fails.
     #[derive(Debug, Default)]
@@ -326,6 +378,42 @@ mod tests {
         );
         assert!(short.is_err());
         assert_eq!((long, cluster.asked.load(Relaxed)), (Ok(true), 2));
+    }
+
+    fn review_of(cluster: &str, namespace: &str) -> Review {
+        Review { cluster: ClusterName::new(cluster).unwrap(), ..review(namespace) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hanging_cluster_delays_no_other() {
+        let (cache, _) =
+            cache(ReviewCacheOptions { at_once: 8, at_once_per_cluster: 2, ..ReviewCacheOptions::default() });
+        let hanging = (0..100).map(|number| cache.decide(review_of("a", &format!("slow-{number}"))));
+        let mut hanging = Box::pin(futures::future::join_all(hanging));
+        assert!(futures::poll!(hanging.as_mut()).is_pending());
+        let began = clock::now();
+        let other = cache.decide(review_of("b", "yes"));
+        let other = tokio::select! { answer = other => answer, _ = hanging => panic!("they hang") };
+        assert_eq!((other, clock::now() - began), (Ok(true), Duration::from_secs(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reviews_of_a_cluster_have_a_rate() {
+        let options = ReviewCacheOptions { per_second: 10, burst: 20, ..ReviewCacheOptions::default() };
+        let (cache, cluster) = cache(options);
+        let began = clock::now();
+        let ask = |number: usize| cache.decide(review_of("a", &format!("yes-{number}")));
+        let first = futures::future::join_all((0..20).map(ask)).await;
+        assert!(first.iter().all(Result::is_ok));
+        assert_eq!(clock::now() - began, Duration::from_secs(2), "16 at once, and 4 after them");
+        // Two seconds later there is room for 20 more. Further ones wait, as long as an answer is possible in time.
+        let next = futures::future::join_all((100..200).map(ask)).await;
+        let count = |answer: &Answer| next.iter().filter(|found| *found == answer).count();
+        let (answered, busy) = (count(&Ok(true)), count(&Err(ReviewError::Busy)));
+        assert!((55..=61).contains(&answered) && (30..=31).contains(&busy), "{answered} {busy}");
+        assert!(cluster.asked.load(Relaxed) <= 20 + 70);
+        let other = cache.decide(review_of("b", "yes")).await;
+        assert_eq!(other, Ok(true), "another cluster has its own");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,10 @@
 //! Access reviews of a request: asks each cluster what its reader may see there.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
 use smol_str::SmolStr;
@@ -110,6 +113,11 @@ impl Rights {
         }
     }
 
+    /// Returns the number of the present turn of reviews, which is the same for all watches.
+    fn turn(&self) -> u64 {
+        self.reviews.as_ref().map_or(0, |reviews| reviews.age().as_secs() / TURN.as_secs())
+    }
+
     async fn ask(&self, review: Review) -> Result<bool, ReviewError> {
         match &self.reviews {
             Some(reviews) => reviews.decide(review).await,
@@ -121,7 +129,17 @@ impl Rights {
 /// Checks of a watch that clusters may leave unanswered.
 const MAX_FAILURES: u32 = 3;
 
+/// Time of a turn of what was not allowed.
+const TURN: Duration = Duration::from_secs(10);
+
+/// Turns in which all that was not allowed is reviewed again once.
+const TURNS: u64 = 60;
+
 /// Reviews of a running watch: of namespaces as they appear, and again of those known.
+///
+/// Each check reviews the accesses that were allowed, which asks a cluster when the kept answer has expired, so that a
+/// revoked right ends the watch. The others, which may be far more, have their turn once in [`TURNS`]. All watches review
+/// the same in the same turn, so that they share the answers.
 #[derive(Debug)]
 pub(in crate::api) struct Reviewer {
     rights: Rights,
@@ -130,13 +148,16 @@ pub(in crate::api) struct Reviewer {
     resource: ApiResource,
     /// Consecutive checks with an unanswered review.
     failures: u32,
+    /// First turn that has not been reviewed.
+    turn: u64,
 }
 
 impl Rights {
     /// Returns the reviewer of a watch.
     pub(in crate::api) fn reviewer(&self, reader: &Reader, verb: Verb, resource: &ApiResource) -> Reviewer {
         let (rights, reader, resource) = (self.clone(), reader.clone(), resource.clone());
-        Reviewer { rights, reader, verb, resource, failures: 0 }
+        let turn = rights.turn();
+        Reviewer { rights, reader, verb, resource, failures: 0, turn }
     }
 }
 
@@ -162,11 +183,15 @@ impl Reviewer {
     pub(in crate::api) async fn has_same(&mut self, known: &Visibility) -> bool {
         let Some(reviewed) = known.reviewed() else { return true };
         let user = Arc::new(User::from(&self.reader));
+        let turns = self.turn..=self.rights.turn();
+        self.turn = turns.end() + 1;
         let mut asked = Vec::new();
         for (cluster, answers) in reviewed {
             let everywhere = answers.everywhere.map(|is_allowed| (SmolStr::default(), is_allowed));
             let each = answers.namespaces.iter().map(|(namespace, is_allowed)| (namespace.clone(), *is_allowed));
-            for (namespace, was_allowed) in everywhere.into_iter().chain(each) {
+            let is_due =
+                |(namespace, is_allowed): &(SmolStr, bool)| *is_allowed || has_turn(cluster, namespace, &turns);
+            for (namespace, was_allowed) in everywhere.into_iter().chain(each).filter(is_due) {
                 let (cluster, user, resource) = (cluster.clone(), Arc::clone(&user), self.resource.gvr.clone());
                 let review = Review { cluster, user, verb: self.verb, resource, namespace };
                 let rights = &self.rights;
@@ -181,6 +206,14 @@ impl Reviewer {
         };
         self.failures < MAX_FAILURES && answers.iter().all(is_same)
     }
+}
+
+/// Returns whether one of these turns is that of a namespace.
+fn has_turn(cluster: &ClusterName, namespace: &str, turns: &RangeInclusive<u64>) -> bool {
+    let mut hasher = DefaultHasher::new();
+    (cluster.as_str(), namespace).hash(&mut hasher);
+    let own = hasher.finish() % TURNS;
+    turns.clone().take(usize::try_from(TURNS).unwrap_or(usize::MAX)).any(|turn| turn % TURNS == own)
 }
 
 /// Returns whether a cluster can know a reader. A service account is known to its own cluster only: accounts of the same

@@ -1,6 +1,7 @@
 //! Readers with rules.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
 
 use futures::FutureExt;
 use informer_hub_access::{
@@ -13,6 +14,7 @@ use informer_hub_types::{ClusterSelector, Exclusion};
 use super::*;
 
 mod model;
+mod reviews;
 
 /// Reader `ann` with these rules.
 pub(in crate::api) fn ann(rules: Vec<Rule>) -> Reader {
@@ -289,6 +291,7 @@ pub(in crate::api) struct Rbac {
     /// Clusters and namespaces; an empty one is all.
     pub(in crate::api) allowed: Mutex<BTreeSet<(String, String)>>,
     pub(in crate::api) is_down: AtomicBool,
+    asked: AtomicU64,
     /// Called before the first answer.
     before: Before,
 }
@@ -310,6 +313,7 @@ impl Reviews for AskRbac {
         if let Some(before) = self.0.before.0.lock().take() {
             before();
         }
+        self.0.asked.fetch_add(1, Relaxed);
         let allowed = self.0.allowed.lock();
         let is_allowed = |namespace: &str| allowed.contains(&(review.cluster.to_string(), namespace.to_owned()));
         let answer = is_allowed("") || is_allowed(&review.namespace);

@@ -1,0 +1,36 @@
+//! Access reviews of open streams: how soon a changed right shows.
+
+use super::*;
+
+/// Ten clusters with a pod in each of 50 namespaces, of which the reader may see three.
+fn large_bench() -> (Bench, Arc<Rbac>) {
+    let names: Vec<_> = (0..10).map(|number| format!("c{number}")).collect();
+    let clusters = names.iter().map(|name| (name.as_str(), "prod")).collect();
+    let options = ReadApiOptions { requests: 10, watches: 1_000, secrets: false };
+    let (mut bench, rbac) = (Bench::with_clusters(options, clusters), Arc::new(Rbac::default()));
+    for name in &names {
+        let all = (0..50).map(|number| pod(&format!("n{number}"), "x", 3 + number, "web", "n1"));
+        bench.list(&pods(), name, all.collect(), 100);
+        rbac.allowed.lock().extend((0..3).map(|number| (name.clone(), format!("n{number}"))));
+    }
+    bench.use_reviews(Arc::new(ReviewCache::new(Arc::new(AskRbac(Arc::clone(&rbac))), ReviewCacheOptions::default())));
+    bench.reader = Reader::named("bob", ReaderOrigin::Oidc, Grants { reviews: true, ..Grants::default() });
+    (bench, rbac)
+}
+
+#[tokio::test(start_paused = true)]
+async fn revoked_right_ends_a_stream_within_its_bound_and_a_granted_one_later() {
+    for (namespace, bound) in [("n1", 90), ("n7", 690), ("", 690)] {
+        let (bench, rbac) = large_bench();
+        let (_, list) = bench.json("/clusters/*/api/v1/pods?limit=1").await;
+        let version = list["metadata"]["resourceVersion"].as_str().unwrap();
+        let mut events = bench.watch(&format!("/clusters/*/api/v1/pods?watch=1&resourceVersion={version}")).await;
+        let place = ("c4".to_owned(), namespace.to_owned());
+        if !rbac.allowed.lock().remove(&place) {
+            rbac.allowed.lock().insert(place);
+        }
+        let began = clock::now();
+        assert_eq!(line(&events.next_unbounded().await.unwrap()), "ERROR Expired@-", "{namespace}");
+        assert!(clock::now() - began <= Duration::from_secs(bound), "{namespace}: {:?}", clock::now() - began);
+    }
+}
