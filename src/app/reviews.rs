@@ -10,6 +10,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use smol_str::SmolStr;
 
 use super::read_api::StartedFleet;
 use crate::actors::FleetView;
@@ -20,14 +21,46 @@ use informer_hub_types::ClusterName;
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
-/// Clusters of a hub that starts later.
-pub(super) struct ClusterReviews(StartedFleet);
+/// Sends a review to a cluster.
+pub(super) trait SendReview: Send + Sync + 'static {
+    /// Returns the answer's body.
+    fn send(
+        &self,
+        cluster: &ClusterName,
+        path: &'static str,
+        body: Vec<u8>,
+    ) -> BoxFuture<'static, Result<Vec<u8>, ReviewError>>;
+}
+
+impl SendReview for StartedFleet {
+    fn send(
+        &self,
+        cluster: &ClusterName,
+        path: &'static str,
+        body: Vec<u8>,
+    ) -> BoxFuture<'static, Result<Vec<u8>, ReviewError>> {
+        let clusters = self.get().map(FleetView::clusters);
+        let known = clusters.and_then(|mut all| all.find(|known| known.name == *cluster));
+        let connection = known.map(|known| known.connection());
+        async move {
+            let connection = connection.ok_or(ReviewError::UnknownCluster)?;
+            let connection = connection.ok_or_else(|| ReviewError::Failed("the cluster is not connected".into()))?;
+            connection.review(path, body).await.map_err(|error| failure(&error))
+        }
+        .boxed()
+    }
+}
+
+/// Reviews by clusters; by default, those of a hub that starts later.
+pub(super) struct ClusterReviews<S = StartedFleet>(S);
 
 impl ClusterReviews {
     pub(super) fn new(fleet: &StartedFleet) -> Self {
         Self(Arc::clone(fleet))
     }
+}
 
+impl<S: SendReview> ClusterReviews<S> {
     /// Sends a review to a cluster and returns its `status`.
     fn ask<T: for<'a> Deserialize<'a> + Send + 'static>(
         &self,
@@ -39,20 +72,41 @@ impl ClusterReviews {
         struct Answer<T> {
             status: T,
         }
-        let clusters = self.0.get().map(FleetView::clusters);
-        let known = clusters.and_then(|mut all| all.find(|known| known.name == *cluster));
-        let connection = known.map(|known| known.connection());
-        let body = review.to_string().into_bytes();
+        let sending = self.0.send(cluster, path, review.to_string().into_bytes());
         async move {
-            let connection = connection.ok_or(ReviewError::UnknownCluster)?;
-            let connection = connection.ok_or_else(|| ReviewError::Failed("the cluster is not connected".into()))?;
-            let answer = connection.review(path, body).await.map_err(|error| failure(&error))?;
-            let answer: Answer<T> = serde_json::from_slice(&answer)
+            let answer: Answer<T> = serde_json::from_slice(&sending.await?)
                 .map_err(|_| ReviewError::Failed("the answer is not a review".into()))?;
             Ok(answer.status)
         }
         .boxed()
     }
+}
+
+/// User of a token, as a cluster describes it.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct UserInfo {
+    username: String,
+    uid: String,
+    groups: Option<Vec<String>>,
+    extra: Option<BTreeMap<String, Vec<String>>>,
+}
+
+impl From<UserInfo> for User {
+    fn from(UserInfo { username, uid, groups, extra }: UserInfo) -> Self {
+        let short = |all: Vec<String>| all.into_iter().map(SmolStr::from).collect();
+        let extra = extra.unwrap_or_default().into_iter().map(|(key, values)| (key.into(), short(values)));
+        Self {
+            name: username.into(),
+            groups: short(groups.unwrap_or_default()),
+            uid: Some(uid).filter(|uid| !uid.is_empty()).map(Into::into),
+            extra: extra.collect(),
+        }
+    }
+}
+
+fn texts_of(all: &[SmolStr]) -> Vec<&str> {
+    all.iter().map(SmolStr::as_str).collect()
 }
 
 /// Describes a failure without the text of the cluster, which could repeat the token.
@@ -68,7 +122,7 @@ fn failure(error: &SourceError) -> ReviewError {
     )
 }
 
-impl Reviews for ClusterReviews {
+impl<S: SendReview> Reviews for ClusterReviews<S> {
     fn review(&self, review: &Review) -> BoxFuture<'static, Result<bool, ReviewError>> {
         #[derive(Deserialize)]
         struct Status {
@@ -79,14 +133,13 @@ impl Reviews for ClusterReviews {
         }
         let Review { cluster, user, verb, resource, namespace } = review;
         let User { name, groups, uid, extra } = &**user;
-        let texts = |all: &[_]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let extra: BTreeMap<_, _> = extra.iter().map(|(key, values)| (key.as_str(), texts(values))).collect();
+        let extra: BTreeMap<_, _> = extra.iter().map(|(key, values)| (key.as_str(), texts_of(values))).collect();
         let question = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
             "spec": {
                 "user": name.as_str(),
-                "groups": texts(groups),
+                "groups": texts_of(groups),
                 "uid": uid.as_deref().unwrap_or_default(),
                 "extra": extra,
                 "resourceAttributes": {
@@ -103,7 +156,7 @@ impl Reviews for ClusterReviews {
     }
 }
 
-impl ReviewTokens for ClusterReviews {
+impl<S: SendReview> ReviewTokens for ClusterReviews<S> {
     fn review_token(
         &self,
         cluster: &ClusterName,
@@ -119,14 +172,6 @@ impl ReviewTokens for ClusterReviews {
             #[serde(default)]
             audiences: Option<Vec<String>>,
         }
-        #[derive(Deserialize, Default)]
-        #[serde(default)]
-        struct UserInfo {
-            username: String,
-            uid: String,
-            groups: Option<Vec<String>>,
-            extra: Option<BTreeMap<String, Vec<String>>>,
-        }
         let audiences: Vec<&str> = audience.into_iter().collect();
         let question = json!({
             "apiVersion": "authentication.k8s.io/v1",
@@ -139,22 +184,18 @@ impl ReviewTokens for ClusterReviews {
             let Status { authenticated, user, audiences } = asking.await?;
             // An apiserver that ignores audiences answers without them; the token is then for the apiserver.
             let is_for_hub = audience.is_none_or(|audience| audiences.unwrap_or_default().contains(&audience));
-            let UserInfo { username, uid, groups, extra } = user;
-            let texts = |all: Vec<String>| all.into_iter().map(Into::into).collect();
-            let extra = extra.unwrap_or_default().into_iter().map(|(key, values)| (key.into(), texts(values)));
-            Ok((authenticated && is_for_hub).then(|| User {
-                name: username.into(),
-                groups: texts(groups.unwrap_or_default()),
-                uid: Some(uid).filter(|uid| !uid.is_empty()).map(Into::into),
-                extra: extra.collect(),
-            }))
+            Ok((authenticated && is_for_hub).then(|| user.into()))
         }
         .boxed()
     }
 }
 
-impl fmt::Debug for ClusterReviews {
+impl<S> fmt::Debug for ClusterReviews<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClusterReviews").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[path = "reviews_tests.rs"]
+mod tests;
