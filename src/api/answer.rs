@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Json, Response};
 use serde_json::json;
 
 use informer_hub_kubeapi::{Reason, Status};
+use informer_hub_types::{MAX_QUOTED, shortened};
 
 /// Maximum bytes of an axum error text to convert; axum's texts are short.
 const MAX_TEXT: usize = 4096;
@@ -60,13 +61,14 @@ pub(super) async fn to_json_error(path: &str, response: Response) -> Response {
     let (head, body) = response.into_parts();
     let text =
         to_bytes(body, MAX_TEXT).await.ok().and_then(|text| String::from_utf8(text.into()).ok()).unwrap_or_default();
+    let shown = shortened(path, MAX_QUOTED);
     let problem = match (text.trim(), status) {
-        ("", StatusCode::NOT_FOUND) => format!("there is no {path}; docs/http.md lists all paths"),
+        ("", StatusCode::NOT_FOUND) => format!("there is no {shown}; docs/http.md lists all paths"),
         ("", StatusCode::METHOD_NOT_ALLOWED) => {
-            format!("{path} does not support this method; docs/http.md lists the methods")
+            format!("{shown} does not support this method; docs/http.md lists the methods")
         }
         ("", _) => status.canonical_reason().unwrap_or("the request failed").to_lowercase(),
-        (text, _) => text.to_owned(),
+        (text, _) => shortened(text, 2 * MAX_QUOTED).into_owned(),
     };
     let mut response = error_response(status, problem);
     for (name, value) in &head.headers {

@@ -28,7 +28,7 @@ use super::{DEADLINE, error_response};
 use crate::actors::sinks::sink::{LetterAnswer, LetterRequest};
 use informer_hub_access::{Reader, Verb};
 use informer_hub_sink::{DeadLetter, LetterFilter, LetterSummary, StoreError};
-use informer_hub_types::{ApiResource, ClusterName, Gvr};
+use informer_hub_types::{ApiResource, ClusterName, Gvr, MAX_QUOTED, shortened};
 
 /// Result of a request; `None` if there is no sink of that name.
 pub type Asked = Option<Result<LetterAnswer, StoreError>>;
@@ -173,7 +173,11 @@ async fn show(State(letters): State<Letters>, Path((sink, number)): Path<(String
     };
     let mut visible = vec![letter.summary(number)];
     letters.retain(&reader, &mut visible).await;
-    let shown = if visible.is_empty() { None } else { with_body(number, &letter) };
+    if visible.is_empty() {
+        Notes::of(&parts).withhold();
+        return no_letter();
+    }
+    let shown = with_body(number, &letter);
     shown.map_or_else(no_letter, |shown| Json(shown).into_response())
 }
 
@@ -226,7 +230,10 @@ async fn ask_sink(ask: &AskLetters, sink: &str, request: LetterRequest) -> Resul
             StatusCode::GATEWAY_TIMEOUT,
             format!("the sink has not answered within {DEADLINE:?}; the operation continues"),
         ))),
-        Ok(None) => Err(Box::new(error_response(StatusCode::NOT_FOUND, format!("there is no sink {sink:?}")))),
+        Ok(None) => {
+            let problem = format!("there is no sink {:?}", shortened(sink, MAX_QUOTED));
+            Err(Box::new(error_response(StatusCode::NOT_FOUND, problem)))
+        }
         Ok(Some(Err(error))) => Err(Box::new(error_response(StatusCode::INSUFFICIENT_STORAGE, error.to_string()))),
         Ok(Some(Ok(answer))) => Ok(answer),
     }

@@ -198,7 +198,7 @@ impl Guard {
             let refused: u64 = others.iter().map(|(_, count)| count).sum();
             let reasons =
                 others.iter().map(|(reason, count)| format!("{reason} {count}")).collect::<Vec<_>>().join(", ");
-            tracing::warn!(refused, reasons, "denied requests without a valid token or certificate in the last minute");
+            tracing::warn!(refused, reasons, "denied requests in the last minute");
         }
         for (_, misdirected) in hosts {
             tracing::warn!(misdirected, "denied requests for hosts that are not in hub.allowed_hosts");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use axum::http::request::Parts;
 use parking_lot::Mutex;
@@ -22,6 +22,7 @@ pub(in crate::api) struct Notes(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     objects: AtomicU64,
+    is_withheld: AtomicBool,
     read: Mutex<Read>,
 }
 
@@ -45,6 +46,15 @@ impl Notes {
     /// Sets the number of objects, rows or events that were served so far.
     pub(in crate::api) fn served(&self, objects: u64) {
         self.0.objects.store(objects, Relaxed);
+    }
+
+    /// Notes that the request is for something that its reader may not see, which is answered as if it did not exist.
+    pub(in crate::api) fn withhold(&self) {
+        self.0.is_withheld.store(true, Relaxed);
+    }
+
+    pub(in crate::api) fn is_withheld(&self) -> bool {
+        self.0.is_withheld.load(Relaxed)
     }
 
     /// Sets the clusters that are read. A cluster may be repeated.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use informer_hub_types::shortened;
+
 use crate::quote::Quoted;
 use crate::{Cause, Reason, Status, Subject};
 
@@ -44,6 +46,9 @@ pub enum FieldError {
         supported: &'static [&'static str],
     },
 }
+
+/// Longest name in the details: that of an object below `/unique`.
+const MAX_NAME: usize = 320;
 
 /// Message for a watch, or a list at an exact version, whose version is no longer in the window of changes.
 const LIST_EXPIRED: &str = "The resourceVersion for the provided list is too old.";
@@ -222,7 +227,8 @@ impl Status {
     /// Sets the subject.
     #[must_use]
     pub fn about(self, group: &str, kind: &str, name: &str) -> Self {
-        let subject = Subject { group: group.into(), kind: kind.into(), name: name.into() };
+        let name = shortened(name, MAX_NAME).into();
+        let subject = Subject { group: group.into(), kind: kind.into(), name };
         Self { about: Some(Box::new(subject)), ..self }
     }
 }

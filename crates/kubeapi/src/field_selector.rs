@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use informer_hub_types::{MAX_QUOTED, shortened};
 use smol_str::SmolStr;
 
 /// One condition.
@@ -33,8 +34,7 @@ impl FieldSelector {
         parts.sort_unstable();
         let mut terms = Vec::new();
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
-            let (field, is_equal, value) =
-                split_term(part).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{part}'"))?;
+            let (field, is_equal, value) = split_term(part).ok_or_else(|| not_understood(text, part))?;
             let value = unescape(value)?;
             if !(field.is_empty() && value.is_empty()) {
                 terms.push(FieldTerm { field: field.into(), value, is_equal });
@@ -68,6 +68,12 @@ impl fmt::Display for FieldSelector {
         }
         Ok(())
     }
+}
+
+/// Returns kube-apiserver's text, which quotes the selector and the part. Of a long selector it has the part only.
+fn not_understood(text: &str, part: &str) -> String {
+    let whole = if text.len() > MAX_QUOTED { String::new() } else { format!("'{text}'; ") };
+    format!("invalid selector: {whole}can't understand '{}'", shortened(part, MAX_QUOTED))
 }
 
 /// Splits at the commas that have no backslash before them.

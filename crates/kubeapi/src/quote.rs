@@ -2,31 +2,47 @@
 
 use std::fmt::{self, Write as _};
 
-/// A text between double quotes, with Go's escapes.
+/// Longest quoted text, in characters with their escapes: every name of an object fits.
+const MAX_LENGTH: usize = 320;
+
+/// A text between double quotes, with Go's escapes. A long text ends with `…`.
 pub(crate) struct Quoted<'a>(pub &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;
+        let (mut escaped, mut length) = (String::new(), 0);
         for c in self.0.chars() {
-            match c {
-                '"' => f.write_str("\\\"")?,
-                '\\' => f.write_str("\\\\")?,
-                '\x07' => f.write_str("\\a")?,
-                '\x08' => f.write_str("\\b")?,
-                '\x0c' => f.write_str("\\f")?,
-                '\n' => f.write_str("\\n")?,
-                '\r' => f.write_str("\\r")?,
-                '\t' => f.write_str("\\t")?,
-                '\x0b' => f.write_str("\\v")?,
-                ' '..='~' => f.write_char(c)?,
-                '\0'..='\x7f' => write!(f, "\\x{:02x}", u32::from(c))?,
-                _ if c.escape_debug().len() == 1 => f.write_char(c)?,
-                '\u{80}'..='\u{ffff}' => write!(f, "\\u{:04x}", u32::from(c))?,
-                _ => write!(f, "\\U{:08x}", u32::from(c))?,
+            escaped.clear();
+            escape(c, &mut escaped)?;
+            length += escaped.chars().count();
+            if length > MAX_LENGTH {
+                f.write_char('…')?;
+                break;
             }
+            f.write_str(&escaped)?;
         }
         f.write_char('"')
+    }
+}
+
+/// Appends a character as Go writes it.
+fn escape(c: char, out: &mut String) -> fmt::Result {
+    match c {
+        '"' => out.write_str("\\\""),
+        '\\' => out.write_str("\\\\"),
+        '\x07' => out.write_str("\\a"),
+        '\x08' => out.write_str("\\b"),
+        '\x0c' => out.write_str("\\f"),
+        '\n' => out.write_str("\\n"),
+        '\r' => out.write_str("\\r"),
+        '\t' => out.write_str("\\t"),
+        '\x0b' => out.write_str("\\v"),
+        ' '..='~' => out.write_char(c),
+        '\0'..='\x7f' => write!(out, "\\x{:02x}", u32::from(c)),
+        _ if c.escape_debug().len() == 1 => out.write_char(c),
+        '\u{80}'..='\u{ffff}' => write!(out, "\\u{:04x}", u32::from(c)),
+        _ => write!(out, "\\U{:08x}", u32::from(c)),
     }
 }
 
@@ -45,6 +61,16 @@ mod tests {
             ("\u{85}\u{200b}\u{e0001}", r#""\u0085\u200b\U000e0001""#),
         ] {
             assert_eq!(Quoted(text).to_string(), quoted);
+        }
+    }
+
+    #[test]
+    fn long_text_is_cut() {
+        let name = "a".repeat(317);
+        assert_eq!(Quoted(&name).to_string(), format!("\"{name}\""), "the longest name of an object");
+        for c in ["a", "\n", "é", "\u{e0001}"] {
+            let quoted = Quoted(&c.repeat(16 << 10)).to_string();
+            assert!(quoted.chars().count() <= MAX_LENGTH + 3 && quoted.ends_with("…\""), "{quoted}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use informer_hub_types::shortened;
 use serde::Serialize;
 use smol_str::SmolStr;
 
@@ -28,6 +29,9 @@ pub enum Reason {
     ServiceUnavailable,
     Timeout,
 }
+
+/// Longest text, in characters. It may quote what the client has sent.
+const MAX_MESSAGE: usize = 1500;
 
 /// One of the causes of a failure.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -105,10 +109,11 @@ struct Details<'a> {
 }
 
 impl Status {
-    /// Returns a failure with a code, a reason and a text.
+    /// Returns a failure with a code, a reason and a text, of which a long one is cut.
     #[must_use]
     pub fn new(code: u16, reason: Reason, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), about: None, causes: Vec::new(), retry_after: None }
+        let message = shortened(&message.into(), MAX_MESSAGE).into_owned();
+        Self { code, reason, message, about: None, causes: Vec::new(), retry_after: None }
     }
 
     /// Returns its JSON, on one line and without a line feed at the end.

@@ -1,5 +1,7 @@
 //! Meaning of `resourceVersion`: Kubernetes' tables of the semantics of get, list and watch.
 
+use informer_hub_types::MAX_QUOTED;
+
 use crate::quote::Quoted;
 use crate::{Continuation, Options, Status, VersionMatch};
 
@@ -79,11 +81,12 @@ fn version(text: &str) -> Result<Option<u64>, Status> {
     }
     let problem = if text.bytes().all(|byte| byte.is_ascii_digit()) { "value out of range" } else { "invalid syntax" };
     let version = text.parse::<u64>().ok().filter(|_| problem != "invalid syntax");
-    let text = Quoted(text);
     let version = version.ok_or_else(|| {
+        let shown = Quoted(text);
+        // kube-apiserver quotes the text twice.
+        let again = if text.len() > MAX_QUOTED { String::new() } else { format!("parsing {shown}: ") };
         Status::bad_request(format!(
-            "invalid resource version: resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: \
-             {problem}"
+            "invalid resource version: resourceVersion: Invalid value: {shown}: strconv.ParseUint: {again}{problem}"
         ))
     })?;
     Ok(Some(version).filter(|version| *version > 0))

@@ -80,7 +80,9 @@ pub use object::{Encoding, IndexEntry, Labels, StoredObject, StoredObjectParts, 
 pub use packer::{PackOutcome, Packer};
 pub use path::{FieldPath, InvalidPath, Segment};
 pub use pattern::{Exclusion, Groups, InvalidPattern, InvalidSelection, ResourcePattern, Selected};
-pub use printable::{printable, printable_char, printable_end, printable_json, printable_lines, printable_start};
+pub use printable::{
+    MAX_QUOTED, printable, printable_char, printable_end, printable_json, printable_lines, printable_start, shortened,
+};
 pub use resource::{ApiResource, Gvr, InvalidResource, ResourceRef, Scope, View};
 pub use secret_variables::{is_secret_variable, mark_secret_variable};
 pub use selector::{ClusterSelector, Condition, InvalidSelector, LabelSelector, Requirement};

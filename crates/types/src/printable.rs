@@ -4,6 +4,7 @@
 //! Terminals execute control characters, log readers split at line breaks, and zero-width or direction-changing
 //! characters mislead readers. All foreign text for people must pass through this module.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::iter::Peekable;
 use std::str::Chars;
@@ -16,6 +17,18 @@ use std::str::Chars;
 #[must_use]
 pub fn printable(text: &str) -> String {
     Printable(text.chars().peekable()).collect()
+}
+
+/// Longest part of a caller's text that an error quotes, in characters.
+pub const MAX_QUOTED: usize = 200;
+
+/// Returns the first `limit` characters of a text, followed by `…` if characters are missing.
+#[must_use]
+pub fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(limit) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// Like [`printable`], limited to the first `limit` characters, followed by `…` if characters are missing.

@@ -7,7 +7,7 @@ use std::fmt;
 
 use smol_str::SmolStr;
 
-use super::{ClusterLabels, ClusterName};
+use super::{ClusterLabels, ClusterName, MAX_QUOTED, shortened};
 
 /// A label selector in kubectl's grammar: `app=web,tier!=db,env in (prod,test),!canary,cores>4`.
 ///
@@ -51,7 +51,7 @@ pub enum Condition {
 
 /// Error for text that is not a selector; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a label selector: {problem} at position {at}")]
+#[error("{:?} is not a label selector: {problem} at position {at}", shortened(text, MAX_QUOTED))]
 #[non_exhaustive]
 pub struct InvalidSelector {
     /// The invalid text.

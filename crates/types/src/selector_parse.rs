@@ -6,6 +6,7 @@ use std::str::FromStr;
 use smol_str::SmolStr;
 
 use super::selector::{Condition, InvalidSelector, LabelSelector, Requirement};
+use super::{MAX_QUOTED, shortened};
 
 /// Maximum length of a key's name part, and of a value.
 const MAX_NAME: usize = 63;
@@ -155,7 +156,10 @@ impl<'t> Parser<'t> {
     fn integer(&mut self) -> Result<i64, SelectorProblem> {
         let (_, at) = self.peek();
         let value = self.value()?;
-        value.parse().map_err(|_| SelectorProblem { at, problem: format!("{value:?} is not an integer") })
+        value.parse().map_err(|_| SelectorProblem {
+            at,
+            problem: format!("{:?} is not an integer", shortened(&value, MAX_QUOTED)),
+        })
     }
 
     /// Parses `(a,b)`. A missing value is the empty value.
@@ -185,7 +189,7 @@ impl<'t> Parser<'t> {
 
 fn expected(what: &str, found: Token<'_>, at: usize) -> SelectorProblem {
     let found = match found {
-        Token::Word(word) => format!("{word:?}"),
+        Token::Word(word) => format!("{:?}", shortened(word, MAX_QUOTED)),
         Token::Not => "\"!\"".into(),
         Token::Equals => "\"=\"".into(),
         Token::NotEquals => "\"!=\"".into(),
@@ -202,7 +206,7 @@ fn expected(what: &str, found: Token<'_>, at: usize) -> SelectorProblem {
 fn checked(text: &str, at: usize, problem: impl Fn(&str) -> Option<&'static str>) -> Result<SmolStr, SelectorProblem> {
     match problem(text) {
         None => Ok(text.into()),
-        Some(problem) => Err(SelectorProblem { at, problem: format!("{text:?} {problem}") }),
+        Some(problem) => Err(SelectorProblem { at, problem: format!("{:?} {problem}", shortened(text, MAX_QUOTED)) }),
     }
 }
 

@@ -22,6 +22,8 @@ pub(in crate::api) enum Denied {
     WebPage,
     /// The request names a host that the hub does not serve.
     UnknownHost,
+    /// The request asks to be answered as another user.
+    Impersonation,
     /// The token of an issuer is not valid, or cannot be verified.
     Jwt(InvalidJwt),
     /// The token of a service account is not accepted, or cannot be reviewed.
@@ -29,7 +31,7 @@ pub(in crate::api) enum Denied {
 }
 
 /// Labels of the reasons, in the order of [`Denied::number`].
-const REASONS: [&str; 15] = [
+const REASONS: [&str; 16] = [
     "anonymous",
     "token",
     "read_only",
@@ -45,6 +47,7 @@ const REASONS: [&str; 15] = [
     "issuer_unavailable",
     "service_account",
     "review_unavailable",
+    "impersonation",
 ];
 
 /// Denied requests by reason.
@@ -95,6 +98,7 @@ impl Denied {
             Self::Jwt(InvalidJwt::NoKeys) => 12,
             Self::ServiceAccount(RefusedToken::Unknown) => 13,
             Self::ServiceAccount(RefusedToken::Unanswered) => 14,
+            Self::Impersonation => 15,
         }
     }
 
@@ -115,6 +119,11 @@ impl Denied {
                 "the hub is not served under this host name; add the name to hub.allowed_hosts to allow it",
             ),
             Self::WebPage => (StatusCode::FORBIDDEN, "a web page may not send this request without a token"),
+            Self::Impersonation => (
+                StatusCode::FORBIDDEN,
+                "the hub answers no request as another user: leave out the headers Impersonate-* (kubectl --as, --as-group, \
+                 --as-uid)",
+            ),
             Self::Jwt(reason @ InvalidJwt::NoKeys) => return (StatusCode::SERVICE_UNAVAILABLE, reason.to_string()),
             Self::Jwt(reason) => return (StatusCode::UNAUTHORIZED, reason.to_string()),
             Self::ServiceAccount(reason @ RefusedToken::Unanswered) => {

@@ -40,6 +40,9 @@ use informer_hub_disk::FileStates;
 /// Shortest token that is looked for in other parts of its request. A shorter one is no credential, but may be a word.
 const LEAST_TOKEN: usize = 8;
 
+/// Beginning of the headers that ask for an answer as another user. An answer as the sender itself would mislead.
+const IMPERSONATE: &str = "impersonate-";
+
 /// Whether the caller has the right to look. Passed to the handler as a request extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MayRead(pub(super) bool);
@@ -228,6 +231,8 @@ impl Access {
             (Err(_), true) if is_public => Ok((MayRead(false), Reader::unknown())),
             (Err(denied), _) => Err(denied),
         };
+        let impersonates = request.headers().keys().any(|name| name.as_str().starts_with(IMPERSONATE));
+        let verdict = verdict.and_then(|allowed| if impersonates { Err(Denied::Impersonation) } else { Ok(allowed) });
         if let Err(denied) = &verdict {
             self.denied.add(*denied);
         }

@@ -121,9 +121,9 @@ impl Record {
         self.is_complete = true;
     }
 
-    /// Returns whether the request was denied, by the port or by its handler.
+    /// Returns whether the request was denied, by the port or by its handler: also by 404, as if there were nothing.
     fn is_denied(&self) -> bool {
-        self.denied.is_some() || matches!(self.code, Some(401 | 403))
+        self.denied.is_some() || self.notes.is_withheld() || matches!(self.code, Some(401 | 403))
     }
 
     fn write(&self, stage: Stage) {

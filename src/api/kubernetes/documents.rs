@@ -13,6 +13,7 @@ use super::ReadApi;
 use super::fleet::{ClusterInfo, FetchError, Fleet};
 use super::respond::{json_response, response};
 use super::scope::{Clusters, is_listed};
+use crate::api::notes::Notes;
 use crate::api::rights::sees_cluster;
 use informer_hub_access::Reader;
 use informer_hub_kubeapi::{
@@ -45,12 +46,16 @@ impl Documents {
         fleet: &dyn Fleet,
         root: &Root,
         document: &Document,
-        (reader, accept): (&Reader, Option<&str>),
+        (reader, accept, notes): (&Reader, Option<&str>, &Notes),
     ) -> Result<Response, Status> {
         let (clusters, _) = Clusters::of(root);
         let mut found = clusters.find(fleet);
+        let is_known = !found.is_empty();
         found.retain(|cluster| sees_cluster(reader, &cluster.name, &cluster.labels));
         if let (Clusters::One(name), true) = (&clusters, found.is_empty()) {
+            if is_known {
+                notes.withhold();
+            }
             let status = Status::path_not_found();
             return Err(Status {
                 message: format!("the hub has no cluster {name}: /v1/status lists its clusters"),

@@ -17,6 +17,7 @@ use super::fleet::Fleet;
 use super::respond::failure_response;
 use super::scope::Scope;
 use super::self_subject::{self, SelfReview};
+use crate::api::notes::Notes;
 use crate::api::rights::reader_of;
 use informer_hub_kubeapi::{Document, Reason, Root, Status, Target, parse_path};
 use informer_hub_telemetry::spans;
@@ -52,7 +53,8 @@ async fn answer(api: &Arc<ReadApi>, parts: &Parts, body: Body) -> Result<Respons
                 check_started(&*fleet)?;
             }
             let (reader, accept) = (reader_of(parts), accept_of(parts));
-            return api.documents.answer(api, &*fleet, &root, &document, (&reader, accept.as_deref())).await;
+            let notes = Notes::of(parts);
+            return api.documents.answer(api, &*fleet, &root, &document, (&reader, accept.as_deref(), &notes)).await;
         }
         Target::Resource(path) => path,
     };
@@ -91,7 +93,7 @@ async fn answer_resource(api: &Arc<ReadApi>, fleet: &Arc<dyn Fleet>, asked: Aske
         // A list of some clusters only would have informers delete the objects of the others.
         check_started(&**fleet)?;
     }
-    let scope = Scope::find(&**fleet, &asked.root, &asked.path, (&api.rights, &asked.user));
+    let scope = Scope::find(&**fleet, &asked.root, &asked.path, (&api.rights, &asked.user, &asked.notes));
     let mut scope = scope.or_else(|status| check_started(&**fleet).and(Err(status)))?;
     scope.review(&scope.snapshot(), (&api.rights, &asked.user), asked.access_verb(), &asked.path).await;
     scope.check_access(&asked.user, asked.access_verb(), &asked.path)?;

@@ -8,6 +8,7 @@ use smol_str::SmolStr;
 use super::encode::Naming;
 use super::fleet::{CacheInfo, ClusterInfo, Fleet};
 use super::freshness::Coverage;
+use crate::api::notes::Notes;
 use crate::api::rights::{Extent, Place, Rights, SeenLabels, sees_cluster};
 use crate::cache::{HistoryScope, Partition, PartitionId, Snapshot};
 use informer_hub_access::{Reader, Verb, Visibility};
@@ -73,7 +74,7 @@ impl Scope {
         fleet: &dyn Fleet,
         root: &Root,
         path: &ResourcePath,
-        (rights, reader): (&Rights, &Reader),
+        (rights, reader, notes): (&Rights, &Reader, &Notes),
     ) -> Result<Self, Status> {
         let (clusters, naming) = Clusters::of(root);
         let is_wanted = |cache: &CacheInfo| {
@@ -92,12 +93,14 @@ impl Scope {
         let visibility = rights.visibility(reader, &cache.resource);
         // To a reader without rules, resources that the hub does not serve do not exist.
         if reader.sees_everything() && !visibility.may_see_some() {
+            notes.withhold();
             return Err(Status::path_not_found());
         }
         let scope = Self { cache, clusters, naming, visibility };
         if let Clusters::One(cluster) = &scope.clusters
             && !scope.labels_of(cluster).is_some_and(|labels| sees_cluster(reader, cluster, &labels))
         {
+            notes.withhold();
             return Err(Status::path_not_found());
         }
         if let Clusters::One(cluster) = &scope.clusters

@@ -7,7 +7,9 @@ use super::objects::Candidates;
 use crate::cache::Snapshot;
 use informer_hub_kubeapi::{CLUSTER_KEY, FieldSelector, Reason, Status};
 use informer_hub_query::Extractor;
-use informer_hub_types::{ClusterName, FieldPath, LabelNeeds, LabelSelector, ObjectKey, Requirement, StoredObject};
+use informer_hub_types::{
+    ClusterName, FieldPath, LabelNeeds, LabelSelector, MAX_QUOTED, ObjectKey, Requirement, StoredObject, shortened,
+};
 
 /// Prepared conditions on objects.
 #[derive(Debug)]
@@ -220,5 +222,5 @@ fn indexed(snapshot: &Snapshot, field: &str) -> Option<Field> {
 }
 
 fn unknown_field(field: &str) -> Status {
-    Status::new(400, Reason::BadRequest, format!("field label not supported: {field}"))
+    Status::new(400, Reason::BadRequest, format!("field label not supported: {}", shortened(field, MAX_QUOTED)))
 }

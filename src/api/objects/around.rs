@@ -45,9 +45,12 @@ pub(super) async fn gather(
     notes.clusters([&cluster]);
     notes.object(namespace, name);
     let snapshot = cache.published.load_full();
-    let mut found: Vec<_> = snapshot.get(&cluster, &key).into_iter().collect();
-    sight.retain(Verb::Get, &mut found).await;
-    let object = found.pop().ok_or_else(|| missing(&cache, &cluster, &key))?;
+    let labels = api.cluster_labels(cluster.as_str()).unwrap_or_default();
+    if !sight.sees(Verb::Get, &cache.resource, (&cluster, &labels), key.namespace()).await {
+        sight.withhold();
+        return Err(missing(&cache, &cluster, &key));
+    }
+    let object = snapshot.get(&cluster, &key).ok_or_else(|| missing(&cache, &cluster, &key))?;
     let caches = find_all(fleet, &sight);
     let freshness = freshness_of(&snapshot, &object);
     let (owners, owners_end) = owners_of(&object, &caches, &sight).await;

@@ -10,9 +10,10 @@ use super::*;
 use crate::api::kubernetes::tests::Bench;
 use informer_hub_access::{ReaderLimits, ResourceMatch, Rule};
 use informer_hub_audit::{AuditLog, AuditLogOptions, Output, Policy};
-use informer_hub_types::{ClusterSelector, Groups};
+use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Groups, Gvr};
 
 const ANN: &str = "ann-0123456789abcdef";
+const BOB: &str = "bob-0123456789abcdef";
 
 /// Text that bodies contain.
 const PLANTED: &str = "planted-in-a-body";
@@ -57,20 +58,27 @@ impl Memory {
     }
 }
 
-/// Returns the protection of a port with an administrator, a reader of everything, and `ann`, who reads pods in `shop`.
+fn secrets() -> ApiResource {
+    ApiResource { gvr: Gvr::new("", "v1", "secrets"), kind: "Secret".into(), namespaced: true }
+}
+
+/// Returns the protection of a port with an administrator, a reader of everything, and two of the namespace `shop`:
+/// `ann` in all clusters, `bob` in `a`.
 fn protection(audit: &Arc<Auditor>) -> Protection {
     let all = vec![ResourceMatch::Groups(Groups::All)];
-    let ann = ReaderEntry {
-        name: "ann".to_owned(),
-        identity: IdentityFrom::Token(token(ANN)),
-        rules: vec![Rule::new(ClusterSelector::All, ["shop"], all, Vec::new())],
+    let reader = |name: &str, secret, clusters| ReaderEntry {
+        name: name.to_owned(),
+        identity: IdentityFrom::Token(token(secret)),
+        rules: vec![Rule::new(clusters, ["shop"], all.clone(), Vec::new())],
         limits: ReaderLimits { watches: Some(1), ..ReaderLimits::default() },
         may_change: false,
     };
+    let only_a = ClusterSelector::Names(vec![ClusterName::new("a").unwrap()]);
+    let readers = vec![reader("ann", ANN, ClusterSelector::All), reader("bob", BOB, only_a)];
     Protection {
         token: Some(token(TOKEN)),
         read_token: Some(token(READ_TOKEN)),
-        readers: ReaderSettings { readers: vec![ann], ..ReaderSettings::default() },
+        readers: ReaderSettings { readers, ..ReaderSettings::default() },
         audit: Some(Arc::clone(audit)),
         ..Protection::default()
     }
@@ -81,6 +89,7 @@ struct Case {
     method: &'static str,
     path: String,
     token: Option<&'static str>,
+    header: Option<&'static str>,
     body: &'static str,
     verb: &'static str,
     user: &'static str,
@@ -94,16 +103,22 @@ fn case(method: &'static str, path: &str, token: Option<&'static str>, verb: &'s
         Some(TOKEN) => "informer-hub:administrator",
         Some(READ_TOKEN) => "informer-hub:reader",
         Some(ANN) => "ann",
+        Some(BOB) => "bob",
         _ => "system:anonymous",
     };
     let decision = if matches!(code, 401 | 403) { "forbid" } else { "allow" };
-    Case { method, path: path.to_owned(), token, body: "", verb, user, code, decision }
+    Case { method, path: path.to_owned(), token, header: None, body: "", verb, user, code, decision }
+}
+
+/// Returns a case of something that exists and that the reader may not see.
+fn hidden(method: &'static str, path: &str, token: Option<&'static str>, verb: &'static str) -> Case {
+    Case { decision: "forbid", ..case(method, path, token, verb, 404) }
 }
 
 fn cases() -> Vec<Case> {
     const QUERY: &str = r#"{"resource":"pods","q":"name = \"planted-in-a-body\""}"#;
     let pods = "/clusters/a/api/v1/pods";
-    let (admin, reader, ann) = (Some(TOKEN), Some(READ_TOKEN), Some(ANN));
+    let (admin, reader, ann, bob) = (Some(TOKEN), Some(READ_TOKEN), Some(ANN), Some(BOB));
     vec![
         case("GET", pods, admin, "list", 200),
         case("GET", "/clusters/*/api/v1/pods", ann, "list", 200),
@@ -121,6 +136,19 @@ fn cases() -> Vec<Case> {
         case("GET", "/v1/query?resource=pods", ann, "list", 200),
         Case { body: QUERY, ..case("POST", "/v1/query", ann, "list", 200) },
         case("GET", "/v1/query?resource=nothing", ann, "list", 404),
+        hidden("GET", "/v1/query?resource=secrets", ann, "list"),
+        Case { body: "{\"resource\":\"secrets\"}", ..hidden("POST", "/v1/query", ann, "list") },
+        hidden("GET", "/v1/events?resource=secrets", ann, "watch"),
+        hidden("GET", "/v1/objects/a/secrets/shop/n", ann, "get"),
+        hidden("GET", "/v1/objects/a/pods/other/none", ann, "get"),
+        hidden("GET", "/v1/objects/b/pods/shop/x", bob, "get"),
+        hidden("GET", "/v1/query?resource=pods&clusters=b", bob, "list"),
+        hidden("GET", "/v1/events?resource=pods&clusters=b", bob, "watch"),
+        hidden("GET", "/clusters/b/api/v1/pods", bob, "list"),
+        hidden("GET", "/clusters/b/api", bob, "get"),
+        case("GET", "/v1/query?resource=pods&clusters=c", bob, "list", 404),
+        case("GET", "/v1/objects/a/pods/shop/none", ann, "get", 404),
+        Case { header: Some("Impersonate-User: admin"), ..case("GET", pods, admin, "list", 403) },
         case("GET", "/v1/events?resource=pods&timeout=1ms", ann, "watch", 200),
         case("GET", "/v1/events", ann, "watch", 400),
         case("GET", "/v1/objects/a/pods/shop/x", reader, "get", 200),
@@ -142,7 +170,8 @@ fn request(number: usize, case: &Case) -> String {
     let agent = format!("User-Agent: case-{number}");
     let authorization = case.token.map(|token| format!("Authorization: Bearer {token}"));
     let length = format!("Content-Length: {}", case.body.len());
-    let headers = [Some("Connection: close".to_owned()), Some(agent), authorization, Some(length)];
+    let header = case.header.map(str::to_owned);
+    let headers = [Some("Connection: close".to_owned()), Some(agent), authorization, header, Some(length)];
     let headers: Vec<_> = headers.iter().flatten().map(String::as_str).collect();
     head(case.method, &case.path, &headers) + case.body
 }
@@ -153,7 +182,8 @@ fn events(text: &str) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_is_logged_once_without_bodies_and_credentials() {
-    let bench = Bench::with_pods();
+    let mut bench = Bench::with_pods();
+    bench.list(&secrets(), "a", Vec::new(), 10);
     let memory = Memory::default();
     let auditor = memory.auditor(AuditLogOptions::default());
     let port = Port::open_with(protection(&auditor), Some(bench.api())).await;
@@ -189,7 +219,7 @@ async fn every_request_is_logged_once_without_bodies_and_credentials() {
     auditor.close(PATIENCE).await;
 
     let text = memory.text();
-    for secret in [TOKEN, READ_TOKEN, ANN, PLANTED, "wrong-0123456789abcdef", "padding"] {
+    for secret in [TOKEN, READ_TOKEN, ANN, BOB, PLANTED, "wrong-0123456789abcdef", "padding"] {
         assert!(!text.contains(secret), "{secret} is in\n{text}");
     }
     let mut by_agent: BTreeMap<String, Vec<Value>> = BTreeMap::new();
@@ -214,6 +244,10 @@ async fn every_request_is_logged_once_without_bodies_and_credentials() {
                 "{event}"
             );
             assert_eq!(annotations["authorization.k8s.io/decision"], *decision, "{event}");
+            if *decision == "forbid" && *code == 404 {
+                let reason = "no rule and no access review allows it";
+                assert_eq!(annotations["authorization.k8s.io/reason"], reason, "{event}");
+            }
             assert_eq!(event["sourceIPs"], serde_json::json!(["127.0.0.1"]));
             assert_eq!(annotations["informer-hub.io/incomplete"], Value::Null, "{event}");
             let id = event["auditID"].as_str().unwrap();

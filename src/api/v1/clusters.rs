@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::sight::Sight;
 use crate::api::kubernetes::Fleet;
-use informer_hub_types::{ClusterLabels, ClusterName, LabelSelector, nearest_name};
+use informer_hub_types::{ClusterLabels, ClusterName, InvalidSelector, LabelSelector, nearest_name, shortened};
 
 /// Selected clusters.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,9 +26,11 @@ impl ClusterChoice {
         if let Ok(name) = ClusterName::new(text) {
             return Ok(Self::One(name));
         }
-        let selector = text.parse().map_err(|error| {
-            let start: String = text.chars().take(64).collect();
-            Failure::invalid(format!("clusters: {start:?} is neither a cluster's name nor a label selector: {error}"))
+        let selector = text.parse().map_err(|InvalidSelector { problem, at, .. }| {
+            let start = shortened(text, 64);
+            Failure::invalid(format!(
+                "clusters: {start:?} is neither a cluster's name nor a label selector: {problem} at position {at}"
+            ))
         })?;
         Ok(Self::Matching(selector))
     }
@@ -40,8 +42,11 @@ impl ClusterChoice {
     pub(in crate::api) fn check(&self, fleet: &dyn Fleet, sight: &Sight) -> Result<(), Failure> {
         let Self::One(name) = self else { return Ok(()) };
         let known = fleet.clusters();
-        if known.iter().any(|cluster| cluster.name == *name && sight.cluster(&cluster.name, &cluster.labels)) {
-            return Ok(());
+        if let Some(cluster) = known.iter().find(|cluster| cluster.name == *name) {
+            if sight.cluster(&cluster.name, &cluster.labels) {
+                return Ok(());
+            }
+            sight.withhold();
         }
         let named = known.iter().filter(|cluster| sight.names_cluster(&cluster.name, &cluster.labels));
         let nearest = nearest_name(name.as_str(), named.map(|cluster| cluster.name.as_str()), 2);

@@ -8,9 +8,13 @@ use serde::Serialize;
 use crate::cache::QueryError;
 use informer_hub_kubeapi::Status;
 use informer_hub_query::{InvalidQuestion, ParseProblem};
+use informer_hub_types::shortened;
 
 /// Longest part of a query's text in an error.
 const MAX_FOUND: usize = 100;
+
+/// Longest text of an error, in characters. It may quote what the client has sent.
+const MAX_ERROR: usize = 1000;
 
 /// A request that is not answered.
 #[derive(Debug)]
@@ -44,8 +48,8 @@ struct Body {
 
 impl Failure {
     fn new(code: StatusCode, error: impl Into<String>) -> Self {
-        let body =
-            Body { error: error.into(), position: None, expected: None, found: None, suggestion: None, excerpt: None };
+        let error = shortened(&error.into(), MAX_ERROR).into_owned();
+        let body = Body { error, position: None, expected: None, found: None, suggestion: None, excerpt: None };
         Self { code, retry_after: None, body: Box::new(body) }
     }
 
@@ -58,7 +62,7 @@ impl Failure {
     pub(in crate::api) fn question(error: &InvalidQuestion) -> Self {
         let mut failure = Self::invalid(error.to_string());
         failure.body.position = Some(error.at);
-        failure.body.excerpt = Some(error.annotated().to_string());
+        failure.body.excerpt = Some(shortened(&error.annotated().to_string(), MAX_ERROR).into_owned());
         if let ParseProblem::Unexpected { expected, found, suggestion } = &error.problem {
             failure.body.expected = Some(expected);
             failure.body.found = Some(found.chars().take(MAX_FOUND).collect());

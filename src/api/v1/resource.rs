@@ -18,6 +18,9 @@ pub(in crate::api) fn find(fleet: &dyn Fleet, name: &str, sight: &Sight) -> Resu
     if let Some(found) = caches.iter().position(|cache| is_named(cache, &wanted)) {
         return Ok(caches.swap_remove(found));
     }
+    if fleet.caches().iter().any(|cache| is_named(cache, &wanted)) {
+        sight.withhold();
+    }
     let known: Vec<_> = caches.iter().map(|cache| short_name(&cache.resource.gvr)).collect();
     let nearest = nearest_name(&wanted, known.iter().map(String::as_str), 2);
     Err(Failure::unknown_resource(name, nearest, &first_names(&known)))

@@ -6,6 +6,7 @@ use axum::http::request::Parts;
 use smol_str::SmolStr;
 
 use crate::api::kubernetes::{CacheInfo, ReadApi};
+use crate::api::notes::Notes;
 use crate::api::rights::{Extent, Place, Reviewer, Rights, names_cluster, reader_of, sees_cluster};
 use crate::cache::Query;
 use informer_hub_access::{Reader, Verb, Visibility};
@@ -16,6 +17,7 @@ use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr, Object, O
 pub(in crate::api) struct Sight {
     reader: Reader,
     rights: Rights,
+    notes: Notes,
 }
 
 /// Namespaces of some clusters.
@@ -24,12 +26,17 @@ type Places = BTreeMap<ClusterName, (ClusterLabels, BTreeSet<SmolStr>)>;
 impl Sight {
     /// Returns the view of the reader of a request.
     pub(in crate::api) fn of(api: &ReadApi, parts: &Parts) -> Self {
-        Self { reader: reader_of(parts), rights: api.rights().clone() }
+        Self { reader: reader_of(parts), rights: api.rights().clone(), notes: Notes::of(parts) }
     }
 
     /// Returns whether no cluster and no namespace is hidden.
     pub(in crate::api) fn is_everything(&self) -> bool {
         self.reader.sees_everything()
+    }
+
+    /// Notes for the audit log that the request is for something that the reader may not see.
+    pub(in crate::api) fn withhold(&self) {
+        self.notes.withhold();
     }
 
     /// Returns whether objects of a resource may be visible in some cluster and namespace.
@@ -45,6 +52,20 @@ impl Sight {
     /// Returns whether the reader may learn the name of a cluster that it has not asked for.
     pub(in crate::api) fn names_cluster(&self, name: &ClusterName, labels: &ClusterLabels) -> bool {
         names_cluster(&self.reader, name, labels)
+    }
+
+    /// Returns whether the objects of a namespace of a cluster are visible, whether or not it has any. Asks the cluster, if
+    /// the reader's rights are those that it gives.
+    pub(in crate::api) async fn sees(
+        &self,
+        verb: Verb,
+        resource: &ApiResource,
+        (cluster, labels): (&ClusterName, &ClusterLabels),
+        namespace: Option<&str>,
+    ) -> bool {
+        let namespaces = namespace.map(SmolStr::from).into_iter().collect();
+        let places = [(cluster.clone(), (labels.clone(), namespaces))].into();
+        self.reviewed(verb, resource, places).await.sees(cluster, labels, namespace)
     }
 
     /// Keeps the visible ones of some objects. Asks the clusters, if the reader's rights are those that they give.
