@@ -21,6 +21,24 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
+/// Returns the time since the machine started. Unlike [`now`], it goes on while the machine is suspended, and a paused
+/// clock does not stop it. For leases, which end for other machines meanwhile.
+#[must_use]
+pub fn since_boot() -> Duration {
+    #[cfg(target_os = "linux")]
+    {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+        Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+        START.get_or_init(std::time::Instant::now).elapsed()
+    }
+}
+
 /// Returns an interval that ticks every `period`, the first time at once. After a late tick, the next one follows a
 /// full `period` later; missed ticks are not caught up.
 #[must_use]
