@@ -95,6 +95,8 @@ pub struct SinkHealth {
     refusal: ArcSwapOption<String>,
     /// Received notifications skipped because they were journaled before a restart.
     pub repeated: AtomicU64,
+    /// Events dropped in standby because another process had delivered them.
+    pub delivered_elsewhere: AtomicU64,
     /// Events merged into others because the journal was full.
     pub merged: AtomicU64,
     journal: Mutex<Option<JournalStatus>>,

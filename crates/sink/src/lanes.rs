@@ -178,9 +178,7 @@ impl Lanes {
         self.attempt_again(now);
         let events = self.clear();
         *self = Self { flushing: self.flushing, ..Self::new(lanes, batch, bounds) };
-        for event in events {
-            self.put(event, now);
-        }
+        self.requeue(events, now);
     }
 
     fn put(&mut self, event: Event, now: Instant) {
@@ -360,6 +358,21 @@ impl Lanes {
         self.events -= out.len();
         self.bytes -= out.iter().map(Event::size).sum::<usize>();
         out
+    }
+
+    /// Queues events again that [`Self::clear`] returned.
+    pub(super) fn requeue(&mut self, events: Vec<Event>, now: Instant) {
+        for event in events {
+            self.put(event, now);
+        }
+    }
+
+    /// Returns all events, including those in flight and set aside.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Event> {
+        self.lanes.iter().flat_map(|lane| {
+            let batch = lane.batch.iter().flat_map(|batch| batch.events.iter());
+            batch.chain(lane.set_aside.iter()).chain(lane.queue.iter().map(|(event, _)| event))
+        })
     }
 
     /// Sends waiting batches now, and later ones without waiting for more events.

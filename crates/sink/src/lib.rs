@@ -24,6 +24,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 mod event;
+mod fence;
 pub mod file;
 #[cfg(feature = "filters")]
 mod filter;
@@ -55,6 +56,7 @@ pub mod contract;
 pub use event::tests as test_objects;
 
 pub use event::{Event, EventData, EventError, EventOptions, EventResource, InvalidRecord};
+pub use fence::SendFence;
 pub use filter::Filter;
 pub use health::{AttemptOutcome, JournalStatus, SinkHealth, SinkStatus};
 pub use informer_hub_types::{
@@ -64,7 +66,9 @@ pub use invalid_filter::InvalidFilter;
 pub use lanes::{Bounds, Gate, LaneId, Lanes, Refusals};
 pub use last_delivered::LastDelivered;
 pub use letters::{DeadLetter, LetterFilter, LetterSummary, MemoryLetters};
-pub use machine::{Action, BrokenAttempt, IncomingBatch, Machine, MachineParams};
+pub use machine::{
+    Action, BrokenAttempt, Coverage, IncomingBatch, Machine, MachineParams, SourceVersions, resource_key,
+};
 pub use nats_subject::{InvalidSubject, SubjectPattern};
 pub use rate::RateLimiter;
 pub use redact::{REDACTED, Redaction};

@@ -116,6 +116,14 @@ impl SetAside {
         }
     }
 
+    /// Returns all events, without one that is the lane's batch.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Event> {
+        self.objects.values().flat_map(|object| {
+            let waiting = object.waiting.iter().map(|(event, ..)| event);
+            waiting.chain(object.behind.iter().map(|(event, _)| event))
+        })
+    }
+
     /// Removes all events. Returns them, in order per object.
     pub(super) fn drain(&mut self) -> Vec<Event> {
         let mut out = Vec::new();

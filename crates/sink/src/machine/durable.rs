@@ -144,6 +144,11 @@ impl<T> Durable<T> {
         self.unwritten_bytes
     }
 
+    /// Whether all stored events are in the lanes or acknowledged.
+    pub(super) fn is_read(&self) -> bool {
+        self.next_read >= self.end
+    }
+
     pub(super) fn is_unwritten(&self) -> bool {
         self.working || self.accepted > self.stored || !self.acked.is_empty() || !self.is_settled
     }

@@ -12,6 +12,7 @@
 
 mod durable;
 mod settle;
+mod standby;
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -25,6 +26,8 @@ use rand::rngs::StdRng;
 
 use durable::Durable;
 pub use settle::BrokenAttempt;
+use standby::HeldDeletions;
+pub use standby::{Coverage, SourceVersions, resource_key};
 
 use super::work::{Done, Durability, Work};
 use super::{
@@ -92,6 +95,9 @@ pub struct Machine<T> {
     refused_in_a_row: u32,
     /// Whether the process is shutting down: the sink delivers without waiting for full batches.
     is_flushing: bool,
+    /// Whether batches are sent; otherwise another process delivers.
+    is_sending: bool,
+    held_deletions: HeldDeletions,
 }
 
 /// Notifications of one informer that arrive together.
@@ -135,6 +141,8 @@ impl<T> Machine<T> {
             letters: Vec::new(),
             refused_in_a_row: 0,
             is_flushing: false,
+            is_sending: true,
+            held_deletions: HeldDeletions::default(),
             params,
         }
     }
@@ -187,7 +195,7 @@ impl<T> Machine<T> {
     }
 
     fn next_attempt(&mut self, now: Instant) -> Option<Action<T>> {
-        if self.params.health.is_disabled() {
+        if self.params.health.is_disabled() || !self.is_sending {
             return None;
         }
         if self.rate_at(now).is_some_and(|at| now < at) {
@@ -217,7 +225,7 @@ impl<T> Machine<T> {
     pub fn wake_at(&self, now: Instant) -> Option<Instant> {
         let due =
             self.lanes.next_wake(self.circuit.gate(now)).map(|due| self.rate_at(now).map_or(due, |at| due.max(at)));
-        let attempt = due.filter(|_| !self.params.health.is_disabled());
+        let attempt = due.filter(|_| !self.params.health.is_disabled() && self.is_sending);
         let work = self.durable.as_ref().and_then(|durable| durable.wake_at(&self.lanes, &self.letters));
         attempt.into_iter().chain(work).min()
     }

@@ -15,6 +15,7 @@ use informer_hub_sim::disk::{DiskCall, SimDisk};
 use informer_hub_types::{Fsync, ObjectKey, ResourceVersion, clock};
 
 mod refused;
+mod standby;
 
 type Script = Box<dyn FnMut(&[Event]) -> Outcome>;
 
