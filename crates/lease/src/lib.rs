@@ -18,5 +18,6 @@
 //! the deletion cannot know of that holder.
 
 mod elector;
+pub mod kubernetes;
 
 pub use elector::{Answer, ElectionParams, Elector, Record, Request};
