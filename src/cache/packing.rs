@@ -174,6 +174,12 @@ impl Packing {
         Self { fitness: Fitness::initial(resource), ..Self::new() }
     }
 
+    /// Creates the state of a resource as [`Self::of`], without a built-in dictionary.
+    #[must_use]
+    pub fn untrained(resource: &Gvr) -> Self {
+        if is_confidential(resource) { Self::of(resource) } else { Self::new() }
+    }
+
     /// Creates the state of a resource without packed bodies and without a built-in dictionary.
     #[must_use]
     pub fn new() -> Self {
@@ -190,7 +196,7 @@ impl Packing {
     /// Creates the state of a resource whose packed objects were restored from disk and counted in `totals`.
     #[must_use]
     pub fn restored(resource: &Gvr, dictionary: Option<Arc<Dictionary>>, totals: Arc<PackedTotals>) -> Self {
-        let mut packing = Self { totals, ..Self::of(resource) };
+        let mut packing = Self { totals, ..Self::untrained(resource) };
         let Some(dictionary) = dictionary.filter(|dictionary| dictionary.size() > 0) else { return packing };
         packing.fitness = match packing.fitness {
             // The directory is of an earlier version, which made dictionaries of such objects.
