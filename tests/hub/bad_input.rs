@@ -49,7 +49,7 @@ impl FaultyCluster {
             let lines: Vec<_> = lines(pod, &fresh.to_string()).iter().map(|line| format!("{line}\n")).collect();
             FaultScript::one(Rule::new(When::Streaming, Fault::Insert(lines.concat().into())).after(PODS + 1))
         };
-        let faulty = Self::new(Streaming::Supported, quick(), script).await;
+        let faulty = Box::pin(Self::new(Streaming::Supported, quick(), script)).await;
         faulty.receives(PODS + 1).await;
         // The lines follow the next event.
         touch(faulty.cluster());

@@ -204,6 +204,14 @@ async fn oversized_selectors_and_queries_get_short_answers() {
         assert_eq!(code_of(&answer), code, "{path:.120}: {answer:.400}");
         assert!(code == 200 || answer.len() < 2 << 10, "{path:.120}: {} bytes: {body:.3000}", answer.len());
     }
+    port.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn oversized_paths_and_values_get_short_errors() {
+    let bench = Bench::with_pods();
+    let port = open(&bench).await;
+    let long = "x".repeat(16 << 10);
     let word = "x".repeat(15 << 10);
     let mut errors = 0;
     for path in [
@@ -251,6 +259,14 @@ async fn oversized_selectors_and_queries_get_short_answers() {
         errors += usize::from(code != 200);
     }
     assert!(errors > 30, "{errors}");
+    port.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn oversized_bodies_and_headers_get_short_errors() {
+    let bench = Bench::with_pods();
+    let port = open(&bench).await;
+    let long = "x".repeat(16 << 10);
     let review = "/clusters/a/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let json = "Content-Type: application/json";
     for (path, header, body) in [
