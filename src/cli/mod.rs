@@ -139,7 +139,7 @@ pub fn main(cli: Cli) -> ExitCode {
             eprintln!("{}", printable_lines(&mistakes.to_string(), false));
             return ExitCode::from(WRONG_INPUT);
         }
-        print::complain(&error);
+        print::print_error(&error);
         if error.is::<Misuse>() { ExitCode::from(WRONG_INPUT) } else { ExitCode::FAILURE }
     })
 }

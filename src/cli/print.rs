@@ -32,7 +32,7 @@ pub(super) fn show(text: &str) -> anyhow::Result<()> {
 }
 
 /// Prints an error to standard error. Its causes may contain untrusted text.
-pub(super) fn complain(error: &anyhow::Error) {
+pub(super) fn print_error(error: &anyhow::Error) {
     eprintln!("{}", complaint(error));
 }
 

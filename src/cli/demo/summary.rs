@@ -154,7 +154,7 @@ pub(super) fn render(summary: &Summary, width: usize, colours: bool) -> String {
     }
     let mut text = format!("{}\n\n", lines(&styled(table, colours)));
     let paragraph = |text: &str| wrapped(text, width, "");
-    for line in story(summary) {
+    for line in summary_lines(summary) {
         let _ = writeln!(text, "{}", paragraph(&line));
     }
     let details =
@@ -176,7 +176,7 @@ pub(super) fn render(summary: &Summary, width: usize, colours: bool) -> String {
 }
 
 /// Describes the demo in sentences.
-fn story(summary: &Summary) -> Vec<String> {
+fn summary_lines(summary: &Summary) -> Vec<String> {
     let totals = &summary.totals;
     let seconds = |millis| Duration::from_millis(millis).as_secs_f64();
     let count =
