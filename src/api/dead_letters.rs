@@ -31,10 +31,10 @@ use informer_hub_sink::{DeadLetter, LetterFilter, LetterSummary, StoreError};
 use informer_hub_types::{ApiResource, ClusterName, Gvr, MAX_QUOTED, shortened};
 
 /// Result of a request; `None` if there is no sink of that name.
-pub type Asked = Option<Result<LetterAnswer, StoreError>>;
+pub type LetterResult = Option<Result<LetterAnswer, StoreError>>;
 
 /// Sends a request to a sink.
-pub type AskLetters = Arc<dyn Fn(String, LetterRequest) -> BoxFuture<'static, Asked> + Send + Sync>;
+pub type AskLetters = Arc<dyn Fn(String, LetterRequest) -> BoxFuture<'static, LetterResult> + Send + Sync>;
 
 /// Default and maximum number of dead letters in one response.
 const PAGE_LIMITS: (usize, usize) = (100, 1000);

@@ -48,7 +48,7 @@ pub use access::{
 };
 use answer::error_response;
 pub use audit::Auditor;
-pub use dead_letters::{AskLetters, Asked};
+pub use dead_letters::{AskLetters, LetterResult};
 pub use guard::{Guard, GuardError, Limits, Protection};
 pub use kubernetes::{
     CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet, ReadApi, ReadApiOptions, ReadCounts, ReaderInUse,
@@ -63,7 +63,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 
 /// State shown by the API, collected for each request.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct ReportedState {
     /// Whether everything that is reachable has synced.
     pub ready: bool,
     /// One line for each informer that has not synced.
@@ -73,7 +73,7 @@ pub struct Shown {
 }
 
 /// Source of the shown state; `None` while the hub starts or shuts down.
-pub type Show = Arc<dyn Fn() -> BoxFuture<'static, Option<Shown>> + Send + Sync>;
+pub type StateSource = Arc<dyn Fn() -> BoxFuture<'static, Option<ReportedState>> + Send + Sync>;
 
 impl fmt::Debug for Services {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -101,7 +101,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
 /// Handlers behind the API.
 pub struct Services {
     /// Status and probes.
-    pub show: Show,
+    pub show: StateSource,
     /// Dead letters.
     pub letters: AskLetters,
     /// Reloads.
@@ -146,14 +146,14 @@ fn read_routes(read: &Arc<ReadApi>) -> Router {
     query::routes(Arc::clone(read)).merge(events::routes(Arc::clone(read))).merge(objects::routes(Arc::clone(read)))
 }
 
-async fn shown(show: &Show) -> Option<Shown> {
+async fn shown(show: &StateSource) -> Option<ReportedState> {
     tokio::time::timeout(DEADLINE, show()).await.ok().flatten()
 }
 
 /// Source of the shown state, and the rights of its readers.
 #[derive(Clone)]
 struct Shows {
-    show: Show,
+    show: StateSource,
     read: Option<Arc<ReadApi>>,
 }
 

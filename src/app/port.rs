@@ -20,7 +20,8 @@ use super::service::readers;
 use super::sources::ClusterSourceState;
 use super::start::HubBuilder;
 use crate::api::{
-    self, Access, AskLetters, AskReload, Auditor, Guard, PreparedReaders, ReadApi, ReadCounts, Services, Show, Shown,
+    self, Access, AskLetters, AskReload, Auditor, Guard, PreparedReaders, ReadApi, ReadCounts, ReportedState, Services,
+    StateSource,
 };
 use crate::cache::HistoryLimits;
 use informer_hub_access::{ReviewCache, ReviewCacheOptions};
@@ -189,7 +190,7 @@ fn ask_letters(started: &Started) -> AskLetters {
     })
 }
 
-fn show(started: &Started, read: Option<Arc<ReadApi>>, access: &Arc<Access>) -> Show {
+fn show(started: &Started, read: Option<Arc<ReadApi>>, access: &Arc<Access>) -> StateSource {
     let (started, access) = (Arc::clone(started), Arc::clone(access));
     Arc::new(move || {
         let (reporter, read, access) = (started.get().cloned(), read.clone(), Arc::clone(&access));
@@ -203,7 +204,7 @@ fn show(started: &Started, read: Option<Arc<ReadApi>>, access: &Arc<Access>) -> 
                     status["readers"] = readers.into();
                 }
             }
-            Some(Shown { ready: report.hub.ready, waiting: waiting(&report), status })
+            Some(ReportedState { ready: report.hub.ready, waiting: waiting(&report), status })
         })
     })
 }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::change_filter::ChangeFilter;
 use super::position::{Position, Unreadable, hash_of};
-use super::wanted::Wanted;
 use crate::api::kubernetes::{CacheInfo, Warnings, is_visible};
 use crate::api::rights::{Extent, Place, Reviewer, RightsCheck, SeenLabels};
 use crate::api::v1::short_name;
@@ -102,7 +102,11 @@ struct Replay {
 
 impl Feed {
     /// Begins where a client has got to; without a position, with the present objects if they are wanted, else now.
-    pub(super) async fn begin(cache: CacheInfo, wanted: &Wanted, known: Option<&Result<Position, Unreadable>>) -> Self {
+    pub(super) async fn begin(
+        cache: CacheInfo,
+        wanted: &ChangeFilter,
+        known: Option<&Result<Position, Unreadable>>,
+    ) -> Self {
         let (visibility, reviewer) = wanted.rights(&cache).await;
         let scope = wanted.scope();
         // Subscribed before anything is read.
@@ -146,7 +150,7 @@ impl Feed {
     }
 
     /// Starts with the present state.
-    fn start(&mut self, wanted: &Wanted) {
+    fn start(&mut self, wanted: &ChangeFilter) {
         let snapshot = self.cache.published.load_full();
         self.version = snapshot.version();
         self.cursor = HistoryCursor::after(self.version);
@@ -161,7 +165,7 @@ impl Feed {
         }
     }
 
-    fn expire(&mut self, expired: Expired, wanted: &Wanted) {
+    fn expire(&mut self, expired: Expired, wanted: &ChangeFilter) {
         self.items.clear();
         self.items.push_back(Item::Expired(expired));
         self.start(wanted);
@@ -183,7 +187,7 @@ impl Feed {
     }
 
     /// Adds warnings of the clusters whose objects may be outdated or missing.
-    pub(super) fn warn(&self, wanted: &Wanted, warnings: &mut Warnings) {
+    pub(super) fn warn(&self, wanted: &ChangeFilter, warnings: &mut Warnings) {
         let snapshot = self.cache.published.load();
         let may_have = |origin: &Origin| wanted.selects(origin) && is_visible(&self.visibility, origin);
         for (_, partition) in snapshot.partitions().filter(|(_, partition)| may_have(partition.origin())) {
@@ -197,7 +201,7 @@ impl Feed {
     }
 
     /// Returns the next step.
-    pub(super) fn next(&mut self, wanted: &Wanted) -> Next {
+    pub(super) fn next(&mut self, wanted: &ChangeFilter) -> Next {
         if self.items.is_empty() {
             self.read(wanted);
         }
@@ -215,7 +219,7 @@ impl Feed {
     }
 
     /// Returns the place of the next object, if it is not known whether the reader sees it.
-    fn undecided(&self, wanted: &Wanted) -> Option<Place> {
+    fn undecided(&self, wanted: &ChangeFilter) -> Option<Place> {
         let (origin, object) = match self.items.front()? {
             Item::Present(notification) => notification.object().map(|object| (object.origin(), object.stored()))?,
             Item::Change(change) => (&change.origin, &change.object),
@@ -231,7 +235,7 @@ impl Feed {
     }
 
     /// Asks the cluster of the next object whether the reader sees it, if that is not known.
-    pub(super) async fn review(&mut self, wanted: &Wanted) {
+    pub(super) async fn review(&mut self, wanted: &ChangeFilter) {
         if let Some(place) = self.undecided(wanted) {
             self.visibility = self.reviewer.with(&self.visibility, place).await;
         }
@@ -249,11 +253,11 @@ impl Feed {
     }
 
     /// Returns whether the reader sees the same namespaces as before, as far as labels and clusters decide.
-    pub(super) async fn has_same_rights(&mut self, wanted: &Wanted) -> bool {
+    pub(super) async fn has_same_rights(&mut self, wanted: &ChangeFilter) -> bool {
         !self.have_labels_changed(wanted) && self.reviewer.has_same(&self.visibility).await
     }
 
-    fn have_labels_changed(&mut self, wanted: &Wanted) -> bool {
+    fn have_labels_changed(&mut self, wanted: &ChangeFilter) -> bool {
         let snapshot = self.cache.published.load();
         let origins = snapshot.partitions().map(|(_, partition)| partition.origin());
         self.labels.changed(&self.visibility, false, origins.filter(|origin| wanted.selects(origin)))
@@ -261,7 +265,7 @@ impl Feed {
 
     /// Reads the next objects or changes. May find nothing that is wanted although there is more: then
     /// [`Self::is_current`] is false.
-    fn read(&mut self, wanted: &Wanted) {
+    fn read(&mut self, wanted: &ChangeFilter) {
         if let Some(mut replay) = self.replay.take() {
             if replay.read(wanted, &mut self.items) {
                 self.replay = Some(replay);
@@ -294,7 +298,7 @@ impl Feed {
 
 impl Replay {
     /// Reads the next objects. Returns whether there are more.
-    fn read(&mut self, wanted: &Wanted, items: &mut VecDeque<Item>) -> bool {
+    fn read(&mut self, wanted: &ChangeFilter, items: &mut VecDeque<Item>) -> bool {
         let Some(partition) = self.partitions.last().and_then(|id| self.snapshot.partition(*id)) else { return false };
         let mut last = None;
         for object in partition.iter_after(self.after.as_ref()).take(SCAN) {

@@ -5,14 +5,14 @@
 //! anew. `asked` parses the request, `wanted` selects changes, `position` encodes where a client has got to, `frames`
 //! writes events, and `stream` drives it. `docs/query-api.md` describes it for users.
 
-mod asked;
+mod change_filter;
 mod feed;
 mod frames;
 mod position;
+mod request;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod wanted;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -34,13 +34,13 @@ use super::rights::reader_of;
 use super::v1::{
     Answer, Failure, Form, Kind, Media, Method, Operation, Parameter, Route, Sight, accepted, find, find_all,
 };
-use asked::Asked;
+use change_filter::ChangeFilter;
 use feed::Feed;
 use frames::Frames;
 use informer_hub_types::clock;
 use position::Position;
+use request::EventsRequest;
 use stream::{Gate, Stream};
-use wanted::Wanted;
 
 /// Path of the requests.
 pub(super) const PATH: &str = "/v1/events";
@@ -60,7 +60,7 @@ pub(super) const ROUTE: Route = Route {
         method: Method::Get,
         id: "events",
         summary: "Streams changes of objects as they happen",
-        parameters: &[asked::PARAMETERS, HEADERS],
+        parameters: &[request::PARAMETERS, HEADERS],
         body: None,
         answers: &[Answer {
             code: 200,
@@ -97,7 +97,7 @@ async fn handle(State(api): State<Arc<ReadApi>>, parts: Parts) -> Response {
 /// Begins a stream. `resource` becomes the name for metrics.
 async fn begin(api: &Arc<ReadApi>, parts: &Parts, resource: &mut String) -> Result<Response, Failure> {
     let form = accepted(parts, &[Form::Events, Form::Lines])?;
-    let asked = Asked::of(&parts.uri)?;
+    let asked = EventsRequest::of(&parts.uri)?;
     let fleet = api.complete_fleet()?;
     let sight = Sight::of(api, parts);
     asked.clusters.check(&*fleet, &sight)?;
@@ -115,7 +115,7 @@ async fn begin(api: &Arc<ReadApi>, parts: &Parts, resource: &mut String) -> Resu
     let reader = reader_id(parts);
     let admission = api.admit_watch(&reader, &reader_of(parts))?;
     let until = asked.timeout.map(|timeout| clock::now() + timeout);
-    let wanted = Wanted::of(asked, sight).await?;
+    let wanted = ChangeFilter::of(asked, sight).await?;
     let known = parts.headers.get(LAST_EVENT_ID).map(|value| Position::parse(value.as_bytes()));
     let feeds = caches.into_iter().map(|cache| Feed::begin(cache, &wanted, known.as_ref()));
     let feeds = join_all(feeds).await;
@@ -142,7 +142,7 @@ async fn begin(api: &Arc<ReadApi>, parts: &Parts, resource: &mut String) -> Resu
 }
 
 /// Returns the caches of the resources of a request.
-fn caches_of(fleet: &dyn Fleet, asked: &Asked, sight: &Sight) -> Result<Vec<CacheInfo>, Failure> {
+fn caches_of(fleet: &dyn Fleet, asked: &EventsRequest, sight: &Sight) -> Result<Vec<CacheInfo>, Failure> {
     let mut caches = if asked.resources.iter().any(|name| name == "*") {
         find_all(fleet, sight)
     } else {

@@ -8,10 +8,10 @@ use futures::FutureExt;
 use futures::future::{join_all, select_all};
 use serde_json::{Value, json};
 
+use super::change_filter::ChangeFilter;
 use super::feed::{Expired, Feed, Item, Next};
 use super::frames::{Frames, Notice};
 use super::position::Position;
-use super::wanted::Wanted;
 use crate::api::kubernetes::{ReadApi, ReaderId};
 use crate::api::notes::Notes;
 use crate::api::rights::RightsCheck;
@@ -54,7 +54,7 @@ pub(super) struct Stream {
 #[derive(Debug)]
 struct Writer {
     api: Arc<ReadApi>,
-    wanted: Wanted,
+    wanted: ChangeFilter,
     feeds: Vec<Feed>,
     frames: Frames,
     /// Feed that is next.
@@ -67,7 +67,13 @@ struct Writer {
 
 impl Stream {
     /// Creates a stream that ends at `until`.
-    pub(super) fn new(gate: Gate, wanted: Wanted, feeds: Vec<Feed>, frames: Frames, until: Option<Instant>) -> Self {
+    pub(super) fn new(
+        gate: Gate,
+        wanted: ChangeFilter,
+        feeds: Vec<Feed>,
+        frames: Frames,
+        until: Option<Instant>,
+    ) -> Self {
         let (api, rights) = (Arc::clone(&gate.api), feeds.first().map(Feed::check));
         let writer = Writer { api, wanted, feeds, frames, at: 0, written: 0, has_warned: false };
         // The first heartbeat has the position.

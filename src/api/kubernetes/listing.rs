@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::encode::{Encoder, Place, append};
-use super::objects::{After, Found, State};
+use super::objects::{ListPosition, ObjectWithOrigin, State};
 use super::protobuf::ProtobufWriter;
 use super::selection::Selection;
 use crate::api::notes::Notes;
@@ -135,13 +135,18 @@ pub(super) struct Scan {
     selection: Arc<Selection>,
     is_unique: bool,
     /// Cluster being read, and the key after which it continues; `None` at the end.
-    at: Option<(ClusterName, Option<After>)>,
-    buffer: Vec<Found>,
+    at: Option<(ClusterName, Option<ListPosition>)>,
+    buffer: Vec<ObjectWithOrigin>,
 }
 
 impl Scan {
     /// Begins a scan, after a position if one is given.
-    pub(super) fn new(state: Arc<State>, selection: Arc<Selection>, is_unique: bool, after: Option<After>) -> Self {
+    pub(super) fn new(
+        state: Arc<State>,
+        selection: Arc<Selection>,
+        is_unique: bool,
+        after: Option<ListPosition>,
+    ) -> Self {
         let first = state.clusters_from(after.as_ref().map(|after| &after.cluster)).next().cloned();
         let at = first.map(|first| {
             let after = after.filter(|after| after.cluster == first);
@@ -151,7 +156,7 @@ impl Scan {
     }
 
     /// Visits the next objects until `visit` returns false or enough have been read. Returns whether there may be more.
-    pub(super) fn advance(&mut self, mut visit: impl FnMut(&Found) -> bool) -> bool {
+    pub(super) fn advance(&mut self, mut visit: impl FnMut(&ObjectWithOrigin) -> bool) -> bool {
         let Some((cluster, after)) = self.at.take() else { return false };
         self.buffer.clear();
         let mut next = None;
@@ -167,14 +172,14 @@ impl Scan {
         for found in &self.buffer {
             let (object, origin) = found;
             if self.selection.matches(object, &origin.cluster, self.is_unique) && !visit(found) {
-                let after = After { cluster: cluster.clone(), key: object.key().clone() };
+                let after = ListPosition { cluster: cluster.clone(), key: object.key().clone() };
                 self.at = Some((cluster, Some(after)));
                 return true;
             }
         }
         self.at = match next {
             Some(key) => {
-                let after = After { cluster: cluster.clone(), key };
+                let after = ListPosition { cluster: cluster.clone(), key };
                 Some((cluster, Some(after)))
             }
             None => self.next_cluster(&cluster).map(|next| (next, None)),
@@ -195,14 +200,14 @@ impl Scan {
 #[derive(Clone, Debug)]
 pub(super) enum Items {
     /// The objects of a page.
-    Page(std::vec::IntoIter<Found>),
+    Page(std::vec::IntoIter<ObjectWithOrigin>),
     /// All selected objects.
     All(Scan),
 }
 
 impl Items {
     /// Visits the next items until `visit` returns false or enough have been read. Returns whether there may be more.
-    fn advance(&mut self, mut visit: impl FnMut(&Found) -> bool) -> bool {
+    fn advance(&mut self, mut visit: impl FnMut(&ObjectWithOrigin) -> bool) -> bool {
         match self {
             Self::Page(objects) => {
                 let mut has_room = true;
@@ -314,7 +319,7 @@ impl Listing {
         let mut failed = false;
         let start = out.len();
         let mut item = Vec::new();
-        let mut write = |(object, origin): &Found| {
+        let mut write = |(object, origin): &ObjectWithOrigin| {
             let is_first = *written == 0;
             *written += 1;
             match layout {

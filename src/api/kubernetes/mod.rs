@@ -6,7 +6,6 @@
 //!
 //! A request passes `request` (parse, rights, admission), then `read` (lists and objects), `watch` or `documents`.
 
-mod asked;
 mod definitions;
 mod documents;
 mod encode;
@@ -20,6 +19,7 @@ mod objects;
 mod protobuf;
 mod queue;
 mod read;
+mod read_request;
 mod request;
 mod respond;
 mod scope;
@@ -49,7 +49,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::rights::{CurrentReader, Rights};
 use super::usage::ReaderUse;
-use asked::Asked;
 use definitions::Definitions;
 use documents::Documents;
 pub use fleet::{CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet};
@@ -59,8 +58,8 @@ use informer_hub_types::clock;
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 pub use metrics::ReadCounts;
+use read_request::ReadRequest;
 // Used by the other ways to read.
-pub(in crate::api) use asked::reader_id;
 pub(in crate::api) use encode::head_only;
 pub(in crate::api) use freshness::Coverage as Warnings;
 pub(in crate::api) use metrics::OpenWatch;
@@ -69,6 +68,7 @@ use protobuf::{JsonOnly, ProtobufWriter};
 pub use queue::ReaderInUse;
 pub(in crate::api) use queue::{Admission, ReaderId};
 use queue::{FairQueue, QueueLimits, Turn};
+pub(in crate::api) use read_request::reader_id;
 pub(in crate::api) use respond::whole_response;
 pub(in crate::api) use scope::{is_visible, view_rank};
 use shared_frames::SharedFrames;
@@ -151,7 +151,7 @@ impl ReadApi {
     /// Returns the work in progress by name of reader. Clients of `hub.auth` have no name and are left out.
     pub fn in_use(&self) -> BTreeMap<SmolStr, ReaderInUse> {
         let all = self.queue.in_use().into_iter();
-        all.filter_map(|(id, own)| Some((id.strip_prefix(asked::NAMED)?.into(), own))).collect()
+        all.filter_map(|(id, own)| Some((id.strip_prefix(read_request::NAMED)?.into(), own))).collect()
     }
 
     /// Returns the counters of access reviews.
@@ -213,7 +213,7 @@ impl ReadApi {
     /// Counts a response.
     pub(in crate::api) fn count(&self, verb: &'static str, resource: &str, parts: &Parts, code: u16, began: Instant) {
         let resource = if resource.is_empty() { "other" } else { resource };
-        self.metrics.answered_client(&metrics::client_of(asked::user_agent(parts)), code);
+        self.metrics.answered_client(&metrics::client_of(read_request::user_agent(parts)), code);
         self.metrics.answered(verb, resource, code, clock::now() - began);
     }
 
@@ -229,7 +229,7 @@ impl ReadApi {
 
     /// Counts an open stream until the returned value is dropped.
     pub(in crate::api) fn watch_began(&self, resource: &str, parts: &Parts) -> OpenWatch {
-        OpenWatch::new(&self.metrics, resource, &metrics::client_of(asked::user_agent(parts)))
+        OpenWatch::new(&self.metrics, resource, &metrics::client_of(read_request::user_agent(parts)))
     }
 
     /// Returns the wall-clock time of a moment.
@@ -252,7 +252,7 @@ impl ReadApi {
     ///
     /// # Errors
     /// [`Status`] of code 406 if the client accepts no other.
-    fn protobuf_of(&self, asked: &mut Asked, scope: &scope::Scope) -> Result<Option<ProtobufWriter>, Status> {
+    fn protobuf_of(&self, asked: &mut ReadRequest, scope: &scope::Scope) -> Result<Option<ProtobufWriter>, Status> {
         if asked.accepted.media != Media::Protobuf {
             return Ok(None);
         }

@@ -13,11 +13,11 @@ use informer_hub_access::{Visibility, Visible};
 use informer_hub_types::{ClusterName, FieldPath, LabelNeeds, ObjectKey, Origin, StoredObject};
 
 /// An object with its informer.
-pub(super) type Found = (Arc<StoredObject>, Arc<Origin>);
+pub(super) type ObjectWithOrigin = (Arc<StoredObject>, Arc<Origin>);
 
 /// Position in a list: after this object.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct After {
+pub(super) struct ListPosition {
     pub(super) cluster: ClusterName,
     pub(super) key: ObjectKey,
 }
@@ -34,7 +34,7 @@ pub(super) struct Candidates<'a> {
 }
 
 /// Objects of a partition by key, each with whether it may be selected.
-type Judged<'s> = Box<dyn Iterator<Item = (&'s Arc<StoredObject>, bool)> + 's>;
+type CandidateIter<'s> = Box<dyn Iterator<Item = (&'s Arc<StoredObject>, bool)> + 's>;
 
 /// State that a list is read from.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub(super) struct State {
     /// Partitions by cluster.
     partitions: BTreeMap<ClusterName, Vec<PartitionId>>,
     /// Objects by cluster that differ from the snapshot; `None` for those that did not exist.
-    undone: BTreeMap<ClusterName, BTreeMap<ObjectKey, Option<Found>>>,
+    undone: BTreeMap<ClusterName, BTreeMap<ObjectKey, Option<ObjectWithOrigin>>>,
     /// All clusters of both.
     clusters: BTreeSet<ClusterName>,
     visibility: Visibility,
@@ -135,17 +135,17 @@ impl State {
     }
 
     /// Returns the object of a key in a cluster.
-    pub(super) fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Found> {
+    pub(super) fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<ObjectWithOrigin> {
         self.stored(cluster, key).filter(|found| self.may_see(cluster, key) && self.sees(found))
     }
 
     /// Returns whether an object is visible. Ranges decide, unless an earlier state had other labels.
-    fn sees(&self, (object, origin): &Found) -> bool {
+    fn sees(&self, (object, origin): &ObjectWithOrigin) -> bool {
         let namespace = object.key().namespace();
         self.undone.is_empty() || self.visibility.sees(&origin.cluster, &origin.cluster_labels, namespace)
     }
 
-    fn stored(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Found> {
+    fn stored(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<ObjectWithOrigin> {
         if let Some(undone) = self.undone.get(cluster).and_then(|undone| undone.get(key)) {
             return undone.clone();
         }
@@ -162,7 +162,7 @@ impl State {
         after: Option<&ObjectKey>,
         wanted: Candidates<'s>,
         most: usize,
-        out: &mut Vec<Found>,
+        out: &mut Vec<ObjectWithOrigin>,
     ) -> Option<ObjectKey> {
         let Some(ranges) = self.ranges.get(cluster) else {
             return self.objects_within(cluster, after, wanted, &mut { most }, out);
@@ -177,7 +177,7 @@ impl State {
                 continue;
             }
             if left == 0 {
-                // After all names of the namespaces before.
+                // ListPosition all names of the namespaces before.
                 return Some(range.clone());
             }
             let wanted = Candidates { namespace, ..wanted };
@@ -197,7 +197,7 @@ impl State {
         after: Option<&ObjectKey>,
         wanted: Candidates<'s>,
         left: &mut usize,
-        out: &mut Vec<Found>,
+        out: &mut Vec<ObjectWithOrigin>,
     ) -> Option<ObjectKey> {
         let Candidates { namespace, needs, field } = wanted;
         let first = namespace.map(|namespace| ObjectKey::new(namespace, ""));
@@ -247,7 +247,7 @@ impl State {
         partition: &'s Partition,
         after: Option<&'s ObjectKey>,
         wanted: Candidates<'s>,
-    ) -> Judged<'s> {
+    ) -> CandidateIter<'s> {
         let of_field = |(path, value)| self.snapshot.indexed_after(id, after, path, value);
         match wanted.field.and_then(of_field) {
             Some(objects) => Box::new(objects.map(|object| (object, true))),

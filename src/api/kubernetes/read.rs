@@ -8,16 +8,16 @@ use axum::response::Response;
 use futures::stream;
 
 use super::ReadApi;
-use super::asked::Asked;
 use super::definitions::Definition;
 use super::encode::{Encoder, Place, to_media};
 use super::freshness::Coverage;
 use super::listing::{Head, Items, Listing, Scan};
-use super::objects::{After, Candidates, Found, State};
+use super::objects::{Candidates, ListPosition, ObjectWithOrigin, State};
 use super::queue::{Admission, ReaderId};
+use super::read_request::ReadRequest;
 use super::respond::{Gzip, mark_gzip, stream_response, whole_response};
 use super::scope::{Clusters, Scope};
-use super::selection::{Selection, Wanted};
+use super::selection::{Selection, SelectionRequest};
 use crate::cache::{HistoryCursor, Snapshot};
 use informer_hub_kubeapi::{Continuation, Form, ListAt, Media, Printer, Reason, Status, list_at};
 use informer_hub_protobuf::EncodeError;
@@ -48,7 +48,7 @@ pub(super) async fn answer(
     api: &Arc<ReadApi>,
     mut scope: Scope,
     definition: Definition,
-    mut asked: Asked,
+    mut asked: ReadRequest,
 ) -> Result<Response, Status> {
     let admission = api.admit(&asked.reader, &asked.user)?;
     let selection = selection_of(&scope, &definition, &asked)?;
@@ -117,7 +117,7 @@ pub(super) async fn answer(
 }
 
 /// Reads a list in protobuf once to learn its length, which precedes the items.
-async fn measure(api: &Arc<ReadApi>, listing: &mut Listing, asked: &Asked) -> Result<(), EncodeError> {
+async fn measure(api: &Arc<ReadApi>, listing: &mut Listing, asked: &ReadRequest) -> Result<(), EncodeError> {
     while listing.is_unmeasured() {
         let _turn = api.turn(&asked.reader).await;
         listing.measure()?;
@@ -126,16 +126,16 @@ async fn measure(api: &Arc<ReadApi>, listing: &mut Listing, asked: &Asked) -> Re
 }
 
 /// Notes the only object of an answer.
-fn note(asked: &Asked, (_, origin): &Found) {
+fn note(asked: &ReadRequest, (_, origin): &ObjectWithOrigin) {
     asked.notes.clusters([&origin.cluster]);
     asked.notes.served(1);
 }
 
 /// Returns the most objects of the answer; `None` for all.
 ///
-/// After ten requests, kubectl sends five a second, so its pages of 500 rows make up most of the time that a large table
+/// ListPosition ten requests, kubectl sends five a second, so its pages of 500 rows make up most of the time that a large table
 /// takes. A server may return more than `limit`.
-fn page_limit(asked: &Asked) -> Option<usize> {
+fn page_limit(asked: &ReadRequest) -> Option<usize> {
     let limit = usize::try_from(asked.options.limit).ok().filter(|limit| *limit > 0)?;
     let is_default_of_kubectl =
         limit == KUBECTL_PAGE && asked.accepted.form == Form::Table && asked.client == "kubectl";
@@ -161,7 +161,7 @@ fn mark_defaults(scope: &Scope, state: &Arc<State>, encoder: &mut Encoder) {
 }
 
 /// Refuses a form that does not fit the answer.
-fn check_form(asked: &Asked, unfit: Form, problem: &str) -> Result<(), Status> {
+fn check_form(asked: &ReadRequest, unfit: Form, problem: &str) -> Result<(), Status> {
     if asked.accepted.form == unfit {
         return Err(Status::new(406, Reason::NotAcceptable, format!("you requested {problem}")));
     }
@@ -169,8 +169,12 @@ fn check_form(asked: &Asked, unfit: Form, problem: &str) -> Result<(), Status> {
 }
 
 /// Prepares the selection of a request.
-pub(super) fn selection_of(scope: &Scope, definition: &Definition, asked: &Asked) -> Result<Arc<Selection>, Status> {
-    let wanted = Wanted {
+pub(super) fn selection_of(
+    scope: &Scope,
+    definition: &Definition,
+    asked: &ReadRequest,
+) -> Result<Arc<Selection>, Status> {
+    let wanted = SelectionRequest {
         namespace: asked.path.namespace.as_ref(),
         name: asked.path.name.as_ref(),
         labels: &asked.options.labels,
@@ -182,7 +186,7 @@ pub(super) fn selection_of(scope: &Scope, definition: &Definition, asked: &Asked
 }
 
 /// Returns the encoder of a request.
-pub(super) fn encoder_of(scope: &Scope, definition: &Definition, asked: &Asked) -> Encoder {
+pub(super) fn encoder_of(scope: &Scope, definition: &Definition, asked: &ReadRequest) -> Encoder {
     let is_table = asked.accepted.form == Form::Table;
     Encoder {
         form: asked.accepted.form,
@@ -197,7 +201,7 @@ pub(super) fn encoder_of(scope: &Scope, definition: &Definition, asked: &Asked) 
 }
 
 /// Returns the state that a request asks for, and the position of a continued list.
-async fn state_of(scope: &Scope, asked: &Asked, is_get: bool) -> Result<(At, Option<After>), Status> {
+async fn state_of(scope: &Scope, asked: &ReadRequest, is_get: bool) -> Result<(At, Option<ListPosition>), Status> {
     match list_at(&asked.options, is_get)? {
         ListAt::Present => Ok((present(scope, scope.snapshot())?, None)),
         ListAt::NotOlderThan(version) => Ok((present(scope, scope.not_older_than(version).await?)?, None)),
@@ -206,7 +210,7 @@ async fn state_of(scope: &Scope, asked: &Asked, is_get: bool) -> Result<(At, Opt
             let token = Continuation::parse(&asked.options.continuation)?;
             token.check(fingerprint(asked))?;
             let at = exact(scope, token.version, Status::continue_expired).await?;
-            Ok((at, Some(After { cluster: token.cluster, key: token.key })))
+            Ok((at, Some(ListPosition { cluster: token.cluster, key: token.key })))
         }
     }
 }
@@ -237,7 +241,7 @@ async fn exact(scope: &Scope, version: u64, expired: fn() -> Status) -> Result<A
 }
 
 /// Returns the only object of a request.
-async fn one(api: &Arc<ReadApi>, mut scan: Scan, asked: &Asked) -> Result<Found, Status> {
+async fn one(api: &Arc<ReadApi>, mut scan: Scan, asked: &ReadRequest) -> Result<ObjectWithOrigin, Status> {
     let mut found = Vec::new();
     loop {
         let _turn = api.turn(&asked.reader).await;
@@ -266,12 +270,12 @@ async fn one(api: &Arc<ReadApi>, mut scan: Scan, asked: &Asked) -> Result<Found,
 }
 
 struct Page {
-    objects: Vec<Found>,
+    objects: Vec<ObjectWithOrigin>,
     has_more: bool,
 }
 
 /// Reads a page and looks whether another object follows.
-async fn page(api: &Arc<ReadApi>, mut scan: Scan, limit: usize, asked: &Asked) -> Page {
+async fn page(api: &Arc<ReadApi>, mut scan: Scan, limit: usize, asked: &ReadRequest) -> Page {
     let (mut objects, mut has_more) = (Vec::new(), false);
     loop {
         let _turn = api.turn(&asked.reader).await;
@@ -289,21 +293,21 @@ async fn page(api: &Arc<ReadApi>, mut scan: Scan, limit: usize, asked: &Asked) -
 }
 
 /// Returns how many objects follow the first page of an unfiltered list. kube-apiserver leaves it out with selectors.
-fn remaining(state: &State, selection: &Selection, page: &[Found], asked: &Asked) -> Option<usize> {
+fn remaining(state: &State, selection: &Selection, page: &[ObjectWithOrigin], asked: &ReadRequest) -> Option<usize> {
     let is_first = asked.options.continuation.is_empty();
     let all = if is_first && selection.is_everything() { state.len() } else { None };
     all.map(|all| all.saturating_sub(page.len()))
 }
 
 /// Returns the fingerprint of the list of a request, for its continue tokens.
-fn fingerprint(asked: &Asked) -> u64 {
+fn fingerprint(asked: &ReadRequest) -> u64 {
     Continuation::fingerprint(&asked.root, &asked.path, &asked.options)
 }
 
 fn object_response(
-    (object, origin): &Found,
+    (object, origin): &ObjectWithOrigin,
     encoder: &mut Encoder,
-    asked: &mut Asked,
+    asked: &mut ReadRequest,
     coverage: &Coverage,
     admission: Admission,
 ) -> Result<Response, Status> {
@@ -344,7 +348,7 @@ fn object_response(
 async fn list_response(
     api: &Arc<ReadApi>,
     mut listing: Listing,
-    asked: &Asked,
+    asked: &ReadRequest,
     coverage: &Coverage,
     admission: Admission,
 ) -> Response {

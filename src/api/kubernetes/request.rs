@@ -12,8 +12,8 @@ use smol_str::SmolStr;
 use tracing::Instrument;
 
 use super::ReadApi;
-use super::asked::{Asked, accept_of, asked, form_of_failures, trace_parent_of};
 use super::fleet::Fleet;
+use super::read_request::{ReadRequest, accept_of, asked, form_of_failures, trace_parent_of};
 use super::respond::failure_response;
 use super::scope::Scope;
 use super::self_subject::{self, SelfReview};
@@ -83,7 +83,7 @@ fn root_of(root: &Root) -> SmolStr {
     }
 }
 
-async fn answer_resource(api: &Arc<ReadApi>, fleet: &Arc<dyn Fleet>, asked: Asked) -> Result<Response, Status> {
+async fn answer_resource(api: &Arc<ReadApi>, fleet: &Arc<dyn Fleet>, asked: ReadRequest) -> Result<Response, Status> {
     if let Some(subresource) = &asked.path.subresource {
         let resource = &asked.path.resource;
         let text = format!("the hub does not serve {resource}/{subresource}: ask the cluster");

@@ -46,7 +46,7 @@ enum Source {
 
 /// Request for a selection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct SelectionRequest<'a> {
     pub(super) namespace: Option<&'a SmolStr>,
     pub(super) name: Option<&'a SmolStr>,
     pub(super) labels: &'a LabelSelector,
@@ -62,7 +62,7 @@ impl Selection {
     ///
     /// # Errors
     /// [`Status`] of code 400 for a field that the resource cannot be selected by.
-    pub(super) fn new(wanted: Wanted<'_>, snapshot: &Snapshot) -> Result<Self, Status> {
+    pub(super) fn new(wanted: SelectionRequest<'_>, snapshot: &Snapshot) -> Result<Self, Status> {
         let (mut terms, mut paths) = (Vec::new(), Vec::new());
         for term in &wanted.fields.terms {
             let field = field_of(snapshot.resource(), &term.field, wanted.selectable, wanted.is_fleet)

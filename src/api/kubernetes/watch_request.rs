@@ -12,7 +12,6 @@ use smol_str::SmolStr;
 use tokio_util::sync::CancellationToken;
 
 use super::ReadApi;
-use super::asked::Asked;
 use super::definitions::Definition;
 use super::encode::{Encoder, Naming};
 use super::listing::Scan;
@@ -20,6 +19,7 @@ use super::metrics::{OpenWatch, ReadMetrics};
 use super::objects::State;
 use super::queue::Admission;
 use super::read::{encoder_of, selection_of};
+use super::read_request::ReadRequest;
 use super::respond::response;
 use super::scope::{Clusters, Scope};
 use super::watch::{Watch, WatchOptions};
@@ -41,7 +41,7 @@ pub(super) async fn answer(
     api: &Arc<ReadApi>,
     mut scope: Scope,
     definition: Definition,
-    mut asked: Asked,
+    mut asked: ReadRequest,
 ) -> Result<Response, Status> {
     let from = watch_from(&asked.options)?;
     let admission = api.admit_watch(&asked.reader, &asked.user)?;
@@ -114,7 +114,7 @@ pub(super) async fn answer(
 
 /// Returns the answer to a watch from a version that is not served: as in kube-apiserver, a stream that is an `ERROR`
 /// event. kube-rs lists again only upon such an event.
-fn refused(status: &Status, asked: &Asked) -> Response {
+fn refused(status: &Status, asked: &ReadRequest) -> Response {
     let mut event = Vec::new();
     super::frames::write_error(status, asked.accepted.media, &mut event);
     response(StatusCode::OK, asked.accepted.stream_content_type(), Body::from(event))

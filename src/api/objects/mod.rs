@@ -3,10 +3,10 @@
 //! `around` gathers, `children` walks down, `happened` reads Events, and `shown` writes JSON. `docs/query-api.md`
 //! describes it for users.
 
-mod around;
 mod children;
-mod happened;
-mod shown;
+mod object_events;
+mod report;
+mod surroundings;
 #[cfg(test)]
 mod tests;
 
@@ -21,8 +21,8 @@ use axum::routing::get;
 use super::kubernetes::{ReadApi, reader_id, whole_response};
 use super::rights::reader_of;
 use super::v1::{Answer, Failure, Form, Kind, Media, Method, Operation, Parameter, Parameters, Route, accepted};
-use around::Wanted;
 use informer_hub_types::clock;
+use surroundings::AnswerParts;
 
 /// Path of a namespaced object.
 pub(super) const PATH: &str = "/v1/objects/{cluster}/{resource}/{namespace}/{name}";
@@ -124,10 +124,10 @@ async fn find(
     let parameters = Parameters::of(&parts.uri, &[PARAMETERS])?;
     let is_wanted = |name| Ok::<_, Failure>(parameters.flag(name)?.unwrap_or(true));
     let wanted =
-        Wanted { children: is_wanted("children")?, events: is_wanted("events")?, objects: is_wanted("objects")? };
+        AnswerParts { children: is_wanted("children")?, events: is_wanted("events")?, objects: is_wanted("objects")? };
     let fleet = api.complete_fleet()?;
     let admission = api.admit(&reader_id(parts), &reader_of(parts))?;
-    let json = around::gather(api, &*fleet, parts, place, wanted, name_of_resource).await?;
+    let json = surroundings::gather(api, &*fleet, parts, place, wanted, name_of_resource).await?;
     api.sent(json.len());
     Ok(whole_response(Form::Json.content_type(), json.into(), admission))
 }

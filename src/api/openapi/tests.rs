@@ -10,16 +10,16 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::api::kubernetes::tests::Bench;
-use crate::api::{AskLetters, AskReload, Services, Show, Shown, router};
+use crate::api::{AskLetters, AskReload, ReportedState, Services, StateSource, router};
 use informer_hub_telemetry::metrics::{Scraper, Snapshot};
 
 /// Schema of OpenAPI 3.1 documents, from <https://spec.openapis.org/oas/3.1/schema/2022-10-07>.
 const META: &str = include_str!("tests/openapi-3.1.json");
 
 fn all(bench: &Bench) -> Router {
-    let show: Show = Arc::new(|| {
+    let show: StateSource = Arc::new(|| {
         let status = json!({ "ready": true, "clusters": [], "sinks": [] });
-        Box::pin(std::future::ready(Some(Shown { ready: true, waiting: Vec::new(), status })))
+        Box::pin(std::future::ready(Some(ReportedState { ready: true, waiting: Vec::new(), status })))
     });
     let letters: AskLetters = Arc::new(|_, _| Box::pin(async { None }));
     let reload: AskReload = Arc::new(|| Box::pin(std::future::ready(Some(Ok(json!({ "needsRestart": [] }))))));

@@ -5,9 +5,9 @@
 //! A request passes `asked` (parse), the cache, and `rows` (write the answer in turns). `docs/query-api.md` describes it for
 //! users.
 
-mod asked;
 mod cells;
 mod meta;
+mod request;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -23,8 +23,8 @@ use axum::routing::get;
 
 use super::kubernetes::ReadApi;
 use super::v1::{Answer, Failure, Media, Method, Operation, Route, Sight, find};
-use asked::Asked;
-pub(super) use asked::PARAMETERS;
+pub(super) use request::PARAMETERS;
+use request::ParsedQuery;
 
 /// Path of the requests.
 pub(super) const PATH: &str = "/v1/query";
@@ -70,19 +70,19 @@ pub(super) fn routes(api: Arc<ReadApi>) -> Router {
 }
 
 async fn by_parameters(State(api): State<Arc<ReadApi>>, parts: Parts) -> Response {
-    let asked = Asked::of_parameters(&parts.uri);
+    let asked = ParsedQuery::of_parameters(&parts.uri);
     respond(&api, &parts, asked).await
 }
 
 async fn by_body(State(api): State<Arc<ReadApi>>, parts: Parts, body: Bytes) -> Response {
     let asked = match parts.uri.query() {
-        None | Some("") => Asked::of_body(&body),
+        None | Some("") => ParsedQuery::of_body(&body),
         Some(_) => Err(Failure::invalid("a POST has its members in the body, not in the path")),
     };
     respond(&api, &parts, asked).await
 }
 
-async fn respond(api: &Arc<ReadApi>, parts: &Parts, asked: Result<Asked, Failure>) -> Response {
+async fn respond(api: &Arc<ReadApi>, parts: &Parts, asked: Result<ParsedQuery, Failure>) -> Response {
     let began = informer_hub_types::clock::now();
     let (outcome, resource) = match asked {
         Ok(asked) => answer(api, parts, asked).await,
@@ -94,7 +94,7 @@ async fn respond(api: &Arc<ReadApi>, parts: &Parts, asked: Result<Asked, Failure
 }
 
 /// Returns the answer, with the resource for metrics.
-async fn answer(api: &Arc<ReadApi>, parts: &Parts, asked: Asked) -> (Result<Response, Failure>, String) {
+async fn answer(api: &Arc<ReadApi>, parts: &Parts, asked: ParsedQuery) -> (Result<Response, Failure>, String) {
     let fleet = match api.complete_fleet() {
         Ok(fleet) => fleet,
         Err(status) => return (Err(status.into()), String::new()),

@@ -10,9 +10,9 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use futures::stream;
 
-use super::asked::Asked;
 use super::cells::{Items, append};
 use super::meta;
+use super::request::ParsedQuery;
 use crate::api::extensions::{Finite, Streaming};
 use crate::api::kubernetes::{Admission, CacheInfo, Fleet, ReadApi, ReaderId, reader_id};
 use crate::api::notes::Notes;
@@ -39,7 +39,7 @@ pub(super) async fn answer(
     fleet: &dyn Fleet,
     cache: CacheInfo,
     parts: &Parts,
-    asked: Asked,
+    asked: ParsedQuery,
 ) -> Result<Response, Failure> {
     let form = accepted(parts, &FORMS)?;
     let reader = reader_id(parts);

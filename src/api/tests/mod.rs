@@ -57,13 +57,13 @@ impl Port {
         let may_answer = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
         let asked = Arc::new(Semaphore::new(0));
         let (may, tell) = (Arc::clone(&may_answer), Arc::clone(&asked));
-        let show: Show = Arc::new(move || {
+        let show: StateSource = Arc::new(move || {
             let may = Arc::clone(&may);
             tell.add_permits(1);
             Box::pin(async move {
                 let _answering = may.acquire().await.ok()?;
                 let status = serde_json::json!({ "ready": true, "padding": "x".repeat(LARGE) });
-                Some(Shown { ready: true, waiting: vec!["c0/nodes is forbidden".to_owned()], status })
+                Some(ReportedState { ready: true, waiting: vec!["c0/nodes is forbidden".to_owned()], status })
             })
         });
         let letters: AskLetters = Arc::new(|_, _| Box::pin(async { None }));

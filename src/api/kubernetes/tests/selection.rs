@@ -80,12 +80,12 @@ async fn all(bench: &Bench, path: &str, limit: usize) -> Vec<Value> {
 
 /// A request's selector.
 #[derive(Clone, Debug)]
-struct Asked {
+struct SelectorParameter {
     parameter: &'static str,
     text: &'static str,
 }
 
-impl Asked {
+impl SelectorParameter {
     /// Returns whether an item of a plain list is selected.
     fn selects(&self, item: &Value) -> bool {
         if self.parameter == "labelSelector" {
@@ -104,7 +104,13 @@ impl Asked {
     }
 }
 
-async fn check(values: [Vec<usize>; 2], steps: Vec<Step>, asked: Asked, limit: usize, is_overlapping: bool) {
+async fn check(
+    values: [Vec<usize>; 2],
+    steps: Vec<Step>,
+    asked: SelectorParameter,
+    limit: usize,
+    is_overlapping: bool,
+) {
     let mut bench = Bench::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
     for (cluster, values) in ["a", "b"].into_iter().zip(values) {
         let pods_of = values.into_iter().enumerate().map(|(number, value)| labelled(number, value, 1)).collect();
@@ -146,9 +152,10 @@ fn lists_by_selector_equal_a_selection_from_all_objects() {
     // Few pods of some values, so that most are skipped.
     let values = || prop::collection::vec(prop_oneof![1 => 0_usize..5, 30 => Just(2_usize)], PODS);
     let step = (0_usize..2, 0..PODS + 5, 0_usize..5, any::<bool>());
-    let by_label = prop::sample::select(&SELECTORS[..]).prop_map(|text| Asked { parameter: "labelSelector", text });
-    let by_field =
-        prop::sample::select(&FIELD_SELECTORS[..]).prop_map(|text| Asked { parameter: "fieldSelector", text });
+    let by_label =
+        prop::sample::select(&SELECTORS[..]).prop_map(|text| SelectorParameter { parameter: "labelSelector", text });
+    let by_field = prop::sample::select(&FIELD_SELECTORS[..])
+        .prop_map(|text| SelectorParameter { parameter: "fieldSelector", text });
     let asked = prop_oneof![by_label, by_field];
     let steps = prop::collection::vec(step, 0..60);
     let cases = (values(), values(), steps, asked, 1_usize..40, any::<bool>());

@@ -4,7 +4,7 @@ use super::super::super::*;
 use super::ask::{JSON, ask};
 use super::{CLUSTERS, Hubs, Place, object, resources, universe};
 use crate::actors::sinks::sink::{LetterAnswer, LetterRequest};
-use crate::api::{AskLetters, AskReload, Services, Show, Shown, router};
+use crate::api::{AskLetters, AskReload, ReportedState, Services, StateSource, router};
 use informer_hub_sink::{DeadLetter, Event, EventOptions};
 use informer_hub_telemetry::metrics::{Scraper, Snapshot};
 use informer_hub_types::{Notification, Object};
@@ -83,9 +83,9 @@ fn status(hubs: &Hubs, is_there: impl Fn(Place) -> bool) -> Value {
 }
 
 fn services(bench: &Bench, letters: Letters, status: Value) -> Router {
-    let show: Show = Arc::new(move || {
+    let show: StateSource = Arc::new(move || {
         let (status, waiting) = (status.clone(), vec![status.to_string()]);
-        Box::pin(std::future::ready(Some(Shown { ready: true, waiting, status })))
+        Box::pin(std::future::ready(Some(ReportedState { ready: true, waiting, status })))
     });
     let reload: AskReload = Arc::new(|| Box::pin(std::future::ready(None)));
     let scraper = Scraper::new(|| Snapshot::new(jiff::Timestamp::UNIX_EPOCH));

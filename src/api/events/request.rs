@@ -38,7 +38,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 
 /// A parsed request.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct EventsRequest {
     pub(super) resources: Vec<String>,
     pub(super) clusters: ClusterChoice,
     /// Namespaces; all if empty.
@@ -53,7 +53,7 @@ pub(super) struct Asked {
     pub(super) timeout: Option<Duration>,
 }
 
-impl Asked {
+impl EventsRequest {
     /// Parses the parameters.
     pub(super) fn of(uri: &Uri) -> Result<Self, Failure> {
         let parameters = Parameters::of(uri, &[PARAMETERS])?;

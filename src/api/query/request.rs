@@ -34,7 +34,7 @@ pub(in crate::api) const PARAMETERS: &[Parameter] = &[
 
 /// Members as they are written.
 #[derive(Debug, Default, Deserialize)]
-struct Written {
+struct RawRequest {
     #[serde(default)]
     q: String,
     #[serde(default)]
@@ -50,7 +50,7 @@ struct Written {
 
 /// A parsed request.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ParsedQuery {
     /// Resource as written, such as `pods` or `deployments.apps`.
     pub(super) resource: String,
     pub(super) question: Question,
@@ -59,13 +59,13 @@ pub(super) struct Asked {
     explain: bool,
 }
 
-impl Asked {
+impl ParsedQuery {
     /// Parses the parameters of a `GET`.
     pub(super) fn of_parameters(uri: &Uri) -> Result<Self, Failure> {
         let parameters = Parameters::of(uri, &[PARAMETERS])?;
         let text = |name| parameters.one(name).map(str::to_owned);
         let count = |value: &str| value.parse().map_err(|_| Failure::invalid("limit is not a positive integer"));
-        Self::new(Written {
+        Self::new(RawRequest {
             q: text("q").unwrap_or_default(),
             resource: text("resource").unwrap_or_default(),
             clusters: text("clusters"),
@@ -84,8 +84,8 @@ impl Asked {
         Self::new(serde_json::from_value(Value::Object(members)).map_err(invalid)?)
     }
 
-    fn new(written: Written) -> Result<Self, Failure> {
-        let Written { q, resource, clusters, limit, continuation, timeout, explain } = written;
+    fn new(written: RawRequest) -> Result<Self, Failure> {
+        let RawRequest { q, resource, clusters, limit, continuation, timeout, explain } = written;
         if resource.is_empty() {
             return Err(Failure::invalid("resource is missing; write e.g. resource=pods"));
         }

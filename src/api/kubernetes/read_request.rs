@@ -21,7 +21,7 @@ pub(super) const NAMED: &str = "reader:";
 
 /// A request for a resource, parsed.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ReadRequest {
     pub(super) root: Root,
     pub(super) path: ResourcePath,
     pub(super) options: Options,
@@ -42,7 +42,7 @@ pub(super) struct Asked {
     pub(super) notes: Notes,
 }
 
-impl Asked {
+impl ReadRequest {
     /// Returns the verb, as authorization knows it.
     pub(super) fn access_verb(&self) -> Verb {
         match (self.is_watch(), &self.path.name) {
@@ -72,7 +72,7 @@ impl Asked {
 
 /// Negotiates the form and parses options, in kube-apiserver's order. It offers all forms; the answer refuses one that
 /// does not fit.
-pub(super) fn asked(parts: &Parts, root: Root, path: ResourcePath) -> Result<Asked, Status> {
+pub(super) fn asked(parts: &Parts, root: Root, path: ResourcePath) -> Result<ReadRequest, Status> {
     const OFFERED: &[Form] = &[Form::Table, Form::Metadata, Form::MetadataList];
     let accept = accept_of(parts);
     let is_custom = !is_of_kubernetes(&path.group, &path.resource);
@@ -86,7 +86,7 @@ pub(super) fn asked(parts: &Parts, root: Root, path: ResourcePath) -> Result<Ask
     let user = reader_of(parts);
     let client = client_of(user_agent(parts));
     let notes = Notes::of(parts);
-    Ok(Asked { root, path, options, accepted, other, include, is_pretty, gzip, reader, user, client, notes })
+    Ok(ReadRequest { root, path, options, accepted, other, include, is_pretty, gzip, reader, user, client, notes })
 }
 
 /// Returns media type and indentation of failures. As in kube-apiserver, a failure is never a table: a header that

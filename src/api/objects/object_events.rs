@@ -18,15 +18,15 @@ const MOST: usize = 50;
 const WITHIN: Duration = Duration::from_secs(5);
 
 /// Events, newest first, in the form of the answer.
-pub(super) type Happened = Vec<Value>;
+pub(super) type ObjectEvents = Vec<Value>;
 
 /// Returns the Events about an object; `None` if Events are not cached.
-pub(super) async fn happened_to(
+pub(super) async fn events_about(
     fleet: &dyn Fleet,
     object: &Object,
     caches: &[CacheInfo],
     sight: &Sight,
-) -> Result<Option<Happened>, Failure> {
+) -> Result<Option<ObjectEvents>, Failure> {
     let of_group = |group: &str| {
         caches.iter().find(|cache| cache.resource.gvr.resource == "events" && cache.resource.gvr.group == group)
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::asked::Asked;
+use super::request::EventsRequest;
 use crate::api::kubernetes::CacheInfo;
 use crate::api::rights::Reviewer;
 use crate::api::v1::{ClusterChoice, Failure, Sight};
@@ -16,7 +16,7 @@ use informer_hub_types::{EventType, LabelSelector, Notification, Object, Origin,
 
 /// Conditions on changes.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct ChangeFilter {
     clusters: ClusterChoice,
     sight: Sight,
     namespaces: Vec<String>,
@@ -31,13 +31,13 @@ pub(super) struct Wanted {
     redaction: Redaction,
 }
 
-impl Wanted {
+impl ChangeFilter {
     /// Prepares the conditions of a request.
     ///
     /// # Errors
     /// [`Failure`] of code 400 if the filter is invalid.
-    pub(super) async fn of(asked: Asked, sight: Sight) -> Result<Self, Failure> {
-        let Asked { clusters, namespaces, labels, filter, events, replay, changed, .. } = asked;
+    pub(super) async fn of(asked: EventsRequest, sight: Sight) -> Result<Self, Failure> {
+        let EventsRequest { clusters, namespaces, labels, filter, events, replay, changed, .. } = asked;
         let filter = match filter {
             None => None,
             Some(text) => {

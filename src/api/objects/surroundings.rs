@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 
 use super::children::{Children, children_of};
-use super::happened::happened_to;
-use super::shown::{Shown, write};
+use super::object_events::events_about;
+use super::report::{ObjectReport, write};
 use crate::api::kubernetes::{CacheInfo, Fleet, ReadApi, reader_id};
 use crate::api::notes::Notes;
 use crate::api::v1::{ClusterChoice, Failure, Sight, find, find_all, short_name};
@@ -16,7 +16,7 @@ use informer_hub_types::{ClusterName, Freshness, Object, ObjectKey};
 
 /// Parts of an answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct AnswerParts {
     pub(super) children: bool,
     pub(super) events: bool,
     /// Whether owners have their objects.
@@ -29,7 +29,7 @@ pub(super) async fn gather(
     fleet: &dyn Fleet,
     parts: &Parts,
     [cluster, resource, namespace, name]: [&str; 4],
-    wanted: Wanted,
+    wanted: AnswerParts,
     name_of_resource: &mut String,
 ) -> Result<Vec<u8>, Failure> {
     let sight = Sight::of(api, parts);
@@ -56,7 +56,7 @@ pub(super) async fn gather(
     let (owners, owners_end) = owners_of(&object, &caches, &sight).await;
     let children =
         if wanted.children { children_of(fleet, &object, &caches, &sight).await? } else { Children::default() };
-    let events = if wanted.events { happened_to(fleet, &object, &caches, &sight).await? } else { None };
+    let events = if wanted.events { events_about(fleet, &object, &caches, &sight).await? } else { None };
     let change = cache.history.last_change(&cluster, &key).filter(|change| change.object.uid() == object.uid());
     let change = change.map(|change| {
         let time = api.time_of(change.at);
@@ -64,7 +64,8 @@ pub(super) async fn gather(
     });
     notes.served(1 + owners.len() as u64);
     let _turn = api.turn(&reader_id(parts)).await;
-    let shown = Shown { object, freshness, owners, owners_end, children, events, change, with_objects: wanted.objects };
+    let shown =
+        ObjectReport { object, freshness, owners, owners_end, children, events, change, with_objects: wanted.objects };
     Ok(write(&shown))
 }
 

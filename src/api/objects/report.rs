@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::children::Children;
-use super::happened::Happened;
+use super::object_events::ObjectEvents;
 use crate::api::kubernetes::head_only;
 use crate::api::v1::{changed_members, short_name};
 use crate::cache::{ChangeKind, RecordedChange};
@@ -17,14 +17,14 @@ const STATUS: [&str; 3] = ["/status/phase", "/status/state", "/type"];
 
 /// Parts of an answer.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ObjectReport {
     pub(super) object: Object,
     pub(super) freshness: Freshness,
     /// Owners, nearest first.
     pub(super) owners: Vec<Object>,
     pub(super) owners_end: Option<String>,
     pub(super) children: Children,
-    pub(super) events: Option<Happened>,
+    pub(super) events: Option<ObjectEvents>,
     /// The last change and its time.
     pub(super) change: Option<(Arc<RecordedChange>, jiff::Timestamp)>,
     /// Whether owners have their objects.
@@ -32,7 +32,7 @@ pub(super) struct Shown {
 }
 
 /// Writes the answer.
-pub(super) fn write(shown: &Shown) -> Vec<u8> {
+pub(super) fn write(shown: &ObjectReport) -> Vec<u8> {
     let object = &shown.object;
     let mut answer = identity(object);
     let mut put = |name: &str, value: Value| answer.insert(name.to_owned(), value);
