@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use informer_hub_sim::{ResourceDef, SimCluster, World};
 use informer_hub_types::{Gvr, ObjectKey};
 use parking_lot::Mutex;
@@ -97,15 +99,15 @@ fn plant(world: &mut World) {
         let uid = world.get(gvr, &ObjectKey::new("shop", name)).unwrap().uid().to_string();
         json!([{ "apiVersion": "v1", "kind": kind, "name": name, "uid": uid, "controller": true }])
     };
-    let spec = json!({ "token": "mark-redacted", "nodeName": "node-0" });
+    let spec = json!({ "hostname": "mark-redacted", "nodeName": "node-0" });
     let mut web = json!({ "metadata": { "annotations": copy(json!({ "spec": spec })) }, "spec": spec });
-    web["spec"]["hidden"] = json!("mark-dropped");
+    web["spec"]["subdomain"] = json!("mark-dropped");
     world.create(&World::pods(), "shop", "web", web).unwrap();
     let owner = reference(world, &World::pods(), "Pod", "web");
     let applied = json!({ "data": { "k": "mark-applied" }, "stringData": { "s": "mark-applied" } });
     let vault = json!({
         "metadata": { "annotations": copy(applied), "ownerReferences": owner },
-        "type": "Opaque", "data": { "k": "mark-data-1" }, "stringData": { "s": "mark-string-1" },
+        "type": "Opaque", "data": { "k": STANDARD.encode("mark-data-1") }, "stringData": { "s": "mark-string-1" },
     });
     world.create(&secrets(), "shop", "vault", vault).unwrap();
     let owner = reference(world, &secrets(), "Secret", "vault");
@@ -118,9 +120,10 @@ fn plant(world: &mut World) {
 fn change(world: &mut World) {
     let step = json!({ "metadata": { "labels": { "step": "2" } } });
     let mut vault = step.clone();
-    (vault["data"], vault["stringData"]) = (json!({ "k": "mark-data-2" }), json!({ "s": "mark-string-2" }));
+    (vault["data"], vault["stringData"]) =
+        (json!({ "k": STANDARD.encode("mark-data-2") }), json!({ "s": "mark-string-2" }));
     let mut web = step.clone();
-    web["spec"] = json!({ "token": "mark-redacted-2", "hidden": "mark-dropped-2" });
+    web["spec"] = json!({ "hostname": "mark-redacted-2", "subdomain": "mark-dropped-2" });
     let mut widget = step;
     widget["spec"] = json!({ "shown": "more", "gone": "mark-unkept-2" });
     for (gvr, name, patch) in
@@ -138,18 +141,18 @@ impl Planted {
         let sink = |name: &str| {
             format!(
                 "[sinks.{name}]\ntype = \"webhook\"\nurl = \"{receiver_url}/{name}\"\ninitial = \"replay\"\n\
-                 retry = {{ first = \"10ms\", max = \"20ms\", refused_for = \"1s\" }}\nredact = [\"spec.token\"]\n"
+                 retry = {{ first = \"10ms\", max = \"20ms\", refused_for = \"1s\" }}\nredact = [\"spec.hostname\"]\n"
             )
         };
         let toml = "auth = { token = { env = \"OPERATOR\" } }\n".to_owned()
             + &cluster("c", &cluster_of.url())
             + "labels = { tier = \"prod\" }\n\
-               [resources.pods]\ndrop = [\"metadata.managedFields\", \"spec.hidden\"]\n\
+               [resources.pods]\ndrop = [\"metadata.managedFields\", \"spec.subdomain\"]\n\
                [resources.secrets]\n[resources.nodes]\n\
                [resources.\"widgets.example.com\"]\nkeep = [\"spec.shown\", \"metadata.labels\"]\n\
                [readers.plain]\ntoken = { env = \"PLAIN\" }\nallow = [{}]\n\
                [readers.secrets]\ntoken = { env = \"SECRETS\" }\nallow = [{}, { resources = [\"secrets\"] }]\n\
-               [sinks.file]\ntype = \"file\"\npath = \"events.jsonl\"\ninitial = \"replay\"\nredact = [\"spec.token\"]\n"
+               [sinks.file]\ntype = \"file\"\npath = \"events.jsonl\"\ninitial = \"replay\"\nredact = [\"spec.hostname\"]\n"
             + &sink("accepted")
             + &sink("refused");
         let mut launch = Launch::new(&toml);
@@ -231,7 +234,7 @@ impl Planted {
         let headers = format!("{:?}", answer.headers());
         let (code, text) = (answer.status().as_u16(), answer.text().await.unwrap());
         // Headers are a way out too.
-        (code, if headers.contains("mark-") { headers + &text } else { text })
+        (code, if super::markers_in(&headers).is_empty() { text } else { headers + &text })
     }
 
     pub(super) fn client(&self) -> &reqwest::Client {

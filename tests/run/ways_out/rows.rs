@@ -2,7 +2,7 @@
 
 use super::hub::Positions;
 
-/// Value in `data` of a Secret.
+/// Value in `data` of a Secret, before base64.
 const DATA: &str = "mark-data";
 /// Value in `stringData` of a Secret.
 const STRING: &str = "mark-string";
@@ -65,6 +65,9 @@ pub(super) struct Row {
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+const PROTOBUF_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+const PROTOBUF_METADATA_LIST: &str =
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
 /// Roots of the Kubernetes API.
 pub(super) const ROOTS: [&str; 4] = ["/clusters/c", "/clusters/*", "/clusters/tier=prod", "/unique/*"];
@@ -73,13 +76,15 @@ pub(super) const ROOTS: [&str; 4] = ["/clusters/c", "/clusters/*", "/clusters/ti
 /// Secret in it. A table has metadata by default, and thereby annotations.
 type Form = (&'static str, &'static str, &'static str, bool, &'static [&'static str], &'static [&'static str]);
 
-const FORMS: [Form; 6] = [
+const FORMS: [Form; 8] = [
     ("json", "application/json", "", true, &[REDACTED], SECRET),
     ("yaml", "application/yaml", "", false, &[REDACTED], SECRET),
     ("table", TABLE, "", true, &[REDACTED], &[APPLIED]),
     ("table of objects", TABLE, "&includeObject=Object", true, &[REDACTED], SECRET),
     ("table of cells", TABLE, "&includeObject=None", true, &[], &[]),
     ("metadata", METADATA_LIST, "", true, &[REDACTED], &[APPLIED]),
+    ("protobuf", "application/vnd.kubernetes.protobuf", "", true, &[REDACTED], SECRET),
+    ("protobuf of metadata", PROTOBUF_METADATA_LIST, "", true, &[REDACTED], &[APPLIED]),
 ];
 
 /// Group path and name of the object, by resource.
@@ -108,7 +113,11 @@ fn kubernetes(positions: &Positions, rows: &mut Vec<Row>) {
             let name = if root.starts_with("/unique") { format!("c:{name}") } else { name.to_owned() };
             let from = &positions.versions[&(root.to_owned(), resource)];
             for (form, accept, options, is_watched, of_pod, of_secret) in FORMS {
-                let one = if accept == METADATA_LIST { METADATA } else { accept };
+                let one = match accept {
+                    METADATA_LIST => METADATA,
+                    PROTOBUF_METADATA_LIST => PROTOBUF_METADATA,
+                    _ => accept,
+                };
                 let mut ways = vec![
                     ("list", format!("{list}?x{options}"), accept),
                     ("get", format!("{list}/{name}?x{options}"), one),
@@ -151,7 +160,7 @@ fn queries(rows: &mut Vec<Row>) {
             ("distinct data.k", &[DATA]),
             ("count by stringData.s", &[STRING]),
             ("order by data.k select data.k", &[DATA]),
-            ("data.k prefix mark count", &[]),
+            ("data.k prefix bWFy count", &[]),
         ] {
             let path = format!("/v1/query?resource=secrets&q={}", encoded(query));
             rows.push(Row { private, ..get(format!("GET /v1/query {form} {query:?}"), path, form) });
@@ -159,9 +168,9 @@ fn queries(rows: &mut Vec<Row>) {
             let ask = Ask::Post { path: "/v1/query", accept: form, body };
             rows.push(Row { way: format!("POST /v1/query {form} {query:?}"), ask, public: &[], private });
         }
-        let explain = format!("/v1/query?resource=secrets&explain=true&q={}", encoded("data.k contains mark"));
+        let explain = format!("/v1/query?resource=secrets&explain=true&q={}", encoded("data.k contains bWFy"));
         rows.push(get(format!("GET /v1/query {form} explain"), explain, form));
-        let pods = "/v1/query?resource=pods&q=select%20spec.token,%20spec.hidden";
+        let pods = "/v1/query?resource=pods&q=select%20spec.hostname,%20spec.subdomain";
         rows.push(Row { public: &[REDACTED], ..get(format!("GET /v1/query {form} of pods"), pods, form) });
         let widgets = "/v1/query?resource=widgets&q=select%20spec.shown,%20spec.gone";
         rows.push(get(format!("GET /v1/query {form} of widgets"), widgets, form));
@@ -182,7 +191,7 @@ fn events(positions: &Positions, rows: &mut Vec<Row>) {
         rows.push(Row { public: &[REDACTED], ..get(format!("GET /v1/events {form} of all"), all, form) });
         let filter = format!(
             "/v1/events?resource=secrets&initial=replay&timeout=1ms&filter={}",
-            encoded("object.data.k.startsWith('mark') || object.data.none.none == 1")
+            encoded("object.data.k.startsWith('bWFy') || object.data.none.none == 1")
         );
         rows.push(get(format!("GET /v1/events {form} by a filter"), filter, form));
     }
@@ -237,7 +246,7 @@ fn commands(rows: &mut Vec<Row>) {
     for output in ["table", "csv", "json"] {
         add(&["query", "-r", "secrets", VALUES, "-o", output], &[], SECRET);
     }
-    add(&["query", "-r", "secrets", "data.k contains mark", "--explain"], &[], &[]);
+    add(&["query", "-r", "secrets", "data.k contains bWFy", "--explain"], &[], &[]);
     for output in ["text", "json"] {
         let (public, private): (&[_], &[_]) =
             if output == "json" { (&[REDACTED], SECRET_AND_OWNER) } else { (&[], &[]) };
