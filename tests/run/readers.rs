@@ -7,10 +7,9 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use informer_hub_sim::SimCluster;
+use informer_hub_testing::jwt::{Signer, base64url, unsigned};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 
 use crate::process::{Launch, Process, cluster, sim};
@@ -30,41 +29,6 @@ enum Keys {
 struct Issuer {
     url: String,
     keys: Arc<Mutex<Keys>>,
-}
-
-/// A signing key with its name.
-struct Signer {
-    name: &'static str,
-    key: EcdsaKeyPair,
-}
-
-fn base64url(bytes: impl AsRef<[u8]>) -> String {
-    URL_SAFE_NO_PAD.encode(bytes)
-}
-
-impl Signer {
-    fn new(name: &'static str) -> Self {
-        let random = SystemRandom::new();
-        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
-        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).unwrap();
-        Self { name, key }
-    }
-
-    fn public(&self) -> Value {
-        let point = self.key.public_key().as_ref();
-        let (x, y) = (base64url(&point[1..33]), base64url(&point[33..]));
-        json!({ "kty": "EC", "crv": "P-256", "kid": self.name, "x": x, "y": y })
-    }
-
-    fn sign(&self, claims: &Value) -> String {
-        let signed = unsigned(&json!({ "alg": "ES256", "kid": self.name }), claims);
-        let signature = self.key.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
-        format!("{signed}.{}", base64url(signature))
-    }
-}
-
-fn unsigned(header: &Value, claims: &Value) -> String {
-    format!("{}.{}", base64url(header.to_string()), base64url(claims.to_string()))
 }
 
 impl Issuer {

@@ -2,52 +2,15 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::FutureExt;
 use parking_lot::Mutex;
-use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
+use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::json;
 
 use super::*;
+use informer_hub_testing::jwt::{Signer, base64url};
 
 const ISSUER: &str = "https://login.example.com";
-
-fn base64(bytes: impl AsRef<[u8]>) -> String {
-    URL_SAFE_NO_PAD.encode(bytes)
-}
-
-/// Signing key with its name.
-struct Signer {
-    name: &'static str,
-    key: EcdsaKeyPair,
-}
-
-impl Signer {
-    fn new(name: &'static str) -> Self {
-        let random = SystemRandom::new();
-        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
-        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).unwrap();
-        Self { name, key }
-    }
-
-    fn public(&self) -> Value {
-        let point = self.key.public_key().as_ref();
-        let (x, y) = (base64(&point[1..33]), base64(&point[33..]));
-        json!({ "kty": "EC", "crv": "P-256", "kid": self.name, "x": x, "y": y })
-    }
-
-    fn sign_as(&self, header: &Value, claims: &Value) -> String {
-        let signed = format!("{}.{}", base64(header.to_string()), base64(claims.to_string()));
-        let signature = self.key.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
-        format!("{signed}.{}", base64(signature))
-    }
-
-    fn sign(&self, claims: &Value) -> String {
-        self.sign_as(&json!({ "alg": "ES256", "kid": self.name }), claims)
-    }
-}
 
 /// Issuer whose documents a test changes.
 #[derive(Debug, Default)]
@@ -170,7 +133,7 @@ async fn forged_and_foreign_tokens_are_refused() {
     let text = key.sign(&claims(&json!({})));
     let (rest, signature) = text.rsplit_once('.').unwrap();
     let (header, payload) = rest.split_once('.').unwrap();
-    let raised = base64(claims(&json!({ "groups": ["admin"] })).to_string());
+    let raised = base64url(claims(&json!({ "groups": ["admin"] })).to_string());
     for broken in [format!("{header}.{raised}.{signature}"), format!("{rest}."), format!("{rest}.AAAA")] {
         assert_eq!(oidc.authenticate(&broken).await.err(), Some(InvalidJwt::Signature), "{broken}");
     }
@@ -308,10 +271,10 @@ async fn ed25519_signatures_are_verified() {
     let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
     let key = Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).unwrap();
     let (issuer, oidc) = started(&[]);
-    let public = json!({ "kty": "OKP", "crv": "Ed25519", "x": base64(key.public_key()) });
+    let public = json!({ "kty": "OKP", "crv": "Ed25519", "x": base64url(key.public_key()) });
     issuer.set("/keys", &json!({ "keys": [public] }));
     let header = json!({ "alg": "EdDSA" });
-    let signed = format!("{}.{}", base64(header.to_string()), base64(claims(&json!({})).to_string()));
-    let token = format!("{signed}.{}", base64(key.sign(signed.as_bytes())));
+    let signed = format!("{}.{}", base64url(header.to_string()), base64url(claims(&json!({})).to_string()));
+    let token = format!("{signed}.{}", base64url(key.sign(signed.as_bytes())));
     assert!(oidc.authenticate(&token).await.is_ok());
 }

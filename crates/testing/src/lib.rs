@@ -1,6 +1,8 @@
 //! Helpers of tests: seeds and case counts of randomised tests, so that each failure can be replayed; text files that tests
-//! check; and a test CA with TLS servers.
+//! check; a test CA with TLS servers; and a signer of tokens.
 
+#[cfg(feature = "jwt")]
+pub mod jwt;
 #[cfg(feature = "tls")]
 pub mod tls;
 

@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
+use informer_hub_testing::jwt::{Signer, base64url, unsigned};
 use informer_hub_testing::tls::Ca;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use ring::rand::SystemRandom;
-use ring::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair, RsaPublicKeyComponents,
-};
+use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair, RsaPublicKeyComponents};
 use rustls::{ServerConfig, ServerConnection, Stream};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -25,13 +24,9 @@ pub(super) const AUDIENCE: &str = "informer-hub";
 pub(super) struct Issuer {
     url: String,
     folder: TempDir,
-    elliptic: EcdsaKeyPair,
+    elliptic: Signer,
     rsa: Option<RsaKeyPair>,
     keys: Arc<Mutex<Vec<Value>>>,
-}
-
-fn base64url(bytes: impl AsRef<[u8]>) -> String {
-    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 impl Issuer {
@@ -41,12 +36,9 @@ impl Issuer {
         std::fs::write(folder.path().join("ca.pem"), ca.pem()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = url(listener.local_addr().unwrap());
-        let random = SystemRandom::new();
-        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
-        let elliptic = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).unwrap();
-        let point = elliptic.public_key().as_ref();
-        let (x, y) = (base64url(&point[1..33]), base64url(&point[33..]));
-        let key = json!({ "kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": "ec", "x": x, "y": y });
+        let elliptic = Signer::new("ec");
+        let mut key = elliptic.public();
+        (key["use"], key["alg"]) = (json!("sig"), json!("ES256"));
         let keys = Arc::new(Mutex::new(vec![key]));
         let (config, served, issuer) = (ca.server_config(&[b"http/1.1"]), Arc::clone(&keys), url.clone());
         std::thread::spawn(move || {
@@ -99,18 +91,13 @@ impl Issuer {
             "iss": self.url, "aud": AUDIENCE, "sub": format!("id-of-{email}"), "email": email, "email_verified": true,
             "groups": groups, "iat": now, "exp": now + 3600,
         });
-        let (name, algorithm) = if rsa { ("rsa", "RS256") } else { ("ec", "ES256") };
-        let header = json!({ "alg": algorithm, "kid": name, "typ": "JWT" });
-        let signed = format!("{}.{}", base64url(header.to_string()), base64url(claims.to_string()));
-        let random = SystemRandom::new();
-        let signature = if rsa {
-            let key = self.rsa.as_ref().expect("the RSA key is published");
-            let mut signature = vec![0; key.public().modulus_len()];
-            key.sign(&RSA_PKCS1_SHA256, &random, signed.as_bytes(), &mut signature).unwrap();
-            signature
-        } else {
-            self.elliptic.sign(&random, signed.as_bytes()).unwrap().as_ref().to_vec()
-        };
+        if !rsa {
+            return self.elliptic.sign_as(&json!({ "alg": "ES256", "kid": "ec", "typ": "JWT" }), &claims);
+        }
+        let key = self.rsa.as_ref().expect("the RSA key is published");
+        let signed = unsigned(&json!({ "alg": "RS256", "kid": "rsa", "typ": "JWT" }), &claims);
+        let mut signature = vec![0; key.public().modulus_len()];
+        key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed.as_bytes(), &mut signature).unwrap();
         format!("{signed}.{}", base64url(signature))
     }
 }
