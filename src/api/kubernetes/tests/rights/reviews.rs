@@ -1,6 +1,9 @@
-//! Access reviews of open streams: how soon a changed right shows.
+//! Access reviews of open streams: how many there are, and how soon a changed right shows.
 
 use super::*;
+
+/// Open streams, as many as the bench admits.
+const STREAMS: usize = 10;
 
 /// Ten clusters with a pod in each of 50 namespaces, of which the reader may see three.
 fn large_bench() -> (Bench, Arc<Rbac>) {
@@ -16,6 +19,30 @@ fn large_bench() -> (Bench, Arc<Rbac>) {
     bench.use_reviews(Arc::new(ReviewCache::new(Arc::new(AskRbac(Arc::clone(&rbac))), ReviewCacheOptions::default())));
     bench.reader = Reader::named("bob", ReaderOrigin::Oidc, Grants { reviews: true, ..Grants::default() });
     (bench, rbac)
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_streams_share_reviews_and_ask_seldom_about_what_was_denied() {
+    let (bench, rbac) = large_bench();
+    let (_, list) = bench.json("/clusters/*/api/v1/pods?limit=1").await;
+    let path = format!(
+        "/clusters/*/api/v1/pods?watch=1&resourceVersion={}",
+        list["metadata"]["resourceVersion"].as_str().unwrap()
+    );
+    // The list has asked with its own verb.
+    rbac.asked.store(0, Relaxed);
+    let mut watches = Vec::new();
+    for _ in 0..STREAMS {
+        watches.push(bench.watch(&path).await);
+    }
+    assert_eq!(rbac.asked.load(Relaxed), 10 * (1 + 50), "all streams have asked once together");
+    let ten_periods = Duration::from_secs(600);
+    let all = futures::future::select_all(watches.iter_mut().map(|watch| watch.next_unbounded().boxed_local()));
+    assert!(tokio::time::timeout(ten_periods, all).await.is_err(), "no stream has ended");
+    let asked = rbac.asked.load(Relaxed) - 10 * (1 + 50);
+    eprintln!("{asked} reviews");
+    let (allowed, denied) = (10 * 3, 10 * (1 + 47));
+    assert!((10 * allowed..=13 * allowed + denied + denied / 10).contains(&asked), "{asked}");
 }
 
 #[tokio::test(start_paused = true)]
