@@ -145,7 +145,8 @@ mod tests {
 
     fn fitted(cluster: &str) -> Fitted<'static> {
         let row = |resource: &str, why: &str| {
-            let cells = [cluster, resource, "*", "forbidden", "12,345", "5.0 MiB", "protobuf", "12s", "1", "0", "0", why];
+            let cells =
+                [cluster, resource, "*", "forbidden", "12,345", "5.0 MiB", "protobuf", "12s", "1", "0", "0", why];
             (cells.map(str::to_owned).to_vec(), None)
         };
         resources_table(vec![row("pods", WHY), row("deployments.apps", "")])
