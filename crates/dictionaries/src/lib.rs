@@ -3,7 +3,7 @@
 //! They are trained on invented objects (`tests/generator`), which have the members and the usual values of real ones.
 //! `make dictionaries` writes the files. There is none for Secrets and ConfigMaps, whose content is not alike.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 
 use informer_hub_types::{Dictionary, Gvr};
 
@@ -43,18 +43,14 @@ kinds! {
     "" "events" 12;
 }
 
-static DICTIONARIES: LazyLock<Vec<Arc<Dictionary>>> = LazyLock::new(|| {
-    KINDS
-        .iter()
-        .map(|kind| Arc::new(Dictionary::restore(kind.bytes.to_vec()).unwrap_or_else(Dictionary::none)))
-        .collect()
-});
+static DICTIONARIES: [OnceLock<Arc<Dictionary>>; KINDS.len()] = [const { OnceLock::new() }; KINDS.len()];
 
-/// Returns the dictionary of a resource, in any of its versions. It is digested once per process.
+/// Returns the dictionary of a resource, in any of its versions. It is digested once per process, at its first use.
 #[must_use]
 pub fn builtin(gvr: &Gvr) -> Option<Arc<Dictionary>> {
     let at = KINDS.iter().position(|kind| *kind.group == *gvr.group && *kind.resource == *gvr.resource)?;
-    Some(Arc::clone(&DICTIONARIES[at]))
+    let digest = || Arc::new(Dictionary::restore(KINDS[at].bytes.to_vec()).unwrap_or_else(Dictionary::none));
+    Some(Arc::clone(DICTIONARIES[at].get_or_init(digest)))
 }
 
 /// Returns the committed bytes of a dictionary.
