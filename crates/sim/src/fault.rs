@@ -277,11 +277,12 @@ impl RandomFaults {
             Fault::Reset,
         ];
         let brief = Duration::from_millis(self.rng.random_range(20..300));
+        let cut = u16::try_from(self.left * 137 % 1001).unwrap_or_default();
         if kind != RequestKind::Discovery {
             faults.extend([
                 Fault::Stall(brief),
                 Fault::Down(brief),
-                Fault::Cut(self.rng.random_range(0..=1000)),
+                Fault::Cut(cut),
                 Fault::HttpGone,
                 Fault::Garbage,
                 Fault::SlowDrip,
