@@ -61,7 +61,7 @@ fn simulate_all(count: u64, plan_of: impl Fn(u64) -> Plan + Sync) {
     // Are read once in a process, by any of the threads whose memory is measured.
     informer_hub_protobuf::Schema::builtin();
     for kind in informer_hub_dictionaries::KINDS {
-        informer_hub_dictionaries::builtin(&Gvr::new(kind.group, "v1", kind.resource));
+        drop(informer_hub_dictionaries::builtin(&Gvr::new(kind.group, "v1", kind.resource)));
     }
     if let Some(seed) = number("SIMULATION_SEED").or_else(|| number("INFORMER_HUB_SEED")) {
         let _ = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).try_init();

@@ -198,7 +198,9 @@ impl Walkthrough {
         assert!(!head.is_empty(), "{table}");
         self.add(&(String::from("\n") + &tables.join("\n") + "\n"));
         hub.prints(&["prod-ap", "forbidden"]).await;
-        self.workdir.shows(&["status"], |output| output.contains("resource  prod-ap/pods")).await;
+        // One row for the cluster as soon as all of its resources are refused.
+        let rows = ["resource  prod-ap/pods", "cluster  prod-ap  forbidden"];
+        self.workdir.shows(&["status"], |output| rows.iter().any(|row| output.contains(row))).await;
         self.grant(2).await;
         self.workdir.shows(&["status"], |output| output.contains("6 watching") && !output.contains("WHAT")).await;
         self.wait_until_delivered(2, &pods()).await;
