@@ -18,7 +18,7 @@ use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, 
 const FORMAT: u8 = 1;
 const IN_FLIGHT: usize = 256;
 
-/// See the [module documentation](self).
+/// Saves and loads checkpoints in an object store of JetStream.
 #[derive(Clone)]
 pub struct Checkpoints {
     objects: ObjectStore,

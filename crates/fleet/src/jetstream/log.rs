@@ -47,7 +47,7 @@ pub struct LogParams {
     pub timeout: Duration,
 }
 
-/// See the [module documentation](self).
+/// Fleet log on a stream of JetStream.
 #[derive(Debug)]
 pub struct JetStreamLog {
     params: LogParams,

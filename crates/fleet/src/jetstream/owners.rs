@@ -29,7 +29,7 @@ pub struct Ownership {
     pub revision: u64,
 }
 
-/// See the [module documentation](self).
+/// Claims clusters for collectors in a key-value bucket of JetStream.
 #[derive(Clone, Debug)]
 pub struct Owners {
     store: Store,
