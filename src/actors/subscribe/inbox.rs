@@ -66,6 +66,8 @@ struct State {
     unacknowledged: Vec<Notification>,
     /// Queue position of the first unacknowledged notification.
     unacknowledged_from: u64,
+    /// Whether the unacknowledged batch has replayed objects, which have no position.
+    has_replayed: bool,
     /// Whether the subscriber has acknowledged the `Synced` that follows the initial objects.
     synced: bool,
     /// Sampled change: the place after it, its timestamps and its span.
@@ -163,6 +165,7 @@ impl Inbox {
         }
         if state.unacknowledged.is_empty() {
             state.unacknowledged_from = state.queue.as_ref().map_or(0, |queue| queue.places().0);
+            state.has_replayed = state.queue.as_ref().is_some_and(ListenerQueue::is_replaying);
             state.unacknowledged = state.queue.as_mut().map(|queue| queue.take(max)).unwrap_or_default();
             self.publish_counts(&state);
         }
@@ -201,8 +204,11 @@ impl Inbox {
         }
         let (first, end) = queue.places();
         let (place, merged) = *mark.place.get_or_insert((end, queue.merged()));
-        let answered = if state.unacknowledged.is_empty() { first } else { state.unacknowledged_from };
-        !queue.is_replaying() && queue.merged() == merged && answered >= place
+        let (answered, has_replayed) = match &state.unacknowledged[..] {
+            [] => (first, false),
+            _ => (state.unacknowledged_from, state.has_replayed),
+        };
+        !queue.is_replaying() && !has_replayed && queue.merged() == merged && answered >= place
     }
 
     /// Publishes the counters.
@@ -222,7 +228,7 @@ mod interleavings;
 mod tests {
     use super::*;
     use crate::cache::testing::{Informer, notification_lines};
-    use crate::cache::{ListenerOptions, ListenerQueue};
+    use crate::cache::{InitialObjects, ListenerOptions, ListenerQueue};
 
     #[test]
     fn inbox_gives_the_unacknowledged_batch_to_the_successor_and_ignores_a_late_answer() {
@@ -242,6 +248,22 @@ mod tests {
         assert_eq!(notification_lines(&inbox.next(successor, 2).unwrap()), ["+b@2"]);
         inbox.done(successor);
         assert!(inbox.next(successor, 2).unwrap().is_empty());
+    }
+
+    #[test]
+    fn replayed_objects_are_acknowledged_only_when_the_subscriber_has_answered() {
+        let mut informer = Informer::new();
+        informer.apply("+a@1 +b@2");
+        let options = ListenerOptions { initial: InitialObjects::Replay, ..ListenerOptions::default() };
+        let inbox = Inbox::default();
+        inbox.join(informer.id, ListenerQueue::new(options, &informer.partition(), 1024));
+        let mark = || Mark::new(informer.id, informer.partition().number());
+        assert!(!inbox.has_acknowledged(&mut mark()), "the replay has not begun");
+        let lease = inbox.take_over();
+        assert_eq!(notification_lines(&inbox.next(lease, 9).unwrap()), ["!a@1", "!b@2"]);
+        assert!(!inbox.has_acknowledged(&mut mark()), "nothing waits behind the last batch of the replay");
+        inbox.done(lease);
+        assert!(inbox.has_acknowledged(&mut mark()));
     }
 
     #[tokio::test(start_paused = true)]
