@@ -64,34 +64,14 @@ impl State {
         let metadata = &object["metadata"];
         let uid = metadata["uid"].as_str().unwrap_or_default().to_owned();
         let version = version_of(&object).unwrap_or_default();
-        // A fault sends an event with padding, which the hub then keeps as a part of the object.
-        for (at, name) in
-            [("/metadata/annotations", "padding"), ("", "kind"), ("", "apiVersion"), ("/metadata", "resourceVersion")]
-        {
+        for (at, name) in [("", "kind"), ("", "apiVersion"), ("/metadata", "resourceVersion")] {
             remove(&mut object, at, name);
         }
-        drop_empty(&mut object);
+        // A fault sends an event with padding, which the hub then keeps as a part of the object.
+        remove_mark(&mut object, "annotations", "padding");
         let mut hasher = DefaultHasher::new();
         object.to_string().hash(&mut hasher);
         Self { uid, version, content: hasher.finish() }
-    }
-}
-
-/// Drops empty members. Objects read as protobuf have more of them than the simulated cluster writes.
-fn drop_empty(value: &mut Value) {
-    let is_empty = |value: &Value| {
-        value.is_null()
-            || value == ""
-            || value.as_object().is_some_and(serde_json::Map::is_empty)
-            || value.as_array().is_some_and(Vec::is_empty)
-    };
-    match value {
-        Value::Object(members) => {
-            members.values_mut().for_each(drop_empty);
-            members.retain(|_, value| !is_empty(value));
-        }
-        Value::Array(items) => items.iter_mut().for_each(drop_empty),
-        _ => {}
     }
 }
 
@@ -106,9 +86,9 @@ fn remove(object: &mut Value, at: &str, name: &str) {
 }
 
 /// Removes a member of the metadata's labels or annotations, and these if they are empty.
-fn remove_mark(object: &mut Value, of: &str) {
-    let Some(members) = object["metadata"][of].as_object_mut() else { return };
-    members.remove(CLUSTER);
+fn remove_mark(object: &mut Value, of: &str, name: &str) {
+    let Some(members) = object.pointer_mut("/metadata").and_then(|it| it.get_mut(of)?.as_object_mut()) else { return };
+    members.remove(name);
     if members.is_empty() {
         remove(object, "/metadata", of);
     }
@@ -127,7 +107,7 @@ pub(crate) fn read(root: &Root, mut object: Value) -> Result<(Key, State), Strin
             return Err(format!("{name} has the label {cluster:?} and the annotation {annotation:?}"));
         }
         for of in ["labels", "annotations"] {
-            remove_mark(&mut object, of);
+            remove_mark(&mut object, of, CLUSTER);
         }
         cluster
     };
