@@ -48,29 +48,34 @@ fn is_replaced(arranged: &[Arranged], at: usize) -> bool {
     })
 }
 
-/// Assigns an unused version to each unobserved deletion, as great as possible: below that of the object that took its
-/// key, or up to that of the list. The greatest limit is served first: then each gets a version if enough exist.
+/// Assigns an unused version to each unobserved deletion, as great as possible: above that of its object, and below that
+/// of the object that took its key, or up to that of the list. The greatest limit is served first: then each gets a
+/// version if enough exist.
 fn assign_missed(arranged: &mut [Arranged], conditions: &Conditions, used: &mut HashSet<u64>) {
     let missed: Vec<_> = (0..arranged.len()).filter(|at| arranged[*at].0.is_missed()).collect();
     if missed.is_empty() {
         return;
     }
-    let (mut replaced, found): (Vec<_>, Vec<_>) = missed.into_iter().partition(|at| is_replaced(arranged, *at));
-    let mut free = conditions.list.map(|list| list.saturating_add(1));
-    // From the last one, so that they are in ascending order.
+    let (mut replaced, mut found): (Vec<_>, Vec<_>) = missed.into_iter().partition(|at| is_replaced(arranged, *at));
+    let floor = |(draft, _): &Arranged| draft.object.resource_version().as_number().max(Some(conditions.base));
+    // The deletion of the newest object first: it needs the greatest version.
+    found.sort_by_key(|at| floor(&arranged[*at]));
+    let mut limit = conditions.list.map(|list| list.saturating_add(1));
     for at in found.into_iter().rev() {
-        free = free.and_then(|free| unused_below(free, conditions.base, used));
-        arranged[at].1 = free;
+        let floor = floor(&arranged[at]);
+        arranged[at].1 = limit.zip(floor).and_then(|(limit, floor)| unused_between(floor, limit, used));
+        limit = arranged[at].1.or(limit);
     }
     replaced.sort_by_key(|at| std::cmp::Reverse(arranged[at + 1].1));
     for at in replaced {
-        arranged[at].1 = arranged[at + 1].1.and_then(|deadline| unused_below(deadline, conditions.base, used));
+        let (floor, deadline) = (floor(&arranged[at]), arranged[at + 1].1);
+        arranged[at].1 = deadline.zip(floor).and_then(|(deadline, floor)| unused_between(floor, deadline, used));
     }
 }
 
-/// Returns the greatest unused version below a limit and above the base, and marks it as used.
-fn unused_below(limit: u64, base: u64, used: &mut HashSet<u64>) -> Option<u64> {
-    let free = (base.saturating_add(1)..limit).rev().find(|version| !used.contains(version))?;
+/// Returns the greatest unused version between two others, and marks it as used.
+fn unused_between(floor: u64, limit: u64, used: &mut HashSet<u64>) -> Option<u64> {
+    let free = (floor.saturating_add(1)..limit).rev().find(|version| !used.contains(version))?;
     used.insert(free);
     Some(free)
 }
@@ -87,4 +92,35 @@ fn sort(arranged: &mut Vec<Arranged>, list: Option<u64>) {
         (u8::from(found.contains(at)) + 2 * u8::from(is_late && !found.contains(at)), *version)
     });
     arranged.extend(grouped.into_iter().map(|(_, arranged)| arranged));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::cache::testing::object;
+
+    /// Arranges additions and unobserved deletions of a list of version 12. Returns the versions of the deletions.
+    fn deletions(added: &[(&str, u64)], missed: &[(&str, u64)]) -> Vec<(String, Option<u64>)> {
+        let object = |(name, version): &(&str, u64)| Arc::new(object("ns", name, name, *version));
+        let added = added.iter().map(|one| Draft::put(None, &object(one)));
+        let missed = missed.iter().map(object).map(|object| Draft::deleted(&object, &object, None));
+        let conditions = Conditions { list: Some(12), base: 5, used: Some(HashSet::new()) };
+        let arranged = arrange(added.chain(missed).collect(), conditions);
+        let deleted = arranged.into_iter().filter(|(draft, _)| draft.is_missed());
+        let mut deleted: Vec<_> =
+            deleted.map(|(draft, version)| (draft.object.key().name().to_owned(), version)).collect();
+        deleted.sort();
+        deleted
+    }
+
+    #[test]
+    fn unobserved_deletion_is_later_than_its_object() {
+        let of = |name: &str, version| (name.to_owned(), version);
+        let found = deletions(&[("new", 10), ("other", 12)], &[("new", 10), ("old", 3)]);
+        assert_eq!(found, [of("new", Some(11)), of("old", Some(9))]);
+        let found = deletions(&[("new", 12)], &[("new", 12), ("old", 3)]);
+        assert_eq!(found, [of("new", None), of("old", Some(11))], "no version is left for the newest object");
+    }
 }
