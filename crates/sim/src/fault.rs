@@ -277,12 +277,11 @@ impl RandomFaults {
             Fault::Reset,
         ];
         let brief = Duration::from_millis(self.rng.random_range(20..300));
-        let cut = u16::try_from(self.left * 137 % 1001).unwrap_or_default();
         if kind != RequestKind::Discovery {
             faults.extend([
                 Fault::Stall(brief),
                 Fault::Down(brief),
-                Fault::Cut(cut),
+                Fault::Cut(self.rng.random_range(0..=1000)),
                 Fault::HttpGone,
                 Fault::Garbage,
                 Fault::SlowDrip,
