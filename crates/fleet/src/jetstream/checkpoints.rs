@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::kv::{self, CreateErrorKind, Operation, Store, UpdateErrorKind};
+use async_nats::jetstream::kv::{CreateErrorKind, Operation, Store, UpdateErrorKind};
 use async_nats::jetstream::object_store::{self, ObjectStore};
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
-use super::{NatsError, context, key_of};
+use super::{NatsError, context, key_of, open_bucket};
 use crate::entry::Sequence;
 use crate::partition::{Partition, Subjects};
 use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
@@ -49,20 +49,15 @@ impl Checkpoints {
     ) -> Result<Self, NatsError> {
         let bucket = format!("{}-checkpoints", subjects.fleet());
         let context = context(client, timeout, IN_FLIGHT);
-        let action = format!("open bucket {bucket}");
         let objects = if let Ok(objects) = context.get_object_store(&bucket).await {
             objects
         } else {
+            let action = format!("open bucket {bucket}");
             let bucket = bucket.clone();
             let config = object_store::Config { bucket, num_replicas: replicas, ..object_store::Config::default() };
-            context.create_object_store(config).await.map_err(NatsError::request(action.clone()))?
+            context.create_object_store(config).await.map_err(NatsError::request(action))?
         };
-        let newest = if let Ok(newest) = context.get_key_value(&bucket).await {
-            newest
-        } else {
-            let config = kv::Config { bucket, history: 1, num_replicas: replicas, ..kv::Config::default() };
-            context.create_key_value(config).await.map_err(NatsError::request(action))?
-        };
+        let newest = open_bucket(&context, &bucket, replicas).await?;
         Ok(Self { objects, newest, subjects })
     }
 

@@ -14,8 +14,8 @@ mod tail;
 
 use std::time::Duration;
 
-use async_nats::jetstream::Context;
 use async_nats::jetstream::context::ContextBuilder;
+use async_nats::jetstream::{Context, kv};
 
 pub use checkpoints::Checkpoints;
 pub use log::{JetStreamLog, LogParams};
@@ -74,6 +74,15 @@ fn context(client: async_nats::Client, timeout: Duration, in_flight: usize) -> C
         .max_ack_inflight(in_flight)
         .backpressure_on_inflight(true)
         .build(client)
+}
+
+/// Opens a key-value bucket that keeps one revision of each entry, or creates it.
+async fn open_bucket(context: &Context, bucket: &str, replicas: usize) -> Result<kv::Store, NatsError> {
+    if let Ok(store) = context.get_key_value(bucket).await {
+        return Ok(store);
+    }
+    let config = kv::Config { bucket: bucket.to_owned(), history: 1, num_replicas: replicas, ..kv::Config::default() };
+    context.create_key_value(config).await.map_err(NatsError::request(format!("open bucket {bucket}")))
 }
 
 /// Turns a subject into a key or object name, which may not contain `%`.

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::kv::{Config, CreateErrorKind, Operation, Store, UpdateErrorKind};
+use async_nats::jetstream::kv::{CreateErrorKind, Operation, Store, UpdateErrorKind};
 use bytes::Bytes;
 use informer_hub_types::ClusterName;
 
-use super::{NatsError, context, key_of};
+use super::{NatsError, context, key_of, open_bucket};
 use crate::partition::Subjects;
 use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
 
@@ -45,14 +45,7 @@ impl Owners {
         timeout: Duration,
     ) -> Result<Self, NatsError> {
         let bucket = format!("{}-owners", subjects.fleet());
-        let context = context(client, timeout, IN_FLIGHT);
-        let action = format!("open bucket {bucket}");
-        let store = if let Ok(store) = context.get_key_value(&bucket).await {
-            store
-        } else {
-            let config = Config { bucket, history: 1, num_replicas: replicas, ..Config::default() };
-            context.create_key_value(config).await.map_err(NatsError::request(action))?
-        };
+        let store = open_bucket(&context(client, timeout, IN_FLIGHT), &bucket, replicas).await?;
         Ok(Self { store, subjects })
     }
 
