@@ -1,8 +1,8 @@
 //! Compression of a resource's bodies: dictionary training, and repacking of packed bodies.
 //!
-//! Common kinds begin with a built-in dictionary. Once the resource is idle, a dictionary is trained on its own objects,
-//! and replaces the built-in one if it is clearly better. The dictionary of another kind is trained from its first
-//! objects. If later objects compress worse, the resource has changed (or its list began with an untypical namespace).
+//! Common kinds begin with a built-in dictionary if it suits their first objects, so that a list trains nothing. Once the
+//! resource is idle, a dictionary is trained on its own objects, and replaces the built-in one if it is clearly better.
+//! Otherwise the dictionary is trained from the first objects. If later objects compress worse, the resource has changed (or its list began with an untypical namespace).
 //! Then a new dictionary is trained from objects of the whole store. After a change of dictionaries, a sweep repacks old
 //! bodies, if they do not grow. A sweep also empties chunks with mostly dead bytes.
 //!
@@ -40,7 +40,7 @@ enum Fitness {
     /// Built-in dictionary of the kind.
     Builtin {
         dictionary: Arc<Dictionary>,
-        /// Bytes packed so far, before compression.
+        /// Bytes packed so far, before compression. At 0, the dictionary is still to be checked against objects.
         packed: usize,
         /// Bytes after which one of its own objects is tried.
         trial_at: usize,
@@ -174,10 +174,11 @@ impl Packing {
         Self { fitness: Fitness::initial(resource), ..Self::new() }
     }
 
-    /// Creates the state of a resource as [`Self::of`], without a built-in dictionary.
+    /// Creates the state of a resource that begins with a dictionary as if it were built in.
+    #[cfg(test)]
     #[must_use]
-    pub fn untrained(resource: &Gvr) -> Self {
-        if is_confidential(resource) { Self::of(resource) } else { Self::new() }
+    pub fn with_builtin(dictionary: Arc<Dictionary>) -> Self {
+        Self { fitness: Fitness::builtin(dictionary), ..Self::new() }
     }
 
     /// Creates the state of a resource without packed bodies and without a built-in dictionary.
@@ -196,7 +197,7 @@ impl Packing {
     /// Creates the state of a resource whose packed objects were restored from disk and counted in `totals`.
     #[must_use]
     pub fn restored(resource: &Gvr, dictionary: Option<Arc<Dictionary>>, totals: Arc<PackedTotals>) -> Self {
-        let mut packing = Self { totals, ..Self::untrained(resource) };
+        let mut packing = Self { totals, ..Self::of(resource) };
         let Some(dictionary) = dictionary.filter(|dictionary| dictionary.size() > 0) else { return packing };
         packing.fitness = match packing.fitness {
             // The directory is of an earlier version, which made dictionaries of such objects.
@@ -249,7 +250,7 @@ impl Packing {
             Fitness::Confidential { .. } => false,
             Fitness::Builtin { packed, trial_at, .. } => {
                 let at = if is_idle { *trial_at } else { trial_at.saturating_mul(Self::BUSY) };
-                *packed >= at
+                *packed == 0 || *packed >= at
             }
             Fitness::Unfit { rounds, .. } => *rounds >= Self::UNFIT_ROUNDS,
             Fitness::Trained { first, last, .. } => last.is_meaningful() && last.is_worse_than(first),
@@ -277,7 +278,11 @@ impl Packing {
     /// Records the result of a round; `None` if it panicked, which leaves its objects unchanged.
     pub fn finished(&mut self, outcome: Option<RoundOutcome>) {
         let Some(RoundOutcome { fitness, trained, outcome }) = outcome else { return };
-        let had_one = matches!(self.fitness, Fitness::Builtin { .. } | Fitness::Trained { .. });
+        let had_one = match self.fitness {
+            Fitness::Builtin { packed, .. } => packed > 0,
+            Fitness::Trained { .. } => true,
+            _ => false,
+        };
         self.fitness = fitness;
         self.trainings += u64::from(trained);
         if let Fitness::Builtin { packed, .. } = &mut self.fitness {
@@ -362,14 +367,15 @@ impl Round {
     pub fn run(self) -> RoundOutcome {
         let Self { fitness, samples, objects, totals, replaces } = self;
         let trained = match &fitness {
-            Fitness::Builtin { dictionary, .. } => {
-                samples.as_deref().and_then(|samples| train_better(dictionary, samples))
-            }
+            Fitness::Builtin { dictionary, packed, .. } => samples
+                .as_deref()
+                .filter(|samples| *packed > 0 || !suits(dictionary, samples))
+                .and_then(|samples| train_better(dictionary, samples)),
             _ => samples.as_deref().and_then(train),
         };
         let is_trained = trained.is_some();
         let fitness = match (trained, samples.is_some(), fitness) {
-            (None, true, Fitness::Builtin { dictionary, packed, trial_at: _ }) => {
+            (None, true, Fitness::Builtin { dictionary, packed, trial_at: _ }) if packed > 0 => {
                 Fitness::Builtin { dictionary, packed, trial_at: packed.saturating_mul(Packing::NEXT_TRIAL) }
             }
             (Some(dictionary), ..) => Fitness::Trained { dictionary, first: Ratio::default(), last: Ratio::default() },
@@ -377,8 +383,8 @@ impl Round {
             (None, true, Fitness::Trained { dictionary, first, .. }) => {
                 Fitness::Trained { dictionary, first, last: Ratio::default() }
             }
+            (None, true, fitness @ Fitness::Builtin { .. }) | (None, false, fitness) => fitness,
             (None, true, _) => Fitness::unfit(),
-            (None, false, fitness) => fitness,
         };
         let outcome = fitness.dictionary().map(|dictionary| {
             let mut packer = Packer::new(dictionary, &totals);
@@ -400,6 +406,18 @@ fn sample(object: &Arc<StoredObject>) -> Vec<u8> {
     let mut sample = object.sample();
     sample.truncate(SAMPLE_BYTES);
     sample
+}
+
+/// Returns whether a built-in dictionary is good enough for a first list: it saves three fifths of what compression
+/// without a dictionary leaves. With too few objects to train another, any is.
+fn suits(builtin: &Dictionary, objects: &[Arc<StoredObject>]) -> bool {
+    if objects.len() < Uncompressed::MIN_SAMPLES {
+        return true;
+    }
+    let step = objects.len().div_ceil(Uncompressed::MIN_SAMPLES);
+    let samples: Vec<_> = objects.iter().step_by(step).map(sample).collect();
+    let size = |dictionary: &Dictionary| dictionary.packed_size(samples.iter().map(Vec::as_slice));
+    size(builtin) * 5 <= size(&Dictionary::none()) * 2
 }
 
 /// Trains a dictionary. Returns it if objects that it was not trained on take a fifth more with the present one.

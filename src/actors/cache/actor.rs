@@ -401,7 +401,7 @@ impl CacheDirectory {
             }
             None => Store::new(resource.clone()),
         };
-        caches.insert(key.clone(), self.start(store, Packing::untrained(&resource.gvr)));
+        caches.insert(key.clone(), self.start(store, Packing::of(&resource.gvr)));
         &caches[&key]
     }
 
