@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, config, eventually, file_sink, quick, resource_config, small};
+use crate::fleet::{Fleet, config, eventually, file_events, file_sink, quick, resource_config, small};
 
 const WIDGETS: &str = "widgets.example.com";
 
@@ -402,9 +402,8 @@ async fn cluster_with_forbidden_definitions_is_polled_and_keeps_objects() {
 
 /// Returns the event types and subjects that a sink has written, without cluster names.
 fn subjects(path: &Path) -> BTreeSet<String> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    events
+    file_events(path)
+        .into_iter()
         .map(|event| {
             let kind = event["type"].as_str().unwrap().trim_start_matches("io.informer-hub.resource.");
             format!("{} {}", kind.trim_end_matches(".v1"), event["subject"].as_str().unwrap())

@@ -18,6 +18,7 @@ use informer_hub_sim::oracle::{Oracle, Replica};
 use informer_hub_sim::{GroundTruth, SimCluster, SimConfig, WorldConfig};
 use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Gvr, Notification};
 use parking_lot::Mutex;
+use serde_json::Value;
 
 /// Timeout of every wait. Generous, because other tests may share the CPUs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -145,6 +146,13 @@ pub(crate) fn file_sink(name: &str, path: &Path) -> SinkConfig {
     let mut sink = SinkConfig::new(name, TransportConfig::File(file));
     sink.initial = Initial::Replay;
     sink
+}
+
+/// Returns the events that a file sink has written so far, without a line that is still being written.
+pub(crate) fn file_events(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+    complete.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Simulated clusters and a hub over them.

@@ -11,7 +11,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, cluster_config, config, eventually, file_sink, quick, resource_config, small, with_sinks};
+use crate::fleet::{
+    Fleet, cluster_config, config, eventually, file_events, file_sink, quick, resource_config, small, with_sinks,
+};
 
 const WIDGETS: &str = "widgets.example.com";
 
@@ -34,9 +36,7 @@ fn names(names: &[&str]) -> Vec<String> {
 
 /// Returns cluster and name of all objects of a kind that a sink has written.
 fn written(path: &Path, kind: &str) -> BTreeSet<String> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let of_kind = events.filter(|event| event["data"]["resource"]["kind"] == kind);
+    let of_kind = file_events(path).into_iter().filter(|event| event["data"]["resource"]["kind"] == kind);
     of_kind.map(|event| format!("{}/{}", event["data"]["cluster"], event["data"]["name"])).collect()
 }
 
@@ -189,10 +189,8 @@ async fn reload_after_shutdown_is_an_error() {
 
 /// Returns type, object name and cluster label `tier` of each event of a sink.
 fn events(path: &Path) -> Vec<(String, String, String)> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let events = lines.map(|event| {
+    let events = file_events(path).into_iter().map(|event| {
         let data = &event["data"];
         (word(&event["type"]), word(&data["name"]), word(&data["clusterLabels"]["tier"]))
     });
