@@ -336,6 +336,13 @@ impl Objects {
         })
     }
 
+    /// Returns the number of objects between two keys, without visiting them.
+    pub(super) fn len_between(&self, from: Bound<&ObjectKey>, to: Bound<&ObjectKey>) -> usize {
+        let rank = |(probe, behind): (Probe<'_>, bool)| self.0.rank(probe, behind);
+        let begin = place(from, false).map_or(0, rank);
+        place(to, true).map_or(self.len(), rank).saturating_sub(begin)
+    }
+
     /// Returns the objects between two keys in order.
     pub(super) fn range<'t>(
         &'t self,

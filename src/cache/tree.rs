@@ -101,6 +101,8 @@ struct Inner<L: Leaf> {
     routes: L::Routes,
     children: Slots<Node<L>, WIDTH>,
     len: usize,
+    /// Number of entries of all children.
+    entries: usize,
     /// One fewer than children. Shared, because a write to a child leaves them unchanged.
     bounds: Arc<[L::Bound]>,
 }
@@ -117,7 +119,7 @@ impl<L: Leaf> Clone for Node<L> {
 impl<L: Leaf> Clone for Inner<L> {
     fn clone(&self) -> Self {
         let (routes, bounds) = (self.routes.clone(), Arc::clone(&self.bounds));
-        Self { routes, children: self.children.clone(), len: self.len, bounds }
+        Self { routes, children: self.children.clone(), len: self.len, entries: self.entries, bounds }
     }
 }
 
@@ -137,6 +139,14 @@ impl<L: Leaf> Node<L> {
         }
     }
 
+    /// Returns the number of entries of the node.
+    fn entries(&self) -> usize {
+        match self {
+            Self::Leaf(leaf) => leaf.len(),
+            Self::Inner(inner) => inner.entries,
+        }
+    }
+
     fn insert(&mut self, item: L::Item) -> Insertion<L> {
         match self {
             Self::Leaf(leaf) => insert(Arc::make_mut(leaf), item),
@@ -152,6 +162,7 @@ impl<L: Leaf> Node<L> {
                 let inner = Arc::make_mut(inner);
                 let at = inner.route(probe);
                 let old = inner.children[at].as_mut()?.remove(probe);
+                inner.entries -= usize::from(old.is_some());
                 inner.settle(at);
                 old
             }
@@ -175,6 +186,7 @@ impl<L: Leaf> Node<L> {
                 let inner = Arc::make_mut(inner);
                 join(&mut inner.children, inner.len, &next.children, next.len);
                 inner.len += next.len;
+                inner.entries += next.entries;
                 inner.bind(inner.bounds.iter().cloned().chain([bound]).chain(next.bounds.iter().cloned()).collect());
             }
             _ => {}
@@ -207,7 +219,9 @@ fn insert<L: Leaf>(leaf: &mut L, item: L::Item) -> Insertion<L> {
 
 impl<L: Leaf> Inner<L> {
     fn new(bounds: Arc<[L::Bound]>, children: Slots<Node<L>, WIDTH>, len: usize) -> Self {
-        Self { routes: L::routes(&bounds), bounds, children, len }
+        let mut node = Self { routes: L::routes(&bounds), bounds, children, len, entries: 0 };
+        node.recount();
+        node
     }
 
     /// Creates a node from bounds and one more child than bounds.
@@ -215,6 +229,11 @@ impl<L: Leaf> Inner<L> {
         let bounds: Arc<[_]> = bounds.into_iter().collect();
         let (mut children, len) = (children.into_iter(), bounds.len() + 1);
         Self::new(bounds, std::array::from_fn(|_| children.next()), len)
+    }
+
+    /// Counts the entries of all children again.
+    fn recount(&mut self) {
+        self.entries = self.children.iter().flatten().map(Node::entries).sum();
     }
 
     /// Replaces the bounds.
@@ -245,13 +264,19 @@ impl<L: Leaf> Inner<L> {
         let child = self.children[at].as_mut().expect("a route leads to a child");
         let (bound, child) = match child.insert(item) {
             Insertion::Split(bound, child) => (bound, child),
-            put => return put,
+            Insertion::Added => {
+                self.entries += 1;
+                return Insertion::Added;
+            }
+            replaced @ Insertion::Replaced(_) => return replaced,
         };
         if self.len < WIDTH {
+            self.entries += 1;
             self.add(at, bound, child);
             return Insertion::Added;
         }
         if at + 1 == WIDTH {
+            self.recount();
             return Insertion::Split(bound, Node::Inner(Arc::new(Self::of([], [child]))));
         }
         let cut = WIDTH / 2;
@@ -265,6 +290,8 @@ impl<L: Leaf> Inner<L> {
         } else {
             next.add(at - cut, bound, child);
         }
+        self.recount();
+        next.recount();
         Insertion::Split(between, Node::Inner(Arc::new(next)))
     }
 
@@ -385,6 +412,21 @@ impl<L: Leaf> Tree<L> {
             self.root = None;
         }
         Some(old)
+    }
+
+    /// Returns the number of entries before a position: a key, and whether the position is after the entry of that key.
+    /// Costs a look at the siblings on the path to it.
+    pub(super) fn rank(&self, probe: L::Probe<'_>, behind: bool) -> usize {
+        let (mut node, mut rank) = (self.root.as_ref(), 0);
+        while let Some(Node::Inner(inner)) = node {
+            let at = inner.route(probe);
+            rank += inner.children[..at].iter().flatten().map(Node::entries).sum::<usize>();
+            node = inner.child(at);
+        }
+        match node {
+            Some(Node::Leaf(leaf)) => rank + place(&**leaf, probe, behind),
+            _ => rank,
+        }
     }
 
     /// Returns the entries, leaf by leaf.

@@ -52,12 +52,9 @@ impl Partition {
         found
     }
 
-    /// Returns the number of objects in some ranges. Costs a step per leaf of the tree.
+    /// Returns the number of objects in some ranges, without visiting them.
     pub(crate) fn len_in(&self, ranges: &[ObjectKey]) -> usize {
-        let len = |range: &ObjectKey| -> usize {
-            let runs = self.objects.runs(Bound::Included(range), end_of(range).as_ref());
-            runs.map(super::objects::Run::len).sum()
-        };
+        let len = |range: &ObjectKey| self.objects.len_between(Bound::Included(range), end_of(range).as_ref());
         ranges.iter().map(len).sum()
     }
 }

@@ -73,14 +73,17 @@ fn check(objects: &Objects, model: &Model) {
         for lower in bounds {
             for upper in [Bound::Unbounded, Bound::Included(&to), Bound::Excluded(&to)] {
                 if from == to && (lower, upper) == (Bound::Excluded(&from), Bound::Excluded(&to)) {
-                    assert_eq!(objects.range(lower, upper).count(), 0);
+                    assert_eq!((objects.range(lower, upper).count(), objects.len_between(lower, upper)), (0, 0));
                     continue;
                 }
+                assert_eq!(objects.len_between(lower, upper), model.range((lower, upper)).count());
                 same(objects.range(lower, upper), model.range((lower, upper)).map(|(_, object)| object));
             }
         }
         if from < to {
-            assert_eq!(objects.range(Bound::Included(&to), Bound::Included(&from)).count(), 0, "inverted bounds");
+            let inverted = (Bound::Included(&to), Bound::Included(&from));
+            assert_eq!(objects.range(inverted.0, inverted.1).count(), 0, "inverted bounds");
+            assert_eq!(objects.len_between(inverted.0, inverted.1), 0, "inverted bounds");
         }
     }
     let needs = LabelNeeds::of(&"app=app-3".parse().unwrap());
