@@ -80,6 +80,7 @@ pub use listener::{InitialObjects, ListenerOptions, ListenerQueue};
 pub use lister::{Lister, NamespaceLister, NotFound};
 pub use packing::{Packing, Round, RoundOutcome};
 pub use posting::{Location, PartitionId};
+pub(crate) use query::ScanThread;
 pub use query::{
     Answer, Bounds, Coverage, ExaminedParts, Fingerprint, Group, OWNER_INDEX, OwnerChain, OwnerChainError, OwnerRef,
     PinnedSnapshots, Plan, Position, Query, QueryError, Row, RunningQuery, Step, TokenKey, owner_chain, owner_index,

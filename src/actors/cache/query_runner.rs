@@ -21,7 +21,9 @@ use tokio::time::timeout_at;
 
 use crate::actors::cache::messages::Ask;
 use crate::actors::runtime::capacity::{SCAN_THREADS, SCANS_WAITING};
-use crate::cache::{Answer, Fingerprint, PinnedSnapshots, Query, QueryError, RunningQuery, Snapshot, TokenKey};
+use crate::cache::{
+    Answer, Fingerprint, PinnedSnapshots, Query, QueryError, RunningQuery, ScanThread, Snapshot, TokenKey,
+};
 use informer_hub_types::{Threads, clock, rng};
 
 /// Query resources shared by the caches of one hub. Cheap to clone.
@@ -31,16 +33,26 @@ pub(in crate::actors) struct QueryRunner {
     readers: Threads,
     permits: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
+    /// Number of scans that wait or work.
+    scans: Arc<AtomicUsize>,
     threads: usize,
     tokens: TokenKey,
     /// Source of numbers of pinned snapshots. One per hub, so that a token of one cache is invalid in another.
     next_pinned: Arc<AtomicU64>,
 }
 
-/// Counts one caller towards [`SCANS_WAITING`] while it waits.
-struct WaitingCaller(Arc<AtomicUsize>);
+/// Counts one caller or scan while it lives.
+struct Counted(Arc<AtomicUsize>);
 
-impl Drop for WaitingCaller {
+impl Counted {
+    /// Counts one more. Returns the number before, too.
+    fn new(counter: &Arc<AtomicUsize>) -> (Self, usize) {
+        let before = counter.fetch_add(1, Relaxed);
+        (Self(Arc::clone(counter)), before)
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -63,6 +75,7 @@ impl QueryRunner {
             readers,
             permits: Arc::new(Semaphore::new(scans.max(1))),
             waiting: Arc::default(),
+            scans: Arc::default(),
             threads,
             tokens: TokenKey::new(rng::rng().random()),
             next_pinned: Arc::default(),
@@ -143,6 +156,7 @@ impl QueryRunner {
         let within = running.query().bounds().within;
         let deadline = clock::now() + within;
         let guard = CancelOnDrop(Arc::clone(&running));
+        let _scan = Counted::new(&self.scans);
         let permit = self.permit();
         let permit = timeout_at(deadline, permit).await.map_err(|_| QueryError::Crowded { within })??;
         let threads = self.threads.min(running.threads());
@@ -164,9 +178,9 @@ impl QueryRunner {
     /// Works on a scan as one of its threads, slice by slice. Between slices, other scans get the thread.
     async fn work(&self, running: &Arc<RunningQuery>, permit: &Arc<OwnedSemaphorePermit>) -> Result<(), JoinError> {
         loop {
-            let (running, permit) = (Arc::clone(running), Arc::clone(permit));
+            let (running, permit, scans) = (Arc::clone(running), Arc::clone(permit), Arc::clone(&self.scans));
             let slice = self.readers.spawn_blocking(move || {
-                let has_more = running.work_slice(&pause);
+                let has_more = running.work_slice(&Reader { scans });
                 drop(permit);
                 has_more
             });
@@ -178,8 +192,7 @@ impl QueryRunner {
 
     /// Acquires a scan permit, shared by the threads of one scan.
     async fn permit(&self) -> Result<Arc<OwnedSemaphorePermit>, QueryError> {
-        let waiting = self.waiting.fetch_add(1, Relaxed);
-        let _waiting = WaitingCaller(Arc::clone(&self.waiting));
+        let (_waiting, waiting) = Counted::new(&self.waiting);
         if waiting >= SCANS_WAITING {
             return Err(QueryError::Busy { waiting });
         }
@@ -187,12 +200,24 @@ impl QueryRunner {
     }
 }
 
-/// Pauses a scanning thread, so that threads of the write path that wait for its CPU run.
-///
-/// A sleep rather than a yield: Linux charges a yield as a whole time slice, so beside any other work of the machine a
-/// scan would hardly advance.
-fn pause() {
-    thread::sleep(Duration::from_micros(1));
+/// One of the threads that scan.
+struct Reader {
+    /// Number of scans that wait or work.
+    scans: Arc<AtomicUsize>,
+}
+
+impl ScanThread for Reader {
+    /// Lets threads of the write path that wait for this thread's CPU run.
+    ///
+    /// A sleep rather than a yield: Linux charges a yield as a whole time slice, so beside any other work of the machine
+    /// a scan would hardly advance.
+    fn pause(&self) {
+        thread::sleep(Duration::from_micros(1));
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.scans.load(Relaxed) > 1
+    }
 }
 
 /// Maps a panicked thread, or a runtime that has ended, to a query error.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::answer::{Answer, Row};
 use super::builder::Query;
@@ -38,7 +38,7 @@ pub(super) struct Job<'s> {
     pub(super) query: &'s Query,
     pub(super) condition: Condition<'s>,
     pub(super) view: View<'s>,
-    way: AccessPath,
+    way: Arc<AccessPath>,
     /// `None` if every candidate matches.
     pub(super) matcher: Option<Matcher>,
     pub(super) sort: Option<Columns>,
@@ -62,6 +62,17 @@ impl<'s> Job<'s> {
         visible: &VisibleParts,
         position: Option<&Position>,
     ) -> Result<Self, QueryError> {
+        Self::along(&OnceLock::new(), snapshot, query, visible, position)
+    }
+
+    /// As [`Self::new`], along the access path that was found before. Otherwise keeps it there.
+    pub(super) fn along(
+        way: &OnceLock<Arc<AccessPath>>,
+        snapshot: &'s Snapshot,
+        query: &'s Query,
+        visible: &VisibleParts,
+        position: Option<&Position>,
+    ) -> Result<Self, QueryError> {
         let question = &query.question;
         let of_objects = matches!(question.output, Output::Objects | Output::Columns(_));
         if !of_objects && !question.order.is_empty() {
@@ -73,7 +84,8 @@ impl<'s> Job<'s> {
         let condition = Condition::new(&question.condition, snapshot)?;
         let mut view = View::new(snapshot, query, &condition, visible);
         let indexed = with_indices(&question.condition, snapshot, &view);
-        let way = Planner { snapshot, view: &view }.best(&indexed);
+        let way = way.get_or_init(|| Arc::new(Planner { snapshot, view: &view }.best(&indexed)));
+        let way = Arc::clone(way);
         if let Access::Ranges(ranges) = &way.access {
             view.restrict(ranges);
         }

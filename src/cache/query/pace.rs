@@ -13,40 +13,58 @@ const PAUSE_AFTER: u64 = 6_000;
 /// Work of a slice: about 5 ms.
 const SLICE: u64 = 100_000;
 
+/// Number of slices in a row while no other scan needs the thread. A slice repeats some preparation.
+const SLICES_ALONE: u64 = 10;
+
+/// Thread that scans in slices.
+pub(crate) trait ScanThread {
+    /// Pauses the thread, so that others can run.
+    fn pause(&self);
+    /// Returns whether other scans need the thread.
+    fn is_wanted(&self) -> bool;
+}
+
 /// Pace of one thread.
 pub(super) struct Pace<'p> {
-    /// Pauses the thread. `None` for short work on a thread that has other work.
-    pause: Option<&'p dyn Fn()>,
+    /// `None` for short work on a thread that has other work.
+    thread: Option<&'p dyn ScanThread>,
     since_pause: u64,
     spent: u64,
+    /// Work after which the slice may end.
+    slice: u64,
 }
 
 impl<'p> Pace<'p> {
     /// Creates a pace without pauses and slices.
     pub(super) fn unbroken() -> Self {
-        Self { pause: None, since_pause: 0, spent: 0 }
+        Self { thread: None, since_pause: 0, spent: 0, slice: SLICE }
     }
 
     /// Creates the pace of one slice.
-    pub(super) fn slice(pause: &'p dyn Fn()) -> Self {
-        Self { pause: Some(pause), ..Self::unbroken() }
+    pub(super) fn slice(thread: &'p dyn ScanThread) -> Self {
+        Self { thread: Some(thread), ..Self::unbroken() }
     }
 
     /// Records work on heads and bodies. Pauses if it is due.
     pub(super) fn spend(&mut self, heads: u64, bodies: u64) {
-        let Some(pause) = self.pause else { return };
+        let Some(thread) = self.thread else { return };
         let work = heads + bodies * BODY;
         self.spent += work;
         self.since_pause += work;
         if self.since_pause >= PAUSE_AFTER {
             self.since_pause = 0;
-            pause();
+            thread.pause();
         }
     }
 
-    /// Returns whether the slice is used up.
-    pub(super) fn is_over(&self) -> bool {
-        self.spent >= SLICE
+    /// Returns whether the slice is used up. It is prolonged while no other scan needs the thread.
+    pub(super) fn is_over(&mut self) -> bool {
+        if self.spent < self.slice {
+            return false;
+        }
+        let is_over = self.spent >= SLICES_ALONE * SLICE || self.thread.is_some_and(ScanThread::is_wanted);
+        self.slice = self.spent + SLICE;
+        is_over
     }
 }
 
@@ -56,19 +74,47 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn thread_pauses_often_within_its_slice() {
-        let pauses = Cell::new(0);
-        let pause = || pauses.set(pauses.get() + 1);
-        let mut pace = Pace::slice(&pause);
+    #[derive(Default)]
+    struct Thread {
+        pauses: Cell<u32>,
+        wanted: Cell<bool>,
+    }
+
+    impl ScanThread for Thread {
+        fn pause(&self) {
+            self.pauses.set(self.pauses.get() + 1);
+        }
+
+        fn is_wanted(&self) -> bool {
+            self.wanted.get()
+        }
+    }
+
+    /// Returns the number of bodies of a slice.
+    fn bodies(thread: &Thread) -> u64 {
+        let mut pace = Pace::slice(thread);
         let mut bodies = 0;
         while !pace.is_over() {
             pace.spend(1, 1);
             bodies += 1;
         }
+        bodies
+    }
+
+    #[test]
+    fn thread_pauses_often_within_its_slice() {
+        let thread = Thread::default();
+        thread.wanted.set(true);
+        let bodies = bodies(&thread);
         // 5 ms of bodies of 10 µs, with a pause each 300 µs.
         assert!((400..=500).contains(&bodies), "{bodies}");
-        assert!((12..=17).contains(&pauses.get()), "{}", pauses.get());
+        assert!((12..=17).contains(&thread.pauses.get()), "{}", thread.pauses.get());
+    }
+
+    #[test]
+    fn slice_is_ten_times_as_long_while_no_other_scan_needs_the_thread() {
+        let bodies = bodies(&Thread::default());
+        assert!((4_900..=5_000).contains(&bodies), "{bodies}");
     }
 
     #[test]

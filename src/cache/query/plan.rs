@@ -59,7 +59,8 @@ const MAX_KEYS: usize = 4_096;
 /// Number of keys of an index value that are visited to count the visible ones.
 const MAX_VISITED: usize = 16_384;
 
-/// Number of objects up to which a range is counted exactly. A larger one is assumed to be half of all objects.
+/// Number of visible objects up to which an index value is counted exactly. A larger number is assumed to be half of all
+/// objects.
 const MAX_COUNTED: usize = 2_048;
 
 /// Plans access paths in one snapshot, for the selected informers.
@@ -201,11 +202,7 @@ impl Planner<'_, '_> {
         for (_, member) in self.view.answering() {
             let visible = member.ranges.as_ref().map(|visible| intersection(visible, &ranges));
             for range in visible.as_ref().unwrap_or(&ranges) {
-                counted += member.partition.beginning_with(range).take(MAX_COUNTED - counted).count();
-            }
-            if counted == MAX_COUNTED {
-                counted = (self.view.len() / 2).max(MAX_COUNTED);
-                break;
+                counted += member.partition.len_in(std::slice::from_ref(range));
             }
         }
         AccessPath { access: Access::Ranges(ranges), cost: counted, candidates: counted, exact }

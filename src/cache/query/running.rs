@@ -1,7 +1,7 @@
 //! A running query: shared by worker threads and the waiting caller.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 
 use super::answer::Answer;
 use super::builder::Query;
@@ -9,7 +9,8 @@ use super::condition::asks_owners;
 use super::error::QueryError;
 use super::job::Job;
 use super::owners::OWNER_INDEX;
-use super::pace::Pace;
+use super::pace::{Pace, ScanThread};
+use super::plan::AccessPath;
 use super::progress::{CANCELLED, DEADLINE, Progress};
 use super::token::Position;
 use super::visible::VisibleParts;
@@ -22,6 +23,8 @@ pub struct RunningQuery {
     query: Query,
     visible: VisibleParts,
     position: Option<Position>,
+    /// The access path of every thread's job.
+    way: OnceLock<Arc<AccessPath>>,
     progress: Progress,
 }
 
@@ -31,7 +34,7 @@ impl RunningQuery {
     #[must_use]
     pub fn new(snapshot: Arc<Snapshot>, query: Query, position: Option<Position>) -> Self {
         let visible = VisibleParts::new(&snapshot, &query);
-        Self { snapshot, query, visible, position, progress: Progress::default() }
+        Self { snapshot, query, visible, position, way: OnceLock::new(), progress: Progress::default() }
     }
 
     /// Returns the answer if it is short work, else `None`.
@@ -61,9 +64,10 @@ impl RunningQuery {
         self.work_at(&mut Pace::unbroken());
     }
 
-    /// Works for about 5 ms, with calls of `pause` each 300 µs. Returns whether there may be more work.
-    pub fn work_slice(&self, pause: &dyn Fn()) -> bool {
-        self.work_at(&mut Pace::slice(pause))
+    /// Works for about 5 ms, or 50 ms if no other scan needs the thread, with pauses each 300 µs. Returns whether there
+    /// may be more work.
+    pub(crate) fn work_slice(&self, thread: &dyn ScanThread) -> bool {
+        self.work_at(&mut Pace::slice(thread))
     }
 
     fn work_at(&self, pace: &mut Pace<'_>) -> bool {
@@ -120,7 +124,7 @@ impl RunningQuery {
     }
 
     fn job(&self) -> Result<Job<'_>, QueryError> {
-        Job::new(&self.snapshot, &self.query, &self.visible, self.position.as_ref())
+        Job::along(&self.way, &self.snapshot, &self.query, &self.visible, self.position.as_ref())
     }
 }
 

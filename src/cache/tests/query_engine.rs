@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::query::{fill, found, origin};
 use crate::cache::testing::{object_with, pods};
-use crate::cache::{Answer, Bounds, Group, Query, QueryError, RunningQuery, Snapshot, Store};
+use crate::cache::{Answer, Bounds, Group, Query, QueryError, RunningQuery, ScanThread, Snapshot, Store};
 use informer_hub_query::{Column, Direction, Expr, Literal, Output, Question, Test};
 use informer_hub_types::{ClusterName, FieldPath, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts, Uid};
 
@@ -72,17 +72,33 @@ fn deadline_error_reports_the_progress() {
     assert!(error.to_string().contains(&format!("examined {examined} of about 10000 objects")), "{error}");
 }
 
+/// A thread that other scans need too.
+#[derive(Default)]
+struct WantedThread {
+    pauses: Cell<usize>,
+}
+
+impl ScanThread for WantedThread {
+    fn pause(&self) {
+        self.pauses.set(self.pauses.get() + 1);
+    }
+
+    fn is_wanted(&self) -> bool {
+        true
+    }
+}
+
 #[test]
 fn scan_in_slices_gives_the_same_answer() {
     let (snapshot, query) = (of(names(3_000)), Query::matching(is("spec.size", "7")).in_pieces(10));
     let running = RunningQuery::new(Arc::clone(&snapshot), query.clone(), None);
-    let (mut slices, pauses) = (1, Cell::new(0));
-    while running.work_slice(&|| pauses.set(pauses.get() + 1)) {
+    let (mut slices, thread) = (1, WantedThread::default());
+    while running.work_slice(&thread) {
         slices += 1;
     }
     // Bodies of about 10 µs, slices of 5 ms, a pause each 300 µs.
     assert!((5..=8).contains(&slices), "{slices}");
-    assert!(pauses.get() >= 80, "{}", pauses.get());
+    assert!(thread.pauses.get() >= 80, "{}", thread.pauses.get());
     let names = |answer: Answer| answer.items.iter().map(|object| object.name().to_owned()).collect::<Vec<_>>();
     assert_eq!(names(running.finish().unwrap()), names(snapshot.answer(&query).unwrap()));
 }
