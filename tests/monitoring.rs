@@ -131,7 +131,10 @@ fn metrics_page_documents_each_metric_as_defined() {
     let docs = read("docs/metrics.md");
     for metric in CATALOGUE {
         let labels = metric.labels.join(", ");
-        let row = format!("| `{}` | {} | {labels} | {} |", metric.name, metric.kind.as_str(), metric.help());
+        let kind = metric.kind.as_str();
+        assert_eq!(kind == "counter", metric.name.ends_with("_total"), "{}", metric.name);
+        let mark = if kind == "histogram" { " (histogram)" } else { "" };
+        let row = format!("| `{}`{mark} | {labels} | {} |", metric.name, metric.help());
         assert!(docs.lines().any(|line| line == row), "docs/metrics.md lacks this line:\n{row}");
     }
     let unknown: BTreeSet<_> = named(&docs)

@@ -1,7 +1,7 @@
-//! Tests of `docs/client-go-parity.md` and `docs/bad-input.md`.
+//! Tests of `docs/bad-input.md` and of the tables in `tests/parity`, which cite tests.
 //!
-//! Each client-go test has one row. Each test that a table cites exists, is compiled and is not ignored. A test whose
-//! comment names a client-go test is cited in that test's row.
+//! Each client-go test and each bad input has one row. Each test that a table cites exists, is compiled and is not ignored.
+//! A test whose comment names a client-go test is cited in that test's row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,8 +15,8 @@ const CLIENT_GO_TESTS: usize = 187;
 /// Valid beginnings of an answer that cites no test.
 const EXCUSES: [&str; 2] = ["cannot apply", "not offered"];
 
-/// Section whose rows are packages instead of tests.
-const PACKAGES: &str = "What else controllers use";
+/// Table of client-go's tests.
+const CLIENT_GO: &str = "tests/parity/client-go.md";
 
 /// A table row and the headings above it.
 #[derive(Debug, PartialEq)]
@@ -167,22 +167,17 @@ fn parity_problems(document: &str, tests: usize, read: &impl Fn(&str) -> Option<
     let mut informers = BTreeMap::new();
     for row in rows(document) {
         let mut wrong = |problem: String| problems.push(format!("line {}: {problem}", row.line));
-        let is_package = row.headings[0] == PACKAGES;
-        let (name, ours) = match row.cells[..] {
-            [name, ours] if !is_package => (name, ours),
-            [name, _, ours] if is_package => (name, ours),
-            _ => {
-                wrong(format!("{} cells instead of {}", row.cells.len(), if is_package { 3 } else { 2 }));
-                continue;
-            }
+        let [name, ours] = row.cells[..] else {
+            wrong(format!("{} cells instead of 2", row.cells.len()));
+            continue;
         };
-        if !is_package && !name.starts_with("Test") {
+        if !name.starts_with("Test") {
             wrong(format!("{name:?} is not the name of a Go test"));
         }
         if ours.is_empty() {
             wrong(format!("{name} has no answer"));
         }
-        if !is_package && cited_tests(ours).is_empty() && !EXCUSES.iter().any(|excuse| ours.starts_with(excuse)) {
+        if cited_tests(ours).is_empty() && !EXCUSES.iter().any(|excuse| ours.starts_with(excuse)) {
             wrong(format!("{name} cites no test and does not begin with {}", EXCUSES.join(" or ")));
         }
         if !by_place.entry(row.headings).or_default().insert(name) {
@@ -206,26 +201,34 @@ fn parity_problems(document: &str, tests: usize, read: &impl Fn(&str) -> Option<
     problems
 }
 
-/// Returns the problems of the bad-input tables.
-fn bad_input_problems(document: &str, read: &impl Fn(&str) -> Option<String>) -> Vec<String> {
+/// Returns the problems of the bad-input page and of the table with its tests.
+fn bad_input_problems(page: &str, tests: &str, read: &impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut problems = Vec::new();
     let mut inputs = BTreeSet::new();
-    for row in rows(document) {
-        if row.cells.len() != 4 || row.cells.iter().any(|cell| cell.is_empty()) {
-            problems.push(format!("line {}: not four non-empty cells", row.line));
-            continue;
-        }
-        if !inputs.insert(row.cells[0]) {
+    for row in rows(page) {
+        if row.cells.len() != 3 || row.cells.iter().any(|cell| cell.is_empty()) {
+            problems.push(format!("line {}: not three non-empty cells", row.line));
+        } else if !inputs.insert(row.cells[0]) {
             problems.push(format!("line {}: {} is listed twice", row.line, row.cells[0]));
         }
-        if cited_tests(row.cells[3]).is_empty() {
-            problems.push(format!("line {}: no test is cited", row.line));
-        }
-        problems.extend(missing_tests(&row, row.cells[3], read));
     }
     if inputs.is_empty() {
         problems.push("no table".to_owned());
     }
+    for row in rows(tests) {
+        let [input, cited] = row.cells[..] else {
+            problems.push(format!("line {}: {} cells instead of 2", row.line, row.cells.len()));
+            continue;
+        };
+        if !inputs.remove(input) {
+            problems.push(format!("line {}: the page has no {input}, or it is listed twice", row.line));
+        }
+        if cited_tests(cited).is_empty() {
+            problems.push(format!("line {}: no test is cited", row.line));
+        }
+        problems.extend(missing_tests(&row, cited, read));
+    }
+    problems.extend(inputs.into_iter().map(|input| format!("no tests of {input}")));
     problems
 }
 
@@ -235,14 +238,14 @@ fn read(path: &str) -> Option<String> {
 
 #[test]
 fn every_client_go_test_has_a_row() {
-    let document = read("docs/client-go-parity.md").expect("the document exists");
+    let document = read(CLIENT_GO).expect("the document exists");
     let problems = parity_problems(&document, CLIENT_GO_TESTS, &read);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]
 fn row_of_a_client_go_test_names_each_test_whose_comment_names_it() {
-    let document = read("docs/client-go-parity.md").expect("the document exists");
+    let document = read(CLIENT_GO).expect("the document exists");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let texts = ["src", "crates", "tests/hub"].into_iter().flat_map(|folder| texts_below(root, folder, "rs"));
     let sources: BTreeMap<_, _> = texts.map(|(path, text)| (path.to_string_lossy().into_owned(), text)).collect();
@@ -253,8 +256,9 @@ fn row_of_a_client_go_test_names_each_test_whose_comment_names_it() {
 
 #[test]
 fn every_bad_input_has_a_test() {
-    let document = read("docs/bad-input.md").expect("the document exists");
-    let problems = bad_input_problems(&document, &read);
+    let page = read("docs/bad-input.md").expect("the page exists");
+    let tests = read("tests/parity/bad-input.md").expect("the table exists");
+    let problems = bad_input_problems(&page, &tests, &read);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
@@ -358,17 +362,6 @@ fn file_of_tests_is_compiled_if_it_is_a_target_or_its_target_declares_it() {
 }
 
 #[test]
-fn row_of_a_package_needs_no_test_but_an_answer() {
-    let document = table(&["| TestA | `src/a.rs::plain` |", "| TestB | `src/a.rs::drawn` |"]);
-    let packages = "\n## What else controllers use\n\n### packages (1)\n\n| package | what | here |\n|---|---|---|\n";
-    let document = document.replace("| not | a | row |\n", "") + packages;
-    let good = format!("{document}| `tools/watch` | waits | `wait` |\n");
-    assert_eq!(parity_problems(&good, 2, &a_source), [""; 0]);
-    let bad = format!("{document}| `tools/watch` | waits | |\n");
-    assert_eq!(parity_problems(&bad, 2, &a_source), ["line 19: `tools/watch` has no answer"]);
-}
-
-#[test]
 fn test_that_names_a_client_go_test_and_is_not_in_its_row_is_found() {
     let source = "// client-go: TestA, TestMany and TestB's.\n#[test]\nfn above() {}\n#[tokio::test]\nasync fn inside() {\n    // TestB (TestA)\n    // Testing: TestA_x\n    go();\n    // TestA\n}\n// TestA\nfn helper() {}\n";
     let sources = BTreeMap::from([("src/a.rs".to_owned(), source.to_owned())]);
@@ -394,15 +387,18 @@ fn heading_count_must_match_its_rows() {
 
 #[test]
 fn bad_input_table_check_finds_each_mistake() {
-    let problems = |rows: &str| {
-        let document = format!("| input | what happens | where it shows | test |\n|---|---|---|---|\n{rows}");
-        bad_input_problems(&document, &a_source)
+    let problems = |rows: &str, tests: &str| {
+        let page = format!("| input | what happens | where it shows |\n|---|---|---|\n{rows}");
+        bad_input_problems(&page, &format!("| input | test |\n|---|---|\n{tests}"), &a_source)
     };
-    assert_eq!(problems("| a | b | c | `src/a.rs::plain` |"), [""; 0]);
-    assert_eq!(problems(""), ["no table"]);
-    assert_eq!(problems("| a | b | | `src/a.rs::plain` |")[0], "line 3: not four non-empty cells");
-    assert_eq!(problems("| a | b | c | plain |"), ["line 3: no test is cited"]);
-    assert_eq!(problems("| a | b | c | `src/a.rs::other` |"), ["line 3: src/a.rs: no function other"]);
-    let twice = "| a | b | c | `src/a.rs::plain` |\n| a | b | c | `src/a.rs::plain` |";
-    assert_eq!(problems(twice), ["line 4: a is listed twice"]);
+    let row = "| a | b | c |";
+    assert_eq!(problems(row, "| a | `src/a.rs::plain` |"), [""; 0]);
+    assert_eq!(problems("", ""), ["no table"]);
+    assert_eq!(problems("| a | b | |", "")[0], "line 3: not three non-empty cells");
+    assert_eq!(problems(row, ""), ["no tests of a"]);
+    assert_eq!(problems(row, "| a | plain |"), ["line 3: no test is cited"]);
+    assert_eq!(problems(row, "| a | `src/a.rs::other` |"), ["line 3: src/a.rs: no function other"]);
+    let strange = problems(row, "| a | `src/a.rs::plain` |\n| b | `src/a.rs::plain` |");
+    assert_eq!(strange, ["line 4: the page has no b, or it is listed twice"]);
+    assert_eq!(problems(&format!("{row}\n{row}"), "| a | `src/a.rs::plain` |"), ["line 4: a is listed twice"]);
 }
