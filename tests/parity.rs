@@ -201,11 +201,13 @@ fn parity_problems(document: &str, tests: usize, read: &impl Fn(&str) -> Option<
     problems
 }
 
-/// Returns the problems of the bad-input page and of the table with its tests.
+/// Returns the problems of the bad-input page and of the table with its tests. The table describes the effect of an input
+/// that is not on the page.
 fn bad_input_problems(page: &str, tests: &str, read: &impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut problems = Vec::new();
     let mut inputs = BTreeSet::new();
-    for row in rows(page) {
+    // The first table links to other pages.
+    for row in rows(page).into_iter().filter(|row| !row.headings[0].is_empty()) {
         if row.cells.len() != 3 || row.cells.iter().any(|cell| cell.is_empty()) {
             problems.push(format!("line {}: not three non-empty cells", row.line));
         } else if !inputs.insert(row.cells[0]) {
@@ -215,20 +217,28 @@ fn bad_input_problems(page: &str, tests: &str, read: &impl Fn(&str) -> Option<St
     if inputs.is_empty() {
         problems.push("no table".to_owned());
     }
+    let mut listed = BTreeSet::new();
     for row in rows(tests) {
-        let [input, cited] = row.cells[..] else {
-            problems.push(format!("line {}: {} cells instead of 2", row.line, row.cells.len()));
-            continue;
+        let (input, has_effect, cited) = match row.cells[..] {
+            [input, cited] => (input, false, cited),
+            [input, effect, cited] if !effect.is_empty() => (input, true, cited),
+            _ => {
+                problems.push(format!("line {}: neither two nor three cells, or no effect", row.line));
+                continue;
+            }
         };
-        if !inputs.remove(input) {
-            problems.push(format!("line {}: the page has no {input}, or it is listed twice", row.line));
+        if inputs.contains(input) == has_effect {
+            problems.push(format!("line {}: {input} has an effect here and on the page, or on neither", row.line));
+        }
+        if !listed.insert(input) {
+            problems.push(format!("line {}: {input} is listed twice", row.line));
         }
         if cited_tests(cited).is_empty() {
             problems.push(format!("line {}: no test is cited", row.line));
         }
         problems.extend(missing_tests(&row, cited, read));
     }
-    problems.extend(inputs.into_iter().map(|input| format!("no tests of {input}")));
+    problems.extend(inputs.difference(&listed).map(|input| format!("no tests of {input}")));
     problems
 }
 
@@ -388,17 +398,23 @@ fn heading_count_must_match_its_rows() {
 #[test]
 fn bad_input_table_check_finds_each_mistake() {
     let problems = |rows: &str, tests: &str| {
-        let page = format!("| input | what happens | where it shows |\n|---|---|---|\n{rows}");
+        let page = format!("## A\n| input | what happens | where it shows |\n|---|---|---|\n{rows}");
         bad_input_problems(&page, &format!("| input | test |\n|---|---|\n{tests}"), &a_source)
     };
     let row = "| a | b | c |";
-    assert_eq!(problems(row, "| a | `src/a.rs::plain` |"), [""; 0]);
+    let tested = "| a | `src/a.rs::plain` |";
+    assert_eq!(problems(row, tested), [""; 0]);
+    assert_eq!(problems(row, &format!("{tested}\n| b | an effect | `src/a.rs::plain` |")), [""; 0]);
     assert_eq!(problems("", ""), ["no table"]);
-    assert_eq!(problems("| a | b | |", "")[0], "line 3: not three non-empty cells");
+    assert_eq!(problems("| a | b | |", "")[0], "line 4: not three non-empty cells");
+    assert_eq!(problems(&format!("{row}\n{row}"), tested), ["line 5: a is listed twice"]);
     assert_eq!(problems(row, ""), ["no tests of a"]);
     assert_eq!(problems(row, "| a | plain |"), ["line 3: no test is cited"]);
     assert_eq!(problems(row, "| a | `src/a.rs::other` |"), ["line 3: src/a.rs: no function other"]);
-    let strange = problems(row, "| a | `src/a.rs::plain` |\n| b | `src/a.rs::plain` |");
-    assert_eq!(strange, ["line 4: the page has no b, or it is listed twice"]);
-    assert_eq!(problems(&format!("{row}\n{row}"), "| a | `src/a.rs::plain` |"), ["line 4: a is listed twice"]);
+    assert_eq!(problems(row, &format!("{tested}\n{tested}")), ["line 4: a is listed twice"]);
+    let neither = "line 4: b has an effect here and on the page, or on neither";
+    assert_eq!(problems(row, &format!("{tested}\n| b | `src/a.rs::plain` |")), [neither]);
+    let both = "line 3: a has an effect here and on the page, or on neither";
+    assert_eq!(problems(row, "| a | an effect | `src/a.rs::plain` |"), [both]);
+    assert_eq!(problems(row, "| a | | `src/a.rs::plain` |")[0], "line 3: neither two nor three cells, or no effect");
 }
