@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use smol_str::SmolStr;
 
@@ -18,7 +18,11 @@ const WIDTH: usize = 16;
 /// Each object is stored with 16 bits of its key's hash, so that a lookup touches one object instead of one per
 /// comparison. A filter of its labels lets a selector skip most objects without touching them.
 #[derive(Clone, Default)]
-pub(super) struct Objects(Tree<ObjectLeaf>);
+pub(super) struct Objects {
+    tree: Tree<ObjectLeaf>,
+    /// Sorted namespaces, once someone has asked. Shared by all clones with the same namespaces.
+    namespaces: Arc<OnceLock<Arc<[SmolStr]>>>,
+}
 
 #[derive(Clone, Default)]
 #[repr(C)]
@@ -246,6 +250,23 @@ impl<'t> Run<'t> {
     }
 }
 
+fn has(namespaces: &[SmolStr], wanted: &str) -> bool {
+    namespaces.binary_search_by(|namespace| namespace.as_str().cmp(wanted)).is_ok()
+}
+
+/// Returns the first key after all keys with prefix `range`: the prefix with its last character incremented.
+pub(super) fn end_of(range: &ObjectKey) -> Bound<ObjectKey> {
+    let mut text = range.as_str().to_owned();
+    while let Some(last) = text.pop() {
+        let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
+        if let Some(next) = next {
+            text.push(next);
+            return Bound::Excluded(ObjectKey::new("", &text));
+        }
+    }
+    Bound::Unbounded
+}
+
 /// Returns the position of a bound: before or after a key.
 fn place(bound: Bound<&ObjectKey>, behind: bool) -> Option<(Probe<'_>, bool)> {
     match bound {
@@ -267,7 +288,7 @@ pub(super) enum Change<'t> {
 impl Objects {
     /// Returns whether both are the same tree, not written since one was cloned from the other.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.0.is_same(&other.0)
+        self.tree.is_same(&other.tree)
     }
 
     /// Passes the differences to `next` to `each`, by key. Costs in proportion to the difference if one was derived
@@ -276,7 +297,7 @@ impl Objects {
         fn key((leaf, at): (&ObjectLeaf, usize)) -> Option<&ObjectKey> {
             leaf.objects[at].as_ref().map(|object| object.key())
         }
-        for step in self.0.differences(&next.0, |old, new| key(old).cmp(&key(new))) {
+        for step in self.tree.differences(&next.tree, |old, new| key(old).cmp(&key(new))) {
             match step {
                 Difference::Both((a, at), (b, to)) => {
                     if let (Some(old), Some(new)) = (a.objects[at].as_ref(), b.objects[to].as_ref())
@@ -292,7 +313,7 @@ impl Objects {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.tree.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -301,22 +322,71 @@ impl Objects {
 
     /// Returns the object at a key.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
-        self.0.find(Probe::of(key)).and_then(|(leaf, at)| leaf.objects[at].as_ref())
+        self.tree.find(Probe::of(key)).and_then(|(leaf, at)| leaf.objects[at].as_ref())
     }
 
     /// Inserts an object and returns the previous one of its key.
     pub(super) fn insert(&mut self, object: Arc<StoredObject>) -> Option<Arc<StoredObject>> {
-        self.0.insert(Item { tag: tag(object.key()), object }).flatten()
+        let known = self.namespaces.get();
+        let is_known = known.is_some_and(|known| object.key().namespace().is_none_or(|it| has(known, it)));
+        let old = self.tree.insert(Item { tag: tag(object.key()), object }).flatten();
+        if old.is_none() && !is_known {
+            self.forget_namespaces();
+        }
+        old
     }
 
     /// Removes a key and returns its object.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<StoredObject>> {
-        self.0.remove(Probe::of(key)).flatten()
+        let is_known = self.namespaces.get().is_some();
+        let old = self.tree.remove(Probe::of(key)).flatten();
+        if old.is_some() && !(is_known && key.namespace().is_none_or(|namespace| self.has_namespace(namespace))) {
+            self.forget_namespaces();
+        }
+        old
+    }
+
+    /// Returns whether a namespace has objects.
+    fn has_namespace(&self, namespace: &str) -> bool {
+        let first = ObjectKey::new(namespace, "");
+        let next = self.range(Bound::Included(&first), Bound::Unbounded).next();
+        next.is_some_and(|object| object.key().namespace() == Some(namespace))
+    }
+
+    /// Forgets the namespaces; clones keep theirs. Also needed if they are unknown: a clone may find its own at any time.
+    fn forget_namespaces(&mut self) {
+        match Arc::get_mut(&mut self.namespaces) {
+            Some(own) => drop(own.take()),
+            None => self.namespaces = Arc::default(),
+        }
+    }
+
+    /// Returns the namespaces that have objects, sorted. Costs a seek for each, unless they are known.
+    pub(super) fn namespaces(&self) -> &Arc<[SmolStr]> {
+        self.namespaces.get_or_init(|| {
+            let mut found = Vec::new();
+            let mut from = Bound::Unbounded;
+            while let Some(object) = self.range(from.as_ref(), Bound::Unbounded).next() {
+                let key = object.key();
+                from = match key.namespace() {
+                    Some(namespace) => {
+                        found.push(namespace.into());
+                        end_of(&ObjectKey::new(namespace, ""))
+                    }
+                    None => Bound::Excluded(key.clone()),
+                };
+                if matches!(from, Bound::Unbounded) {
+                    break;
+                }
+            }
+            found.sort_unstable();
+            found.into()
+        })
     }
 
     /// Returns all objects by key.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<StoredObject>> {
-        self.0.runs().flat_map(|(leaf, range)| &leaf.objects[range]).flatten()
+        self.tree.runs().flat_map(|(leaf, range)| &leaf.objects[range]).flatten()
     }
 
     /// Returns the objects between two keys in order, one leaf at a time.
@@ -329,7 +399,7 @@ impl Objects {
             (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from > to,
             _ => false,
         };
-        let runs = (!is_empty).then(|| self.0.runs_between(place(from, false), place(to, true)));
+        let runs = (!is_empty).then(|| self.tree.runs_between(place(from, false), place(to, true)));
         runs.into_iter().flatten().map(|(leaf, range)| {
             let (filters, objects) = (&leaf.filters[range.clone()], &leaf.objects[range]);
             Run { filters, objects }
@@ -338,7 +408,7 @@ impl Objects {
 
     /// Returns the number of objects between two keys, without visiting them.
     pub(super) fn len_between(&self, from: Bound<&ObjectKey>, to: Bound<&ObjectKey>) -> usize {
-        let rank = |(probe, behind): (Probe<'_>, bool)| self.0.rank(probe, behind);
+        let rank = |(probe, behind): (Probe<'_>, bool)| self.tree.rank(probe, behind);
         let begin = place(from, false).map_or(0, rank);
         place(to, true).map_or(self.len(), rank).saturating_sub(begin)
     }
@@ -359,7 +429,7 @@ impl Objects {
     pub(super) fn compared_entries(&self, next: &Self) -> usize {
         let compared = std::cell::Cell::new(0);
         let key = |(leaf, at): (&ObjectLeaf, usize)| leaf.objects[at].as_ref().map(|object| object.key().clone());
-        let count = self.0.differences(&next.0, |old, new| {
+        let count = self.tree.differences(&next.tree, |old, new| {
             compared.set(compared.get() + 1);
             key(old).cmp(&key(new))
         });

@@ -1,6 +1,6 @@
 //! Key ranges of the objects of a partition that a reader may see.
 //!
-//! The keys of a namespace are one range of the tree. So a reader of some namespaces costs a seek per namespace, and
+//! The keys of a namespace are one range of the tree. So a reader of some namespaces costs two descents per namespace, and
 //! nothing per object.
 
 use std::ops::Bound;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+use super::objects::end_of;
 use super::snapshot::Partition;
 use informer_hub_access::Visible;
 use informer_hub_types::ObjectKey;
@@ -32,24 +33,9 @@ impl Partition {
         Some(ranges.into())
     }
 
-    /// Returns the namespaces that have objects, in the order of their keys. Costs a seek for each.
-    pub(crate) fn namespaces(&self) -> Vec<SmolStr> {
-        let mut found = Vec::new();
-        let mut from = Bound::Unbounded;
-        while let Some(object) = self.objects.range(from.as_ref(), Bound::Unbounded).next() {
-            let key = object.key();
-            from = match key.namespace() {
-                Some(namespace) => {
-                    found.push(namespace.into());
-                    end_of(&ObjectKey::new(namespace, ""))
-                }
-                None => Bound::Excluded(key.clone()),
-            };
-            if matches!(from, Bound::Unbounded) {
-                break;
-            }
-        }
-        found
+    /// Returns the namespaces that have objects, sorted. Costs a seek for each, unless they are known.
+    pub(crate) fn namespaces(&self) -> &[SmolStr] {
+        self.objects.namespaces()
     }
 
     /// Returns the number of objects in some ranges, without visiting them.
@@ -73,19 +59,6 @@ pub(super) fn intersection(a: &[ObjectKey], b: &[ObjectKey]) -> Vec<ObjectKey> {
     both.sort_unstable();
     both.dedup();
     both
-}
-
-/// Returns the first key after all keys with prefix `range`: the prefix with its last character incremented.
-pub(super) fn end_of(range: &ObjectKey) -> Bound<ObjectKey> {
-    let mut text = range.as_str().to_owned();
-    while let Some(last) = text.pop() {
-        let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
-        if let Some(next) = next {
-            text.push(next);
-            return Bound::Excluded(ObjectKey::new("", &text));
-        }
-    }
-    Bound::Unbounded
 }
 
 #[cfg(test)]

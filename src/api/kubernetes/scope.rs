@@ -193,7 +193,7 @@ impl Scope {
             let known = found.entry(origin.cluster.clone()).or_default();
             known.0.clone_from(&origin.cluster_labels);
             if has_namespaces {
-                known.1.extend(partition.namespaces());
+                known.1.extend(partition.namespaces().iter().cloned());
             }
         }
         for (cluster, labels) in snapshot.expected() {

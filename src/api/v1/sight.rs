@@ -104,7 +104,7 @@ impl Sight {
         let snapshot = cache.published.load_full();
         for (_, partition) in snapshot.partitions().filter(|(_, partition)| is_wanted(partition.origin())) {
             let is_among = |name: &SmolStr| namespaces.is_empty() || namespaces.iter().any(|wanted| wanted == name);
-            add(&mut places, partition.origin(), partition.namespaces().into_iter().filter(is_among));
+            add(&mut places, partition.origin(), partition.namespaces().iter().filter(|name| is_among(name)).cloned());
         }
         self.reviewed(verb, &cache.resource, places).await
     }

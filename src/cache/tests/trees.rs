@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use smol_str::SmolStr;
 
 use crate::cache::objects::{Change, Objects};
 use crate::cache::posting::{Location, PartitionId};
@@ -22,6 +23,8 @@ enum Step {
     Sweep(usize, usize),
     /// Keeps a clone, whose contents must not change.
     Clone,
+    /// Asks for the namespaces.
+    Namespaces,
 }
 
 /// Returns keys with common prefixes, some longer than eight bytes, some in other namespaces.
@@ -31,7 +34,7 @@ fn key(number: usize) -> ObjectKey {
         1 => ObjectKey::new("a", &format!("web-{:03}", number / 7)),
         2 => ObjectKey::new("a-very-long-namespace", &format!("a-name-that-is-long-too-{number}")),
         3 => ObjectKey::new("é", &"é".repeat(number % 40)),
-        _ => ObjectKey::new("a", &format!("web-{}", "0".repeat(number % 30))),
+        _ => ObjectKey::new(&format!("ns-{}", number / 90), &format!("web-{}", "0".repeat(number % 30))),
     }
 }
 
@@ -49,6 +52,7 @@ fn arb_step() -> impl Strategy<Value = Step> {
         2 => (0..2_000_usize, 0..300_usize).prop_map(|(from, len)| Step::List(from, len)),
         2 => (0..2_000_usize, 0..300_usize).prop_map(|(from, len)| Step::Sweep(from, len)),
         1 => Just(Step::Clone),
+        2 => Just(Step::Namespaces),
     ]
 }
 
@@ -62,7 +66,13 @@ fn same<'a>(found: impl Iterator<Item = &'a Arc<StoredObject>>, model: impl Iter
     assert!(found.map(Arc::as_ptr).eq(model.map(Arc::as_ptr)));
 }
 
+fn check_namespaces(objects: &Objects, model: &Model) {
+    let expected: BTreeSet<_> = model.keys().filter_map(ObjectKey::namespace).collect();
+    assert!(objects.namespaces().iter().map(SmolStr::as_str).eq(expected));
+}
+
 fn check(objects: &Objects, model: &Model) {
+    check_namespaces(objects, model);
     assert_eq!((objects.len(), objects.is_empty()), (model.len(), model.is_empty()));
     same(objects.iter(), model.values());
     for number in (0..2_000).step_by(41) {
@@ -152,6 +162,11 @@ proptest! {
                     assert_eq!(pointer(objects.remove(&key(number)).as_ref()), pointer(model.remove(&key(number)).as_ref()));
                 }),
                 Step::Clone => kept.push((objects.clone(), model.clone())),
+                Step::Namespaces => match kept.last() {
+                    // A clone that was left behind has its own.
+                    Some((clone, then)) if version % 2 == 0 => check_namespaces(clone, then),
+                    _ => check_namespaces(&objects, &model),
+                },
             }
         }
         check(&objects, &model);
