@@ -196,8 +196,8 @@ impl CpuWaits {
     }
 
     /// Returns how long the threads of all other names waited.
-    pub fn waited_except(&self, name: &str) -> Duration {
-        self.0.iter().filter(|(other, _)| *other != name).map(|(_, wait)| wait.waited).sum()
+    pub fn waited_except(&self, names: &[&str]) -> Duration {
+        self.0.iter().filter(|(other, _)| !names.contains(&other.as_str())).map(|(_, wait)| wait.waited).sum()
     }
 }
 

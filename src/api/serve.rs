@@ -32,6 +32,7 @@ use super::connection_slots::{Busy, ConnectionSlots, Slot, StreamSlot};
 use super::extensions::{Finite, PeerAddress, Streaming};
 use super::guard::{Guard, Limits};
 use super::usage::{Bandwidth, Delayed, Limit, paced};
+use crate::actors::give_way_if_due;
 use informer_hub_access::ClientCertificate;
 use informer_hub_types::clock::{self, Instant};
 
@@ -188,7 +189,11 @@ where
     let (closing, is_http2) = (server.closing.clone(), client.is_http2);
     let service = service_fn(move |request| {
         let (server, slot, client) = (server.clone(), Arc::clone(&slot), client.clone());
-        async move { Ok::<_, Infallible>(answer(&server, &slot, &client, request).await) }
+        async move {
+            let answer = answer(&server, &slot, &client, request).await;
+            give_way_if_due();
+            Ok::<_, Infallible>(answer)
+        }
     });
     let stream = TokioIo::new(stream);
     if is_http2 {

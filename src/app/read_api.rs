@@ -127,9 +127,15 @@ impl Fleet for HubFleet {
     }
 
     fn query(&self, cache: &CacheInfo, query: Query) -> BoxFuture<'static, Result<Answer, QueryError>> {
-        let cache = self.view.caches().of_running(&cache.resource, &cache.view);
+        let running = self.view.caches().of_running(&cache.resource, &cache.view);
+        let published = cache.published.load_full();
         async move {
-            let cache = cache.ok_or(QueryError::Stopped)?;
+            let cache = running.ok_or(QueryError::Stopped)?;
+            // On the reader's thread, so that many readers do not delay the write path on the cache's.
+            if let Some(answer) = published.answer_if_short(&query)? {
+                return Ok(answer);
+            }
+            drop(published);
             cache.send(Ask(query)).await.unwrap_or(Err(QueryError::Stopped))
         }
         .boxed()

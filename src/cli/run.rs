@@ -4,10 +4,12 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{SIGNALLED, WRONG_INPUT, runtime};
+use super::{SIGNALLED, WRONG_INPUT};
+use crate::actors::{begin_work, lower_priority};
 use crate::app::{self, Ended, HubReport};
 use informer_hub_source::end_plugins;
 use informer_hub_telemetry::{self as telemetry, LogFormat};
@@ -25,6 +27,18 @@ pub(super) struct Args {
     log_format: LogFormat,
 }
 
+/// Creates the runtime of the HTTP port. Readers give way to the write path, which has the hub's own threads.
+fn http_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder
+        .thread_name("hub-http")
+        .on_thread_start(lower_priority)
+        .on_thread_unpark(begin_work)
+        .enable_all()
+        .build()
+        .context("cannot start a runtime")
+}
+
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let terminal = std::io::stderr().is_terminal() && args.log_format == LogFormat::Text;
     let config = match app::load(&args.config) {
@@ -34,7 +48,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(WRONG_INPUT));
         }
     };
-    let runtime = runtime()?;
+    let runtime = http_runtime()?;
     let traces = telemetry::init_with_traces(args.log_format, "info", runtime.handle());
     let mut progress = Progress::new(terminal);
     let ended = runtime.block_on(app::run(config, Some(args.config.clone()), move |report| progress.show(report)));

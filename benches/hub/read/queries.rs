@@ -1,5 +1,5 @@
-//! Queries over HTTP at many small objects, by kind, number of clients and rules of the reader, and the latency of watch
-//! events meanwhile.
+//! Queries over HTTP at many small objects, by kind, number of clients and rules of the reader, and the latency of
+//! events meanwhile, at a watch over HTTP and at a webhook.
 //!
 //! Each cell has events without queries, then the same events with queries of each reader, so that a change of the
 //! machine's speed affects all alike. The cluster is a replay server, since an apiserver on this machine cannot hold a
@@ -18,6 +18,7 @@ use crate::common::figures::{Rounds, micros};
 use crate::common::hub::{Notified, quantile};
 use crate::common::number;
 use crate::common::process::CpuWaits;
+use crate::common::receiver::Receiver;
 use crate::common::server::{Remote, RemoteConfig};
 
 /// Clients at the same time.
@@ -44,16 +45,20 @@ struct Figures {
     /// Event latencies as ratios of those without queries.
     event_p50_ratio: Rounds,
     event_p99_ratio: Rounds,
+    webhook_p99: Rounds,
+    webhook_p99_ratio: Rounds,
     wait: Rounds,
 }
 
 pub(super) async fn measure(rows: &mut Vec<Row>) {
     let objects = number("BENCH_OBJECTS", 1_000_000);
     let mut replay = Remote::start(&RemoteConfig { pods: objects, shape: Shape::SmallPods, ..RemoteConfig::default() });
+    let mut receiver = Receiver::start(None);
     let mut toml = format!(
         "[hub.read_api]\nmax_requests = 1000\n[clusters.bench]\nserver = \"{}\"\ncompression = false\n\
-         labels = {{ tier = \"bench\" }}\n[resources.pods]\nindexes = {{ by-ip = \"status.podIP\" }}\n",
-        replay.url
+         labels = {{ tier = \"bench\" }}\n[resources.pods]\nindexes = {{ by-ip = \"status.podIP\" }}\n\
+         [sinks.bench]\ntype = \"webhook\"\nurl = \"{}\"\nbatch = {{ max_wait = \"0s\" }}\ninitial = \"skip\"\n",
+        replay.url, receiver.url
     );
     let token = |at: usize| format!("reader-{at}-0123456789abcdef");
     for (at, (_, rule)) in READERS.iter().enumerate() {
@@ -72,7 +77,8 @@ pub(super) async fn measure(rows: &mut Vec<Row>) {
     let only = std::env::var("BENCH_KIND").unwrap_or_default();
     for kind in KINDS.into_iter().filter(|kind| kind.contains(&only)) {
         for count in CLIENTS {
-            let mut cell = Cell { replay: &mut replay, through: &through, hub: servers[0].process };
+            let (replay, receiver) = (&mut replay, &mut receiver);
+            let mut cell = Cell { replay, through: &through, receiver, hub: servers[0].process };
             cell.measure(kind, count, &mut clients, rows).await;
         }
     }
@@ -83,6 +89,7 @@ pub(super) async fn measure(rows: &mut Vec<Row>) {
 struct Cell<'c> {
     replay: &'c mut Remote,
     through: &'c Notified,
+    receiver: &'c mut Receiver,
     /// Process of the hub.
     hub: u32,
 }
@@ -104,6 +111,7 @@ impl Cell<'_> {
         }
         rows.push(Row::new(format!("{kind}, {count}: event p50 without"), "ms", None, alone.event_p50, ""));
         rows.push(Row::new(format!("{kind}, {count}: event p99 without"), "ms", None, alone.event_p99, ""));
+        rows.push(Row::new(format!("{kind}, {count}: webhook p99 without"), "ms", None, alone.webhook_p99, ""));
         rows.push(Row::new(format!("{kind}, {count}: waits for a CPU without"), "µs", None, alone.wait, ""));
         for (figures, (reader, _)) in figures.into_iter().zip(READERS) {
             figures.rows(&format!("{kind}, {count}, {reader}"), rows);
@@ -113,15 +121,19 @@ impl Cell<'_> {
 
     /// Measures the latency of events, and how long the threads of the hub's write path wait for a CPU meanwhile.
     async fn events(&mut self, figures: &mut Figures) {
+        self.receiver.take();
         let before = CpuWaits::of(self.hub);
         let events = number("BENCH_SECONDS", 10) * 1_000;
         pace(self.replay, &[self.through]).await;
         let waits = CpuWaits::of(self.hub).since(&before);
         eprintln!("{waits}");
         let latencies = self.through.take_latencies();
+        // The last deliveries may still be on their way.
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        figures.webhook_p99.0.push(self.receiver.take().p99 / 1e3);
         figures.event_p50.0.push(micros(quantile(&latencies, 0.5)) / 1e3);
         figures.event_p99.0.push(micros(quantile(&latencies, 0.99)) / 1e3);
-        figures.wait.0.push(micros(waits.waited_except("hub-read")) / events as f64);
+        figures.wait.0.push(micros(waits.waited_except(&["hub-read", "hub-http"])) / events as f64);
     }
 }
 
@@ -139,6 +151,7 @@ impl Figures {
         let last = |rounds: &Rounds| rounds.0.last().copied().unwrap_or_default();
         self.event_p50_ratio.0.push(last(&self.event_p50) / last(&alone.event_p50));
         self.event_p99_ratio.0.push(last(&self.event_p99) / last(&alone.event_p99));
+        self.webhook_p99_ratio.0.push(last(&self.webhook_p99) / last(&alone.webhook_p99));
     }
 
     fn rows(self, what: &str, rows: &mut Vec<Row>) {
@@ -152,7 +165,9 @@ impl Figures {
         row("event p50", "ms", self.event_p50, "");
         row("event p99", "ms", self.event_p99, "");
         row("event p50, of that without", "×", self.event_p50_ratio, "");
-        row("event p99, of that without", "×", self.event_p99_ratio, "≤ 1.1");
+        row("event p99, of that without", "×", self.event_p99_ratio, "");
+        row("webhook p99", "ms", self.webhook_p99, "");
+        row("webhook p99, of that without", "×", self.webhook_p99_ratio, "≤ 1.1");
         row("waits for a CPU per event", "µs", self.wait, "");
     }
 }

@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
 
 use actix::Actor;
 use actix::dev::{MessageResponse, OneshotSender};
@@ -21,6 +20,7 @@ use tokio::time::timeout_at;
 
 use crate::actors::cache::messages::Ask;
 use crate::actors::runtime::capacity::{SCAN_THREADS, SCANS_WAITING};
+use crate::actors::runtime::thread_pools::give_way;
 use crate::cache::{
     Answer, Fingerprint, PinnedSnapshots, Query, QueryError, RunningQuery, ScanThread, Snapshot, TokenKey,
 };
@@ -207,12 +207,8 @@ struct Reader {
 }
 
 impl ScanThread for Reader {
-    /// Lets threads of the write path that wait for this thread's CPU run.
-    ///
-    /// A sleep rather than a yield: Linux charges a yield as a whole time slice, so beside any other work of the machine
-    /// a scan would hardly advance.
     fn pause(&self) {
-        thread::sleep(Duration::from_micros(1));
+        give_way();
     }
 
     fn is_wanted(&self) -> bool {

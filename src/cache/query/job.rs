@@ -156,7 +156,7 @@ impl<'s> Job<'s> {
     }
 
     /// Returns whether owners are tested without an index of them.
-    fn reads_owners(&self) -> bool {
+    pub(super) fn reads_owners(&self) -> bool {
         self.condition.asks_owners && self.snapshot.index_fn(super::owners::OWNER_INDEX).is_none()
     }
 

@@ -171,6 +171,28 @@ impl Snapshot {
         job.finish(&progress)
     }
 
+    /// Answers a query on this thread if it is short work that needs nothing of the cache: `None` if it is long, its
+    /// answer is incomplete, it continues an answer, or it asks for owners without an index of them.
+    ///
+    /// # Errors
+    /// As [`Self::answer`].
+    pub(crate) fn answer_if_short(&self, query: &Query) -> Result<Option<Answer>, QueryError> {
+        if query.question.continue_token.is_some() {
+            return Ok(None);
+        }
+        let visible = VisibleParts::new(self, query);
+        let job = Job::new(self, query, &visible, None)?;
+        if job.is_long() || job.reads_owners() {
+            return Ok(None);
+        }
+        if query.explain {
+            return Ok(Some(job.empty()));
+        }
+        let progress = Progress::default();
+        job.work(&progress, &mut Pace::unbroken());
+        job.finish(&progress).map(|answer| Some(answer).filter(|answer| answer.end().is_none()))
+    }
+
     /// Continues after the end of an answer to the same question from this snapshot ([`Answer::end`]).
     ///
     /// # Errors

@@ -72,6 +72,24 @@ fn deadline_error_reports_the_progress() {
     assert!(error.to_string().contains(&format!("examined {examined} of about 10000 objects")), "{error}");
 }
 
+#[test]
+fn reader_answers_only_short_queries_that_need_no_cache() {
+    let snapshot = of(names(2_000));
+    let now = |query: Query| snapshot.answer_if_short(&query).unwrap();
+    let one = Query::get("shop", "00007");
+    let number = |answer: Option<Answer>| answer.map(|answer| answer.items.len());
+    assert_eq!(number(now(one.clone())), Some(1));
+    assert!(now(Query::list()).is_none(), "2,000 objects are a scan");
+    assert!(now(Query::matching(Expr::OwnedBy(Uid::new("u")))).is_none(), "there is no index of owners");
+    assert_eq!(number(now(one.clone().continue_at("a token"))), None);
+    let few = of(names(20));
+    let some = |limit: usize| Query::list().limit(limit.try_into().unwrap());
+    assert_eq!(number(few.answer_if_short(&some(20)).unwrap()), Some(20));
+    assert!(few.answer_if_short(&some(19)).unwrap().is_none(), "the cache keeps the snapshot for the next page");
+    let unknown = snapshot.answer_if_short(&Query::by_index("by-moon", "x")).unwrap_err();
+    assert!(matches!(unknown, QueryError::UnknownIndex { .. }), "{unknown:?}");
+}
+
 /// A thread that other scans need too.
 #[derive(Default)]
 struct WantedThread {
