@@ -63,8 +63,8 @@ struct Letters {
 }
 
 impl Letters {
-    /// Keeps the dead letters that a reader may see: those whose event is about a visible object. Asks the clusters, if
-    /// the reader's rights are those that they give.
+    /// Removes dead letters of objects that the reader may not see. Sends access reviews if the reader's rights come from
+    /// the clusters.
     async fn retain(&self, reader: &Reader, letters: &mut Vec<LetterSummary>) {
         if reader.sees_everything() && (reader.may_change() || self.read.is_none()) {
             return;

@@ -80,7 +80,7 @@ pub struct MemoryShare {
     pub used: u64,
 }
 
-/// Result of a reading.
+/// Decision after a reading of the memory in use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decision<Id> {
     /// Step changes, in order.

@@ -147,7 +147,7 @@ pub struct Round {
     replaces: bool,
 }
 
-/// Result of a round.
+/// Result of a packing round.
 #[derive(Debug)]
 pub struct RoundOutcome {
     fitness: Fitness,

@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 use informer_hub_types::FieldPath;
 use informer_hub_types::path_tree::{Branches, PathNode, insert_path};
 
-/// A step on a path, or its end.
+/// Node of the path tree.
 #[derive(Debug, Default)]
 struct Node {
     branches: Branches,

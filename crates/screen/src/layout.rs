@@ -181,7 +181,7 @@ fn weight(column: &Column, at: usize, rows: &[Vec<String>]) -> Weight {
     }
 }
 
-/// Returns the last one of the least telling columns that may be left out.
+/// Returns the column to omit next: the one with the lowest weight, the last of several.
 fn weakest(among: &[usize], weights: &[Weight]) -> Option<usize> {
     let candidates = among.iter().copied().filter(|at| weights[*at] < Weight::Key);
     candidates.min_by_key(|at| (weights[*at], usize::MAX - *at))

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //!
-//! - [`Layout`]: tables that fit a terminal. The least telling columns are left out or shortened first.
+//! - [`Layout`]: tables that fit a terminal. The least informative columns are omitted or shortened first.
 //! - [`Tone`]: colours of status words.
 //! - [`csv_record`]: CSV as in RFC 4180.
 //! - [`CellKey`]: order of cells and values, with numbers, durations and quantities.

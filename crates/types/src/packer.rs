@@ -64,7 +64,7 @@ pub struct Packer {
     replaces: bool,
 }
 
-/// Result of a [`Packer`].
+/// Counters of a finished [`Packer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PackOutcome {
     /// Bodies packed, including those packed again.

@@ -46,7 +46,7 @@ pub(in crate::actors) struct WriteHalf {
     uncompressed_limit: usize,
 }
 
-/// Result of a batch.
+/// Result of writing a batch.
 pub(in crate::actors) struct Written {
     pub(in crate::actors) outbox: Outbox,
     /// Objects in the partition after the batch.

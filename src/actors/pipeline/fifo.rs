@@ -87,7 +87,7 @@ impl FifoActor {
 }
 
 impl FifoActor {
-    /// Counts popped keys. Returns the sampled change if it was among them.
+    /// Counts popped keys. Returns the sampled change if its key was popped.
     fn count_popped(&mut self, keys: usize) -> Option<SampledChange> {
         let (ahead, ..) = self.followed.as_mut()?;
         *ahead = ahead.saturating_sub(keys);

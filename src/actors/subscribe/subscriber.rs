@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 
 use informer_hub_types::{Notification, Notifications, Threads, Traced};
 
-/// Result of a delivery.
+/// Result of delivering a batch to a subscriber.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::actors) enum Delivered {
     /// The subscriber has handled the batch.

@@ -60,7 +60,7 @@ pub(super) enum Next {
     Nothing,
 }
 
-/// A step of a feed.
+/// Next item of a feed.
 #[derive(Debug)]
 pub(super) enum Item {
     /// A present object.
@@ -85,7 +85,7 @@ pub(super) struct Feed {
     /// Present objects that are not read yet.
     replay: Option<Replay>,
     items: VecDeque<Item>,
-    /// Objects that the reader sees, as far as it is known.
+    /// Known rights of the reader to the objects.
     visibility: Visibility,
     reviewer: Reviewer,
     labels: SeenLabels,
@@ -252,7 +252,7 @@ impl Feed {
         self.reviewer.check()
     }
 
-    /// Returns whether the reader sees the same namespaces as before, as far as labels and clusters decide.
+    /// Returns whether labels and access reviews show the reader the same namespaces as before.
     pub(super) async fn has_same_rights(&mut self, wanted: &ChangeFilter) -> bool {
         !self.have_labels_changed(wanted) && self.reviewer.has_same(&self.visibility).await
     }

@@ -25,7 +25,7 @@ pub(super) struct Position(Vec<([u8; 4], u64)>);
 pub(super) struct Unreadable;
 
 impl Position {
-    /// Creates the position of some resources.
+    /// Creates a position from the resources' hashes and versions.
     pub(super) fn new(versions: impl Iterator<Item = ([u8; 4], u64)>) -> Self {
         Self(versions.collect())
     }

@@ -134,7 +134,7 @@ impl ReadApi {
         self
     }
 
-    /// Has clusters asked for the rights of the readers whose grants say so.
+    /// Enables access reviews, for readers whose rights come from the clusters.
     #[must_use]
     pub fn with_reviews(mut self, reviews: Arc<ReviewCache>) -> Self {
         self.rights.set_reviews(reviews);

@@ -34,7 +34,7 @@ impl Clusters {
         }
     }
 
-    /// Returns whether a cluster is among them.
+    /// Returns whether the selection includes the cluster of an origin.
     pub(super) fn include(&self, origin: &Origin) -> bool {
         match self {
             Self::One(name) => origin.cluster == *name,
@@ -44,7 +44,7 @@ impl Clusters {
         }
     }
 
-    /// Returns those of all clusters that are among them.
+    /// Returns the selected clusters of the fleet.
     pub(super) fn find(&self, fleet: &dyn Fleet) -> Vec<ClusterInfo> {
         let mut found = fleet.clusters();
         found.retain(|cluster| match self {
@@ -154,7 +154,7 @@ impl Scope {
         self.visibility.reviewed()?.get(cluster)?.failure.clone()
     }
 
-    /// Has the clusters say what the reader may see in a state, if its rights are those that they give.
+    /// Sends access reviews for the namespaces of a snapshot, if the reader's rights come from the clusters.
     pub(super) async fn review(
         &mut self,
         snapshot: &Snapshot,
@@ -330,7 +330,7 @@ fn has_any(cache: &CacheInfo, clusters: &Clusters) -> bool {
     }
 }
 
-/// Returns whether discovery lists a resource. Of one cluster, it has those of which the reader may see something there.
+/// Returns whether discovery lists a resource. For one cluster, the reader must be able to see objects of it there.
 pub(super) fn is_listed(cache: &CacheInfo, clusters: &Clusters, visibility: &Visibility) -> bool {
     let snapshot = cache.published.load();
     match clusters {

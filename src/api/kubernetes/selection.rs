@@ -39,8 +39,8 @@ enum Source {
     Name,
     Namespace,
     Cluster,
-    /// Number of the first of some paths, how many there are, and the value of objects without the field. The first
-    /// path with a value counts.
+    /// Index of the first path, number of paths, and value of objects without the field. The first path with a value
+    /// counts.
     Paths(usize, usize, &'static str),
 }
 

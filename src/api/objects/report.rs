@@ -12,7 +12,7 @@ use crate::cache::{ChangeKind, RecordedChange};
 use informer_hub_screen::diff;
 use informer_hub_types::{EventType, Freshness, Object, StoredObject};
 
-/// Members of the status that say in a word how an object is, by preference.
+/// Paths of a one-word status, in order of preference.
 const STATUS: [&str; 3] = ["/status/phase", "/status/state", "/type"];
 
 /// Parts of an answer.
@@ -93,7 +93,7 @@ fn children(owner: &Object, all: &Children) -> Value {
     of_owner.map(child).collect()
 }
 
-/// Returns a word that says how an object is.
+/// Returns the one-word status of an object.
 fn status(object: &Object) -> Option<String> {
     let body = body(object);
     STATUS.iter().find_map(|path| body.pointer(path)?.as_str().map(str::to_owned))

@@ -6,7 +6,7 @@ use super::schema_of::schema_of;
 use super::schemas::schemas;
 use crate::api::v1::{Answer, Method, Operation, Parameter, Place, Route};
 
-/// Returns the document of some paths.
+/// Returns the OpenAPI document of the routes.
 pub(super) fn document(routes: &[&Route]) -> Value {
     let mut paths = Map::new();
     for route in routes {

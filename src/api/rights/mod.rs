@@ -41,7 +41,7 @@ impl Rights {
         self.current = Some(current);
     }
 
-    /// Has clusters asked for the rights of the readers whose grants say so.
+    /// Enables access reviews, for readers whose rights come from the clusters.
     pub(in crate::api) fn set_reviews(&mut self, reviews: Arc<ReviewCache>) {
         self.reviews = Some(reviews);
     }
@@ -51,7 +51,7 @@ impl Rights {
         self.reviews.as_ref().map(|reviews| reviews.meter())
     }
 
-    /// Returns what a reader may see of a resource, as far as rules decide.
+    /// Returns what a reader may see of a resource by rules, without access reviews.
     pub(in crate::api) fn visibility(&self, reader: &Reader, resource: &ApiResource) -> Visibility {
         Visibility::new(reader.grants(), resource, self.serve_secrets)
     }
@@ -61,7 +61,7 @@ impl Rights {
         self.visibility(reader, resource).may_see_some()
     }
 
-    /// Returns the check of a stream that begins now.
+    /// Returns the check of rights for a stream that begins now.
     pub(in crate::api) fn check(&self, reader: &Reader) -> RightsCheck {
         RightsCheck::new(reader.clone(), self.current.clone())
     }
@@ -78,13 +78,13 @@ pub(in crate::api) fn reader_of(parts: &Parts) -> Reader {
     parts.extensions.get::<Reader>().cloned().unwrap_or_else(Reader::unknown)
 }
 
-/// Returns whether a reader may ask for something of a cluster: rules allow some of it, or the cluster decides. For other
-/// readers it does not exist.
+/// Returns whether rules or access reviews may show a reader objects of a cluster. For other readers the cluster does not
+/// exist.
 pub(in crate::api) fn sees_cluster(reader: &Reader, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
     reader.grants().reviews || names_cluster(reader, cluster, labels)
 }
 
-/// Returns whether a reader may learn the name of a cluster that it has not asked for, as far as rules decide.
+/// Returns whether rules let a reader learn the name of a cluster that it has not asked for.
 pub(in crate::api) fn names_cluster(reader: &Reader, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
     let grants = reader.grants();
     grants.everything || grants.rules.iter().any(|rule| rule.selects(cluster, labels))

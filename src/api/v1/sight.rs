@@ -12,7 +12,7 @@ use crate::cache::Query;
 use informer_hub_access::{Reader, Verb, Visibility};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr, Object, Origin};
 
-/// View of one reader. Every path below `/v1` that reads objects asks it, and nothing else, what the reader may see.
+/// View of one reader: the only source of its rights for paths below `/v1` that read objects.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Sight {
     reader: Reader,
@@ -20,7 +20,7 @@ pub(in crate::api) struct Sight {
     notes: Notes,
 }
 
-/// Namespaces of some clusters.
+/// Clusters with their labels and the namespaces to review.
 type Places = BTreeMap<ClusterName, (ClusterLabels, BTreeSet<SmolStr>)>;
 
 impl Sight {
@@ -34,7 +34,7 @@ impl Sight {
         self.reader.sees_everything()
     }
 
-    /// Notes for the audit log that the request is for something that the reader may not see.
+    /// Notes for the audit log that the reader may not see the requested objects.
     pub(in crate::api) fn withhold(&self) {
         self.notes.withhold();
     }
@@ -44,7 +44,7 @@ impl Sight {
         self.rights.may_see(&self.reader, resource)
     }
 
-    /// Returns whether anything of a cluster may be visible.
+    /// Returns whether objects of a cluster may be visible.
     pub(in crate::api) fn cluster(&self, name: &ClusterName, labels: &ClusterLabels) -> bool {
         sees_cluster(&self.reader, name, labels)
     }
@@ -54,8 +54,8 @@ impl Sight {
         names_cluster(&self.reader, name, labels)
     }
 
-    /// Returns whether the objects of a namespace of a cluster are visible, whether or not it has any. Asks the cluster, if
-    /// the reader's rights are those that it gives.
+    /// Returns whether the objects of a namespace of a cluster are visible, whether or not it has any. Sends an access review
+    /// if the reader's rights come from the cluster.
     pub(in crate::api) async fn sees(
         &self,
         verb: Verb,
@@ -68,7 +68,7 @@ impl Sight {
         self.reviewed(verb, resource, places).await.sees(cluster, labels, namespace)
     }
 
-    /// Keeps the visible ones of some objects. Asks the clusters, if the reader's rights are those that they give.
+    /// Removes objects that the reader may not see. Sends access reviews if the reader's rights come from the clusters.
     pub(in crate::api) async fn retain(&self, verb: Verb, objects: &mut Vec<Object>) {
         let mut wanted: BTreeMap<&Gvr, (&ApiResource, Places)> = BTreeMap::new();
         for object in objects.iter() {
@@ -89,7 +89,7 @@ impl Sight {
     }
 
     /// Returns what the reader may see of a cache in the clusters that `is_wanted` accepts, in these namespaces or in
-    /// all. Asks the clusters, if the reader's rights are those that they give.
+    /// all. Sends access reviews if the reader's rights come from the clusters.
     pub(in crate::api) async fn visibility(
         &self,
         verb: Verb,

@@ -59,7 +59,7 @@ impl Entry {
     }
 }
 
-/// A step of the window.
+/// Recorded change of the window, or a point at which readers start anew.
 #[derive(Debug)]
 pub(in crate::cache) enum Step {
     /// A change. `bytes` is the memory of its objects.

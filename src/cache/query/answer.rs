@@ -24,7 +24,7 @@ pub struct Row<K = informer_hub_types::Dynamic> {
 /// A value with its number of objects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// The value.
+    /// Value that the objects are grouped by.
     pub value: Value,
     /// Number of objects with the value.
     pub count: u64,

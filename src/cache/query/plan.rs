@@ -14,7 +14,7 @@ use crate::cache::visible_ranges::{intersection, is_in};
 use informer_hub_query::{Expr, Literal, Test, TextTest};
 use informer_hub_types::{FieldPath, ObjectKey, Segment, StoredObject};
 
-/// A lookup of some objects.
+/// Lookup that finds objects without a scan.
 #[derive(Clone, Debug)]
 pub(super) enum Lookup {
     /// The object of a key.

@@ -6,7 +6,7 @@ use informer_hub_apiclient::value_text;
 use informer_hub_kubeapi::Printer;
 use informer_hub_types::{ApiResource, Gvr, clock};
 
-/// Columns of the Kubernetes API that say how an object is, by preference.
+/// Table columns that show the status of an object, in order of preference.
 const STATUS: [&str; 4] = ["Status", "Phase", "State", "Ready"];
 /// Maximum number of levels; the hub sends fewer.
 const LEVELS: usize = 64;
@@ -54,7 +54,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns the cell of the Kubernetes API's table that says how an object is.
+/// Returns the status of an object, as the Kubernetes API's table shows it.
 fn status(object: &Value) -> String {
     let api_version = text(&object["apiVersion"]);
     let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));

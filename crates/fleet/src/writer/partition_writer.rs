@@ -39,7 +39,7 @@ pub(super) enum Pending {
     Backoff { until: Duration },
 }
 
-/// Result of an answer.
+/// Effect of the log's answer to a request.
 pub(super) enum Outcome {
     /// The next request can be sent.
     Continue,

@@ -29,13 +29,13 @@ enum Step {
     Descendants,
     /// Values of several paths.
     Union(Vec<Vec<Step>>),
-    /// A constant.
+    /// A literal.
     Constant(Constant),
     /// An identifier, which cannot be evaluated.
     Identifier,
 }
 
-/// Constant of a path.
+/// Literal in a JSONPath template.
 #[derive(Clone, PartialEq, Debug)]
 enum Constant {
     Text(String),
