@@ -1,4 +1,4 @@
-//! Errors of computed indices.
+//! Errors of index functions, and of adding indices.
 
 use informer_hub_types::DecodeError;
 

@@ -1,4 +1,4 @@
-//! Names in client certificates.
+//! Names in client certificates, by which readers are recognised.
 
 use smol_str::SmolStr;
 use x509_parser::prelude::{FromDer, X509Certificate};

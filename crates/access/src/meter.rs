@@ -1,4 +1,4 @@
-//! Numbers and durations of reviews.
+//! Counters and durations of access and token reviews.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

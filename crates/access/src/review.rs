@@ -1,4 +1,4 @@
-//! Port to the clusters: reviews of access.
+//! Access reviews, and the port by which clusters answer them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,9 +15,9 @@ use informer_hub_types::{ClusterName, Gvr};
 pub enum Verb {
     /// One object.
     Get,
-    /// Objects as they are.
+    /// Lists.
     List,
-    /// Objects as they change.
+    /// Watches and event streams.
     Watch,
 }
 

@@ -1,4 +1,4 @@
-//! Lines of a stream.
+//! Splitter of a response stream into lines.
 
 /// Splits a stream of bytes into lines of bounded length.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Pages of a list as cells.
+//! Pages of a list in the `Table` form.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! `Warning` headers (RFC 7234).
 
-/// Beginning of the warnings of a hub.
+/// Prefix of the warnings of a hub.
 const OWN: &str = "informer-hub: ";
 
 /// Returns the text of a header such as `299 - "informer-hub: stale: prod-us"`, without the name of the program.

@@ -331,7 +331,7 @@ impl Decoder {
         self.type_mismatch(kind, api_version)
     }
 
-    /// Like [`Self::kind_mismatch`], of an object with these.
+    /// Returns an error text if these are not the kind and apiVersion of this resource, nor those of partial metadata.
     pub(super) fn type_mismatch(&self, kind: &str, api_version: &str) -> Option<String> {
         let is_own = kind == self.resource.kind && api_version == self.api_version;
         let is_metadata = kind == "PartialObjectMetadata" && api_version.starts_with("meta.k8s.io/");

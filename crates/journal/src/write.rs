@@ -1,4 +1,4 @@
-//! The journal and appending to it.
+//! The journal, and appending records to it.
 
 use std::io;
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! JSON of this crate's own documents.
+//! JSON encoding of documents that are no objects of clusters: discovery, failures, lists.
 
 use serde::Serialize;
 

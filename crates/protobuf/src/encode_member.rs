@@ -1,4 +1,4 @@
-//! Members of the messages by their names.
+//! Fields of each message, by the name of their JSON member.
 
 use std::sync::OnceLock;
 

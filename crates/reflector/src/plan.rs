@@ -115,7 +115,7 @@ pub enum Step {
         /// The request.
         request: WatchRequest,
     },
-    /// Wait.
+    /// Do nothing until a time.
     Wait {
         /// The end of the wait.
         until: Instant,

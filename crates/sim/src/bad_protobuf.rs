@@ -1,4 +1,4 @@
-//! Faults of answers in protobuf.
+//! Invalid protobuf answers, for fault scripts.
 
 use bytes::Bytes;
 use serde_json::{Value, json};

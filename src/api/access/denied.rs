@@ -63,7 +63,7 @@ impl DeniedCounts {
         self.total[denied.number()].fetch_add(1, Relaxed);
     }
 
-    /// Returns the number since the start of each reason that has occurred.
+    /// Returns the number of denied requests since the start, by reason.
     pub(super) fn all(&self) -> Vec<(&'static str, u64)> {
         let counts = REASONS.iter().zip(&self.total).map(|(reason, count)| (*reason, count.load(Relaxed)));
         counts.filter(|(_, count)| *count > 0).collect()

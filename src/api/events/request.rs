@@ -1,4 +1,4 @@
-//! Parameters of a request.
+//! Parameters of `/v1/events`.
 
 use std::time::Duration;
 

@@ -20,11 +20,11 @@ pub(in crate::api) type ReaderId = SmolStr;
 /// Limits of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueLimits {
-    /// Requests in progress; one reader gets at most half of them.
+    /// Maximum number of requests in progress, half of them for one reader.
     pub(super) requests: usize,
-    /// Watches in progress.
+    /// Maximum number of open watches.
     pub(super) watches: usize,
-    /// Turns at the same time.
+    /// Maximum number of concurrent turns.
     pub(super) turns: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The answer as JSON.
+//! Answer of `/v1/objects` as JSON.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! An object and what belongs to it.
+//! Search for an object with its owners, children and Events.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Writer of the document.
+//! Writer of the OpenAPI document.
 
 use serde_json::{Map, Value, json};
 

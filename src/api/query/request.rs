@@ -1,4 +1,4 @@
-//! Members of a request.
+//! Parameters of `/v1/query`.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;

@@ -61,7 +61,7 @@ impl Limit {
     }
 }
 
-/// Numbers since the start, by the label of the reader.
+/// Counters since the start, by the label of the reader.
 #[derive(Clone, Debug, Default)]
 pub struct ReaderCounts {
     /// Requests refused, by limit.

@@ -1,4 +1,4 @@
-//! Candidates from the hub.
+//! Completion candidates from the running hub.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `--watch`: the list, then every change.
+//! `get --watch`: prints the list, then every change.
 //!
 //! A watch that ends goes on from its last version. If the hub does not have the changes since then any more, the list is
 //! printed again.

@@ -1,4 +1,4 @@
-//! Objects: JSON, YAML, names, templates.
+//! Output of `get` as JSON, YAML, names or by a template.
 
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -1,4 +1,4 @@
-//! Tables and CSV.
+//! Output of `get` as tables and CSV.
 
 use super::Args;
 use super::sink::Sink;

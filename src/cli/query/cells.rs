@@ -1,4 +1,4 @@
-//! Columns and rows of an answer.
+//! Columns and rows of an answer to `query`.
 
 use anyhow::Context;
 use serde::Deserialize;
@@ -76,7 +76,7 @@ impl<'a> Cells<'a> {
         self.shown.iter().map(|at| self.titles[*at].field.clone()).collect()
     }
 
-    /// Returns the rows.
+    /// Returns the rows of the answer, as texts of the shown columns.
     pub(super) fn rows(&self) -> impl Iterator<Item = anyhow::Result<Vec<String>>> {
         let now = clock::wall().as_second();
         let answer = self.answer;

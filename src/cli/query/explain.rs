@@ -1,4 +1,4 @@
-//! `--explain`: a plan for people.
+//! Output of `query --explain`: the plan as text.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The rows of a tree.
+//! Rows of the output of `tree`.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! A change as a line.
+//! Output of `watch`: a change as a line.
 
 use crate::cli::print::{colours, width};
 use informer_hub_apiclient::StreamEvent;

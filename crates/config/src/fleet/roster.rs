@@ -8,7 +8,7 @@ use super::source_report::FoundCluster;
 use crate::ClusterConfig;
 use informer_hub_types::ClusterName;
 
-/// Origin of the cluster with a name.
+/// Table or source that a cluster name belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Holder {

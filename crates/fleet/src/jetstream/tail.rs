@@ -1,4 +1,4 @@
-//! Reading of the stream in order.
+//! Ordered reading of the JetStream stream.
 
 use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};

@@ -1,4 +1,4 @@
-//! Roles, admission, certificates and aggregated APIs.
+//! Table columns of roles, admission, certificates and aggregated APIs.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! Horizontal pod autoscalers.
+//! Table columns of horizontal pod autoscalers.
 
 use serde::Deserialize;
 

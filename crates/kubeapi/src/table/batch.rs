@@ -1,4 +1,4 @@
-//! Jobs and cron jobs.
+//! Table columns of jobs and cron jobs.
 
 use serde::Deserialize;
 

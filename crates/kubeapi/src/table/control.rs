@@ -1,4 +1,4 @@
-//! Leases, scheduling, flow control, devices and storage versions.
+//! Table columns of leases, scheduling, flow control, devices and storage versions.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Nodes, namespaces, configuration and quotas.
+//! Table columns of nodes, namespaces, configuration and quotas.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Columns of custom resources.
+//! Table columns of custom resources.
 
 use serde::Deserialize;
 use serde_json::Value;

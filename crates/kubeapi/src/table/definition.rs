@@ -1,4 +1,4 @@
-//! Definitions of custom resources.
+//! Table columns of definitions of custom resources.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! Endpoints and endpoint slices.
+//! Table columns of endpoints and endpoint slices.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! Events, of the core group and of `events.k8s.io`, which names some fields differently.
+//! Table columns of Events, of the core group and of `events.k8s.io`, which names some fields differently.
 
 use serde::Deserialize;
 

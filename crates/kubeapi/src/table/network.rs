@@ -1,4 +1,4 @@
-//! Services, endpoints and the rest of networking.
+//! Table columns of services and other resources of networking.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Pods.
+//! Table columns of pods.
 
 use std::cmp::max;
 

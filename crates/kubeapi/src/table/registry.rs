@@ -1,4 +1,4 @@
-//! Printers by group and resource.
+//! Registry of table columns, by group and resource.
 
 use super::kind::Kind;
 use super::{access, autoscaler, batch, control, core, definition, endpoint, event, network, pod, storage, workload};

@@ -1,4 +1,4 @@
-//! Volumes, storage classes and drivers.
+//! Table columns of volumes, storage classes and drivers.
 
 use serde::Deserialize;
 

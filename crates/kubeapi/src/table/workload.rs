@@ -1,4 +1,4 @@
-//! Controllers of pods.
+//! Table columns of the controllers of pods.
 
 use serde::Deserialize;
 

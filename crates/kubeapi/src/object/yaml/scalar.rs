@@ -1,4 +1,4 @@
-//! Styles of strings: which of them YAML's rules allow.
+//! Quoting of strings in YAML: which style a string allows.
 
 use super::resolve::is_string;
 

@@ -1,4 +1,4 @@
-//! Values as cells.
+//! Text of JSONPath values in table cells.
 
 use serde_json::Value;
 
