@@ -104,9 +104,9 @@ pub struct Services {
     pub show: StateSource,
     /// Dead letters.
     pub letters: AskLetters,
-    /// Reloads.
+    /// Handler of `POST /v1/reload`.
     pub reload: AskReload,
-    /// Metrics.
+    /// Source of `/metrics`.
     pub scraper: Scraper,
     /// Kubernetes roots; `None` if they are not served.
     pub read: Option<Arc<ReadApi>>,

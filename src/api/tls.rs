@@ -44,7 +44,7 @@ pub enum TlsError {
         key: &'static str,
         /// Path of the file.
         path: PathBuf,
-        /// Reason.
+        /// Why the file is unusable.
         problem: &'static str,
     },
 }

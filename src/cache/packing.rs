@@ -136,7 +136,7 @@ fn is_confidential(resource: &Gvr) -> bool {
 /// Maximum bytes of one training sample.
 const SAMPLE_BYTES: usize = 64 * 1024;
 
-/// Work for a background thread.
+/// Packing round for a background thread.
 #[derive(Debug)]
 pub struct Round {
     fitness: Fitness,

@@ -27,7 +27,7 @@ pub struct ReviewCacheOptions {
     pub deadline: Duration,
     /// Most answers kept. At the bound, those that expire first are dropped.
     pub answers: usize,
-    /// Reviews sent at the same time.
+    /// Maximum number of reviews in flight.
     pub at_once: usize,
     /// Reviews sent to one cluster at the same time, so that one that hangs delays no other.
     pub at_once_per_cluster: usize,

@@ -42,11 +42,11 @@ impl fmt::Display for Verb {
 /// User of an access review.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct User {
-    /// Name.
+    /// Name of the user.
     pub name: SmolStr,
-    /// Groups.
+    /// Groups of the user.
     pub groups: Vec<SmolStr>,
-    /// Identifier.
+    /// UID of the user.
     pub uid: Option<SmolStr>,
     /// Further attributes.
     pub extra: BTreeMap<SmolStr, Vec<SmolStr>>,

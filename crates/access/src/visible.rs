@@ -9,7 +9,7 @@ pub enum Visible {
     Everything,
     /// The objects of some namespaces.
     Namespaces(Namespaces),
-    /// Nothing.
+    /// No objects.
     Nothing,
 }
 

@@ -59,7 +59,7 @@ pub struct ChangeData {
 pub struct ChangeResource {
     /// API group; empty for the core group.
     pub group: String,
-    /// Kind.
+    /// Kind of the object.
     pub kind: String,
 }
 

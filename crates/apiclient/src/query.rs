@@ -45,7 +45,7 @@ pub struct QueryAnswer<'a> {
 /// A value with its number of objects.
 #[derive(Debug, Deserialize)]
 pub struct Group {
-    /// Value.
+    /// Value that the objects are grouped by.
     pub value: Value,
     /// Number of objects.
     pub count: u64,

@@ -35,11 +35,11 @@ pub struct TableRow {
 /// A page of rows.
 #[derive(Debug)]
 pub struct TablePage {
-    /// Metadata.
+    /// Version and continue token of the page.
     pub metadata: PageMeta,
     /// Columns; empty in later tables of a watch.
     pub columns: Vec<TableColumn>,
-    /// Rows.
+    /// Rows of the page, one for each object.
     pub rows: Vec<TableRow>,
 }
 

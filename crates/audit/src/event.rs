@@ -71,13 +71,13 @@ pub struct ObjectRef {
 pub struct Event {
     /// Identifier of the request, the same in all of its events.
     pub id: String,
-    /// Stage.
+    /// Stage of the request at which the event is written.
     pub stage: Stage,
     /// Path and query, by [`request_uri`](crate::request_uri).
     pub uri: String,
-    /// Verb.
+    /// Verb as Kubernetes names it, or the method.
     pub verb: String,
-    /// Sender.
+    /// User who sent the request.
     pub user: User,
     /// Address of the connection.
     pub source: Option<IpAddr>,

@@ -42,7 +42,7 @@ pub struct PolicyRule {
     pub readers: Vec<Pattern>,
     /// Groups of users.
     pub groups: Vec<Pattern>,
-    /// Verbs.
+    /// Verbs that the rule matches; empty for all.
     pub verbs: Vec<SmolStr>,
     /// Resources. A request that is about no resource does not match.
     pub resources: Vec<Exclusion>,
@@ -81,7 +81,7 @@ pub struct Facts<'r> {
     pub reader: &'r str,
     /// Groups of the user.
     pub groups: &'r [SmolStr],
-    /// Verb.
+    /// Verb of the request.
     pub verb: &'r str,
     /// Resources; a stream of events may have several.
     pub resources: &'r [ResourceName],

@@ -28,7 +28,7 @@ impl AuditConfig {
 pub enum AuditOutputConfig {
     /// Standard output.
     Stdout,
-    /// File.
+    /// Writes to a file.
     File {
         /// Path. Its directory must exist.
         path: PathBuf,
@@ -66,7 +66,7 @@ pub struct AuditRuleConfig {
     pub readers: Vec<String>,
     /// Groups of users, or patterns with `*`.
     pub groups: Vec<String>,
-    /// Verbs.
+    /// Verbs that the rule matches; empty for all.
     pub verbs: Vec<String>,
     /// Resources and patterns, without versions.
     pub resources: Vec<Exclusion>,

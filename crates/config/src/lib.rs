@@ -384,7 +384,7 @@ pub struct SinkConfig {
     pub batch: BatchConfig,
     /// Retry delays and limits.
     pub retry: RetryConfig,
-    /// Transport.
+    /// Type of the sink with its settings.
     pub transport: TransportConfig,
 }
 

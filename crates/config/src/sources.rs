@@ -165,7 +165,7 @@ pub enum SecretFormat {
 pub struct ProviderConfig {
     /// Command, searched on the PATH if it has no slash.
     pub command: String,
-    /// Arguments.
+    /// Arguments of the command.
     pub args: Vec<String>,
     /// Environment variables in addition to the hub's own.
     pub env: BTreeMap<String, String>,

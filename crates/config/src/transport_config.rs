@@ -252,7 +252,7 @@ pub enum NatsAuth {
     Password {
         /// User name.
         user: String,
-        /// Password.
+        /// Password of the user.
         password: Secret,
     },
     /// `nkey`: seed of an NKey.

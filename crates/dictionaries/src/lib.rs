@@ -12,7 +12,7 @@ use informer_hub_types::{Dictionary, Gvr};
 pub struct Kind {
     /// API group.
     pub group: &'static str,
-    /// Resource.
+    /// Plural of the resource.
     pub resource: &'static str,
     /// Size of the dictionary in bytes.
     pub size: usize,

@@ -123,7 +123,7 @@ pub enum JournalError {
     /// A newer version of the hub wrote the file. The operator can run that version.
     #[error("{file} has format {version}, this version knows up to 1: run the version that wrote it", file = file.display())]
     Newer {
-        /// File.
+        /// File of the journal.
         file: PathBuf,
         /// Format of the file.
         version: u8,

@@ -54,9 +54,9 @@ pub enum Form {
 /// Outcome of a negotiation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Accepted {
-    /// Encoding.
+    /// Encoding of the answer.
     pub media: Media,
-    /// Form.
+    /// Whether objects, a table or metadata are sent.
     pub form: Form,
     /// Whether the client asks for indented JSON (`pretty=1` in the media type).
     pub pretty: bool,

@@ -31,14 +31,14 @@ pub struct Access<'a> {
 pub enum FieldError {
     /// The field must not be set.
     Forbidden {
-        /// Field.
+        /// Invalid field.
         field: &'static str,
-        /// Explanation.
+        /// Mistake in the field.
         detail: &'static str,
     },
     /// The field has none of the values that it can have.
     NotSupported {
-        /// Field.
+        /// Invalid field.
         field: &'static str,
         /// Its value.
         value: String,

@@ -63,13 +63,13 @@ pub struct Subject {
 pub struct Status {
     /// HTTP code.
     pub code: u16,
-    /// Reason.
+    /// Machine-readable reason, such as `NotFound`.
     pub reason: Reason,
     /// Text for people.
     pub message: String,
     /// Subject, if it is known.
     pub about: Option<Box<Subject>>,
-    /// Causes.
+    /// Single causes, one for each invalid field.
     pub causes: Vec<Cause>,
     /// Seconds after which a client may try again.
     pub retry_after: Option<u32>,

@@ -66,7 +66,7 @@ pub enum Request {
 pub enum Answer {
     /// The record and its version.
     Found {
-        /// Content.
+        /// Content of the lease.
         record: Record,
         /// Version, which every write changes.
         version: Arc<str>,

@@ -13,18 +13,18 @@ pub const NOTE: &str = "informer-hub.io/delivered";
 /// Name of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseName {
-    /// Namespace.
+    /// Namespace of the Lease.
     pub namespace: String,
-    /// Name.
+    /// Name of the Lease.
     pub name: String,
 }
 
 /// HTTP request to an apiserver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpRequest {
-    /// Method.
+    /// HTTP method.
     pub method: &'static str,
-    /// Path.
+    /// Path below the address of the apiserver.
     pub path: String,
     /// Body; empty for `GET`.
     pub body: Vec<u8>,

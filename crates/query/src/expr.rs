@@ -61,7 +61,7 @@ pub enum TextTest {
 /// ([`Self::IsNot`], [`Self::NotIn`]) holds if it holds for all, also if there are none.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Test {
-    /// Equal.
+    /// The value is equal.
     Is(Literal),
     /// Not equal, or missing.
     IsNot(Literal),

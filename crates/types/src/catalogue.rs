@@ -45,7 +45,7 @@ pub struct Offer {
     pub singular: SmolStr,
     /// Short names.
     pub short_names: Vec<SmolStr>,
-    /// Kind.
+    /// Kind of the resource.
     pub kind: SmolStr,
     /// Whether objects of the resource are namespaced.
     pub namespaced: bool,

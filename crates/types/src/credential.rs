@@ -57,7 +57,7 @@ impl CredentialKind {
 /// One credential of a cluster, with the dates that can be read from it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Credential {
-    /// Kind.
+    /// Kind of the credential, such as a token or a certificate.
     pub kind: CredentialKind,
     /// Location: a file, an environment variable or a user of a kubeconfig.
     pub place: String,
@@ -148,11 +148,11 @@ impl Credential {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CredentialStatus {
-    /// Kind.
+    /// Kind of the credential, such as a token or a certificate.
     pub kind: CredentialKind,
     /// Location: a file, an environment variable or a user of a kubeconfig.
     pub place: String,
-    /// Expiry.
+    /// Time at which the credential expires.
     pub expires: Timestamp,
     /// How close the expiry is.
     pub state: Expiry,

@@ -24,7 +24,7 @@ pub enum DeltaKind {
 /// One change to one object.
 #[derive(Clone, Debug)]
 pub struct Delta {
-    /// Cause.
+    /// Cause of the delta: a watch event, a list or a resync.
     pub kind: DeltaKind,
     /// Object after the change; for a deletion, before it.
     pub object: Arc<StoredObject>,

@@ -17,7 +17,7 @@ const MAX_PLAIN_LEN: usize = 64 << 20;
 pub enum StoredBody {
     /// Plain JSON.
     Plain(Arc<[u8]>),
-    /// Compressed.
+    /// Compressed JSON.
     Packed(PackedBody),
     /// Not in memory.
     Unkept,

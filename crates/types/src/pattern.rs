@@ -119,7 +119,7 @@ impl fmt::Display for Exclusion {
 pub struct ResourcePattern {
     /// Selected groups.
     pub groups: Groups,
-    /// Exclusions.
+    /// Resources and patterns that the pattern does not match.
     pub exclude: Vec<Exclusion>,
     /// Maximum number of resources watched per cluster: the first ones by name.
     pub limit: NonZeroUsize,

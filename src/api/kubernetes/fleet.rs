@@ -26,7 +26,7 @@ pub struct ClusterInfo {
 /// A cache of the hub.
 #[derive(Clone, Debug)]
 pub struct CacheInfo {
-    /// Resource.
+    /// Resource whose objects the cache holds.
     pub resource: ApiResource,
     /// Form of its objects.
     pub view: View,

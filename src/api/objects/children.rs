@@ -23,7 +23,7 @@ const LEVELS: usize = 16;
 /// Owners in one query.
 const OWNERS: usize = 100;
 
-/// Queries at the same time.
+/// Maximum number of concurrent queries.
 const AT_ONCE: usize = 4;
 
 /// Time limit of one query.

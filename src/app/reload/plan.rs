@@ -23,14 +23,14 @@ pub struct Difference {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {
-    /// Clusters.
+    /// Clusters added, changed and removed.
     pub clusters: Difference,
     /// Cluster sources. Their clusters are in `clusters`; those of new sources follow once they have reported.
     #[serde(skip_serializing_if = "Difference::is_empty")]
     pub cluster_sources: Difference,
-    /// Resources.
+    /// Resource entries added, changed and removed.
     pub resources: Difference,
-    /// Sinks.
+    /// Sinks added, changed and removed.
     pub sinks: Difference,
     /// Readers of the HTTP port.
     #[serde(skip_serializing_if = "Difference::is_empty")]

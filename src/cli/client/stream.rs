@@ -27,7 +27,7 @@ const LONGEST_ERROR: usize = 1 << 20;
 pub(in crate::cli) struct Request<'r> {
     /// Path segments below the address of the hub, not percent-encoded.
     pub(in crate::cli) path: Vec<&'r str>,
-    /// Parameters.
+    /// Query parameters.
     pub(in crate::cli) query: Vec<(&'r str, String)>,
     /// `Accept` header.
     pub(in crate::cli) accept: &'static str,

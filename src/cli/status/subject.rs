@@ -5,11 +5,11 @@
 pub(in crate::cli) enum Subject {
     /// Totals and all problems.
     Status,
-    /// Clusters.
+    /// Every cluster.
     Clusters,
     /// Informers, i.e. the resources of each cluster.
     Resources,
-    /// Sinks.
+    /// Every sink.
     Sinks,
 }
 

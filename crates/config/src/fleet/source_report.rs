@@ -24,7 +24,7 @@ pub struct FoundCluster {
 /// Problem of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Problem {
-    /// Object.
+    /// Object with the problem, such as `Secret argocd/prod-eu`.
     pub object: String,
     /// Description with the key and the correction, without values that may be secret.
     pub problem: String,

@@ -81,7 +81,7 @@ pub struct Move {
     pub from: Option<String>,
     /// Next collector.
     pub to: String,
-    /// Reason.
+    /// Why the cluster moves.
     pub reason: MoveReason,
 }
 

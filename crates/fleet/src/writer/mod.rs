@@ -105,7 +105,7 @@ pub enum WriterEvent {
     Fenced {
         /// The partition.
         partition: Partition,
-        /// Reason.
+        /// Why the writer may no longer append.
         reason: FenceReason,
     },
     /// All records are stored, and the partition is closed, as [`Writer::close`] requested.

@@ -37,7 +37,7 @@ pub struct Column {
     pub kind: String,
     /// Format: `name` for the name, else usually empty.
     pub format: String,
-    /// Description.
+    /// Description of the column, for clients that show it.
     pub description: String,
     /// 0 for columns always shown, 1 for those of `-o wide`.
     pub priority: i32,

@@ -43,7 +43,7 @@ pub struct EventResource {
     pub version: String,
     /// Plural name.
     pub resource: String,
-    /// Kind.
+    /// Kind of the object.
     pub kind: String,
 }
 

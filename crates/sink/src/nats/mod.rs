@@ -55,13 +55,13 @@ pub struct NatsParams {
 pub enum NatsAuth {
     /// File with JWT and key, as created by `nsc`. Read for each connection.
     CredsFile(PathBuf),
-    /// Token.
+    /// Token of the hub.
     Token(String),
     /// User and password.
     Password {
         /// User name.
         user: String,
-        /// Password.
+        /// Password of the user.
         password: String,
     },
     /// Seed of an NKey.

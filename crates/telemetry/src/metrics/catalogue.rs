@@ -36,7 +36,7 @@ impl Kind {
 pub struct Metric {
     /// Prometheus name.
     pub name: &'static str,
-    /// Kind.
+    /// Counter, gauge or histogram.
     pub kind: Kind,
     /// Names of its labels, in order.
     pub labels: &'static [&'static str],

@@ -21,7 +21,7 @@ const MAX_NAMES: u64 = 1_000_000;
 /// Resource whose object names are watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WatchedNames {
-    /// CustomResourceDefinitions.
+    /// Metadata of CustomResourceDefinitions.
     Definitions,
     /// APIServices of aggregated APIs.
     Services,
