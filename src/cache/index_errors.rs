@@ -24,7 +24,7 @@ impl From<DecodeError> for IndexError {
 pub struct IndexerConflict {
     /// The resource.
     pub resource: String,
-    /// The taken names, sorted.
+    /// Names that indices have already, sorted.
     pub names: Vec<String>,
 }
 

@@ -119,7 +119,7 @@ impl TokenReviewer {
         &self.settings
     }
 
-    /// Finds the service account with a token.
+    /// Authenticates the service account of a token.
     ///
     /// # Errors
     /// [`RefusedToken`] if no cluster accepts it.

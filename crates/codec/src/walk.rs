@@ -47,7 +47,7 @@ impl<'de> Walk<'_, 'de> {
         self.value_from(node, start, start)
     }
 
-    /// Walks over a value at `start`. If it is cut, the cut begins at `from`, the opening quote of its key.
+    /// Walks over a value at `start`. A value that is cut out is removed with its key, from the opening quote at `from` on.
     fn value_from(&mut self, node: usize, from: usize, start: usize) -> Scanned {
         if !self.trie.get(node).needs_bytes() {
             return self.inside(node, start);
