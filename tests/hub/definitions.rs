@@ -16,7 +16,7 @@ use informer_hub_sim::{
 use informer_hub_types::{ApiResource, ClusterSelector, Gvr, Notification, ObjectKey, Phase};
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::runtime::Handle;
 
 use crate::fleet::{Fleet, config, eventually, file_events, file_sink, quick, resource_config, small};
