@@ -20,7 +20,7 @@ const WIDTH: usize = 16;
 #[derive(Clone, Default)]
 pub(super) struct Objects {
     tree: Tree<ObjectLeaf>,
-    /// Sorted namespaces, once someone has asked. Shared by all clones with the same namespaces.
+    /// Sorted namespaces, computed at the first request. Shared by all clones with the same namespaces.
     namespaces: Arc<OnceLock<Arc<[SmolStr]>>>,
 }
 
