@@ -125,7 +125,7 @@ async fn log(url: &str, round: usize, bodies: &[Bytes], compress: bool) -> f64 {
     let client = connect(url).await;
     let mut log = JetStreamLog::open(client.clone(), params).await.expect("the log opens");
     let cluster = ClusterName::new("c").expect("a name");
-    let partition = Partition { cluster, resource: Gvr::new("", "v1", "pods") };
+    let partition = Partition { cluster, resource: Gvr::new("", "v1", "pods"), selection: 0 };
     let mut writer = Writer::new(WriterParams { compress, answer_timeout: TIMEOUT, ..WriterParams::default() });
     writer.open(partition.clone(), 1);
     let start = clock::now();

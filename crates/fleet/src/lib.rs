@@ -1,7 +1,7 @@
 //! Foundation of scale-out: a replicated log of changes, ownership of clusters, and their assignment to collectors.
 //!
-//! The hub does not use this crate yet. Everything but the adapter `jetstream` (feature `nats`) is synchronous and does no
-//! I/O; its owner passes time, requests and answers.
+//! Everything but the adapter `jetstream` (feature `nats`) is synchronous and does no I/O; its owner passes time, requests
+//! and answers.
 //!
 //! # Data flow
 //! ```text
@@ -20,11 +20,13 @@
 //! - [`Log`]: port to the log. `SimulatedLog` (feature `testing`) and `jetstream::JetStreamLog` implement it.
 
 pub mod assign;
+mod causes;
 pub mod checkpoint;
 mod entry;
 #[cfg(feature = "nats")]
 pub mod jetstream;
 mod log;
+mod ownership;
 mod partition;
 pub mod reader;
 #[cfg(test)]
@@ -37,8 +39,10 @@ mod simulation_tests;
 mod wire;
 pub mod writer;
 
+pub use causes::with_causes;
 pub use entry::{Entry, Header, MAX_BODY, Sequence, pack, unpack};
 pub use log::{Answer, Log, Request, RequestId};
+pub use ownership::Ownership;
 pub use partition::{InvalidFleetName, Partition, Subjects};
 pub use reader::{PartitionState, ReadOutcome, Reader};
 pub use record::{Record, ResetReason};

@@ -5,22 +5,25 @@ use std::fmt::Write as _;
 
 use informer_hub_types::{ClusterName, Gvr, check_name};
 
-/// Part of the log with an order of its own: the objects of one resource in one cluster.
+/// Part of the log with an order of its own: the objects of one informer, thus of one resource in one cluster.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Partition {
     /// Cluster that the objects are in.
     pub cluster: ClusterName,
     /// Resource of the objects.
     pub resource: Gvr,
+    /// Fingerprint of the selected objects and their stored fields. Informers of one resource that differ in them have
+    /// separate partitions.
+    pub selection: u64,
 }
 
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of cluster {}", self.resource, self.cluster)
+        write!(f, "{} of cluster {} (selection {:016x})", self.resource, self.cluster, self.selection)
     }
 }
 
-/// Subjects of one fleet: `<fleet>.log.<cluster>.<resource>`.
+/// Subjects of one fleet: `<fleet>.log.<cluster>.<resource>-<selection>`.
 ///
 /// The last two tokens are escaped, so that a subject can be read back, and two partitions never share one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +62,7 @@ impl Subjects {
         escape(partition.cluster.as_str(), &mut subject);
         subject.push('.');
         escape(&partition.resource.long(), &mut subject);
+        let _ = write!(subject, "-{:016x}", partition.selection);
         subject
     }
 
@@ -83,10 +87,16 @@ impl Subjects {
         let rest = subject.strip_prefix(&self.fleet)?.strip_prefix(".log.")?;
         let (cluster, resource) = rest.split_once('.')?;
         let cluster = ClusterName::new(unescape(cluster)?).ok()?;
+        let (resource, selection) = resource.rsplit_once('-')?;
+        let digits = selection.bytes().filter(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).count();
+        if digits != 16 || selection.len() != 16 {
+            return None;
+        }
+        let selection = u64::from_str_radix(selection, 16).ok()?;
         let resource = unescape(resource)?;
         let mut parts = resource.splitn(3, '.');
         let (plural, version, group) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(Partition { cluster, resource: Gvr::new(group, version, plural) })
+        Some(Partition { cluster, resource: Gvr::new(group, version, plural), selection })
     }
 }
 
@@ -134,12 +144,14 @@ mod tests {
             cluster in "[A-Za-z0-9][A-Za-z0-9._-]{0,20}",
             resource in "[a-z]{1,8}",
             version in "v[1-9](beta1)?",
-            group in "([a-z]{1,5}(\\.[a-z*> ]{1,5}){0,3})?",
+            group in "([a-z]{1,5}(\\.[a-z*> -]{1,5}){0,3})?",
+            selection in any::<u64>(),
         ) {
             let subjects = Subjects::new("prod").unwrap();
             let partition = Partition {
                 cluster: ClusterName::new(cluster).unwrap(),
                 resource: Gvr::new(&group, &version, &resource),
+                selection,
             };
             let subject = subjects.of(&partition);
             prop_assert_eq!(subject.split('.').count(), 4);
@@ -148,7 +160,7 @@ mod tests {
         }
 
         #[test]
-        fn foreign_subject_is_no_partition(subject in "(prod\\.log\\.)?[a-z%.0-9]{0,20}") {
+        fn foreign_subject_is_no_partition(subject in "(prod\\.log\\.)?[a-z%.0-9]{0,20}(-[0-9a-f]{16})?") {
             let subjects = Subjects::new("prod").unwrap();
             if let Some(partition) = subjects.partition(&subject) {
                 prop_assert_eq!(subjects.partition(&subjects.of(&partition)), Some(partition));
@@ -166,10 +178,16 @@ mod tests {
     #[test]
     fn subject_of_another_fleet_or_depth_is_no_partition() {
         let subjects = Subjects::new("prod").unwrap();
-        assert!(subjects.partition("prod.log.eu.pods%2Ev1%2E").is_some());
-        for foreign in
-            ["prod2.log.eu.pods%2Ev1%2E", "prod.log.eu", "prod.log.eu.pods%2Ev1%2E.more", "prod.log.eu.pods%2"]
-        {
+        assert!(subjects.partition("prod.log.eu.pods%2Ev1%2E-00000000000000a7").is_some());
+        for foreign in [
+            "prod2.log.eu.pods%2Ev1%2E-00000000000000a7",
+            "prod.log.eu",
+            "prod.log.eu.pods%2Ev1%2E",
+            "prod.log.eu.pods%2Ev1%2E-a7",
+            "prod.log.eu.pods%2Ev1%2E-+0000000000000a7",
+            "prod.log.eu.pods%2Ev1%2E.more-00000000000000a7",
+            "prod.log.eu.pods%2-00000000000000a7",
+        ] {
             assert_eq!(subjects.partition(foreign), None, "{foreign}");
         }
     }

@@ -54,7 +54,7 @@ pub struct Gap {
     pub next: Sequence,
 }
 
-/// Result of reading an entry.
+/// Result of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
     /// Records to apply, in order.

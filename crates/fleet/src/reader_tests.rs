@@ -9,7 +9,7 @@ use crate::record::{Record, ResetReason};
 use crate::wire::DecodeError;
 
 fn partition() -> Partition {
-    Partition { cluster: ClusterName::new("c").unwrap(), resource: Gvr::new("", "v1", "pods") }
+    Partition { cluster: ClusterName::new("c").unwrap(), resource: Gvr::new("", "v1", "pods"), selection: 0 }
 }
 
 fn owner() -> Record {

@@ -3,9 +3,8 @@
 //! Requests and answers are delayed, reordered, lost and doubled. A client can be cut off. A request that left its client
 //! before the cut still arrives. The log can be down, forget old entries by bytes or age, and be deleted.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use informer_hub_types::rng;
@@ -72,7 +71,7 @@ struct State {
 
 /// See the [module documentation](self). Clones share the log.
 #[derive(Clone)]
-pub struct SimulatedLog(Rc<RefCell<State>>);
+pub struct SimulatedLog(Arc<Mutex<State>>);
 
 impl std::fmt::Debug for SimulatedLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -91,7 +90,7 @@ impl SimulatedLog {
     /// Creates an empty log. Its randomness is that of the thread; see [`rng::SeededRng`].
     #[must_use]
     pub fn new(faults: Faults) -> Self {
-        Self(Rc::new(RefCell::new(State {
+        Self(Arc::new(Mutex::new(State {
             rng: rng::rng(),
             faults,
             now: Duration::ZERO,
@@ -110,17 +109,21 @@ impl SimulatedLog {
         })))
     }
 
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Connects a process.
     #[must_use]
     pub fn connect(&self) -> SimulatedClient {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state();
         state.inboxes.push(VecDeque::new());
         SimulatedClient { log: self.clone(), client: state.inboxes.len() - 1 }
     }
 
     /// Advances the time and delivers the messages until then.
     pub fn advance(&self, now: Duration) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state();
         while let Some(first) = state.messages.first_entry()
             && first.key().0 <= now
         {
@@ -134,24 +137,24 @@ impl SimulatedLog {
 
     /// Changes the faults.
     pub fn set_faults(&self, faults: Faults) {
-        self.0.borrow_mut().faults = faults;
+        self.state().faults = faults;
     }
 
     /// Makes the log fail requests, or ends that.
     pub fn set_down(&self, down: bool) {
-        self.0.borrow_mut().down = down;
+        self.state().down = down;
     }
 
     /// Limits the log. The oldest entries over a limit are removed.
     pub fn set_retention(&self, max_bytes: usize, max_age: Duration) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state();
         (state.max_bytes, state.max_age) = (max_bytes, max_age);
         state.retain();
     }
 
     /// Deletes the log and creates it anew. Sequences go on, as those of a stream with a first sequence of its own do.
     pub fn recreate(&self) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state();
         state.last_sequence += 1000;
         state.bytes = 0;
         state.entries.clear();
@@ -161,14 +164,14 @@ impl SimulatedLog {
     /// Returns all entries ever stored, retained or not, in order.
     #[must_use]
     pub fn history(&self) -> Vec<Entry> {
-        self.0.borrow().history.clone()
+        self.state().history.clone()
     }
 }
 
 impl SimulatedClient {
     /// Cuts the client off from the log, or connects it again. Messages on their way still arrive.
     pub fn set_cut_off(&self, cut_off: bool) {
-        let mut state = self.log.0.borrow_mut();
+        let mut state = self.log.state();
         if cut_off {
             state.cut_off.insert(self.client)
         } else {
@@ -180,7 +183,7 @@ impl SimulatedClient {
     /// be repeated. `None` if the log is unreachable.
     #[must_use]
     pub fn read(&self, after: Sequence, only: Option<&Partition>, most: usize) -> Option<Vec<Entry>> {
-        let mut state = self.log.0.borrow_mut();
+        let mut state = self.log.state();
         if state.down || state.cut_off.contains(&self.client) {
             return None;
         }
@@ -196,7 +199,7 @@ impl SimulatedClient {
 impl Log for SimulatedClient {
     fn send(&mut self, id: RequestId, request: Request) {
         let client = self.client;
-        let mut state = self.log.0.borrow_mut();
+        let mut state = self.log.state();
         let Faults { lost_request, doubled, .. } = state.faults;
         if state.cut_off.contains(&client) || state.rng.random_bool(lost_request) {
             return;
@@ -208,7 +211,7 @@ impl Log for SimulatedClient {
     }
 
     fn receive(&mut self) -> Option<(RequestId, Answer)> {
-        self.log.0.borrow_mut().inboxes[self.client].pop_front()
+        self.log.state().inboxes[self.client].pop_front()
     }
 }
 

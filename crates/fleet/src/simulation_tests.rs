@@ -76,6 +76,7 @@ impl World {
             .map(|at| Partition {
                 cluster: ClusterName::new(format!("c{}", at / 2)).unwrap(),
                 resource: Gvr::new("", "v1", ["pods", "nodes"][at % 2]),
+                selection: 0,
             })
             .collect();
         let checkpoints = Checkpoints::default();

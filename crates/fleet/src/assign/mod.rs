@@ -81,7 +81,7 @@ pub struct Move {
     pub from: Option<String>,
     /// Next collector.
     pub to: String,
-    /// Why the cluster moves.
+    /// Reason.
     pub reason: MoveReason,
 }
 

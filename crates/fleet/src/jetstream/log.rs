@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::{NatsError, Tail, context};
+use crate::causes::with_causes;
 use crate::entry::{Entry, Sequence};
 use crate::log::{Answer, Log, Request, RequestId};
 use crate::partition::{Partition, Subjects};
@@ -118,6 +119,26 @@ impl JetStreamLog {
         Tail::open(&self.context, &stream_name(&self.params.subjects), &self.params.subjects, after, filter).await
     }
 
+    /// Returns the retained entries of a partition after a sequence, up to the last one at the time of the call.
+    pub async fn entries(&self, partition: &Partition, after: Sequence) -> Result<Vec<Entry>, NatsError> {
+        let mut entries = Vec::new();
+        let Some(last) = self.last(partition).await?.filter(|last| last.sequence > after) else { return Ok(entries) };
+        let mut tail = self.tail(after, self.params.subjects.of(partition)).await?;
+        while let Some(entry) = tail.next().await? {
+            let is_last = entry.sequence >= last.sequence;
+            entries.push(entry);
+            if is_last {
+                return Ok(entries);
+            }
+        }
+        Err(NatsError::request(format!("read the entries of {partition}"))("the consumer has ended"))
+    }
+
+    /// Returns a future that executes one request, independent of [`Log`].
+    pub fn execute(&self, request: Request) -> impl Future<Output = Answer> + Send + 'static {
+        execute(self.context.clone(), self.stream.clone(), self.params.subjects.clone(), request)
+    }
+
     /// Reads a partition's last entry from the stream's leader.
     pub async fn last(&self, partition: &Partition) -> Result<Option<Entry>, NatsError> {
         last(&self.stream, &self.params.subjects, partition.clone()).await
@@ -126,21 +147,9 @@ impl JetStreamLog {
 
 impl Log for JetStreamLog {
     fn send(&mut self, id: RequestId, request: Request) {
-        let (context, stream, sender) = (self.context.clone(), self.stream.clone(), self.sender.clone());
-        let subjects = self.params.subjects.clone();
+        let (execution, sender) = (self.execute(request), self.sender.clone());
         self.runtime.spawn(async move {
-            let answer = match request {
-                Request::Append { partition, expected, payload } => {
-                    let mut headers = HeaderMap::new();
-                    headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, expected.to_string().as_str());
-                    let message = PublishMessage::build().payload(payload).headers(headers);
-                    append(&context, subjects.of(&partition), message).await
-                }
-                Request::ReadLast { partition } => match last(&stream, &subjects, partition).await {
-                    Ok(last) => Answer::Last(last),
-                    Err(error) => Answer::Failed(with_causes(&error)),
-                },
-            };
+            let answer = execution.await;
             // The log may have been dropped.
             let _ = sender.send((id, answer)).await;
         });
@@ -148,6 +157,21 @@ impl Log for JetStreamLog {
 
     fn receive(&mut self) -> Option<(RequestId, Answer)> {
         self.received.pop_front().or_else(|| self.receiver.try_recv().ok())
+    }
+}
+
+async fn execute(context: Context, stream: Stream<()>, subjects: Subjects, request: Request) -> Answer {
+    match request {
+        Request::Append { partition, expected, payload } => {
+            let mut headers = HeaderMap::new();
+            headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, expected.to_string().as_str());
+            let message = PublishMessage::build().payload(payload).headers(headers);
+            append(&context, subjects.of(&partition), message).await
+        }
+        Request::ReadLast { partition } => match last(&stream, &subjects, partition).await {
+            Ok(last) => Answer::Last(last),
+            Err(error) => Answer::Failed(with_causes(&error)),
+        },
     }
 }
 
@@ -194,14 +218,4 @@ fn config(params: &LogParams, name: &str) -> Config {
 fn is_missing(error: &async_nats::jetstream::context::GetStreamError) -> bool {
     let missing = async_nats::jetstream::ErrorCode::STREAM_NOT_FOUND;
     matches!(error.kind(), GetStreamErrorKind::JetStream(cause) if cause.error_code() == missing)
-}
-
-/// Returns an error with its causes in one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| {
-        let cause = cause.to_string();
-        // The client library repeats causes in its texts.
-        if text.contains(&cause) { text } else { format!("{text}: {cause}") }
-    })
 }

@@ -19,7 +19,7 @@ use async_nats::jetstream::{Context, kv};
 
 pub use checkpoints::Checkpoints;
 pub use log::{JetStreamLog, LogParams};
-pub use owners::{Owners, Ownership};
+pub use owners::Owners;
 pub use tail::Tail;
 
 /// Error of a request to NATS. Every one may be repeated; those about configuration repeat until the operator acts.

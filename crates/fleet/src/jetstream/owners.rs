@@ -10,24 +10,12 @@ use bytes::Bytes;
 use informer_hub_types::ClusterName;
 
 use super::{NatsError, context, key_of, open_bucket};
+use crate::ownership::Ownership;
 use crate::partition::Subjects;
 use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
 
 const FORMAT: u8 = 1;
 const IN_FLIGHT: usize = 256;
-
-/// Entry of the bucket.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ownership {
-    /// The cluster.
-    pub cluster: ClusterName,
-    /// Its owner; empty if the last one has released it.
-    pub collector: String,
-    /// Epoch for [`Writer::open`](crate::Writer::open).
-    pub epoch: u64,
-    /// Revision of the entry. It changes with each renewal, so an observer sees by its own clock that an owner is alive.
-    pub revision: u64,
-}
 
 /// Claims clusters for collectors in a key-value bucket of JetStream.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Ordered reading of the JetStream stream.
+//! Reading of the stream in order.
 
 use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};

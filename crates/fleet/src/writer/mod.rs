@@ -105,7 +105,7 @@ pub enum WriterEvent {
     Fenced {
         /// The partition.
         partition: Partition,
-        /// Why the writer may no longer append.
+        /// Reason.
         reason: FenceReason,
     },
     /// All records are stored, and the partition is closed, as [`Writer::close`] requested.

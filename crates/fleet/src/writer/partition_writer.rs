@@ -39,7 +39,7 @@ pub(super) enum Pending {
     Backoff { until: Duration },
 }
 
-/// Effect of the log's answer to a request.
+/// Result of an answer.
 pub(super) enum Outcome {
     /// The next request can be sent.
     Continue,

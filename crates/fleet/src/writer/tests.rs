@@ -14,7 +14,7 @@ use crate::record::Record;
 const T0: Duration = Duration::from_secs(100);
 
 fn partition(cluster: &str) -> Partition {
-    Partition { cluster: ClusterName::new(cluster).unwrap(), resource: Gvr::new("", "v1", "pods") }
+    Partition { cluster: ClusterName::new(cluster).unwrap(), resource: Gvr::new("", "v1", "pods"), selection: 0 }
 }
 
 fn put(name: &str, size: usize) -> Record {

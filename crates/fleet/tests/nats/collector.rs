@@ -17,7 +17,11 @@ pub(crate) fn subjects() -> Subjects {
 }
 
 pub(crate) fn partition(cluster: &str) -> Partition {
-    Partition { cluster: ClusterName::new(cluster).unwrap(), resource: Gvr::new("apps", "v1", "deployments") }
+    Partition {
+        cluster: ClusterName::new(cluster).unwrap(),
+        resource: Gvr::new("apps", "v1", "deployments"),
+        selection: 0,
+    }
 }
 
 pub(crate) fn params(replicas: usize) -> LogParams {

@@ -72,12 +72,15 @@ impl Servers {
         .await;
     }
 
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| format!("nats://{}", node.clients)).collect()
+    }
+
     pub(crate) async fn client(&self) -> async_nats::Client {
-        let urls: Vec<_> = self.nodes.iter().map(|node| format!("nats://{}", node.clients)).collect();
         let options = async_nats::ConnectOptions::new()
             .request_timeout(Some(Duration::from_secs(2)))
             .reconnect_delay_callback(|_| Duration::from_millis(50));
-        options.connect(urls).await.unwrap()
+        options.connect(self.urls()).await.unwrap()
     }
 
     fn spawn(&mut self, at: usize) {
