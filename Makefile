@@ -57,6 +57,7 @@ test-real: ## Run the suites with real kube-apiservers and the example receivers
 	tests/testbed/build.sh kubectl
 	$(CARGO) test --test real
 	$(CARGO) test --package informer-hub-fleet --features nats --test nats
+	$(CARGO) test --package informer-hub-roles --features nats --test nats
 	$(CARGO) test --test receivers --test readers -- --ignored
 
 check-monitoring: ## Check metrics, alert rules and dashboard with Prometheus' tools; needs Go, builds for minutes the first time

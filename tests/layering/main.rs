@@ -38,6 +38,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("journal", &["disk"]),
     ("fleet", &["types"]),
     ("sim", &["disk", "protobuf", "types"]),
+    ("roles", &["codec", "fleet", "reflector", "tls", "types"]),
     ("source", &["codec", "dial", "disk", "pool", "reflector", "tls", "types"]),
     ("sink", &["dial", "disk", "journal", "sim", "tls", "types"]),
 ];

@@ -1,0 +1,281 @@
+//! Task that owns the [`Writer`] of a process: appends records, and answers when they are stored.
+//!
+//! # Bounds
+//! Each partition has one caller, which waits for its answer, so at most one append per partition waits for room in the
+//! writer's queue. The writer bounds the queue and the requests in flight.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use informer_hub_fleet::writer::{FenceReason, OfferError};
+use informer_hub_fleet::{Answer, Partition, Record, RequestId, Sequence, Writer, WriterEvent, WriterParams};
+use informer_hub_types::Threads;
+use informer_hub_types::clock::{self, Instant};
+use tokio::sync::{mpsc, oneshot};
+
+use super::backend::Backend;
+
+/// Commands that may wait for the task at once.
+const COMMANDS: usize = 64;
+
+/// Reason why records were not stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AppendError {
+    /// Another collector owns the partition, or the log has changed.
+    #[error("the log refuses entries of this collector: {0:?}")]
+    Fenced(FenceReason),
+    /// The partition is not open under this epoch.
+    #[error("the partition is not open")]
+    NotOpen,
+    /// A record exceeds the limit of the log.
+    #[error("{0}")]
+    Refused(OfferError),
+    /// The task has ended.
+    #[error("the hub is shutting down")]
+    Ended,
+}
+
+type Reply = oneshot::Sender<Result<Sequence, AppendError>>;
+
+enum Command {
+    Open { partition: Partition, epoch: u64, reply: Reply },
+    Append { partition: Partition, epoch: u64, records: Vec<Record>, reply: Reply },
+    Close { partition: Partition, epoch: u64, reply: Reply },
+    Abandon { partition: Partition, epoch: u64 },
+}
+
+/// Handle to the task. The task ends with its last handle.
+#[derive(Clone, Debug)]
+pub(crate) struct Appender {
+    commands: mpsc::Sender<Command>,
+}
+
+/// Place for one append, which [`Permit::append`] fills without waiting.
+pub(crate) struct Permit<'a> {
+    place: mpsc::Permit<'a, Command>,
+}
+
+impl Appender {
+    pub(crate) fn start(backend: Arc<dyn Backend>, params: WriterParams, io: &Threads) -> Self {
+        let (commands, receiver) = mpsc::channel(COMMANDS);
+        let task = Task {
+            writer: Writer::new(params),
+            backend,
+            in_flight: FuturesUnordered::new(),
+            open: BTreeMap::new(),
+            begun: clock::now(),
+        };
+        io.spawn(task.run(receiver));
+        Self { commands }
+    }
+
+    /// Claims a partition under an epoch. Returns the sequence of the claim.
+    pub(crate) async fn open(&self, partition: Partition, epoch: u64) -> Result<Sequence, AppendError> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Open { partition, epoch, reply }).await.map_err(|_| AppendError::Ended)?;
+        answer.await.unwrap_or(Err(AppendError::Ended))
+    }
+
+    /// Waits for a place to append.
+    pub(crate) async fn reserve(&self) -> Result<Permit<'_>, AppendError> {
+        let place = self.commands.reserve().await.map_err(|_| AppendError::Ended)?;
+        Ok(Permit { place })
+    }
+
+    /// Closes a partition once its records are stored.
+    pub(crate) async fn close(&self, partition: Partition, epoch: u64) -> Result<Sequence, AppendError> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Close { partition, epoch, reply }).await.map_err(|_| AppendError::Ended)?;
+        answer.await.unwrap_or(Err(AppendError::Ended))
+    }
+
+    /// Closes a partition and drops its records.
+    pub(crate) async fn abandon(&self, partition: Partition, epoch: u64) {
+        // An ended task has no partitions.
+        let _ = self.commands.send(Command::Abandon { partition, epoch }).await;
+    }
+}
+
+impl Permit<'_> {
+    /// Appends records. The future completes when they are stored. They are appended even if it is dropped.
+    pub(crate) fn append(
+        self,
+        partition: Partition,
+        epoch: u64,
+        records: Vec<Record>,
+    ) -> impl Future<Output = Result<Sequence, AppendError>> + Send + 'static {
+        let (reply, answer) = oneshot::channel();
+        self.place.send(Command::Append { partition, epoch, records, reply });
+        async move { answer.await.unwrap_or(Err(AppendError::Ended)) }
+    }
+}
+
+struct OpenPartition {
+    epoch: u64,
+    opening: Option<Reply>,
+    /// Records that the writer has not accepted yet.
+    unaccepted: VecDeque<Record>,
+    /// Appends by the number of their records that are not stored yet.
+    waiting: VecDeque<(usize, Reply)>,
+    closing: Option<Reply>,
+}
+
+impl OpenPartition {
+    fn fail(self, error: &AppendError) {
+        let replies = self.opening.into_iter().chain(self.waiting.into_iter().map(|(_, reply)| reply));
+        for reply in replies.chain(self.closing) {
+            // The caller may be gone.
+            let _ = reply.send(Err(error.clone()));
+        }
+    }
+}
+
+struct Task {
+    writer: Writer,
+    backend: Arc<dyn Backend>,
+    in_flight: FuturesUnordered<BoxFuture<'static, (RequestId, Answer)>>,
+    open: BTreeMap<Partition, OpenPartition>,
+    begun: Instant,
+}
+
+impl Task {
+    async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        loop {
+            self.exchange();
+            let deadline = self.writer.next_deadline().map(|at| self.begun + at);
+            let timer = async {
+                match deadline {
+                    Some(deadline) => tokio::time::sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                Some((id, answer)) = self.in_flight.next() => {
+                    self.writer.answer(id, answer, clock::now() - self.begun);
+                }
+                command = commands.recv() => match command {
+                    Some(command) => self.command(command),
+                    None => return,
+                },
+                () = timer => {}
+            }
+        }
+    }
+
+    /// Sends what is to be sent, and reports what has happened, until neither causes the other.
+    fn exchange(&mut self) {
+        loop {
+            for (id, request) in self.writer.poll(clock::now() - self.begun) {
+                let execution = self.backend.execute(request);
+                self.in_flight.push(Box::pin(async move { (id, execution.await) }));
+            }
+            let events = self.writer.take_events();
+            if events.is_empty() {
+                return;
+            }
+            let has_room = events.iter().any(|event| !matches!(event, WriterEvent::Claimed { .. }));
+            for event in events {
+                self.report(event);
+            }
+            if has_room {
+                let blocked: Vec<_> = self.open.iter().filter(|(_, open)| !open.unaccepted.is_empty()).collect();
+                let blocked: Vec<_> = blocked.into_iter().map(|(partition, _)| partition.clone()).collect();
+                for partition in blocked {
+                    self.offer(&partition);
+                }
+            }
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Open { partition, epoch, reply } => {
+                if let Some(before) = self.open.remove(&partition) {
+                    self.writer.abandon(&partition);
+                    before.fail(&AppendError::NotOpen);
+                }
+                self.writer.open(partition.clone(), epoch);
+                let (unaccepted, waiting) = Default::default();
+                let open = OpenPartition { epoch, opening: Some(reply), unaccepted, waiting, closing: None };
+                self.open.insert(partition, open);
+            }
+            Command::Append { partition, epoch, records, reply } => match self.open_under(&partition, epoch) {
+                Some(open) if open.closing.is_none() => {
+                    open.waiting.push_back((records.len(), reply));
+                    open.unaccepted.extend(records);
+                    self.offer(&partition);
+                }
+                _ => drop(reply.send(Err(AppendError::NotOpen))),
+            },
+            Command::Close { partition, epoch, reply } => match self.open_under(&partition, epoch) {
+                Some(open) if open.closing.is_none() => {
+                    open.closing = Some(reply);
+                    self.offer(&partition);
+                }
+                _ => drop(reply.send(Err(AppendError::NotOpen))),
+            },
+            Command::Abandon { partition, epoch } => {
+                if self.open_under(&partition, epoch).is_some() {
+                    self.writer.abandon(&partition);
+                    self.fail(&partition, &AppendError::NotOpen);
+                }
+            }
+        }
+    }
+
+    fn open_under(&mut self, partition: &Partition, epoch: u64) -> Option<&mut OpenPartition> {
+        self.open.get_mut(partition).filter(|open| open.epoch == epoch)
+    }
+
+    /// Offers the waiting records of a partition to the writer, as far as it has room.
+    fn offer(&mut self, partition: &Partition) {
+        let Some(open) = self.open.get_mut(partition) else { return };
+        while let Some(record) = open.unaccepted.front() {
+            match self.writer.offer(partition, record) {
+                Ok(()) => drop(open.unaccepted.pop_front()),
+                Err(OfferError::Full) => return,
+                Err(error) => {
+                    self.writer.abandon(partition);
+                    return self.fail(partition, &AppendError::Refused(error));
+                }
+            }
+        }
+        if open.closing.is_some() {
+            self.writer.close(partition);
+        }
+    }
+
+    fn report(&mut self, event: WriterEvent) {
+        match event {
+            WriterEvent::Claimed { partition, sequence } => {
+                let opening = self.open.get_mut(&partition).and_then(|open| open.opening.take());
+                opening.map(|reply| reply.send(Ok(sequence)));
+            }
+            WriterEvent::Stored { partition, mut records, sequence } => {
+                let Some(open) = self.open.get_mut(&partition) else { return };
+                while let Some((left, _)) = open.waiting.front_mut() {
+                    let stored = records.min(*left);
+                    (*left, records) = (*left - stored, records - stored);
+                    if *left > 0 {
+                        return;
+                    }
+                    open.waiting.pop_front().map(|(_, reply)| reply.send(Ok(sequence)));
+                }
+            }
+            WriterEvent::Fenced { partition, reason } => self.fail(&partition, &AppendError::Fenced(reason)),
+            WriterEvent::Closed { partition, sequence } => {
+                let closing = self.open.remove(&partition).and_then(|open| open.closing);
+                closing.map(|reply| reply.send(Ok(sequence)));
+            }
+        }
+    }
+
+    fn fail(&mut self, partition: &Partition, error: &AppendError) {
+        if let Some(open) = self.open.remove(partition) {
+            open.fail(error);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Port to the services that the processes of a fleet share.
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+
+use informer_hub_fleet::{Answer, Entry, Ownership, Partition, Request, Sequence};
+use informer_hub_types::ClusterName;
+
+/// Failed request to a backend. It may be repeated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BackendError(
+    /// Request and cause.
+    pub String,
+);
+
+/// Result of a request to a backend.
+pub type Answered<T> = BoxFuture<'static, Result<T, BackendError>>;
+
+/// The log, the bucket of owners, and the store of checkpoints.
+///
+/// # Contract
+/// - A request may fail although it was executed.
+/// - Changes of the bucket compare its revision, so of two concurrent ones, one has no effect.
+/// - Every future ends within a deadline of the adapter.
+pub trait Backend: Debug + Send + Sync + 'static {
+    /// Executes a request of a [`Writer`](informer_hub_fleet::Writer).
+    fn execute(&self, request: Request) -> BoxFuture<'static, Answer>;
+
+    /// Returns the retained entries of a partition after a sequence, up to the last one.
+    fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Vec<Entry>>;
+
+    /// Returns the ownership of a cluster.
+    fn owner(&self, cluster: &ClusterName) -> Answered<Option<Ownership>>;
+
+    /// Makes `collector` the owner of a cluster, under an epoch above `newest` and that of `seen`. Returns `None` if the
+    /// ownership is no longer `seen`.
+    fn claim(
+        &self,
+        cluster: &ClusterName,
+        collector: &str,
+        seen: Option<&Ownership>,
+        newest: u64,
+    ) -> Answered<Option<Ownership>>;
+
+    /// Renews an ownership: same epoch, new revision. Returns `None` if it has changed.
+    fn renew(&self, own: &Ownership) -> Answered<Option<Ownership>>;
+
+    /// Gives an ownership up. Returns whether it was still held.
+    fn release(&self, own: &Ownership) -> Answered<bool>;
+
+    /// Returns the newest checkpoint of a partition.
+    fn checkpoint(&self, partition: &Partition) -> Answered<Option<Bytes>>;
+
+    /// Stores a checkpoint up to a sequence, unless there is one that is as new.
+    fn save_checkpoint(
+        &self,
+        partition: &Partition,
+        sequence: Sequence,
+        collector: &str,
+        checkpoint: Bytes,
+    ) -> Answered<()>;
+}

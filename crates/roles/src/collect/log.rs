@@ -1,0 +1,158 @@
+//! Partition of a source: opens it, restores it, and appends records.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use informer_hub_codec::Decoder;
+use informer_hub_fleet::{Partition, Record, with_causes};
+use informer_hub_reflector::{ErrorClass, SourceError, VersionMatch};
+use informer_hub_types::ResourceVersion;
+use parking_lot::Mutex;
+
+use super::recording::Recording;
+use super::session::Session;
+use crate::appender::AppendError;
+use crate::restore::{Restored, restore};
+
+/// Partition of a source.
+pub(super) struct SourceLog {
+    session: Arc<Session>,
+    pub(super) partition: Partition,
+    pub(super) decoder: Mutex<Decoder>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Epoch under which the partition is open.
+    open: Option<u64>,
+    recording: Recording,
+    /// Whether the last watch of the apiserver has failed, or sent nothing. Then a list asks the apiserver.
+    suspect: bool,
+    /// Version of the first page of the list in progress.
+    listed: Option<ResourceVersion>,
+}
+
+impl SourceLog {
+    pub(super) fn new(session: Arc<Session>, partition: Partition, decoder: Decoder) -> Self {
+        let recording = Recording::new(session.shared.params.keep_alive);
+        let state = Mutex::new(State { recording, ..State::default() });
+        Self { session, partition, decoder: Mutex::new(decoder), state }
+    }
+
+    /// Opens the partition if it is not open. Returns the state of the log, if it can answer a list.
+    pub(super) async fn begin(&self, version: &VersionMatch) -> Result<Option<Restored>, SourceError> {
+        let shared = &self.session.shared;
+        let (open, suspect) = {
+            let state = self.state.lock();
+            (state.open, state.suspect)
+        };
+        let until = if open.is_some() {
+            if suspect {
+                return Ok(None);
+            }
+            self.session.stored(&self.partition)
+        } else {
+            let (epoch, sequence) = self.session.open(&self.partition).await.map_err(|error| self.refused(&error))?;
+            self.state.lock().open = Some(epoch);
+            sequence
+        };
+        let restored = restore(&shared.backend, &self.partition, until, &shared.io).await;
+        let restored = match restored {
+            Ok(restored) => restored,
+            Err(error) => {
+                if open.is_none() {
+                    self.abandon().await;
+                }
+                return Err(self.refused(&error));
+            }
+        };
+        let usable = restored.state.complete && restored.state.resume.as_ref().is_some_and(|at| serves(at, version));
+        {
+            let mut state = self.state.lock();
+            let mut known = restored.state.clone();
+            known.resume.take_if(|_| !usable);
+            if open.is_none() { state.recording.begin(known) } else { state.recording.repeat(known) }
+        }
+        let (partition, state) = (&self.partition, &restored.state);
+        tracing::debug!(%partition, sequence = state.last, resume = ?state.resume, usable, "restored from the log");
+        Ok(usable.then_some(restored))
+    }
+
+    /// Appends records and waits until they are stored.
+    pub(super) async fn append<R>(
+        &self,
+        record: impl FnOnce(&mut Recording, &mut Vec<Record>) -> R,
+    ) -> Result<R, SourceError> {
+        let permit = self.session.shared.appender.reserve().await.map_err(|error| self.refused(&error))?;
+        let (result, appending, epoch) = {
+            let mut state = self.state.lock();
+            let Some(epoch) = state.open else {
+                return Err(self.refused(&AppendError::NotOpen));
+            };
+            let mut records = Vec::new();
+            let result = record(&mut state.recording, &mut records);
+            if records.is_empty() {
+                return Ok(result);
+            }
+            (result, permit.append(self.partition.clone(), epoch, records), epoch)
+        };
+        match appending.await {
+            Ok(sequence) => self.session.note_stored(&self.partition, sequence),
+            Err(error) => {
+                self.session.note_fence(&error);
+                self.state.lock().open.take_if(|open| *open == epoch);
+                return Err(self.refused(&error));
+            }
+        }
+        Ok(result)
+    }
+
+    /// Begins a list of the apiserver in the log. If the log does not answer, the apiserver is not asked.
+    pub(super) async fn reset(&self) -> Result<(), SourceError> {
+        self.state.lock().listed = None;
+        self.append(|recording, records| records.push(recording.reset())).await
+    }
+
+    /// Returns the version of the first page of a list. A watch from an older version loses nothing.
+    pub(super) fn list_version(&self, page: &ResourceVersion) -> ResourceVersion {
+        self.state.lock().listed.get_or_insert_with(|| page.clone()).clone()
+    }
+
+    async fn abandon(&self) {
+        let open = self.state.lock().open.take();
+        if let Some(epoch) = open {
+            self.session.shared.appender.abandon(self.partition.clone(), epoch).await;
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.state.lock().open.is_some()
+    }
+
+    pub(super) fn set_suspect(&self, suspect: bool) {
+        self.state.lock().suspect = suspect;
+    }
+
+    pub(super) fn refused(&self, error: &(dyn Error + 'static)) -> SourceError {
+        let message = format!("log of {}: {}", self.partition, with_causes(error));
+        SourceError { class: ErrorClass::Transient, message }
+    }
+}
+
+/// Returns whether the state at a version answers a list. The most recent state counts as any: a reflector that has not read
+/// anything yet requests it too, and after a failure the apiserver is asked.
+fn serves(at: &ResourceVersion, requested: &VersionMatch) -> bool {
+    match requested {
+        VersionMatch::MostRecent | VersionMatch::Any => true,
+        VersionMatch::NotOlderThan(version) => !version.newer_than(at),
+    }
+}
+
+impl Drop for SourceLog {
+    fn drop(&mut self) {
+        if let Some(epoch) = self.state.get_mut().open {
+            self.session.close(&self.partition, epoch);
+        }
+    }
+}

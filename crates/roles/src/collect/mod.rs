@@ -1,0 +1,171 @@
+//! Collector: owns clusters, and writes their changes to the log.
+//!
+//! # Contract
+//! - A cluster is watched by its owner. An ownership is renewed; a collector takes a cluster over whose ownership has not
+//!   changed for [`CollectorParams::lease`], by its own clock.
+//! - No clock decides what the log stores: each append is fenced by an epoch.
+//! - A change reaches the informers of the collector after the log has stored it.
+//! - The successor restores the objects from checkpoint and log, and its watch resumes from the log's version. It lists only
+//!   if the log or the apiserver no longer has that version.
+//! - A list is stored whole ([`ResetReason::Restart`](informer_hub_fleet::ResetReason)), since the collector keeps no
+//!   objects of its own.
+
+mod checkpoints;
+mod connector;
+mod list;
+mod log;
+mod ownership;
+mod recording;
+#[cfg(test)]
+mod recording_tests;
+mod session;
+mod source;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, join_all};
+use informer_hub_fleet::WriterParams;
+use informer_hub_reflector::Connector;
+use informer_hub_types::{ClusterName, Threads};
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::appender::Appender;
+use super::backend::Backend;
+use ownership::Contender;
+
+/// Parameters of a [`Collector`].
+#[derive(Clone, Debug)]
+pub struct CollectorParams {
+    /// Name of the collector. It must be unique to the process: a successor in the same place is another collector.
+    pub name: String,
+    /// Time without a renewal after which a cluster is taken over.
+    pub lease: Duration,
+    /// Interval of renewals, and of looks at the ownerships of other collectors.
+    pub renewal: Duration,
+    /// Interval between checkpoints of a partition that changes.
+    pub checkpoint: Duration,
+    /// Interval in which the version of a partition without changes is stored, so that the log keeps one.
+    pub keep_alive: Duration,
+    /// Parameters of the writer. Its collector is `name`.
+    pub writer: WriterParams,
+}
+
+impl CollectorParams {
+    /// Returns parameters for a log that keeps entries for `max_age`.
+    #[must_use]
+    pub fn new(name: &str, max_age: Duration) -> Self {
+        Self {
+            name: name.to_owned(),
+            lease: Duration::from_secs(7),
+            renewal: Duration::from_secs(1),
+            checkpoint: Duration::from_secs(300).min(max_age / 4),
+            keep_alive: max_age / 4,
+            writer: WriterParams { collector: name.to_owned(), ..WriterParams::default() },
+        }
+    }
+}
+
+/// Hub that watches the clusters of a collector.
+pub trait Host: Send + Sync + 'static {
+    /// Starts to watch a cluster. The hub wraps its connector by `wrap`.
+    fn start(&self, cluster: &ClusterName, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>>;
+
+    /// Stops watching a cluster. Completes when no request to it is running.
+    fn stop(&self, cluster: &ClusterName) -> BoxFuture<'static, ()>;
+}
+
+/// Function that makes a connector write to the log.
+pub type ConnectorWrap = Box<dyn FnOnce(Arc<dyn Connector>) -> Arc<dyn Connector> + Send>;
+
+/// Collector of a process.
+pub struct Collector {
+    shared: Arc<Shared>,
+    host: Arc<dyn Host>,
+    contenders: Mutex<BTreeMap<ClusterName, Running>>,
+    checkpoints: JoinHandle<()>,
+}
+
+/// Parts that the sessions of all clusters share.
+pub(crate) struct Shared {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) params: CollectorParams,
+    pub(crate) appender: Appender,
+    pub(crate) io: Threads,
+    /// Owned clusters by name.
+    pub(crate) sessions: Mutex<BTreeMap<ClusterName, Arc<session::Session>>>,
+}
+
+struct Running {
+    end: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Collector {
+    /// Starts a collector without clusters.
+    #[must_use]
+    pub fn start(backend: Arc<dyn Backend>, params: CollectorParams, host: Arc<dyn Host>, io: &Threads) -> Self {
+        let appender = Appender::start(Arc::clone(&backend), params.writer.clone(), io);
+        let sessions = Mutex::default();
+        let shared = Arc::new(Shared { backend, params, appender, io: io.clone(), sessions });
+        let checkpoints = io.spawn(checkpoints::run(Arc::clone(&shared)));
+        Self { shared, host, contenders: Mutex::default(), checkpoints }
+    }
+
+    /// Contends for a cluster, and watches it while this collector owns it.
+    pub fn add(&self, cluster: ClusterName) {
+        let mut contenders = self.contenders.lock();
+        if contenders.contains_key(&cluster) {
+            return;
+        }
+        let end = CancellationToken::new();
+        let contender = Contender::new(Arc::clone(&self.shared), Arc::clone(&self.host), cluster.clone(), end.clone());
+        let task = self.shared.io.spawn(contender.run());
+        contenders.insert(cluster, Running { end, task });
+    }
+
+    /// Stops watching a cluster and releases it.
+    pub async fn remove(&self, cluster: &ClusterName) {
+        let running = self.contenders.lock().remove(cluster);
+        if let Some(Running { end, task }) = running {
+            end.cancel();
+            let _ = task.await;
+        }
+    }
+
+    /// Returns the owned clusters.
+    #[must_use]
+    pub fn owned(&self) -> Vec<ClusterName> {
+        self.shared.sessions.lock().keys().cloned().collect()
+    }
+
+    /// Stops watching all clusters, stores what is left, and releases them.
+    pub async fn shutdown(&self) {
+        let running = std::mem::take(&mut *self.contenders.lock());
+        for running in running.values() {
+            running.end.cancel();
+        }
+        join_all(running.into_values().map(|running| running.task)).await;
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        self.contenders.lock().values().for_each(|running| running.task.abort());
+        self.checkpoints.abort();
+    }
+}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collector")
+            .field("name", &self.shared.params.name)
+            .field("owned", &self.owned())
+            .finish_non_exhaustive()
+    }
+}

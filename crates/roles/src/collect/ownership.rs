@@ -1,0 +1,177 @@
+//! Ownership of one cluster: contends for it, holds it, gives it up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use informer_hub_fleet::Ownership;
+use informer_hub_reflector::Connector;
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{ClusterName, rng};
+use tokio_util::sync::CancellationToken;
+
+use super::connector::CollectingConnector;
+use super::session::Session;
+use super::{Host, Shared};
+
+/// Delay of a claim for each cluster that the collector owns already, so that collectors with few clusters claim first.
+const DELAY_PER_CLUSTER: Duration = Duration::from_millis(50);
+/// Longest such delay, and the random part of it.
+const LONGEST_DELAY: Duration = Duration::from_millis(800);
+const JITTER: Duration = Duration::from_millis(200);
+
+/// Contends for one cluster, in a task of its own.
+pub(super) struct Contender {
+    shared: Arc<Shared>,
+    host: Arc<dyn Host>,
+    cluster: ClusterName,
+    end: CancellationToken,
+    /// Newest epoch known from the log.
+    newest: u64,
+    /// Epoch of the last session. A session never uses it again.
+    used: u64,
+    /// Whether the backend failed at the last request.
+    failing: bool,
+}
+
+/// End of a session.
+#[derive(PartialEq, Eq)]
+enum Held {
+    /// The cluster is no longer this collector's.
+    Lost,
+    /// The collector gives it up.
+    Ended,
+}
+
+impl Contender {
+    pub(super) fn new(shared: Arc<Shared>, host: Arc<dyn Host>, cluster: ClusterName, end: CancellationToken) -> Self {
+        Self { shared, host, cluster, end, newest: 0, used: 0, failing: false }
+    }
+
+    pub(super) async fn run(mut self) {
+        let end = self.end.clone();
+        loop {
+            let own = tokio::select! {
+                biased;
+                () = end.cancelled() => return,
+                own = self.acquire() => own,
+            };
+            self.used = own.epoch;
+            let session = Arc::new(Session::new(Arc::clone(&self.shared), self.cluster.clone(), own.epoch));
+            self.shared.sessions.lock().insert(self.cluster.clone(), Arc::clone(&session));
+            let (own, held) = self.hold(own, &session).await;
+            self.shared.sessions.lock().remove(&self.cluster);
+            self.newest = session.newer_epoch().unwrap_or(self.newest).max(self.newest);
+            self.host.stop(&self.cluster).await;
+            if held == Held::Ended {
+                session.end().await;
+                if let Err(error) = self.shared.backend.release(&own).await {
+                    tracing::warn!(cluster = %self.cluster, %error, "cannot release the cluster, its lease will expire");
+                }
+                return;
+            }
+            session.abandon().await;
+        }
+    }
+
+    /// Waits until the cluster is free, and claims it.
+    async fn acquire(&mut self) -> Ownership {
+        let mut seen: Option<(Ownership, Instant)> = None;
+        loop {
+            let found = self.shared.backend.owner(&self.cluster).await;
+            match found {
+                Ok(found) => {
+                    self.note_answer();
+                    if let Some(own) = found.clone().filter(|found| self.is_own(found) && found.epoch > self.used) {
+                        // The answer to the claim was lost.
+                        return own;
+                    }
+                    let now = clock::now();
+                    let is_same = matches!((&seen, &found), (Some((seen, _)), Some(found)) if seen == found);
+                    if let Some(found) = found.as_ref().filter(|_| !is_same) {
+                        seen = Some((found.clone(), now));
+                    }
+                    let expired =
+                        seen.as_ref().is_some_and(|(_, at)| now.duration_since(*at) >= self.shared.params.lease);
+                    let free = found.as_ref().is_none_or(|found| found.collector.is_empty() || self.is_own(found));
+                    if (free || expired)
+                        && let Some(own) = self.claim(found.as_ref()).await
+                    {
+                        return own;
+                    }
+                }
+                Err(error) => self.note_failure(&error),
+            }
+            tokio::time::sleep(self.shared.params.renewal).await;
+        }
+    }
+
+    async fn claim(&mut self, seen: Option<&Ownership>) -> Option<Ownership> {
+        let owned = u32::try_from(self.shared.sessions.lock().len()).unwrap_or(u32::MAX);
+        let delay = DELAY_PER_CLUSTER.saturating_mul(owned).min(LONGEST_DELAY) + JITTER.mul_f64(rng::unit());
+        tokio::time::sleep(delay).await;
+        let newest = self.newest.max(self.used);
+        match self.shared.backend.claim(&self.cluster, &self.shared.params.name, seen, newest).await {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                self.note_failure(&error);
+                None
+            }
+        }
+    }
+
+    /// Watches the cluster and renews the ownership until it ends.
+    async fn hold(&mut self, mut own: Ownership, session: &Arc<Session>) -> (Ownership, Held) {
+        tracing::info!(cluster = %self.cluster, epoch = own.epoch, "collecting the cluster");
+        let session_of = Arc::clone(session);
+        let wrap = move |inner| Arc::new(CollectingConnector { inner, session: session_of }) as Arc<dyn Connector>;
+        if let Err(error) = self.host.start(&self.cluster, Box::new(wrap)).await {
+            tracing::error!(cluster = %self.cluster, error, "cannot watch the cluster, trying again");
+        }
+        loop {
+            tokio::select! {
+                biased;
+                () = self.end.cancelled() => return (own, Held::Ended),
+                () = tokio::time::sleep(self.shared.params.renewal) => {}
+            }
+            if let Some(epoch) = session.newer_epoch() {
+                tracing::warn!(cluster = %self.cluster, epoch, "the log of the cluster has a newer epoch");
+                return (own, Held::Lost);
+            }
+            match self.renew(&own).await {
+                Ok(Some(renewed)) => {
+                    self.note_answer();
+                    own = renewed;
+                }
+                Ok(None) => {
+                    tracing::warn!(cluster = %self.cluster, "another collector has taken the cluster over");
+                    return (own, Held::Lost);
+                }
+                // Without an answer, the cluster is collected until the log refuses an entry.
+                Err(error) => self.note_failure(&error),
+            }
+        }
+    }
+
+    async fn renew(&self, own: &Ownership) -> Result<Option<Ownership>, crate::BackendError> {
+        if let Some(renewed) = self.shared.backend.renew(own).await? {
+            return Ok(Some(renewed));
+        }
+        // The answer to an earlier renewal may have been lost.
+        let found = self.shared.backend.owner(&self.cluster).await?;
+        Ok(found.filter(|found| self.is_own(found) && found.epoch == own.epoch))
+    }
+
+    fn is_own(&self, found: &Ownership) -> bool {
+        found.collector == self.shared.params.name
+    }
+
+    fn note_failure(&mut self, error: &crate::BackendError) {
+        if !std::mem::replace(&mut self.failing, true) {
+            tracing::warn!(cluster = %self.cluster, %error, "cannot read or renew the ownership of the cluster");
+        }
+    }
+
+    fn note_answer(&mut self) {
+        self.failing = false;
+    }
+}

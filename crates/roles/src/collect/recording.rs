@@ -1,0 +1,151 @@
+//! Turns watch events into records: which are new to the log, and which version the log has reached. Pure.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use informer_hub_fleet::{PartitionState, Record, ResetReason};
+use informer_hub_reflector::WatchItem;
+use informer_hub_types::clock::Instant;
+use informer_hub_types::{ResourceVersion, StoredObject};
+
+/// State of a watch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WatchState {
+    /// Whether the initial events of a streaming list have not ended yet.
+    pub(super) initial: bool,
+    /// Whether ADDED events advance the version: not in the first events of a watch without a version.
+    pub(super) ordered: bool,
+}
+
+/// Records of one partition.
+#[derive(Debug, Default)]
+pub(super) struct Recording {
+    /// Version up to which all changes were recorded.
+    position: Option<ResourceVersion>,
+    /// State of the log from which the watch has resumed.
+    restored: PartitionState,
+    progressed: Option<Instant>,
+    keep_alive: Duration,
+}
+
+impl Recording {
+    pub(super) fn new(keep_alive: Duration) -> Self {
+        Self { keep_alive, ..Self::default() }
+    }
+
+    /// Begins with the state of a log that this process has not written to.
+    pub(super) fn begin(&mut self, restored: PartitionState) {
+        self.position.clone_from(&restored.resume);
+        self.restored = restored;
+    }
+
+    /// Repeats from the state of a log that this process writes to. Records may still be on their way.
+    pub(super) fn repeat(&mut self, restored: PartitionState) {
+        self.restored = restored;
+    }
+
+    /// Returns the record before a whole list.
+    pub(super) fn reset(&mut self) -> Record {
+        (self.position, self.restored) = (None, PartitionState::default());
+        Record::Reset { reason: ResetReason::Restart }
+    }
+
+    /// Returns the record after all changes up to a version.
+    pub(super) fn progress(&mut self, version: ResourceVersion, now: Instant) -> Record {
+        self.progressed = Some(now);
+        self.position = Some(version.clone());
+        self.restored.unconfirmed.retain(|_, seen| seen.newer_than(&version));
+        Record::Progress { version }
+    }
+
+    /// Adds the records of watch events to `records`, and returns the events to pass on: an event that the restored state
+    /// contains becomes a bookmark.
+    pub(super) fn batch(
+        &mut self,
+        watch: &mut WatchState,
+        items: Vec<WatchItem>,
+        now: Instant,
+        records: &mut Vec<Record>,
+    ) -> Vec<WatchItem> {
+        let mut reached = None;
+        let passed = items.into_iter().map(|item| self.item(watch, item, now, records, &mut reached)).collect();
+        let is_due = self.progressed.is_none_or(|at| now.duration_since(at) >= self.keep_alive);
+        if let Some(version) = reached.filter(|_| !watch.initial && (is_due || !records.is_empty())) {
+            records.push(self.progress(version, now));
+        }
+        passed
+    }
+
+    fn item(
+        &mut self,
+        watch: &mut WatchState,
+        item: WatchItem,
+        now: Instant,
+        records: &mut Vec<Record>,
+        reached: &mut Option<ResourceVersion>,
+    ) -> WatchItem {
+        let (object, is_added) = match &item {
+            WatchItem::Bookmark { version, initial_events_end: true } if watch.initial => {
+                (watch.initial, watch.ordered) = (false, true);
+                records.push(self.progress(version.clone(), now));
+                return item;
+            }
+            WatchItem::Bookmark { version, .. } => {
+                if !watch.initial && !version.is_any() && !self.has(version) {
+                    watch.ordered = true;
+                    *reached = Some(version.clone());
+                }
+                return item;
+            }
+            WatchItem::Skipped(_) => return item,
+            WatchItem::Added(object) => (object, true),
+            WatchItem::Modified(object) | WatchItem::Deleted(object) => (object, false),
+        };
+        let version = object.resource_version();
+        if watch.initial {
+            records.extend(record(&item));
+            return item;
+        }
+        watch.ordered |= !is_added;
+        if self.restored.repeats(object.key(), version) {
+            return WatchItem::Bookmark { version: version.clone(), initial_events_end: false };
+        }
+        if watch.ordered && self.has(version) {
+            // Recorded before the watch was opened again.
+            return item;
+        }
+        records.extend(record(&item));
+        if watch.ordered && !version.is_empty() {
+            self.position = Some(version.clone());
+            *reached = Some(version.clone());
+        }
+        item
+    }
+
+    /// Returns whether all changes up to a version were recorded.
+    fn has(&self, version: &ResourceVersion) -> bool {
+        self.position.as_ref().is_some_and(|position| position == version || position.newer_than(version))
+    }
+}
+
+/// Returns the record of an object in a list.
+pub(super) fn put(object: &StoredObject) -> Record {
+    let (key, uid, version) = (object.key().clone(), object.uid().clone(), object.resource_version().clone());
+    Record::Put { key, uid, version, body: body(object) }
+}
+
+fn record(item: &WatchItem) -> Option<Record> {
+    Some(match item {
+        WatchItem::Added(object) | WatchItem::Modified(object) => put(object),
+        WatchItem::Deleted(object) => {
+            let (key, uid, version) = (object.key().clone(), object.uid().clone(), object.resource_version().clone());
+            Record::Delete { key, uid, version, last_state: body(object), tombstone: false }
+        }
+        WatchItem::Bookmark { .. } | WatchItem::Skipped(_) => return None,
+    })
+}
+
+/// Returns the body, which a source has just decoded. Empty if the last state of a deleted object could not be.
+fn body(object: &StoredObject) -> Bytes {
+    object.json().map(Bytes::from_owner).unwrap_or_default()
+}

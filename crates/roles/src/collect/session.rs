@@ -1,0 +1,124 @@
+//! Session: the time for which a collector owns a cluster under one epoch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use futures::future::join_all;
+use informer_hub_fleet::writer::FenceReason;
+use informer_hub_fleet::{Partition, Sequence};
+use informer_hub_types::clock::Instant;
+use informer_hub_types::{ClusterName, clock};
+use parking_lot::Mutex;
+
+use super::Shared;
+use crate::appender::AppendError;
+
+/// Openings of partitions within one epoch of a cluster.
+///
+/// Each opening needs an epoch of its own, so the epoch of a partition is the cluster's epoch and a number.
+const OPENINGS: u64 = 1 << 20;
+
+/// Partition that is open in a session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenPartition {
+    pub(super) epoch: u64,
+    /// Sequence of the last stored entry.
+    pub(super) stored: Sequence,
+    /// Sequence of the last checkpoint, and when it was written or tried.
+    pub(super) checkpoint: (Sequence, Instant),
+}
+
+/// See the [module documentation](self).
+pub(crate) struct Session {
+    pub(super) shared: Arc<Shared>,
+    pub(super) cluster: ClusterName,
+    epoch: u64,
+    openings: AtomicU64,
+    /// Newest epoch of the cluster in the log, if another collector has used a newer one.
+    newest: AtomicU64,
+    open: Mutex<BTreeMap<Partition, OpenPartition>>,
+}
+
+impl Session {
+    pub(super) fn new(shared: Arc<Shared>, cluster: ClusterName, epoch: u64) -> Self {
+        let (openings, newest, open) = Default::default();
+        Self { shared, cluster, epoch, openings, newest, open }
+    }
+
+    /// Claims a partition, and verifies that the cluster is still owned. Returns the epoch and the sequence of the claim.
+    pub(super) async fn open(&self, partition: &Partition) -> Result<(u64, Sequence), AppendError> {
+        let number = self.openings.fetch_add(1, SeqCst) % OPENINGS;
+        let epoch = self.epoch.saturating_mul(OPENINGS).saturating_add(number);
+        let claimed = self.shared.appender.open(partition.clone(), epoch).await;
+        let sequence = claimed.inspect_err(|error| self.note_fence(error))?;
+        // If the log has lost all entries of the partition, a late claim succeeds although there was a newer one.
+        let owner = self.shared.backend.owner(&self.cluster).await.ok().flatten();
+        let is_own = owner.is_some_and(|owner| owner.collector == self.shared.params.name && owner.epoch == self.epoch);
+        if !is_own {
+            self.shared.appender.abandon(partition.clone(), epoch).await;
+            return Err(AppendError::NotOpen);
+        }
+        let checkpoint = (0, clock::now());
+        self.open.lock().insert(partition.clone(), OpenPartition { epoch, stored: sequence, checkpoint });
+        Ok((epoch, sequence))
+    }
+
+    pub(super) fn note_stored(&self, partition: &Partition, sequence: Sequence) {
+        if let Some(open) = self.open.lock().get_mut(partition) {
+            open.stored = open.stored.max(sequence);
+        }
+    }
+
+    /// Returns the sequence of the last stored entry of a partition.
+    pub(super) fn stored(&self, partition: &Partition) -> Sequence {
+        self.open.lock().get(partition).map_or(0, |open| open.stored)
+    }
+
+    pub(super) fn note_checkpoint(&self, partition: &Partition, sequence: Option<Sequence>) {
+        if let Some(open) = self.open.lock().get_mut(partition) {
+            open.checkpoint = (sequence.unwrap_or(open.checkpoint.0), clock::now());
+        }
+    }
+
+    pub(super) fn partitions(&self) -> Vec<(Partition, OpenPartition)> {
+        self.open.lock().iter().map(|(partition, open)| (partition.clone(), *open)).collect()
+    }
+
+    /// Records that a partition has been closed by an error.
+    pub(super) fn note_fence(&self, error: &AppendError) {
+        if let AppendError::Fenced(FenceReason::Epoch(epoch)) = error {
+            self.newest.fetch_max(epoch / OPENINGS, SeqCst);
+        }
+    }
+
+    /// Returns a newer epoch of the cluster in the log, if there is one.
+    pub(super) fn newer_epoch(&self) -> Option<u64> {
+        Some(self.newest.load(SeqCst)).filter(|newest| *newest > self.epoch)
+    }
+
+    /// Closes a partition that is no longer watched.
+    pub(super) fn close(&self, partition: &Partition, epoch: u64) {
+        let mut open = self.open.lock();
+        if open.get(partition).is_some_and(|open| open.epoch == epoch) {
+            open.remove(partition);
+            let (appender, partition) = (self.shared.appender.clone(), partition.clone());
+            self.shared.io.spawn(async move { appender.close(partition, epoch).await });
+        }
+    }
+
+    /// Closes all partitions, once their records are stored.
+    pub(super) async fn end(&self) {
+        let open = std::mem::take(&mut *self.open.lock());
+        let closing = open.into_iter().map(|(partition, open)| self.shared.appender.close(partition, open.epoch));
+        join_all(closing).await;
+    }
+
+    /// Closes all partitions, and drops their records.
+    pub(super) async fn abandon(&self) {
+        let open = std::mem::take(&mut *self.open.lock());
+        for (partition, open) in open {
+            self.shared.appender.abandon(partition, open.epoch).await;
+        }
+    }
+}

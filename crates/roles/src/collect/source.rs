@@ -1,0 +1,111 @@
+//! List and watch of one resource that writes to the log what it reads.
+//!
+//! The first list is answered from the log, if that has a version to resume from. So is a list after which the apiserver has
+//! not been asked yet. All other lists go to the apiserver.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use informer_hub_codec::Decoder;
+use informer_hub_fleet::Partition;
+use informer_hub_reflector::{
+    ErrorClass, InformerOptions, ListRequest, ListStream, ListerWatcher, SourceError, VersionMatch, WatchRequest,
+    WatchStream,
+};
+use informer_hub_types::{ApiResource, EncodingInUse, ResourceVersion};
+
+use super::log::SourceLog;
+use super::recording::WatchState;
+use super::session::Session;
+use super::{list, watch};
+
+/// See the [module documentation](self).
+pub(super) struct CollectingSource {
+    inner: Arc<dyn ListerWatcher>,
+    log: Arc<SourceLog>,
+}
+
+impl CollectingSource {
+    pub(super) fn new(
+        inner: Arc<dyn ListerWatcher>,
+        session: Arc<Session>,
+        partition: Partition,
+        resource: &ApiResource,
+        options: &InformerOptions,
+    ) -> Self {
+        let indexes = options.declared().into_iter().filter_map(|(name, path)| Some((name, path?))).collect();
+        let decoder = Decoder::new(resource.clone(), &options.projection, indexes);
+        Self { inner, log: Arc::new(SourceLog::new(session, partition, decoder)) }
+    }
+}
+
+impl ListerWatcher for CollectingSource {
+    fn list(&self, request: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>> {
+        let (inner, log) = (Arc::clone(&self.inner), Arc::clone(&self.log));
+        Box::pin(async move {
+            if request.continue_token.is_none() {
+                if let Some(restored) = log.begin(&request.version).await? {
+                    return Ok(list::from_log(log, restored));
+                }
+                log.reset().await?;
+            }
+            let stream = inner.list(request).await?;
+            Ok(list::recorded(log, stream))
+        })
+    }
+
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>> {
+        let (inner, log) = (Arc::clone(&self.inner), Arc::clone(&self.log));
+        Box::pin(async move {
+            if request.initial_events {
+                if let Some(restored) = log.begin(&request.version).await? {
+                    let version = VersionMatch::NotOlderThan(restored.state.resume.clone().unwrap_or_else(none));
+                    let request = WatchRequest { version, initial_events: false, ..request };
+                    let initial = watch::initial(list::from_log(Arc::clone(&log), restored));
+                    let following = stream::once(async move { follow(&*inner, log, request).await }).try_flatten();
+                    return Ok(initial.chain(following).boxed());
+                }
+                log.reset().await?;
+            } else if !log.is_open() {
+                let message = "the informer begins with the state of the log".to_owned();
+                return Err(SourceError { class: ErrorClass::Expired, message });
+            }
+            follow(&*inner, log, request).await
+        })
+    }
+
+    fn encoding(&self) -> Option<EncodingInUse> {
+        self.inner.encoding()
+    }
+
+    fn trim(&self) {
+        self.log.decoder.lock().trim();
+        self.inner.trim();
+    }
+}
+
+fn none() -> ResourceVersion {
+    ResourceVersion::new("")
+}
+
+async fn follow(
+    inner: &dyn ListerWatcher,
+    log: Arc<SourceLog>,
+    request: WatchRequest,
+) -> Result<WatchStream, SourceError> {
+    let state = WatchState {
+        initial: request.initial_events,
+        ordered: matches!(request.version, VersionMatch::NotOlderThan(_)),
+    };
+    log.set_suspect(true);
+    let stream = inner.watch(request).await?;
+    Ok(watch::recorded(log, stream, state))
+}
+
+impl fmt::Debug for CollectingSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CollectingSource").field("partition", &self.log.partition).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,43 @@
+//! Watches: initial events from the log, and events of the apiserver, recorded.
+
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt};
+use informer_hub_reflector::{ListChunk, ListStream, WatchBatch, WatchItem, WatchStream};
+use informer_hub_types::clock;
+
+use super::log::SourceLog;
+use super::recording::WatchState;
+
+/// Turns a list into the initial events of a watch.
+pub(super) fn initial(list: ListStream) -> WatchStream {
+    let events = |chunk| match chunk {
+        ListChunk::Items(objects) => objects.into_iter().map(WatchItem::Added).collect(),
+        ListChunk::Skipped(skipped) => vec![WatchItem::Skipped(skipped)],
+        ListChunk::End { version, .. } => vec![WatchItem::Bookmark { version, initial_events_end: true }],
+    };
+    list.map(move |chunk| Ok(WatchBatch::from(events(chunk?)))).boxed()
+}
+
+/// Passes the events of a watch on as the log stores them.
+pub(super) fn recorded(log: Arc<SourceLog>, stream: WatchStream, state: WatchState) -> WatchStream {
+    let recorded = stream::try_unfold((log, stream, state), |(log, mut stream, mut state)| async move {
+        let batch = match stream.next().await {
+            None => return Ok(None),
+            Some(Err(error)) => {
+                log.set_suspect(true);
+                return Err(error);
+            }
+            Some(Ok(batch)) => batch,
+        };
+        log.set_suspect(false);
+        let WatchBatch { items, followed } = batch;
+        let recording = log.append(|recording, records| {
+            let passed = recording.batch(&mut state, items, clock::now(), records);
+            (passed, state)
+        });
+        let (items, state) = recording.await?;
+        Ok(Some((WatchBatch { items, followed }, (log, stream, state))))
+    });
+    recorded.boxed()
+}

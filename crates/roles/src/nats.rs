@@ -1,0 +1,207 @@
+//! Backend on NATS JetStream. It connects at the first request, and again after each failure to do so.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::ConnectOptions;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use informer_hub_fleet::jetstream::{Checkpoints, JetStreamLog, LogParams, NatsError, Owners};
+use informer_hub_fleet::{Answer, Entry, Ownership, Partition, Request, Sequence, Subjects, with_causes};
+use informer_hub_tls::{Roots, client_config};
+use informer_hub_types::{ClusterName, exponential_backoff, rng};
+use tokio::sync::OnceCell;
+
+use super::backend::{Answered, Backend, BackendError};
+
+/// Largest checkpoint that is read, compressed.
+const LARGEST_CHECKPOINT: usize = 4 << 30;
+/// Longest pause between attempts to connect again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Function that reads credentials, at each attempt to connect.
+pub type Credentials = Arc<dyn Fn() -> io::Result<String> + Send + Sync>;
+
+/// Parameters of a [`NatsBackend`].
+#[derive(Clone)]
+pub struct NatsParams {
+    /// Addresses of servers.
+    pub servers: Vec<String>,
+    /// Reads the contents of a credentials file; `None` for a server without authentication.
+    pub credentials: Option<Credentials>,
+    /// Name of the process at the server.
+    pub name: String,
+    /// Name of the fleet.
+    pub fleet: String,
+    /// Copies of the log, the buckets and the checkpoints.
+    pub replicas: usize,
+    /// Age at which the log removes entries.
+    pub max_age: Duration,
+    /// Size of the log at which it removes the oldest entries.
+    pub max_bytes: u64,
+    /// Deadline of a request.
+    pub timeout: Duration,
+}
+
+impl fmt::Debug for NatsParams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NatsParams").field("servers", &self.servers).field("fleet", &self.fleet).finish_non_exhaustive()
+    }
+}
+
+/// Log, owners and checkpoints of a fleet on JetStream.
+pub struct NatsBackend(Arc<Connecting>);
+
+struct Connecting {
+    params: NatsParams,
+    services: OnceCell<Arc<Services>>,
+}
+
+struct Services {
+    log: JetStreamLog,
+    owners: Owners,
+    checkpoints: Checkpoints,
+}
+
+impl NatsBackend {
+    /// Creates a backend that is not connected yet.
+    #[must_use]
+    pub fn new(params: NatsParams) -> Self {
+        Self(Arc::new(Connecting { params, services: OnceCell::new() }))
+    }
+
+    /// Performs a request, once the services are open.
+    fn perform<T, F>(&self, work: impl FnOnce(Arc<Services>) -> F + Send + 'static) -> Answered<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, NatsError>> + Send,
+    {
+        let connecting = Arc::clone(&self.0);
+        Box::pin(async move {
+            let services = connecting.services().await?;
+            work(services).await.map_err(|error| failure(&error))
+        })
+    }
+}
+
+impl Connecting {
+    async fn services(&self) -> Result<Arc<Services>, BackendError> {
+        let services = self.services.get_or_try_init(|| async { self.connect().await.map(Arc::new) });
+        services.await.cloned()
+    }
+
+    async fn connect(&self) -> Result<Services, BackendError> {
+        let NatsParams { servers, credentials, name, fleet, replicas, max_age, max_bytes, timeout } =
+            self.params.clone();
+        let subjects = Subjects::new(&fleet).map_err(|error| BackendError(error.to_string()))?;
+        let tls = tokio::task::spawn_blocking(|| client_config(Roots::AnyOfSystem, None)).await;
+        let tls = tls.map_err(|error| BackendError(error.to_string()))?;
+        let mut options = ConnectOptions::new()
+            .name(name)
+            .connection_timeout(timeout)
+            .request_timeout(Some(timeout))
+            .reconnect_delay_callback(pause)
+            .tls_client_config(tls.map_err(|error| BackendError(format!("cannot use TLS: {error}")))?);
+        if let Some(read) = credentials {
+            let read = tokio::task::spawn_blocking(move || read()).await;
+            let text = read.unwrap_or_else(|error| Err(io::Error::other(error)));
+            let refused = |error: io::Error| BackendError(format!("cannot use the credentials of NATS: {error}"));
+            options = options.credentials(&text.map_err(refused)?).map_err(refused)?;
+        }
+        let client = options.connect(&servers).await.map_err(|error| {
+            BackendError(format!("cannot connect to {}: {}", servers.join(", "), with_causes(&error)))
+        })?;
+        let log = LogParams { subjects: subjects.clone(), replicas, max_age, max_bytes, timeout };
+        let opened = async {
+            Ok(Services {
+                log: JetStreamLog::open(client.clone(), log).await?,
+                owners: Owners::open(client.clone(), subjects.clone(), replicas, timeout).await?,
+                checkpoints: Checkpoints::open(client.clone(), subjects, replicas, timeout).await?,
+            })
+        };
+        opened.await.map_err(|error: NatsError| failure(&error))
+    }
+}
+
+/// Pause before an attempt to connect again: exponential backoff with jitter.
+fn pause(attempt: usize) -> Duration {
+    let times = u32::try_from(attempt).unwrap_or(u32::MAX);
+    exponential_backoff(Duration::from_millis(50), times, LONGEST_PAUSE).mul_f64(0.5 + 0.5 * rng::unit())
+}
+
+fn failure(error: &NatsError) -> BackendError {
+    BackendError(with_causes(error))
+}
+
+impl Backend for NatsBackend {
+    fn execute(&self, request: Request) -> BoxFuture<'static, Answer> {
+        let connecting = Arc::clone(&self.0);
+        Box::pin(async move {
+            match connecting.services().await {
+                Ok(services) => services.log.execute(request).await,
+                Err(error) => Answer::Failed(error.to_string()),
+            }
+        })
+    }
+
+    fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Vec<Entry>> {
+        let partition = partition.clone();
+        self.perform(move |services| async move { services.log.entries(&partition, after).await })
+    }
+
+    fn owner(&self, cluster: &ClusterName) -> Answered<Option<Ownership>> {
+        let cluster = cluster.clone();
+        self.perform(move |services| async move { services.owners.get(&cluster).await })
+    }
+
+    fn claim(
+        &self,
+        cluster: &ClusterName,
+        collector: &str,
+        seen: Option<&Ownership>,
+        newest: u64,
+    ) -> Answered<Option<Ownership>> {
+        let (cluster, collector, seen) = (cluster.clone(), collector.to_owned(), seen.cloned());
+        self.perform(
+            move |services| async move { services.owners.claim(&cluster, &collector, seen.as_ref(), newest).await },
+        )
+    }
+
+    fn renew(&self, own: &Ownership) -> Answered<Option<Ownership>> {
+        let own = own.clone();
+        self.perform(move |services| async move { services.owners.renew(&own).await })
+    }
+
+    fn release(&self, own: &Ownership) -> Answered<bool> {
+        let own = own.clone();
+        self.perform(move |services| async move { services.owners.release(&own).await })
+    }
+
+    fn checkpoint(&self, partition: &Partition) -> Answered<Option<Bytes>> {
+        let partition = partition.clone();
+        self.perform(move |services| async move {
+            Ok(services.checkpoints.load(&partition, LARGEST_CHECKPOINT).await?.map(Bytes::from))
+        })
+    }
+
+    fn save_checkpoint(
+        &self,
+        partition: &Partition,
+        sequence: Sequence,
+        collector: &str,
+        checkpoint: Bytes,
+    ) -> Answered<()> {
+        let (partition, collector) = (partition.clone(), collector.to_owned());
+        self.perform(move |services| async move {
+            services.checkpoints.save(&partition, sequence, &collector, &checkpoint).await.map(drop)
+        })
+    }
+}
+
+impl fmt::Debug for NatsBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NatsBackend").field("servers", &self.0.params.servers).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,199 @@
+//! Objects of a partition: its checkpoint, changed by the log's tail.
+//!
+//! The checkpoint stays compressed, so memory grows with the changes since then.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use informer_hub_fleet::checkpoint::{CheckpointError, CheckpointReader, CheckpointWriter};
+use informer_hub_fleet::{
+    DecodeError, Entry, Partition, PartitionState, ReadOutcome, Reader, Record, ResetReason, Sequence,
+};
+use informer_hub_types::{ObjectKey, Threads};
+
+use super::backend::{Backend, BackendError};
+
+/// Reason why a partition cannot be restored now.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RestoreError {
+    /// The log or the store of checkpoints does not answer.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// An entry cannot be decoded.
+    #[error("cannot decode an entry of the log")]
+    Decode(#[from] DecodeError),
+    /// The log does not contain an entry that it has confirmed: an outdated replica answers, or it was deleted.
+    #[error("the log ends at {0}, before the expected entry {1}")]
+    Short(Sequence, Sequence),
+    /// The checkpoint cannot be written.
+    #[error("cannot write a checkpoint")]
+    Checkpoint(#[from] CheckpointError),
+    /// The process ends.
+    #[error("the hub is shutting down")]
+    Ended,
+}
+
+/// Partition as of an entry of the log.
+#[derive(Debug, Default)]
+pub(crate) struct Restored {
+    /// Position and resume point.
+    pub(crate) state: PartitionState,
+    checkpoint: Option<Bytes>,
+    /// Changes since the checkpoint; `None` is a deletion.
+    changes: BTreeMap<ObjectKey, Option<Record>>,
+}
+
+impl Restored {
+    /// Returns the objects as [`Record::Put`].
+    pub(crate) fn objects(self) -> impl Iterator<Item = Result<Record, CheckpointError>> + Send {
+        let Self { checkpoint, mut changes, .. } = self;
+        let (reader, failed) = match checkpoint.map(|bytes| CheckpointReader::new(std::io::Cursor::new(bytes))) {
+            None => (None, None),
+            Some(Ok(reader)) => (Some(reader), None),
+            Some(Err(error)) => (None, Some(error)),
+        };
+        let mut stored = failed.into_iter().map(Err).chain(reader.into_iter().flatten());
+        let mut rest = None;
+        std::iter::from_fn(move || {
+            loop {
+                if let Some(rest) = &mut rest {
+                    return next_put(rest);
+                }
+                match stored.next() {
+                    Some(Ok(Record::Put { key, .. })) if changes.contains_key(&key) => {}
+                    Some(read) => return Some(read),
+                    None => rest = Some(std::mem::take(&mut changes).into_values()),
+                }
+            }
+        })
+    }
+
+    /// Returns a checkpoint with the objects.
+    fn into_checkpoint(self) -> Result<Bytes, CheckpointError> {
+        let state = self.state.clone();
+        let mut writer = CheckpointWriter::new(Vec::new(), &state).map_err(CheckpointError::Read)?;
+        for object in self.objects() {
+            writer.put(&object?).map_err(CheckpointError::Read)?;
+        }
+        Ok(writer.finish().map_err(CheckpointError::Read)?.into())
+    }
+
+    fn apply(&mut self, record: Record) {
+        match record {
+            Record::Put { ref key, .. } => _ = self.changes.insert(key.clone(), Some(record)),
+            Record::Delete { key, .. } if self.checkpoint.is_some() => _ = self.changes.insert(key, None),
+            Record::Delete { key, .. } => _ = self.changes.remove(&key),
+            Record::Reset { reason: ResetReason::Restart | ResetReason::Gone } => self.clear(),
+            Record::Reset { reason: ResetReason::Relist }
+            | Record::Owner { .. }
+            | Record::Progress { .. }
+            | Record::Checkpoint { .. } => {}
+        }
+    }
+
+    fn clear(&mut self) {
+        self.checkpoint = None;
+        self.changes.clear();
+    }
+}
+
+fn next_put(rest: &mut impl Iterator<Item = Option<Record>>) -> Option<Result<Record, CheckpointError>> {
+    rest.flatten().next().map(Ok)
+}
+
+/// Reads a partition up to the last entry of the log, which must not precede `until`.
+pub(crate) async fn restore(
+    backend: &Arc<dyn Backend>,
+    partition: &Partition,
+    until: Sequence,
+    io: &Threads,
+) -> Result<Restored, RestoreError> {
+    let (checkpoint, entries) = read(backend, partition).await?;
+    let of = partition.clone();
+    let folding = io.spawn_blocking(move || fold(&of, checkpoint, &entries));
+    let restored = folding.await.map_err(|_| RestoreError::Ended)??;
+    let last = restored.state.last;
+    if last < until { Err(RestoreError::Short(last, until)) } else { Ok(restored) }
+}
+
+/// Stores a checkpoint of a partition as of its last entry at which a checkpoint is possible. Returns its sequence, or
+/// `None` if there is no such entry.
+pub(crate) async fn checkpoint(
+    backend: &Arc<dyn Backend>,
+    partition: &Partition,
+    collector: &str,
+    io: &Threads,
+) -> Result<Option<Sequence>, RestoreError> {
+    let (checkpoint, mut entries) = read(backend, partition).await?;
+    let of = partition.clone();
+    let writing = io.spawn_blocking(move || {
+        let Some(settled) = settled(&of, checkpoint.as_ref(), &entries)? else { return Ok::<_, RestoreError>(None) };
+        entries.truncate(settled);
+        let restored = fold(&of, checkpoint, &entries)?;
+        let sequence = restored.state.applied;
+        let written = restored.into_checkpoint()?;
+        Ok(Some((sequence, written)))
+    });
+    let Some((sequence, written)) = writing.await.map_err(|_| RestoreError::Ended)?? else { return Ok(None) };
+    backend.save_checkpoint(partition, sequence, collector, written).await?;
+    Ok(Some(sequence))
+}
+
+/// Stored checkpoint of a partition, with the state in its head.
+type Stored = (Bytes, PartitionState);
+
+async fn read(backend: &Arc<dyn Backend>, partition: &Partition) -> Result<(Option<Stored>, Vec<Entry>), BackendError> {
+    let bytes = backend.checkpoint(partition).await?;
+    let checkpoint = bytes.and_then(|bytes| match CheckpointReader::new(&bytes[..]) {
+        Ok(reader) => Some((bytes.clone(), reader.state().clone())),
+        Err(error) => {
+            tracing::warn!(%partition, %error, "cannot read the checkpoint, reading the log only");
+            None
+        }
+    });
+    let after = checkpoint.as_ref().map_or(0, |(_, state)| state.applied);
+    let entries = backend.entries(partition, after).await?;
+    Ok((checkpoint, entries))
+}
+
+fn reader(partition: &Partition, checkpoint: Option<&Stored>) -> Reader {
+    let mut reader = Reader::new();
+    if let Some((_, state)) = checkpoint {
+        reader.restore(partition.clone(), state.clone());
+    }
+    reader
+}
+
+fn fold(partition: &Partition, checkpoint: Option<Stored>, entries: &[Entry]) -> Result<Restored, DecodeError> {
+    let mut reader = reader(partition, checkpoint.as_ref());
+    let mut restored = Restored { checkpoint: checkpoint.map(|(bytes, _)| bytes), ..Restored::default() };
+    for entry in entries {
+        match reader.read(entry)? {
+            ReadOutcome::Records(records) => records.into_iter().for_each(|record| restored.apply(record)),
+            ReadOutcome::Gap(_) | ReadOutcome::Incomplete => restored.clear(),
+            ReadOutcome::Nothing | ReadOutcome::Stale { .. } => {}
+        }
+    }
+    restored.state = reader.state(partition).cloned().unwrap_or_default();
+    Ok(restored)
+}
+
+/// Returns the number of entries after which a checkpoint is possible; `None` if there is none.
+fn settled(
+    partition: &Partition,
+    checkpoint: Option<&Stored>,
+    entries: &[Entry],
+) -> Result<Option<usize>, DecodeError> {
+    let mut reader = reader(partition, checkpoint);
+    let mut settled = None;
+    for (at, entry) in entries.iter().enumerate() {
+        reader.read(entry)?;
+        let state = reader.state(partition);
+        // Behind an entry that is a part of a larger one, the state is that of an earlier entry.
+        if state.is_some_and(|state| state.is_settled() && state.applied == entry.sequence) {
+            settled = Some(at + 1);
+        }
+    }
+    Ok(settled)
+}

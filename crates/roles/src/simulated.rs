@@ -1,0 +1,254 @@
+//! Backend in memory, with faults that a seed decides.
+//!
+//! The log is a [`SimulatedLog`], which has JetStream's contract. Owners and checkpoints fail with it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use informer_hub_fleet::simulated_log::{Faults, SimulatedClient, SimulatedLog};
+use informer_hub_fleet::{Answer, Entry, Log, Ownership, Partition, Request, RequestId, Sequence};
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{ClusterName, rng};
+use parking_lot::Mutex;
+
+use super::backend::{Answered, Backend, BackendError};
+
+/// Interval in which an answer of the log is looked for.
+const LOOK: Duration = Duration::from_millis(1);
+/// Deadline of a request.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Services of a fleet. Clones share them, and they outlive processes and runtimes.
+#[derive(Clone)]
+pub struct SimulatedFleet(Arc<FleetState>);
+
+struct FleetState {
+    log: SimulatedLog,
+    faults: Mutex<Faults>,
+    owners: Mutex<HashMap<ClusterName, Ownership>>,
+    checkpoints: Mutex<HashMap<Partition, (Sequence, Bytes)>>,
+    down: Mutex<bool>,
+    /// Time of the log, which goes on over runtimes.
+    time: Mutex<Duration>,
+}
+
+/// Connection of one process.
+pub struct SimulatedBackend {
+    fleet: SimulatedFleet,
+    client: Arc<Mutex<Client>>,
+    cut_off: Arc<Mutex<bool>>,
+}
+
+struct Client {
+    connection: SimulatedClient,
+    answers: HashMap<RequestId, Answer>,
+    last_id: RequestId,
+    begun: Instant,
+    offset: Duration,
+}
+
+impl SimulatedFleet {
+    /// Creates services without entries. The randomness of the log is that of the thread.
+    #[must_use]
+    pub fn new(faults: Faults) -> Self {
+        Self(Arc::new(FleetState {
+            log: SimulatedLog::new(faults),
+            faults: Mutex::new(faults),
+            owners: Mutex::default(),
+            checkpoints: Mutex::default(),
+            down: Mutex::default(),
+            time: Mutex::default(),
+        }))
+    }
+
+    /// Connects a process that runs on the current runtime.
+    #[must_use]
+    pub fn connect(&self) -> SimulatedBackend {
+        let client = Client {
+            connection: self.0.log.connect(),
+            answers: HashMap::new(),
+            last_id: 0,
+            begun: clock::now(),
+            offset: *self.0.time.lock(),
+        };
+        SimulatedBackend { fleet: self.clone(), client: Arc::new(Mutex::new(client)), cut_off: Arc::default() }
+    }
+
+    /// Returns the log.
+    #[must_use]
+    pub fn log(&self) -> &SimulatedLog {
+        &self.0.log
+    }
+
+    /// Changes the faults.
+    pub fn set_faults(&self, faults: Faults) {
+        *self.0.faults.lock() = faults;
+        self.0.log.set_faults(faults);
+    }
+
+    /// Makes all requests fail, or ends that.
+    pub fn set_down(&self, down: bool) {
+        *self.0.down.lock() = down;
+        self.0.log.set_down(down);
+    }
+
+    /// Returns the ownership of a cluster.
+    #[must_use]
+    pub fn owner(&self, cluster: &ClusterName) -> Option<Ownership> {
+        self.0.owners.lock().get(cluster).cloned()
+    }
+
+    /// Returns the sequences of the checkpoints.
+    #[must_use]
+    pub fn checkpoints(&self) -> HashMap<Partition, Sequence> {
+        self.0.checkpoints.lock().iter().map(|(partition, (sequence, _))| (partition.clone(), *sequence)).collect()
+    }
+}
+
+impl SimulatedBackend {
+    /// Cuts the process off, or connects it again.
+    pub fn set_cut_off(&self, cut_off: bool) {
+        *self.cut_off.lock() = cut_off;
+        self.client.lock().connection.set_cut_off(cut_off);
+    }
+
+    /// Performs a request to owners or checkpoints, with the faults of the log.
+    fn perform<T: Send + 'static>(&self, work: impl FnOnce(&FleetState) -> T + Send + 'static) -> Answered<T> {
+        let (fleet, cut_off) = (self.fleet.clone(), Arc::clone(&self.cut_off));
+        Box::pin(async move {
+            let faults = *fleet.0.faults.lock();
+            tokio::time::sleep(faults.delay.mul_f64(rng::unit())).await;
+            let failed = || BackendError("the simulated services do not answer".to_owned());
+            if *fleet.0.down.lock() || *cut_off.lock() || rng::unit() < faults.failed {
+                return Err(failed());
+            }
+            let done = work(&fleet.0);
+            if rng::unit() < faults.lost_answer { Err(failed()) } else { Ok(done) }
+        })
+    }
+}
+
+impl Client {
+    /// Advances the log to the current time, and receives answers.
+    fn receive(&mut self, fleet: &FleetState, id: RequestId) -> Option<Answer> {
+        let now = {
+            let mut time = fleet.time.lock();
+            *time = (*time).max(self.offset + (clock::now() - self.begun));
+            *time
+        };
+        fleet.log.advance(now);
+        while let Some((id, answer)) = self.connection.receive() {
+            self.answers.insert(id, answer);
+        }
+        self.answers.remove(&id)
+    }
+}
+
+impl Backend for SimulatedBackend {
+    fn execute(&self, request: Request) -> BoxFuture<'static, Answer> {
+        let (fleet, client) = (self.fleet.clone(), Arc::clone(&self.client));
+        let id = {
+            let mut client = client.lock();
+            client.last_id += 1;
+            let id = client.last_id;
+            client.connection.send(id, request);
+            id
+        };
+        Box::pin(async move {
+            let deadline = clock::now() + DEADLINE;
+            loop {
+                if let Some(answer) = client.lock().receive(&fleet.0, id) {
+                    return answer;
+                }
+                if clock::now() >= deadline {
+                    return Answer::Failed("no answer in time".to_owned());
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        })
+    }
+
+    fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Vec<Entry>> {
+        let (client, partition) = (Arc::clone(&self.client), partition.clone());
+        let read = self.perform(move |_| client.lock().connection.read(after, Some(&partition), usize::MAX));
+        Box::pin(async move { read.await?.ok_or_else(|| BackendError("the simulated log is unreachable".to_owned())) })
+    }
+
+    fn owner(&self, cluster: &ClusterName) -> Answered<Option<Ownership>> {
+        let cluster = cluster.clone();
+        self.perform(move |fleet| fleet.owners.lock().get(&cluster).cloned())
+    }
+
+    fn claim(
+        &self,
+        cluster: &ClusterName,
+        collector: &str,
+        seen: Option<&Ownership>,
+        newest: u64,
+    ) -> Answered<Option<Ownership>> {
+        let epoch = seen.map_or(0, |seen| seen.epoch).max(newest) + 1;
+        let (revision, collector) = (seen.map(|seen| seen.revision), collector.to_owned());
+        self.write(Ownership { cluster: cluster.clone(), collector, epoch, revision: 0 }, revision)
+    }
+
+    fn renew(&self, own: &Ownership) -> Answered<Option<Ownership>> {
+        self.write(own.clone(), Some(own.revision))
+    }
+
+    fn release(&self, own: &Ownership) -> Answered<bool> {
+        let released = self.write(Ownership { collector: String::new(), ..own.clone() }, Some(own.revision));
+        Box::pin(async move { released.await.map(|released| released.is_some()) })
+    }
+
+    fn checkpoint(&self, partition: &Partition) -> Answered<Option<Bytes>> {
+        let partition = partition.clone();
+        self.perform(move |fleet| fleet.checkpoints.lock().get(&partition).map(|(_, bytes)| bytes.clone()))
+    }
+
+    fn save_checkpoint(
+        &self,
+        partition: &Partition,
+        sequence: Sequence,
+        _collector: &str,
+        checkpoint: Bytes,
+    ) -> Answered<()> {
+        let partition = partition.clone();
+        self.perform(move |fleet| {
+            let mut checkpoints = fleet.checkpoints.lock();
+            if checkpoints.get(&partition).is_none_or(|(newest, _)| *newest < sequence) {
+                checkpoints.insert(partition, (sequence, checkpoint));
+            }
+        })
+    }
+}
+
+impl SimulatedBackend {
+    /// Replaces an ownership if its revision is the expected one.
+    fn write(&self, own: Ownership, expected: Option<u64>) -> Answered<Option<Ownership>> {
+        self.perform(move |fleet| {
+            let mut owners = fleet.owners.lock();
+            if owners.get(&own.cluster).map(|found| found.revision) != expected {
+                return None;
+            }
+            let own = Ownership { revision: expected.unwrap_or(0) + 1, ..own };
+            owners.insert(own.cluster.clone(), own.clone());
+            Some(own)
+        })
+    }
+}
+
+impl fmt::Debug for SimulatedFleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedFleet").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for SimulatedBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedBackend").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,270 @@
+//! Simulation of collectors over a faulty log and faulty clusters. A seed decides everything, in virtual time.
+//!
+//! Collectors are killed, cut off, paused by a slow log, and released. At the end the faults stop, and the log and the
+//! caches of the owners must hold the clusters' objects.
+
+mod cluster;
+mod process;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use informer_hub_fleet::simulated_log::Faults;
+use informer_hub_fleet::{Header, Partition, Record, ResetReason, unpack};
+use informer_hub_types::rng::{SeededRng, rng};
+use informer_hub_types::{ClusterName, Threads, clock};
+use rand::Rng;
+use rand::rngs::StdRng;
+use tokio::runtime::Builder;
+
+use crate::CollectorParams;
+use crate::backend::Backend;
+use crate::restore::restore;
+use crate::simulated::{SimulatedBackend, SimulatedFleet};
+use cluster::{Change, SimulatedCluster};
+use process::Process;
+
+const COLLECTORS: usize = 3;
+const STEPS: usize = 150;
+/// Virtual time within which everything must agree once the faults have ended.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+#[derive(Default, Debug)]
+struct Totals {
+    takeovers: u64,
+    kills: usize,
+    lists: usize,
+    restarts: u64,
+    checkpoints: usize,
+    exact: usize,
+}
+
+struct World {
+    rng: StdRng,
+    fleet: SimulatedFleet,
+    clusters: BTreeMap<ClusterName, Arc<SimulatedCluster>>,
+    processes: Vec<(Process, Arc<SimulatedBackend>)>,
+    started: usize,
+    /// Whether clusters may forget their history in this run.
+    forgets: bool,
+    totals: Totals,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut rng = rng();
+        let faults = Faults {
+            lost_request: 0.02,
+            lost_answer: 0.04,
+            doubled: 0.04,
+            failed: 0.03,
+            outdated: 0.03,
+            delay: Duration::from_millis(if rng.random_bool(0.5) { 5 } else { 300 }),
+        };
+        let fleet = SimulatedFleet::new(faults);
+        let clusters = (0..rng.random_range(1..4))
+            .map(|at| (ClusterName::new(format!("c{at}")).unwrap(), Arc::new(SimulatedCluster::new(0.1))));
+        let clusters: BTreeMap<_, _> = clusters.collect();
+        let mut world = Self {
+            forgets: rng.random_bool(0.4),
+            rng,
+            fleet,
+            clusters,
+            processes: Vec::new(),
+            started: 0,
+            totals: Totals::default(),
+        };
+        for _ in 0..COLLECTORS {
+            let process = world.start();
+            world.processes.push(process);
+        }
+        world
+    }
+
+    fn start(&mut self) -> (Process, Arc<SimulatedBackend>) {
+        self.started += 1;
+        let mut params = CollectorParams::new(&format!("collector-{}", self.started), Duration::from_secs(3600));
+        params.checkpoint = Duration::from_secs(3);
+        (params.writer.queue_bytes, params.writer.window) = (2000, 4);
+        let backend = Arc::new(self.fleet.connect());
+        let shared: Arc<dyn Backend> = Arc::<SimulatedBackend>::clone(&backend);
+        (Process::start(params, shared, &self.clusters), backend)
+    }
+
+    fn disturb(&mut self) {
+        let at = self.rng.random_range(0..COLLECTORS);
+        match self.rng.random_range(0..60) {
+            0 | 1 => {
+                self.totals.kills += 1;
+                let process = self.start();
+                let killed = std::mem::replace(&mut self.processes[at], process);
+                // Otherwise, what it has queued arrives late.
+                killed.1.set_cut_off(self.rng.random_bool(0.5));
+            }
+            2 => self.processes[at].1.set_cut_off(true),
+            3..7 => self.processes[at].1.set_cut_off(false),
+            7 => self.fleet.set_down(true),
+            8..12 => self.fleet.set_down(false),
+            12 => {
+                let process = self.start();
+                let (before, _) = std::mem::replace(&mut self.processes[at], process);
+                // In the background, while its successor contends.
+                tokio::spawn(async move { before.collector.shutdown().await });
+            }
+            13 if self.forgets => {
+                let at = self.rng.random_range(0..self.clusters.len());
+                if let Some(cluster) = self.clusters.values().nth(at) {
+                    cluster.compact();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    async fn step(&mut self) {
+        for cluster in self.clusters.values() {
+            cluster.churn(&mut self.rng);
+        }
+        let longest = if self.rng.random_bool(0.1) { 3000 } else { 100 };
+        tokio::time::sleep(Duration::from_millis(self.rng.random_range(1..longest))).await;
+    }
+
+    /// Ends the faults and waits until log and caches hold the clusters' objects.
+    async fn settle(&mut self) {
+        self.fleet.set_faults(Faults::NONE);
+        self.fleet.set_down(false);
+        self.processes.iter().for_each(|(_, backend)| backend.set_cut_off(false));
+        self.clusters.values().for_each(|cluster| cluster.set_failures(0.0));
+        let begun = clock::now();
+        loop {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            match self.differences().await {
+                None => return,
+                Some(difference) => assert!(begun.elapsed() < PATIENCE, "{difference}"),
+            }
+        }
+    }
+
+    /// Returns how the log or the cache of an owner differs from a cluster.
+    async fn differences(&self) -> Option<String> {
+        let backend: Arc<dyn Backend> = Arc::new(self.fleet.connect());
+        for (name, cluster) in &self.clusters {
+            let expected = cluster.objects();
+            let Some(partition) = self
+                .fleet
+                .log()
+                .history()
+                .into_iter()
+                .find_map(|entry| (entry.partition.cluster == *name).then_some(entry.partition))
+            else {
+                return Some(format!("{name} has no entry"));
+            };
+            let restored = restore(&backend, &partition, 0, &Threads::current()).await;
+            let restored = restored.map(|restored| {
+                let objects = restored.objects().map(|object| match object.unwrap() {
+                    Record::Put { key, version, .. } => (key, version.as_number().unwrap()),
+                    other => panic!("{other:?}"),
+                });
+                objects.collect::<BTreeMap<_, _>>()
+            });
+            let found = match restored {
+                Ok(found) => found,
+                Err(error) => return Some(format!("{name}: {error}")),
+            };
+            if found != expected {
+                return Some(format!("{name}: the log has {found:?}, expected {expected:?}"));
+            }
+            let owner = self.fleet.owner(name).map(|own| own.collector);
+            let cache = self.processes.iter().find(|(process, _)| Some(&process.name) == owner.as_ref());
+            let cached = cache.and_then(|(process, _)| process.cached(name));
+            if cached.as_ref() != Some(&expected) {
+                return Some(format!("{name}: {owner:?} has {cached:?}, expected {expected:?}"));
+            }
+        }
+        None
+    }
+
+    /// Verifies the stored entries: epochs grow, and resumed watches repeat nothing and omit nothing.
+    fn verify_log(&mut self) {
+        let mut epochs: HashMap<Partition, u64> = HashMap::new();
+        let mut restarts: HashMap<Partition, u64> = HashMap::new();
+        let mut listing: HashSet<Partition> = HashSet::new();
+        let mut listed: HashMap<Partition, u64> = HashMap::new();
+        let mut changes: HashMap<Partition, Vec<Change>> = HashMap::new();
+        for entry in self.fleet.log().history() {
+            let (header, body) = Header::decode(&entry.payload).unwrap();
+            let epoch = epochs.entry(entry.partition.clone()).or_default();
+            assert!(header.epoch >= *epoch, "epoch {} after {epoch}: {entry:?}", header.epoch);
+            *epoch = header.epoch;
+            for record in unpack(&body).unwrap() {
+                let partition = entry.partition.clone();
+                match record {
+                    Record::Reset { reason } => {
+                        assert_eq!(reason, ResetReason::Restart);
+                        // A list that failed is followed by another one.
+                        if listing.insert(partition.clone()) {
+                            *restarts.entry(partition).or_default() += 1;
+                        }
+                    }
+                    Record::Progress { version } => {
+                        listing.remove(&partition);
+                        listed.entry(partition).or_insert_with(|| version.as_number().unwrap());
+                    }
+                    record if listed.contains_key(&partition) => {
+                        changes.entry(partition).or_default().extend(Change::of_record(&record));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.totals.restarts += restarts.values().sum::<u64>();
+        for (partition, restarts) in restarts {
+            let cluster = &self.clusters[&partition.cluster];
+            if restarts == 1 {
+                let expected: Vec<_> = cluster.changes_after(listed[&partition]);
+                assert_eq!(changes.remove(&partition).unwrap_or_default(), expected, "changes of {partition}");
+                self.totals.exact += 1;
+            }
+        }
+    }
+}
+
+fn simulate(seed: u64, totals: &mut Totals) {
+    let _seeded = SeededRng::new(seed);
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let of_seed = runtime.block_on(async {
+        let mut world = World::new();
+        for _ in 0..STEPS {
+            world.disturb();
+            world.step().await;
+        }
+        world.settle().await;
+        world.verify_log();
+        world.totals.takeovers +=
+            world.clusters.keys().filter_map(|name| world.fleet.owner(name)).map(|own| own.epoch).sum::<u64>();
+        world.totals.lists += world.clusters.values().map(|cluster| cluster.lists()).sum::<usize>();
+        world.totals.checkpoints += world.fleet.checkpoints().len();
+        world.totals
+    });
+    totals.takeovers += of_seed.takeovers;
+    totals.kills += of_seed.kills;
+    totals.lists += of_seed.lists;
+    totals.restarts += of_seed.restarts;
+    totals.checkpoints += of_seed.checkpoints;
+    totals.exact += of_seed.exact;
+}
+
+#[test]
+fn collectors_lose_and_double_nothing() {
+    let mut totals = Totals::default();
+    for seed in informer_hub_testing::seeds(0..u64::from(informer_hub_testing::cases(30))) {
+        simulate(seed, &mut totals);
+    }
+    println!("{totals:?}");
+    if informer_hub_testing::replayed().is_none() {
+        // The simulation reaches the cases that it is for.
+        assert!(totals.exact > 20 && totals.kills > 60 && totals.checkpoints > 15, "{totals:?}");
+        assert!(totals.takeovers > totals.restarts, "most takeovers resume: {totals:?}");
+    }
+}

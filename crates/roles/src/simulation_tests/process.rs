@@ -1,0 +1,235 @@
+//! Simulated process: a collector, and for each of its clusters a reflector with a cache.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::StreamExt;
+use informer_hub_reflector::{
+    Connection, Connector, Discovered, ErrorClass, InformerOptions, ItemVerdict, ListChunk, ListRequest, ListerWatcher,
+    PageVerdict, Reflector, ReflectorOptions, ResolveError, Server, SourceError, Step, WatchItem, WatchRequest,
+};
+use informer_hub_types::{ApiResource, ClusterName, ObjectKey, ResourceRef, Scope, StoredObject, Threads, clock, rng};
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+
+use super::cluster::{ClusterSource, SimulatedCluster, resource};
+use crate::{Backend, Collector, CollectorParams, ConnectorWrap, Host};
+
+type Objects = BTreeMap<ObjectKey, u64>;
+type Caches = Arc<Mutex<BTreeMap<ClusterName, Objects>>>;
+
+/// Process. Dropping it is a kill.
+pub(super) struct Process {
+    pub(super) name: String,
+    pub(super) collector: Collector,
+    hub: Arc<Hub>,
+}
+
+struct Hub {
+    clusters: BTreeMap<ClusterName, Arc<SimulatedCluster>>,
+    reflectors: Mutex<BTreeMap<ClusterName, JoinHandle<()>>>,
+    caches: Caches,
+}
+
+impl Process {
+    pub(super) fn start(
+        params: CollectorParams,
+        backend: Arc<dyn Backend>,
+        clusters: &BTreeMap<ClusterName, Arc<SimulatedCluster>>,
+    ) -> Self {
+        let name = params.name.clone();
+        let (reflectors, caches) = Default::default();
+        let hub = Arc::new(Hub { clusters: clusters.clone(), reflectors, caches });
+        let host: Arc<dyn Host> = Arc::<Hub>::clone(&hub);
+        let collector = Collector::start(backend, params, host, &Threads::current());
+        for cluster in clusters.keys() {
+            collector.add(cluster.clone());
+        }
+        Self { name, collector, hub }
+    }
+
+    pub(super) fn cached(&self, cluster: &ClusterName) -> Option<Objects> {
+        self.hub.caches.lock().get(cluster).cloned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.hub.reflectors.lock().values().for_each(JoinHandle::abort);
+    }
+}
+
+impl Host for Hub {
+    fn start(&self, cluster: &ClusterName, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>> {
+        let connector = wrap(Arc::new(ClusterConnector(Arc::clone(&self.clusters[cluster]))));
+        let (caches, name) = (Arc::clone(&self.caches), cluster.clone());
+        self.caches.lock().insert(name.clone(), Objects::new());
+        let reflector = tokio::spawn(async move {
+            let connection = connector.connect().await.unwrap();
+            let source = connection.lister_watcher(&resource(), &Scope::all(), &InformerOptions::default());
+            drop(connection);
+            reflect(&*source, &caches, &name).await;
+        });
+        self.reflectors.lock().insert(cluster.clone(), reflector);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn stop(&self, cluster: &ClusterName) -> BoxFuture<'static, ()> {
+        let reflector = self.reflectors.lock().remove(cluster);
+        self.caches.lock().remove(cluster);
+        Box::pin(async move {
+            if let Some(reflector) = reflector {
+                reflector.abort();
+                let _ = reflector.await;
+            }
+        })
+    }
+}
+
+/// Drives a reflector, as the module documentation of `informer_hub_reflector::machine` shows.
+async fn reflect(source: &dyn ListerWatcher, caches: &Caches, name: &ClusterName) {
+    let mut machine = Reflector::new(ReflectorOptions::default(), rng::unit);
+    let mut listed = Vec::new();
+    loop {
+        match machine.next(clock::now()) {
+            Step::Wait { until, .. } => tokio::time::sleep_until(until).await,
+            Step::List { request, fresh } => {
+                if fresh {
+                    listed.clear();
+                }
+                list(source, &mut machine, request, &mut listed, caches, name).await;
+            }
+            Step::Watch { request } => watch(source, &mut machine, request, &mut listed, caches, name).await,
+        }
+    }
+}
+
+fn replace(caches: &Caches, name: &ClusterName, listed: &mut Vec<Arc<StoredObject>>) {
+    let objects = listed.drain(..).map(|object| (object.key().clone(), number(&object))).collect();
+    caches.lock().insert(name.clone(), objects);
+}
+
+fn number(object: &StoredObject) -> u64 {
+    object.resource_version().as_number().unwrap()
+}
+
+async fn list(
+    source: &dyn ListerWatcher,
+    machine: &mut Reflector,
+    request: ListRequest,
+    listed: &mut Vec<Arc<StoredObject>>,
+    caches: &Caches,
+    name: &ClusterName,
+) {
+    let mut stream = match source.list(request).await {
+        Ok(stream) => stream,
+        Err(error) => return machine.on_list_error(&error, clock::now()),
+    };
+    while let Some(chunk) = stream.next().await {
+        match chunk {
+            Ok(ListChunk::Items(objects)) => listed.extend(objects),
+            Ok(ListChunk::Skipped(skipped)) => panic!("{skipped:?}"),
+            Ok(ListChunk::End { version, continue_token, remaining }) => {
+                if let PageVerdict::ListComplete(_) =
+                    machine.on_page_end(version, continue_token, remaining, clock::now())
+                {
+                    replace(caches, name, listed);
+                }
+                return;
+            }
+            Err(error) => return machine.on_list_error(&error, clock::now()),
+        }
+    }
+}
+
+async fn watch(
+    source: &dyn ListerWatcher,
+    machine: &mut Reflector,
+    request: WatchRequest,
+    listed: &mut Vec<Arc<StoredObject>>,
+    caches: &Caches,
+    name: &ClusterName,
+) {
+    if request.initial_events {
+        listed.clear();
+    }
+    let (opened, mut events) = (clock::now(), 0);
+    let end = match source.watch(request).await {
+        Err(error) => Err(error),
+        Ok(mut stream) => {
+            machine.on_watch_opened(clock::now());
+            loop {
+                // Gives up a watch whose events wait for the log, as a reflector does at its deadline.
+                let next = tokio::time::timeout(Duration::from_secs(20), stream.next()).await;
+                let batch = match next {
+                    Err(_) => break Err(machine.stall_error()),
+                    Ok(None) => break Ok(()),
+                    Ok(Some(Err(error))) => break Err(error),
+                    Ok(Some(Ok(batch))) => batch,
+                };
+                events += batch.items.len() as u64;
+                for item in batch.items {
+                    let verdict = machine.on_watch_item(&item, clock::now());
+                    match (verdict, item) {
+                        (ItemVerdict::Initial, WatchItem::Added(object)) => listed.push(object),
+                        (ItemVerdict::InitialEventsEnd(_), _) => replace(caches, name, listed),
+                        (ItemVerdict::Apply, item) => apply(&mut caches.lock(), name, &item),
+                        _ => {}
+                    }
+                }
+            }
+        }
+    };
+    machine.on_watch_end(end.as_ref().copied(), events, opened.elapsed(), clock::now());
+}
+
+fn apply(caches: &mut BTreeMap<ClusterName, Objects>, name: &ClusterName, item: &WatchItem) {
+    let Some(objects) = caches.get_mut(name) else { return };
+    match item {
+        WatchItem::Added(object) | WatchItem::Modified(object) => {
+            objects.insert(object.key().clone(), number(object));
+        }
+        WatchItem::Deleted(object) => _ = objects.remove(object.key()),
+        WatchItem::Bookmark { .. } | WatchItem::Skipped(_) => {}
+    }
+}
+
+#[derive(Clone)]
+struct ClusterConnector(Arc<SimulatedCluster>);
+
+impl std::fmt::Debug for ClusterConnector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterConnector").finish_non_exhaustive()
+    }
+}
+
+fn unsupported() -> SourceError {
+    SourceError { class: ErrorClass::NotFound, message: "not simulated".to_owned() }
+}
+
+impl Connector for ClusterConnector {
+    fn connect(&self) -> BoxFuture<'static, Result<Arc<dyn Connection>, SourceError>> {
+        let connection = self.clone();
+        Box::pin(async move { Ok(Arc::new(connection) as Arc<dyn Connection>) })
+    }
+}
+
+impl Connection for ClusterConnector {
+    fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>> {
+        Box::pin(async { Err(unsupported()) })
+    }
+
+    fn resolve(&self, _: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {
+        Box::pin(async { Ok(resource()) })
+    }
+
+    fn catalogue(&self, _: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>> {
+        Box::pin(async { Err(unsupported()) })
+    }
+
+    fn lister_watcher(&self, _: &ApiResource, _: &Scope, _: &InformerOptions) -> Arc<dyn ListerWatcher> {
+        Arc::new(ClusterSource(Arc::clone(&self.0)))
+    }
+}
