@@ -4,7 +4,8 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use informer_hub_protobuf::{
-    END_OF_ENVELOPE, EncodeError, Encoder, MessageId, Schema, TypeMeta, begin_envelope, write_frame, write_item,
+    Converter, END_OF_ENVELOPE, EncodeError, Encoder, MessageId, Omit, Schema, TypeMeta, begin_envelope, write_frame,
+    write_item,
 };
 use informer_hub_types::ApiResource;
 
@@ -16,10 +17,18 @@ pub(super) fn message_of(api: &ApiResource) -> Option<MessageId> {
     Schema::builtin().kind(&api.gvr.api_version(), &api.kind)
 }
 
-/// Checks that an object of a built-in type can be encoded: that it has only what its type has.
-pub(super) fn check(api: &ApiResource, object: &[u8]) -> Result<(), EncodeError> {
-    let writer = ProtobufWriter::new(api, false);
-    writer.map_or(Ok(()), |mut writer| writer.message(object).map(drop))
+/// Returns an object of a built-in type as a kube-apiserver stores it: with the members that Go writes for empty values, and
+/// without its kind. `None` for custom resources.
+///
+/// # Errors
+/// The object has members that its type lacks.
+pub(super) fn stored_form(api: &ApiResource, object: &Value) -> Result<Option<Value>, EncodeError> {
+    let Some(mut writer) = ProtobufWriter::new(api, false) else { return Ok(None) };
+    let raw = writer.message(object.to_string().as_bytes())?;
+    let mut json = Vec::new();
+    let converted = Converter::default().object(writer.message, None, &raw, &Omit::default(), MAX_OBJECT, &mut json);
+    converted.map_err(|_| EncodeError::Malformed("its protobuf cannot be converted"))?;
+    serde_json::from_slice(&json).map(Some).map_err(|_| EncodeError::Malformed("its protobuf is no JSON"))
 }
 
 /// Encodes the objects of one resource, or their metadata.

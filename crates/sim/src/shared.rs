@@ -48,8 +48,8 @@ pub struct SimConfig {
     pub http2: Option<u32>,
     /// TLS of a cluster on a port; its ALPN list decides whether HTTP/2 is offered.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Whether built-in types, and metadata of all types, are sent as protobuf to clients that prefer it. Then, in debug
-    /// builds, objects of built-in types can only have members that their types have. Default true.
+    /// Whether built-in types, and metadata of all types, are sent as protobuf to clients that prefer it. Then the world is
+    /// [typed](World::typed). Default true.
     pub protobuf: bool,
     /// User name that `SelfSubjectReview` returns; `None` answers 404, like Kubernetes before 1.28.
     pub username: Option<String>,
@@ -178,10 +178,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(config: SimConfig) -> Self {
-        let mut world = World::new(&config.world);
-        if config.protobuf {
-            world.check_types();
-        }
+        let world = if config.protobuf { World::typed(&config.world) } else { World::new(&config.world) };
         Self {
             config,
             counters: Counters::default(),

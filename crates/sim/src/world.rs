@@ -57,7 +57,7 @@ pub struct World {
     history: usize,
     collections: BTreeMap<Gvr, Collection>,
     definitions: Definitions,
-    /// Whether objects of built-in types must be valid.
+    /// Whether objects of built-in types have the form in which a kube-apiserver stores them.
     is_typed: bool,
 }
 
@@ -65,6 +65,17 @@ impl World {
     /// Creates a world with objects of `pods`, `nodes` and `widgets.example.com`.
     #[must_use]
     pub fn new(config: &WorldConfig) -> Self {
+        Self::create_world(config, false)
+    }
+
+    /// Creates a world whose objects of built-in types have the form in which a kube-apiserver stores them: with the members
+    /// that Go writes for empty values. Debug builds panic at members that a type lacks; a kube-apiserver drops those.
+    #[must_use]
+    pub fn typed(config: &WorldConfig) -> Self {
+        Self::create_world(config, true)
+    }
+
+    fn create_world(config: &WorldConfig, is_typed: bool) -> Self {
         let mut world = Self {
             rng: StdRng::seed_from_u64(config.seed),
             version: 1000,
@@ -73,7 +84,7 @@ impl World {
             history: config.history,
             collections: BTreeMap::new(),
             definitions: Definitions::default(),
-            is_typed: false,
+            is_typed,
         };
         world.register(
             ResourceDef::new(&Self::definitions(), "CustomResourceDefinition", false, false).short_name("crd"),
@@ -124,11 +135,6 @@ impl World {
     #[must_use]
     pub fn services() -> Gvr {
         Gvr::new("apiregistration.k8s.io", "v1", "apiservices")
-    }
-
-    /// Has debug builds panic at objects of built-in types with members that their type lacks. A kube-apiserver drops those.
-    pub(super) fn check_types(&mut self) {
-        self.is_typed = true;
     }
 
     /// Serves one more resource. Does nothing if it is served already.
@@ -379,14 +385,16 @@ impl World {
 
     fn put(&mut self, gvr: &Gvr, body: Value) -> Option<ObjectKey> {
         let collection = self.collections.get_mut(gvr)?;
-        let kind = collection.def().api.kind.clone();
-        let object = SimObject::encode(gvr, &kind, self.version, body);
-        debug_assert_eq!(
-            if self.is_typed { protobuf::check(&collection.def().api, object.json()) } else { Ok(()) },
-            Ok(()),
-            "a kube-apiserver cannot hold {}; a cluster without protobuf can",
-            object.key()
-        );
+        let api = &collection.def().api;
+        let stored = if self.is_typed { protobuf::stored_form(api, &body) } else { Ok(None) };
+        let object = match stored {
+            Ok(stored) => SimObject::encode(gvr, &api.kind, self.version, stored.unwrap_or(body)),
+            Err(error) => {
+                let object = SimObject::encode(gvr, &api.kind, self.version, body);
+                debug_assert!(false, "a kube-apiserver cannot store {}: {error}", object.key());
+                object
+            }
+        };
         let key = object.key().clone();
         collection.put(object);
         Some(key)
