@@ -16,6 +16,7 @@ use informer_hub_config::{
 use informer_hub_reflector::{ReflectorOptions, StallPolicy};
 use informer_hub_sim::oracle::{Oracle, Replica};
 use informer_hub_sim::{GroundTruth, SimCluster, SimConfig, WorldConfig};
+use informer_hub_testing::choice;
 use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Gvr, Notification};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -55,18 +56,9 @@ impl Wire {
     /// Returns the combination of most tests: `INFORMER_HUB_ENCODING` (`auto`, `json`) and `INFORMER_HUB_HTTP` (`1`, `2`),
     /// protobuf over HTTP/1.1 by default.
     pub(crate) fn usual() -> Self {
-        let choice = |name: &str| std::env::var(name).unwrap_or_default();
-        let encoding = match choice("INFORMER_HUB_ENCODING").as_str() {
-            "" | "auto" => Encodings::Auto,
-            "json" => Encodings::Json,
-            other => panic!("INFORMER_HUB_ENCODING is auto or json, not {other:?}"),
-        };
-        let http = match choice("INFORMER_HUB_HTTP").as_str() {
-            "" | "1" => HttpVersions::Http1,
-            "2" => HttpVersions::Http2,
-            other => panic!("INFORMER_HUB_HTTP is 1 or 2, not {other:?}"),
-        };
-        Self { encoding, http }
+        let encoding = choice("INFORMER_HUB_ENCODING", &[("auto", Encodings::Auto), ("json", Encodings::Json)]);
+        let http = choice("INFORMER_HUB_HTTP", &[("1", HttpVersions::Http1), ("2", HttpVersions::Http2)]);
+        Self { encoding: encoding.unwrap_or_default(), http: http.unwrap_or(HttpVersions::Http1) }
     }
 
     /// Returns one of the combinations.

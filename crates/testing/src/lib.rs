@@ -1,5 +1,5 @@
-//! Helpers of tests: seeds and case counts of randomised tests, so that each failure can be replayed; text files that tests
-//! check; a test CA with TLS servers; and a signer of tokens.
+//! Helpers of tests: seeds and case counts of randomised tests, so that each failure can be replayed; choices by environment
+//! variables; text files that tests check; a test CA with TLS servers; and a signer of tokens.
 
 #[cfg(feature = "jwt")]
 pub mod jwt;
@@ -24,6 +24,18 @@ pub fn cases(default: u32) -> u32 {
         Ok(cases) => cases.parse().expect("INFORMER_HUB_CASES is a number"),
         Err(_) => default,
     }
+}
+
+/// Returns what an environment variable selects from named choices; `None` if it is not set or empty.
+///
+/// # Panics
+/// If its value is not one of the names.
+#[must_use]
+pub fn choice<T: Copy>(variable: &str, choices: &[(&str, T)]) -> Option<T> {
+    let value = std::env::var(variable).ok().filter(|value| !value.is_empty())?;
+    let chosen = choices.iter().find(|(name, _)| *name == value);
+    let names = || choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" or ");
+    Some(chosen.unwrap_or_else(|| panic!("{variable} is {}, not {value:?}", names())).1)
 }
 
 /// Returns the texts of all files below `root/folder` with an extension, by their paths from `root`.
