@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use plan::Plan;
+use plan::{Encoding, Plan};
 use testbed::{Recording, Testbed};
 
 /// Default number of simulations.
@@ -58,7 +58,11 @@ fn number(name: &str) -> Option<u64> {
 fn simulate_all(count: u64, plan_of: impl Fn(u64) -> Plan + Sync) {
     checks::count_panics();
     // Reads what is read once in a process, by any of the threads whose memory is measured.
-    drop(simulate(plan_of(count), Recording::Off));
+    for encoding in Encoding::ALL {
+        let mut plan = plan_of(count);
+        plan.wire.encoding = encoding;
+        drop(simulate(plan, Recording::Off));
+    }
     if let Some(seed) = number("SIMULATION_SEED").or_else(|| number("INFORMER_HUB_SEED")) {
         let _ = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).try_init();
         return simulate(plan_of(seed), Recording::Printed).unwrap();

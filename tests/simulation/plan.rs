@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
-use informer_hub_config::ReadApiConfig;
+use informer_hub_config::{ClusterConfig, Encodings, HttpVersions, ReadApiConfig};
+use informer_hub_sim::{FaultScript, SimConfig};
+use informer_hub_testing::choice;
 use informer_hub_types::Fsync;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::receiver::Limits;
+
+/// Longer than a simulation lasts.
+const NEVER: Duration = Duration::from_secs(24 * 3600);
 
 /// Parameters of a simulation.
 #[derive(Debug)]
@@ -42,6 +47,8 @@ pub(crate) struct Plan {
     pub(crate) has_state: bool,
     /// Limits of the Kubernetes read API.
     pub(crate) reads: ReadApiConfig,
+    /// Encoding and HTTP version between hub and clusters.
+    pub(crate) wire: Wire,
     /// Generator for decisions during the runs.
     pub(crate) rng: StdRng,
 }
@@ -66,7 +73,7 @@ impl Plan {
         let receivers = [0, 0, 1, 1, 2][rng.random_range(0..5)];
         let limits = (0..receivers).map(|_| limits_of(&mut rng)).collect();
         let gives_up = !has_small_journals && rng.random_bool(0.3);
-        let give_up_after = Duration::from_secs(if gives_up { 4 } else { 24 * 3600 });
+        let give_up_after = if gives_up { Duration::from_secs(4) } else { NEVER };
         // Longer than a run, about as long as one, and zero.
         let refused_for = Duration::from_secs([600, 3, 0][(seed % 3) as usize]).min(give_up_after);
         Self {
@@ -87,6 +94,7 @@ impl Plan {
             refused_for,
             has_state: true,
             reads: reads(seed),
+            wire: Wire::drawn(seed),
             rng,
         }
     }
@@ -106,6 +114,11 @@ impl Plan {
         has_room && keeps_unsynced
     }
 
+    /// Returns whether webhooks give up on batches.
+    pub(crate) fn gives_up(&self) -> bool {
+        self.give_up_after < NEVER
+    }
+
     /// Returns whether journals reach their limits.
     pub(crate) fn has_small_journals(&self) -> bool {
         self.journal < 1 << 30
@@ -123,6 +136,62 @@ impl Plan {
     pub(crate) fn guarantees_convergence(&self) -> bool {
         let may_lose = self.fills_up && self.bad_disk > 0.0;
         !may_lose && (!self.power || (self.lost_syncs == 0.0 && self.fsync != Fsync::Never))
+    }
+}
+
+/// Encoding and HTTP version between hub and clusters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wire {
+    pub(crate) encoding: Encoding,
+    is_http2: bool,
+}
+
+/// Encoding between hub and clusters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Encoding {
+    /// The hub requests protobuf, and the clusters have it.
+    Protobuf,
+    /// The hub requests JSON only.
+    Json,
+    /// The hub requests protobuf, which the clusters lack.
+    Refused,
+}
+
+impl Encoding {
+    pub(crate) const ALL: [Self; 3] = [Self::Protobuf, Self::Json, Self::Refused];
+}
+
+/// HTTP/2 streams of a connection.
+const STREAMS: u32 = 100;
+
+impl Wire {
+    /// Draws an encoding, unless `INFORMER_HUB_ENCODING` (`auto`, `json`) selects one. `INFORMER_HUB_HTTP` (`1`, `2`) selects
+    /// the HTTP version, 1.1 by default.
+    fn drawn(seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed ^ 0x3172_E0DE);
+        let drawn = if rng.random_bool(0.6) { Encoding::Protobuf } else { Encoding::ALL[rng.random_range(1..3)] };
+        let encoding = choice("INFORMER_HUB_ENCODING", &[("auto", Encoding::Protobuf), ("json", Encoding::Json)]);
+        let is_http2 = choice("INFORMER_HUB_HTTP", &[("1", false), ("2", true)]);
+        Self { encoding: encoding.unwrap_or(drawn), is_http2: is_http2.unwrap_or(false) }
+    }
+
+    /// Has a simulated cluster use it.
+    pub(crate) fn serve(self, cluster: SimConfig) -> SimConfig {
+        let http2 = self.is_http2.then_some(STREAMS);
+        SimConfig { protobuf: self.encoding != Encoding::Refused, http2, ..cluster }
+    }
+
+    /// Has the hub use it for a cluster.
+    pub(crate) fn apply(self, cluster: &mut ClusterConfig) {
+        cluster.encoding = if self.encoding == Encoding::Json { Encodings::Json } else { Encodings::Auto };
+        cluster.http = if self.is_http2 { HttpVersions::Http2 } else { HttpVersions::Http1 };
+    }
+
+    /// Returns random faults, with those of the encoding and the HTTP version.
+    pub(crate) fn faults(self, seed: u64, intensity: f64) -> FaultScript {
+        let faults = FaultScript::seeded(seed, intensity);
+        let faults = if self.encoding == Encoding::Protobuf { faults.with_protobuf() } else { faults };
+        if self.is_http2 { faults.with_http2() } else { faults }
     }
 }
 

@@ -80,10 +80,18 @@ struct Ledger {
     /// The newest state of each replay and object.
     newest_replayed: HashMap<(u64, String), Rank>,
     violations: Vec<String>,
-    /// Ids of events that arrived after newer states of their objects, with a description.
-    late: Vec<(String, String)>,
+    late: Vec<Late>,
     /// Ids of events refused for their content.
     refused: BTreeSet<String>,
+    /// Whether the hub gives up on batches. A kill can undo that: then an event arrives after newer ones that were not given up.
+    gives_up: bool,
+}
+
+/// Event that arrived after a newer state of its object.
+struct Late {
+    id: String,
+    object: String,
+    description: String,
 }
 
 /// Rank of a state among those of its object: version, then whether it is deleted.
@@ -92,12 +100,12 @@ type Rank = (u64, bool);
 // === impl Receiver ===
 
 impl Receiver {
-    pub(crate) fn new(name: &'static str, limits: Limits) -> Self {
+    pub(crate) fn new(name: &'static str, limits: Limits, gives_up: bool) -> Self {
         Self {
             name,
             behaviour: Mutex::new(ReceiverBehaviour::Good),
             limits: Mutex::new(limits),
-            ledger: Mutex::default(),
+            ledger: Mutex::new(Ledger { gives_up, ..Ledger::default() }),
         }
     }
 
@@ -202,8 +210,8 @@ impl Receiver {
     pub(crate) fn violations(&self) -> Vec<String> {
         let ledger = self.ledger.lock();
         // An event that became a dead letter while the disk failed is also delivered again from the journal.
-        let may_be_late = |id: &String| ledger.replayed.contains_key(id) || ledger.refused.contains(id);
-        let late = ledger.late.iter().filter(|(id, _)| !may_be_late(id)).map(|(_, what)| what);
+        let may_be_late = |id| ledger.gives_up || ledger.may_be_letter(id);
+        let late = ledger.late.iter().filter(|late| !may_be_late(&late.id)).map(|late| &late.description);
         ledger.violations.iter().chain(late).chain(ledger.replica().violations()).cloned().collect()
     }
 }
@@ -244,21 +252,24 @@ impl Ledger {
             Some(None) => return,
         };
         if let Some(newest) = before.filter(|newest| *newest >= rank) {
-            self.late.push((id.to_owned(), format!("{object} arrived at {rank:?} after {newest:?}: {id}")));
+            let description = format!("{object} arrived at {rank:?} after {newest:?}: {id}");
+            self.late.push(Late { id: id.to_owned(), object: object.to_owned(), description });
         }
+    }
+
+    /// Returns whether an event may be a dead letter.
+    fn may_be_letter(&self, id: &String) -> bool {
+        self.replayed.contains_key(id) || self.refused.contains(id)
     }
 
     fn replica(&self) -> Replica {
         let mut replica = Replica::at_least_once();
         let mut late: BTreeMap<String, Vec<(Rank, &ReceivedEvent)>> = BTreeMap::new();
-        let late_objects: BTreeSet<_> = self
-            .received
-            .iter()
-            .filter(|received| {
-                received.id.as_ref().is_some_and(|id| self.replayed.contains_key(id) || self.refused.contains(id))
-            })
-            .filter_map(|received| Some(rank(received)?.0))
-            .collect();
+        let letters = self.received.iter().filter(|it| it.id.as_ref().is_some_and(|id| self.may_be_letter(id)));
+        let mut late_objects: BTreeSet<_> = letters.filter_map(|received| Some(rank(received)?.0)).collect();
+        if self.gives_up {
+            late_objects.extend(self.late.iter().map(|late| late.object.clone()));
+        }
         for received in &self.received {
             match rank(received) {
                 Some((object, rank)) if late_objects.contains(&object) => {

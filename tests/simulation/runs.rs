@@ -87,6 +87,7 @@ fn config(bed: &Testbed, clusters: &[String]) -> Config {
         let access = ClusterAccess::server(format!("http://{name}.sim"), None, None);
         let mut cluster = ClusterConfig::new(ClusterName::new(name).unwrap(), access);
         cluster.compression = false;
+        bed.plan.wire.apply(&mut cluster);
         cluster.labels = tiers.get(name).map(|tier| ("tier".to_owned(), tier.clone())).into_iter().collect();
         cluster
     };

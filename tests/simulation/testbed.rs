@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
-use informer_hub_sim::{Churn, FaultScript, PipedCluster, SimConfig, SimDisk, Streaming, World, WorldConfig};
+use informer_hub_sim::{Churn, PipedCluster, SimConfig, SimDisk, Streaming, World, WorldConfig};
 use informer_hub_types::clock;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -64,10 +64,8 @@ impl Testbed {
             let world = WorldConfig { seed, pods, small: true, history, ..WorldConfig::default() };
             let streaming = [Streaming::Supported, Streaming::Supported, Streaming::Refused, Streaming::Ignored];
             let streaming = streaming[rng.random_range(0..streaming.len())];
-            (
-                format!("c{i}"),
-                PipedCluster::new(SimConfig { world, streaming, protobuf: false, ..SimConfig::default() }),
-            )
+            let config = plan.wire.serve(SimConfig { world, streaming, ..SimConfig::default() });
+            (format!("c{i}"), PipedCluster::new(config))
         };
         let clusters: BTreeMap<_, _> = (0..plan.clusters).map(&mut cluster).collect();
         let churns = clusters.keys().zip(seed..).map(|(name, seed)| (name.clone(), Churn::new(seed))).collect();
@@ -75,7 +73,8 @@ impl Testbed {
             println!("{plan:?}");
         }
         let receivers = ["audit", "alerts"].into_iter().zip(&plan.limits);
-        let receivers = receivers.map(|(name, limits)| Arc::new(Receiver::new(name, *limits))).collect();
+        let receiver = |(name, limits): (_, &Limits)| Arc::new(Receiver::new(name, *limits, plan.gives_up()));
+        let receivers = receivers.map(receiver).collect();
         let durable: &[&str] = if plan.has_state { &["steady", "moody", "fickle"] } else { &[] };
         Arc::new(Self {
             clusters,
@@ -157,7 +156,7 @@ impl Testbed {
             70..80 => {
                 let (name, seed) = (self.any_cluster(), self.random(Rng::random));
                 self.note(|| format!("{name}: faults"));
-                self.clusters[name].set_faults(FaultScript::seeded(seed, self.plan.faults));
+                self.clusters[name].set_faults(self.plan.wire.faults(seed, self.plan.faults));
             }
             80..85 => {
                 let (name, stays) = (self.any_cluster(), self.random(|rng| rng.random_bool(0.5)));
