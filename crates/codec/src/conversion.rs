@@ -11,8 +11,16 @@ use informer_hub_types::{ApiResource, EncodingInUse, FieldPath, JsonReason, Segm
 /// Answers in a row that are not protobuf, after which the resource is read as JSON.
 const MAX_FAILURES: u32 = 3;
 
-/// Time after which protobuf is requested again then.
-const RETRY_AFTER: Duration = Duration::from_secs(600);
+/// Returns the time after which protobuf is requested again. The next request after it is a watch's, minutes later.
+fn retry_after(reason: JsonReason) -> Duration {
+    Duration::from_secs(match reason {
+        // The request costs nothing: an answer in JSON is read as it is.
+        JsonReason::Refused => 3_600,
+        // A part of a list is read twice if the object is still there.
+        JsonReason::Schema => 6 * 3_600,
+        _ => 600,
+    })
+}
 
 /// State of a decoder for protobuf.
 #[derive(Debug)]
@@ -33,8 +41,8 @@ pub(super) struct Protobuf {
 #[derive(Debug)]
 struct Refusal {
     in_use: EncodingInUse,
-    /// When protobuf is requested again; `None` if never.
-    retry_at: Option<Instant>,
+    /// When protobuf is requested again.
+    retry_at: Instant,
 }
 
 /// The items of a list.
@@ -55,39 +63,28 @@ impl Protobuf {
     pub(super) fn failed(&mut self, message: String) {
         self.failures += 1;
         if self.failures >= MAX_FAILURES {
-            self.refuse_for_a_while(message);
+            self.refuse(JsonReason::Faulty, message);
         }
-    }
-
-    /// Has the resource be read as JSON for a while.
-    pub(super) fn refuse_for_a_while(&mut self, message: String) {
-        let mut in_use = EncodingInUse::json(JsonReason::Faulty);
-        (in_use.message, in_use.until) = (Some(message), Some(clock::wall() + RETRY_AFTER));
-        self.refusal = Some(Refusal { in_use, retry_at: Some(clock::now() + RETRY_AFTER) });
-        // One more failure after the retry suffices.
-        self.failures = MAX_FAILURES - 1;
     }
 
     /// Notes that an event or a whole list was read.
     #[inline]
     pub(super) fn worked(&mut self) {
-        if self.failures > 0 {
-            self.failures = 0;
-            self.refusal.take_if(|refusal| refusal.retry_at.is_some());
-        }
+        self.failures = 0;
     }
 
-    /// Requests JSON from now on.
+    /// Has the resource be read as JSON for a while.
     pub(super) fn refuse(&mut self, reason: JsonReason, message: String) {
-        if self.refusal.as_ref().is_none_or(|refusal| refusal.retry_at.is_some()) {
-            let mut in_use = EncodingInUse::json(reason);
-            in_use.message = Some(message);
-            self.refusal = Some(Refusal { in_use, retry_at: None });
-        }
+        let after = retry_after(reason);
+        let mut in_use = EncodingInUse::json(reason);
+        (in_use.message, in_use.until) = (Some(message), Some(clock::wall() + after));
+        self.refusal = Some(Refusal { in_use, retry_at: clock::now() + after });
+        // One more failure after the retry suffices.
+        self.failures = MAX_FAILURES - 1;
     }
 
     fn refusal(&self) -> Option<&Refusal> {
-        self.refusal.as_ref().filter(|refusal| refusal.retry_at.is_none_or(|at| clock::now() < at))
+        self.refusal.as_ref().filter(|refusal| clock::now() < refusal.retry_at)
     }
 
     /// Returns whether the resource is read as JSON for now.

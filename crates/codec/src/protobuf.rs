@@ -12,8 +12,8 @@ use informer_hub_types::{EncodingInUse, JsonReason};
 const PARTIAL: &str = "PartialObjectMetadata";
 
 impl Decoder {
-    /// Returns whether to request protobuf: for built-in types, and for any if only metadata is requested, until the server
-    /// or an object turns out not to work with it.
+    /// Returns whether to request protobuf: for built-in types, and for any if only metadata is requested, except for a while
+    /// after the server or an object turned out not to work with it.
     #[must_use]
     pub fn wants_protobuf(&self, metadata_only: bool) -> bool {
         (self.protobuf.is_builtin || metadata_only) && !self.protobuf.is_refused()
@@ -25,7 +25,7 @@ impl Decoder {
         self.protobuf.in_use(metadata_only)
     }
 
-    /// Requests JSON from now on.
+    /// Requests JSON for a while.
     pub fn refuse_protobuf(&mut self, reason: JsonReason, message: &str) {
         self.protobuf.refuse(reason, bounded(message));
     }
@@ -150,15 +150,12 @@ impl Decoder {
     /// A malformed object is not skipped: its length, which says where the next one begins, may be wrong too.
     fn needs_json(&mut self, error: &ConvertError) -> SourceError {
         let version = Schema::builtin().version();
-        let message = if error.needs_json() {
-            let message = format!("{error} of Kubernetes {version}; reading the resource as JSON from now on");
-            self.refuse_protobuf(JsonReason::Schema, &message);
-            message
+        let (reason, message) = if error.needs_json() {
+            (JsonReason::Schema, format!("{error} of Kubernetes {version}; reading the resource as JSON for six hours"))
         } else {
-            let message = format!("{error}; reading the resource as JSON for ten minutes");
-            self.protobuf.refuse_for_a_while(message.clone());
-            message
+            (JsonReason::Faulty, format!("{error}; reading the resource as JSON for ten minutes"))
         };
+        self.protobuf.refuse(reason, message.clone());
         SourceError { class: ErrorClass::Transient, message }
     }
 }

@@ -89,8 +89,8 @@ fn bookmarks_and_errors_are_read() {
     assert!(decoder.wants_protobuf(false));
 }
 
-#[test]
-fn unknown_field_leads_to_json() {
+#[tokio::test(start_paused = true)]
+async fn unknown_field_leads_to_json_for_six_hours() {
     let mut decoder = decoder();
     let newer = [pod("a", "7"), bytes(15, b"")].concat();
     assert!(decode(&mut decoder, &event("ADDED", &unknown("v1", "Pod", &newer))).is_ok(), "it is empty");
@@ -99,6 +99,11 @@ fn unknown_field_leads_to_json() {
     assert_eq!(error.class, ErrorClass::Transient);
     assert!(error.message.starts_with("field 15 of core/v1.Pod is not in the schema"), "{}", error.message);
     assert!(!decoder.wants_protobuf(false) && decoder.encoding(false).message.as_ref() == Some(&error.message));
+    assert!(decoder.encoding(false).until.is_some());
+    tokio::time::advance(std::time::Duration::from_secs(6 * 3_600 - 1)).await;
+    assert!(!decoder.wants_protobuf(false));
+    tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    assert!(decoder.wants_protobuf(false));
 }
 
 #[test]
@@ -243,9 +248,21 @@ async fn answers_that_are_not_protobuf_lead_to_json_for_a_while() {
     tokio::time::advance(Duration::from_secs(600)).await;
     works(&mut decoder);
     assert!(decoder.wants_protobuf(false) && decoder.encoding(false) == EncodingInUse::protobuf());
-    decoder.refuse_protobuf(JsonReason::Refused, "the server answered with JSON");
-    tokio::time::advance(Duration::from_secs(6000)).await;
-    assert!(!decoder.wants_protobuf(false));
-    let in_use = decoder.encoding(false);
-    assert_eq!((in_use.reason, in_use.until), (Some(JsonReason::Refused), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_protobuf_is_requested_again_after_an_hour() {
+    use std::time::Duration;
+    let mut decoder = decoder();
+    for _ in 0..2 {
+        decoder.refuse_protobuf(JsonReason::Refused, "the server answered with JSON");
+        let in_use = decoder.encoding(false);
+        assert_eq!((in_use.reason, in_use.until.is_some()), (Some(JsonReason::Refused), true));
+        tokio::time::advance(Duration::from_secs(3_599)).await;
+        assert!(!decoder.wants_protobuf(false));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(decoder.wants_protobuf(false));
+    }
+    decode(&mut decoder, &event("ADDED", &unknown("v1", "Pod", &pod("a", "1")))).unwrap();
+    assert_eq!(decoder.encoding(false), EncodingInUse::protobuf());
 }

@@ -34,12 +34,12 @@ pub enum JsonReason {
     Refused,
     /// The hub's schema lacks a part of an object.
     Schema,
-    /// An object was malformed, or several answers in a row were not the protobuf that they claimed to be. Protobuf is tried again later.
+    /// An object was malformed, or several answers in a row were not the protobuf that they claimed to be.
     Faulty,
 }
 
 impl JsonReason {
-    /// The reasons that end the use of protobuf.
+    /// The reasons that end the use of protobuf for a while.
     pub const FALLBACKS: [Self; 3] = [Self::Refused, Self::Schema, Self::Faulty];
 
     /// Returns the word used in the status and in metrics.
@@ -68,7 +68,7 @@ pub struct EncodingInUse {
     /// The answer that was not protobuf, or the part of an object that the schema lacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When protobuf is requested again; absent if it is not.
+    /// When protobuf is requested again; absent if it is in use, or for a reason that lasts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<jiff::Timestamp>,
 }
