@@ -2,9 +2,10 @@
 
 use std::cell::Cell;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use informer_hub_types::Threads;
+use informer_hub_types::clock::{self, Instant};
 
 /// Time that a thread of readers works at most before it gives way.
 const LONGEST_WORK: Duration = Duration::from_micros(300);
@@ -41,12 +42,12 @@ thread_local! {
 
 /// Records that the calling thread has waited for work. From the first call on, [`give_way_if_due`] has an effect.
 pub(crate) fn begin_work() {
-    WORKING_SINCE.set(Some(Instant::now()));
+    WORKING_SINCE.set(Some(clock::now()));
 }
 
 /// Lets threads of the write path run on this CPU, if the calling thread has worked for long.
 pub(crate) fn give_way_if_due() {
-    if WORKING_SINCE.get().is_some_and(|since| since.elapsed() >= LONGEST_WORK) {
+    if WORKING_SINCE.get().is_some_and(|since| clock::now() - since >= LONGEST_WORK) {
         give_way();
         begin_work();
     }
@@ -81,7 +82,7 @@ mod tests {
         give_way_if_due();
         assert_eq!(WORKING_SINCE.get(), None, "a thread that does not record its waits never gives way");
         begin_work();
-        let since = |ago: Duration| Instant::now().checked_sub(ago).unwrap();
+        let since = |ago: Duration| clock::now().checked_sub(ago).unwrap();
         let long_ago = since(2 * LONGEST_WORK);
         WORKING_SINCE.set(Some(long_ago));
         give_way_if_due();
@@ -89,6 +90,6 @@ mod tests {
         let lately = since(Duration::ZERO);
         WORKING_SINCE.set(Some(lately));
         give_way_if_due();
-        assert!(WORKING_SINCE.get() == Some(lately) || lately.elapsed() >= LONGEST_WORK);
+        assert!(WORKING_SINCE.get() == Some(lately) || clock::now() - lately >= LONGEST_WORK);
     }
 }
