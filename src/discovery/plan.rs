@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use informer_hub_types::{ApiResource, Catalogue, Found, Gvr, ResourcePattern, ResourceRef};
+use informer_hub_types::{ApiResource, Catalogue, Gvr, ResourceLookup, ResourcePattern, ResourceRef};
 
 /// Discovery results of one cluster.
 #[derive(Clone, Debug, Default)]
@@ -61,9 +61,9 @@ pub fn decide_watch(
     let asked = watched.map_or_else(|| written.clone(), pinned);
     let name = || without_version(&asked);
     match (seen.catalogue.find(&asked), watched) {
-        (Found::Unknown, _) => WatchDecision::Unknown,
-        (Found::Resource(found), None) => WatchDecision::Watch(found),
-        (Found::Resource(found), Some(watched)) => {
+        (ResourceLookup::Unknown, _) => WatchDecision::Unknown,
+        (ResourceLookup::Resource(found), None) => WatchDecision::Watch(found),
+        (ResourceLookup::Resource(found), Some(watched)) => {
             let is_same = |one: &ApiResource, other: &ApiResource| {
                 (&one.kind, one.namespaced, &one.gvr.resource) == (&other.kind, other.namespaced, &other.gvr.resource)
             };
@@ -73,7 +73,7 @@ pub fn decide_watch(
                 false => WatchDecision::Renew(found),
             }
         }
-        (Found::OtherVersions(versions), _) => {
+        (ResourceLookup::OtherVersions(versions), _) => {
             let version = asked.version.as_deref().unwrap_or_default();
             let served = versions.join(", ");
             let why = format!(
@@ -82,7 +82,7 @@ pub fn decide_watch(
             );
             WatchDecision::Rest { gone: false, why }
         }
-        (Found::Nothing, watched) => nothing(written, &name(), watched, was_defined, seen),
+        (ResourceLookup::Nothing, watched) => nothing(written, &name(), watched, was_defined, seen),
     }
 }
 

@@ -77,7 +77,7 @@ impl Offer {
 
 /// Result of resolving a resource name in a cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Found {
+pub enum ResourceLookup {
     /// The resource.
     Resource(ApiResource),
     /// The resource exists, but only in these other versions, the preferred one first.
@@ -102,7 +102,7 @@ impl Catalogue {
     /// Without a group, returns the first match in a preferred version, the core group first. With a group but no
     /// version, searches all versions of the group, the preferred one first.
     #[must_use]
-    pub fn find(&self, written: &ResourceRef) -> Found {
+    pub fn find(&self, written: &ResourceRef) -> ResourceLookup {
         let name = written.resource.as_str();
         let mut is_unknown = false;
         let in_group = |group: &&GroupOffer| written.group.as_ref().is_none_or(|wanted| *wanted == group.name);
@@ -115,19 +115,19 @@ impl Catalogue {
             for version in candidates.take(anywhere) {
                 is_unknown |= version.is_stale;
                 if let Some(offer) = version.find(name) {
-                    return Found::Resource(offer.resource(&group.name, &version.name));
+                    return ResourceLookup::Resource(offer.resource(&group.name, &version.name));
                 }
             }
         }
         if is_unknown {
-            return Found::Unknown;
+            return ResourceLookup::Unknown;
         }
         let elsewhere = |group: &GroupOffer| -> Vec<SmolStr> {
             let versions = group.versions.iter().filter(|version| version.find(name).is_some());
             versions.map(|version| version.name.clone()).collect()
         };
         let others = self.groups.iter().filter(in_group).map(elsewhere).find(|versions| !versions.is_empty());
-        others.filter(|_| written.version.is_some()).map_or(Found::Nothing, Found::OtherVersions)
+        others.filter(|_| written.version.is_some()).map_or(ResourceLookup::Nothing, ResourceLookup::OtherVersions)
     }
 
     /// Returns whether some version of the group may be outdated.
@@ -212,7 +212,7 @@ mod tests {
 
     fn found(text: &str) -> String {
         match catalogue().find(&text.parse().unwrap()) {
-            Found::Resource(resource) => resource.gvr.long(),
+            ResourceLookup::Resource(resource) => resource.gvr.long(),
             other => format!("{other:?}"),
         }
     }
@@ -235,9 +235,9 @@ mod tests {
         let mut catalogue = catalogue();
         catalogue.groups[2].versions[1].is_stale = true;
         let find = |text: &str| catalogue.find(&text.parse().unwrap());
-        assert_eq!(find("things.example.com"), Found::Unknown);
-        assert!(matches!(find("widgets.example.com"), Found::Resource(_)));
-        assert_eq!(find("things.apps"), Found::Nothing);
+        assert_eq!(find("things.example.com"), ResourceLookup::Unknown);
+        assert!(matches!(find("widgets.example.com"), ResourceLookup::Resource(_)));
+        assert_eq!(find("things.apps"), ResourceLookup::Nothing);
         assert!(catalogue.is_stale("example.com") && !catalogue.is_stale("apps"));
     }
 

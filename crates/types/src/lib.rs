@@ -55,7 +55,7 @@ pub use backoff::exponential_backoff;
 pub use body::PackedTotals;
 pub use bucket::TokenBucket;
 pub use built_in::{BuiltIn, built_in, built_in_names, is_built_in};
-pub use catalogue::{Catalogue, Found, GroupOffer, Offer, VersionOffer, nearest};
+pub use catalogue::{Catalogue, GroupOffer, Offer, ResourceLookup, VersionOffer, nearest};
 pub use change_trace::{InvalidTraceParent, SPAN_TARGET, SampledChange, TraceLimiter, TraceParent, Traced};
 pub use credential::{Credential, CredentialKind, CredentialStatus, Expiry};
 pub use decode_error::DecodeError;

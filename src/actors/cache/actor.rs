@@ -26,7 +26,7 @@ use crate::actors::cache::messages::{
 };
 use crate::actors::cache::query_runner::{PendingAnswer, QueryRunner};
 use crate::actors::cache::write_half::Lease;
-use crate::actors::cache::write_half::{SharedWriteHalf, Written, is_small};
+use crate::actors::cache::write_half::{SharedWriteHalf, WrittenBatch, is_small};
 use crate::actors::checkpoint::store::Checkpoints;
 use crate::actors::runtime::capacity::{MAILBOX, Tuning};
 use crate::actors::runtime::pressure::PressureSource;
@@ -281,7 +281,7 @@ impl Handler<Apply> for CacheActor {
             let written = half.apply(partition, lease, batch, version)?;
             Some((written, if adds_little { half.uncompressed.is_full() } else { half.uncompressed.is_pressing() }))
         });
-        let Some((Written { outbox, objects, .. }, lags)) = written else { return MessageResult(None) };
+        let Some((WrittenBatch { outbox, objects, .. }, lags)) = written else { return MessageResult(None) };
         self.pack(ctx);
         self.watch_for_idle(ctx);
         let pressure = self.packing.as_ref().filter(|_| lags).map(PressureSource::pressure);

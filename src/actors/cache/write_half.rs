@@ -47,7 +47,7 @@ pub(in crate::actors) struct WriteHalf {
 }
 
 /// Result of writing a batch.
-pub(in crate::actors) struct Written {
+pub(in crate::actors) struct WrittenBatch {
     pub(in crate::actors) outbox: Outbox,
     /// Objects in the partition after the batch.
     pub(in crate::actors) objects: u64,
@@ -157,7 +157,7 @@ impl WriteHalf {
         lease: Lease,
         batch: Vec<Popped>,
         version: Option<ResourceVersion>,
-    ) -> Option<Written> {
+    ) -> Option<WrittenBatch> {
         if self.leases.get(&partition) != Some(&lease) {
             return None;
         }
@@ -173,7 +173,7 @@ impl WriteHalf {
         let maintain = has_changes && !self.idle_timer_runs || self.uncompressed.is_over() && !self.packing;
         let snapshot = self.store.published().load();
         let objects = snapshot.partition(partition).map_or(0, |partition| partition.len() as u64);
-        Some(Written { outbox, objects, maintain })
+        Some(WrittenBatch { outbox, objects, maintain })
     }
 }
 
@@ -191,7 +191,7 @@ pub(in crate::actors) struct SharedWriteHalf {
 /// Outcome of a direct write.
 pub(in crate::actors) enum Direct {
     /// The batch was passed to [`WriteHalf::apply`], with this result.
-    Applied(Option<Written>),
+    Applied(Option<WrittenBatch>),
     /// The batch was not applied and must be sent by message.
     Deferred(Vec<Popped>, Option<ResourceVersion>),
 }
@@ -336,7 +336,7 @@ mod tests {
         let (half, id) = opened();
         assert!(matches!(
             half.apply(id, LEASE, batch("+a@1"), None),
-            Direct::Applied(Some(Written { maintain: true, .. }))
+            Direct::Applied(Some(WrittenBatch { maintain: true, .. }))
         ));
         half.write(|half| half.idle_timer_runs = true);
         let Direct::Applied(Some(written)) = half.apply(id, LEASE, batch("~a@2 +b@3"), None) else {
@@ -348,7 +348,7 @@ mod tests {
         half.write(|half| half.uncompressed = Uncompressed::new(0));
         assert!(matches!(
             half.apply(id, LEASE, batch("~a@4"), None),
-            Direct::Applied(Some(Written { maintain: true, .. }))
+            Direct::Applied(Some(WrittenBatch { maintain: true, .. }))
         ));
     }
 

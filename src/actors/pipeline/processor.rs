@@ -11,7 +11,7 @@ use tracing::Span;
 
 use crate::actors::cache::messages::{AppliedBatch, Apply, Maintain, TakeSnapshot};
 use crate::actors::cache::write_half::Lease;
-use crate::actors::cache::write_half::{Direct, SharedWriteHalf, Written};
+use crate::actors::cache::write_half::{Direct, SharedWriteHalf, WrittenBatch};
 use crate::actors::env::Env;
 use crate::actors::pipeline::messages::{Enqueue, Join, Leave, Process, Stop, Wake};
 use crate::actors::runtime::capacity::CONTROL_MAILBOX;
@@ -113,8 +113,8 @@ impl ProcessorActor {
     }
 
     /// Handles the result of a direct write.
-    fn applied_directly(&mut self, written: Option<Written>, ctx: &mut Context<Self>) {
-        let Some(Written { outbox, objects, maintain }) = written else { return self.orphaned(ctx) };
+    fn applied_directly(&mut self, written: Option<WrittenBatch>, ctx: &mut Context<Self>) {
+        let Some(WrittenBatch { outbox, objects, maintain }) = written else { return self.orphaned(ctx) };
         self.health.objects.store(objects, Relaxed);
         self.notify_listeners(&outbox);
         if maintain {

@@ -25,7 +25,7 @@ pub(super) struct Hit {
 
 /// Matches found in one piece of a query.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct PieceMatches {
     pub(super) hits: Vec<Hit>,
     pub(super) tally: Tally,
 }
@@ -113,7 +113,7 @@ pub(super) struct Gathered {
 
 impl Gathered {
     /// Adds the result of a piece. `limit` is the number of hits that suffice, if known.
-    pub(super) fn take(&mut self, number: usize, mut found: Found, order: &Order<'_, '_>, limit: Option<usize>) {
+    pub(super) fn take(&mut self, number: usize, mut found: PieceMatches, order: &Order<'_, '_>, limit: Option<usize>) {
         self.tally.add(found.tally);
         if order.directions.is_empty() {
             self.items += found.hits.len();

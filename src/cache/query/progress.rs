@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::builder::Bounds;
 use super::error::QueryError;
-use super::gather::{Found, Gathered};
+use super::gather::{Gathered, PieceMatches};
 use super::pieces::{Cursor, Piece};
 
 const RUNNING: u8 = 0;
@@ -42,8 +42,8 @@ impl Progress {
     pub(super) fn take(
         &self,
         number: usize,
-        found: Found,
-        take: impl FnOnce(&mut Gathered, usize, Found) -> bool,
+        found: PieceMatches,
+        take: impl FnOnce(&mut Gathered, usize, PieceMatches) -> bool,
         bounds: Bounds,
     ) {
         self.examined.fetch_add(found.tally.examined, Relaxed);

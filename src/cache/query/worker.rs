@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::gather::{Found, Hit, Order, size, truncate};
+use super::gather::{Hit, Order, PieceMatches, size, truncate};
 use super::head::HeadOf;
 use super::job::{CANCEL_CHECK_INTERVAL, Job, read};
 use super::memo::LabelMemo;
@@ -67,8 +67,8 @@ impl<'j, 's> Worker<'j, 's> {
     }
 
     /// Processes a piece.
-    pub(super) fn examine(&mut self, pieces: &Pieces<'_, 's>, piece: &Piece, pace: &mut Pace<'_>) -> Found {
-        let mut found = Found::default();
+    pub(super) fn examine(&mut self, pieces: &Pieces<'_, 's>, piece: &Piece, pace: &mut Pace<'_>) -> PieceMatches {
+        let mut found = PieceMatches::default();
         let passed = pieces.each(piece, |stored| {
             found.tally.examined += 1;
             let read = found.tally.read;
@@ -92,7 +92,7 @@ impl<'j, 's> Worker<'j, 's> {
     }
 
     /// Examines an object and adds it if it matches.
-    fn look(&mut self, member: usize, stored: &Arc<StoredObject>, found: &mut Found) -> Result<(), Unreadable> {
+    fn look(&mut self, member: usize, stored: &Arc<StoredObject>, found: &mut PieceMatches) -> Result<(), Unreadable> {
         let job = self.job;
         let memo = &self.memo;
         let head = HeadOf { snapshot: job.snapshot, member: &job.view.members[member], stored, memo };
@@ -119,7 +119,7 @@ impl<'j, 's> Worker<'j, 's> {
         stored: &Arc<StoredObject>,
         head: &HeadOf<'_, '_>,
         body: &mut Option<Arc<[u8]>>,
-        found: &mut Found,
+        found: &mut PieceMatches,
     ) -> Result<(), Unreadable> {
         let job = self.job;
         let was_read = body.is_some();
@@ -143,7 +143,7 @@ impl<'j, 's> Worker<'j, 's> {
         stored: &Arc<StoredObject>,
         head: &HeadOf<'_, '_>,
         body: &mut Option<Arc<[u8]>>,
-        found: &mut Found,
+        found: &mut PieceMatches,
     ) -> Result<(), Unreadable> {
         let job = self.job;
         let sort: Box<[_]> = match &job.sort {
@@ -175,7 +175,7 @@ impl<'j, 's> Worker<'j, 's> {
 }
 
 /// Counts an object once per distinct value, or under `null` if it has none.
-fn count(values: &[Values], found: &mut Found) {
+fn count(values: &[Values], found: &mut PieceMatches) {
     let values = values.first().map_or(&[][..], |values| values);
     let values = if values.is_empty() { &[serde_json::Value::Null][..] } else { values };
     for (_, value) in values.iter().enumerate().filter(|(at, value)| !values[..*at].contains(value)) {

@@ -15,7 +15,7 @@ use crate::discovery::{self, Claim};
 use informer_hub_config::{ClusterConfig, ResourceConfig};
 use informer_hub_reflector::{ErrorClass, SourceError};
 use informer_hub_source::{self as source, DiscoveryError};
-use informer_hub_types::{ApiResource, ClusterName, Found, ResourceRef, Scope, View, clock, object_memory};
+use informer_hub_types::{ApiResource, ClusterName, ResourceLookup, ResourceRef, Scope, View, clock, object_memory};
 
 /// Maximum number of resources of a cluster that are checked concurrently.
 const MAX_CONCURRENT: usize = 4;
@@ -137,8 +137,8 @@ async fn expand(
         }
     };
     let named = found.iter().filter_map(|it| match catalogue.find(it.resource.one()?) {
-        Found::Resource(found) => Some((found.gvr.group, found.gvr.resource)),
-        Found::OtherVersions(_) | Found::Unknown | Found::Nothing => None,
+        ResourceLookup::Resource(found) => Some((found.gvr.group, found.gvr.resource)),
+        ResourceLookup::OtherVersions(_) | ResourceLookup::Unknown | ResourceLookup::Nothing => None,
     });
     let named: BTreeSet<_> = named.collect();
     let claims = patterns.iter().map(|(entry, pattern)| Claim { user: &entry.name, pattern });

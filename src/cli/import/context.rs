@@ -10,7 +10,7 @@ use informer_hub_source::context_credentials;
 
 /// Summary of a context.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ContextSummary {
     pub(super) context: String,
     /// Host and port of the apiserver, without parts of the address that may be secret.
     pub(super) server: Option<String>,
@@ -22,7 +22,7 @@ pub(super) struct Found {
     pub(super) warnings: Vec<String>,
 }
 
-impl Found {
+impl ContextSummary {
     /// Examines a context and the files that it names. Runs no command.
     pub(super) fn of(kubeconfig: &Kubeconfig, named: &NamedContext, now: Timestamp) -> Self {
         let context = named.context.clone().unwrap_or_default();

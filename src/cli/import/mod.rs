@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args as ClapArgs;
 
-use self::context::Found;
+use self::context::ContextSummary;
 use self::name::{matches, name_for};
 use super::print::out;
 use informer_hub_source::{default_kubeconfigs, read_any_kubeconfig};
@@ -59,8 +59,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Reads the contexts of all files, each with its file. If two files have the same context the first one counts, as
 /// with kubectl.
-fn gather(files: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, Found)>> {
-    let mut all: Vec<(PathBuf, Found)> = Vec::new();
+fn gather(files: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, ContextSummary)>> {
+    let mut all: Vec<(PathBuf, ContextSummary)> = Vec::new();
     for file in files {
         if files.len() > 1 && !file.exists() {
             eprintln!("{}: there is no such file", file.display());
@@ -74,13 +74,13 @@ fn gather(files: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, Found)>> {
                 eprintln!("context {name:?} of {file}: ignored, {} has a context of this name", first.display());
                 continue;
             }
-            all.push((file.clone(), Found::of(&kubeconfig, named, clock::wall())));
+            all.push((file.clone(), ContextSummary::of(&kubeconfig, named, clock::wall())));
         }
     }
     Ok(all)
 }
 
-fn toml(contexts: &[(PathBuf, Found)], resources: bool) -> String {
+fn toml(contexts: &[(PathBuf, ContextSummary)], resources: bool) -> String {
     let mut text = String::from(
         "# Made by informer-hub import-kubeconfig. Credentials stay where they are: this file refers to the kubeconfig.\n\
          # config/hub.toml of the sources has every key there is; `informer-hub check -c FILE` tries it.\n",
@@ -103,7 +103,7 @@ fn toml(contexts: &[(PathBuf, Found)], resources: bool) -> String {
     text
 }
 
-fn about(found: &Found) -> String {
+fn about(found: &ContextSummary) -> String {
     let server = found.server.as_deref().unwrap_or("no address");
     let user = found.user.as_deref().map_or_else(|| "without a user".to_owned(), |user| format!("as {user:?}"));
     let namespace = found.namespace.as_deref();

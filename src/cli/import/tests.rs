@@ -28,7 +28,7 @@ contexts:
 - {name: a-b, context: {cluster: c, user: token}}
 ";
 
-fn gathered(folder: &Path) -> Vec<(PathBuf, Found)> {
+fn gathered(folder: &Path) -> Vec<(PathBuf, ContextSummary)> {
     let file = folder.join("config");
     std::fs::write(&file, KUBECONFIG).unwrap();
     gather(&[file]).unwrap()
@@ -98,7 +98,7 @@ fn a_context_in_two_files_is_taken_from_the_first() {
 
 #[test]
 fn a_comment_stays_one_line() {
-    let evil = Found {
+    let evil = ContextSummary {
         context: "x\n[hub]".to_owned(),
         server: None,
         user: Some("u\nlisten = 1".to_owned()),
@@ -114,7 +114,7 @@ fn a_comment_stays_one_line() {
 
 #[test]
 fn imported_contexts_are_escaped_without_changing_their_value() {
-    let found = Found {
+    let found = ContextSummary {
         context: hostile::TEXT.to_owned(),
         server: Some(hostile::TEXT.to_owned()),
         user: Some(hostile::TEXT.to_owned()),

@@ -46,7 +46,7 @@ pub(super) struct Args {
 
 /// Place of an object.
 #[derive(Debug)]
-struct Found {
+struct ObjectPlace {
     cluster: String,
     namespace: Option<String>,
 }
@@ -111,7 +111,7 @@ async fn run(args: &Args, client: &Client) -> anyhow::Result<ExitCode> {
 }
 
 /// Returns the places that have an object of this name.
-async fn find(args: &Args, client: &Client, resource: &Resource, name: &str) -> anyhow::Result<Vec<Found>> {
+async fn find(args: &Args, client: &Client, resource: &Resource, name: &str) -> anyhow::Result<Vec<ObjectPlace>> {
     let list = List {
         resource,
         root: args.place.root(),
@@ -124,7 +124,7 @@ async fn find(args: &Args, client: &Client, resource: &Resource, name: &str) -> 
         for item in page.items {
             let Metadata { namespace, mut annotations } = serde_json::from_str::<Object>(item.get())?.metadata;
             let cluster = annotations.remove(CLUSTER_KEY).unwrap_or_else(|| args.place.clusters.clone());
-            places.push(Found { cluster, namespace });
+            places.push(ObjectPlace { cluster, namespace });
         }
         Ok(())
     };
@@ -135,7 +135,7 @@ async fn find(args: &Args, client: &Client, resource: &Resource, name: &str) -> 
     Ok(places)
 }
 
-async fn object(client: &Client, resource: &Resource, name: &str, place: &Found) -> anyhow::Result<Value> {
+async fn object(client: &Client, resource: &Resource, name: &str, place: &ObjectPlace) -> anyhow::Result<Value> {
     let gvr = resource.api.gvr.long();
     let mut path = vec!["v1", "objects", &place.cluster, &gvr];
     path.extend(place.namespace.as_deref());

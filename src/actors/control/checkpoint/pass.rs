@@ -64,7 +64,7 @@ pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> b
     let writing = Arc::clone(&store);
     let written = env.io.spawn_blocking(move || write(&writing, &parts, is_last)).await;
     let (wrote, error) = match written {
-        Ok(Written { wrote, error, bytes }) => {
+        Ok(PassResult { wrote, error, bytes }) => {
             store.update_status(|status| status.cache_bytes = bytes);
             (wrote, error)
         }
@@ -93,14 +93,14 @@ async fn wait(store: &CheckpointStore, parts: &mut [Part], until: Instant) {
     }
 }
 
-struct Written {
+struct PassResult {
     wrote: CheckpointResult,
     error: Option<String>,
     bytes: u64,
 }
 
 /// Writes all partitions that may be written. A failing cache does not stop the others.
-fn write(store: &CheckpointStore, parts: &[Part], is_last: bool) -> Written {
+fn write(store: &CheckpointStore, parts: &[Part], is_last: bool) -> PassResult {
     let (mut wrote, mut error) = (CheckpointResult::default(), None);
     let mut note = |part: &Part, done: io::Result<CheckpointResult>| match done {
         Ok(one) => {
@@ -131,7 +131,7 @@ fn write(store: &CheckpointStore, parts: &[Part], is_last: bool) -> Written {
         error.get_or_insert_with(|| format!("resource names: {problem}"));
     }
     let bytes = store.files.lock().values().map(CacheFiles::bytes).sum();
-    Written { wrote, error, bytes }
+    PassResult { wrote, error, bytes }
 }
 
 pub(in crate::actors) fn write_one(

@@ -20,7 +20,7 @@ use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::User;
 use crate::discovery::{Claim, share};
 use informer_hub_reflector::InformerOptions;
-use informer_hub_types::{ApiResource, Catalogue, Found, ResourcePattern, ResourceRef, Scope};
+use informer_hub_types::{ApiResource, Catalogue, ResourceLookup, ResourcePattern, ResourceRef, Scope};
 
 /// How often subscribers are checked for pending events of a removed resource.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -127,8 +127,8 @@ impl ClusterActor {
             }
             let ResourceRequest::Written(written) = &key.0 else { return None };
             match self.discovery.seen()?.catalogue.find(&ResourceRef { version: None, ..written.clone() }) {
-                Found::Resource(found) => Some(group_and_plural(&found)),
-                Found::OtherVersions(_) | Found::Unknown | Found::Nothing => None,
+                ResourceLookup::Resource(found) => Some(group_and_plural(&found)),
+                ResourceLookup::OtherVersions(_) | ResourceLookup::Unknown | ResourceLookup::Nothing => None,
             }
         };
         by_name.map(|(key, request)| (key, request.as_ref())).filter_map(resource).collect()
@@ -143,7 +143,7 @@ impl ClusterActor {
         ctx: &mut Context<Self>,
     ) {
         let is_offered = |key: &RequestKey| match &key.0 {
-            ResourceRequest::Written(written) => matches!(catalogue.find(written), Found::Resource(_)),
+            ResourceRequest::Written(written) => matches!(catalogue.find(written), ResourceLookup::Resource(_)),
             ResourceRequest::Known(_) | ResourceRequest::Matching(_) => true,
         };
         let is_selected = |user: &User, key: &RequestKey| {

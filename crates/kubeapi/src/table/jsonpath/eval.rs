@@ -11,7 +11,7 @@ const DEEPEST: usize = 200;
 
 /// A value that a path found.
 #[derive(Clone, Debug)]
-pub(in crate::table) enum Found<'a> {
+pub(in crate::table) enum PathValue<'a> {
     /// A value of the object.
     Json(&'a [u8]),
     /// A constant of the path.
@@ -30,15 +30,15 @@ pub(in crate::table) struct Mismatch;
 
 impl Path {
     /// Returns the first value that the path finds in an object. `None` if there is none or the path does not fit.
-    pub(in crate::table) fn first<'a>(&'a self, json: &'a [u8]) -> Option<Found<'a>> {
-        let found = walk(&self.steps, vec![Found::Json(json)]).ok()?;
+    pub(in crate::table) fn first<'a>(&'a self, json: &'a [u8]) -> Option<PathValue<'a>> {
+        let found = walk(&self.steps, vec![PathValue::Json(json)]).ok()?;
         found.into_iter().next()
     }
 }
 
-type Values<'a> = Result<Vec<Found<'a>>, Mismatch>;
+type Values<'a> = Result<Vec<PathValue<'a>>, Mismatch>;
 
-fn walk<'a>(steps: &'a [Step], start: Vec<Found<'a>>) -> Values<'a> {
+fn walk<'a>(steps: &'a [Step], start: Vec<PathValue<'a>>) -> Values<'a> {
     steps.iter().try_fold(start, |values, step| step.apply(values))
 }
 
@@ -74,10 +74,10 @@ fn children(json: &[u8]) -> Vec<&[u8]> {
     children
 }
 
-fn descendants<'a>(json: &'a [u8], depth: usize, found: &mut Vec<Found<'a>>) {
+fn descendants<'a>(json: &'a [u8], depth: usize, found: &mut Vec<PathValue<'a>>) {
     let children = children(json);
     if !children.is_empty() && depth < DEEPEST {
-        found.push(Found::Json(json));
+        found.push(PathValue::Json(json));
         for child in children {
             descendants(child, depth + 1, found);
         }
@@ -85,11 +85,11 @@ fn descendants<'a>(json: &'a [u8], depth: usize, found: &mut Vec<Found<'a>>) {
 }
 
 impl Step {
-    fn apply<'a>(&'a self, values: Vec<Found<'a>>) -> Values<'a> {
-        let json = values.iter().filter_map(|value| if let Found::Json(json) = value { Some(*json) } else { None });
+    fn apply<'a>(&'a self, values: Vec<PathValue<'a>>) -> Values<'a> {
+        let json = values.iter().filter_map(|value| if let PathValue::Json(json) = value { Some(*json) } else { None });
         Ok(match self {
-            Self::Field(name) => json.filter_map(|json| member(json, name)).map(Found::Json).collect(),
-            Self::Wildcard => json.flat_map(children).map(Found::Json).collect(),
+            Self::Field(name) => json.filter_map(|json| member(json, name)).map(PathValue::Json).collect(),
+            Self::Wildcard => json.flat_map(children).map(PathValue::Json).collect(),
             Self::Descendants => {
                 let mut found = Vec::new();
                 json.for_each(|json| descendants(json, 0, &mut found));
@@ -104,7 +104,7 @@ impl Step {
                 }
                 found
             }
-            Self::Constant(Constant::Text(text)) => vec![Found::Text(text)],
+            Self::Constant(Constant::Text(text)) => vec![PathValue::Text(text)],
             Self::Constant(constant) => values.iter().map(|_| constant.found()).collect(),
             Self::Identifier => return Err(Mismatch),
         })
@@ -112,19 +112,19 @@ impl Step {
 }
 
 impl Constant {
-    fn found(&self) -> Found<'_> {
+    fn found(&self) -> PathValue<'_> {
         match self {
-            Self::Text(text) => Found::Text(text),
-            Self::Integer(number) => Found::Integer(*number),
-            Self::Float(number) => Found::Float(*number),
-            Self::Bool(value) => Found::Bool(*value),
+            Self::Text(text) => PathValue::Text(text),
+            Self::Integer(number) => PathValue::Integer(*number),
+            Self::Float(number) => PathValue::Float(*number),
+            Self::Bool(value) => PathValue::Bool(*value),
         }
     }
 }
 
 /// Returns the elements of a value. `None` for null.
-fn elements<'a>(value: &Found<'a>) -> Result<Option<Vec<&'a [u8]>>, Mismatch> {
-    let Found::Json(json) = value else { return Err(Mismatch) };
+fn elements<'a>(value: &PathValue<'a>) -> Result<Option<Vec<&'a [u8]>>, Mismatch> {
+    let PathValue::Json(json) = value else { return Err(Mismatch) };
     match container(json) {
         Some(b'[') => Ok(Some(children(json))),
         Some(b'n') => Ok(None),
@@ -133,7 +133,7 @@ fn elements<'a>(value: &Found<'a>) -> Result<Option<Vec<&'a [u8]>>, Mismatch> {
 }
 
 impl Slice {
-    fn apply(self, values: Vec<Found<'_>>) -> Values<'_> {
+    fn apply(self, values: Vec<PathValue<'_>>) -> Values<'_> {
         let mut found = Vec::new();
         for value in values {
             let Some(elements) = elements(&value)? else { continue };
@@ -142,7 +142,7 @@ impl Slice {
                 None => 1,
                 Some(step) => usize::try_from(step).ok().filter(|&step| step > 0).ok_or(Mismatch)?,
             };
-            found.extend(elements[start..end].iter().step_by(step).map(|element| Found::Json(element)));
+            found.extend(elements[start..end].iter().step_by(step).map(|element| PathValue::Json(element)));
         }
         Ok(found)
     }
@@ -168,13 +168,13 @@ impl Slice {
 }
 
 impl Filter {
-    fn apply<'a>(&'a self, values: Vec<Found<'a>>) -> Values<'a> {
+    fn apply<'a>(&'a self, values: Vec<PathValue<'a>>) -> Values<'a> {
         let mut found = Vec::new();
         for value in values {
             let elements = elements(&value)?.ok_or(Mismatch)?;
             for element in elements {
                 if self.accepts(element)? {
-                    found.push(Found::Json(element));
+                    found.push(PathValue::Json(element));
                 }
             }
         }
@@ -182,18 +182,18 @@ impl Filter {
     }
 
     fn accepts(&self, element: &[u8]) -> Result<bool, Mismatch> {
-        let left = walk(&self.left, vec![Found::Json(element)]);
+        let left = walk(&self.left, vec![PathValue::Json(element)]);
         let Some(Comparison { operator, right }) = &self.comparison else {
             return Ok(left.map_or(true, |left| !left.is_empty()));
         };
         let Some(left) = single(left?)? else { return Ok(false) };
-        let Some(right) = single(walk(right, vec![Found::Json(element)])?)? else { return Ok(false) };
+        let Some(right) = single(walk(right, vec![PathValue::Json(element)])?)? else { return Ok(false) };
         operator.compare(&left, &right)
     }
 }
 
 /// Returns the only value, if there is one.
-fn single(values: Vec<Found<'_>>) -> Result<Option<Found<'_>>, Mismatch> {
+fn single(values: Vec<PathValue<'_>>) -> Result<Option<PathValue<'_>>, Mismatch> {
     if values.len() > 1 { Err(Mismatch) } else { Ok(values.into_iter().next()) }
 }
 
@@ -210,7 +210,7 @@ pub(super) enum Basic<'a> {
     Bool(bool),
 }
 
-impl<'a> Found<'a> {
+impl<'a> PathValue<'a> {
     /// Returns the value if it is a string, a number or a boolean.
     pub(super) fn basic(&self) -> Option<Basic<'a>> {
         let json = match self {
@@ -241,7 +241,7 @@ impl<'a> Found<'a> {
 
 impl Operator {
     /// Compares two values of the same type.
-    fn compare(self, left: &Found<'_>, right: &Found<'_>) -> Result<bool, Mismatch> {
+    fn compare(self, left: &PathValue<'_>, right: &PathValue<'_>) -> Result<bool, Mismatch> {
         let (left, right) = (left.basic().ok_or(Mismatch)?, right.basic().ok_or(Mismatch)?);
         let order = match (&left, &right) {
             (Basic::Text(left), Basic::Text(right)) => Some(left.cmp(right)),

@@ -6,7 +6,7 @@ mod eval;
 mod parse;
 mod print;
 
-pub(super) use eval::Found;
+pub(super) use eval::PathValue;
 
 /// A parsed path.
 #[derive(Clone, PartialEq, Debug)]

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::Found;
+use super::PathValue;
 use super::eval::Basic;
 use crate::number::{go_float, json_float};
 use crate::table::age::parse_timestamp;
 
-impl Found<'_> {
+impl PathValue<'_> {
     /// Returns the value as a cell of a column type. A value of another type is null.
     pub(in crate::table) fn cell(&self, kind: &str, now: i64) -> Value {
         match (kind, self.basic()) {
