@@ -235,8 +235,10 @@ impl Run<'_, '_> {
             tag(self.out, field.number, 2);
             let content = self.out.len();
             write::bytes(self.out, 1, key.as_bytes());
-            if field.shape != Shape::Bytes || !self.json.word("null")? {
-                self.tagged(field, 2, depth)?;
+            match field.shape {
+                Shape::Bytes if self.json.word("null")? => {}
+                Shape::Time | Shape::MicroTime if self.json.word("null")? => write::bytes(self.out, 2, &[]),
+                _ => self.tagged(field, 2, depth)?,
             }
             close(self.out, content);
             self.entries.push(Entry { start: start - from, end: self.out.len() - from });

@@ -279,3 +279,12 @@ fn entries_of_maps_are_sorted_by_their_keys() {
     assert!(sorted.is_ok());
     assert_eq!(labels(r#""b":"3","a":"1","aa":"2""#), sorted);
 }
+
+#[test]
+fn unset_times_of_a_map_are_encoded_as_empty_messages() {
+    let json = br#"{"kind":"PodDisruptionBudget","apiVersion":"policy/v1","status":{"disruptedPods":{"a":null,"b":"2024-11-24T08:21:23Z"}}}"#;
+    let wire = encode(json, "policy/v1", "PodDisruptionBudget", 1 << 20).unwrap();
+    let converted = String::from_utf8(convert(&wire, &Omit::default(), usize::MAX).unwrap()).unwrap();
+    assert!(converted.contains(r#""disruptedPods":{"a":null,"b":"2024-11-24T08:21:23Z"}"#), "{converted}");
+    assert!(wire.windows(5).any(|bytes| bytes == b"\x0a\x01a\x12\x00"), "Go writes an empty message");
+}
