@@ -22,6 +22,12 @@ pub(crate) fn protobuf() -> &'static Path {
     BINARY.get_or_init(|| built_program("tests/testbed/build.sh", &["protobuf"]))
 }
 
+/// Returns the binary that writes objects of the older Kubernetes version.
+pub(crate) fn protobuf_older() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| built_program("tests/testbed/build.sh", &["protobuf-older"]))
+}
+
 /// Returns the binary of kubectl.
 pub(crate) fn kubectl() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();

@@ -9,7 +9,7 @@ mod process;
 
 use std::time::Duration;
 
-pub(crate) use build::{binary, built, kubectl, protobuf, reader};
+pub(crate) use build::{binary, built, kubectl, protobuf, protobuf_older, reader};
 pub(crate) use churn::{Churn, seed};
 pub(crate) use cluster::RealCluster;
 pub(crate) use ground_truth::{GroundTruth, ground_truth, watch_error};

@@ -15,8 +15,6 @@ import (
 	appsv1beta1 "k8s.io/api/apps/v1beta1"
 	appsv1beta2 "k8s.io/api/apps/v1beta2"
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -156,20 +154,14 @@ func filler(random *rand.Rand, most int) *randfill.Filler {
 			}
 		},
 		func(r *runtime.RawExtension, c randfill.Continue) { r.Raw = randomJSON(random, false) },
-		func(f *metav1.FieldsV1, c randfill.Continue) { f.SetRawBytes(randomJSON(random, true)) },
+		func(f *metav1.FieldsV1, c randfill.Continue) { setFields(f, randomJSON(random, true)) },
 		func(j *apiextensionsv1.JSON, c randfill.Continue) { j.Raw = randomJSON(random, false) },
 		func(j *apiextensionsv1beta1.JSON, c randfill.Continue) { j.Raw = randomJSON(random, false) },
-		func(t *schedulingv1alpha3.CompositePodGroupTemplate, c randfill.Continue) {
-			limited(func() { c.FillNoCustom(t) })
-		},
-		func(t *schedulingv1beta1.CompositePodGroupTemplate, c randfill.Continue) {
-			limited(func() { c.FillNoCustom(t) })
-		},
 		func(p *apiextensionsv1.JSONSchemaProps, c randfill.Continue) { limited(func() { c.FillNoCustom(p) }) },
 		func(p *apiextensionsv1beta1.JSONSchemaProps, c randfill.Continue) {
 			limited(func() { c.FillNoCustom(p) })
 		},
-	)
+	).Funcs(versionFuncs(limited)...)
 }
 
 // texts are pieces that JSON escapes, or Go's encoder alone does, and bytes that are not UTF-8.
