@@ -4,6 +4,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
+use informer_hub_testing::{SEED, cases, replayed};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -13,14 +14,9 @@ use super::targets;
 /// Maximum size of a mutated input, in bytes.
 const MAX_INPUT: usize = 8 << 10;
 
-/// Seed of the mutations: `INFORMER_HUB_SEED`, or 1, so that each run tries the same inputs.
-fn seed() -> u64 {
-    let seed = std::env::var("INFORMER_HUB_SEED").ok();
-    seed.map_or(1, |seed| seed.parse().expect("INFORMER_HUB_SEED is a number"))
-}
-
-/// Replays a target's corpus and `mutations` mutated inputs. A failure prints the input.
-fn replay(target: &str, run: fn(&[u8]), mutations: u64) {
+/// Replays a target's corpus and `mutations` mutated inputs, or `INFORMER_HUB_CASES`. Without a seed to replay, each run tries
+/// the same inputs. A failure prints the input.
+fn replay(target: &str, run: fn(&[u8]), mutations: u32) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
     let mut files: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -29,9 +25,9 @@ fn replay(target: &str, run: fn(&[u8]), mutations: u64) {
     for (file, input) in files.iter().zip(&corpus) {
         attempt(run, input, || format!("{}", file.display()));
     }
-    let seed = seed();
+    let seed = replayed().unwrap_or(1);
     let mut rng = StdRng::seed_from_u64(seed);
-    for number in 0..mutations {
+    for number in 0..cases(mutations) {
         let mut input = corpus.choose(&mut rng).unwrap().clone();
         for _ in 0..rng.random_range(1..5) {
             mutate(&mut input, &corpus, &mut rng);
@@ -39,7 +35,7 @@ fn replay(target: &str, run: fn(&[u8]), mutations: u64) {
         input.truncate(MAX_INPUT);
         attempt(run, &input, || {
             let text = String::from_utf8_lossy(&input);
-            format!("INFORMER_HUB_SEED={seed}, mutated input {number}: {}", text.escape_debug())
+            format!("{SEED}={seed}, mutated input {number}: {}", text.escape_debug())
         });
     }
 }
