@@ -16,6 +16,7 @@ use super::connection::Link;
 use super::discovery::{self, Route};
 use super::fault::{AssignedFault, Fault, RequestKind};
 use super::http::{SimResponse, Status, full, json_response, typed_response};
+use super::lease_requests;
 use super::list::ListSource;
 use super::media::{Media, negotiate};
 use super::pump::{Pump, Source};
@@ -38,6 +39,9 @@ where
     }
     if access::is_review(&request) {
         return access::review(&shared, request).await;
+    }
+    if lease_requests::is_lease(&request) {
+        return lease_requests::answer(&shared, request).await;
     }
     let route = Route::parse(request.uri().path());
     if let Route::Objects { gvr, namespace, name } = route {
@@ -76,7 +80,7 @@ fn admit<B>(shared: &Shared, request: &Request<B>) -> Result<(), Status> {
             return Err(Status::new(401, "Unauthorized", "Unauthorized"));
         }
     }
-    if request.method() != Method::GET && !access::is_review(request) {
+    if request.method() != Method::GET && !access::is_review(request) && !lease_requests::is_lease(request) {
         let message = "the server does not allow this method on the requested resource";
         return Err(Status::new(405, "MethodNotAllowed", message));
     }

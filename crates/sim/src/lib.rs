@@ -18,6 +18,8 @@ mod fault;
 mod filter;
 mod handler;
 mod http;
+mod lease_requests;
+mod leases;
 mod list;
 mod media;
 mod object;

@@ -11,6 +11,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Handle;
@@ -84,6 +85,23 @@ impl SimServer {
     /// Leaves reviews of users and tokens unanswered, or answers further ones.
     pub fn silence_reviews(&self, is_silent: bool) {
         self.shared.users().is_silent = is_silent;
+    }
+
+    /// Returns a lease, if it exists.
+    #[must_use]
+    pub fn lease(&self, namespace: &str, name: &str) -> Option<Value> {
+        self.shared.leases().get(namespace, name).cloned()
+    }
+
+    /// Deletes a lease.
+    pub fn delete_lease(&self, namespace: &str, name: &str) {
+        self.shared.leases().remove(namespace, name);
+    }
+
+    /// Delays answers to requests for leases. Writes are applied before the delay. [`Self::heal`] ends delays that have
+    /// begun.
+    pub fn delay_leases(&self, delay: Duration) {
+        self.shared.leases().delay = delay;
     }
 
     /// Replaces the fault script. Started answers keep their fault.

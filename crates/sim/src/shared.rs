@@ -10,6 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio_rustls::rustls::ServerConfig;
 
 use super::fault::{AssignedFault, Fault, FaultRecord, FaultScript, RequestKind};
+use super::leases::Leases;
 use super::users::Users;
 use super::world::{World, WorldConfig};
 use informer_hub_types::{Gvr, WatchCell, Watcher};
@@ -108,6 +109,8 @@ pub struct Stats {
     pub streaming: u64,
     /// Lists and watches answered in protobuf.
     pub protobuf: u64,
+    /// Requests for leases.
+    pub leases: u64,
     /// Open watches.
     pub open_watches: u64,
     /// Connections accepted.
@@ -128,6 +131,7 @@ pub(super) struct Counters {
     pub(super) watches: AtomicU64,
     pub(super) streaming: AtomicU64,
     pub(super) protobuf: AtomicU64,
+    pub(super) leases: AtomicU64,
     pub(super) open_watches: AtomicU64,
     pub(super) connections: AtomicU64,
     pub(super) open_connections: AtomicU64,
@@ -145,6 +149,7 @@ impl Counters {
             watches: self.watches.load(Relaxed),
             streaming: self.streaming.load(Relaxed),
             protobuf: self.protobuf.load(Relaxed),
+            leases: self.leases.load(Relaxed),
             open_watches: self.open_watches.load(Relaxed),
             connections: self.connections.load(Relaxed),
             open_connections: self.open_connections.load(Relaxed),
@@ -174,6 +179,7 @@ pub(super) struct Shared {
     log: Mutex<Vec<FaultRecord>>,
     forbidden: Mutex<BTreeSet<Gvr>>,
     users: Mutex<Users>,
+    leases: Mutex<Leases>,
 }
 
 impl Shared {
@@ -190,6 +196,7 @@ impl Shared {
             log: Mutex::new(Vec::new()),
             forbidden: Mutex::new(BTreeSet::new()),
             users: Mutex::default(),
+            leases: Mutex::default(),
         }
     }
 
@@ -290,6 +297,11 @@ impl Shared {
     /// Returns users and tokens. Hold it only for a moment.
     pub(super) fn users(&self) -> MutexGuard<'_, Users> {
         self.users.lock()
+    }
+
+    /// Returns the leases. Hold it only for a moment.
+    pub(super) fn leases(&self) -> MutexGuard<'_, Leases> {
+        self.leases.lock()
     }
 
     pub(super) fn is_forbidden(&self, gvr: &Gvr) -> bool {

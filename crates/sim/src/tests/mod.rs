@@ -2,6 +2,7 @@
 
 mod chaos;
 mod faults;
+mod leases;
 mod lifecycle;
 mod protobuf;
 mod protocol;
