@@ -53,7 +53,7 @@ pub use runtime::gauge::{Gauge, MemoryTuning, ProcessGauge};
 pub use runtime::pressure::Pressure;
 pub use runtime::supervision::ActorCount;
 pub use runtime::thread_pools::ThreadPools;
-pub(crate) use runtime::thread_pools::{begin_work, give_way_if_due, lower_priority};
+pub(crate) use runtime::thread_pools::lower_priority;
 pub use sinks::{durable, sink};
 #[cfg(test)]
 pub(crate) use status::fleet_view::testing;

@@ -32,9 +32,9 @@ use super::connection_slots::{Busy, ConnectionSlots, Slot, StreamSlot};
 use super::extensions::{Finite, PeerAddress, Streaming};
 use super::guard::{Guard, Limits};
 use super::usage::{Bandwidth, Delayed, Limit, paced};
-use crate::actors::give_way_if_due;
 use informer_hub_access::ClientCertificate;
 use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::pauses::give_way_if_due;
 
 /// Delay after a connection could not be accepted, usually because of the file descriptor limit.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 pub(super) mod differ;
+mod runs;
+
+use runs::Runs;
 
 /// Maximum number of children of a node. Twice the entries of a leaf, which saves a level.
 pub(super) const WIDTH: usize = 32;
@@ -474,64 +477,5 @@ impl<L: Leaf> Clone for Tree<L> {
 impl<L: Leaf> Default for Tree<L> {
     fn default() -> Self {
         Self { root: None, len: 0 }
-    }
-}
-
-/// Adjacent entries: a leaf and a range of positions.
-pub(super) type Run<'t, L> = (&'t L, std::ops::Range<usize>);
-
-/// Iterator over leaves.
-pub(super) struct Runs<'t, L: Leaf> {
-    /// Path to the next leaf: nodes with the index of the child.
-    above: SmallVec<[(&'t Inner<L>, usize); 8]>,
-    next: Option<(&'t L, usize)>,
-    /// Position where the iteration ends.
-    end: Option<(&'t L, usize)>,
-}
-
-impl<'t, L: Leaf> Runs<'t, L> {
-    /// Descends from a node to a leaf.
-    fn descend(&mut self, mut node: &'t Node<L>, which: impl Fn(&Inner<L>) -> usize) -> Option<&'t L> {
-        loop {
-            match node {
-                Node::Leaf(leaf) => return Some(leaf),
-                Node::Inner(inner) => {
-                    let at = which(inner);
-                    self.above.push((inner, at));
-                    node = inner.child(at)?;
-                }
-            }
-        }
-    }
-
-    /// Returns the next leaf.
-    fn advance(&mut self) -> Option<&'t L> {
-        loop {
-            let (inner, at) = self.above.last_mut()?;
-            *at += 1;
-            let inner: &'t Inner<L> = inner;
-            if let Some(node) = inner.child(*at) {
-                let known = self.above.len();
-                let leaf = self.descend(node, |_| 0);
-                if let Some((inner, _)) = self.above[known..].last() {
-                    inner.prefetch();
-                }
-                return leaf;
-            }
-            self.above.pop();
-        }
-    }
-}
-
-impl<'t, L: Leaf> Iterator for Runs<'t, L> {
-    type Item = Run<'t, L>;
-
-    fn next(&mut self) -> Option<Run<'t, L>> {
-        let (leaf, from) = self.next.take()?;
-        if let Some((end, to)) = self.end.filter(|(end, _)| std::ptr::eq(*end, leaf)) {
-            return Some((end, from..to.max(from)));
-        }
-        self.next = self.advance().map(|leaf| (leaf, 0));
-        Some((leaf, from..leaf.len().max(from)))
     }
 }

@@ -9,10 +9,11 @@ use clap::Args as ClapArgs;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{SIGNALLED, WRONG_INPUT};
-use crate::actors::{begin_work, lower_priority};
+use crate::actors::lower_priority;
 use crate::app::{self, Ended, HubReport};
 use informer_hub_source::end_plugins;
 use informer_hub_telemetry::{self as telemetry, LogFormat};
+use informer_hub_types::pauses::begin_work;
 use informer_hub_types::printable_lines;
 
 /// Arguments of `run`.

@@ -36,6 +36,7 @@ mod packer;
 mod path;
 pub mod path_tree;
 mod pattern;
+pub mod pauses;
 pub mod printable;
 mod resource;
 pub mod rng;

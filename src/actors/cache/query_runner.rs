@@ -20,10 +20,10 @@ use tokio::time::timeout_at;
 
 use crate::actors::cache::messages::Ask;
 use crate::actors::runtime::capacity::{SCAN_THREADS, SCANS_WAITING};
-use crate::actors::runtime::thread_pools::give_way;
 use crate::cache::{
     Answer, Fingerprint, PinnedSnapshots, Query, QueryError, RunningQuery, ScanThread, Snapshot, TokenKey,
 };
+use informer_hub_types::pauses::give_way;
 use informer_hub_types::{Threads, clock, rng};
 
 /// Query resources shared by the caches of one hub. Cheap to clone.

@@ -1,0 +1,57 @@
+//! Pauses of reader threads, which let threads of the write path run on the same CPU.
+
+use std::cell::Cell;
+use std::thread;
+use std::time::Duration;
+
+use crate::clock::{self, Instant};
+
+/// Time that a thread of readers works at most before it gives way.
+const LONGEST_WORK: Duration = Duration::from_micros(300);
+
+thread_local! {
+    /// Start of the thread's work since it last waited. `None` if it never gives way.
+    static WORKING_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Records that the calling thread has waited for work. From the first call on, [`give_way_if_due`] has an effect.
+pub fn begin_work() {
+    WORKING_SINCE.set(Some(clock::now()));
+}
+
+/// Lets threads of the write path run on this CPU, if the calling thread has worked for long.
+pub fn give_way_if_due() {
+    if WORKING_SINCE.get().is_some_and(|since| clock::now() - since >= LONGEST_WORK) {
+        give_way();
+        begin_work();
+    }
+}
+
+/// Lets threads of the write path that wait for this thread's CPU run.
+///
+/// A sleep rather than a yield: Linux charges a yield as a whole time slice, so beside any other work of the machine a
+/// reader would hardly advance.
+pub fn give_way() {
+    thread::sleep(Duration::from_micros(1));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_gives_way_only_after_long_work() {
+        give_way_if_due();
+        assert_eq!(WORKING_SINCE.get(), None, "a thread that does not record its waits never gives way");
+        begin_work();
+        let since = |ago: Duration| clock::now().checked_sub(ago).unwrap();
+        let long_ago = since(2 * LONGEST_WORK);
+        WORKING_SINCE.set(Some(long_ago));
+        give_way_if_due();
+        assert!(WORKING_SINCE.get() > Some(long_ago), "it has given way");
+        let lately = since(Duration::ZERO);
+        WORKING_SINCE.set(Some(lately));
+        give_way_if_due();
+        assert!(WORKING_SINCE.get() == Some(lately) || clock::now() - lately >= LONGEST_WORK);
+    }
+}
