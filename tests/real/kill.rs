@@ -1,14 +1,15 @@
-//! Crash test: the hub process is killed repeatedly at random moments while two real clusters change.
+//! Crash tests: hub processes are killed while two real clusters change. One hub is killed at random moments and started
+//! again; of two replicas, the leader is killed.
 //!
 //! The webhook receiver fails some requests. The hub binary has the profile of the test: `make test-nightly` uses
 //! `--release`.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -17,6 +18,8 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use informer_hub_sim::oracle::{EventContent, Oracle, ReceivedEvent, Replica};
 use informer_hub_types::{ApiResource, Uid};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -174,6 +177,104 @@ async fn hub_killed_repeatedly_loses_no_change() {
         unseen.len()
     );
     assert!(known > 0, "no deleted object was known to the receiver: seed {seed}");
+}
+
+/// Two hub processes over the same clusters. The Lease is in the first cluster.
+struct Replicas {
+    files: [PathBuf; 2],
+    running: [Child; 2],
+    leases: Api<Lease>,
+}
+
+impl Replicas {
+    fn start(clusters: &[RealCluster], client: &Client, url: &str, folder: &Path) -> Self {
+        let files = ["a", "b"].map(|name| {
+            let file = folder.join(format!("{name}.toml"));
+            let lease = format!("lease = {{ cluster = {:?}, namespace = \"churn\" }}", clusters[0].name());
+            let ha = format!("[ha]\nidentity = \"{name}\"\n{lease}\n");
+            let state = folder.join(format!("state-{name}"));
+            std::fs::write(&file, config(clusters, url, &state) + &ha).unwrap();
+            file
+        });
+        let running = [start(&files[0]), start(&files[1])];
+        Self { files, running, leases: Api::namespaced(client.clone(), "churn") }
+    }
+
+    /// Returns the number of the holder of the Lease.
+    async fn holder(&self) -> Option<usize> {
+        let lease = self.leases.get_opt("informer-hub").await.ok()??;
+        let holder = lease.spec?.holder_identity?;
+        ["a_", "b_"].iter().position(|prefix| holder.starts_with(prefix))
+    }
+
+    /// Waits until one replica holds the Lease, other than `former`.
+    async fn elected(&self, former: Option<usize>) -> usize {
+        let held = async || self.holder().await.is_some_and(|now| Some(now) != former);
+        assert!(becomes_true(WAIT_DEADLINE, held).await, "no replica holds the Lease");
+        self.holder().await.unwrap()
+    }
+
+    fn kill(&mut self, which: usize) {
+        self.running[which].kill().unwrap();
+        self.running[which].wait().unwrap();
+    }
+}
+
+impl Drop for Replicas {
+    fn drop(&mut self) {
+        for process in &mut self.running {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn standby_takes_over_from_killed_leaders_without_losing_a_change() {
+    let clusters = RealCluster::start_all(["north", "south"]).await;
+    let clients = [clusters[0].client().await, clusters[1].client().await];
+    for client in &clients {
+        install_widgets(client).await;
+        create_namespace(client, "churn").await;
+        create_pods(client, "default", "web", 50).await;
+        create_widgets(client, "default", "part", 10).await;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (receiver, url) = FlakyReceiver::start().await;
+    let mut replicas = Replicas::start(&clusters, &clients[0], &url, folder.path());
+    let seed = seed();
+    let mut churns = [Churn::new(seed, "churn"), Churn::new(seed.wrapping_add(1), "churn")];
+    let (mut leader, mut deleted, mut takeovers) = (replicas.elected(None).await, Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let [north, south] = &mut churns;
+        tokio::join!(north.run(&clients[0], 40), south.run(&clients[1], 40));
+        for (cluster, client) in clusters.iter().zip(&clients) {
+            wait_until_equal(&receiver, cluster.name(), &ground_truth(client, &pods().gvr).await, &pods()).await;
+        }
+        for churn in [&mut *north, &mut *south] {
+            churn.take_deleted();
+        }
+        tokio::join!(north.run(&clients[0], 20), south.run(&clients[1], 20));
+        replicas.kill(leader);
+        let killed = Instant::now();
+        tokio::join!(north.run(&clients[0], 10), south.run(&clients[1], 10));
+        deleted.extend([north, south].into_iter().flat_map(Churn::take_deleted));
+        let successor = replicas.elected(Some(leader)).await;
+        takeovers.push(killed.elapsed());
+        let former = std::mem::replace(&mut leader, successor);
+        replicas.running[former] = start(&replicas.files[former]);
+    }
+    for (cluster, client) in clusters.iter().zip(&clients) {
+        for resource in [pods(), widgets()] {
+            wait_until_equal(&receiver, cluster.name(), &ground_truth(client, &resource.gvr).await, &resource).await;
+        }
+    }
+    assert_eq!(receiver.replica.lock().violations(), &[] as &[String], "seed {seed}");
+    let known = receiver.verify_deletions(&deleted);
+    println!(
+        "takeovers {takeovers:?}; {} deletions around them, {known} of objects known to the receiver",
+        deleted.len()
+    );
 }
 
 async fn wait_until_equal(

@@ -211,14 +211,15 @@ async fn check_cluster(
         config.resources.iter().filter(|it| it.clusters.matches(&cluster.name, &cluster.labels)).collect();
     let mut report = ClusterReport { source, ..ClusterReport::new(cluster.name.as_str()) };
     let reviews = reviews::of_cluster(&config.hub.service.authorization, &cluster.name);
-    let checking = cluster::check(cluster, (&resources, &reviews), file, &mut report);
+    let lease = config.ha.as_ref().filter(|ha| ha.is_lease_in(cluster)).map(|ha| &ha.lease);
+    let checking = cluster::check(cluster, (&resources, &reviews, lease), file, &mut report);
     if tokio::time::timeout(timeout, checking).await.is_err() {
         let problem = format!("not finished within {}", HumanDuration(timeout));
         let advice = "check for a firewall, a VPN or a proxy in between, and for a credential command that waits for \
                       input; or raise --timeout";
         report.find(Level::Error, problem, advice);
     }
-    if resources.is_empty() {
+    if resources.is_empty() && lease.is_none() {
         report.find(Level::Warning, "no entry of [resources] selects it", "remove it, or widen an entry's clusters");
     }
     report.took = clock::now().duration_since(begun);

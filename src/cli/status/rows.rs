@@ -139,6 +139,7 @@ fn sink_state(sink: &Value) -> &'static str {
         2 => "suspended",
         3 => "stuck",
         4 => "retrying",
+        _ if sink["standby"] == true => "standby",
         _ => "delivering",
     }
 }
@@ -337,6 +338,16 @@ pub(super) fn summary(status: &Value) -> String {
         format!("objects    {} in {}", grouped(sum("objects")), bytes(sum("bytes"))),
         format!("sinks      {}{of_sinks}", sinks.len()),
     ];
+    if status["ha"].is_object() {
+        let (role, holder) = (text(&status["ha"], "role"), text(&status["ha"], "holder"));
+        let holder = if role == "leader" || holder.is_empty() {
+            String::new()
+        } else {
+            format!("; leader {}", printable(holder))
+        };
+        let error = status["ha"]["error"].as_str().map(|error| format!("; {}", printable(error))).unwrap_or_default();
+        lines.insert(1, format!("replica    {role}{holder}{error}"));
+    }
     let sources = list(status, "clusterSources");
     if !sources.is_empty() {
         let of_sources = tally(sources.iter().map(|source| text(source, "state")).collect());
