@@ -10,6 +10,8 @@ use futures::future::join_all;
 use kube::Resource;
 use serde::Serialize;
 
+#[cfg(feature = "fleet")]
+use super::collect::Collecting;
 use super::exporter::MetricsExporter;
 use super::metrics::Metrics;
 use super::reload::{Reloader, RunningHub};
@@ -20,6 +22,8 @@ use crate::actors::messages::{SetMemoryLimit, Shutdown, ViewSync, WaitForCacheSy
 use crate::actors::sinks::sink::Drain;
 use crate::actors::{FleetView, HubSystem, NotSynced, RegistryActor};
 use crate::cache::OwnerChain;
+#[cfg(feature = "fleet")]
+use informer_hub_types::ClusterName;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, LEAST_MEMORY_LIMIT, Object};
 
@@ -176,6 +180,14 @@ impl Hub {
         Ok(self.registry().send(SetMemoryLimit(limit)).await?)
     }
 
+    /// Returns the clusters that this process collects for its fleet; `None` if it does not collect.
+    #[cfg(feature = "fleet")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn collected(&self) -> Option<Vec<ClusterName>> {
+        self.running.collecting.get().map(Collecting::owned)
+    }
+
     /// Returns the actor system of the hub.
     #[must_use]
     pub fn system(&self) -> &HubSystem {
@@ -208,6 +220,11 @@ impl Hub {
     pub async fn shutdown(self, timeout: Duration) -> ShutdownReport {
         let deadline = clock::now() + timeout;
         self.running.close();
+        #[cfg(feature = "fleet")]
+        if let Some(collecting) = self.running.collecting.get() {
+            // If it takes too long, the leases expire.
+            let _ = tokio::time::timeout_at(deadline, collecting.shutdown()).await;
+        }
         let behind = self.stop_clusters(deadline).await;
         let sinks = std::mem::take(&mut *self.running.sinks.lock());
         let drains = sinks.iter().map(async |sink| match sink.sink().drain(Drain { deadline }).await {

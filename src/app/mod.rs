@@ -2,6 +2,8 @@
 //!
 //! Besides the command line, only this module names concrete sources and sinks.
 
+#[cfg(feature = "fleet")]
+mod collect;
 #[cfg(feature = "cli")]
 mod config_file;
 mod convert;
@@ -39,6 +41,8 @@ mod start;
 mod state;
 mod typed;
 
+#[cfg(feature = "fleet")]
+pub use collect::Collect;
 pub(crate) use convert::access;
 pub use convert::client;
 pub use durable::DurableSubscription;

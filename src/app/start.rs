@@ -7,6 +7,8 @@ use actix::MailboxError;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+#[cfg(feature = "fleet")]
+use super::collect::{self, Collect};
 use super::convert;
 use super::durable::DurableSubscription;
 use super::error::StartError;
@@ -60,6 +62,8 @@ pub struct HubBuilder {
     dials: Dials,
     on_this_thread: bool,
     history: Option<HistoryLimits>,
+    #[cfg(feature = "fleet")]
+    collect: Option<Box<Collect>>,
 }
 
 impl HubBuilder {
@@ -72,6 +76,8 @@ impl HubBuilder {
             dials: Dials::default(),
             on_this_thread: false,
             history: None,
+            #[cfg(feature = "fleet")]
+            collect: None,
         }
     }
 
@@ -101,6 +107,15 @@ impl HubBuilder {
     #[doc(hidden)]
     pub fn keep_history(mut self, limits: HistoryLimits) -> Self {
         self.history = Some(limits);
+        self
+    }
+
+    /// Collects for a fleet: the hub watches the clusters that it owns in the fleet, and writes their changes to the log.
+    #[cfg(feature = "fleet")]
+    #[must_use]
+    #[doc(hidden)]
+    pub fn collect(mut self, collect: Collect) -> Self {
+        self.collect = Some(Box::new(collect));
         self
     }
 
@@ -135,7 +150,9 @@ impl HubBuilder {
     /// [`StartError`] if the configuration, a subscription or the state directory is not usable, or the operating
     /// system refuses threads. An unreachable cluster is not an error.
     pub async fn start(self) -> Result<Hub, StartError> {
-        let Self { config, tuning, disk, durable, dials, on_this_thread, history } = self;
+        #[cfg(feature = "fleet")]
+        let collect = self.collect;
+        let Self { config, tuning, disk, durable, dials, on_this_thread, history, .. } = self;
         check(&config, &durable)?;
         let stall = tuning.reflector.stall;
         // The lock comes first: another process may be using the directory.
@@ -191,6 +208,8 @@ impl HubBuilder {
         for (reader, store) in readers.into_iter().zip(stores) {
             reader.start(store, &config.resources, &env, hub.registry(), &hub.running().sinks).await?;
         }
+        #[cfg(feature = "fleet")]
+        collect::begin(collect, &config, &hub, &env);
         for cluster in &config.clusters {
             hub.running().add_cluster(cluster).await?;
         }
@@ -207,8 +226,12 @@ impl fmt::Debug for HubBuilder {
     }
 }
 
-/// Checks names and resources of the durable subscriptions.
+/// Checks the fleet, and names and resources of the durable subscriptions.
 fn check(config: &Config, durable: &[DurableSubscription]) -> Result<(), StartError> {
+    if config.fleet.is_some() && !cfg!(feature = "fleet") {
+        let problem = "this program was built without the feature fleet".to_owned();
+        return Err(StartError::Fleet { problem });
+    }
     for (at, one) in durable.iter().enumerate() {
         let wrong = |problem: String| StartError::Subscription { name: one.name.clone(), problem };
         check_name("name", &one.name).map_err(|error| wrong(format!("a name is {}", error.rule)))?;

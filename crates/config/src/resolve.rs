@@ -12,7 +12,9 @@ use super::raw::{self, Environment, Raw, Syntax};
 use super::readers::{self, Issuers};
 use super::spans::KeyPath;
 use super::table::{Checker, Table};
-use super::{Config, HubConfig, HumanDuration, Probes, authorization, clusters, listen, resources, sinks, sources};
+use super::{
+    Config, HubConfig, HumanDuration, Probes, authorization, clusters, fleet_config, listen, resources, sinks, sources,
+};
 use informer_hub_types::{Fsync, LEAST_MEMORY_LIMIT};
 
 pub(super) const SHUTDOWN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
@@ -28,7 +30,7 @@ pub(super) const MEMORY: RangeInclusive<u64> = LEAST_MEMORY_LIMIT..=1 << 46;
 const HUB: &str = "hub";
 
 /// Top-level tables of a file.
-const TABLES: [&str; 7] = [HUB, "clusters", "cluster_sources", "resources", "sinks", "readers", "oidc"];
+const TABLES: [&str; 8] = [HUB, "clusters", "cluster_sources", "resources", "sinks", "readers", "oidc", "fleet"];
 
 /// Prefix of variables for keys of `[hub]`.
 const HUB_VARIABLES: &str = "INFORMER_HUB_HUB__";
@@ -115,6 +117,7 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
     let sinks_table = root.table("sinks");
     let readers_table = root.table("readers");
     let oidc_table = root.table("oidc");
+    let fleet_table = root.table("fleet");
     root.finish();
     let misspelt =
         |name: &str| checker.mistakes.borrow().iter().any(|(_, m)| m.problem.contains(&format!("mean {name:?}")));
@@ -139,6 +142,21 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
         certificates: hub.service.requests_certificates(),
     };
     let readers = readers_table.map(|table| readers::readers(table, known, issuers)).unwrap_or_default();
+    let fleet = fleet_table.map(fleet_config::fleet);
+    if fleet.is_some() {
+        // Other keys would suggest that a collector delivers, or restores its caches from its own files.
+        let unusable = [
+            (!sinks.is_empty(), KeyPath::default().key("sinks"), "has no effect in a fleet; remove it, or [fleet]"),
+            (
+                hub.state_dir.is_some(),
+                KeyPath::default().key(HUB).key("state_dir"),
+                "has no effect in a fleet, whose state is in its log; remove it, or [fleet]",
+            ),
+        ];
+        for (_, path, problem) in unusable.into_iter().filter(|(is_there, ..)| *is_there) {
+            checker.mistake(&path, problem);
+        }
+    }
     for (missing, key, problem) in
         [(clusters_missing, "clusters", NO_CLUSTER), (resources_missing, "resources", NO_RESOURCE)]
     {
@@ -147,7 +165,7 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
             checker.mistake(&path, problem);
         }
     }
-    Config { hub, clusters, sources, resources, sinks, readers, oidc }
+    Config { hub, clusters, sources, resources, sinks, readers, oidc, fleet }
 }
 
 /// Whether tables beside `[hub]` authenticate requests.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use informer_hub_config::{Config, ResourceConfig, SinkConfig};
+use informer_hub_config::{Config, ResourceConfig, SinkConfig, fleet_keys_to_restart};
 use informer_hub_types::first_names;
 
 /// Names of added, changed and removed entries of one kind; each name is in at most one list.
@@ -170,6 +170,8 @@ fn indexes_of<'c>(resource: &ResourceConfig, all: &'c [ResourceConfig]) -> Vec<(
 
 fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
     let mut keys: Vec<_> = old.hub.keys_to_restart(&new.hub).into_iter().map(str::to_owned).collect();
+    let fleet = fleet_keys_to_restart(old.fleet.as_ref(), new.fleet.as_ref());
+    keys.extend(fleet.into_iter().map(str::to_owned));
     let pairs = old.sinks.iter().filter_map(|sink| Some((sink, new.sinks.iter().find(|new| new.name == sink.name)?)));
     for (before, now) in pairs {
         let SinkConfig { name, journal_limit, dead_letter_limit, .. } = before;

@@ -108,15 +108,19 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
     } else {
         String::new()
     };
+    let fleet = if top == "fleet" { at("fleet", &fleet(name, value)) } else { String::new() };
+    // A fleet has no sinks.
+    let sinks = if top == "fleet" { String::new() } else { at("sinks.a", &format!("type = \"{kind}\"\n{needs}")) };
     let readers = if top == "readers" { at("readers.r", &reader(&key.path, value)) } else { String::new() };
     at("hub", &hub)
+        + &fleet
         + &oidc
         + &readers
         + &source
         + &at("clusters.prod-eu", &format!("{server}{labels}"))
         + "[clusters.prod-us]\nserver = \"https://us\"\n"
         + &at(named, named_needs)
-        + &at("sinks.a", &format!("type = \"{kind}\"\n{needs}"))
+        + &sinks
 }
 
 /// Returns the required lines of a cluster source of this type, without the key.
@@ -151,6 +155,14 @@ fn beside_readers(path: &str, value: Option<&Value>) -> &'static str {
 fn oidc(name: &str, value: Option<&Value>) -> String {
     let line = |key: &str, text: &str| if value.is_some() && name == key { "" } else { text }.to_owned();
     line("issuer", "issuer = \"https://login\"\n") + &line("audience", "audience = \"hub\"\n")
+}
+
+/// Returns the required lines of `[fleet]`, without the key.
+fn fleet(name: &str, value: Option<&Value>) -> String {
+    let line = |key: &str, text: &str| if value.is_some() && name == key { "" } else { text }.to_owned();
+    line("nats", "nats = [\"nats://nats\"]\n")
+        + &line("name", "name = \"fleet\"\n")
+        + &line("roles", "roles = [\"collect\"]\n")
 }
 
 /// Returns the required lines of a reader, without the key.
