@@ -13,6 +13,7 @@ use super::fields::with_indices;
 use super::gather::{Hit, Order, groups, unmatched};
 use super::head::HeadOf;
 use super::memo::LabelMemo;
+use super::pace::Pace;
 use super::pieces::Pieces;
 use super::plan::{Access, AccessPath, ExaminedParts, Plan, Planner, SHORT};
 use super::progress::Progress;
@@ -176,6 +177,11 @@ impl<'s> Job<'s> {
         self.way.candidates > if reads { SHORT_READ } else { SHORT }
     }
 
+    /// Returns whether there are enough candidates to reach the limit.
+    pub(super) fn may_be_incomplete(&self) -> bool {
+        self.keep.is_some_and(|keep| self.way.candidates >= keep)
+    }
+
     /// Returns the number of objects in a piece.
     fn piece(&self) -> usize {
         let usual = if self.reads() || self.plan().examined == ExaminedParts::Bodies { READ_PIECE } else { PIECE };
@@ -205,6 +211,18 @@ impl<'s> Job<'s> {
     /// Returns whether keys of one cluster may be out of order.
     pub(super) fn any_overlap(&self) -> bool {
         self.view.members.windows(2).any(|pair| pair[0].rank == pair[1].rank)
+    }
+
+    /// Does all work on this thread and returns the answer; only the plan if that is asked for.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub(super) fn answer(&self, progress: &Progress) -> Result<Answer, QueryError> {
+        if self.query.explain {
+            return Ok(self.empty());
+        }
+        self.work(progress, &mut Pace::unbroken());
+        self.finish(progress)
     }
 
     /// Builds the answer from the results.

@@ -43,14 +43,10 @@ impl RunningQuery {
     /// If the query is invalid. A query that passes here is valid.
     pub fn answer_if_short(&self) -> Result<Option<Answer>, QueryError> {
         let job = self.job()?;
-        if self.query.explain {
-            return Ok(Some(job.empty()));
-        }
-        if job.is_long() {
+        if job.is_long() && !self.query.explain {
             return Ok(None);
         }
-        job.work(&self.progress, &mut Pace::unbroken());
-        job.finish(&self.progress).map(Some)
+        job.answer(&self.progress).map(Some)
     }
 
     /// Returns the number of threads that have enough work.
@@ -162,13 +158,7 @@ impl Snapshot {
                 "a continue token is valid only for the cache that issued it, not for a snapshot",
             ));
         }
-        let job = Job::new(self, query, &VisibleParts::new(self, query), None)?;
-        if query.explain {
-            return Ok(job.empty());
-        }
-        let progress = Progress::default();
-        job.work(&progress, &mut Pace::unbroken());
-        job.finish(&progress)
+        Job::new(self, query, &VisibleParts::new(self, query), None)?.answer(&Progress::default())
     }
 
     /// Answers a query on this thread if it is short work that needs nothing of the cache: `None` if it is long, its
@@ -180,17 +170,13 @@ impl Snapshot {
         if query.question.continue_token.is_some() {
             return Ok(None);
         }
-        let visible = VisibleParts::new(self, query);
-        let job = Job::new(self, query, &visible, None)?;
-        if job.is_long() || job.reads_owners() {
+        let job = Job::new(self, query, &VisibleParts::new(self, query), None)?;
+        // The cache would do the work of an incomplete answer again.
+        if job.is_long() || job.may_be_incomplete() || job.reads_owners() {
             return Ok(None);
         }
-        if query.explain {
-            return Ok(Some(job.empty()));
-        }
-        let progress = Progress::default();
-        job.work(&progress, &mut Pace::unbroken());
-        job.finish(&progress).map(|answer| Some(answer).filter(|answer| answer.end().is_none()))
+        let answer = job.answer(&Progress::default())?;
+        Ok(Some(answer).filter(|answer| answer.end().is_none()))
     }
 
     /// Continues after the end of an answer to the same question from this snapshot ([`Answer::end`]).
@@ -199,9 +185,6 @@ impl Snapshot {
     /// As [`Self::answer`].
     #[doc(hidden)]
     pub fn answer_after(&self, query: &Query, position: &Position) -> Result<Answer, QueryError> {
-        let job = Job::new(self, query, &VisibleParts::new(self, query), Some(position))?;
-        let progress = Progress::default();
-        job.work(&progress, &mut Pace::unbroken());
-        job.finish(&progress)
+        Job::new(self, query, &VisibleParts::new(self, query), Some(position))?.answer(&Progress::default())
     }
 }
