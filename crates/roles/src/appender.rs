@@ -73,9 +73,7 @@ impl Appender {
 
     /// Claims a partition under an epoch. Returns the sequence of the claim.
     pub(crate) async fn open(&self, partition: Partition, epoch: u64) -> Result<Sequence, AppendError> {
-        let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::Open { partition, epoch, reply }).await.map_err(|_| AppendError::Ended)?;
-        answer.await.unwrap_or(Err(AppendError::Ended))
+        self.ask(|reply| Command::Open { partition, epoch, reply }).await
     }
 
     /// Waits for a place to append.
@@ -86,8 +84,12 @@ impl Appender {
 
     /// Closes a partition once its records are stored.
     pub(crate) async fn close(&self, partition: Partition, epoch: u64) -> Result<Sequence, AppendError> {
+        self.ask(|reply| Command::Close { partition, epoch, reply }).await
+    }
+
+    async fn ask(&self, command: impl FnOnce(Reply) -> Command) -> Result<Sequence, AppendError> {
         let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::Close { partition, epoch, reply }).await.map_err(|_| AppendError::Ended)?;
+        self.commands.send(command(reply)).await.map_err(|_| AppendError::Ended)?;
         answer.await.unwrap_or(Err(AppendError::Ended))
     }
 
@@ -181,9 +183,8 @@ impl Task {
                 self.report(event);
             }
             if has_room {
-                let blocked: Vec<_> = self.open.iter().filter(|(_, open)| !open.unaccepted.is_empty()).collect();
-                let blocked: Vec<_> = blocked.into_iter().map(|(partition, _)| partition.clone()).collect();
-                for partition in blocked {
+                let blocked = self.open.iter().filter(|(_, open)| !open.unaccepted.is_empty());
+                for partition in blocked.map(|(partition, _)| partition.clone()).collect::<Vec<_>>() {
                     self.offer(&partition);
                 }
             }
