@@ -22,7 +22,7 @@ unit (`64MiB`, `10MB`), or bytes. A *secret* is `{ env = \"NAME\" }` or `{ file 
 **Environment.** A variable overrides a key: `INFORMER_HUB_` and the levels in upper case, joined by two underscores, with `_` for `-`, `.`
 and `/`: `INFORMER_HUB_HUB__LISTEN`.
 
-**Changes.** A changed value takes effect in a running hub at once, without a new list, unless the key is marked ([changing.md](changing.md)).
+**Changes.** A changed value takes effect in a running hub at once, without a new list, unless the key or its table is marked ([changing.md](changing.md)).
 *Lists again*: at once, but affected informers compare a new list with the cache. *Next start*: `configuration.needsRestart` in `/v1/status`
 names the key until then.
 
@@ -62,7 +62,7 @@ const EFFECTS: &[(&str, Effect)] = &[
 ];
 
 /// Key of the reference.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Key {
     /// Path from the top; `*` stands for a user-defined name.
     pub path: String,
@@ -79,27 +79,38 @@ pub struct Key {
     pub effect: Option<Effect>,
 }
 
-/// Section of the page: a table, or one type of a table with types.
+/// Section of the page: a table, or the keys of some types of a table with types.
 struct Section {
     header: String,
-    of: Option<String>,
+    /// The types; empty if the keys belong to all of them.
+    of: Vec<String>,
     about: String,
     keys: Vec<Key>,
+}
+
+impl Section {
+    /// Returns whether a change of any key takes effect at the next start only.
+    fn needs_restart(&self) -> bool {
+        self.keys.len() > 1 && self.keys.iter().all(|key| key.effect == Some(Effect::NextStart))
+    }
 }
 
 /// Returns the content of `docs/configuration.md`.
 #[must_use]
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
-    for Section { header, of, about, keys } in sections() {
-        let kind = of.map_or(String::new(), |kind| format!(", `type = \"{kind}\"`"));
-        let _ = write!(page, "## `[{header}]`{kind}\n\n{about}\n\n");
+    for section in sections() {
+        let Section { header, of, about, keys } = &section;
+        let kinds: Vec<_> = of.iter().map(|kind| format!("`type = \"{kind}\"`")).collect();
+        let kind = if kinds.is_empty() { String::new() } else { format!(", {}", kinds.join(" or ")) };
+        let mark = if section.needs_restart() { " *Next start.*" } else { "" };
+        let _ = write!(page, "## `[{header}]`{kind}\n\n{about}{mark}\n\n");
         if keys.is_empty() {
             continue;
         }
         page += "| key | value | default, or example | meaning |\n|---|---|---|---|\n";
         for key in keys {
-            page += &key.row();
+            page += &key.row(mark.is_empty());
         }
         page.push('\n');
     }
@@ -111,7 +122,13 @@ pub fn reference() -> String {
 #[cfg(any(test, feature = "testing"))]
 #[must_use]
 pub fn keys() -> Vec<(Key, Option<String>)> {
-    let keys = |section: Section| section.keys.into_iter().map(move |key| (key, section.of.clone()));
+    let of = |section: &Section| -> Vec<Option<String>> {
+        if section.of.is_empty() { vec![None] } else { section.of.iter().cloned().map(Some).collect() }
+    };
+    let keys = |section: Section| {
+        let of = of(&section);
+        section.keys.into_iter().flat_map(move |key| of.clone().into_iter().map(move |of| (key.clone(), of)))
+    };
     sections().into_iter().flat_map(keys).collect()
 }
 
@@ -138,34 +155,62 @@ fn below(found: &mut Vec<Section>, path: &str, header: &str, node: &Value) {
 
 fn shapes(found: &mut Vec<Section>, path: &str, header: &str, node: &Value, about: &str) {
     let shapes: Vec<_> = node["oneOf"].as_array().into_iter().flatten().filter(|one| kind_of(one).is_some()).collect();
-    let [first, others @ ..] = &shapes[..] else {
-        return table(found, (path, header, None), about, node, |_| true);
-    };
-    let is_common = |key: &str| {
-        let sub = first["properties"].get(key);
-        sub.is_some() && others.iter().all(|other| other["properties"].get(key) == sub)
+    let [first, ..] = &shapes[..] else {
+        return table(found, (path, header, &[]), about, node, |_| true);
     };
     let about = format!("{about} `type` selects one of the types below; these keys apply to all of them.");
-    table(found, (path, header, None), &about, first, is_common);
-    for &shape in &shapes {
-        table(found, (path, header, kind_of(shape)), describe(shape), shape, |key| key != "type" && !is_common(key));
+    table(found, (path, header, &[]), &about, first, |key| owners(&shapes, first, key).len() == shapes.len());
+    // Keys that several types share, then those of one type.
+    let mut shared = Vec::new();
+    for shape in &shapes {
+        for (key, _) in properties(shape) {
+            let owners = owners(&shapes, shape, key);
+            if owners.len() > 1 && owners.len() < shapes.len() && !shared.contains(&owners) {
+                shared.push(owners);
+            }
+        }
+    }
+    for kinds in &shared {
+        let shape = shapes.iter().find(|shape| kind_of(shape) == kinds.first().copied());
+        let Some(shape) = shape else { continue };
+        let about = "Keys of these types.";
+        table(found, (path, header, kinds), about, shape, |key| owners(&shapes, shape, key) == *kinds);
+    }
+    for shape in &shapes {
+        let kinds: Vec<_> = kind_of(shape).into_iter().collect();
+        let own = |key: &str| key != "type" && owners(&shapes, shape, key) == kinds;
+        table(found, (path, header, &kinds), describe(shape), shape, own);
     }
 }
 
-/// Adds a section with the selected keys of a table, for one type if `of` is set.
+/// Returns the types that have a key of `shape` in the same form.
+fn owners<'a>(shapes: &[&'a Value], shape: &Value, key: &str) -> Vec<&'a str> {
+    let form = |shape: &Value| {
+        let node = shape["properties"].get(key)?.clone();
+        Some((node, is_required(shape, key)))
+    };
+    let own = form(shape);
+    shapes.iter().filter(|other| own.is_some() && form(other) == own).filter_map(|other| kind_of(other)).collect()
+}
+
+fn is_required(table: &Value, key: &str) -> bool {
+    table["required"].as_array().is_some_and(|all| all.iter().any(|one| one == key))
+}
+
+/// Adds a section with the selected keys of a table, for some types if `of` is not empty.
 fn table(
     found: &mut Vec<Section>,
-    (path, header, of): (&str, &str, Option<&str>),
+    (path, header, of): (&str, &str, &[&str]),
     about: &str,
     node: &Value,
     selected: impl Fn(&str) -> bool,
 ) {
     let selected = properties(node).filter(|(key, _)| selected(key));
     let (tables, leaves): (Vec<_>, Vec<_>) = selected.partition(|(_, node)| is_table(node));
-    let is_required = |key: &String| node["required"].as_array().is_some_and(|all| all.iter().any(|one| one == key));
-    let key = |(key, node): (&String, &Value)| Key::new(format!("{path}.{key}"), node, is_required(key));
+    let key = |(key, leaf): (&String, &Value)| Key::new(format!("{path}.{key}"), leaf, is_required(node, key));
     let keys = leaves.into_iter().map(key).collect();
-    found.push(Section { header: header.to_owned(), of: of.map(str::to_owned), about: about.to_owned(), keys });
+    let of = of.iter().map(|&kind| kind.to_owned()).collect();
+    found.push(Section { header: header.to_owned(), of, about: about.to_owned(), keys });
     for (key, node) in tables {
         below(found, &format!("{path}.{key}"), &format!("{header}.{key}"), node);
     }
@@ -199,7 +244,7 @@ impl Key {
         Self { takes: takes(node), bounds, required, default, example, what, effect, path }
     }
 
-    fn row(&self) -> String {
+    fn row(&self, marked: bool) -> String {
         let key = self.path.rsplit('.').next().unwrap_or_default();
         let takes = match &self.bounds {
             Some(bounds) => format!("{}, {bounds}", self.takes),
@@ -208,9 +253,11 @@ impl Key {
         let code = |value: &Value| format!("`{}`", toml(value).replace('|', "\\|"));
         let without = if self.required { "required" } else { "–" };
         let default = self.default.as_ref().map_or(without.to_owned(), code);
-        // The values of a boolean or an enumeration are examples already.
+        // The kind of other values says how they are written.
+        let is_helpful =
+            !key.ends_with("_file") && ["text", "list", "table"].iter().any(|kind| self.takes.starts_with(kind));
         let default = match &self.example {
-            Some(example) if Some(example) != self.default.as_ref() && !self.takes.starts_with('`') => {
+            Some(example) if Some(example) != self.default.as_ref() && is_helpful => {
                 let default = if default == without && !self.required { String::new() } else { default + ", " };
                 format!("{default}e.g. {}", code(example))
             }
@@ -218,6 +265,7 @@ impl Key {
         };
         let mark = match self.effect {
             Some(Effect::AtOnce) | None => "",
+            Some(Effect::NextStart) if !marked => "",
             Some(Effect::ListsAgain) => " *Lists again.*",
             Some(Effect::NextStart) => " *Next start.*",
         };
