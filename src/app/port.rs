@@ -25,7 +25,7 @@ use crate::api::{
 };
 use crate::cache::HistoryLimits;
 use informer_hub_access::{ReviewCache, ReviewCacheOptions};
-use informer_hub_config::ServiceConfig;
+use informer_hub_config::{AuthorizationConfig, ServiceConfig};
 use informer_hub_telemetry::metrics::Scraper;
 use informer_hub_types::{MemoryStep, Phase};
 
@@ -44,6 +44,7 @@ pub(crate) struct Port {
     read: Option<Arc<ReadApi>>,
     history: Option<HistoryLimits>,
     access: Arc<Access>,
+    reviews: Arc<ReviewCache>,
     audit: Option<Arc<Auditor>>,
     stop: watch::Sender<()>,
     serving: JoinHandle<()>,
@@ -82,11 +83,11 @@ impl Port {
         };
         let collected = metrics.clone();
         let scraper = Scraper::new(move || collected.collect());
-        let reviews = review_cache(config, &fleet);
+        let reviews = review_cache(&config.authorization, &fleet);
         let current = Arc::clone(&access);
         let read = read_api(&config.read_api, &fleet).map(|read| {
             let read = read.with_current_readers(Arc::new(move |reader| current.current(reader)));
-            Arc::new(read.with_reviews(reviews).with_usage(Arc::clone(access.usage())))
+            Arc::new(read.with_reviews(Arc::clone(&reviews)).with_usage(Arc::clone(access.usage())))
         });
         let history = read.as_ref().map(|_| history_limits(&config.read_api));
         if let Some(read) = &read {
@@ -95,7 +96,7 @@ impl Port {
         let (show, letters) = (show(&started, read.clone(), &access), ask_letters(&started));
         let services = Services { show, letters, reload, scraper, read: read.clone() };
         let serving = tokio::spawn(api::serve(listener, guard, services, stopped));
-        Ok(Self { address, started, fleet, metrics, read, history, access, audit, stop, serving })
+        Ok(Self { address, started, fleet, metrics, read, history, access, reviews, audit, stop, serving })
     }
 
     /// Returns the address of the socket.
@@ -117,10 +118,14 @@ impl Port {
             builder = builder.keep_history(limits);
         }
         let hub = builder.start().await?;
-        let access = Arc::clone(&self.access);
+        let (access, reviews) = (Arc::clone(&self.access), Arc::clone(&self.reviews));
         hub.running().follow_readers(Arc::new(move |config| {
             let (access, readers) = (Arc::clone(&access), PreparedReaders::read(readers(config))?);
-            Ok(Box::new(move || access.replace(&readers)))
+            let (reviews, kept) = (Arc::clone(&reviews), reviews_kept(&config.hub.service.authorization));
+            Ok(Box::new(move || {
+                reviews.keep_for(kept);
+                access.replace(&readers);
+            }))
         }));
         let view = hub.fleet().await.context("the hub ended while it started")?;
         self.metrics.attach(view.clone(), hub.reporter().parts());
@@ -161,10 +166,14 @@ impl Port {
 }
 
 /// Returns the cache of the clusters' access reviews. It exists even if none is asked, because a reload may change that.
-fn review_cache(config: &ServiceConfig, fleet: &StartedFleet) -> Arc<ReviewCache> {
-    let kept = config.authorization.kubernetes.clone().unwrap_or_default().cache;
-    let options = ReviewCacheOptions { kept, ..ReviewCacheOptions::default() };
+fn review_cache(config: &AuthorizationConfig, fleet: &StartedFleet) -> Arc<ReviewCache> {
+    let options = ReviewCacheOptions { kept: reviews_kept(config), ..ReviewCacheOptions::default() };
     Arc::new(ReviewCache::new(Arc::new(ClusterReviews::new(fleet)), options))
+}
+
+/// Returns the longest time that an answer of an access review is used.
+fn reviews_kept(config: &AuthorizationConfig) -> Duration {
+    config.kubernetes.clone().unwrap_or_default().cache
 }
 
 /// Warns if a port beyond loopback has no authentication or no TLS.

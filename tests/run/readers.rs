@@ -241,3 +241,25 @@ async fn clusters_decide_about_users_and_silent_ones_show_nothing() {
     let log = hub.log();
     assert!(!log.contains(&jane) && !log.contains(&account), "a token in the log");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reload_shortens_how_long_answers_of_clusters_are_used() {
+    let signer = Signer::new("k1");
+    let issuer = Issuer::start(Keys::Published(vec![signer.public()]));
+    let a = sim(45, 3);
+    let toml = |cache: &str| {
+        let kubernetes =
+            format!("[hub.authorization]\nkubernetes = {{ mode = \"subject-access-review\", cache = \"{cache}\" }}\n");
+        [&kubernetes, &issuer.config(), &cluster("a", &a.url()), "[resources.pods]\n"].concat()
+    };
+    let hub = Launch::new(&toml("1h")).start();
+    hub.ready().await;
+    let jane = signer.sign(&issuer.claims(&json!({})));
+    a.allow("jane", "pods", "", true);
+    let pods = async || code(&hub, "/clusters/a/api/v1/pods", &jane).await;
+    until("the cluster allows it", async || (pods().await == 200).then_some(())).await;
+    a.allow("jane", "pods", "", false);
+    assert_eq!(pods().await, 200, "the answer is kept");
+    hub.configure(&toml("1s"));
+    until("the kept answer expires", async || (pods().await == 403).then_some(())).await;
+}

@@ -19,7 +19,8 @@ use informer_hub_types::{ClusterName, Gvr, rng};
 /// Settings of a [`ReviewCache`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReviewCacheOptions {
-    /// Longest time that an answer is used. Answers expire up to a fifth earlier, so that they do not expire together.
+    /// Longest time that an answer is used, until [`ReviewCache::keep_for`] changes it. Answers expire up to a fifth earlier,
+    /// so that they do not expire together.
     pub kept: Duration,
     /// Time after which a cluster that has not answered is asked again.
     pub failure_kept: Duration,
@@ -72,8 +73,9 @@ pub struct ReviewCache {
     began: Instant,
 }
 
-#[derive(Default)]
 struct State {
+    /// Longest time that an answer is used.
+    kept: Duration,
     clusters: HashMap<ClusterName, ClusterQueue>,
     answers: HashMap<Arc<Review>, KeptAnswer>,
     /// The keys of `answers`, by expiry.
@@ -93,6 +95,7 @@ struct ClusterQueue {
 
 struct KeptAnswer {
     answer: Answer,
+    since: Instant,
     until: Instant,
 }
 
@@ -104,7 +107,7 @@ impl ReviewCache {
             reviews,
             options,
             slots: Arc::new(Semaphore::new(options.at_once)),
-            state: Mutex::default(),
+            state: Mutex::new(State::new(options.kept)),
             meter: Arc::default(),
             began: clock::now(),
         }
@@ -142,13 +145,20 @@ impl ReviewCache {
         if state.flights.get(&review).is_some_and(|(current, _)| *current == number) {
             state.flights.remove(&review);
             let kept = match answer {
-                Ok(_) => self.options.kept.mul_f64(1.0 - rng::unit() / 5.0),
+                Ok(_) => state.kept.mul_f64(1.0 - rng::unit() / 5.0),
                 Err(_) => self.options.failure_kept,
             };
-            let kept = KeptAnswer { answer: answer.clone(), until: clock::now() + kept };
+            let since = clock::now();
+            let kept = KeptAnswer { answer: answer.clone(), since, until: since + kept };
             state.insert(review, kept, self.options.answers);
         }
         answer
+    }
+
+    /// Changes the longest time that an answer is used. A shorter one applies to the kept answers too; a longer one only to
+    /// later ones.
+    pub fn keep_for(&self, kept: Duration) {
+        self.state.lock().keep_for(kept);
     }
 
     /// Returns the time since the cache was created, by which its users agree on turns.
@@ -212,6 +222,30 @@ impl ReviewCache {
 }
 
 impl State {
+    fn new(kept: Duration) -> Self {
+        Self {
+            kept,
+            clusters: HashMap::new(),
+            answers: HashMap::new(),
+            expiries: BTreeSet::new(),
+            flights: HashMap::new(),
+            next: 0,
+        }
+    }
+
+    fn keep_for(&mut self, kept: Duration) {
+        let before = std::mem::replace(&mut self.kept, kept);
+        if kept >= before {
+            return;
+        }
+        // They still expire apart.
+        let share = kept.div_duration_f64(before);
+        for held in self.answers.values_mut().filter(|held| held.answer.is_ok()) {
+            held.until = held.since + held.until.duration_since(held.since).mul_f64(share);
+        }
+        self.expiries = self.answers.iter().map(|(review, held)| (held.until, Arc::clone(review))).collect();
+    }
+
     /// Returns the slots of a cluster, and when to send its next review; `None` if that is after the deadline.
     fn queue(&mut self, cluster: &ClusterName, options: &ReviewCacheOptions) -> Option<(Arc<Semaphore>, Instant)> {
         let now = clock::now();
@@ -319,6 +353,27 @@ mod tests {
         tokio::time::advance(Duration::from_secs(61)).await;
         assert_eq!((cache.decide(review("yes")).await, asked()), (Ok(true), 3));
         assert_eq!(cache.meter().counts(), ReviewCounts { cached: 50, allowed: 2, denied: 1, failed: 0 });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shorter_time_applies_to_kept_answers_and_a_longer_one_to_later_ones() {
+        let (cache, cluster) = cache(ReviewCacheOptions::default());
+        let asked = || cluster.asked.load(Relaxed);
+        for namespace in ["yes", "no", "gone"] {
+            let _ = cache.decide(review(namespace)).await;
+        }
+        cache.keep_for(Duration::from_secs(10));
+        let failed = Err(ReviewError::UnknownCluster);
+        assert_eq!((cache.decide(review("gone")).await, asked()), (failed, 3), "a failure has its own time");
+        assert_eq!((cache.decide(review("yes")).await, asked()), (Ok(true), 3));
+        tokio::time::advance(Duration::from_secs(11)).await;
+        cache.keep_for(Duration::from_secs(600));
+        assert_eq!((cache.decide(review("no")).await, asked()), (Ok(false), 4), "an expired answer is not used again");
+        tokio::time::advance(Duration::from_secs(400)).await;
+        assert_eq!((cache.decide(review("no")).await, asked()), (Ok(false), 4));
+        assert_eq!((cache.decide(review("yes")).await, asked()), (Ok(true), 5));
+        let state = cache.state.lock();
+        assert_eq!((state.answers.len(), state.expiries.len()), (3, 3));
     }
 
     #[tokio::test(start_paused = true)]
