@@ -3,7 +3,8 @@
 //! [`Schema`] has the messages of all built-in types. It is generated from the Go types of one Kubernetes version
 //! (`make protobuf-schema`). [`Converter`] turns an object into JSON, byte by byte as Go's encoder writes it: in the order of
 //! the Go struct, with its rules for empty members. [`Envelope`] and [`WatchEvent`] read what is around an object.
-//! [`Encoder`] is the inverse: from an apiserver's JSON to protobuf.
+//! [`Encoder`] is the inverse: from an apiserver's JSON to protobuf. [`ObjectWriter`] puts its messages into objects, lists and
+//! events of watches.
 //!
 //! The crate is synchronous. No input makes it panic, and its memory is bounded by the limit on the JSON.
 //!
@@ -23,6 +24,7 @@ mod text;
 mod text_in;
 mod wire;
 mod wire_out;
+mod writer;
 
 pub use convert::{Converter, TypeMeta};
 pub use encode::Encoder;
@@ -32,3 +34,4 @@ pub use omit::Omit;
 pub use schema::{MessageId, Schema};
 pub use wire::{Field, Reader, Value, varint};
 pub use wire_out::{END_OF_ENVELOPE, begin_envelope, write_frame, write_item};
+pub use writer::{ObjectWriter, begin_list, write_envelope};

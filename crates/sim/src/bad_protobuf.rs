@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::object::event_line;
-use super::protobuf::{self, ProtobufWriter};
-use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError, MAGIC, varint};
+use super::protobuf;
+use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError, MAGIC, ObjectWriter, TypeMeta, varint};
 
 /// Fault of an answer in protobuf. Answers in JSON are not affected, except by [`Self::Gzip`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,20 +67,19 @@ impl BadProtobuf {
 /// Returns head and tail of a list whose items have `length` bytes.
 pub(super) fn list(
     fault: Option<BadProtobuf>,
-    writer: &mut ProtobufWriter,
+    writer: &mut ObjectWriter,
     metadata: &Value,
     length: usize,
 ) -> Result<(Vec<u8>, Bytes), EncodeError> {
     if fault == Some(BadProtobuf::Status) {
         return Ok((protobuf::status(br#"{"status":"Failure","code":500}"#)?, Bytes::new()));
     }
-    let is_other = fault == Some(BadProtobuf::OtherKind);
-    let head = if is_other {
-        protobuf::list_head(("v1", "ServiceList"), metadata, length)
-    } else {
-        writer.list_head(metadata, length)
-    };
-    let mut head = head?;
+    let TypeMeta { mut api_version, kind } = writer.type_meta();
+    let mut kind = format!("{kind}List");
+    if fault == Some(BadProtobuf::OtherKind) {
+        (api_version, kind) = ("v1", "ServiceList".to_owned());
+    }
+    let mut head = protobuf::list_head(TypeMeta { api_version, kind: &kind }, metadata, length)?;
     if fault == Some(BadProtobuf::Magic) {
         spoil_magic(&mut head);
     }
@@ -88,7 +87,7 @@ pub(super) fn list(
 }
 
 /// Returns the content of the item that a fault adds to a list.
-pub(super) fn additional_item(fault: BadProtobuf, writer: &mut ProtobufWriter) -> Option<Vec<u8>> {
+pub(super) fn additional_item(fault: BadProtobuf, writer: &mut ObjectWriter) -> Option<Vec<u8>> {
     match fault {
         BadProtobuf::UnknownField => Some(with_unknown_field(ghost(writer, "later"))),
         BadProtobuf::HalfObject => Some(half_object(writer)),
@@ -99,7 +98,7 @@ pub(super) fn additional_item(fault: BadProtobuf, writer: &mut ProtobufWriter) -
 /// Bytes in place of an event of a watch, and whether the watch then ends.
 pub(super) fn event(
     fault: BadProtobuf,
-    writer: &mut ProtobufWriter,
+    writer: &mut ObjectWriter,
     (kind, object): (&str, &[u8]),
     frame: &Bytes,
 ) -> (Vec<Bytes>, bool) {
@@ -116,18 +115,20 @@ pub(super) fn event(
             ends = true;
         }
         BadProtobuf::Magic => {
-            let mut object = writer.object(object).unwrap_or_default();
+            let mut object = writer.object(object).unwrap_or_default().to_vec();
             spoil_magic(&mut object);
             pieces.push(protobuf::frame(kind, &object));
         }
         BadProtobuf::Json => pieces.push(event_line(kind, object)),
         BadProtobuf::OtherKind => {
             let raw = writer.message(object).unwrap_or_default();
-            for (api_version, other) in [("v1", "Service"), ("example.com/v1", "Gadget")] {
-                pieces.push(protobuf::frame("MODIFIED", &protobuf::envelope(api_version, other, &raw)));
+            for (api_version, kind) in [("v1", "Service"), ("example.com/v1", "Gadget")] {
+                let other = protobuf::envelope(TypeMeta { api_version, kind }, raw);
+                pieces.push(protobuf::frame("MODIFIED", &other));
             }
             let metadata = br#"{"metadata":{"name":"other","namespace":"shop","uid":"o","resourceVersion":"1"}}"#;
-            let config_map = protobuf::of_kind("v1", "ConfigMap", metadata).unwrap_or_default();
+            let config_map =
+                protobuf::of_kind(TypeMeta { api_version: "v1", kind: "ConfigMap" }, metadata).unwrap_or_default();
             pieces.extend([protobuf::frame("ADDED", &config_map), frame.clone()]);
         }
         BadProtobuf::Status => {
@@ -135,12 +136,12 @@ pub(super) fn event(
             pieces.extend([protobuf::frame("MODIFIED", &status), frame.clone()]);
         }
         BadProtobuf::UnknownField => {
-            let raw = writer.message(object).map(with_unknown_field).unwrap_or_default();
-            pieces.push(protobuf::frame(kind, &writer.envelope(&raw)));
+            let raw = writer.message(object).map(|raw| with_unknown_field(raw.to_vec())).unwrap_or_default();
+            pieces.push(protobuf::frame(kind, &protobuf::envelope(writer.type_meta(), &raw)));
         }
         BadProtobuf::HalfObject => {
             let half = half_object(writer);
-            pieces.extend([protobuf::frame("MODIFIED", &writer.envelope(&half)), frame.clone()]);
+            pieces.extend([protobuf::frame("MODIFIED", &protobuf::envelope(writer.type_meta(), &half)), frame.clone()]);
         }
         BadProtobuf::LabelledJson | BadProtobuf::Gzip => pieces.push(frame.clone()),
     }
@@ -185,16 +186,16 @@ fn with_unknown_field(mut message: Vec<u8>) -> Vec<u8> {
 }
 
 /// Returns a named object whose second field ends too early.
-fn half_object(writer: &mut ProtobufWriter) -> Vec<u8> {
+fn half_object(writer: &mut ObjectWriter) -> Vec<u8> {
     let mut message = ghost(writer, "half");
     message.extend_from_slice(&item(b"half", 60));
     message
 }
 
 /// Returns an object with metadata only.
-fn ghost(writer: &mut ProtobufWriter, name: &str) -> Vec<u8> {
+fn ghost(writer: &mut ObjectWriter, name: &str) -> Vec<u8> {
     let metadata = json!({ "name": name, "namespace": "shop", "uid": name, "resourceVersion": "1" });
-    writer.message(json!({ "metadata": metadata }).to_string().as_bytes()).unwrap_or_default()
+    writer.message(json!({ "metadata": metadata }).to_string().as_bytes()).unwrap_or_default().to_vec()
 }
 
 /// Returns a frame that declares another length.

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use hyper::body::Body;
+use hyper::body::{Body, Bytes};
 use hyper::header::{ACCEPT, AUTHORIZATION, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use hyper::{Method, Request, StatusCode};
 use serde_json::Value;
@@ -244,7 +244,7 @@ fn get(shared: &Shared, request: &ObjectsRequest, key: &ObjectKey) -> Result<Sim
         Writer::Json => object.json().clone(),
         Writer::Protobuf(mut writer) => {
             let cannot = |error| Status::new(500, "InternalError", format!("cannot encode an object: {error}"));
-            writer.object(object.json()).map_err(cannot)?.into()
+            Bytes::copy_from_slice(writer.object(object.json()).map_err(cannot)?)
         }
     };
     Ok(typed_response(StatusCode::OK, request.media.content_type(false), full(body)))

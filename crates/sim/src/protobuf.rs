@@ -4,17 +4,16 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use informer_hub_protobuf::{
-    Converter, END_OF_ENVELOPE, EncodeError, Encoder, MessageId, Omit, Schema, TypeMeta, begin_envelope, write_frame,
-    write_item,
+    Converter, EncodeError, ObjectWriter, Omit, Schema, TypeMeta, begin_list, write_envelope, write_frame,
 };
 use informer_hub_types::ApiResource;
 
 /// Maximum size of an object.
 const MAX_OBJECT: usize = 256 << 20;
 
-/// Returns the message of a kind; `None` for custom resources.
-pub(super) fn message_of(api: &ApiResource) -> Option<MessageId> {
-    Schema::builtin().kind(&api.gvr.api_version(), &api.kind)
+/// Returns whether a kind has a message; custom resources have none.
+pub(super) fn has_message(api: &ApiResource) -> bool {
+    Schema::builtin().kind(&api.gvr.api_version(), &api.kind).is_some()
 }
 
 /// Returns an object of a built-in type as a kube-apiserver stores it: with the members that Go writes for empty values, and
@@ -23,99 +22,58 @@ pub(super) fn message_of(api: &ApiResource) -> Option<MessageId> {
 /// # Errors
 /// The object has members that its type lacks.
 pub(super) fn stored_form(api: &ApiResource, object: &Value) -> Result<Option<Value>, EncodeError> {
-    let Some(mut writer) = ProtobufWriter::new(api, false) else { return Ok(None) };
+    let message = Schema::builtin().kind(&api.gvr.api_version(), &api.kind);
+    let (Some(message), Some(mut writer)) = (message, writer_of(api, false)) else { return Ok(None) };
     let raw = writer.message(object.to_string().as_bytes())?;
     let mut json = Vec::new();
-    let converted = Converter::default().object(writer.message, None, &raw, &Omit::default(), MAX_OBJECT, &mut json);
+    let converted = Converter::default().object(message, None, raw, &Omit::default(), MAX_OBJECT, &mut json);
     converted.map_err(|_| EncodeError::Malformed("its protobuf cannot be converted"))?;
     serde_json::from_slice(&json).map(Some).map_err(|_| EncodeError::Malformed("its protobuf is no JSON"))
 }
 
-/// Encodes the objects of one resource, or their metadata.
-#[derive(Debug)]
-pub(super) struct ProtobufWriter {
-    encoder: Encoder,
-    message: MessageId,
-    api_version: String,
-    kind: String,
+/// Creates a writer of the objects of a resource, or of their metadata; `None` if the resource has no message.
+pub(super) fn writer_of(api: &ApiResource, partial: bool) -> Option<ObjectWriter> {
+    let api_version = api.gvr.api_version();
+    let kind = if partial {
+        TypeMeta { api_version: "meta.k8s.io/v1", kind: "PartialObjectMetadata" }
+    } else {
+        TypeMeta { api_version: &api_version, kind: &api.kind }
+    };
+    ObjectWriter::new(kind, MAX_OBJECT)
 }
 
-impl ProtobufWriter {
-    /// Creates an encoder; `None` if the resource has no message.
-    pub(super) fn new(api: &ApiResource, partial: bool) -> Option<Self> {
-        let (api_version, kind) = if partial {
-            ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata".to_owned())
-        } else {
-            (api.gvr.api_version(), api.kind.to_string())
-        };
-        let message = Schema::builtin().kind(&api_version, &kind)?;
-        Some(Self { encoder: Encoder::default(), message, api_version, kind })
+/// Encodes an event of a watch, whose object is a `Status` if it is an error.
+pub(super) fn event(writer: &mut ObjectWriter, kind: &str, object: &[u8]) -> Result<Bytes, EncodeError> {
+    if kind == "ERROR" {
+        return Ok(frame(kind, &status(object)?));
     }
-
-    /// Encodes an object without its envelope. Its kind is ignored.
-    pub(super) fn message(&mut self, object: &[u8]) -> Result<Vec<u8>, EncodeError> {
-        let mut raw = Vec::new();
-        self.encoder.object(self.message, object, MAX_OBJECT, &mut raw)?;
-        Ok(raw)
-    }
-
-    /// Puts a message into an envelope of this kind.
-    pub(super) fn envelope(&self, raw: &[u8]) -> Vec<u8> {
-        envelope(&self.api_version, &self.kind, raw)
-    }
-
-    /// Encodes an object in its envelope.
-    pub(super) fn object(&mut self, object: &[u8]) -> Result<Vec<u8>, EncodeError> {
-        let raw = self.message(object)?;
-        Ok(self.envelope(&raw))
-    }
-
-    /// Encodes the beginning of a list whose items have `items` bytes.
-    pub(super) fn list_head(&self, metadata: &Value, items: usize) -> Result<Vec<u8>, EncodeError> {
-        list_head((&self.api_version, &format!("{}List", self.kind)), metadata, items)
-    }
-
-    /// Encodes an event of a watch, whose object is a `Status` if it is an error.
-    pub(super) fn event(&mut self, kind: &str, object: &[u8]) -> Result<Bytes, EncodeError> {
-        let object = if kind == "ERROR" { status(object)? } else { self.object(object)? };
-        Ok(frame(kind, &object))
-    }
+    let mut frame = Vec::with_capacity(object.len());
+    writer.event(kind, object, &mut frame)?;
+    Ok(frame.into())
 }
 
-/// Encodes the beginning of a list of a kind, whose items have `items` bytes. [`END_OF_ENVELOPE`] ends the list.
-pub(super) fn list_head(
-    (api_version, kind): (&str, &str),
-    metadata: &Value,
-    items: usize,
-) -> Result<Vec<u8>, EncodeError> {
-    let message = Schema::builtin().kind(api_version, kind).ok_or(EncodeError::Malformed("an unknown kind"))?;
-    let (mut raw, mut head) = (Vec::new(), Vec::new());
-    let list = serde_json::json!({ "metadata": metadata }).to_string();
-    Encoder::default().object(message, list.as_bytes(), MAX_OBJECT, &mut raw)?;
-    begin_envelope(&mut head, TypeMeta { api_version, kind }, raw.len() + items);
-    head.extend_from_slice(&raw);
+/// Encodes the beginning of a list of a kind, whose items have `items` bytes.
+pub(super) fn list_head(kind: TypeMeta<'_>, metadata: &Value, items: usize) -> Result<Vec<u8>, EncodeError> {
+    let (mut head, list) = (Vec::new(), serde_json::json!({ "metadata": metadata }).to_string());
+    begin_list(&mut head, kind, list.as_bytes(), items, MAX_OBJECT)?;
     Ok(head)
 }
 
 /// Encodes a `Status` in its envelope.
 pub(super) fn status(json: &[u8]) -> Result<Vec<u8>, EncodeError> {
-    of_kind("v1", "Status", json)
+    of_kind(TypeMeta { api_version: "v1", kind: "Status" }, json)
 }
 
 /// Encodes an object of a built-in kind in its envelope.
-pub(super) fn of_kind(api_version: &str, kind: &str, json: &[u8]) -> Result<Vec<u8>, EncodeError> {
-    let message = Schema::builtin().kind(api_version, kind).ok_or(EncodeError::Malformed("an unknown kind"))?;
-    let mut raw = Vec::new();
-    Encoder::default().object(message, json, MAX_OBJECT, &mut raw)?;
-    Ok(envelope(api_version, kind, &raw))
+pub(super) fn of_kind(kind: TypeMeta<'_>, json: &[u8]) -> Result<Vec<u8>, EncodeError> {
+    let mut writer = ObjectWriter::new(kind, MAX_OBJECT).ok_or(EncodeError::Malformed("an unknown kind"))?;
+    writer.object(json).map(<[u8]>::to_vec)
 }
 
 /// Puts a message into an envelope.
-pub(super) fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+pub(super) fn envelope(kind: TypeMeta<'_>, raw: &[u8]) -> Vec<u8> {
     let mut object = Vec::with_capacity(raw.len() + 64);
-    begin_envelope(&mut object, TypeMeta { api_version, kind }, raw.len());
-    object.extend_from_slice(raw);
-    object.extend_from_slice(END_OF_ENVELOPE);
+    write_envelope(&mut object, kind, raw);
     object
 }
 
@@ -131,11 +89,4 @@ pub(super) fn reordered(frame: &Bytes, kind: &str) -> Bytes {
     let (length, event) = frame.split_at(4);
     let (kind, object) = event.split_at(kind.len() + 2);
     [length, object, kind].concat().into()
-}
-
-/// Returns an item of a list.
-pub(super) fn item(message: &[u8]) -> Vec<u8> {
-    let mut item = Vec::with_capacity(message.len() + 6);
-    write_item(&mut item, message);
-    item
 }

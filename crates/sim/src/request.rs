@@ -8,7 +8,7 @@ use super::fault::RequestKind;
 use super::filter::Filter;
 use super::http::{Query, Status};
 use super::media::{Accepted, Media, negotiate};
-use super::protobuf::{ProtobufWriter, message_of};
+use super::protobuf::{has_message, writer_of};
 use super::shared::Shared;
 use super::world::World;
 use super::writer::Writer;
@@ -47,7 +47,7 @@ impl ObjectsRequest {
             return Err(Status::new(403, "Forbidden", message));
         }
         let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
-        let has_message = |partial| shared.config.protobuf && (partial || message_of(&def.api).is_some());
+        let has_message = |partial| shared.config.protobuf && (partial || has_message(&def.api));
         let Some(Accepted { media, partial }) = negotiate(accept, has_message) else {
             let message = "only the following media types are accepted: application/json";
             return Err(Status::new(406, "NotAcceptable", message));
@@ -74,7 +74,7 @@ impl ObjectsRequest {
 
     /// Returns a writer of the answer.
     pub(super) fn writer(&self) -> Writer {
-        let writer = ProtobufWriter::new(&self.def.api, self.partial).filter(|_| self.media == Media::Protobuf);
+        let writer = writer_of(&self.def.api, self.partial).filter(|_| self.media == Media::Protobuf);
         writer.map_or(Writer::Json, |writer| Writer::Protobuf(Box::new(writer)))
     }
 

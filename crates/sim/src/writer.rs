@@ -4,14 +4,14 @@ use bytes::Bytes;
 
 use super::http::Status;
 use super::object::event_line;
-use super::protobuf::{self, ProtobufWriter};
-use informer_hub_protobuf::EncodeError;
+use super::protobuf;
+use informer_hub_protobuf::{EncodeError, ObjectWriter, write_item};
 
 /// Writes the events or items of one answer.
 #[derive(Debug)]
 pub(super) enum Writer {
     Json,
-    Protobuf(Box<ProtobufWriter>),
+    Protobuf(Box<ObjectWriter>),
 }
 
 impl Writer {
@@ -19,7 +19,7 @@ impl Writer {
     pub(super) fn event(&mut self, kind: &str, object: &[u8]) -> Bytes {
         let Self::Protobuf(writer) = self else { return event_line(kind, object) };
         // A world has no objects that cannot be encoded.
-        writer.event(kind, object).unwrap_or_else(|error| {
+        protobuf::event(writer, kind, object).unwrap_or_else(|error| {
             let status = Status::new(500, "InternalError", format!("cannot encode an object: {error}"));
             let status = protobuf::status(status.to_value().to_string().as_bytes()).unwrap_or_default();
             protobuf::frame("ERROR", &status)
@@ -43,7 +43,7 @@ impl Writer {
     pub(super) fn content(&mut self, object: Bytes) -> Result<Bytes, EncodeError> {
         match self {
             Self::Json => Ok(object),
-            Self::Protobuf(writer) => writer.message(&object).map(Bytes::from),
+            Self::Protobuf(writer) => writer.message(&object).map(Bytes::copy_from_slice),
         }
     }
 
@@ -56,7 +56,7 @@ impl Writer {
                 }
                 out.extend_from_slice(content);
             }
-            Self::Protobuf(_) => out.extend_from_slice(&protobuf::item(content)),
+            Self::Protobuf(_) => write_item(out, content),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::protobuf::ProtobufWriter;
+use super::protobuf::ResourceWriter;
 use informer_hub_kubeapi::{Edit, Form, IncludeObject, Media, Printer, to_yaml};
 use informer_hub_types::{ClusterName, Origin, StoredObject};
 
@@ -49,7 +49,7 @@ pub(super) struct Encoder {
     /// Printers of clusters whose cells depend on all their objects.
     pub(super) printers: BTreeMap<ClusterName, Arc<Printer>>,
     /// Set if the answer is protobuf.
-    pub(super) protobuf: Option<ProtobufWriter>,
+    pub(super) protobuf: Option<ResourceWriter>,
     /// Present time in seconds since 1970, for ages: of the request, or of the event.
     pub(super) now: i64,
 }

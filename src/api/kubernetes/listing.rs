@@ -6,11 +6,11 @@ use serde_json::json;
 
 use super::encode::{Encoder, Place, append};
 use super::objects::{ListPosition, ObjectWithOrigin, State};
-use super::protobuf::ProtobufWriter;
+use super::protobuf::{MAX_OBJECT, ResourceWriter};
 use super::selection::Selection;
 use crate::api::notes::Notes;
 use informer_hub_kubeapi::{Form, Indenter, Media, to_yaml, write_yaml_element};
-use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError};
+use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError, TypeMeta, begin_list};
 use informer_hub_types::ClusterName;
 
 /// Objects read before a chunk ends, even if none is selected.
@@ -106,7 +106,7 @@ enum Layout {
 /// are kept; a long one is encoded again while it is sent.
 #[derive(Debug)]
 struct ProtobufList {
-    writer: ProtobufWriter,
+    writer: ResourceWriter,
     /// Items that are not measured yet; `None` once all are.
     unmeasured: Option<Items>,
     /// The list up to its first item.
@@ -286,8 +286,8 @@ impl Listing {
         result?;
         if !has_more {
             *unmeasured = None;
-            let list = (head.api_version.as_str(), head.kind.as_str());
-            ProtobufWriter::begin_list(list, &head.protobuf(), *left, begin)?;
+            let list = TypeMeta { api_version: &head.api_version, kind: &head.kind };
+            begin_list(begin, list, &head.protobuf(), *left, MAX_OBJECT)?;
         }
         Ok(())
     }

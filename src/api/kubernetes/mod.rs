@@ -64,7 +64,7 @@ pub(in crate::api) use encode::head_only;
 pub(in crate::api) use freshness::Coverage as Warnings;
 pub(in crate::api) use metrics::OpenWatch;
 use metrics::ReadMetrics;
-use protobuf::{JsonOnly, ProtobufWriter};
+use protobuf::{JsonOnly, ResourceWriter};
 pub use queue::ReaderInUse;
 pub(in crate::api) use queue::{Admission, ReaderId};
 use queue::{FairQueue, QueueLimits, Turn};
@@ -252,12 +252,12 @@ impl ReadApi {
     ///
     /// # Errors
     /// [`Status`] of code 406 if the client accepts no other.
-    fn protobuf_of(&self, asked: &mut ReadRequest, scope: &scope::Scope) -> Result<Option<ProtobufWriter>, Status> {
+    fn protobuf_of(&self, asked: &mut ReadRequest, scope: &scope::Scope) -> Result<Option<ResourceWriter>, Status> {
         if asked.accepted.media != Media::Protobuf {
             return Ok(None);
         }
         let resource = &scope.cache.resource;
-        let writer = ProtobufWriter::new(asked.accepted.form, resource, &self.json_only);
+        let writer = ResourceWriter::new(asked.accepted.form, resource, &self.json_only);
         let is_selected = |cluster: &ClusterName| scope.covers(cluster);
         let writer = writer.filter(|_| !self.json_only.contains(&resource.gvr, is_selected));
         if writer.is_none() {

@@ -7,17 +7,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use informer_hub_kubeapi::{Form, Status};
-use informer_hub_protobuf::{
-    END_OF_ENVELOPE, EncodeError, Encoder, MessageId, Schema, TypeMeta, begin_envelope, write_frame, write_item,
-};
+use informer_hub_protobuf::{EncodeError, ObjectWriter, TypeMeta, write_frame};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, ClusterName, Gvr};
 
-/// Maximum size of an object. The stored JSON is limited too.
-const MAX_OBJECT: usize = 64 << 20;
+/// Maximum size of an object, and of a list without its items. The stored JSON is limited too.
+pub(super) const MAX_OBJECT: usize = 64 << 20;
 
-/// Version of `PartialObjectMetadata` and its lists.
-const META: &str = "meta.k8s.io/v1";
+/// Kind of objects of which only metadata is served.
+const METADATA: TypeMeta<'_> = TypeMeta { api_version: "meta.k8s.io/v1", kind: "PartialObjectMetadata" };
 
 /// How long a resource of a cluster is served as JSON after an object could not be encoded.
 const JSON_ONLY: Duration = Duration::from_secs(600);
@@ -34,7 +32,8 @@ impl JsonOnly {
         clusters.any(|(cluster, until)| now < *until && is_selected(cluster))
     }
 
-    fn add(&self, gvr: &Gvr, cluster: &ClusterName, error: &EncodeError) {
+    fn add(&self, gvr: &Gvr, cluster: Option<&ClusterName>, error: &EncodeError) {
+        let Some(cluster) = cluster else { return };
         let (mut known, now) = (self.0.lock(), clock::now());
         known.retain(|_, clusters| {
             clusters.retain(|_, until| now < *until);
@@ -46,85 +45,40 @@ impl JsonOnly {
     }
 }
 
-/// Encoder of the objects of a resource in one form. Keeps its scratch memory.
-#[derive(Debug)]
-pub(super) struct ProtobufWriter {
-    encoder: Encoder,
-    message: MessageId,
-    api_version: String,
-    kind: String,
+/// Writer of the objects of a resource in one form, which reports objects that cannot be encoded.
+#[derive(Clone, Debug)]
+pub(super) struct ResourceWriter {
+    objects: ObjectWriter,
     gvr: Gvr,
     json_only: Arc<JsonOnly>,
-    /// The message of an object.
-    raw: Vec<u8>,
-    /// An object in its envelope.
-    object: Vec<u8>,
 }
 
-impl Clone for ProtobufWriter {
-    fn clone(&self) -> Self {
-        Self {
-            encoder: Encoder::default(),
-            message: self.message,
-            api_version: self.api_version.clone(),
-            kind: self.kind.clone(),
-            gvr: self.gvr.clone(),
-            json_only: Arc::clone(&self.json_only),
-            raw: Vec::new(),
-            object: Vec::new(),
-        }
-    }
-}
-
-impl ProtobufWriter {
-    /// Creates an encoder; `None` if the form or the resource has no message.
+impl ResourceWriter {
+    /// Creates a writer; `None` if the form or the resource has no message.
     pub(super) fn new(form: Form, resource: &ApiResource, json_only: &Arc<JsonOnly>) -> Option<Self> {
-        let (api_version, kind) = match form {
-            Form::Object => (resource.gvr.api_version(), resource.kind.to_string()),
-            Form::Metadata | Form::MetadataList => (META.to_owned(), "PartialObjectMetadata".to_owned()),
+        let api_version = resource.gvr.api_version();
+        let kind = match form {
+            Form::Object => TypeMeta { api_version: &api_version, kind: &resource.kind },
+            Form::Metadata | Form::MetadataList => METADATA,
             Form::Table | Form::AggregatedDiscovery => return None,
         };
-        Some(Self {
-            encoder: Encoder::default(),
-            message: Schema::builtin().kind(&api_version, &kind)?,
-            api_version,
-            kind,
-            gvr: resource.gvr.clone(),
-            json_only: Arc::clone(json_only),
-            raw: Vec::new(),
-            object: Vec::new(),
-        })
+        let objects = ObjectWriter::new(kind, MAX_OBJECT)?;
+        Some(Self { objects, gvr: resource.gvr.clone(), json_only: Arc::clone(json_only) })
     }
 
-    /// Encodes the message of an object. If it fails, the resource of the cluster is served as JSON for a while.
-    fn encode(&mut self, cluster: Option<&ClusterName>, json: &[u8]) -> Result<(), EncodeError> {
-        self.raw.clear();
-        let result = self.encoder.object(self.message, json, MAX_OBJECT, &mut self.raw);
-        result.inspect_err(|error| {
-            if let Some(cluster) = cluster {
-                self.json_only.add(&self.gvr, cluster, error);
-            }
-        })
-    }
-
-    /// Converts an object of a cluster in JSON, and returns it in its envelope. A bookmark has no cluster.
+    /// Encodes an object of a cluster in its envelope. A bookmark has no cluster. If it fails, the resource of the cluster is
+    /// served as JSON for a while.
     ///
     /// # Errors
-    /// The object has members that the schema lacks, or is not of this kind.
+    /// As [`ObjectWriter::object`].
     pub(super) fn object(&mut self, cluster: Option<&ClusterName>, json: &[u8]) -> Result<&[u8], EncodeError> {
-        self.encode(cluster, json)?;
-        self.object.clear();
-        let type_meta = TypeMeta { api_version: &self.api_version, kind: &self.kind };
-        begin_envelope(&mut self.object, type_meta, self.raw.len());
-        self.object.extend_from_slice(&self.raw);
-        self.object.extend_from_slice(END_OF_ENVELOPE);
-        Ok(&self.object)
+        self.objects.object(json).inspect_err(|error| self.json_only.add(&self.gvr, cluster, error))
     }
 
-    /// Appends an event of a watch.
+    /// Appends an event of a watch, as [`Self::object`].
     ///
     /// # Errors
-    /// As [`Self::object`].
+    /// As [`ObjectWriter::event`].
     pub(super) fn event(
         &mut self,
         event: &str,
@@ -132,56 +86,27 @@ impl ProtobufWriter {
         json: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
-        write_frame(out, event, self.object(cluster, json)?);
-        Ok(())
+        let result = self.objects.event(event, json, out);
+        result.inspect_err(|error| self.json_only.add(&self.gvr, cluster, error))
     }
 
-    /// Appends an item of a list.
+    /// Appends an item of a list, as [`Self::object`].
     ///
     /// # Errors
-    /// As [`Self::object`].
+    /// As [`ObjectWriter::item`].
     pub(super) fn item(&mut self, cluster: &ClusterName, json: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.encode(Some(cluster), json)?;
-        write_item(out, &self.raw);
-        Ok(())
-    }
-
-    /// Appends the beginning of a list, whose items will have `items` bytes. [`END_OF_ENVELOPE`] ends it. `head` is the list
-    /// in JSON without its items.
-    ///
-    /// # Errors
-    /// There is no such list.
-    pub(super) fn begin_list(
-        (api_version, kind): (&str, &str),
-        head: &[u8],
-        items: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), EncodeError> {
-        let list = TypeMeta { api_version, kind };
-        let message = Schema::builtin().kind(api_version, kind);
-        let message = message.filter(|message| Schema::builtin().items(*message).is_some());
-        let message = message.ok_or(EncodeError::Malformed("not a list"))?;
-        let mut raw = Vec::new();
-        Encoder::default().object(message, head, MAX_OBJECT, &mut raw)?;
-        begin_envelope(out, list, raw.len() + items);
-        out.extend_from_slice(&raw);
-        Ok(())
+        let result = self.objects.item(json, out);
+        result.inspect_err(|error| self.json_only.add(&self.gvr, Some(cluster), error))
     }
 }
 
 /// Returns a failure in its envelope.
 pub(super) fn status(failure: &Status) -> Vec<u8> {
-    let type_meta = TypeMeta { api_version: "v1", kind: "Status" };
-    let mut raw = Vec::new();
-    let message = Schema::builtin().kind(type_meta.api_version, type_meta.kind);
+    let writer = ObjectWriter::new(TypeMeta { api_version: "v1", kind: "Status" }, MAX_OBJECT);
     // It is in the schema, with every member that a failure has: tests encode them all.
-    let encoded = message.map(|message| Encoder::default().object(message, &failure.json(), MAX_OBJECT, &mut raw));
-    debug_assert_eq!(encoded, Some(Ok(())));
-    let mut out = Vec::new();
-    begin_envelope(&mut out, type_meta, raw.len());
-    out.extend_from_slice(&raw);
-    out.extend_from_slice(END_OF_ENVELOPE);
-    out
+    let status = writer.and_then(|mut writer| writer.object(&failure.json()).ok().map(<[u8]>::to_vec));
+    debug_assert!(status.is_some());
+    status.unwrap_or_default()
 }
 
 /// Appends an event that ends a watch.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::protobuf::ProtobufWriter;
+use super::super::protobuf;
 use super::super::{BadProtobuf, Churn, Fault, Rule, When, WorldConfig};
 use super::*;
 use informer_hub_protobuf::{Converter, Envelope, Omit, Schema, TypeMeta, WatchEvent};
@@ -50,10 +50,10 @@ fn every_object_of_a_changing_world_is_the_same_in_protobuf() {
             churn.step(&mut world);
         }
         for gvr in [World::pods(), World::nodes(), World::definitions()] {
-            let mut writer = ProtobufWriter::new(&world.served_as(&gvr).unwrap().api, false).unwrap();
+            let mut writer = protobuf::writer_of(&world.served_as(&gvr).unwrap().api, false).unwrap();
             assert!(world.count(&gvr) > 0);
             for object in world.objects(&gvr) {
-                let frame = writer.event("MODIFIED", object.json()).unwrap();
+                let frame = protobuf::event(&mut writer, "MODIFIED", object.json()).unwrap();
                 assert_eq!(events(&frame), [("MODIFIED".to_owned(), object.value())]);
             }
         }
