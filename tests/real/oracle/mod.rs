@@ -25,6 +25,7 @@
 //! process, so its clock does not jump.
 
 mod clientgo;
+mod faults;
 mod history;
 mod hub_side;
 mod judge;

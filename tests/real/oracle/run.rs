@@ -1,6 +1,6 @@
 //! Runs one schedule: start, faults, convergence, judgement.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::clientgo::ClientGo;
+use super::faults::{change, change_under, fail_on, wrong_objects};
 use super::history::{Kind, Log, State, Subject};
 use super::hub_side::HubUnderTest;
 use super::judge::Tally;
@@ -23,9 +24,6 @@ use crate::proxy::{Fault, FaultProxy};
 
 /// Deadline for both to converge. Each waits up to a minute between attempts, and attempts may fail.
 pub(super) const SETTLE: Duration = Duration::from_secs(240);
-
-/// Number of objects shown in a failure.
-const SHOWN: usize = 4;
 
 /// Running schedule.
 pub(super) struct Run<'a> {
@@ -135,18 +133,6 @@ impl<'a> Run<'a> {
     /// Runs one step of the schedule and repairs its fault.
     async fn run_step(&mut self, step: Step) {
         match step.disruption {
-            Disruption::None => self.writer.change(step.changes).await,
-            Disruption::Reset { times } => {
-                let (proxy, pause) = (&self.proxy, step.lasts / times);
-                let resets = async {
-                    for _ in 0..times {
-                        sleep(pause).await;
-                        proxy.reset_all().await;
-                    }
-                };
-                tokio::join!(resets, change(&mut self.writer, step));
-            }
-            Disruption::Slow | Disruption::Stall { .. } | Disruption::Refuse => self.change_under(step).await,
             Disruption::Expire => self.expire(step).await,
             Disruption::Restart => {
                 change(&mut self.writer, step).await;
@@ -164,31 +150,9 @@ impl<'a> Run<'a> {
                 tokio::join!(sleep(step.lasts), change(&mut self.writer, step));
                 grant_limited(&self.client, &self.limited, Verbs::ListAndWatchMore).await;
             }
-            Disruption::Uninstall => {
-                change(&mut self.writer, step).await;
-                self.writer.reinstall().await;
-            }
-            Disruption::Sleep { reset } => {
-                self.go.freeze(true);
-                tokio::join!(sleep(step.lasts), change(&mut self.writer, step));
-                if reset {
-                    self.proxy.reset_all().await;
-                }
-                self.go.freeze(false);
-            }
+            _ => change_under(step, &self.proxy, &self.go, &mut self.writer).await,
         }
         self.writer.change(step.then).await;
-    }
-
-    async fn change_under(&mut self, step: Step) {
-        if let Some(fault) = fault(step.disruption) {
-            self.proxy.set(fault).await;
-        }
-        if step.disruption == (Disruption::Stall { reset: true }) {
-            self.proxy.reset_all().await;
-        }
-        tokio::join!(sleep(step.lasts), change(&mut self.writer, step));
-        self.proxy.set(Fault::Pass).await;
     }
 
     /// Compacts while the proxy refuses. The compacted revision stays readable, so one more change precedes the compaction.
@@ -238,13 +202,7 @@ impl<'a> Run<'a> {
     async fn until(&self, what: &str, check: impl Fn(&Self) -> bool) {
         if !becomes_true(SETTLE, async || check(self)).await {
             let expected = self.writer.current_state();
-            let wrong = |log: &Log| {
-                let known = log.known();
-                let all: BTreeSet<_> = known.keys().chain(expected.keys()).collect();
-                let wrong = all.into_iter().filter(|subject| known.get(subject) != expected.get(subject));
-                wrong.map(|subject| format!("{subject:?}")).collect::<Vec<_>>()
-            };
-            let wrong: Vec<_> = self.logs().map(wrong).collect();
+            let wrong = wrong_objects(self.logs(), &expected);
             for kind in Kind::ALL {
                 self.show_requests(kind);
             }
@@ -292,10 +250,7 @@ impl<'a> Run<'a> {
                 self.show_requests(kind);
             }
         }
-        if !problems.is_empty() {
-            let (count, shown) = (problems.len(), problems[..problems.len().min(SHOWN)].join("\n\n"));
-            panic!("oracle seed {}: {count} problems with {:?}, the first:\n{shown}", self.seed, self.schedule);
-        }
+        fail_on(&problems, &format!("oracle seed {}", self.seed), &self.schedule);
         outcome
     }
 }
@@ -315,20 +270,4 @@ pub(super) async fn listed(client: &Client, namespace: &str) -> BTreeMap<Subject
 /// Returns the maximum number of ticks in a time, plus one.
 pub(super) fn ticks(elapsed: Duration, period: Duration) -> usize {
     usize::try_from(elapsed.as_millis() / period.as_millis()).unwrap_or(usize::MAX - 2) + 1
-}
-
-/// Makes the changes of a step.
-pub(super) async fn change(writer: &mut Writer, step: Step) {
-    writer.change(step.changes).await;
-    writer.bulk(step.bulk).await;
-}
-
-/// Returns the proxy fault of a network disruption.
-pub(super) fn fault(disruption: Disruption) -> Option<Fault> {
-    match disruption {
-        Disruption::Slow => Some(Fault::Slow),
-        Disruption::Stall { .. } => Some(Fault::Stall),
-        Disruption::Refuse => Some(Fault::Refuse),
-        _ => None,
-    }
 }

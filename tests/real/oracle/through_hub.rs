@@ -4,7 +4,6 @@
 //! the hub, and the hub itself. What client-go is notified of through the hub is verified against the recorded changes
 //! and compared with what it is notified of directly: it may miss only what its own lists skipped.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,10 +13,11 @@ use kube::Client;
 use tokio::time::sleep;
 
 use super::clientgo::ClientGo;
+use super::faults::{change, change_under, fail_on, wrong_objects};
 use super::history::{Kind, Log};
 use super::judge::Tally;
 use super::pair::{HandlerPair, Reads};
-use super::run::{SETTLE, change, fault, listed, ticks};
+use super::run::{SETTLE, listed, ticks};
 use super::schedule::{Disruption, Schedule, Step};
 use super::writer::Writer;
 use crate::bed::{RealCluster, becomes_true, create_namespace, install_widgets};
@@ -26,9 +26,6 @@ use crate::workdir::{Running, Workdir};
 
 /// Default schedules, which together contain every fault.
 const ORDINARY: [u64; 4] = [1, 2, 13, 20];
-
-/// Number of problems shown in a failure.
-const SHOWN: usize = 4;
 
 /// Files of the hub.
 const TOKEN: &str = "token";
@@ -168,27 +165,6 @@ impl<'a> Run<'a> {
     /// Runs one step of the schedule and repairs its fault.
     async fn run_step(&mut self, step: Step) {
         match step.disruption {
-            Disruption::None => self.writer.change(step.changes).await,
-            Disruption::Reset { times } => {
-                let (proxy, pause) = (&self.proxy, step.lasts / times);
-                let resets = async {
-                    for _ in 0..times {
-                        sleep(pause).await;
-                        proxy.reset_all().await;
-                    }
-                };
-                tokio::join!(resets, change(&mut self.writer, step));
-            }
-            Disruption::Slow | Disruption::Stall { .. } | Disruption::Refuse => {
-                if let Some(fault) = fault(step.disruption) {
-                    self.proxy.set(fault).await;
-                }
-                if step.disruption == (Disruption::Stall { reset: true }) {
-                    self.proxy.reset_all().await;
-                }
-                tokio::join!(sleep(step.lasts), change(&mut self.writer, step));
-                self.proxy.set(Fault::Pass).await;
-            }
             // The changes are in the window of a hub that is gone.
             Disruption::Expire => {
                 self.proxy.set(Fault::Refuse).await;
@@ -215,18 +191,7 @@ impl<'a> Run<'a> {
                 tokio::join!(sleep(step.lasts), change(&mut self.writer, step));
                 self.hub.permit(true);
             }
-            Disruption::Uninstall => {
-                change(&mut self.writer, step).await;
-                self.writer.reinstall().await;
-            }
-            Disruption::Sleep { reset } => {
-                self.through.freeze(true);
-                tokio::join!(sleep(step.lasts), change(&mut self.writer, step));
-                if reset {
-                    self.proxy.reset_all().await;
-                }
-                self.through.freeze(false);
-            }
+            _ => change_under(step, &self.proxy, &self.through, &mut self.writer).await,
         }
         self.writer.change(step.then).await;
     }
@@ -247,13 +212,7 @@ impl<'a> Run<'a> {
     async fn until(&self, what: &str, check: impl Fn(&Self) -> bool) {
         if !becomes_true(SETTLE, async || check(self)).await {
             let expected = self.writer.current_state();
-            let wrong = |log: &Log| {
-                let known = log.known();
-                let all = known.keys().chain(expected.keys());
-                let wrong = all.filter(|subject| known.get(subject) != expected.get(subject));
-                wrong.map(|subject| format!("{subject:?}")).collect::<BTreeSet<_>>()
-            };
-            let wrong: Vec<_> = self.logs().map(wrong).collect();
+            let wrong = wrong_objects(self.logs(), &expected);
             panic!(
                 "oracle through the hub, seed {}: not within {SETTLE:?}: {what}\n{:?}\ndifferences of client-go through \
                  the hub, its late handler, client-go directly, its late handler: {wrong:?}",
@@ -276,13 +235,7 @@ impl<'a> Run<'a> {
                 problems.extend(pair.judge(kind, &history, &mut differences));
             }
         }
-        if !problems.is_empty() {
-            let (count, shown) = (problems.len(), problems[..problems.len().min(SHOWN)].join("\n\n"));
-            panic!(
-                "oracle through the hub, seed {}: {count} problems with {:?}, the first:\n{shown}",
-                self.seed, self.schedule
-            );
-        }
+        fail_on(&problems, &format!("oracle through the hub, seed {}", self.seed), &self.schedule);
         differences
     }
 }
