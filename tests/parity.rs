@@ -1,4 +1,5 @@
-//! Tests of `docs/bad-input.md` and of the tables in `tests/parity`, which cite tests.
+//! Tests of `docs/bad-input.md`, of the tables in `tests/parity`, which cite tests, and of the packages in
+//! `docs/controllers.md`.
 //!
 //! Each client-go test and each bad input has one row. Each test that a table cites exists, is compiled and is not ignored.
 //! A test whose comment names a client-go test is cited in that test's row.
@@ -17,6 +18,12 @@ const EXCUSES: [&str; 2] = ["cannot apply", "not offered"];
 
 /// Table of client-go's tests.
 const CLIENT_GO: &str = "tests/parity/client-go.md";
+
+/// Page and section with the counterparts of other packages of client-go, and their number.
+const PACKAGES: (&str, &str, usize) = ("docs/controllers.md", "Other packages of client-go", 17);
+
+/// First parts of paths that are items of the hub. All others are of other crates.
+const OURS: [&str; 6] = ["informer_hub", "query", "SharedInformer", "SharedInformerFactory", "Work", "workqueue"];
 
 /// A table row and the headings above it.
 #[derive(Debug, PartialEq)]
@@ -201,6 +208,61 @@ fn parity_problems(document: &str, tests: usize, read: &impl Fn(&str) -> Option<
     problems
 }
 
+/// Returns the problems of the table of packages. `api` is the listing of the public API.
+fn package_problems(document: &str, packages: usize, api: &str) -> Vec<String> {
+    let (mut problems, mut known, api) = (Vec::new(), BTreeSet::new(), without_generics(api));
+    for row in rows(document).into_iter().filter(|row| row.headings[0] == PACKAGES.1) {
+        let mut wrong = |problem: String| problems.push(format!("line {}: {problem}", row.line));
+        let [package, purpose, ours] = row.cells[..] else {
+            wrong(format!("{} cells instead of 3", row.cells.len()));
+            continue;
+        };
+        if purpose.is_empty() || ours.is_empty() {
+            wrong(format!("{package} has no purpose or no answer"));
+        }
+        if !known.insert(package) {
+            wrong(format!("{package} is listed twice"));
+        }
+        let unknown = own_items(ours).into_iter().filter(|item| !has_item(&api, item));
+        unknown.for_each(|item| wrong(format!("the public API has no {item}")));
+    }
+    if known.len() != packages {
+        problems.push(format!("{} of {packages} packages are listed", known.len()));
+    }
+    problems
+}
+
+/// Returns the paths of the hub's items in the code of a cell, without generics.
+fn own_items(cell: &str) -> Vec<String> {
+    let paths = cell.split('`').skip(1).step_by(2).map(|code| without_generics(code).replace("::()", ""));
+    paths.filter(|path| path.split_once("::").is_some_and(|(first, _)| OURS.contains(&first))).collect()
+}
+
+/// Returns whether the public API lists an item: its name and what it is in. Crates have other names there.
+fn has_item(api: &str, item: &str) -> bool {
+    let parts: Vec<_> = item.split("::").collect();
+    let end = parts[parts.len().saturating_sub(2)..].join("::");
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    api.match_indices(&end).any(|(at, _)| !api[at + end.len()..].starts_with(is_part))
+}
+
+/// Returns a text without what is between angle brackets.
+fn without_generics(text: &str) -> String {
+    let (mut depth, mut before) = (0_usize, ' ');
+    let mut keeps = |c: char| {
+        let is_arrow = std::mem::replace(&mut before, c) == '-';
+        match c {
+            '<' => depth += 1,
+            '>' if is_arrow => return depth == 0,
+            '>' => depth = depth.saturating_sub(1),
+            '\n' => depth = 0,
+            _ => return depth == 0,
+        }
+        c == '\n'
+    };
+    text.chars().filter(|c| keeps(*c)).collect()
+}
+
 /// Returns the problems of the bad-input page and of the table with its tests. The table describes the effect of an input
 /// that is not on the page.
 fn bad_input_problems(page: &str, tests: &str, read: &impl Fn(&str) -> Option<String>) -> Vec<String> {
@@ -261,6 +323,14 @@ fn row_of_a_client_go_test_names_each_test_whose_comment_names_it() {
     let sources: BTreeMap<_, _> = texts.map(|(path, text)| (path.to_string_lossy().into_owned(), text)).collect();
     assert!(sources.contains_key("src/cache/tests/fifo.rs") && sources.contains_key("tests/hub/informers.rs"));
     let problems = uncited(&document, &sources);
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn every_package_has_an_answer_and_names_items_that_exist() {
+    let (page, _, packages) = PACKAGES;
+    let (page, api) = (read(page).expect("the page exists"), read("tests/public-api.txt").expect("the list exists"));
+    let problems = package_problems(&page, packages, &api);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
@@ -368,6 +438,28 @@ fn file_of_tests_is_compiled_if_it_is_a_target_or_its_target_declares_it() {
         ("tests/real/found.rs", true),
     ] {
         assert_eq!(is_compiled(file, &a_source), compiled, "{file}");
+    }
+}
+
+#[test]
+fn package_check_finds_each_mistake() {
+    let api = "pub fn hub::SharedInformer<K<T>>::lister(&self) -> Lister<K>\npub struct hub_workqueue::Bucket(_)\n";
+    let problems = |rows: &str| {
+        let document = format!("## {}\n\n| package | for | here |\n|---|---|---|\n{rows}", PACKAGES.1);
+        package_problems(&(document + "\n## Other\n| a |\n"), 2, api)
+    };
+    let good = "| `a` | b | `workqueue::Bucket`, `kube::Api` |\n";
+    assert_eq!(problems(&format!("{good}| `c` | d | `SharedInformer::lister::<K>()` |")), [""; 0]);
+    assert_eq!(problems(good), ["1 of 2 packages are listed"]);
+    for (row, problem) in [
+        ("| `c` | d | |", "line 6: `c` has no purpose or no answer"),
+        ("| `c` | | d |", "line 6: `c` has no purpose or no answer"),
+        ("| `c` | d |", "line 6: 2 cells instead of 3"),
+        ("| `a` | b | c |", "line 6: `a` is listed twice"),
+        ("| `c` | d | `workqueue::Buck` |", "line 6: the public API has no workqueue::Buck"),
+        ("| `c` | d | `SharedInformer::indexer` |", "line 6: the public API has no SharedInformer::indexer"),
+    ] {
+        assert_eq!(problems(&(good.to_owned() + row)).first().map(String::as_str), Some(problem), "{row}");
     }
 }
 
