@@ -20,7 +20,6 @@
 //! - [`Log`]: port to the log. `SimulatedLog` (feature `testing`) and `jetstream::JetStreamLog` implement it.
 
 pub mod assign;
-mod causes;
 pub mod checkpoint;
 mod entry;
 #[cfg(feature = "nats")]
@@ -39,7 +38,6 @@ mod simulation_tests;
 mod wire;
 pub mod writer;
 
-pub use causes::with_causes;
 pub use entry::{Entry, Header, MAX_BODY, Sequence, pack, unpack};
 pub use log::{Answer, Log, Request, RequestId};
 pub use ownership::Ownership;

@@ -9,9 +9,9 @@ use async_nats::ConnectOptions;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use informer_hub_fleet::jetstream::{Checkpoints, JetStreamLog, LogParams, NatsError, Owners};
-use informer_hub_fleet::{Answer, Entry, Ownership, Partition, Request, Sequence, Subjects, with_causes};
+use informer_hub_fleet::{Answer, Entry, Ownership, Partition, Request, Sequence, Subjects};
 use informer_hub_tls::{Roots, client_config};
-use informer_hub_types::{ClusterName, exponential_backoff, rng};
+use informer_hub_types::{ClusterName, exponential_backoff, rng, with_causes};
 use tokio::sync::OnceCell;
 
 use super::backend::{Answered, Backend, BackendError};

@@ -494,8 +494,7 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
 
     async fn fail(access: Access) -> String {
         let error = connect(access.into(), None, &Threads::current()).await.err().unwrap();
-        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
-        causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+        informer_hub_types::with_causes(&error)
     }
 
     #[tokio::test]

@@ -21,7 +21,7 @@ use informer_hub_reflector::{
     Connection, Connector, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError, Server, SourceError,
     StallPolicy,
 };
-use informer_hub_types::{ApiResource, ClusterTraffic, ResourceRef, Scope, Threads, WatchCell, clock};
+use informer_hub_types::{ApiResource, ClusterTraffic, ResourceRef, Scope, Threads, WatchCell, clock, with_causes};
 
 /// First wait for access settings that are not known yet.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -224,10 +224,4 @@ impl Connection for KubeConnection {
 
 fn interrupted() -> SourceError {
     SourceError { class: ErrorClass::Transient, message: "discovery was interrupted".to_owned() }
-}
-
-/// Joins an error and its causes, since the port's error has no source.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

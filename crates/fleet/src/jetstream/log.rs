@@ -13,12 +13,11 @@ use async_nats::jetstream::Context;
 use async_nats::jetstream::context::{GetStreamErrorKind, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, LastRawMessageErrorKind, StorageType, Stream};
-use informer_hub_types::clock;
+use informer_hub_types::{clock, with_causes};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::{NatsError, Tail, context};
-use crate::causes::with_causes;
 use crate::entry::{Entry, Sequence};
 use crate::log::{Answer, Log, Request, RequestId};
 use crate::partition::{Partition, Subjects};

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use informer_hub_fleet::{Partition, with_causes};
-use informer_hub_types::clock;
+use informer_hub_fleet::Partition;
+use informer_hub_types::{clock, with_causes};
 
 use super::Shared;
 use super::session::{OpenPartition, Session};

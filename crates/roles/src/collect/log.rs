@@ -4,9 +4,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use informer_hub_codec::Decoder;
-use informer_hub_fleet::{Partition, Record, with_causes};
+use informer_hub_fleet::{Partition, Record};
 use informer_hub_reflector::{ErrorClass, SourceError, VersionMatch};
-use informer_hub_types::ResourceVersion;
+use informer_hub_types::{ResourceVersion, with_causes};
 use parking_lot::Mutex;
 
 use super::recording::Recording;

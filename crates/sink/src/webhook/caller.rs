@@ -1,7 +1,6 @@
 //! HTTP client of a webhook: over TCP, or over connections dialled by the embedding program.
 
 use std::error::Error;
-use std::fmt::Write;
 use std::time::Duration;
 
 use http::Request;
@@ -13,6 +12,7 @@ use reqwest::{Body, Client, Response, Url, redirect};
 use super::{WebhookError, WebhookParams, tls};
 use informer_hub_dial::{Dial, causes};
 use informer_hub_tls::{Roots, http_config};
+use informer_hub_types::with_causes;
 
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(60);
@@ -50,7 +50,7 @@ impl Caller {
             }
             Self::Dialled(client) => {
                 let request = Request::post(url.as_str()).body(Body::from(body));
-                let mut request = request.map_err(|error| chain(&error))?;
+                let mut request = request.map_err(|error| with_causes(&error))?;
                 *request.headers_mut() = headers;
                 let answer = client.request(request).await;
                 let answer = answer.map_err(|error| failed(error.is_connect(), url, &error))?;
@@ -91,16 +91,4 @@ fn failed(is_connect: bool, url: &Url, error: &(dyn Error + 'static)) -> String 
     } else {
         format!("the connection to {server} failed: {causes}")
     }
-}
-
-/// Joins an error and its causes.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        // Writing into a String cannot fail.
-        let _ = write!(text, ": {source}");
-        cause = source.source();
-    }
-    text
 }

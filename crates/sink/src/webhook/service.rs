@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 use reqwest::{Response, Url};
 use tracing::Span;
 
-use super::caller::{Caller, chain, server};
+use super::caller::{Caller, server};
 use super::request::HeaderParams;
 use super::{WebhookError, WebhookParams, request};
 use crate::{Event, Outcome};
 use informer_hub_disk::FileStates;
-use informer_hub_types::{TraceParent, clock, printable};
+use informer_hub_types::{TraceParent, clock, printable, with_causes};
 
 /// Maximum bytes read from an answer's body.
 const MAX_ANSWER: usize = 4096;
@@ -55,7 +55,7 @@ impl Service {
             match Caller::new(&self.params) {
                 Ok(client) => *cached = CachedCaller { client, files, broken: FileStates::default() },
                 Err(error) if files != cached.broken => {
-                    let error = chain(&error);
+                    let error = with_causes(&error);
                     tracing::warn!(url = %self.params.url, error, "cannot use the changed certificate files yet, keeping the previous ones");
                     cached.broken = files;
                 }
