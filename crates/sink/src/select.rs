@@ -140,6 +140,7 @@ mod tests {
         assert_eq!(selection.evaluate(&added(pod("a", "1", "x"), false)), SelectionResult::Accept);
     }
 
+    #[cfg(feature = "filters")]
     #[test]
     fn filter_reads_redacted_values() {
         let filter = Some(Filter::compile("object.status.phase == '<redacted>'").unwrap());
@@ -148,6 +149,7 @@ mod tests {
         assert_eq!(selection.evaluate(&added(pod("a", "1", "Failed"), false)), SelectionResult::Accept);
     }
 
+    #[cfg(feature = "filters")]
     #[test]
     fn failing_filter_accepts_unless_configured_to_drop() {
         let filter = |text| Selection { filter: Some(Filter::compile(text).unwrap()), ..Selection::default() };
