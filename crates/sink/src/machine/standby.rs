@@ -6,7 +6,8 @@
 //!
 //! # Deletions
 //! A deletion that a list found carries an older version than that of the deletion. So a deletion is covered only once
-//! the published version has reached a version that this process read *after* it held the deletion.
+//! the published version has reached a version that this process read *after* it held the deletion. An accepted version
+//! may have been read before it was reported. The second one that differs was read after the first was reported.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,13 +25,21 @@ pub type SourceVersions = BTreeMap<String, BTreeMap<String, u64>>;
 pub struct Coverage {
     /// Versions up to which the receiver has acknowledged every change to the delivering process.
     pub acknowledged: SourceVersions,
-    /// Versions up to which this sink has accepted every change. Read after the previous call.
+    /// Versions up to which this sink has accepted every change. Each was read after the one before was reported.
     pub accepted: SourceVersions,
 }
 
-/// Deletions in standby, by event id: a version that is not older than the deletion, once known.
+/// Deletions in standby, by event id.
 #[derive(Debug, Default)]
-pub(super) struct HeldDeletions(HashMap<Box<str>, Option<u64>>);
+pub(super) struct HeldDeletions(HashMap<Box<str>, HeldDeletion>);
+
+#[derive(Debug)]
+struct HeldDeletion {
+    /// The last reported version that may count.
+    accepted: Option<u64>,
+    /// Number of changes of the version since the deletion is held. After two, it is not older than the deletion.
+    changes: u8,
+}
 
 /// Returns the name of a resource in [`SourceVersions`].
 #[must_use]
@@ -49,13 +58,15 @@ impl HeldDeletions {
         match event.event_type() {
             EventType::Synced => acknowledged.is_some(),
             EventType::Deleted => {
-                let Some(bound) = self.0.get_mut(event.id()) else {
-                    self.0.insert(event.id().into(), None);
+                let accepted = version_for(event, &coverage.accepted);
+                let Some(held) = self.0.get_mut(event.id()) else {
+                    self.0.insert(event.id().into(), HeldDeletion { accepted, changes: 0 });
                     return false;
                 };
-                if bound.is_none() {
-                    *bound = version_for(event, &coverage.accepted);
+                if held.changes < 2 && held.accepted != accepted {
+                    *held = HeldDeletion { accepted, changes: held.changes + 1 };
                 }
+                let bound = held.accepted.filter(|_| held.changes == 2);
                 bound.zip(acknowledged).is_some_and(|(bound, acknowledged)| bound <= acknowledged)
             }
             _ => event.version().as_number().zip(acknowledged).is_some_and(|(own, acknowledged)| own <= acknowledged),
@@ -92,8 +103,8 @@ impl<T> Machine<T> {
                 numbers.extend(event.sequence());
                 continue;
             }
-            if let Some((id, bound)) = self.held_deletions.0.remove_entry(event.id()) {
-                deletions.0.insert(id, bound);
+            if let Some((id, held)) = self.held_deletions.0.remove_entry(event.id()) {
+                deletions.0.insert(id, held);
             }
             kept.push(event);
         }

@@ -71,7 +71,30 @@ fn deletion_with_an_old_version_is_kept_until_a_later_version_is_covered() {
             cover(&mut rig, acknowledged, 60);
             assert_eq!(rig.machine.undelivered(), 1, "acknowledged up to {acknowledged}");
         }
-        cover(&mut rig, 60, 70);
+        // The version may have been read before the deletion was held.
+        cover(&mut rig, 65, 65);
+        cover(&mut rig, 69, 70);
+        assert_eq!(rig.machine.undelivered(), 1);
+        cover(&mut rig, 70, 80);
+        assert_eq!(rig.machine.undelivered(), 0);
+    }
+}
+
+#[test]
+fn deletion_is_kept_while_the_accepted_version_may_be_older() {
+    for mut rig in both() {
+        cover(&mut rig, 10, 10);
+        // Deleted at version 30. The versions that are reported next were read before.
+        rig.send(vec![deletion("web", 30, false)]);
+        rig.run(SECOND);
+        for accepted in [20, 25, 25] {
+            cover(&mut rig, 29, accepted);
+            assert_eq!(rig.machine.undelivered(), 1, "accepted up to {accepted}");
+        }
+        cover(&mut rig, 29, 40);
+        cover(&mut rig, 39, 40);
+        assert_eq!(rig.machine.undelivered(), 1);
+        cover(&mut rig, 40, 40);
         assert_eq!(rig.machine.undelivered(), 0);
     }
 }
@@ -126,4 +149,30 @@ fn lowest_pending_version_is_unknown_while_events_are_only_in_the_journal() {
     }
     assert!(rig.machine.undelivered() > 200);
     assert_eq!(rig.machine.lowest_pending(), None);
+}
+
+#[test]
+fn fenced_attempt_counts_as_no_failure_and_its_batch_can_be_covered() {
+    for mut rig in both() {
+        rig.machine.set_sending(true);
+        rig.receiver(|_| unreachable!("the fence is closed"));
+        rig.send(vec![update("db", 6)]);
+        let lane = loop {
+            rig.now += Duration::from_millis(10);
+            match rig.machine.next(rig.now) {
+                Some(Action::Attempt { lane, .. }) => break lane,
+                Some(Action::Work(work)) => {
+                    let done = rig.store.run(work);
+                    rig.machine.work_done(done, rig.now);
+                }
+                Some(Action::Answer(_)) | None => {}
+            }
+        };
+        rig.machine.set_sending(false);
+        rig.machine.attempted(lane, Err(BrokenAttempt::Fenced), rig.now);
+        rig.run(SECOND);
+        assert_eq!((rig.machine.undelivered(), rig.health.retries.load(Relaxed)), (1, 0));
+        cover(&mut rig, 6, 6);
+        assert_eq!(rig.machine.undelivered(), 0);
+    }
 }
