@@ -5,4 +5,6 @@ pub use crate::actors::{
     InformerSeen, InformerStatus, InformerSync, InformersOf, ListenerSeen, ListenerStatus, MemoryStatus, NotSynced,
     PatternStatus, StateStatus, SyncScope, SyncView,
 };
-pub use crate::app::{ClusterSourceState, ClusterSourceStatus, HubReport, ReloadStatus, Reporter, SinkReport};
+pub use crate::app::{
+    ClusterSourceState, ClusterSourceStatus, ElectionStatus, HubReport, ReloadStatus, Reporter, Role, SinkReport,
+};

@@ -85,6 +85,7 @@ fn documented_defaults_are_the_defaults() {
     assert_eq!(spelt_out.sources, shown.sources);
     assert_eq!(spelt_out.resources, shown.resources);
     assert_eq!(spelt_out.sinks, shown.sinks);
+    assert_eq!(spelt_out.ha, shown.ha);
 }
 
 #[test]

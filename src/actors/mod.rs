@@ -55,6 +55,7 @@ pub use runtime::supervision::ActorCount;
 pub use runtime::thread_pools::ThreadPools;
 pub(crate) use runtime::thread_pools::lower_priority;
 pub use sinks::{durable, sink};
+pub use status::accepted::AcceptedVersions;
 #[cfg(test)]
 pub(crate) use status::fleet_view::testing;
 pub use status::fleet_view::{ClusterSeen, FleetView, InformerSeen, ListenerSeen};

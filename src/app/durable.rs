@@ -155,7 +155,7 @@ impl DurableSubscription {
             health: SinkHealth::new(),
         };
         let transport = Arc::new(ActorTransport::new(self.subscriber, self.timeout));
-        SinkParams { machine, transport, io: io.clone(), place: Some(place) }
+        SinkParams { machine, transport, io: io.clone(), place: Some(place), fence: None }
     }
 }
 

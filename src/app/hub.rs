@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::exporter::MetricsExporter;
 use super::metrics::Metrics;
+use super::readers::RunningSink;
 use super::reload::{Reloader, RunningHub};
 use super::report::{HubReport, Reporter};
 use super::sources::ClusterSourceState;
@@ -134,9 +135,10 @@ impl Hub {
     /// Returns a handle that makes reports, from any thread, while the hub runs.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
-        let RunningHub { registry, sinks, sources, credentials, status, .. } = &*self.running;
+        let RunningHub { registry, sinks, sources, credentials, status, election, .. } = &*self.running;
         let (sinks, sources, configuration) = (Arc::clone(sinks), Arc::clone(sources), Arc::clone(status));
-        Reporter { registry: registry.clone(), sinks, sources, credentials: Arc::clone(credentials), configuration }
+        let (credentials, election) = (Arc::clone(credentials), election.as_ref().map(|one| Arc::clone(&one.shared)));
+        Reporter { registry: registry.clone(), sinks, sources, credentials, configuration, election }
     }
 
     /// Returns a handle that changes the configuration, from any thread, while the hub runs.
@@ -209,10 +211,11 @@ impl Hub {
         let deadline = clock::now() + timeout;
         self.running.close();
         let behind = self.stop_clusters(deadline).await;
-        let sinks = std::mem::take(&mut *self.running.sinks.lock());
-        let drains = sinks.iter().map(async |sink| match sink.sink().drain(Drain { deadline }).await {
-            Some(report) => (sink.name().to_owned(), report.left, report.kept),
-            None => (sink.name().to_owned(), sink.health.status().pending_events, 0),
+        let running_sink = |one: &RunningSink| (one.name().to_owned(), one.sink().clone(), Arc::clone(&one.health));
+        let sinks: Vec<_> = self.running.sinks.lock().iter().map(running_sink).collect();
+        let drains = sinks.iter().map(async |(name, sink, health)| match sink.drain(Drain { deadline }).await {
+            Some(report) => (name.clone(), report.left, report.kept),
+            None => (name.clone(), health.status().pending_events, 0),
         });
         let (mut undelivered, mut kept) = (Vec::new(), Vec::new());
         for (sink, left, in_journal) in join_all(drains).await {
@@ -222,7 +225,9 @@ impl Hub {
         }
         undelivered.retain(|(_, left)| *left > 0);
         kept.retain(|(_, kept)| *kept > 0);
-        drop(sinks);
+        // Before the Lease is released: its successor delivers what these sinks have not.
+        self.running.resign().await;
+        drop((sinks, std::mem::take(&mut *self.running.sinks.lock())));
         let actor_count = self.system.env().actor_count.clone();
         let until = clock::now() + Duration::from_secs(1);
         while actor_count.running() > 0 && clock::now() < until {

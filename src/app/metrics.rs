@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::credentials::{CredentialWatch, Owner, Summary};
+use super::election::{ElectionStatus, Role, SharedElection};
 use super::readers::RunningSinks;
 use super::reload::ReloadStatus;
 use super::sources::{ClusterSourceState, ClusterSourceStatus, Sources};
@@ -38,6 +39,7 @@ pub(super) struct Parts {
     pub(super) sources: Arc<Sources>,
     pub(super) credentials: Arc<CredentialWatch>,
     pub(super) configuration: Arc<Mutex<ReloadStatus>>,
+    pub(super) election: Option<Arc<SharedElection>>,
 }
 
 #[derive(Default)]
@@ -92,7 +94,7 @@ impl Metrics {
         out.count(Id::BuildInfo, version, 1);
         put_process(&mut out);
         let mut events = 0;
-        if let Some((fleet, Parts { sinks, sources, credentials, configuration })) = self.0.hub.get() {
+        if let Some((fleet, Parts { sinks, sources, credentials, configuration, election })) = self.0.hub.get() {
             out.flag(Id::Ready, LabelSet::NONE, fleet.is_ready() && !sources.is_waiting());
             let (changes, objects) = put_clusters(&mut out, fleet, credentials);
             for source in sources.status() {
@@ -109,6 +111,9 @@ impl Metrics {
                 put_state(&mut out, &state);
             }
             put_configuration(&mut out, &configuration.lock());
+            if let Some(election) = election {
+                put_election(&mut out, &election.status());
+            }
         } else {
             out.flag(Id::Ready, LabelSet::NONE, false);
         }
@@ -289,6 +294,7 @@ fn put_sink(out: &mut Snapshot, name: &str, health: &SinkHealth) -> u64 {
         (Id::SinkUnreadable, status.unreadable),
         (Id::SinkDiscarded, status.discarded),
         (Id::SinkRepeated, status.repeated),
+        (Id::SinkElsewhere, status.delivered_elsewhere),
         (Id::SinkMerged, status.merged),
         (Id::SinkPending, status.pending_events),
         (Id::SinkPendingBytes, status.pending_bytes),
@@ -373,6 +379,12 @@ fn put_state(out: &mut Snapshot, state: &StateStatus) {
     out.count(Id::StateReplaced, none, state.replaced);
 }
 
+fn put_election(out: &mut Snapshot, status: &ElectionStatus) {
+    out.flag(Id::Leader, LabelSet::NONE, status.role == Role::Leader);
+    out.flag(Id::LeaseFailing, LabelSet::NONE, status.error.is_some());
+    out.count(Id::LeaseTransitions, LabelSet::NONE, status.transitions);
+}
+
 fn put_configuration(out: &mut Snapshot, status: &ReloadStatus) {
     let none = LabelSet::NONE;
     out.count(Id::ConfigReloads, none, status.reloads);
@@ -417,7 +429,13 @@ mod tests {
         for number in 0..clusters {
             credentials.note(Owner::Cluster(format!("cluster-{number}")), vec![ending(clock::wall())]);
         }
-        let parts = Parts { sinks: RunningSinks::default(), sources, credentials, configuration: Arc::default() };
+        let parts = Parts {
+            sinks: RunningSinks::default(),
+            sources,
+            credentials,
+            configuration: Arc::default(),
+            election: None,
+        };
         metrics.attach(fleet(clusters, &resources, &["one", "two"]), parts);
         let began = clock::now();
         let snapshot = metrics.collect();

@@ -6,7 +6,9 @@
 mod config_file;
 mod convert;
 mod credentials;
+mod delivered;
 mod durable;
+mod election;
 mod error;
 mod exporter;
 #[cfg(feature = "cli")]
@@ -26,6 +28,7 @@ mod reader_status;
 mod readers;
 mod ready;
 mod reload;
+mod replica;
 mod report;
 #[cfg(feature = "cli")]
 mod reviews;
@@ -42,6 +45,9 @@ mod typed;
 pub(crate) use convert::access;
 pub use convert::client;
 pub use durable::DurableSubscription;
+#[cfg(feature = "cli")]
+pub(crate) use election::own_cluster;
+pub use election::{ElectionStatus, Role};
 pub use error::{ReloadError, StartError};
 pub use exporter::MetricsExporter;
 pub use hub::{Hub, MemoryLimitError, ShutdownReport};

@@ -18,7 +18,7 @@ use crate::actors::{Env, RegistryActor, Subscribe, SubscriptionId};
 use informer_hub_config::{Initial, ResourceConfig, SinkConfig};
 use informer_hub_dial::Dial;
 use informer_hub_disk::FileStates;
-use informer_hub_sink::SinkHealth;
+use informer_hub_sink::{SendFence, SinkHealth};
 use informer_hub_types::{ClusterSelector, Fsync, StoreLimits, Threads};
 
 /// A sink or durable subscription that is ready to start.
@@ -90,6 +90,12 @@ impl Reader {
             skip_initial: sink.initial == Initial::Skip,
         };
         Ok(Self { name: sink.name.clone(), params, selection, files: Some(files) })
+    }
+
+    /// Sets the fence of deliveries, if there is one.
+    pub(super) fn fenced(mut self, fence: Option<Arc<SendFence>>) -> Self {
+        self.params.fence = fence;
+        self
     }
 
     pub(super) fn of_durable(one: DurableSubscription, state: &OpenState, fsync: Fsync, io: &Threads) -> Self {

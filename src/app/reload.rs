@@ -32,6 +32,8 @@ use port_readers::ReadReaders;
 
 use super::convert;
 use super::credentials::{CredentialOwners, CredentialWatch};
+use super::delivered::Reconciler;
+use super::election::Election;
 use super::error::{ReloadError, StartError};
 use super::readers::{Follower, Reader, ReaderSubscriptions, RunningSink, RunningSinks, files_of};
 use super::sources::{ClusterSourceState, SourceFeed, SourceHost, Sources, WatchParams};
@@ -93,6 +95,8 @@ pub(super) struct RunningHub {
     pub(super) status: Arc<Mutex<ReloadStatus>>,
     pub(super) sources: Arc<Sources>,
     pub(super) credentials: Arc<CredentialWatch>,
+    pub(super) election: Option<Election>,
+    pub(super) reconciler: OnceLock<Arc<tokio::sync::Mutex<Reconciler>>>,
     connectors: Mutex<BTreeMap<ClusterName, KubeConnector>>,
     /// Reads the readers of the HTTP port, if there is one.
     read_readers: OnceLock<ReadReaders>,
@@ -191,6 +195,8 @@ impl RunningHub {
             current: tokio::sync::Mutex::new(Applied { written, effective }),
             sources,
             credentials: Arc::default(),
+            election: None,
+            reconciler: OnceLock::new(),
             read_readers: OnceLock::new(),
             closing: AtomicBool::new(false),
         }
@@ -318,6 +324,7 @@ impl RunningHub {
         let (added, mut changed) = (plan.sinks.added.clone(), plan.sinks.changed.clone());
         let (sinks, state, io) = (config.sinks.clone(), self.state.clone(), self.env.io.clone());
         let (fsync, dial) = (self.at_start.hub.fsync, self.dials.receivers.clone());
+        let fence = self.election.as_ref().map(|election| Arc::clone(&election.shared.fence));
         let building = self.env.io.spawn_blocking(move || {
             for sink in &sinks {
                 let has_other_files =
@@ -330,7 +337,8 @@ impl RunningHub {
             for sink in &sinks {
                 let (is_new, is_changed) = (added.contains(&sink.name), changed.contains(&sink.name));
                 if is_new || is_changed {
-                    let reader = Reader::of_sink(sink, state.as_ref(), fsync, &io, dial.as_ref())?;
+                    let reader =
+                        Reader::of_sink(sink, state.as_ref(), fsync, &io, dial.as_ref())?.fenced(fence.clone());
                     if is_new { new.push(reader) } else { altered.push(reader) }
                 }
             }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::credentials::{CredentialWatch, Owner};
+use super::election::{ElectionStatus, Role, SharedElection};
 use super::metrics::Parts;
 use super::readers::{RunningSink, RunningSinks};
 use super::reload::ReloadStatus;
@@ -28,6 +29,9 @@ pub struct SinkReport {
     /// Counters and state of the sink.
     #[serde(flatten)]
     pub status: SinkStatus,
+    /// Whether another replica delivers, or none: this one is not the leader.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub standby: bool,
     /// Client certificate of the sink, if it has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialStatus>,
@@ -49,6 +53,9 @@ pub struct HubReport {
     /// The certificate of the port, if it has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialStatus>,
+    /// Leader election; absent without `[ha]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ha: Option<ElectionStatus>,
     /// History of the configuration in force.
     pub configuration: ReloadStatus,
 }
@@ -61,6 +68,7 @@ pub struct Reporter {
     pub(super) sources: Arc<Sources>,
     pub(super) credentials: Arc<CredentialWatch>,
     pub(super) configuration: Arc<Mutex<ReloadStatus>>,
+    pub(super) election: Option<Arc<SharedElection>>,
 }
 
 impl Reporter {
@@ -82,22 +90,25 @@ impl Reporter {
         for source in &mut cluster_sources {
             source.credentials = self.credentials.of(&Owner::Source(source.name.clone()));
         }
+        let ha = self.election.as_ref().map(|election| election.status());
+        let is_standby = ha.as_ref().is_some_and(|ha| ha.role != Role::Leader);
         let report = |sink: &RunningSink| SinkReport {
             name: sink.name().to_owned(),
             status: sink.health.status(),
+            standby: is_standby && sink.files.is_some(),
             credentials: self.credentials.of(&Owner::Sink(sink.name().to_owned())),
         };
         let sinks = self.sinks.lock().iter().map(report).collect();
         let (credentials, configuration) = (self.credentials.of(&Owner::Port), self.configuration.lock().clone());
-        Ok(HubReport { hub, cluster_sources, sinks, credentials, configuration })
+        Ok(HubReport { hub, cluster_sources, sinks, credentials, ha, configuration })
     }
 }
 
 impl Reporter {
     /// Returns the parts that metrics are read from.
     pub(super) fn parts(&self) -> Parts {
-        let Self { sinks, sources, credentials, configuration, .. } = self.clone();
-        Parts { sinks, sources, credentials, configuration }
+        let Self { sinks, sources, credentials, configuration, election, .. } = self.clone();
+        Parts { sinks, sources, credentials, configuration, election }
     }
 
     /// Sends a dead-letter request to a sink. Returns `None` if there is no such sink or the hub has ended.

@@ -68,7 +68,7 @@ pub(super) fn sink(sink: &SinkConfig, io: &Threads, dial: Option<&Dial>) -> Resu
         rate_limit: sink.rate_limit,
         health: SinkHealth::new(),
     };
-    Ok(SinkParams { machine, transport, io: io.clone(), place: None })
+    Ok(SinkParams { machine, transport, io: io.clone(), place: None, fence: None })
 }
 
 /// Returns the size limits of the files of a sink.

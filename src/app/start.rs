@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 
 use super::convert;
 use super::durable::DurableSubscription;
+use super::election::Election;
 use super::error::StartError;
 use super::hub::Hub;
 use super::readers::{Reader, RunningSinks};
@@ -23,6 +24,7 @@ use crate::state::StateDir;
 use informer_hub_config::Config;
 use informer_hub_dial::Dial;
 use informer_hub_disk::{Disk, RealDisk};
+use informer_hub_sink::SendFence;
 use informer_hub_types::{Threads, check_name};
 
 impl Hub {
@@ -135,6 +137,10 @@ impl HubBuilder {
     /// [`StartError`] if the configuration, a subscription or the state directory is not usable, or the operating
     /// system refuses threads. An unreachable cluster is not an error.
     pub async fn start(self) -> Result<Hub, StartError> {
+        Box::pin(self.start_all()).await
+    }
+
+    async fn start_all(self) -> Result<Hub, StartError> {
         let Self { config, tuning, disk, durable, dials, on_this_thread, history } = self;
         check(&config, &durable)?;
         let stall = tuning.reflector.stall;
@@ -154,9 +160,11 @@ impl HubBuilder {
             system.env().caches.keep_history(limits);
         }
         let io = system.env().io.clone();
-        let readers = readers(&config, durable, state.as_ref(), &io, dials.receivers.as_ref())?;
+        let election = Election::new(&config, stall, dials.clusters.clone(), &io);
+        let fence = election.as_ref().map(|election| &election.shared.fence);
+        let readers = readers(&config, durable, state.as_ref(), &io, dials.receivers.as_ref(), fence)?;
         let (env, registry) = (system.env().clone(), system.registry().clone());
-        let running = RunningHub::new(
+        let mut running = RunningHub::new(
             registry,
             env.clone(),
             state.clone(),
@@ -165,6 +173,7 @@ impl HubBuilder {
             (written, config.clone()),
             Arc::new(sources),
         );
+        running.election = election;
         let hub = Hub::new(system, running);
         hub.registry().send(SetMemoryLimit(config.hub.memory_limit)).await?;
         let mut demands: Vec<_> =
@@ -197,6 +206,7 @@ impl HubBuilder {
         hub.registry().send(Start).await?;
         hub.running().watch_sources().await;
         hub.running().watch_credentials();
+        hub.running().begin_election();
         Ok(hub)
     }
 }
@@ -234,9 +244,11 @@ fn readers(
     state: Option<&OpenState>,
     io: &Threads,
     dial: Option<&Dial>,
+    fence: Option<&Arc<SendFence>>,
 ) -> Result<Vec<Reader>, StartError> {
     let fsync = config.hub.fsync;
-    let sinks = config.sinks.iter().map(|sink| Reader::of_sink(sink, state, fsync, io, dial));
+    let fenced = |reader: Reader| reader.fenced(fence.cloned());
+    let sinks = config.sinks.iter().map(|sink| Reader::of_sink(sink, state, fsync, io, dial).map(fenced));
     let mut all = sinks.collect::<Result<Vec<_>, _>>()?;
     // `check` has refused durable subscriptions without a state directory.
     if let Some(state) = state {

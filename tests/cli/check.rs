@@ -90,6 +90,35 @@ async fn forbidden_and_absent_resources_are_errors_with_advice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn missing_rights_of_the_lease_are_errors_with_advice() {
+    let sim = sim(1);
+    let rest = format!("{}[resources.pods]\n", cluster("one", &sim.url()));
+    let dir = Workdir::with(&format!("{rest}[ha]\nlease = {{ cluster = \"one\", namespace = \"hub\" }}\n"));
+    let run = async || dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    assert_eq!(run().await.code, 0);
+    sim.forbid(&Gvr::new("coordination.k8s.io", "v1", "leases"), true);
+    let outcome = run().await;
+    assert_eq!(outcome.code, 2, "{outcome:?}");
+    let report = json(&outcome);
+    let expected = ["get", "create", "update"].map(|verb| {
+        format!(
+            "\"error\" clusters.one: may not {verb} leases in the namespace hub, which [ha] needs: no sink delivers"
+        )
+    });
+    assert_eq!(findings(&report), expected);
+    let advice = report["clusters"][0]["findings"][0]["advice"].as_str().unwrap();
+    assert!(advice.contains("informer-hub rbac -c hub.toml --cluster one"), "{advice}");
+    // Here is no pod, so its cluster is unreachable.
+    let dir = Workdir::with(&format!("{rest}[ha]\nlease = {{ namespace = \"hub\" }}\n"));
+    let report = json(&dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
+    let found = findings(&report);
+    assert!(
+        !found.is_empty() && found.iter().all(|it| it.starts_with("\"error\" clusters.own-cluster: ")),
+        "{found:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn silent_cluster_delays_no_other() {
     let sim = sim(3);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -22,5 +22,6 @@ mod refused_events;
 mod relist;
 mod reload;
 mod restart;
+mod standby;
 mod subscriptions;
 mod unavailable;

@@ -8,7 +8,7 @@ use informer_hub_sim::{Churn, World};
 use informer_hub_telemetry::metrics::{CATALOGUE, Kind};
 
 use crate::otlp_collector::collector;
-use crate::process::{Launch, Process, cluster, sim};
+use crate::process::{LEASE, Launch, Process, cluster, sim};
 use crate::receiver::{Mode, Receiver, SECRET};
 use crate::wait::until;
 
@@ -76,7 +76,7 @@ async fn scrape_has_every_metric_with_correct_values() {
     std::fs::write(place("client.pem"), certificate.cert.pem()).unwrap();
     std::fs::write(place("client.key"), certificate.signing_key.serialize_pem()).unwrap();
     let credentials = format!("token = {{ file = {:?} }}\n", place("token"));
-    let toml = hub + &cluster("c0", &sim.url()) + &credentials + "[resources.pods]\n" + &receiver.sink("hook");
+    let toml = hub + &cluster("c0", &sim.url()) + &credentials + "[resources.pods]\n" + &receiver.sink("hook") + LEASE;
     let hub = Launch::new(&toml).env("HOOK_SECRET", SECRET).start();
     hub.ready().await;
     let mut churn = Churn::new(1);
@@ -105,7 +105,6 @@ async fn scrape_has_every_metric_with_correct_values() {
     })
     .await;
     let is = |series: &str, expected: f64| assert_eq!(seen.get(series), Some(&expected), "{series}: {seen:#?}");
-    is("informer_hub_ready", 1.0);
     is(r#"informer_hub_clusters{state="connected"}"#, 1.0);
     is(r#"informer_hub_cluster_up{cluster="c0"}"#, 1.0);
     is(r#"informer_hub_cluster_stale_seconds{cluster="c0"}"#, 0.0);
@@ -128,7 +127,14 @@ async fn scrape_has_every_metric_with_correct_values() {
     assert!(seen[r#"informer_hub_told_lag_seconds_count{subscription="hook"}"#] >= 1.0, "{seen:#?}");
     let (now, heard) = (jiff::Timestamp::now().as_second() as f64, &seen[HEARD]);
     assert!((now - 120.0..=now + 1.0).contains(heard), "{heard}, {now}");
+    assert_ready_leader(&seen);
     assert_reads_are_counted_by_client(&seen);
+}
+
+/// The only replica holds the Lease.
+fn assert_ready_leader(seen: &BTreeMap<String, f64>) {
+    let names = ["informer_hub_ready", "informer_hub_leader", "informer_hub_lease_failing"];
+    assert_eq!(names.map(|name| seen[name]), [1.0, 1.0, 0.0], "{seen:#?}");
 }
 
 /// One list and one open watch of a client without a `User-Agent`.

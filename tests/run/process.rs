@@ -31,6 +31,9 @@ pub(crate) fn cluster(name: &str, url: &str) -> String {
     format!("[clusters.{name}]\nserver = \"{url}\"\n")
 }
 
+/// A Lease in the cluster `c0`.
+pub(crate) const LEASE: &str = "[ha]\nlease = { cluster = \"c0\", namespace = \"hub\" }\n";
+
 fn whole(toml: &str) -> String {
     format!("[hub]\nlisten = \"127.0.0.1:0\"\n{toml}")
 }

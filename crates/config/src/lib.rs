@@ -18,6 +18,7 @@ mod clusters;
 mod error;
 mod files;
 pub mod fleet;
+mod ha;
 mod listen;
 mod probe_checks;
 mod probes;
@@ -50,6 +51,7 @@ use std::time::Duration;
 
 pub use self::audit_config::{AuditConfig, AuditLevel, AuditOutputConfig, AuditRuleConfig};
 pub use self::error::{ConfigErrors, Mistake};
+pub use self::ha::{HaConfig, LeaseConfig};
 pub use self::probes::{KeyProblem, Probes, WrongKubeconfig};
 pub use self::reader_config::{
     AccessReviewConfig, AuthorizationConfig, OidcConfig, ReaderConfig, ReaderIdentity, ReaderLimitsConfig, RuleConfig,
@@ -94,6 +96,8 @@ pub struct Config {
     pub readers: Vec<ReaderConfig>,
     /// `[oidc]`; `None` accepts no JSON Web Tokens.
     pub oidc: Option<OidcConfig>,
+    /// `[ha]`; `None` is a hub without replicas, which always delivers.
+    pub ha: Option<HaConfig>,
 }
 
 impl Config {

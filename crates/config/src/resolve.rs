@@ -12,7 +12,7 @@ use super::raw::{self, Environment, Raw, Syntax};
 use super::readers::{self, Issuers};
 use super::spans::KeyPath;
 use super::table::{Checker, Table};
-use super::{Config, HubConfig, HumanDuration, Probes, authorization, clusters, listen, resources, sinks, sources};
+use super::{Config, HubConfig, HumanDuration, Probes, authorization, clusters, ha, listen, resources, sinks, sources};
 use informer_hub_types::{Fsync, LEAST_MEMORY_LIMIT};
 
 pub(super) const SHUTDOWN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
@@ -28,7 +28,7 @@ pub(super) const MEMORY: RangeInclusive<u64> = LEAST_MEMORY_LIMIT..=1 << 46;
 const HUB: &str = "hub";
 
 /// Top-level tables of a file.
-const TABLES: [&str; 7] = [HUB, "clusters", "cluster_sources", "resources", "sinks", "readers", "oidc"];
+const TABLES: [&str; 8] = [HUB, "clusters", "cluster_sources", "resources", "sinks", "readers", "oidc", "ha"];
 
 /// Prefix of variables for keys of `[hub]`.
 const HUB_VARIABLES: &str = "INFORMER_HUB_HUB__";
@@ -115,6 +115,7 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
     let sinks_table = root.table("sinks");
     let readers_table = root.table("readers");
     let oidc_table = root.table("oidc");
+    let ha_table = root.table("ha");
     root.finish();
     let misspelt =
         |name: &str| checker.mistakes.borrow().iter().any(|(_, m)| m.problem.contains(&format!("mean {name:?}")));
@@ -132,6 +133,7 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
     let resources = resources_table.map(|table| resources::resources(table, known)).unwrap_or_default();
     let sinks = sinks_table.map(|table| sinks::sinks(table, known, &resources, &names)).unwrap_or_default();
     let oidc = oidc_table.map(authorization::oidc);
+    let ha = ha_table.map(|table| ha::ha(table, known));
     authorization::check_reviewers(checker, &hub.service.authorization, known);
     let issuers = Issuers {
         oidc: oidc.as_ref(),
@@ -147,7 +149,7 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
             checker.mistake(&path, problem);
         }
     }
-    Config { hub, clusters, sources, resources, sinks, readers, oidc }
+    Config { hub, clusters, sources, resources, sinks, readers, oidc, ha }
 }
 
 /// Whether tables beside `[hub]` authenticate requests.

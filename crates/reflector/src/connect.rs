@@ -109,6 +109,26 @@ pub struct Server {
     pub version: Option<String>,
 }
 
+/// A request to read or write one small object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectRequest {
+    /// Method: `GET`, `POST` or `PUT`.
+    pub method: &'static str,
+    /// Path of the object, or of the collection for `POST`.
+    pub path: String,
+    /// The object as JSON; empty for `GET`.
+    pub body: Vec<u8>,
+}
+
+/// An answer to an [`ObjectRequest`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectAnswer {
+    /// HTTP status.
+    pub status: u16,
+    /// The body: an object, or the apiserver's `Status`.
+    pub body: Vec<u8>,
+}
+
 /// A connection to a cluster.
 pub trait Connection: Debug + Send + Sync + 'static {
     /// Requests the server's version.
@@ -136,6 +156,15 @@ pub trait Connection: Debug + Send + Sync + 'static {
     fn review(&self, path: &'static str, body: Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>, SourceError>> {
         let _ = body;
         let message = format!("{path} is not served");
+        Box::pin(async move { Err(SourceError { class: ErrorClass::NotFound, message }) })
+    }
+
+    /// Sends a request for one small object and returns the answer, whatever its status.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the apiserver may still apply the request.
+    fn exchange(&self, request: ObjectRequest) -> BoxFuture<'static, Result<ObjectAnswer, SourceError>> {
+        let message = format!("{} {} is not served", request.method, request.path);
         Box::pin(async move { Err(SourceError { class: ErrorClass::NotFound, message }) })
     }
 

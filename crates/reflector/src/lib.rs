@@ -12,7 +12,9 @@ mod progress;
 
 pub use backoff::Backoff;
 pub use backoff::EarlyRetry;
-pub use connect::{Connection, Connector, Discovered, InformerOptions, ResolveError, Server};
+pub use connect::{
+    Connection, Connector, Discovered, InformerOptions, ObjectAnswer, ObjectRequest, ResolveError, Server,
+};
 pub use informer_hub_codec::{ErrorClass, Skipped, SourceError, WatchItem};
 pub use lister_watcher::{
     ListChunk, ListRequest, ListStream, ListerWatcher, VersionMatch, WatchBatch, WatchRequest, WatchStream,

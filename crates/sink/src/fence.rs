@@ -1,5 +1,6 @@
 //! Fence of deliveries: sinks send only while this process holds a lease.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use informer_hub_types::clock;
 /// Time until which the sinks of a process may send. Read before each attempt.
 ///
 /// The time is that of [`clock::since_boot`], so a process that was stopped or suspended finds the fence closed when it
-/// continues. An attempt that has begun is bounded by the timeout of its transport.
+/// continues. An attempt that has begun ends with it: see [`Self::within`].
 #[derive(Debug, Default)]
 pub struct SendFence {
     /// Nanoseconds since boot; zero if closed.
@@ -25,6 +26,66 @@ impl SendFence {
     /// Whether sinks may begin to send now.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        clock::since_boot() < Duration::from_nanos(self.until.load(SeqCst))
+        self.open_for().is_some()
+    }
+
+    /// Returns how long the fence stays open; `None` if it is closed.
+    fn open_for(&self) -> Option<Duration> {
+        let until = Duration::from_nanos(self.until.load(SeqCst));
+        until.checked_sub(clock::since_boot()).filter(|left| !left.is_zero())
+    }
+
+    /// Runs an attempt while the fence is open. Returns `None` if the fence is closed, or closes before the attempt ends.
+    /// The attempt is then abandoned, and the receiver may have accepted it.
+    pub async fn within<F: Future>(&self, attempt: F) -> Option<F::Output> {
+        let mut attempt = pin!(attempt);
+        while let Some(left) = self.open_for() {
+            tokio::select! {
+                // First, so that a process that was stopped meanwhile sends nothing more.
+                biased;
+                () = tokio::time::sleep(left) => {}
+                outcome = &mut attempt => return Some(outcome),
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn soon(millis: u64) -> Duration {
+        clock::since_boot() + Duration::from_millis(millis)
+    }
+
+    #[tokio::test]
+    async fn attempt_runs_only_while_the_fence_is_open() {
+        let fence = SendFence::default();
+        assert_eq!(fence.within(async { 1 }).await, None, "closed from the start");
+        fence.set(Some(soon(60_000)));
+        assert_eq!(fence.within(async { 1 }).await, Some(1));
+        fence.set(None);
+        assert_eq!(fence.within(async { 1 }).await, None);
+    }
+
+    #[tokio::test]
+    async fn attempt_is_abandoned_when_the_fence_closes_and_not_when_it_is_extended() {
+        let fence = Arc::new(SendFence::default());
+        fence.set(Some(soon(50)));
+        assert_eq!(fence.within(pending::<()>()).await, None);
+        fence.set(Some(soon(50)));
+        let (done, outcome) = tokio::sync::oneshot::channel();
+        let attempt = tokio::spawn({
+            let fence = Arc::clone(&fence);
+            async move { fence.within(outcome).await }
+        });
+        fence.set(Some(soon(60_000)));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        done.send(7).unwrap();
+        assert_eq!(attempt.await.unwrap(), Some(Ok(7)));
     }
 }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use super::catalogue::catalogue;
 use super::client::{Access, AccessSettings};
 use super::discovery::{DiscoveryError, resolve};
+use super::exchange::exchange;
 use super::kube::{KubeSource, KubeSourceOptions};
 use super::reloading_client::ReloadingClient;
 use super::review::{document, review, server_version};
@@ -18,8 +19,8 @@ use super::transport::Wiring;
 use informer_hub_codec::Decoder;
 use informer_hub_dial::Dial;
 use informer_hub_reflector::{
-    Connection, Connector, Discovered, ErrorClass, InformerOptions, ListerWatcher, ResolveError, Server, SourceError,
-    StallPolicy,
+    Connection, Connector, Discovered, ErrorClass, InformerOptions, ListerWatcher, ObjectAnswer, ObjectRequest,
+    ResolveError, Server, SourceError, StallPolicy,
 };
 use informer_hub_types::{ApiResource, ClusterTraffic, ResourceRef, Scope, Threads, WatchCell, clock, with_causes};
 
@@ -200,6 +201,22 @@ impl Connection for KubeConnection {
     fn review(&self, path: &'static str, body: Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>, SourceError>> {
         let client = Arc::clone(&self.client);
         let task = self.io.spawn(async move { review(&client.current().client, path, body).await });
+        async move { task.await.unwrap_or_else(|_| Err(interrupted())) }.boxed()
+    }
+
+    fn exchange(&self, request: ObjectRequest) -> BoxFuture<'static, Result<ObjectAnswer, SourceError>> {
+        let client = Arc::clone(&self.client);
+        let task = self.io.spawn(async move {
+            let answer = exchange(&client.current().client, request).await;
+            let is_refused = match &answer {
+                Ok(answer) => answer.status == 401,
+                Err(error) => error.class == ErrorClass::Unauthorized,
+            };
+            if is_refused {
+                client.credentials_refused();
+            }
+            answer
+        });
         async move { task.await.unwrap_or_else(|_| Err(interrupted())) }.boxed()
     }
 

@@ -11,6 +11,7 @@ mod client;
 mod connector;
 mod credentials;
 mod discovery;
+mod exchange;
 mod exec;
 mod kube;
 mod pump;
@@ -32,8 +33,8 @@ pub use exec::end_plugins;
 pub use informer_hub_dial::{Dial, Stream};
 pub use kube::{KubeSource, KubeSourceOptions};
 pub use review::{
-    AccessVerdict, Estimate, Identity, check_access, estimate, list_objects, server_version, supports_streaming_lists,
-    whoami,
+    AccessVerdict, Estimate, Identity, check_access, check_access_to, estimate, list_objects, server_version,
+    supports_streaming_lists, whoami,
 };
 
 #[cfg(test)]

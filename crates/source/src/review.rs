@@ -5,20 +5,18 @@
 
 use std::time::Duration;
 
-use http::Request;
-use http::header::{ACCEPT, CONTENT_TYPE};
 use kube::Client;
-use kube::client::Body;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::exchange::exchange_within;
 use super::kube::{collection, selectors};
-use super::request::{Get, Query, about, collect, next_data, send, transient};
+use super::request::{Get, Query, about, next_data};
 use informer_hub_codec::{MAX_OBJECT_BYTES, bounded, classify_status};
 use informer_hub_pool::Lane;
-use informer_hub_reflector::{ErrorClass, ListBounds, Progress, SourceError};
+use informer_hub_reflector::{ErrorClass, ListBounds, ObjectAnswer, ObjectRequest, Progress, SourceError};
 use informer_hub_types::{ApiResource, Scope, clock};
 
 /// Deadline of one check.
@@ -74,6 +72,20 @@ pub async fn check_access(
     resource: &ApiResource,
     namespace: Option<&str>,
 ) -> Result<AccessVerdict, SourceError> {
+    check_access_to(client, verb, resource, namespace, None).await
+}
+
+/// Like [`check_access`], for the object of this name if there is one.
+///
+/// # Errors
+/// The cluster gave no decision.
+pub async fn check_access_to(
+    client: &Client,
+    verb: &str,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    name: Option<&str>,
+) -> Result<AccessVerdict, SourceError> {
     #[derive(Deserialize)]
     struct Review {
         status: Status,
@@ -93,6 +105,7 @@ pub async fn check_access(
         "spec": { "resourceAttributes": {
             "verb": verb, "group": gvr.group.as_str(), "version": gvr.version.as_str(),
             "resource": gvr.resource.as_str(), "namespace": namespace.filter(|_| resource.namespaced).unwrap_or_default(),
+            "name": name.unwrap_or_default(),
         } },
     });
     let review: Review = post(client, REVIEWS, &request_body).await?;
@@ -159,14 +172,10 @@ pub(super) async fn review(client: &Client, path: &str, body: Vec<u8>) -> Result
 }
 
 async fn answer(client: &Client, path: &str, body: Vec<u8>) -> Result<Vec<u8>, SourceError> {
-    let request = Request::post(path).header(ACCEPT, "application/json").header(CONTENT_TYPE, "application/json");
-    let request = request.body(Body::from(body));
-    let request = request.map_err(|error| transient(format!("invalid request: {error}")))?;
-    let response = send(client, request, DEADLINE).await?;
-    let status = response.status();
-    let body = collect(response.into_body(), MAX_ANSWER, DEADLINE).await?;
-    if !status.is_success() {
-        return Err(classify_status(status.as_u16(), &body, None));
+    let request = ObjectRequest { method: "POST", path: path.to_owned(), body };
+    let ObjectAnswer { status, body } = exchange_within(client, request, MAX_ANSWER).await?;
+    if !(200..300).contains(&status) {
+        return Err(classify_status(status, &body, None));
     }
     Ok(body)
 }

@@ -24,18 +24,20 @@ use crate::actors::runtime::capacity::MAILBOX;
 use crate::actors::runtime::supervision::ExitGuard;
 use informer_hub_disk::Disk;
 use informer_hub_sink::{
-    Action, AttemptOutcome, BrokenAttempt, Durability, Event, IncomingBatch, LaneId, Machine, MachineParams, Store,
-    StoreLimits, Transport, Work,
+    Action, AttemptOutcome, BrokenAttempt, Durability, Event, IncomingBatch, LaneId, Machine, MachineParams, SendFence,
+    Store, StoreLimits, Transport, Work,
 };
 use informer_hub_telemetry::spans;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Fsync, Notification, Threads, TraceParent, Traced, rng};
 
 mod dead_letters;
+mod reconcile;
 mod recoverable;
 mod supervisor;
 
 pub use dead_letters::{LetterAnswer, LetterRequest};
+pub use reconcile::Reconcile;
 use recoverable::Recoverable;
 use supervisor::Reconfigure;
 pub use supervisor::{OpenStore, Sink};
@@ -51,6 +53,9 @@ pub struct SinkParams {
     pub io: Threads,
     /// Location of the journal; `None` keeps pending events in memory.
     pub place: Option<StorePlace>,
+    /// Fence of deliveries. The sink then begins in standby, until a [`Reconcile`] finds the fence open. `None` always
+    /// sends.
+    pub fence: Option<Arc<SendFence>>,
 }
 
 /// Location and limits of a sink's journal and dead letters.
@@ -132,7 +137,8 @@ pub(in crate::actors) struct State {
 
 impl State {
     pub(in crate::actors) fn new(params: &SinkParams, durability: Option<Durability>) -> Self {
-        let machine = Machine::new(params.machine.clone(), durability, rng::rng());
+        let mut machine = Machine::new(params.machine.clone(), durability, rng::rng());
+        machine.set_sending(params.fence.is_none());
         Self { machine, drains: Vec::new() }
     }
 }
@@ -188,9 +194,17 @@ impl SinkActor {
         Self { params, state, store, timer: None, generation: 0, _guard: guard }
     }
 
+    /// Whether the fence, if there is one, lets this process send.
+    fn may_send(&self) -> bool {
+        self.params.fence.as_ref().is_none_or(|fence| fence.is_open())
+    }
+
     /// Executes the machine's actions, answers drains, and sets the timer.
     fn pump(&mut self, ctx: &mut Context<Self>) {
         let now = clock::now();
+        if self.state.machine.is_sending() && !self.may_send() {
+            self.state.machine.set_sending(false);
+        }
         while let Some(action) = self.state.machine.next(now) {
             match action {
                 // The sender may no longer wait.
@@ -219,14 +233,22 @@ impl SinkActor {
             batch.iter().filter_map(Event::trace_parent)
         });
         let (began, seen_in, traced) = (clock::now(), TraceParent::of(&span), span.clone());
-        let attempt = self.params.io.spawn(async move { transport.attempt(batch).await }.instrument(span));
+        let fence = self.params.fence.clone();
+        let attempt = async move {
+            match fence {
+                None => Some(transport.attempt(batch).await),
+                Some(fence) => fence.within(async { transport.attempt(batch).await }).await,
+            }
+        };
+        let attempt = self.params.io.spawn(attempt.instrument(span));
         let generation = self.generation;
         ctx.spawn(attempt.into_actor(self).map(move |outcome, actor, ctx| {
-            let (outcome, now) = (outcome.map_err(broken), clock::now());
+            let outcome = outcome.map_err(broken).and_then(|ended| ended.ok_or(BrokenAttempt::Fenced));
+            let now = clock::now();
             let kind = match &outcome {
                 Ok(outcome) => Some(outcome.kind()),
                 Err(BrokenAttempt::Panicked(_)) => Some(AttemptOutcome::Broken),
-                Err(BrokenAttempt::ShuttingDown) => None,
+                Err(BrokenAttempt::ShuttingDown | BrokenAttempt::Fenced) => None,
             };
             if let Some(kind) = kind {
                 actor.params.machine.health.note_attempt(kind, now.duration_since(began), seen_in);
@@ -246,7 +268,7 @@ impl SinkActor {
         ctx.spawn(done.into_actor(self).map(|done, actor, ctx| {
             match done.map_err(broken) {
                 Ok(done) => actor.state.machine.work_done(done, clock::now()),
-                Err(BrokenAttempt::ShuttingDown) => return,
+                Err(BrokenAttempt::ShuttingDown | BrokenAttempt::Fenced) => return,
                 Err(BrokenAttempt::Panicked(panic)) => std::panic::resume_unwind(panic),
             }
             actor.pump(ctx);
@@ -259,18 +281,20 @@ impl SinkActor {
         }
         let machine = &self.state.machine;
         let status = &self.params.machine.health;
-        let (left, all) = (machine.at_risk(), machine.undelivered());
+        let all = machine.undelivered();
+        // In standby, another process delivers the events.
+        let left = if machine.is_sending() { machine.at_risk() } else { 0 };
         let (delivered, written) = (status.delivered.load(Relaxed), !machine.is_unwritten());
         // Events in a journal need not wait for a receiver that does not answer.
         let is_unavailable = status.is_circuit_open() || status.is_disabled() || machine.is_waiting_after_refusals();
-        let given_up = self.params.place.is_some() && left == 0 && is_unavailable;
+        let given_up = self.params.place.is_some() && left == 0 && is_unavailable || !machine.is_sending();
+        let kept = if self.params.place.is_some() { all - left } else { 0 };
         let is_over = |drain: &mut Draining| written && (all == 0 || given_up) || drain.deadline <= now;
         for drain in self.state.drains.extract_if(.., is_over) {
             if left > 0 {
                 tracing::warn!(sink = %self.params.machine.name, left, "drain deadline reached with undelivered events");
             }
-            let _ =
-                drain.reply.send(DrainReport { delivered: delivered - drain.delivered_before, left, kept: all - left });
+            let _ = drain.reply.send(DrainReport { delivered: delivered - drain.delivered_before, left, kept });
         }
     }
 
@@ -313,7 +337,7 @@ impl Actor for SinkActor {
 
     fn stopped(&mut self, _: &mut Context<Self>) {
         let left = self.state.machine.at_risk();
-        if left > 0 {
+        if left > 0 && self.state.machine.is_sending() {
             tracing::warn!(sink = %self.params.machine.name, left, "sink stopped with events pending");
         }
     }

@@ -119,6 +119,11 @@ impl Inbox {
         state.queue.is_some() && state.partition == Some(partition)
     }
 
+    /// Returns the partition that it has joined.
+    pub(in crate::actors) fn partition(&self) -> Option<PartitionId> {
+        self.state.lock().partition
+    }
+
     /// Starts with `queue`, unless it has joined this partition before. Batch numbers are per partition, so pending
     /// notifications of an earlier partition are dropped.
     pub(in crate::actors) fn join(&self, partition: PartitionId, queue: ListenerQueue) {

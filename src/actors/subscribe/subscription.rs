@@ -190,6 +190,11 @@ impl Subscription {
         self.inboxes.lock().iter().find(|(at, _)| **at == *origin).map(|(_, inbox)| Arc::clone(inbox))
     }
 
+    /// Returns all inboxes with their informers.
+    pub(in crate::actors) fn inboxes(&self) -> Vec<(Arc<Origin>, Arc<Inbox>)> {
+        self.inboxes.lock().clone()
+    }
+
     /// Moves the inbox of an informer to its new origin.
     pub(in crate::actors) fn move_inbox(&self, from: &Origin, to: &Arc<Origin>, partition: PartitionId) {
         let mut inboxes = self.inboxes.lock();

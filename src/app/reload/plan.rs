@@ -170,6 +170,9 @@ fn indexes_of<'c>(resource: &ResourceConfig, all: &'c [ResourceConfig]) -> Vec<(
 
 fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
     let mut keys: Vec<_> = old.hub.keys_to_restart(&new.hub).into_iter().map(str::to_owned).collect();
+    if old.ha != new.ha {
+        keys.push("ha".to_owned());
+    }
     let pairs = old.sinks.iter().filter_map(|sink| Some((sink, new.sinks.iter().find(|new| new.name == sink.name)?)));
     for (before, now) in pairs {
         let SinkConfig { name, journal_limit, dead_letter_limit, .. } = before;

@@ -12,10 +12,12 @@ use super::report::{ClusterReport, Finding, Level, ResourceReport, ScopeReport};
 use crate::app;
 use crate::cli::rbac::{Advice, RightsTarget};
 use crate::discovery::{self, Claim};
-use informer_hub_config::{ClusterConfig, ResourceConfig};
+use informer_hub_config::{ClusterConfig, LeaseConfig, ResourceConfig};
 use informer_hub_reflector::{ErrorClass, SourceError};
 use informer_hub_source::{self as source, DiscoveryError};
-use informer_hub_types::{ApiResource, ClusterName, ResourceLookup, ResourceRef, Scope, View, clock, object_memory};
+use informer_hub_types::{
+    ApiResource, ClusterName, Gvr, ResourceLookup, ResourceRef, Scope, View, clock, object_memory,
+};
 
 /// Maximum number of resources of a cluster that are checked concurrently.
 const MAX_CONCURRENT: usize = 4;
@@ -37,10 +39,11 @@ const NO_READERS: &str = "readers who depend on it see nothing of the cluster";
 const MAX_GROUPS: usize = 50;
 
 /// Fills a report. If the future is dropped, the report holds what was found up to then. `reviews` are those that the
-/// hub creates for its readers, and `file` is the configuration file.
+/// hub creates for its readers, `lease` is the one of its replicas if this cluster holds it, and `file` is the
+/// configuration file.
 pub(super) async fn check(
     cluster: &ClusterConfig,
-    (resources, reviews): (&[&ResourceConfig], &[ApiResource]),
+    (resources, reviews, lease): (&[&ResourceConfig], &[ApiResource], Option<&LeaseConfig>),
     file: &Path,
     report: &mut ClusterReport,
 ) {
@@ -82,6 +85,9 @@ pub(super) async fn check(
     };
     let rights = Advice { config: file, target, access: &cluster.access, identity: report.identity.as_ref() }.text();
     check_reviews(&client, reviews, report, &rights).await;
+    if let Some(lease) = lease {
+        check_lease(&client, lease, report, &rights).await;
+    }
     let resources = expand(&client, resources, report, &cluster.name, &rights).await;
     let checks = resources.iter().map(|resource| {
         let (client, cluster, rights) = (client.clone(), cluster.name.clone(), rights.as_str());
@@ -99,17 +105,40 @@ pub(super) async fn check(
 /// Checks the right to create the reviews of readers.
 async fn check_reviews(client: &Client, reviews: &[ApiResource], report: &mut ClusterReport, rights: &str) {
     for review in reviews {
-        match source::check_access(client, "create", review, None).await {
-            Ok(verdict) if verdict.allowed => {}
-            Ok(_) => {
-                let problem = format!("may not create {}, which [hub.authorization] needs: {}", review.gvr, NO_READERS);
-                report.find(Level::Error, problem, rights);
-            }
-            Err(SourceError { message, .. }) => {
-                let problem = format!("cannot check the right to create {}: {message}", review.gvr);
-                report.find(Level::Warning, problem, "allow SelfSubjectAccessReviews (system:basic-user)");
-            }
+        let verdict = source::check_access(client, "create", review, None).await;
+        let problem = format!("may not create {}, which [hub.authorization] needs: {}", review.gvr, NO_READERS);
+        note_right(verdict, &format!("create {}", review.gvr), problem, (report, rights));
+    }
+}
+
+/// Reports a missing right as `problem`.
+fn note_right(
+    verdict: Result<source::AccessVerdict, SourceError>,
+    right: &str,
+    problem: String,
+    (report, rights): (&mut ClusterReport, &str),
+) {
+    match verdict {
+        Ok(verdict) if verdict.allowed => {}
+        Ok(_) => report.find(Level::Error, problem, rights),
+        Err(SourceError { message, .. }) => {
+            let problem = format!("cannot check the right to {right}: {message}");
+            report.find(Level::Warning, problem, "allow SelfSubjectAccessReviews (system:basic-user)");
         }
+    }
+}
+
+/// Checks the rights that leader election needs.
+async fn check_lease(client: &Client, lease: &LeaseConfig, report: &mut ClusterReport, rights: &str) {
+    let gvr = Gvr::new("coordination.k8s.io", "v1", "leases");
+    let leases = ApiResource { gvr, kind: "Lease".into(), namespaced: true };
+    let place = &lease.namespace;
+    let name = Some(lease.name.as_str());
+    // RBAC cannot compare the name of an object that is to be created.
+    for (verb, name) in [("get", name), ("create", None), ("update", name)] {
+        let verdict = source::check_access_to(client, verb, &leases, Some(place), name).await;
+        let problem = format!("may not {verb} leases in the namespace {place}, which [ha] needs: no sink delivers");
+        note_right(verdict, &format!("{verb} leases"), problem, (report, rights));
     }
 }
 

@@ -108,6 +108,7 @@ impl Args {
         while let Some(cluster) = answers.next().await {
             report.clusters.push(cluster);
         }
+        report.clusters.extend(self.check_own_cluster(config).await);
         if !config.sources.is_empty() {
             selections(config, &roster.clusters, &mut report.findings);
         }
@@ -116,6 +117,18 @@ impl Args {
         report.findings.extend(readers::issuer(config, self.timeout.0).await);
         sum(&mut report, config.hub.memory_limit);
         Ok(report)
+    }
+
+    /// Checks the cluster of the hub's pod if it holds the Lease, but is not watched.
+    async fn check_own_cluster(&self, config: &Config) -> Option<ClusterReport> {
+        let ha = config.ha.as_ref().filter(|_| self.clusters.is_empty())?;
+        let is_watched = config.clusters.iter().any(|cluster| ha.is_lease_in(cluster));
+        if is_watched {
+            return None;
+        }
+        let mut without_resources = config.clone();
+        without_resources.resources.clear();
+        Some(check_cluster(&app::own_cluster(), None, &without_resources, &self.config, self.timeout.0).await)
     }
 
     /// Checks all sources. Returns all clusters, with the current clusters of sources.
@@ -211,14 +224,15 @@ async fn check_cluster(
         config.resources.iter().filter(|it| it.clusters.matches(&cluster.name, &cluster.labels)).collect();
     let mut report = ClusterReport { source, ..ClusterReport::new(cluster.name.as_str()) };
     let reviews = reviews::of_cluster(&config.hub.service.authorization, &cluster.name);
-    let checking = cluster::check(cluster, (&resources, &reviews), file, &mut report);
+    let lease = config.ha.as_ref().filter(|ha| ha.is_lease_in(cluster)).map(|ha| &ha.lease);
+    let checking = cluster::check(cluster, (&resources, &reviews, lease), file, &mut report);
     if tokio::time::timeout(timeout, checking).await.is_err() {
         let problem = format!("not finished within {}", HumanDuration(timeout));
         let advice = "check for a firewall, a VPN or a proxy in between, and for a credential command that waits for \
                       input; or raise --timeout";
         report.find(Level::Error, problem, advice);
     }
-    if resources.is_empty() {
+    if resources.is_empty() && lease.is_none() {
         report.find(Level::Warning, "no entry of [resources] selects it", "remove it, or widen an entry's clusters");
     }
     report.took = clock::now().duration_since(begun);

@@ -79,6 +79,8 @@ pub(super) struct Grants {
     by_namespace: BTreeMap<String, Rules>,
     /// Resources to create; none of them has namespaces.
     created: Rules,
+    /// Namespace and name of the Lease.
+    lease: Option<(String, String)>,
 }
 
 impl Grants {
@@ -102,6 +104,23 @@ impl Grants {
         self.created.entry(gvr.group.to_string()).or_default().insert(gvr.resource.to_string());
     }
 
+    /// Adds the Lease that replicas create, read and renew.
+    pub(super) fn add_lease(&mut self, namespace: &str, name: &str) {
+        self.lease = Some((namespace.to_owned(), name.to_owned()));
+    }
+
+    fn lease_rules(&self, place: &str) -> Vec<Value> {
+        let Some((_, name)) = self.lease.as_ref().filter(|(namespace, _)| namespace == place) else {
+            return Vec::new();
+        };
+        let (group, plural) = ("coordination.k8s.io", "leases");
+        // A request to create an object has no name to compare.
+        vec![
+            json!({ "apiGroups": [group], "resources": [plural], "verbs": ["create"] }),
+            json!({ "apiGroups": [group], "resources": [plural], "resourceNames": [name], "verbs": ["get", "update"] }),
+        ]
+    }
+
     /// Returns the objects, in the order in which to apply them. A right for the whole cluster is not repeated in a
     /// namespace.
     pub(super) fn objects(&self, to: &Grantee) -> Vec<Value> {
@@ -123,10 +142,13 @@ impl Grants {
         if !cluster_wide.is_empty() {
             grant("ClusterRole", None, cluster_wide.into());
         }
-        for (place, allowed) in &self.by_namespace {
-            let left = self.without_cluster_wide(allowed);
-            if !left.is_empty() {
-                grant("Role", Some(place), rules(&left, &VERBS).into());
+        let places: BTreeSet<_> = self.by_namespace.keys().chain(self.lease.as_ref().map(|(place, _)| place)).collect();
+        for place in places {
+            let left =
+                self.by_namespace.get(place).map(|allowed| self.without_cluster_wide(allowed)).unwrap_or_default();
+            let all = [rules(&left, &VERBS), self.lease_rules(place)].concat();
+            if !all.is_empty() {
+                grant("Role", Some(place), all.into());
             }
         }
         objects
@@ -162,6 +184,21 @@ mod tests {
 
     fn account() -> Account {
         Account { name: "hub".to_owned(), namespace: "tools".to_owned() }
+    }
+
+    #[test]
+    fn lease_is_granted_by_name_in_its_namespace_only() {
+        let mut grants = Grants::default();
+        grants.add(&named("", "pods", true), &["hub".to_owned()]);
+        grants.add_lease("hub", "one");
+        let to = Grantee { account: Some(account()), role: "hub".to_owned(), ..Grantee::default() };
+        let objects = grants.objects(&to);
+        let roles: Vec<_> = objects.iter().filter(|object| object["kind"] == "Role").collect();
+        assert_eq!((roles.len(), &roles[0]["metadata"]["namespace"]), (1, &json!("hub")));
+        let granted = roles[0]["rules"].as_array().unwrap();
+        assert_eq!(granted.len(), 3);
+        assert_eq!((&granted[1]["verbs"], &granted[1]["resourceNames"]), (&json!(["create"]), &Value::Null));
+        assert_eq!((&granted[2]["verbs"], &granted[2]["resourceNames"]), (&json!(["get", "update"]), &json!(["one"])));
     }
 
     #[test]

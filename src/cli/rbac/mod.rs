@@ -22,7 +22,7 @@ use super::reviews;
 use super::{WRONG_INPUT, chosen, interruptible, runtime};
 use crate::app;
 use crate::discovery;
-use informer_hub_config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, ResourceConfig};
+use informer_hub_config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, HaConfig, ResourceConfig};
 use informer_hub_source::{self as source, DiscoveryError};
 use informer_hub_types::{ClusterName, Groups, ResourcePattern, Selected, is_built_in, printable_lines};
 
@@ -98,6 +98,14 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if !config.sources.is_empty() && args.clusters.is_empty() && args.sources.is_empty() {
         texts.push(("sourced-clusters".to_owned(), interruptible(&runtime, args.rights_of_sourced(&config))?));
+    }
+    let is_all = args.clusters.is_empty() && args.sources.is_empty();
+    let lease = config.ha.as_ref().filter(|ha| is_all && !config.clusters.iter().any(|one| ha.is_lease_in(one)));
+    if let Some(HaConfig { lease, .. }) = lease {
+        let mut grants = Grants::default();
+        grants.add_lease(&lease.namespace, &lease.name);
+        let heading = "Cluster of the hub's pods: the Lease of its replicas.";
+        texts.push(("own-cluster".to_owned(), args.text(heading, &[], &grants)?));
     }
     runtime.shutdown_background();
     match &args.dir {
@@ -231,6 +239,9 @@ impl Args {
         }
         for review in reviews::of_cluster(&config.hub.service.authorization, &cluster.name) {
             grants.add_review(&review);
+        }
+        if let Some(ha) = config.ha.as_ref().filter(|ha| ha.is_lease_in(cluster)) {
+            grants.add_lease(&ha.lease.namespace, &ha.lease.name);
         }
         let file = self.config.display();
         let heading = format!("Cluster {}: list and watch the resources that {file} configures.", cluster.name);

@@ -139,6 +139,7 @@ fn sink_state(sink: &Value) -> &'static str {
         2 => "suspended",
         3 => "stuck",
         4 => "retrying",
+        _ if sink["standby"] == true => "standby",
         _ => "delivering",
     }
 }
@@ -337,6 +338,7 @@ pub(super) fn summary(status: &Value) -> String {
         format!("objects    {} in {}", grouped(sum("objects")), bytes(sum("bytes"))),
         format!("sinks      {}{of_sinks}", sinks.len()),
     ];
+    lines.extend(replica(&status["ha"]));
     let sources = list(status, "clusterSources");
     if !sources.is_empty() {
         let of_sources = tally(sources.iter().map(|source| text(source, "state")).collect());
@@ -353,6 +355,15 @@ pub(super) fn summary(status: &Value) -> String {
         lines.push(format!("memory     {resident} of {}", bytes(limit)));
     }
     lines.join("\n")
+}
+
+/// Returns the line with the role in the leader election, and with the holder of the Lease if that is another replica.
+fn replica(ha: &Value) -> Option<String> {
+    let role = ha["role"].as_str()?;
+    let holder = ha["holder"].as_str().filter(|_| role != "leader");
+    let holder = holder.map(|holder| format!("; the Lease is held by {}", printable(holder))).unwrap_or_default();
+    let error = ha["error"].as_str().map(|error| format!("; {}", printable(error))).unwrap_or_default();
+    Some(format!("replica    {}{holder}{error}", printable(role)))
 }
 
 /// Returns whether the hub is ready, and what is not watched. Readiness does not wait for unreachable clusters or

@@ -116,7 +116,11 @@ pub(super) fn is_retrying(sink: &Value) -> bool {
 
 /// Whether a sink has pending events and an error, but neither retries nor dead letters.
 pub(super) fn is_stuck(sink: &Value) -> bool {
-    error(sink).is_some() && !is_retrying(sink) && letters(sink) == 0 && number(sink, "pendingEvents") > 0
+    sink["standby"] != true
+        && error(sink).is_some()
+        && !is_retrying(sink)
+        && letters(sink) == 0
+        && number(sink, "pendingEvents") > 0
 }
 
 /// Returns the reason for the problem of a sink; empty if there is none.

@@ -145,6 +145,23 @@ fn a_summary_is_plainly_ready_only_if_everything_is_watched() {
 }
 
 #[test]
+fn a_summary_has_the_role_of_a_replica_and_its_sinks_stand_by() {
+    let of = |ha: Value| {
+        let sink = json!({ "name": "s", "standby": ha["role"] != "leader", "pendingEvents": 3 });
+        let status = json!({ "ready": true, "clusters": [], "sinks": [sink], "ha": ha });
+        assert_eq!(troubles(&status).len(), 0, "a standby is no problem");
+        summary(&status)
+    };
+    let leader = of(json!({ "role": "leader", "identity": "a_1", "holder": "a_1" }));
+    assert!(leader.ends_with("sinks      1 (1 delivering)\nreplica    leader"), "{leader}");
+    let standby = of(json!({ "role": "standby", "identity": "b_1", "holder": "a_1" }));
+    assert!(standby.ends_with("sinks      1 (1 standby)\nreplica    standby; the Lease is held by a_1"), "{standby}");
+    let unknown = of(json!({ "role": "unknown", "identity": "b_1", "error": "403 Forbidden" }));
+    assert!(unknown.ends_with("\nreplica    unknown; 403 Forbidden"), "{unknown}");
+    assert!(!summary(&json!({ "ready": true, "clusters": [] })).contains("replica"));
+}
+
+#[test]
 fn dead_letters_are_a_problem_only_while_they_are_stored() {
     let sink = |letters: u64, retrying: u64, pending: u64, error: Option<&str>| {
         json!({ "sinks": [{ "name": "s", "deadLettered": 5, "deadLetters": letters, "retrying": retrying,

@@ -6,6 +6,7 @@
 
 mod audit;
 mod examples;
+mod ha;
 mod node;
 mod readers;
 pub mod reference;
@@ -72,6 +73,7 @@ pub fn schema() -> Value {
         ("sinks", sinks),
         ("readers", readers::readers()),
         ("oidc", readers::oidc()),
+        ("ha", ha::ha()),
     ];
     let mut schema = table("Watched clusters and resources, and the receivers of changes.", properties);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");

@@ -59,6 +59,7 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("sinks", Effect::AtOnce),
     ("readers", Effect::AtOnce),
     ("oidc", Effect::AtOnce),
+    ("ha", Effect::NextStart),
 ];
 
 /// Key of the reference.

@@ -31,7 +31,9 @@ const FILES: [&str; 15] = [
 const VARIABLES: [&str; 5] = ["API_TOKEN", "AUDIT_API_KEY", "AUDIT_SECRET", "NATS_PASSWORD", "NATS_TOKEN"];
 
 /// Further lines that a key requires, besides the required keys of its table.
-const BESIDE: [(&str, &str); 23] = [
+const BESIDE: [(&str, &str); 25] = [
+    ("ha.lease.cluster", "namespace = \"hub\""),
+    ("ha.lease.name", "namespace = \"hub\""),
     ("hub.audit.keep", "path = \"audit.log\""),
     ("hub.audit.max_size", "path = \"audit.log\""),
     ("hub.audit.rules", "stdout = true"),
@@ -108,9 +110,15 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
     } else {
         String::new()
     };
+    let ha = match (parent, value) {
+        ("ha", _) => at("ha", "lease = { namespace = \"hub\" }\n"),
+        ("ha.lease", Some(_)) => at("ha", ""),
+        _ => String::new(),
+    };
     let readers = if top == "readers" { at("readers.r", &reader(&key.path, value)) } else { String::new() };
     at("hub", &hub)
         + &oidc
+        + &ha
         + &readers
         + &source
         + &at("clusters.prod-eu", &format!("{server}{labels}"))

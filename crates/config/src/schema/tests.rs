@@ -120,6 +120,8 @@ fn schema_has_exactly_the_keys_of_the_reader() {
         same(&text, &format!("/properties/hub/properties/authorization/properties/{table}"));
     }
     same("[oidc]\nHERE\n", "/properties/oidc");
+    same("[ha]\nHERE\n", "/properties/ha");
+    same("[ha.lease]\nHERE\n", "/properties/ha/properties/lease");
     same("[readers.a]\ntoken = { env = \"T\" }\nHERE\n", READER);
     same("[readers.a]\nallow = [{ HERE }]\n", &format!("{READER}/properties/allow/items"));
     for table in ["certificate", "service_account", "limits"] {

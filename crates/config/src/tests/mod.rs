@@ -3,6 +3,7 @@
 
 mod audit;
 mod clusters;
+mod ha;
 mod hub;
 mod outside;
 mod readers;

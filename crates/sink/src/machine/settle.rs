@@ -45,6 +45,8 @@ pub enum BrokenAttempt {
     Panicked(Box<dyn Any + Send>),
     /// The I/O runtime is shutting down.
     ShuttingDown,
+    /// This process may no longer send: another one may hold the lease. The receiver may have accepted the batch.
+    Fenced,
 }
 
 impl<T> Machine<T> {
@@ -62,6 +64,10 @@ impl<T> Machine<T> {
             Ok(Outcome::Disable { error }) => self.disable(lane, &error, now),
             Err(BrokenAttempt::Panicked(panic)) => {
                 self.give_up(lane, &format!("transport panicked: {}", panic_text(&*panic)));
+            }
+            Err(BrokenAttempt::Fenced) => {
+                self.circuit.gave_up(lane);
+                self.lanes.retry_at(lane, now);
             }
             Err(BrokenAttempt::ShuttingDown) => self.fail(lane, None, false, "the I/O runtime is shutting down", now),
         }

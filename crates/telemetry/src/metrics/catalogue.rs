@@ -224,6 +224,8 @@ catalogue! {
     SinkDiscarded: Counter "informer_hub_sink_discarded_notifications_total" [sink];
     /// Notifications skipped because the journal already had their event before a restart.
     SinkRepeated: Counter "informer_hub_sink_repeated_notifications_total" [sink];
+    /// Events dropped in standby because the leader had delivered them.
+    SinkElsewhere: Counter "informer_hub_sink_delivered_elsewhere_events_total" [sink];
     /// Events merged with others of the same object because the journal was full.
     SinkMerged: Counter "informer_hub_sink_merged_events_total" [sink];
     /// Events that are not acknowledged.
@@ -306,6 +308,12 @@ catalogue! {
     ConfigSince: Gauge "informer_hub_config_last_reload_success_timestamp_seconds" [];
     /// Keys whose new values need a restart to take effect.
     ConfigRestart: Gauge "informer_hub_config_needs_restart_keys" [];
+    /// Whether this replica holds the Lease and delivers to sinks, if `[ha]` is configured.
+    Leader: Gauge "informer_hub_leader" [];
+    /// Whether the last request for the Lease failed.
+    LeaseFailing: Gauge "informer_hub_lease_failing" [];
+    /// How often the holder of the Lease changed, as this replica last read it.
+    LeaseTransitions: Gauge "informer_hub_lease_transitions" [];
     /// Duration of collecting these metrics, without writing them.
     Collecting: Gauge "informer_hub_metrics_collect_duration_seconds" [];
     /// Number of values in these metrics; a histogram counts as one.

@@ -15,10 +15,12 @@ use crate::actors::runtime::supervision::{
 };
 use crate::actors::sinks::sink::dead_letters::LetterRequest;
 use crate::actors::sinks::sink::recoverable::RecoverySlot;
-use crate::actors::sinks::sink::{AcceptNotifications, Drain, DrainReport, SinkActor, SinkParams, State, StorePlace};
+use crate::actors::sinks::sink::{
+    AcceptNotifications, Drain, DrainReport, Reconcile, SinkActor, SinkParams, State, StorePlace,
+};
 use crate::actors::subscribe::subscriber::{Deliver, Delivered, Subscriber};
 use informer_hub_journal::JournalError;
-use informer_hub_sink::{Durability, Event, OpenedStore, SinkHealth, Store};
+use informer_hub_sink::{Coverage, Durability, Event, OpenedStore, SinkHealth, SourceVersions, Store};
 use informer_hub_types::{Dynamic, Notification, Threads, Traced, WatchCell, Watcher, clock};
 
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
@@ -153,6 +155,12 @@ impl Sink {
     #[must_use]
     pub fn subscriber(&self) -> Subscriber<Dynamic> {
         Subscriber::new(self.clone())
+    }
+
+    /// Sends a [`Reconcile`]. Returns `None` if the lowest undelivered version is unknown, or the sink has ended.
+    pub async fn reconcile(&self, coverage: Coverage) -> Option<SourceVersions> {
+        let mut sink = self.clone();
+        sink.running().await?.send(Reconcile(coverage)).await.ok()?
     }
 
     /// Delivers pending events without waiting for full batches. Returns `None` if the sink has no running actor.

@@ -118,7 +118,13 @@ fn params(transport: &Arc<ScriptedTransport>) -> SinkParams {
         rate_limit: None,
         health: SinkHealth::new(),
     };
-    SinkParams { machine, transport: Arc::new(Shared(Arc::clone(transport))), io: Threads::current(), place: None }
+    SinkParams {
+        machine,
+        transport: Arc::new(Shared(Arc::clone(transport))),
+        io: Threads::current(),
+        place: None,
+        fence: None,
+    }
 }
 
 fn take(notifications: impl IntoIterator<Item = Notification>) -> AcceptNotifications {

@@ -1,0 +1,37 @@
+//! Leader and standby: opens and closes a sink whose deliveries are fenced by a lease.
+
+use actix::{Context, Handler, Message};
+
+use crate::actors::sinks::sink::SinkActor;
+use informer_hub_sink::{Coverage, SourceVersions};
+use informer_hub_types::clock;
+
+/// Reports what another process has delivered, and has the sink read its fence. In standby, the sink drops the events
+/// that are covered. If the fence is open, it sends the others.
+///
+/// Answered with the lowest version among undelivered events, by source; `None` if it is unknown.
+#[derive(Debug)]
+pub struct Reconcile(
+    /// Progress of deliveries.
+    pub Coverage,
+);
+
+impl Message for Reconcile {
+    type Result = Option<SourceVersions>;
+}
+
+impl Handler<Reconcile> for SinkActor {
+    type Result = Option<SourceVersions>;
+
+    fn handle(&mut self, Reconcile(coverage): Reconcile, ctx: &mut Context<Self>) -> Self::Result {
+        let may_send = self.may_send();
+        let machine = &mut self.state.machine;
+        machine.drop_covered(&coverage, clock::now());
+        if may_send != machine.is_sending() {
+            machine.set_sending(may_send);
+        }
+        let lowest = machine.lowest_pending();
+        self.pump(ctx);
+        lowest
+    }
+}

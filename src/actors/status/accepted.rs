@@ -1,0 +1,81 @@
+//! Versions up to which a subscriber has accepted every change, for standby processes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::actors::env::Env;
+use crate::actors::subscribe::inbox::{Inbox, Mark};
+use crate::actors::subscribe::subscription::Subscription;
+use crate::cache::{Partition, PartitionId};
+use informer_hub_sink::{SourceVersions, resource_key};
+
+/// Progress of the subscriptions of one reader.
+///
+/// Each informer is followed with one mark at a time: the last batch of its cache, and the version that this batch
+/// reaches. Once the subscriber has acknowledged the batch, it has accepted every change up to the version.
+#[derive(Debug, Default)]
+pub struct AcceptedVersions(
+    /// By the address of the inbox, which the entry keeps alive.
+    HashMap<usize, Progress>,
+);
+
+#[derive(Debug)]
+struct Progress {
+    inbox: Arc<Inbox>,
+    partition: PartitionId,
+    mark: Option<(Mark, u64)>,
+    accepted: Option<u64>,
+}
+
+impl Progress {
+    fn of(inbox: Arc<Inbox>, partition: PartitionId) -> Self {
+        Self { inbox, partition, mark: None, accepted: None }
+    }
+
+    fn advance(&mut self, partition: &Partition) {
+        let inbox = &self.inbox;
+        if let Some((_, version)) = self.mark.take_if(|(mark, _)| inbox.has_acknowledged(mark)) {
+            self.accepted = Some(version);
+        }
+        if self.mark.is_none() {
+            let version = partition.resume_version().and_then(informer_hub_types::ResourceVersion::as_number);
+            self.mark = version.map(|version| (Mark::new(self.partition, partition.number()), version));
+        }
+    }
+}
+
+impl AcceptedVersions {
+    /// Reads the progress and returns the accepted versions by cluster and resource. A resource with an informer whose
+    /// progress is unknown is left out. With several informers, the lowest version counts.
+    ///
+    /// A change counts as accepted at the earliest two calls after it.
+    pub fn update(&mut self, env: &Env, subscriptions: &[Arc<Subscription>]) -> SourceVersions {
+        let snapshots: HashMap<_, _> = env.caches.snapshots_of_all().into_iter().collect();
+        let mut seen = HashMap::new();
+        let mut versions = BTreeMap::<_, BTreeMap<_, Option<u64>>>::new();
+        for subscription in subscriptions {
+            for (origin, inbox) in subscription.inboxes() {
+                let accepted = inbox.partition().and_then(|id| {
+                    let snapshot = snapshots.get(&(origin.resource.gvr.clone(), origin.scope.view.clone()))?;
+                    let partition = snapshot.partition(id)?;
+                    let address = Arc::as_ptr(&inbox) as usize;
+                    let known = self.0.remove(&address).filter(|known| known.partition == id);
+                    let mut progress = known.unwrap_or_else(|| Progress::of(Arc::clone(&inbox), id));
+                    progress.advance(partition);
+                    let accepted = progress.accepted;
+                    seen.insert(address, progress);
+                    accepted
+                });
+                let gvr = &origin.resource.gvr;
+                let of_cluster = versions.entry(origin.cluster.to_string()).or_default();
+                let least = of_cluster.entry(resource_key(&gvr.group, &gvr.resource)).or_insert(accepted);
+                *least = least.zip(accepted).map(|(one, other)| one.min(other));
+            }
+        }
+        self.0 = seen;
+        let known = |all: BTreeMap<String, Option<u64>>| {
+            all.into_iter().filter_map(|(resource, version)| Some((resource, version?))).collect()
+        };
+        versions.into_iter().map(|(cluster, all)| (cluster, known(all))).collect()
+    }
+}

@@ -1,0 +1,228 @@
+//! Progress of the leader's sinks, published in the Lease for the standby replicas.
+//!
+//! At an interval, each sink is reconciled. The leader computes, per sink, cluster and resource, the version up to which
+//! the receiver has acknowledged every change, and publishes it with the next renewal. A standby drops the events that
+//! this covers. When it becomes leader, it delivers the others; some of them are repetitions with the same ids.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use actix::Addr;
+use futures::future::join_all;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use super::election::SharedElection;
+use super::readers::RunningSinks;
+use crate::actors::messages::FindSubscription;
+use crate::actors::sinks::sink::Sink;
+use crate::actors::{AcceptedVersions, Env, RegistryActor, SubscriptionId};
+use informer_hub_sink::{Coverage, SourceVersions};
+
+/// Maximum size of the published text, in bytes. An apiserver accepts annotations of 256 KiB in all.
+const MAX_NOTE: usize = 128 * 1024;
+
+/// Published progress.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Delivered {
+    /// Acknowledged versions by sink. Other fields of later versions are ignored.
+    #[serde(default)]
+    sinks: BTreeMap<String, SourceVersions>,
+}
+
+impl Delivered {
+    /// Parses a note. One that cannot be read covers nothing, so a standby repeats more.
+    fn parse(note: &str) -> Self {
+        serde_json::from_str(note).unwrap_or_default()
+    }
+
+    /// Formats it within the size limit: sinks and clusters that have no room are left out, the last ones first.
+    fn note(&self) -> (String, usize) {
+        let (mut kept, mut left_out, mut size) = (Self::default(), 0, 16);
+        for (sink, clusters) in &self.sinks {
+            size += sink.len() + 8;
+            for (cluster, versions) in clusters {
+                let own: usize = versions.keys().map(|resource| resource.len() + 24).sum();
+                if size + cluster.len() + 8 + own > MAX_NOTE {
+                    left_out += 1;
+                    continue;
+                }
+                size += cluster.len() + 8 + own;
+                kept.sinks.entry(sink.clone()).or_default().insert(cluster.clone(), versions.clone());
+            }
+        }
+        (serde_json::to_string(&kept).unwrap_or_default(), left_out)
+    }
+}
+
+/// Versions below everything undelivered.
+fn acknowledged(accepted: SourceVersions, lowest: &SourceVersions) -> SourceVersions {
+    let below = |cluster: &str, resource: &str, accepted: u64| match lowest.get(cluster).and_then(|of| of.get(resource))
+    {
+        Some(lowest) => accepted.min(lowest.saturating_sub(1)),
+        None => accepted,
+    };
+    let of_cluster = |(cluster, versions): (String, BTreeMap<String, u64>)| {
+        let versions = versions.into_iter().map(|(resource, accepted)| {
+            let version = below(&cluster, &resource, accepted);
+            (resource, version)
+        });
+        let versions = versions.collect();
+        (cluster, versions)
+    };
+    accepted.into_iter().map(of_cluster).collect()
+}
+
+#[derive(Default)]
+struct SinkProgress {
+    subscriptions: AcceptedVersions,
+    /// Last accepted versions. They stay true while a shutdown drains the sinks.
+    accepted: SourceVersions,
+}
+
+/// Reconciles the sinks of a hub.
+pub(super) struct Reconciler {
+    shared: Arc<SharedElection>,
+    sinks: RunningSinks,
+    env: Env,
+    registry: Addr<RegistryActor>,
+    progress: BTreeMap<String, SinkProgress>,
+    has_warned: bool,
+}
+
+impl Reconciler {
+    pub(super) fn new(
+        shared: &Arc<SharedElection>,
+        sinks: &RunningSinks,
+        env: &Env,
+        registry: &Addr<RegistryActor>,
+    ) -> Self {
+        let (sinks, env, registry) = (Arc::clone(sinks), env.clone(), registry.clone());
+        Self { shared: Arc::clone(shared), sinks, env, registry, progress: BTreeMap::new(), has_warned: false }
+    }
+
+    /// Reconciles at an interval, and when this replica becomes leader or stops being it.
+    pub(super) fn begin(self, end: CancellationToken) -> Arc<tokio::sync::Mutex<Self>> {
+        let (shared, io) = (Arc::clone(&self.shared), self.env.io.clone());
+        let reconciler = Arc::new(tokio::sync::Mutex::new(self));
+        let running = Arc::clone(&reconciler);
+        io.spawn(end.run_until_cancelled_owned(async move {
+            loop {
+                running.lock().await.reconcile().await;
+                // Both a notification and a timeout lead to the next round.
+                let _ = tokio::time::timeout(shared.reconcile_interval(), shared.changed.notified()).await;
+            }
+        }));
+        reconciler
+    }
+
+    /// Reconciles each sink once, and has the leader publish what they have delivered.
+    pub(super) async fn reconcile(&mut self) {
+        let (leads, note) = self.shared.leads_with_note();
+        let mut delivered = Delivered::parse(&note);
+        let sinks = self.sinks_of_config();
+        for (name, _, subscriptions) in &sinks {
+            let found = join_all(subscriptions.iter().map(|id| self.registry.send(FindSubscription(*id)))).await;
+            // An error means that the hub is shutting down.
+            let Ok(found) = found.into_iter().collect::<Result<Vec<_>, _>>() else { continue };
+            let found: Vec<_> = found.into_iter().flatten().collect();
+            let progress = self.progress.entry(name.clone()).or_default();
+            progress.accepted = progress.subscriptions.update(&self.env, &found);
+        }
+        let rounds = sinks.into_iter().map(|(name, sink, _)| {
+            let acknowledged = delivered.sinks.get(&name).cloned().unwrap_or_default();
+            let accepted = self.progress.get(&name).map(|progress| progress.accepted.clone()).unwrap_or_default();
+            let coverage = Coverage { acknowledged, accepted };
+            let deadline = self.shared.reconcile_interval();
+            // A sink whose actor is being restarted must not delay the others.
+            async move { (name, tokio::time::timeout(deadline, sink.reconcile(coverage)).await.ok().flatten()) }
+        });
+        let lowest = join_all(rounds).await;
+        self.progress.retain(|name, _| lowest.iter().any(|(known, _)| known == name));
+        if !leads || lowest.is_empty() {
+            return;
+        }
+        delivered.sinks.retain(|name, _| lowest.iter().any(|(known, _)| known == name));
+        for (name, lowest) in lowest {
+            // The last progress stays true.
+            let (Some(lowest), Some(progress)) = (lowest, self.progress.get(&name)) else { continue };
+            delivered.sinks.insert(name, acknowledged(progress.accepted.clone(), &lowest));
+        }
+        self.publish(&delivered);
+    }
+
+    fn publish(&mut self, delivered: &Delivered) {
+        let (note, left_out) = delivered.note();
+        if left_out > 0 && !std::mem::replace(&mut self.has_warned, true) {
+            tracing::warn!(
+                left_out,
+                "the Lease has no room for the progress of all clusters; after a takeover, their last events are repeated"
+            );
+        }
+        self.shared.publish(&note);
+    }
+
+    /// Returns the sinks of the configuration. Durable subscriptions deliver within this process, whatever its role.
+    fn sinks_of_config(&self) -> Vec<(String, Sink, Vec<SubscriptionId>)> {
+        let sinks = self.sinks.lock();
+        let configured = sinks.iter().filter(|one| one.files.is_some());
+        configured
+            .map(|one| {
+                let subscriptions = one.followed.values().map(|(_, id)| *id).collect();
+                (one.name().to_owned(), one.sink().clone(), subscriptions)
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn versions(entries: &[(&str, &str, u64)]) -> SourceVersions {
+        let mut all = SourceVersions::new();
+        for (cluster, resource, version) in entries {
+            all.entry((*cluster).to_owned()).or_default().insert((*resource).to_owned(), *version);
+        }
+        all
+    }
+
+    #[test]
+    fn acknowledged_versions_are_below_everything_undelivered() {
+        let accepted = versions(&[("a", "pods.", 9), ("a", "nodes.", 7), ("b", "pods.", 5)]);
+        let lowest = versions(&[("a", "pods.", 8), ("b", "pods.", 6), ("c", "pods.", 1)]);
+        let expected = versions(&[("a", "pods.", 7), ("a", "nodes.", 7), ("b", "pods.", 5)]);
+        assert_eq!(acknowledged(accepted.clone(), &lowest), expected);
+        assert_eq!(acknowledged(accepted.clone(), &SourceVersions::new()), accepted);
+        let unknown = versions(&[("a", "nodes.", 0)]);
+        assert_eq!(acknowledged(accepted, &unknown)["a"]["nodes."], 0);
+    }
+
+    #[test]
+    fn note_is_read_back_and_another_text_covers_nothing() {
+        let sinks = BTreeMap::from([("audit".to_owned(), versions(&[("a", "pods.", 9)]))]);
+        let delivered = Delivered { sinks };
+        let (note, left_out) = delivered.note();
+        assert_eq!((Delivered::parse(&note), left_out), (delivered, 0));
+        for text in ["", "{", "[]", r#"{"sinks":3}"#, r#"{"later":1}"#] {
+            assert_eq!(Delivered::parse(text), Delivered::default(), "{text}");
+        }
+    }
+
+    #[test]
+    fn note_stays_within_its_limit() {
+        let mut sinks = BTreeMap::new();
+        for sink in ["first", "second"] {
+            let all: Vec<_> = (0..1000).map(|cluster| format!("cluster-{cluster:04}")).collect();
+            let entries: Vec<_> =
+                all.iter().flat_map(|name| [(&**name, "pods.", u64::MAX), (&**name, "b.c", 1)]).collect();
+            sinks.insert(sink.to_owned(), versions(&entries));
+        }
+        let delivered = Delivered { sinks };
+        let (note, left_out) = delivered.note();
+        assert!(note.len() <= MAX_NOTE && note.len() > MAX_NOTE / 2, "{}", note.len());
+        let kept = Delivered::parse(&note);
+        assert_eq!(left_out + kept.sinks.values().map(BTreeMap::len).sum::<usize>(), 2000);
+        assert_eq!(kept.sinks["first"]["cluster-0000"], delivered.sinks["first"]["cluster-0000"]);
+    }
+}

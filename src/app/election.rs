@@ -1,0 +1,346 @@
+//! Leader election of active/standby replicas: the loop around the elector, and the fence of the sinks.
+//!
+//! All replicas watch their clusters and answer readers. Only the holder of the Lease delivers to sinks. Two tasks share
+//! one elector: this one reads and renews the Lease and sets the fence; [`super::delivered`] opens the sinks and publishes
+//! what they have delivered.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rand::Rng;
+use serde::Serialize;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::convert;
+use informer_hub_codec::classify_status;
+use informer_hub_config::{ClusterAccess, ClusterConfig, Config, HaConfig};
+use informer_hub_dial::Dial;
+use informer_hub_lease::kubernetes::{HttpRequest, LeaseName, answer};
+use informer_hub_lease::{Answer, ElectionParams, Elector, Request};
+use informer_hub_reflector::{Connection, Connector, ObjectRequest, SourceError, StallPolicy};
+use informer_hub_sink::SendFence;
+use informer_hub_types::{Threads, clock, rng};
+
+/// How long a shutdown waits until the Lease is released. Without the release, a successor waits for its expiry.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Role of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Role {
+    /// Delivers to the sinks.
+    Leader,
+    /// Another replica delivers.
+    Standby,
+    /// It is unknown whether another replica delivers.
+    Unknown,
+}
+
+/// Status of the leader election.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ElectionStatus {
+    /// Role of this replica.
+    pub role: Role,
+    /// Unique name of this replica.
+    pub identity: String,
+    /// Last known holder of the Lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// Cluster, namespace and name of the Lease.
+    pub lease: String,
+    /// Number of changes of the holder.
+    pub transitions: u64,
+    /// Seconds since this replica last renewed the Lease; absent if it never has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub renewed_seconds_ago: Option<u64>,
+    /// Why the last request for the Lease failed; absent after a success.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Leader election of this process. Dropping it ends the election without releasing the Lease.
+pub(super) struct Election {
+    pub(super) shared: Arc<SharedElection>,
+    connector: Arc<dyn Connector>,
+    end: CancellationToken,
+}
+
+/// State of the election, shared by its two tasks.
+pub(super) struct SharedElection {
+    pub(super) fence: Arc<SendFence>,
+    params: ElectionParams,
+    identity: Arc<str>,
+    name: LeaseName,
+    /// Cluster, namespace and name, for people.
+    place: String,
+    state: Mutex<State>,
+    /// Wakes the election before its next request is due.
+    wake: Notify,
+    /// Notified when this replica becomes leader or stops being it.
+    pub(super) changed: Notify,
+    /// Whether the election is over.
+    over: CancellationToken,
+}
+
+struct State {
+    elector: Elector,
+    was_leader: bool,
+    /// Note of the last holder, or the own one.
+    note: Arc<str>,
+    error: Option<String>,
+}
+
+impl Election {
+    /// Prepares the election of a configuration, if it has one.
+    pub(super) fn new(config: &Config, stall: StallPolicy, dial: Option<Dial>, io: &Threads) -> Option<Self> {
+        let ha = config.ha.as_ref()?;
+        // The configuration is checked, so a named cluster exists.
+        let watched = config.clusters.iter().find(|one| ha.is_lease_in(one)).cloned();
+        let cluster = watched.unwrap_or_else(own_cluster);
+        let connector = convert::connector(&cluster, stall, dial, io);
+        Some(Self::with_connector(ha, cluster.name.as_str(), Arc::new(connector)))
+    }
+
+    fn with_connector(ha: &HaConfig, cluster: &str, connector: Arc<dyn Connector>) -> Self {
+        let params = ElectionParams {
+            lease_duration: ha.lease_duration,
+            renew_deadline: ha.renew_deadline,
+            retry_period: ha.retry_period,
+        };
+        let identity: Arc<str> = identity(ha.identity.as_deref()).into();
+        let name = LeaseName { namespace: ha.lease.namespace.clone(), name: ha.lease.name.clone() };
+        let place = format!("{cluster}/{}/{}", name.namespace, name.name);
+        let elector = Elector::new(&identity, params, rng::rng());
+        let state = State { elector, was_leader: false, note: "".into(), error: None };
+        let shared = SharedElection {
+            fence: Arc::default(),
+            params,
+            identity,
+            name,
+            place,
+            state: Mutex::new(state),
+            wake: Notify::new(),
+            changed: Notify::new(),
+            over: CancellationToken::new(),
+        };
+        Self { shared: Arc::new(shared), connector, end: CancellationToken::new() }
+    }
+
+    /// Starts to compete for the Lease.
+    pub(super) fn begin(&self, io: &Threads) {
+        let (shared, connector, end) = (Arc::clone(&self.shared), Arc::clone(&self.connector), self.end.clone());
+        io.spawn(async move {
+            end.run_until_cancelled(shared.run(connector)).await;
+            shared.fence.set(None);
+            shared.over.cancel();
+        });
+    }
+
+    /// Returns a token that is cancelled when this election is dropped.
+    pub(super) fn end(&self) -> CancellationToken {
+        self.end.clone()
+    }
+
+    /// Stops deliveries and releases the Lease, so that another replica need not wait for its expiry.
+    pub(super) async fn resign(&self) {
+        let shared = &self.shared;
+        shared.fence.set(None);
+        let has_resigned = {
+            let elector = &mut shared.state.lock().elector;
+            elector.resign(clock::since_boot());
+            elector.has_resigned()
+        };
+        shared.wake.notify_one();
+        if has_resigned {
+            return;
+        }
+        if tokio::time::timeout(RELEASE_TIMEOUT, shared.over.cancelled()).await.is_err() {
+            let error = shared.state.lock().error.clone();
+            tracing::warn!(
+                lease = shared.place,
+                error,
+                "cannot release the Lease; another replica waits for its expiry"
+            );
+        }
+    }
+}
+
+impl Drop for Election {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}
+
+impl SharedElection {
+    async fn run(&self, connector: Arc<dyn Connector>) {
+        let Some(connection) = self.connect(&*connector).await else { return };
+        loop {
+            let now = clock::since_boot();
+            let (request, wake) = {
+                let elector = &mut self.state.lock().elector;
+                (elector.next(now), elector.wake_at())
+            };
+            self.note_role();
+            let Some(request) = request else {
+                let Some(wake) = wake else { return };
+                self.pause(wake.saturating_sub(now)).await;
+                continue;
+            };
+            let answer = self.ask(&request, &*connection).await;
+            self.answered(answer);
+        }
+    }
+
+    /// Connects to the cluster of the Lease. Returns `None` if the election ends before.
+    async fn connect(&self, connector: &dyn Connector) -> Option<Arc<dyn Connection>> {
+        loop {
+            match connector.connect().await {
+                Ok(connection) => return Some(connection),
+                Err(error) => self.note_failure(&error),
+            }
+            self.pause(self.params.retry_period.mul_f64(0.5 + rng::unit())).await;
+            if self.state.lock().elector.has_resigned() {
+                return None;
+            }
+        }
+    }
+
+    async fn pause(&self, time: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(time) => {}
+            () = self.wake.notified() => {}
+        }
+    }
+
+    async fn ask(&self, request: &Request, connection: &dyn Connection) -> Answer {
+        let HttpRequest { method, path, body } = self.name.http(request, clock::wall());
+        let asking = connection.exchange(ObjectRequest { method, path, body });
+        // As client-go: two requests fit into the deadline.
+        match tokio::time::timeout(self.params.renew_deadline / 2, asking).await {
+            Ok(Ok(found)) => {
+                let answer = answer(request, found.status, &found.body);
+                if answer == Answer::Failed {
+                    self.note_failure(&classify_status(found.status, &found.body, None));
+                } else {
+                    self.state.lock().error = None;
+                }
+                answer
+            }
+            Ok(Err(error)) => {
+                self.note_failure(&error);
+                Answer::Failed
+            }
+            Err(_) => {
+                self.state.lock().error = Some("no answer in time".to_owned());
+                Answer::Failed
+            }
+        }
+    }
+
+    fn note_failure(&self, error: &SourceError) {
+        let mut state = self.state.lock();
+        if state.error.is_none() {
+            tracing::warn!(lease = self.place, %error, "cannot read or renew the Lease; retrying");
+        }
+        state.error = Some(error.to_string());
+    }
+
+    fn answered(&self, answer: Answer) {
+        let mut state = self.state.lock();
+        let State { elector, note, .. } = &mut *state;
+        elector.answered(answer, clock::since_boot());
+        // Published again when this replica takes over, since it is still true then.
+        if let Some(record) = elector.record_seen().filter(|record| *record.holder != *self.identity) {
+            note.clone_from(&record.note);
+            elector.set_note(Arc::clone(note));
+        }
+        self.fence.set(elector.leads_until());
+    }
+
+    /// Logs a change of the role and notifies of it.
+    fn note_role(&self) {
+        let mut state = self.state.lock();
+        let leads = state.elector.leads(clock::since_boot());
+        if std::mem::replace(&mut state.was_leader, leads) == leads {
+            return;
+        }
+        let (lease, identity, error) = (&self.place, &self.identity, &state.error);
+        if leads {
+            tracing::info!(lease, %identity, "holds the Lease: sinks deliver");
+        } else {
+            tracing::warn!(lease, %identity, error, "does not hold the Lease any more: sinks stand by");
+        }
+        self.changed.notify_one();
+    }
+
+    /// Returns whether this replica leads, and the last published note.
+    pub(super) fn leads_with_note(&self) -> (bool, Arc<str>) {
+        let state = self.state.lock();
+        (state.elector.leads(clock::since_boot()), Arc::clone(&state.note))
+    }
+
+    /// Sets the note that the leader publishes with its next renewal.
+    pub(super) fn publish(&self, note: &str) {
+        let mut state = self.state.lock();
+        state.note = note.into();
+        let note = Arc::clone(&state.note);
+        state.elector.set_note(note);
+    }
+
+    /// Returns the interval at which sinks are reconciled.
+    pub(super) fn reconcile_interval(&self) -> Duration {
+        self.params.retry_period / 2
+    }
+
+    pub(super) fn status(&self) -> ElectionStatus {
+        let (state, now) = (self.state.lock(), clock::since_boot());
+        let record = state.elector.record_seen();
+        let role = if state.elector.leads(now) {
+            Role::Leader
+        } else if state.elector.has_holder(now) && state.error.is_none() {
+            Role::Standby
+        } else {
+            Role::Unknown
+        };
+        let since = |then: Duration| now.saturating_sub(then).as_secs();
+        ElectionStatus {
+            role,
+            identity: self.identity.to_string(),
+            holder: record.map(|record| record.holder.to_string()).filter(|holder| !holder.is_empty()),
+            lease: self.place.clone(),
+            transitions: record.map_or(0, |record| record.transitions),
+            renewed_seconds_ago: state.elector.last_renewal().map(since),
+            error: state.error.clone(),
+        }
+    }
+}
+
+impl fmt::Debug for Election {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Election").field("lease", &self.shared.place).finish_non_exhaustive()
+    }
+}
+
+/// Returns the cluster of the hub's pod, for a Lease in a cluster that is not watched.
+pub(crate) fn own_cluster() -> ClusterConfig {
+    ClusterConfig::new("own-cluster".parse().expect("a valid name"), ClusterAccess::InCluster)
+}
+
+/// Returns a name that no other process has: the given one or that of the host, and a random suffix.
+fn identity(given: Option<&str>) -> String {
+    let read = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    // Containers have the variable, which is the name of the pod.
+    let host = || std::env::var("HOSTNAME").ok().or_else(read).unwrap_or_else(|| "informer-hub".to_owned());
+    let name = given.map_or_else(host, str::to_owned);
+    format!("{}_{:08x}", name.trim(), rng::rng().random::<u32>())
+}
+
+#[cfg(test)]
+#[path = "election_tests.rs"]
+mod tests;

@@ -1,0 +1,121 @@
+//! Tests of the election over a simulated cluster with leases.
+
+use informer_hub_config::LeaseConfig;
+use informer_hub_sim::{SimCluster, SimConfig};
+use informer_hub_types::Gvr;
+use tokio::runtime::Handle;
+
+use super::*;
+
+/// Timeout of every wait.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn cluster() -> SimCluster {
+    SimCluster::start(SimConfig::default(), &Handle::current()).unwrap()
+}
+
+/// A contender with short times.
+fn contender(cluster: &SimCluster, name: &str) -> Election {
+    contender_for(cluster, name, Duration::from_secs(3))
+}
+
+fn contender_for(cluster: &SimCluster, name: &str, lease_duration: Duration) -> Election {
+    let mut ha = HaConfig::new(LeaseConfig::new("hub"));
+    ha.identity = Some(name.to_owned());
+    ha.lease_duration = lease_duration;
+    ha.renew_deadline = lease_duration * 2 / 3;
+    ha.retry_period = Duration::from_millis(200);
+    let (io, access) = (Threads::current(), ClusterAccess::server(cluster.url(), None, None));
+    let config = ClusterConfig::new("mgmt".parse().unwrap(), access);
+    let connector = convert::connector(&config, StallPolicy::default(), None, &io);
+    let election = Election::with_connector(&ha, "mgmt", Arc::new(connector));
+    election.begin(&io);
+    election
+}
+
+fn role(election: &Election) -> Role {
+    election.shared.status().role
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = clock::now() + PATIENCE;
+    while !holds() {
+        assert!(clock::now() < deadline, "timeout: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits until one of two contenders leads; returns it and the other one.
+async fn settled(one: Election, other: Election) -> (Election, Election) {
+    let roles = |one: &Election, other: &Election| [role(one), role(other)];
+    until("one leads", || roles(&one, &other).contains(&Role::Leader) && roles(&one, &other).contains(&Role::Standby))
+        .await;
+    if role(&one) == Role::Leader { (one, other) } else { (other, one) }
+}
+
+#[tokio::test]
+async fn only_one_contender_leads_and_its_resignation_is_a_quick_takeover() {
+    let cluster = cluster();
+    // The lease outlives the test, so only its release lets the other one lead.
+    let contender = |name| contender_for(&cluster, name, 10 * PATIENCE);
+    let (leader, standby) = settled(contender("a"), contender("b")).await;
+    assert!(leader.shared.fence.is_open() && !standby.shared.fence.is_open());
+    leader.shared.publish("what was delivered");
+    until("the note is read", || &*standby.shared.leads_with_note().1 == "what was delivered").await;
+    let status = standby.shared.status();
+    assert_eq!((&*status.lease, status.holder), ("mgmt/hub/informer-hub", Some(leader.shared.identity.to_string())));
+    leader.resign().await;
+    assert!(!leader.shared.fence.is_open());
+    until("the other one leads", || role(&standby) == Role::Leader).await;
+    assert_eq!(&*standby.shared.leads_with_note().1, "what was delivered", "and it is published again");
+    let lease = cluster.lease("hub", "informer-hub").unwrap();
+    assert_eq!(lease["metadata"]["annotations"]["informer-hub.io/delivered"], "what was delivered");
+    assert_eq!(lease["spec"]["leaseTransitions"], 1);
+}
+
+#[tokio::test]
+async fn leader_that_dies_is_succeeded_after_the_lease() {
+    let cluster = cluster();
+    let (leader, standby) = settled(contender(&cluster, "a"), contender(&cluster, "b")).await;
+    let since = clock::now();
+    drop(leader);
+    until("the other one leads", || role(&standby) == Role::Leader).await;
+    assert!(since.elapsed() > Duration::from_secs(2), "{:?}: not before the lease has expired", since.elapsed());
+}
+
+#[tokio::test]
+async fn fences_close_while_the_apiserver_is_away_or_too_slow_and_one_opens_again() {
+    let cluster = cluster();
+    let (one, other) = settled(contender(&cluster, "a"), contender(&cluster, "b")).await;
+    let fences = [Arc::clone(&one.shared.fence), Arc::clone(&other.shared.fence)];
+    let open = || fences.iter().filter(|fence| fence.is_open()).count();
+    cluster.stop().await;
+    until("the fence closes", || open() == 0).await;
+    until("neither knows a leader", || (role(&one), role(&other)) == (Role::Unknown, Role::Unknown)).await;
+    cluster.restart().await;
+    until("one leads again", || open() == 1).await;
+    // Each answer takes longer than a contender waits.
+    cluster.delay_leases(Duration::from_secs(3600));
+    until("the fence closes again", || open() == 0).await;
+    cluster.delay_leases(Duration::ZERO);
+    cluster.heal();
+    until("one leads in the end", || open() == 1).await;
+}
+
+#[tokio::test]
+async fn missing_right_is_an_error_and_a_deleted_lease_is_created_again() {
+    let cluster = cluster();
+    let leases = Gvr::new("coordination.k8s.io", "v1", "leases");
+    cluster.forbid(&leases, true);
+    let election = contender(&cluster, "a");
+    until("the error is known", || election.shared.status().error.is_some()).await;
+    let error = election.shared.status().error.unwrap();
+    assert!(error.contains("leases.coordination.k8s.io is forbidden"), "{error}");
+    assert_eq!(role(&election), Role::Unknown);
+    cluster.forbid(&leases, false);
+    until("it leads", || role(&election) == Role::Leader).await;
+    assert_eq!(election.shared.status().error, None);
+    cluster.delete_lease("hub", "informer-hub");
+    until("the lease is there again", || cluster.lease("hub", "informer-hub").is_some()).await;
+    until("it leads", || role(&election) == Role::Leader).await;
+}
