@@ -136,12 +136,35 @@ fn invalid_values_are_refused_with_a_helpful_message() {
             "existingConfig.configMap and existingConfig.secret",
         ),
         (&["auth.allowUnauthenticated=true", "auth.existingSecret=x"], "remove one of them"),
+        (&["ha.enabled=true", "ha.replicas=1"], "/ha/replicas"),
+        (&["config.ha.lease.namespace=a"], "additional properties 'ha' not allowed"),
+        (&["ha.enabled=true", "persistence.existingClaim=x"], "needs a volume for each pod"),
     ];
     for (settings, words) in cases {
         let arguments: Vec<_> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
         let message = template("hub", NAMESPACE, &arguments).expect_err(&format!("{settings:?} is accepted"));
         assert!(message.contains(words), "{settings:?}: not {words:?} but\n{message}");
     }
+}
+
+#[test]
+fn replicas_share_a_lease_and_prefer_different_nodes() {
+    let objects = template_of(Some("informer-hub/ci/ha-values.yaml"));
+    let lease = Mounted::of(&objects).config().unwrap().ha.expect("the configuration has [ha]").lease;
+    assert_eq!((&*lease.namespace, lease.cluster), (NAMESPACE, None));
+    let role = of_kind(&objects, "Role").into_iter().find(|role| role["metadata"]["namespace"] == NAMESPACE).unwrap();
+    let rules = role["rules"].as_array().unwrap();
+    let named = rules.iter().find(|rule| !rule["resourceNames"].is_null()).unwrap();
+    assert_eq!((&named["resourceNames"][0], rules.len()), (&Value::from(lease.name), 2), "{role:#}");
+    let set = &one(&objects, "StatefulSet")["spec"];
+    assert_eq!((&set["replicas"], &set["volumeClaimTemplates"][0]["metadata"]["name"]), (&2.into(), &"state".into()));
+    let affinity = &set["template"]["spec"]["affinity"]["podAntiAffinity"];
+    let term = &affinity["preferredDuringSchedulingIgnoredDuringExecution"][0]["podAffinityTerm"];
+    assert_eq!(term["labelSelector"]["matchLabels"], set["selector"]["matchLabels"], "{affinity:#}");
+    let budget = &one(&objects, "PodDisruptionBudget")["spec"];
+    assert_eq!((&budget["maxUnavailable"], &budget["selector"]), (&1.into(), &set["selector"]));
+    assert!(template_of(None).iter().all(|object| object["kind"] != "PodDisruptionBudget"));
+    assert_eq!(one(&template_of(None), "StatefulSet")["spec"]["replicas"], 1);
 }
 
 /// Returns the pod's annotations with some settings.
@@ -161,7 +184,8 @@ fn pod_is_replaced_only_for_keys_read_at_startup() {
     ] {
         assert_eq!(annotations(&[applied_at_runtime]), before, "{applied_at_runtime}");
     }
-    for read_at_startup in ["config.hub.checkpoint=9s", "auth.metricsOpen=true", "tls.secretName=a"] {
+    for read_at_startup in ["config.hub.checkpoint=9s", "auth.metricsOpen=true", "tls.secretName=a", "ha.enabled=true"]
+    {
         assert_ne!(annotations(&[read_at_startup]), before, "{read_at_startup}");
     }
 }

@@ -50,12 +50,15 @@ auth:
 {{- $config := dict "hub" (merge $managed (deepCopy .Values.config.hub)) "clusters" $clusters -}}
 {{- $_ := set $config "resources" (.Values.config.resources | default (dict "pods" dict)) -}}
 {{- $_ := set $config "sinks" .Values.config.sinks -}}
+{{- if .Values.ha.enabled -}}
+{{- $_ := set $config "ha" (dict "lease" (dict "namespace" .Release.Namespace "name" (include "informer-hub.fullname" .))) -}}
+{{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
 
-{{- /* Non-empty if the hub uses, or may use, its service account to reach a cluster. */ -}}
+{{- /* Non-empty if the hub uses, or may use, its service account to reach a cluster or the Lease. */ -}}
 {{- define "informer-hub.usesAccount" -}}
-{{- if include "informer-hub.ownConfig" . -}}true
+{{- if or .Values.ha.enabled (include "informer-hub.ownConfig" .) -}}true
 {{- else -}}
 {{- range (include "informer-hub.config" . | fromYaml).clusters }}{{ if .in_cluster }}true{{ end }}{{ end -}}
 {{- end -}}
@@ -67,6 +70,10 @@ auth:
 
 [hub]
 {{ include "informer-hub.toml.table" $config.hub -}}
+{{- with $config.ha }}
+[ha]
+{{ include "informer-hub.toml.table" . -}}
+{{- end -}}
 {{- range $kind := list "clusters" "resources" "sinks" -}}
 {{- range $name, $table := get $config $kind }}
 [{{ $kind }}.{{ include "informer-hub.toml.key" $name }}]
