@@ -29,6 +29,9 @@ pub(super) fn saved(
     let version = header.version;
     let health = InformerHealth::new();
     health.restore(version.clone(), header.synced, header.alive, objects.len() as u64);
+    if let Some(floor) = header.floor {
+        health.set_floor(floor);
+    }
     let is_same = claim.settings != 0 && claim.settings == header.settings;
     SavedPartition {
         origin: Arc::new(Origin {

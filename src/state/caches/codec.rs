@@ -3,7 +3,7 @@
 //! ```text
 //! 1 file        group, version, resource, kind, namespaced, view
 //! 2 dictionary  id, bytes
-//! 3 partition   number, cluster, scope, settings, version, synced, alive, written, readers
+//! 3 partition   number, cluster, scope, settings, version, synced, alive, written, readers; floor, if there is one
 //! 4 objects     partition, length of heads, heads (zstd), bodies end to end
 //! 5 removed     partition, keys
 //! 6 dropped     partition
@@ -49,12 +49,21 @@ pub struct PartitionHeader {
     pub written: i64,
     /// Readers that have acknowledged all of the partition.
     pub readers: BTreeSet<String>,
+    /// Version that a list must not be older than, if newer than `version` or that is unknown. The informer had read up to
+    /// here, and its readers may know of deletions up to here.
+    pub floor: Option<ResourceVersion>,
 }
 
 impl PartitionHeader {
     /// Returns the identity of the partition.
     pub(super) fn key(&self) -> PartitionKey {
         (self.cluster.clone(), self.scope.clone())
+    }
+
+    /// Marks the objects as possibly incomplete, because files are damaged. They are listed again, not older than before.
+    pub(super) fn set_incomplete(&mut self) {
+        let version = self.version.take();
+        self.floor = self.floor.take().or(version);
     }
 }
 
@@ -148,6 +157,10 @@ pub(super) fn put_partition(number: u64, header: &PartitionHeader, out: &mut Vec
     put_number(header.readers.len() as u64, out);
     for reader in &header.readers {
         put_block(reader.as_bytes(), out);
+    }
+    // Not in files of earlier builds, which also ignore it.
+    if let Some(floor) = &header.floor {
+        put_version(floor, out);
     }
 }
 
@@ -288,7 +301,8 @@ impl<'b> Bytes<'b> {
         let version = if self.flag()? { Some(self.version()?) } else { None };
         let (synced, alive, written) = (self.flag()?, self.time()?, self.time()?);
         let readers = (0..self.number()?).map(|_| self.text().map(ToOwned::to_owned)).collect::<Option<_>>()?;
-        Some(PartitionHeader { cluster, scope, settings, version, synced, alive, written, readers })
+        let floor = if self.0.is_empty() { None } else { Some(self.version()?) };
+        Some(PartitionHeader { cluster, scope, settings, version, synced, alive, written, readers, floor })
     }
 }
 

@@ -10,7 +10,7 @@ use super::file_name::{FileName, directory, salt};
 use super::load::{self, FilesRead};
 use super::moves::Moves;
 use super::objects::Dictionaries;
-use super::plan::{Plan, Step, key_of, make, put_end, write_objects, write_plan};
+use super::plan::{Plan, Step, floor_of, key_of, make, put_end, write_objects, write_plan};
 use super::writer::FrameFile;
 use crate::cache::{Partition, PartitionId, Snapshot};
 use informer_hub_disk::{Disk, DiskFile, Open, TEMP_SUFFIX};
@@ -164,12 +164,14 @@ impl CacheFiles {
         (&self.resource, &self.view)
     }
 
-    /// Returns whether the current state of a partition is on disk, including its version.
+    /// Returns whether the current state of a partition is on disk, including its versions.
     #[must_use]
     pub fn has(&self, partition: &Partition) -> bool {
         let kept = self.kept.get(&key_of(partition));
         kept.is_some_and(|kept| {
-            kept.partition.has_objects_of(partition) && kept.header.version.as_ref() == partition.resume_version()
+            kept.partition.has_objects_of(partition)
+                && kept.header.version.as_ref() == partition.resume_version()
+                && kept.header.floor == floor_of(partition)
         })
     }
 
@@ -379,13 +381,11 @@ impl CacheFiles {
                 let damaged = !read.damage.is_empty();
                 let mut carried = read.partitions;
                 carried.retain(|_, it| wants(&self.resource, &it.header));
-                // If the clock was ahead when the header was written, retention starts now.
                 for it in carried.values_mut() {
+                    // If the clock was ahead when the header was written, retention starts now.
                     it.header.written = it.header.written.min(now);
-                }
-                if damaged {
-                    for it in carried.values_mut() {
-                        it.header.version = None;
+                    if damaged {
+                        it.header.set_incomplete();
                     }
                 }
                 carried

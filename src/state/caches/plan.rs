@@ -11,7 +11,7 @@ use super::objects::{Dictionaries, ObjectWriter, RecordToWrite};
 use super::writer::FrameFile;
 use crate::cache::{Partition, Snapshot};
 use informer_hub_disk::Disk;
-use informer_hub_types::{Dictionary, ObjectKey, StoredObject};
+use informer_hub_types::{Dictionary, ObjectKey, ResourceVersion, StoredObject};
 
 /// Minimum change of `alive` that is written if nothing else changed, in ms.
 const ALIVE_STEP: u64 = 60_000;
@@ -124,7 +124,15 @@ pub(super) fn header_of(partition: &Partition, readers: &BTreeSet<String>, now: 
         alive: partition.health().fresh_until().unwrap_or(0),
         written: now,
         readers: readers.clone(),
+        floor: floor_of(partition),
     }
+}
+
+/// Returns the version that a list must not be older than, if newer than the one up to which the partition is complete.
+pub(super) fn floor_of(partition: &Partition) -> Option<ResourceVersion> {
+    let newest = partition.health().newest()?;
+    let is_above = partition.resume_version().is_none_or(|version| newest.newer_than(version));
+    is_above.then(|| ResourceVersion::clone(&newest))
 }
 
 /// Returns whether two headers differ only in timestamps that hardly changed.

@@ -154,7 +154,9 @@ fn assemble(
         };
         let mut header = partition.header;
         // With possible gaps the partition must not be saved as complete again.
-        header.version = header.version.filter(|_| is_whole);
+        if !is_whole {
+            header.set_incomplete();
+        }
         let any_version = claim.any_version;
         let saved = saved(&resource, claim, header.clone(), partition.objects);
         if let Some(id) = store.restore(saved) {

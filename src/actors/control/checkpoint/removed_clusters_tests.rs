@@ -6,6 +6,7 @@ use super::*;
 use crate::actors::control::checkpoint::pass::tests::Hub;
 use crate::cache::DeltaFifo;
 use crate::cache::testing::{delta, object_with};
+use crate::state::caches::Claim;
 use informer_hub_types::{Change, DeltaKind, ResourceVersion};
 
 /// Updates an object of the cluster that will be removed.
@@ -39,6 +40,28 @@ fn saved_cluster_stays_on_disk_with_its_last_change_and_leaves_memory() {
         assert_eq!(clusters(&hub), ["a", "b"]);
     }
     assert!(!hub.store.has_removed(&"b".parse().unwrap()));
+}
+
+#[test]
+fn saved_cluster_keeps_the_version_that_its_next_list_must_not_be_older_than() {
+    let mut hub = Hub::new(1, "v1", "v2");
+    // A list that is cut off after it has deleted the newest object: no object has the version of the deletion.
+    let mut fifo = DeltaFifo::new(usize::MAX);
+    fifo.push(Change::ReplaceBegin);
+    fifo.push(Change::Delta(delta(DeltaKind::Deleted, object_with("ns", "w-39", "uid", 50, &[], &[]))));
+    hub.from.store.apply_up_to(hub.moving, fifo.pop(usize::MAX), None);
+    let floor = ResourceVersion::new("50");
+    hub.from.store.published().load().partition(hub.moving).unwrap().health().set_floor(floor.clone());
+    remove_cluster(&mut hub);
+    assert!(hub.store.unsaved.lock().is_empty());
+    let claim = |_: &ApiResource, _: &PartitionHeader| {
+        let labels = ClusterLabels::new();
+        Some(Claim { labels, indexes: Vec::new(), settings: 1, any_version: false })
+    };
+    let read = hub.store.files.lock().values_mut().next().unwrap().read_closed(&Arc::default(), &claim).unwrap();
+    let [(_, readded)] = &read.partitions[..] else { panic!("{read:?}") };
+    assert_eq!((&readded.version, readded.objects.len()), (&None, 39));
+    assert_eq!(readded.health.newest().as_deref(), Some(&floor));
 }
 
 #[test]

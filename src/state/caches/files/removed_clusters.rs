@@ -83,7 +83,9 @@ impl CacheFiles {
             let is_it = self.unwanted.get(&key).is_some_and(|(known, _)| *known == number);
             let Some(claim) = claim(&self.resource, &header).filter(|_| is_it) else { continue };
             // With possible gaps the partition must not be saved as complete again.
-            header.version = header.version.filter(|_| is_whole);
+            if !is_whole {
+                header.set_incomplete();
+            }
             let saved = saved(&self.resource, claim, header.clone(), partition.objects);
             back.push((PartitionLocation { number, header }, saved));
         }

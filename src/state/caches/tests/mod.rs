@@ -21,8 +21,9 @@ use informer_hub_types::{
 const ROOT: &str = "/state/caches";
 const CLUSTERS: [&str; 3] = ["a", "b", "c"];
 
-/// State of a partition: objects with bodies, version, readers.
-type State = (BTreeMap<String, (String, String)>, Option<ResourceVersion>, BTreeSet<String>);
+/// State of a partition: objects with bodies, version, version that a list must not be older than, readers.
+type State =
+    (BTreeMap<String, (String, String)>, Option<ResourceVersion>, Option<Arc<ResourceVersion>>, BTreeSet<String>);
 
 fn state(partition: &Partition, readers: BTreeSet<String>) -> State {
     let object = |it: &Arc<StoredObject>| {
@@ -30,7 +31,8 @@ fn state(partition: &Partition, readers: BTreeSet<String>) -> State {
         let head = format!("{} {} {labels:?} {:?}", it.uid(), it.resource_version(), it.index_values());
         (it.key().to_string(), (head, it.json_text().unwrap_or_else(|_| "bare".to_owned())))
     };
-    (partition.iter().map(object).collect(), partition.resume_version().cloned(), readers)
+    let (version, newest) = (partition.resume_version().cloned(), partition.health().newest());
+    (partition.iter().map(object).collect(), version, newest, readers)
 }
 
 /// A process that saves caches and is restarted on the same disk.
@@ -132,6 +134,11 @@ impl CrashModel {
         let version = Some(ResourceVersion::new(&self.version.to_string()));
         self.store.apply_up_to(self.ids[cluster], fifo.pop(usize::MAX), version.clone());
         self.list_once(cluster, version);
+        // The informer may have read further than is applied.
+        let read = self.version + self.rng.random_range(0..3);
+        let snapshot = self.store.published().load_full();
+        let partition = snapshot.partition(self.ids[cluster]).unwrap();
+        partition.health().set_version(ResourceVersion::new(&read.to_string()));
         if self.rng.random_bool(0.5) {
             let dictionary = &self.dictionaries[self.rng.random_range(0..self.dictionaries.len())];
             let snapshot = self.store.published().load_full();
@@ -227,7 +234,9 @@ impl CrashModel {
             let is_older = self.uncertain && state.as_ref().is_none_or(was);
             let right = possible.contains(&state) || state.is_none() && possible.iter().any(is_nothing) || is_older;
             let short = |state: &Option<State>| {
-                state.as_ref().map(|(objects, version, readers)| (objects.len(), version.clone(), readers.clone()))
+                state.as_ref().map(|(objects, version, newest, readers)| {
+                    (objects.len(), version.clone(), newest.clone(), readers.clone())
+                })
             };
             let known: Vec<_> = possible.iter().map(short).collect();
             assert!(
@@ -383,6 +392,7 @@ fn flipped_bit_is_detected_and_costs_only_its_record() {
             cache.map(|cache| cache.store.published().load_full()).iter().flat_map(|it| it.partitions())
         {
             assert_eq!(partition.resume_version().is_none(), damaged, "partitions with possible gaps are listed again");
+            assert!(partition.health().newest().is_some(), "not older than before");
             let now = model.store.published().load_full();
             let id = model.ids[partition.origin().cluster.as_str()];
             for object in partition.iter().filter(|_| !path.to_string_lossy().contains("deltas")) {
