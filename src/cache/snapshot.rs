@@ -51,6 +51,8 @@ pub struct Partition {
     pub(super) version: Option<ResourceVersion>,
     /// Version up to which it is complete, so that a watch may resume from there.
     pub(super) resume: Option<ResourceVersion>,
+    /// Version of the newest applied deletion, if the partition is not complete up to it. Then no watch may resume.
+    pub(super) deleted: Option<ResourceVersion>,
     /// Hash of the settings that the informer decodes objects with.
     pub(super) settings: u64,
     /// Settings of objects that a list has yet to replace, if they differ.
@@ -435,6 +437,7 @@ impl Snapshot {
                 bare: false,
                 version: None,
                 resume: None,
+                deleted: None,
                 settings: 0,
                 outdated: None,
                 converted_from: None,

@@ -291,7 +291,7 @@ impl Store {
         if partition.is_staging() {
             partition.resume = partition.resume.filter(|_| !batch.visible_change);
         } else if version.is_some() || has_deltas || batch.visible_change {
-            partition.resume = version;
+            partition.complete_up_to(version);
         }
         let is_staging = partition.is_staging();
         self.record_batch(id, &mut partition, batch.drafts.take().unwrap_or_default(), list.as_ref(), before);
@@ -441,6 +441,7 @@ impl Store {
             return;
         }
         self.remove(id, partition, &stored);
+        partition.note_deletion(&event);
         // If the UID differs, the deletion of the stored object was not observed, and the other object was never
         // stored. If the event has only a head, the last state is unknown.
         let last = if same { last } else { Arc::clone(&stored) };
@@ -463,6 +464,24 @@ impl Store {
     #[must_use]
     pub fn version(&self, id: PartitionId) -> Option<ResourceVersion> {
         self.next.partition(id).and_then(|partition| partition.version.clone())
+    }
+}
+
+impl Partition {
+    /// Records that an object was deleted at a version.
+    fn note_deletion(&mut self, version: &ResourceVersion) {
+        if self.deleted.as_ref().is_none_or(|newest| version.newer_than(newest)) {
+            self.deleted = Some(version.clone());
+        }
+    }
+
+    /// Sets the version up to which the visible state is complete. If an object was deleted at a newer version, a watch
+    /// from there would add it again before it repeats the deletion, so none may resume.
+    fn complete_up_to(&mut self, version: Option<ResourceVersion>) {
+        if let Some(complete) = &version {
+            self.deleted.take_if(|deleted| !deleted.newer_than(complete));
+        }
+        self.resume = version.filter(|_| self.deleted.is_none());
     }
 }
 

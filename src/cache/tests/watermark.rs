@@ -1,12 +1,14 @@
-//! Model test of the watermark: resuming from it misses no event, despite merging, queueing and requeueing.
+//! Model test of the watermark: resuming from it misses no event and brings back no deleted object, despite merging,
+//! queueing and requeueing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hashbrown::HashSet;
 use proptest::prelude::*;
 
 use crate::cache::testing::{delta, object, origin, pods, properties};
-use crate::cache::{DeltaFifo, Gathering, PartitionId, SavedPartition, Store};
-use informer_hub_types::{Change, DeltaKind, InformerHealth, ObjectKey, ResourceVersion};
+use crate::cache::{Applied, DeltaFifo, Gathering, PartitionId, SavedPartition, Store};
+use informer_hub_types::{Change, DeltaKind, InformerHealth, ObjectKey, ResourceVersion, Uid};
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
@@ -85,8 +87,9 @@ fn contents(store: &Store, id: PartitionId) -> BTreeMap<String, u64> {
     snapshot.partition(id).unwrap().iter().map(entry).collect()
 }
 
-/// Asserts that a restart from the store's state reaches the current state.
-fn check(world: &World, store: &Store, id: PartitionId) {
+/// Asserts that a restart from the store's state reaches the current state, and adds none of the objects that were
+/// reported as deleted.
+fn check(world: &World, store: &Store, id: PartitionId, deleted: &HashSet<Uid>) {
     let snapshot = store.published().load_full();
     let Some(from) = snapshot.partition(id).unwrap().resume_version().cloned() else { return };
     let from = from.as_number().unwrap();
@@ -107,7 +110,13 @@ fn check(world: &World, store: &Store, id: PartitionId) {
     let id = next.restore(saved).unwrap();
     let mut fifo = DeltaFifo::new(usize::MAX);
     world.history.iter().filter(|event| event.version > from).for_each(|event| fifo.push(event.change()));
-    next.apply(id, fifo.pop(usize::MAX));
+    let replayed = next.apply(id, fifo.pop(usize::MAX)).unwrap();
+    for applied in replayed.applied.iter() {
+        assert!(
+            !matches!(applied, Applied::Added(object) if deleted.contains(object.uid())),
+            "{applied:?} from {from}"
+        );
+    }
     let current = world.current.iter().map(|(name, (_, version))| ((*name).to_owned(), *version)).collect();
     assert_eq!(contents(&next, id), current, "from {from} of {}", world.version);
 }
@@ -117,7 +126,7 @@ fn run(steps: Vec<Step>, limit: usize) -> u64 {
     let mut store = Store::new(pods());
     let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
     let mut fifo = DeltaFifo::new(limit);
-    let (mut delivered, mut resumed) = (0, 0);
+    let (mut delivered, mut resumed, mut deleted) = (0, 0, HashSet::new());
     for step in steps {
         match step {
             Step::Change(name, goes) => world.change(NAMES[name], goes),
@@ -162,7 +171,11 @@ fn run(steps: Vec<Step>, limit: usize) -> u64 {
             Step::Apply(max) => {
                 let batch = fifo.pop(max);
                 let watermark = fifo.watermark().cloned();
-                store.apply_up_to(id, batch, watermark);
+                let outbox = store.apply_up_to(id, batch, watermark).unwrap();
+                deleted.extend(outbox.applied.iter().filter_map(|applied| match applied {
+                    Applied::Deleted { stored, .. } => Some(stored.uid().clone()),
+                    _ => None,
+                }));
             }
             Step::PutBack(max) => {
                 let before = fifo.watermark().cloned();
@@ -175,7 +188,7 @@ fn run(steps: Vec<Step>, limit: usize) -> u64 {
             }
         }
         fifo.check();
-        check(&world, &store, id);
+        check(&world, &store, id, &deleted);
         let snapshot = store.published().load_full();
         resumed += u64::from(snapshot.partition(id).unwrap().resume_version().is_some());
     }
@@ -186,7 +199,7 @@ proptest! {
     #![proptest_config(properties(256))]
 
     #[test]
-    fn resume_from_the_watermark_misses_no_event(
+    fn resume_from_the_watermark_misses_no_event_and_brings_back_no_object(
         steps in prop::collection::vec(arb_step(), 1..80),
         limit in prop_oneof![Just(usize::MAX), Just(600)],
     ) {
@@ -209,6 +222,32 @@ fn watermark_stays_behind_queued_earlier_events() {
     assert_eq!(fifo.watermark(), Some(&version(1)), "`a` is complete until 4, but `b` of 3 is still queued");
     fifo.pop(1);
     assert_eq!(fifo.watermark(), Some(&version(4)));
+}
+
+#[test]
+fn deletion_ahead_of_the_watermark_clears_the_resume_version() {
+    for list in [&["[", "*a@1", "*b@1", "]1"][..], &["[", "*a@1", "]1", "[", "*a@2", "*b@2", "]2"]] {
+        let (mut fifo, mut store) = (DeltaFifo::new(usize::MAX), Store::new(pods()));
+        let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
+        let mut apply = |fifo: &mut DeltaFifo, max: usize| {
+            let batch = fifo.pop(max);
+            store.apply_up_to(id, batch, fifo.watermark().cloned());
+            let resume = store.published().load().partition(id).unwrap().resume_version().cloned();
+            resume.and_then(|version| version.as_number())
+        };
+        for change in list {
+            fifo.push(crate::cache::testing::change(change));
+        }
+        while !fifo.is_empty() {
+            apply(&mut fifo, 9);
+        }
+        for change in ["~a@3", "~b@4", "-a@5"] {
+            fifo.push(crate::cache::testing::change(change));
+        }
+        fifo.push(Change::Progress(version(5)));
+        assert_eq!(apply(&mut fifo, 1), None, "a watch from before 3 would add `a` again");
+        assert_eq!(apply(&mut fifo, 1), Some(5));
+    }
 }
 
 #[test]
