@@ -2,6 +2,8 @@
 //!
 //! `cargo bench -p informer-hub-dictionaries`. Objects are those of the generator; dictionaries have 32 KiB and are trained on
 //! other objects. Protobuf is compressed as it is. JSON is compressed as the store does it, with identifiers as bytes.
+//!
+//! The read API writes protobuf from JSON. That is compared with serde_json, which reads the same JSON and writes it again.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -61,6 +63,22 @@ fn encoded(message: MessageId, object: &StoredObject) -> Vec<u8> {
     let json = object.json().expect("a new object is readable");
     Encoder::default().object(message, &json, MAX, &mut raw).expect("the generator has the schema's members");
     raw
+}
+
+/// Compares writing protobuf with serde_json, which reads the JSON and writes it again. Returns the times for one object.
+fn measure_writing(message: MessageId, objects: &[Arc<StoredObject>]) -> (f64, f64) {
+    let texts: Vec<_> = objects.iter().map(|object| object.json().expect("a new object is readable")).collect();
+    let again = time(|at| {
+        let object: serde_json::Value = serde_json::from_slice(&texts[at]).expect("it is JSON");
+        drop(black_box(serde_json::to_vec(&object).expect("it is JSON")));
+    });
+    let (mut encoder, mut out) = (Encoder::default(), Vec::new());
+    let protobuf = time(|at| {
+        out.clear();
+        encoder.object(message, &texts[at], MAX, &mut out).expect("it has the schema's members");
+        black_box(&out);
+    });
+    (again, protobuf)
 }
 
 fn plain(object: &StoredObject) -> Arc<StoredObject> {
@@ -136,6 +154,7 @@ fn measure(kind: &Kind) {
     });
     let raw_size = frames.iter().map(Vec::len).sum::<usize>() / COUNT as usize;
     let plain_raw = raws.iter().map(Vec::len).sum::<usize>() / COUNT as usize;
+    let (again, protobuf) = measure_writing(message, &measured);
     println!("{}", kind.name);
     measure_training(kind, &measured);
     println!("  plain, B                    {:6} {plain_raw:6}", outcome.plain_bytes / COUNT as usize);
@@ -145,4 +164,5 @@ fn measure(kind: &Kind) {
     println!("  compress                    {compress_json:6.1} {compress_raw:6.1}");
     println!("  read as JSON, event         {read_json:6.1} {:6.1}", read_raw + to_json);
     println!("  read as protobuf            {to_raw:6.1} {read_raw:6.1}");
+    println!("  write: serde_json, protobuf {again:6.1} {protobuf:6.1}");
 }
