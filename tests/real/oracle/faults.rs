@@ -13,11 +13,24 @@ use crate::proxy::{Fault, FaultProxy};
 /// Number of problems shown in a failure.
 const SHOWN: usize = 4;
 
+/// Returns the proxy fault of a disruption, if it has one.
+pub(super) fn fault(disruption: Disruption) -> Option<Fault> {
+    match disruption {
+        Disruption::Slow => Some(Fault::Slow),
+        Disruption::Stall { .. } => Some(Fault::Stall),
+        Disruption::Refuse => Some(Fault::Refuse),
+        _ => None,
+    }
+}
+
 /// Makes the changes of a step under its fault, and repairs it. The fault is at the proxy or in client-go.
 ///
 /// # Panics
 /// If the fault is one of the server that client-go reads from.
 pub(super) async fn change_under(step: Step, proxy: &FaultProxy, go: &ClientGo, writer: &mut Writer) {
+    if let Some(fault) = fault(step.disruption) {
+        return change_behind(fault, step, proxy, writer).await;
+    }
     match step.disruption {
         Disruption::None => writer.change(step.changes).await,
         Disruption::Reset { times } => {
@@ -30,9 +43,6 @@ pub(super) async fn change_under(step: Step, proxy: &FaultProxy, go: &ClientGo, 
             };
             tokio::join!(resets, change(writer, step));
         }
-        Disruption::Slow => change_behind(Fault::Slow, step, proxy, writer).await,
-        Disruption::Refuse => change_behind(Fault::Refuse, step, proxy, writer).await,
-        Disruption::Stall { .. } => change_behind(Fault::Stall, step, proxy, writer).await,
         Disruption::Uninstall => {
             change(writer, step).await;
             writer.reinstall().await;
@@ -45,9 +55,7 @@ pub(super) async fn change_under(step: Step, proxy: &FaultProxy, go: &ClientGo, 
             }
             go.freeze(false);
         }
-        Disruption::Expire | Disruption::Restart | Disruption::Freeze | Disruption::Forbid => {
-            unreachable!("a fault of the server: {:?}", step.disruption)
-        }
+        other => unreachable!("a fault of the server: {other:?}"),
     }
 }
 

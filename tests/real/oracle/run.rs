@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::clientgo::ClientGo;
-use super::faults::{change, change_under, fail_on, wrong_objects};
+use super::faults::{change, change_under, fail_on, fault, wrong_objects};
 use super::history::{Kind, Log, State, Subject};
 use super::hub_side::HubUnderTest;
 use super::judge::Tally;

@@ -13,7 +13,7 @@ use kube::Client;
 use tokio::time::sleep;
 
 use super::clientgo::ClientGo;
-use super::faults::{change, change_under, fail_on, wrong_objects};
+use super::faults::{change, change_under, fail_on, fault, wrong_objects};
 use super::history::{Kind, Log};
 use super::judge::Tally;
 use super::pair::{HandlerPair, Reads};
