@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -17,6 +17,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use informer_hub_sim::oracle::{EventContent, Oracle, ReceivedEvent, Replica};
+use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, Uid};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
@@ -93,7 +94,7 @@ impl FlakyReceiver {
 
 async fn receive(State(receiver): State<FlakyReceiver>, headers: HeaderMap, body: Bytes) -> StatusCode {
     if let Some(replica) = headers.get("x-replica") {
-        receiver.senders.lock().push((Instant::now(), replica.to_str().unwrap().to_owned()));
+        receiver.senders.lock().push((clock::now(), replica.to_str().unwrap().to_owned()));
     }
     let turn = receiver.requests.fetch_add(1, Relaxed) % 20;
     if turn == 7 {
@@ -338,7 +339,7 @@ async fn standby_takes_over_from_killed_and_suspended_leaders_without_losing_a_c
         // A standby that has just started does not know yet what is delivered.
         replicas.have_published(&changing.newest().await).await;
         deleted.extend(changing.churn(20).await);
-        let (failed, former) = (Instant::now(), leader);
+        let (failed, former) = (clock::now(), leader);
         leader = 1 - former;
         if suspends {
             signal(&replicas.running[former], "STOP");
@@ -353,7 +354,7 @@ async fn standby_takes_over_from_killed_and_suspended_leaders_without_losing_a_c
         changing.is_delivered().await;
         if suspends {
             signal(&replicas.running[former], "CONT");
-            let continued = Instant::now();
+            let continued = clock::now();
             while continued.elapsed() < Duration::from_secs(5) {
                 deleted.extend(changing.churn(5).await);
             }
