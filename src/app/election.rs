@@ -152,8 +152,13 @@ impl Election {
         let shared = &self.shared;
         shared.fence.set(None);
         let has_resigned = {
-            let elector = &mut shared.state.lock().elector;
+            let State { elector, was_leader, .. } = &mut *shared.state.lock();
             elector.resign(clock::since_boot());
+            // Not a loss to warn of.
+            if std::mem::take(was_leader) {
+                tracing::info!(lease = shared.place, identity = %shared.identity, "releases the Lease");
+                shared.changed.notify_one();
+            }
             elector.has_resigned()
         };
         shared.wake.notify_one();
