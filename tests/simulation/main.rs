@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use plan::{Encoding, Plan};
+use plan::{Encoding, Plan, Wire};
 use testbed::{Recording, Testbed};
 
 /// Default number of simulations.
@@ -60,7 +60,7 @@ fn simulate_all(count: u64, plan_of: impl Fn(u64) -> Plan + Sync) {
     // Reads what is read once in a process, by any of the threads whose memory is measured.
     for encoding in Encoding::ALL {
         let mut plan = plan_of(count);
-        plan.wire.encoding = encoding;
+        plan.wire = Wire { encoding, is_http2: encoding != Encoding::Json };
         drop(simulate(plan, Recording::Off));
     }
     if let Some(seed) = number("SIMULATION_SEED").or_else(|| number("INFORMER_HUB_SEED")) {

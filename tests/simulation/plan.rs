@@ -143,7 +143,7 @@ impl Plan {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wire {
     pub(crate) encoding: Encoding,
-    is_http2: bool,
+    pub(crate) is_http2: bool,
 }
 
 /// Encoding between hub and clusters.
@@ -165,14 +165,15 @@ impl Encoding {
 const STREAMS: u32 = 100;
 
 impl Wire {
-    /// Draws an encoding, unless `INFORMER_HUB_ENCODING` (`auto`, `json`) selects one. `INFORMER_HUB_HTTP` (`1`, `2`) selects
-    /// the HTTP version, 1.1 by default.
+    /// Draws an encoding and an HTTP version, unless `INFORMER_HUB_ENCODING` (`auto`, `json`) or `INFORMER_HUB_HTTP` (`1`,
+    /// `2`) selects one.
     fn drawn(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed ^ 0x3172_E0DE);
         let drawn = if rng.random_bool(0.6) { Encoding::Protobuf } else { Encoding::ALL[rng.random_range(1..3)] };
+        let drawn_http2 = rng.random_bool(0.5);
         let encoding = choice("INFORMER_HUB_ENCODING", &[("auto", Encoding::Protobuf), ("json", Encoding::Json)]);
         let is_http2 = choice("INFORMER_HUB_HTTP", &[("1", false), ("2", true)]);
-        Self { encoding: encoding.unwrap_or(drawn), is_http2: is_http2.unwrap_or(false) }
+        Self { encoding: encoding.unwrap_or(drawn), is_http2: is_http2.unwrap_or(drawn_http2) }
     }
 
     /// Has a simulated cluster use it.
