@@ -192,7 +192,8 @@ impl KubeSource {
             let (opened, answer) = oneshot::channel();
             let (out, batches) = mpsc::channel(I::BATCHES);
             let task = io.spawn(async move {
-                let response = match get.open(&current.client, head).await {
+                // Boxed, because the task lives as long as the body.
+                let response = match Box::pin(get.open(&current.client, head)).await {
                     Ok(response) => response,
                     Err(error) => {
                         if error.class == ErrorClass::Unauthorized {

@@ -55,8 +55,8 @@ pub(super) trait Intake: Send + 'static {
     fn is_done(&self) -> bool;
 }
 
-/// An item that [`pump`] sends.
-type Piece<B> = Result<B, SourceError>;
+/// An item that [`pump`] sends. Boxed, because a channel has room for 32 or 64 items even if it is empty.
+type Piece<B> = Box<Result<B, SourceError>>;
 
 /// Reads `body` until it ends or the receiver is dropped. Fails if no data arrives for `silence`.
 pub(super) async fn pump<I: Intake>(
@@ -70,7 +70,7 @@ pub(super) async fn pump<I: Intake>(
         let data = if intake.is_full() {
             let Ok(permit) = out.reserve().await else { return };
             if let Some(batch) = intake.pop() {
-                permit.send(Ok(batch));
+                permit.send(Box::new(Ok(batch)));
             }
             continue;
         } else if intake.has_batch() {
@@ -86,7 +86,7 @@ pub(super) async fn pump<I: Intake>(
                 permit = room => {
                     let Ok(permit) = permit else { return };
                     if let Some(batch) = intake.pop() {
-                        permit.send(Ok(batch));
+                        permit.send(Box::new(Ok(batch)));
                     }
                     continue;
                 }
@@ -107,13 +107,13 @@ pub(super) async fn pump<I: Intake>(
         }
     };
     while let Some(batch) = intake.pop() {
-        if out.send(Ok(batch)).await.is_err() {
+        if out.send(Box::new(Ok(batch))).await.is_err() {
             return;
         }
     }
     if let Err(error) = end {
         // Ignore the error: the receiver is gone.
-        let _ = out.send(Err(error)).await;
+        let _ = out.send(Box::new(Err(error))).await;
     }
 }
 
@@ -401,14 +401,14 @@ impl<B> BatchStream<B> {
 }
 
 impl<B> Stream for BatchStream<B> {
-    type Item = Piece<B>;
+    type Item = Result<B, SourceError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if self.is_over {
             return Poll::Ready(None);
         }
         if let Some(piece) = ready!(self.receiver.poll_recv(context)) {
-            return Poll::Ready(Some(piece));
+            return Poll::Ready(Some(*piece));
         }
         // The channel closes when the task ends or panics. A panic must not look like the end of the stream.
         let end = ready!(self.task.0.poll_unpin(context));

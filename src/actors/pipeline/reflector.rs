@@ -81,8 +81,9 @@ impl Actor for ReflectorActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
         let Some(parts) = self.parts.take() else { return };
-        let driver = Driver::new(parts);
-        ctx.spawn(driver.run().into_actor(self).map(|FifoGone, act, ctx| {
+        let mut driver = Driver::new(parts);
+        let run = async move { driver.run().await };
+        ctx.spawn(run.into_actor(self).map(|FifoGone, act, ctx| {
             act.guard.set(ExitStatus::Orphaned);
             ctx.stop();
         }));
@@ -163,7 +164,7 @@ impl Driver {
         }
     }
 
-    async fn run(mut self) -> FifoGone {
+    async fn run(&mut self) -> FifoGone {
         loop {
             let done = match self.machine.next(clock::now()) {
                 Step::Wait { until, .. } => {
@@ -175,7 +176,8 @@ impl Driver {
                     }
                     Ok(())
                 }
-                Step::List { request, fresh } => self.list(request, fresh).await,
+                // Boxed, because an informer watches for much longer than it lists.
+                Step::List { request, fresh } => Box::pin(self.list(request, fresh)).await,
                 Step::Watch { request } => self.watch(request).await,
             };
             if let Err(FifoGone) = done {
