@@ -4,10 +4,10 @@ pub use informer_hub_config::fleet::{Conflict, Holder, Problem};
 pub use informer_hub_config::{
     AccessReviewConfig, AuditConfig, AuditLevel, AuditOutputConfig, AuditRuleConfig, AuthConfig, AuthorizationConfig,
     BatchConfig, BodyConfig, ByteSize, ClientCertConfig, ClusterAccess, ClusterConfig, ClusterSourceConfig,
-    ClusterSourceKind, Config, ConfigErrors, Contexts, Encodings, FileConfig, HaConfig, HeaderConfig, HeaderText,
-    HttpVersions, HubConfig, HumanDuration, InlineKubeconfig, InvalidUnit, LabelPattern, LeaseConfig, Management,
-    Mistake, NamePattern, NatsAuth, NatsConfig, OidcConfig, Probes, Projection, ProviderConfig, RateLimitConfig,
-    ReadApiConfig, ReaderConfig, ReaderIdentity, ReaderLimitsConfig, ResourceConfig, RetryConfig, RuleConfig, Secret,
-    SecretFormat, ServiceAccountConfig, ServiceConfig, SinkConfig, SinkMatch, StdoutConfig, TemplateText, TlsConfig,
-    TokenReviewConfig, TransportConfig, WebhookConfig, WrongKubeconfig,
+    ClusterSourceKind, Config, ConfigErrors, Contexts, Encodings, FileConfig, FleetConfig, FleetRole, HaConfig,
+    HeaderConfig, HeaderText, HttpVersions, HubConfig, HumanDuration, InlineKubeconfig, InvalidUnit, LabelPattern,
+    LeaseConfig, Management, Mistake, NamePattern, NatsAuth, NatsConfig, OidcConfig, Probes, Projection,
+    ProviderConfig, RateLimitConfig, ReadApiConfig, ReaderConfig, ReaderIdentity, ReaderLimitsConfig, ResourceConfig,
+    RetryConfig, RuleConfig, Secret, SecretFormat, ServiceAccountConfig, ServiceConfig, SinkConfig, SinkMatch,
+    StdoutConfig, TemplateText, TlsConfig, TokenReviewConfig, TransportConfig, WebhookConfig, WrongKubeconfig,
 };

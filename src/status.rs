@@ -6,5 +6,6 @@ pub use crate::actors::{
     PatternStatus, StateStatus, SyncScope, SyncView,
 };
 pub use crate::app::{
-    ClusterSourceState, ClusterSourceStatus, ElectionStatus, HubReport, ReloadStatus, Reporter, Role, SinkReport,
+    ClusterSourceState, ClusterSourceStatus, ElectionStatus, FleetCluster, FleetStatus, HubReport, ReloadStatus,
+    Reporter, Role, SinkReport,
 };

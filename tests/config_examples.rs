@@ -18,6 +18,7 @@ fn prepared() -> (tempfile::TempDir, Vec<PathBuf>) {
         "hub-key.pem",
         "operators-ca.pem",
         "hub-read-token",
+        "hub.creds",
         "login-ca.pem",
         "dashboard-token",
     ] {

@@ -37,6 +37,12 @@ pub enum StartError {
         /// Problem with the subscription.
         problem: String,
     },
+    /// The fleet is not usable. Fixed in the configuration, or by a build with the feature `fleet`.
+    #[error("fleet: {problem}")]
+    Fleet {
+        /// Problem with the fleet.
+        problem: String,
+    },
     /// The state directory is not usable. Fixed by the operator.
     #[error(transparent)]
     State(#[from] StateError),

@@ -21,6 +21,8 @@ use crate::actors::messages::{SetMemoryLimit, Shutdown, ViewSync, WaitForCacheSy
 use crate::actors::sinks::sink::Drain;
 use crate::actors::{FleetView, HubSystem, NotSynced, RegistryActor};
 use crate::cache::OwnerChain;
+#[cfg(feature = "fleet")]
+use informer_hub_types::ClusterName;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, LEAST_MEMORY_LIMIT, Object};
 
@@ -135,10 +137,11 @@ impl Hub {
     /// Returns a handle that makes reports, from any thread, while the hub runs.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
-        let RunningHub { registry, sinks, sources, credentials, status, election, .. } = &*self.running;
+        let RunningHub { registry, sinks, sources, credentials, status, election, fleet, .. } = &*self.running;
         let (sinks, sources, configuration) = (Arc::clone(sinks), Arc::clone(sources), Arc::clone(status));
         let (credentials, election) = (Arc::clone(credentials), election.as_ref().map(|one| Arc::clone(&one.shared)));
-        Reporter { registry: registry.clone(), sinks, sources, credentials, configuration, election }
+        let fleet = fleet.clone();
+        Reporter { registry: registry.clone(), sinks, sources, credentials, configuration, election, fleet }
     }
 
     /// Returns a handle that changes the configuration, from any thread, while the hub runs.
@@ -178,6 +181,14 @@ impl Hub {
         Ok(self.registry().send(SetMemoryLimit(limit)).await?)
     }
 
+    /// Returns the clusters that this process collects for its fleet; `None` if it does not collect.
+    #[cfg(feature = "fleet")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn collected(&self) -> Option<Vec<ClusterName>> {
+        self.running.collecting.get().map(|collecting| collecting.owned())
+    }
+
     /// Returns the actor system of the hub.
     #[must_use]
     pub fn system(&self) -> &HubSystem {
@@ -210,6 +221,11 @@ impl Hub {
     pub async fn shutdown(self, timeout: Duration) -> ShutdownReport {
         let deadline = clock::now() + timeout;
         self.running.close();
+        #[cfg(feature = "fleet")]
+        if let Some(collecting) = self.running.collecting.get() {
+            // Without NATS, nothing can be released, and the leases expire.
+            let _ = tokio::time::timeout(timeout / 2, collecting.shutdown()).await;
+        }
         let behind = self.stop_clusters(deadline).await;
         let running_sink = |one: &RunningSink| (one.name().to_owned(), one.sink().clone(), Arc::clone(&one.health));
         let sinks: Vec<_> = self.running.sinks.lock().iter().map(running_sink).collect();

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::credentials::{CredentialWatch, Owner, Summary};
 use super::election::{ElectionStatus, Role, SharedElection};
+use super::fleet_status::{FleetStatus, SharedFleetStatus};
 use super::readers::RunningSinks;
 use super::reload::ReloadStatus;
 use super::sources::{ClusterSourceState, ClusterSourceStatus, Sources};
@@ -40,6 +41,7 @@ pub(super) struct Parts {
     pub(super) credentials: Arc<CredentialWatch>,
     pub(super) configuration: Arc<Mutex<ReloadStatus>>,
     pub(super) election: Option<Arc<SharedElection>>,
+    pub(super) fleet: SharedFleetStatus,
 }
 
 #[derive(Default)]
@@ -94,8 +96,11 @@ impl Metrics {
         out.count(Id::BuildInfo, version, 1);
         put_process(&mut out);
         let mut events = 0;
-        if let Some((fleet, Parts { sinks, sources, credentials, configuration, election })) = self.0.hub.get() {
-            out.flag(Id::Ready, LabelSet::NONE, fleet.is_ready() && !sources.is_waiting());
+        if let Some((fleet, parts)) = self.0.hub.get() {
+            let Parts { sinks, sources, credentials, configuration, election, fleet: processes } = parts;
+            let processes = processes.read();
+            let is_waiting = sources.is_waiting() || processes.as_ref().is_some_and(FleetStatus::is_waiting);
+            out.flag(Id::Ready, LabelSet::NONE, fleet.is_ready() && !is_waiting);
             let (changes, objects) = put_clusters(&mut out, fleet, credentials);
             for source in sources.status() {
                 put_source(&mut out, &source);
@@ -114,6 +119,7 @@ impl Metrics {
             if let Some(election) = election {
                 put_election(&mut out, &election.status());
             }
+            processes.inspect(|status| status.put(&mut out));
         } else {
             out.flag(Id::Ready, LabelSet::NONE, false);
         }
@@ -429,13 +435,8 @@ mod tests {
         for number in 0..clusters {
             credentials.note(Owner::Cluster(format!("cluster-{number}")), vec![ending(clock::wall())]);
         }
-        let parts = Parts {
-            sinks: RunningSinks::default(),
-            sources,
-            credentials,
-            configuration: Arc::default(),
-            election: None,
-        };
+        let (sinks, configuration, fleet_status) = Default::default();
+        let parts = Parts { sinks, sources, credentials, configuration, election: None, fleet: fleet_status };
         metrics.attach(fleet(clusters, &resources, &["one", "two"]), parts);
         let began = clock::now();
         let snapshot = metrics.collect();

@@ -2,6 +2,8 @@
 //!
 //! Besides the command line, only this module names concrete sources and sinks.
 
+#[cfg(feature = "fleet")]
+mod collect;
 #[cfg(feature = "cli")]
 mod config_file;
 mod convert;
@@ -13,6 +15,7 @@ mod error;
 mod exporter;
 #[cfg(feature = "cli")]
 mod fetch;
+mod fleet_status;
 mod hub;
 #[cfg(feature = "cli")]
 mod load;
@@ -42,6 +45,10 @@ mod start;
 mod state;
 mod typed;
 
+#[cfg(feature = "fleet")]
+pub use collect::Collect;
+#[cfg(all(feature = "cli", feature = "fleet"))]
+pub(crate) use collect::nats_params;
 pub(crate) use convert::access;
 pub use convert::client;
 pub use durable::DurableSubscription;
@@ -50,6 +57,7 @@ pub(crate) use election::own_cluster;
 pub use election::{ElectionStatus, Role};
 pub use error::{ReloadError, StartError};
 pub use exporter::MetricsExporter;
+pub use fleet_status::{FleetCluster, FleetStatus};
 pub use hub::{Hub, MemoryLimitError, ShutdownReport};
 #[cfg(feature = "cli")]
 pub use load::load;

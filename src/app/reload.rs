@@ -14,6 +14,7 @@
 //! A cluster with a new address or new credentials keeps its informers and their objects: see
 //! [`KubeConnector::change`].
 
+mod clusters;
 mod plan;
 mod port_readers;
 
@@ -23,22 +24,25 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 
 use actix::Addr;
-use futures::future::{BoxFuture, join_all};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde::Serialize;
 
 pub use plan::{Changes, Difference};
 use port_readers::ReadReaders;
 
+#[cfg(feature = "fleet")]
+use super::collect::Collecting;
 use super::convert;
 use super::credentials::{CredentialOwners, CredentialWatch};
 use super::delivered::Reconciler;
 use super::election::Election;
 use super::error::{ReloadError, StartError};
+use super::fleet_status::SharedFleetStatus;
 use super::readers::{Follower, Reader, ReaderSubscriptions, RunningSink, RunningSinks, files_of};
 use super::sources::{ClusterSourceState, SourceFeed, SourceHost, Sources, WatchParams};
 use super::state::OpenState;
-use crate::actors::messages::{AddCluster, Release, RemoveCluster, SetClusterLabels, SetMemoryLimit, User};
+use crate::actors::messages::{Release, SetMemoryLimit, User};
 use crate::actors::sinks::sink::{Drain, OpenStore};
 use crate::actors::{Env, RegistryActor};
 use informer_hub_config::fleet::SourceReport;
@@ -97,6 +101,11 @@ pub(super) struct RunningHub {
     pub(super) credentials: Arc<CredentialWatch>,
     pub(super) election: Option<Election>,
     pub(super) reconciler: OnceLock<Arc<tokio::sync::Mutex<Reconciler>>>,
+    /// Collector that decides which clusters are watched, in a fleet.
+    #[cfg(feature = "fleet")]
+    pub(super) collecting: OnceLock<Arc<Collecting>>,
+    /// Status of this process in its fleet.
+    pub(super) fleet: SharedFleetStatus,
     connectors: Mutex<BTreeMap<ClusterName, KubeConnector>>,
     /// Reads the readers of the HTTP port, if there is one.
     read_readers: OnceLock<ReadReaders>,
@@ -197,6 +206,9 @@ impl RunningHub {
             credentials: Arc::default(),
             election: None,
             reconciler: OnceLock::new(),
+            #[cfg(feature = "fleet")]
+            collecting: OnceLock::new(),
+            fleet: SharedFleetStatus::default(),
             read_readers: OnceLock::new(),
             closing: AtomicBool::new(false),
         }
@@ -375,33 +387,6 @@ impl RunningHub {
         Ok(())
     }
 
-    /// Ends removed clusters. Changed clusters get their new labels, address and credentials.
-    async fn change_clusters(&self, old: &Config, new: &Config, changes: &Difference) -> Result<(), ReloadError> {
-        let find = |all: &Config, name: &str| all.clusters.iter().find(|one| one.name.as_str() == name).cloned();
-        for name in &changes.changed {
-            let (Some(before), Some(now)) = (find(old, name), find(new, name)) else { continue };
-            let settings = convert::settings(&now);
-            let is_elsewhere = convert::settings(&before) != settings;
-            if let Some(connector) = self.connectors.lock().get(&now.name).filter(|_| is_elsewhere) {
-                connector.change(settings);
-            }
-            if before.labels != now.labels {
-                // The embedding program may have removed it already.
-                let _ = self.registry.send(SetClusterLabels { name: now.name, labels: now.labels }).await?;
-            }
-        }
-        let mut going = Vec::new();
-        for cluster in changes.removed.iter().filter_map(|name| find(old, name)) {
-            self.connectors.lock().remove(&cluster.name);
-            going.push(self.registry.send(RemoveCluster(cluster.name)));
-        }
-        // Concurrently: each may have to wait for its subscribers.
-        for gone in join_all(going).await {
-            let _ = gone?;
-        }
-        Ok(())
-    }
-
     async fn exchange_resources(&self, config: &Config, changes: &Changes) -> Result<(), ReloadError> {
         let names = &changes.resources;
         for name in names.removed.iter().chain(names.changed.iter().filter(|name| !changes.revised.contains(name))) {
@@ -439,15 +424,6 @@ impl RunningHub {
     fn follower(&self, name: &str) -> Option<(Follower, ReaderSubscriptions)> {
         let sinks = self.sinks.lock();
         sinks.iter().find(|one| one.name() == name).map(|one| (one.follower.clone(), one.followed.clone()))
-    }
-
-    /// Adds a cluster, which is watched from then on.
-    pub(super) async fn add_cluster(&self, cluster: &ClusterConfig) -> Result<(), StartError> {
-        let connector = convert::connector(cluster, self.stall, self.dials.clusters.clone(), &self.env.io);
-        self.connectors.lock().insert(cluster.name.clone(), connector.clone());
-        let (name, labels) = (cluster.name.clone(), cluster.labels.clone());
-        self.registry.send(AddCluster { name, labels, connector: Arc::new(connector) }).await??;
-        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::credentials::{CredentialWatch, Owner};
 use super::election::{ElectionStatus, Role, SharedElection};
+use super::fleet_status::{FleetStatus, SharedFleetStatus};
 use super::metrics::Parts;
 use super::readers::{RunningSink, RunningSinks};
 use super::reload::ReloadStatus;
@@ -56,6 +57,9 @@ pub struct HubReport {
     /// Leader election; absent without `[ha]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ha: Option<ElectionStatus>,
+    /// This process and its fleet; absent without `[fleet]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetStatus>,
     /// History of the configuration in force.
     pub configuration: ReloadStatus,
 }
@@ -69,6 +73,7 @@ pub struct Reporter {
     pub(super) credentials: Arc<CredentialWatch>,
     pub(super) configuration: Arc<Mutex<ReloadStatus>>,
     pub(super) election: Option<Arc<SharedElection>>,
+    pub(super) fleet: SharedFleetStatus,
 }
 
 impl Reporter {
@@ -80,6 +85,8 @@ impl Reporter {
         let mut hub = self.registry.send(GetStatus).await?;
         // The clusters of a source that has not reported are unknown, so the hub is not ready.
         hub.ready &= !self.sources.is_waiting();
+        let fleet = self.fleet.read();
+        hub.ready &= !fleet.as_ref().is_some_and(FleetStatus::is_waiting);
         for cluster in &mut hub.clusters {
             if let Some((source, object)) = self.sources.origin(&cluster.name) {
                 (cluster.source, cluster.source_object) = (Some(source), Some(object));
@@ -100,15 +107,15 @@ impl Reporter {
         };
         let sinks = self.sinks.lock().iter().map(report).collect();
         let (credentials, configuration) = (self.credentials.of(&Owner::Port), self.configuration.lock().clone());
-        Ok(HubReport { hub, cluster_sources, sinks, credentials, ha, configuration })
+        Ok(HubReport { hub, cluster_sources, sinks, credentials, ha, fleet, configuration })
     }
 }
 
 impl Reporter {
     /// Returns the parts that metrics are read from.
     pub(super) fn parts(&self) -> Parts {
-        let Self { sinks, sources, credentials, configuration, election, .. } = self.clone();
-        Parts { sinks, sources, credentials, configuration, election }
+        let Self { sinks, sources, credentials, configuration, election, fleet, .. } = self.clone();
+        Parts { sinks, sources, credentials, configuration, election, fleet }
     }
 
     /// Sends a dead-letter request to a sink. Returns `None` if there is no such sink or the hub has ended.

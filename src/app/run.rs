@@ -69,7 +69,7 @@ pub async fn run(
     // Without a handler, exceeding the file size limit (`ulimit -f`) would end the process instead of failing the
     // write.
     let _too_large = signal(SignalKind::from_raw(SIGXFSZ)).context("cannot listen for SIGXFSZ")?;
-    if config.hub.state_dir.is_none() {
+    if config.hub.state_dir.is_none() && config.fleet.is_none() {
         tracing::info!(
             "hub.state_dir is not set: a restart loses undelivered events, misses deletions and lists everything again"
         );

@@ -7,6 +7,8 @@ use actix::MailboxError;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+#[cfg(feature = "fleet")]
+use super::collect::{Collect, Collecting};
 use super::convert;
 use super::durable::DurableSubscription;
 use super::election::Election;
@@ -62,6 +64,8 @@ pub struct HubBuilder {
     dials: Dials,
     on_this_thread: bool,
     history: Option<HistoryLimits>,
+    #[cfg(feature = "fleet")]
+    collect: Option<Box<Collect>>,
 }
 
 impl HubBuilder {
@@ -74,6 +78,8 @@ impl HubBuilder {
             dials: Dials::default(),
             on_this_thread: false,
             history: None,
+            #[cfg(feature = "fleet")]
+            collect: None,
         }
     }
 
@@ -103,6 +109,15 @@ impl HubBuilder {
     #[doc(hidden)]
     pub fn keep_history(mut self, limits: HistoryLimits) -> Self {
         self.history = Some(limits);
+        self
+    }
+
+    /// Collects for a fleet: the hub watches the clusters that it owns in the fleet, and writes their changes to the log.
+    #[cfg(feature = "fleet")]
+    #[must_use]
+    #[doc(hidden)]
+    pub fn collect(mut self, collect: Collect) -> Self {
+        self.collect = Some(Box::new(collect));
         self
     }
 
@@ -141,7 +156,7 @@ impl HubBuilder {
     }
 
     async fn start_all(self) -> Result<Hub, StartError> {
-        let Self { config, tuning, disk, durable, dials, on_this_thread, history } = self;
+        let Self { config, tuning, disk, durable, dials, on_this_thread, history, .. } = self;
         check(&config, &durable)?;
         let stall = tuning.reflector.stall;
         // The lock comes first: another process may be using the directory.
@@ -200,6 +215,8 @@ impl HubBuilder {
         for (reader, store) in readers.into_iter().zip(stores) {
             reader.start(store, &config.resources, &env, hub.registry(), &hub.running().sinks).await?;
         }
+        #[cfg(feature = "fleet")]
+        begin_collecting(self.collect, &config, &hub);
         for cluster in &config.clusters {
             hub.running().add_cluster(cluster).await?;
         }
@@ -217,8 +234,24 @@ impl fmt::Debug for HubBuilder {
     }
 }
 
-/// Checks names and resources of the durable subscriptions.
+/// Begins to collect, if the configuration or the caller says so. Clusters that are added later are contended for.
+#[cfg(feature = "fleet")]
+fn begin_collecting(collect: Option<Box<Collect>>, config: &Config, hub: &Hub) {
+    if let Some(collect) = collect.or_else(|| config.fleet.as_ref().map(|fleet| Box::new(Collect::of(fleet)))) {
+        let collecting = Arc::new(Collecting::start(*collect, hub.registry(), hub.system().env()));
+        let weak = Arc::downgrade(&collecting);
+        hub.running().fleet.set(move || weak.upgrade().map(|collecting| collecting.status()));
+        // A hub starts once.
+        let _ = hub.running().collecting.set(collecting);
+    }
+}
+
+/// Checks the fleet, and names and resources of the durable subscriptions.
 fn check(config: &Config, durable: &[DurableSubscription]) -> Result<(), StartError> {
+    if config.fleet.is_some() && !cfg!(feature = "fleet") {
+        let problem = "this program was built without the feature fleet".to_owned();
+        return Err(StartError::Fleet { problem });
+    }
     for (at, one) in durable.iter().enumerate() {
         let wrong = |problem: String| StartError::Subscription { name: one.name.clone(), problem };
         check_name("name", &one.name).map_err(|error| wrong(format!("a name is {}", error.rule)))?;

@@ -6,6 +6,7 @@ mod bad_protobuf;
 mod basics;
 mod cluster_removal;
 mod cluster_sources;
+mod collect;
 mod concurrent_users;
 mod definitions;
 mod durable;

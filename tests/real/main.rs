@@ -18,7 +18,8 @@
 //! - `new_user`: the documented first steps of a new user, and their cost for the apiservers.
 //! - `read_api`: clients of the Kubernetes read API, and its comparison with the apiserver's answers.
 //! - `protobuf`: the schema of built-in types, and conversion of many objects that apimachinery wrote.
-//! - `nats`: the NATS sink with a real `nats-server`, which `tests/testbed/nats/build.sh` builds.
+//! - `nats`: the NATS sink with a real `nats-server`, which `tests/testbed/nats/build.sh` builds ([`nats_server`]).
+//! - `fleet`: hub processes that share clusters through a real `nats-server`.
 //! - `promtool`: metrics, alert rules and rule tests, checked by `promtool`, which `tests/testbed/promtool/build.sh` builds.
 //! - `deploy`: chart, overlays and image, checked with helm, kustomize, BuildKit's linter and an apiserver, and their
 //!   rights. `tests/testbed/{helm,kustomize,containerfile,operator}/build.sh` build or fetch the tools.
@@ -39,9 +40,11 @@ mod deploy;
 )]
 mod deployment_controller;
 mod fixture;
+mod fleet;
 mod hub;
 mod kill;
 mod nats;
+mod nats_server;
 mod new_user;
 mod oracle;
 mod promtool;

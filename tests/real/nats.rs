@@ -1,9 +1,6 @@
 //! Tests of the NATS JetStream sink with a real `nats-server`.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::stream::Config;
@@ -14,63 +11,21 @@ use informer_hub_types::{
     ApiResource, Gvr, Labels, Notification, Object, ObjectKey, Origin, ResourceVersion, Scope, StoredObject,
     StoredObjectParts, Uid,
 };
-use tokio::net::TcpStream;
 
-use crate::bed::built;
+use crate::nats_server::Server;
 
 /// Deadline of any wait, with room for a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// NATS server with its own store. Dropping it kills it.
-struct Server {
-    folder: tempfile::TempDir,
-    addr: SocketAddr,
-    token: Option<&'static str>,
-    child: Child,
-}
-
 impl Server {
-    async fn start(token: Option<&'static str>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        // A port that was free a moment ago. Restarts use it again.
-        let addr = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-        let child = run(folder.path(), addr, token);
-        let server = Self { folder, addr, token, child };
-        server.wait_until_listening().await;
-        server
-    }
-
-    /// Kills the server with SIGKILL and restarts it on its store.
-    async fn kill_and_restart(&mut self) {
-        self.stop();
-        self.child = run(self.folder.path(), self.addr, self.token);
-        self.wait_until_listening().await;
-    }
-
-    fn stop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-
-    async fn wait_until_listening(&self) {
-        let until = async {
-            while TcpStream::connect(self.addr).await.is_err() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(DEADLINE, until).await.expect("the server accepts connections");
-    }
-
     async fn client(&self) -> Context {
-        let options = async_nats::ConnectOptions::new();
-        let options = self.token.map_or(options.clone(), |token| options.token(token.to_owned()));
-        jetstream::new(options.connect(format!("nats://{}", self.addr)).await.unwrap())
+        jetstream::new(self.connect().await)
     }
 
     fn transport(&self, auth: Option<NatsAuth>, stream: Option<&str>) -> NatsTransport {
         NatsTransport::new(NatsParams {
             name: "informer-hub".to_owned(),
-            urls: vec![format!("nats://{}", self.addr)],
+            urls: vec![self.url()],
             subject: "k8s.{cluster}.{resource}.{namespace}.{name}".parse().unwrap(),
             stream: stream.map(str::to_owned),
             auth,
@@ -80,25 +35,6 @@ impl Server {
             shape: Arc::default(),
         })
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-fn run(folder: &Path, addr: SocketAddr, token: Option<&str>) -> Child {
-    let mut command = Command::new(binary());
-    command.args(["--addr", &addr.ip().to_string(), "--port", &addr.port().to_string(), "--jetstream"]);
-    command.arg("--store_dir").arg(folder).args(token.into_iter().flat_map(|token| ["--auth", token]));
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-}
-
-/// Returns the server's binary, built if out of date.
-fn binary() -> &'static Path {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| built("tests/testbed/nats/build.sh"))
 }
 
 fn event(name: &str, version: u64) -> Event {
@@ -150,7 +86,7 @@ fn error(outcome: Outcome) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_events_are_stored_once_and_survive_a_server_crash() {
-    let mut server = Server::start(None).await;
+    let mut server = Server::start(&["--jetstream"]).await;
     make_stream(&server.client().await, "K8S", "k8s.>").await;
     let transport = server.transport(None, Some("K8S"));
     let first = batch(&[("a", 1), ("b.c", 1), ("a", 2), ("a", 3)]);
@@ -172,7 +108,7 @@ async fn acknowledged_events_are_stored_once_and_survive_a_server_crash() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_stream_fails_delivery_and_the_error_names_the_remedy() {
-    let server = Server::start(None).await;
+    let server = Server::start(&["--jetstream"]).await;
     let events = batch(&[("a", 1)]);
     let transport = server.transport(None, None);
     let missing = error(transport.attempt(Arc::clone(&events)).await);
@@ -186,7 +122,7 @@ async fn missing_stream_fails_delivery_and_the_error_names_the_remedy() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn credentials_are_sent_and_wrong_ones_fail_delivery() {
-    let server = Server::start(Some("hunter2")).await;
+    let server = Server::start_with_token("hunter2").await;
     make_stream(&server.client().await, "K8S", "k8s.>").await;
     let events = batch(&[("a", 1)]);
     for wrong in [None, Some(NatsAuth::Token("hunter3".to_owned()))] {

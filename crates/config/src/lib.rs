@@ -18,6 +18,7 @@ mod clusters;
 mod error;
 mod files;
 pub mod fleet;
+mod fleet_config;
 mod ha;
 mod listen;
 mod probe_checks;
@@ -51,6 +52,7 @@ use std::time::Duration;
 
 pub use self::audit_config::{AuditConfig, AuditLevel, AuditOutputConfig, AuditRuleConfig};
 pub use self::error::{ConfigErrors, Mistake};
+pub use self::fleet_config::{FleetConfig, FleetRole, fleet_keys_to_restart};
 pub use self::ha::{HaConfig, LeaseConfig};
 pub use self::probes::{KeyProblem, Probes, WrongKubeconfig};
 pub use self::reader_config::{
@@ -96,6 +98,8 @@ pub struct Config {
     pub readers: Vec<ReaderConfig>,
     /// `[oidc]`; `None` accepts no JSON Web Tokens.
     pub oidc: Option<OidcConfig>,
+    /// `[fleet]`; `None` for a process by itself.
+    pub fleet: Option<FleetConfig>,
     /// `[ha]`; `None` is a hub without replicas, which always delivers.
     pub ha: Option<HaConfig>,
 }

@@ -12,7 +12,10 @@ use super::raw::{self, Environment, Raw, Syntax};
 use super::readers::{self, Issuers};
 use super::spans::KeyPath;
 use super::table::{Checker, Table};
-use super::{Config, HubConfig, HumanDuration, Probes, authorization, clusters, ha, listen, resources, sinks, sources};
+use super::{
+    Config, HubConfig, HumanDuration, Probes, authorization, clusters, fleet_config, ha, listen, resources, sinks,
+    sources,
+};
 use informer_hub_types::{Fsync, LEAST_MEMORY_LIMIT};
 
 pub(super) const SHUTDOWN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
@@ -28,7 +31,7 @@ pub(super) const MEMORY: RangeInclusive<u64> = LEAST_MEMORY_LIMIT..=1 << 46;
 const HUB: &str = "hub";
 
 /// Top-level tables of a file.
-const TABLES: [&str; 8] = [HUB, "clusters", "cluster_sources", "resources", "sinks", "readers", "oidc", "ha"];
+const TABLES: [&str; 9] = [HUB, "clusters", "cluster_sources", "resources", "sinks", "readers", "oidc", "ha", "fleet"];
 
 /// Prefix of variables for keys of `[hub]`.
 const HUB_VARIABLES: &str = "INFORMER_HUB_HUB__";
@@ -116,6 +119,7 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
     let readers_table = root.table("readers");
     let oidc_table = root.table("oidc");
     let ha_table = root.table("ha");
+    let fleet_table = root.table("fleet");
     root.finish();
     let misspelt =
         |name: &str| checker.mistakes.borrow().iter().any(|(_, m)| m.problem.contains(&format!("mean {name:?}")));
@@ -141,6 +145,10 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
         certificates: hub.service.requests_certificates(),
     };
     let readers = readers_table.map(|table| readers::readers(table, known, issuers)).unwrap_or_default();
+    let fleet = fleet_table.map(fleet_config::fleet);
+    if fleet.is_some() {
+        check_unused_in_fleet(checker, &hub, !sinks.is_empty(), ha.is_some());
+    }
     for (missing, key, problem) in
         [(clusters_missing, "clusters", NO_CLUSTER), (resources_missing, "resources", NO_RESOURCE)]
     {
@@ -149,7 +157,24 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
             checker.mistake(&path, problem);
         }
     }
-    Config { hub, clusters, sources, resources, sinks, readers, oidc, ha }
+    Config { hub, clusters, sources, resources, sinks, readers, oidc, fleet, ha }
+}
+
+/// Refuses tables and keys that would suggest that a collector delivers, or restores its caches from its own files.
+fn check_unused_in_fleet(checker: &Checker<'_>, hub: &HubConfig, has_sinks: bool, has_ha: bool) {
+    let root = KeyPath::default;
+    let unused = [
+        (has_sinks, root().key("sinks"), "has no effect in a fleet; remove it, or [fleet]"),
+        (has_ha, root().key("ha"), "has no effect in a fleet, which delivers nothing; remove it, or [fleet]"),
+        (
+            hub.state_dir.is_some(),
+            root().key(HUB).key("state_dir"),
+            "has no effect in a fleet, whose state is in its log; remove it, or [fleet]",
+        ),
+    ];
+    for (_, path, problem) in unused.into_iter().filter(|(is_there, ..)| *is_there) {
+        checker.mistake(&path, problem);
+    }
 }
 
 /// Whether tables beside `[hub]` authenticate requests.

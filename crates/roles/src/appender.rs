@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -50,6 +51,7 @@ enum Command {
 #[derive(Clone, Debug)]
 pub(crate) struct Appender {
     commands: mpsc::Sender<Command>,
+    queued: Arc<AtomicU64>,
 }
 
 /// Place for one append, which [`Permit::append`] fills without waiting.
@@ -60,15 +62,22 @@ pub(crate) struct Permit<'a> {
 impl Appender {
     pub(crate) fn start(backend: Arc<dyn Backend>, params: WriterParams, io: &Threads) -> Self {
         let (commands, receiver) = mpsc::channel(COMMANDS);
+        let queued = Arc::<AtomicU64>::default();
         let task = Task {
             writer: Writer::new(params),
             backend,
             in_flight: FuturesUnordered::new(),
             open: BTreeMap::new(),
+            queued: Arc::clone(&queued),
             begun: clock::now(),
         };
         io.spawn(task.run(receiver));
-        Self { commands }
+        Self { commands, queued }
+    }
+
+    /// Returns the bytes of records that are not stored yet.
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        self.queued.load(Relaxed)
     }
 
     /// Claims a partition under an epoch. Returns the sequence of the claim.
@@ -139,6 +148,7 @@ struct Task {
     backend: Arc<dyn Backend>,
     in_flight: FuturesUnordered<BoxFuture<'static, (RequestId, Answer)>>,
     open: BTreeMap<Partition, OpenPartition>,
+    queued: Arc<AtomicU64>,
     begun: Instant,
 }
 
@@ -176,6 +186,7 @@ impl Task {
             }
             let events = self.writer.take_events();
             if events.is_empty() {
+                self.queued.store(self.writer.queued_bytes() as u64, Relaxed);
                 return;
             }
             let has_room = events.iter().any(|event| !matches!(event, WriterEvent::Claimed { .. }));

@@ -29,6 +29,6 @@ pub mod simulated;
 mod simulation_tests;
 
 pub use backend::{Answered, Backend, BackendError};
-pub use collect::{Collector, CollectorParams, ConnectorWrap, Host};
+pub use collect::{ClusterOwner, Collector, CollectorParams, CollectorStatus, ConnectorWrap, Host};
 #[cfg(feature = "nats")]
-pub use nats::{Credentials, NatsBackend, NatsParams};
+pub use nats::{Credentials, NatsBackend, NatsParams, NatsProblem};

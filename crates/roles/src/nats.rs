@@ -5,10 +5,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::ConnectOptions;
+use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use informer_hub_fleet::jetstream::{Checkpoints, JetStreamLog, LogParams, NatsError, Owners};
+use informer_hub_fleet::jetstream::{Checkpoints, JetStreamLog, LogParams, NatsError, Owners, probe};
 use informer_hub_fleet::{Answer, Entry, Ownership, Partition, Request, Sequence, Subjects};
 use informer_hub_tls::{Roots, client_config};
 use informer_hub_types::{ClusterName, exponential_backoff, rng, with_causes};
@@ -93,26 +93,10 @@ impl Connecting {
     }
 
     async fn connect(&self) -> Result<Services, BackendError> {
-        let NatsParams { servers, credentials, name, fleet, replicas, max_age, max_bytes, timeout } =
-            self.params.clone();
-        let subjects = Subjects::new(&fleet).map_err(|error| BackendError(error.to_string()))?;
-        let tls = tokio::task::spawn_blocking(|| client_config(Roots::AnyOfSystem, None)).await;
-        let tls = tls.map_err(|error| BackendError(error.to_string()))?;
-        let mut options = ConnectOptions::new()
-            .name(name)
-            .connection_timeout(timeout)
-            .request_timeout(Some(timeout))
-            .reconnect_delay_callback(pause)
-            .tls_client_config(tls.map_err(|error| BackendError(format!("cannot use TLS: {error}")))?);
-        if let Some(read) = credentials {
-            let read = tokio::task::spawn_blocking(move || read()).await;
-            let text = read.unwrap_or_else(|error| Err(io::Error::other(error)));
-            let refused = |error: io::Error| BackendError(format!("cannot use the credentials of NATS: {error}"));
-            options = options.credentials(&text.map_err(refused)?).map_err(refused)?;
-        }
-        let client = options.connect(&servers).await.map_err(|error| {
-            BackendError(format!("cannot connect to {}: {}", servers.join(", "), with_causes(&error)))
-        })?;
+        let params = &self.params;
+        let subjects = params.subjects().map_err(|error| failure(&error))?;
+        let client = params.connect(&params.servers).await.map_err(|error| failure(&error))?;
+        let NatsParams { replicas, max_age, max_bytes, timeout, .. } = *params;
         let log = LogParams { subjects: subjects.clone(), replicas, max_age, max_bytes, timeout };
         let opened = async {
             Ok(Services {
@@ -125,13 +109,126 @@ impl Connecting {
     }
 }
 
+impl NatsParams {
+    fn subjects(&self) -> Result<Subjects, NatsProblem> {
+        Subjects::new(&self.fleet).map_err(|error| NatsProblem::Other(error.to_string()))
+    }
+
+    async fn connect(&self, servers: &[String]) -> Result<Client, NatsProblem> {
+        let tls = tokio::task::spawn_blocking(|| client_config(Roots::AnyOfSystem, None)).await;
+        let tls = tls.map_err(|error| NatsProblem::Other(error.to_string()))?;
+        let tls = tls.map_err(|error| NatsProblem::Other(format!("cannot use TLS: {error}")))?;
+        let mut options = ConnectOptions::new()
+            .name(&self.name)
+            .connection_timeout(self.timeout)
+            .request_timeout(Some(self.timeout))
+            .reconnect_delay_callback(pause)
+            .tls_client_config(tls);
+        if let Some(read) = self.credentials.clone() {
+            let read = tokio::task::spawn_blocking(move || read()).await;
+            let text = read.unwrap_or_else(|error| Err(io::Error::other(error)));
+            let unusable = |error: io::Error| NatsProblem::Credentials(error.to_string());
+            options = options.credentials(&text.map_err(unusable)?).map_err(unusable)?;
+        }
+        options.connect(servers).await.map_err(|error| {
+            let (servers, cause) = (servers.join(", "), with_causes(&error));
+            match error.kind() {
+                ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
+                    NatsProblem::Refused { servers, cause }
+                }
+                _ => NatsProblem::Unreachable { servers, cause },
+            }
+        })
+    }
+
+    /// Connects to each server and looks for JetStream, and for a stream in the way of the log. Changes nothing. Returns
+    /// the problems, and whether a process could join the fleet despite them.
+    pub async fn check(&self) -> (Vec<NatsProblem>, bool) {
+        let subjects = match self.subjects() {
+            Ok(subjects) => subjects,
+            Err(problem) => return (vec![problem], false),
+        };
+        let connecting = self.servers.iter().map(|server| self.connect(std::slice::from_ref(server)));
+        let (mut problems, mut clients) = (Vec::new(), Vec::new());
+        for connected in futures::future::join_all(connecting).await {
+            match connected {
+                Ok(client) => clients.push(client),
+                Err(problem) if !problems.contains(&problem) => problems.push(problem),
+                Err(_) => {}
+            }
+        }
+        let Some(client) = clients.into_iter().next() else { return (problems, false) };
+        match probe(client, &subjects, self.timeout).await {
+            Ok(()) => (problems, true),
+            Err(error @ (NatsError::NoJetStream { .. } | NatsError::ForeignStream(_))) => {
+                let cause = with_causes(&error);
+                let is_missing = matches!(error, NatsError::NoJetStream { .. });
+                let found =
+                    if is_missing { NatsProblem::NoJetStream(cause) } else { NatsProblem::ForeignStream(cause) };
+                problems.push(found);
+                (problems, false)
+            }
+            Err(error) => {
+                problems.push(NatsProblem::Other(with_causes(&error)));
+                (problems, false)
+            }
+        }
+    }
+}
+
+/// Reason why a process cannot use NATS.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NatsProblem {
+    /// No connection to a server: wrong address, server down, TLS.
+    #[error("cannot connect to {servers}: {cause}")]
+    Unreachable {
+        /// Addresses.
+        servers: String,
+        /// Cause.
+        cause: String,
+    },
+    /// A server rejects the credentials, or requires some.
+    #[error("{servers} rejects the credentials: {cause}")]
+    Refused {
+        /// Addresses.
+        servers: String,
+        /// Cause.
+        cause: String,
+    },
+    /// The credentials cannot be read or decoded.
+    #[error("cannot use the credentials of NATS: {0}")]
+    Credentials(
+        /// Cause.
+        String,
+    ),
+    /// The server, or the account, has no JetStream.
+    #[error("{0}")]
+    NoJetStream(
+        /// Cause.
+        String,
+    ),
+    /// A stream of another program has the name of the log.
+    #[error("{0}")]
+    ForeignStream(
+        /// Cause.
+        String,
+    ),
+    /// Other problem.
+    #[error("{0}")]
+    Other(
+        /// Cause.
+        String,
+    ),
+}
+
 /// Pause before an attempt to connect again: exponential backoff with jitter.
 fn pause(attempt: usize) -> Duration {
     let times = u32::try_from(attempt).unwrap_or(u32::MAX);
     exponential_backoff(Duration::from_millis(50), times, LONGEST_PAUSE).mul_f64(0.5 + 0.5 * rng::unit())
 }
 
-fn failure(error: &NatsError) -> BackendError {
+fn failure(error: &(dyn std::error::Error + 'static)) -> BackendError {
     BackendError(with_causes(error))
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use informer_hub_config::{Config, ResourceConfig, SinkConfig};
+use informer_hub_config::{Config, ResourceConfig, SinkConfig, fleet_keys_to_restart};
 use informer_hub_types::first_names;
 
 /// Names of added, changed and removed entries of one kind; each name is in at most one list.
@@ -173,6 +173,8 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
     if old.ha != new.ha {
         keys.push("ha".to_owned());
     }
+    let fleet = fleet_keys_to_restart(old.fleet.as_ref(), new.fleet.as_ref());
+    keys.extend(fleet.into_iter().map(str::to_owned));
     let pairs = old.sinks.iter().filter_map(|sink| Some((sink, new.sinks.iter().find(|new| new.name == sink.name)?)));
     for (before, now) in pairs {
         let SinkConfig { name, journal_limit, dead_letter_limit, .. } = before;
@@ -262,7 +264,8 @@ mod tests {
         let mut count = 0;
         for (key, of) in keys() {
             let of = of.as_deref();
-            let Some(value) = another(&key) else { continue };
+            // There is one role so far, so the roles cannot change.
+            let Some(value) = another(&key).filter(|_| key.path != "fleet.roles") else { continue };
             count += 1;
             let (before, after) = (load(&around(&key, of, None)), load(&around(&key, of, Some(&value))));
             let mut changes = Changes::between(&before, &after);

@@ -4,6 +4,7 @@
 
 mod cluster;
 pub(super) mod credentials;
+mod fleet;
 mod readers;
 pub(super) mod report;
 mod source;
@@ -24,7 +25,7 @@ use super::print::{self, Format, bytes};
 use super::reviews;
 use super::{interruptible, runtime};
 use crate::app;
-use informer_hub_config::fleet::{self, Holder, Roster};
+use informer_hub_config::fleet::{Holder, Roster, SourceReport, merge};
 use informer_hub_config::{ClusterConfig, ClusterSourceConfig, Config, HubConfig, HumanDuration};
 use informer_hub_types::{ClusterName, ClusterSelector, clock};
 
@@ -115,6 +116,9 @@ impl Args {
         report.findings.extend(open_read_api(config));
         report.findings.extend(readers::findings(config, &roster.clusters));
         report.findings.extend(readers::issuer(config, self.timeout.0).await);
+        if let Some(of_fleet) = &config.fleet {
+            report.findings.extend(fleet::findings(of_fleet, self.timeout.0).await);
+        }
         sum(&mut report, config.hub.memory_limit);
         Ok(report)
     }
@@ -140,7 +144,7 @@ impl Args {
             found.insert(source.name.clone(), report_of_source.clusters);
             report.cluster_sources.push(source_report);
         }
-        let roster = fleet::merge(&config.clusters, &found);
+        let roster = merge(&config.clusters, &found);
         for about in &mut report.cluster_sources {
             let is_own = |holder: &Holder| matches!(holder, Holder::Source { name, .. } if *name == about.source);
             let names = roster.sourced.iter().filter(|(_, holder)| is_own(holder)).map(|(name, _)| name.to_string());
@@ -159,18 +163,14 @@ impl Args {
 }
 
 /// Checks one source within `timeout`.
-async fn check_source(
-    source: &ClusterSourceConfig,
-    file: &Path,
-    timeout: Duration,
-) -> (fleet::SourceReport, SourceCheck) {
+async fn check_source(source: &ClusterSourceConfig, file: &Path, timeout: Duration) -> (SourceReport, SourceCheck) {
     let begun = clock::now();
     let mut report = SourceCheck::new(&source.name, source.kind.as_str());
     let found = tokio::time::timeout(timeout, source::check(source, file, &mut report)).await.unwrap_or_else(|_| {
         let problem = format!("not finished within {}", HumanDuration(timeout));
         let advice = "check for a firewall, a VPN or a proxy in between, or raise --timeout";
         report.find(Level::Error, problem, advice);
-        fleet::SourceReport::default()
+        SourceReport::default()
     });
     report.took = clock::now().duration_since(begun);
     (found, report)

@@ -2,6 +2,7 @@
 
 mod args;
 mod concern;
+mod fleet;
 mod readers;
 mod rows;
 mod screen;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::concern::{Concern, cluster_concern, concern, expiry_concern, informer_concern, sink_concern};
+use super::fleet;
 use super::readers;
 use super::select::informers;
 use super::subject::Subject;
@@ -168,7 +169,7 @@ fn source(source: &Value) -> Option<Row> {
     })
 }
 
-/// Returns the problems of the hub itself: port, state directory, configuration.
+/// Returns the problems of the hub itself: fleet, port, state directory, configuration.
 fn own(status: &Value) -> Vec<Row> {
     let (configuration, state_dir) = (&status["configuration"], &status["stateDir"]);
     let waiting: Vec<_> = list(configuration, "needsRestart").iter().filter_map(Value::as_str).collect();
@@ -179,6 +180,8 @@ fn own(status: &Value) -> Vec<Row> {
         .map(line)
         .map(|error| if error.is_empty() { "the caches cannot be written to its disk".to_owned() } else { error });
     let troubles = [
+        ("fleet", "not connected", fleet::not_connected(status), Concern(1)),
+        ("fleet", "log behind", fleet::behind(status), Concern(4)),
         ("port", "certificate expires", certificate, expiry_concern(status)),
         ("state directory", "failing", of_state_dir, Concern(1)),
         ("configuration", "refused", why::of_configuration(configuration), Concern(1)),
@@ -338,6 +341,9 @@ pub(super) fn summary(status: &Value) -> String {
         format!("objects    {} in {}", grouped(sum("objects")), bytes(sum("bytes"))),
         format!("sinks      {}{of_sinks}", sinks.len()),
     ];
+    if let Some(line) = fleet::total(status) {
+        lines.insert(1, line);
+    }
     lines.extend(replica(&status["ha"]));
     let sources = list(status, "clusterSources");
     if !sources.is_empty() {

@@ -6,6 +6,7 @@
 
 mod audit;
 mod examples;
+mod fleet;
 mod ha;
 mod node;
 mod readers;
@@ -73,6 +74,7 @@ pub fn schema() -> Value {
         ("sinks", sinks),
         ("readers", readers::readers()),
         ("oidc", readers::oidc()),
+        ("fleet", fleet::fleet()),
         ("ha", ha::ha()),
     ];
     let mut schema = table("Watched clusters and resources, and the receivers of changes.", properties);

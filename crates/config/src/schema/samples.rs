@@ -110,6 +110,9 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
     } else {
         String::new()
     };
+    let fleet = if top == "fleet" { at("fleet", &fleet(name, value)) } else { String::new() };
+    // A fleet has no sinks.
+    let sinks = if top == "fleet" { String::new() } else { at("sinks.a", &format!("type = \"{kind}\"\n{needs}")) };
     let ha = match (parent, value) {
         ("ha", _) => at("ha", "lease = { namespace = \"hub\" }\n"),
         ("ha.lease", Some(_)) => at("ha", ""),
@@ -117,6 +120,7 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
     };
     let readers = if top == "readers" { at("readers.r", &reader(&key.path, value)) } else { String::new() };
     at("hub", &hub)
+        + &fleet
         + &oidc
         + &ha
         + &readers
@@ -124,7 +128,7 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
         + &at("clusters.prod-eu", &format!("{server}{labels}"))
         + "[clusters.prod-us]\nserver = \"https://us\"\n"
         + &at(named, named_needs)
-        + &at("sinks.a", &format!("type = \"{kind}\"\n{needs}"))
+        + &sinks
 }
 
 /// Returns the required lines of a cluster source of this type, without the key.
@@ -161,6 +165,14 @@ fn oidc(name: &str, value: Option<&Value>) -> String {
     line("issuer", "issuer = \"https://login\"\n") + &line("audience", "audience = \"hub\"\n")
 }
 
+/// Returns the required lines of `[fleet]`, without the key.
+fn fleet(name: &str, value: Option<&Value>) -> String {
+    let line = |key: &str, text: &str| if value.is_some() && name == key { "" } else { text }.to_owned();
+    line("nats", "nats = [\"nats://nats\"]\n")
+        + &line("name", "name = \"fleet\"\n")
+        + &line("roles", "roles = [\"collect\"]\n")
+}
+
 /// Returns the required lines of a reader, without the key.
 fn reader(path: &str, value: Option<&Value>) -> String {
     let token = "token = { env = \"API_TOKEN\" }\n".to_owned();
@@ -190,13 +202,14 @@ pub fn load(text: &str) -> Config {
     read(text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"))
 }
 
-/// Returns a value that differs from the default: the example, or the default with its last number incremented.
+/// Returns a value that differs from the default: the example, or the default with a greater number.
 #[must_use]
 pub fn another(key: &Key) -> Option<Value> {
     let example = key.example.clone().filter(|example| Some(example) != key.default.as_ref());
     let of_default = || match key.default.as_ref()? {
         Value::Bool(is) => Some(json!(!is)),
-        Value::Number(number) => Some(json!(number.as_u64()? + 1)),
+        // An odd number stays odd, as fleet.replicas must be.
+        Value::Number(number) => Some(json!(number.as_u64()? + 2)),
         Value::String(text) => {
             let end = text.rfind(|c: char| c.is_ascii_digit())? + 1;
             let start = text[..end].rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);

@@ -44,6 +44,7 @@ const BEYOND: &[&str] = &[
     "has a version, but a right",
     "excludes everything",
     "an issuer has no query",
+    "has no effect in a fleet",
 ];
 
 /// Returns the schema errors of a text; empty if it is valid or not TOML.
@@ -120,6 +121,8 @@ fn schema_has_exactly_the_keys_of_the_reader() {
         same(&text, &format!("/properties/hub/properties/authorization/properties/{table}"));
     }
     same("[oidc]\nHERE\n", "/properties/oidc");
+    same("[fleet]\nHERE\n", "/properties/fleet");
+    same("[fleet.window]\nHERE\n", "/properties/fleet/properties/window");
     same("[ha]\nHERE\n", "/properties/ha");
     same("[ha.lease]\nHERE\n", "/properties/ha/properties/lease");
     same("[readers.a]\ntoken = { env = \"T\" }\nHERE\n", READER);

@@ -3,6 +3,7 @@
 
 mod audit;
 mod clusters;
+mod fleet;
 mod ha;
 mod hub;
 mod outside;

@@ -26,7 +26,7 @@ use crate::partition::{Partition, Subjects};
 ///
 /// A new stream begins at the current time in microseconds. Its sequences exceed those of a deleted stream with the same
 /// name, unless that stored more than a million messages a second for its whole life.
-const LEAST_FIRST_SEQUENCE: u64 = 1_000_000_000_000_000;
+pub(super) const LEAST_FIRST_SEQUENCE: u64 = 1_000_000_000_000_000;
 /// Window in which the server looks for repeated ids. They are not used, so it is the shortest that servers accept.
 const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 /// Appends that may wait for the server at once. A writer's window is smaller.
@@ -194,7 +194,7 @@ async fn last(stream: &Stream<()>, subjects: &Subjects, partition: Partition) ->
     }
 }
 
-fn stream_name(subjects: &Subjects) -> String {
+pub(super) fn stream_name(subjects: &Subjects) -> String {
     format!("{}-log", subjects.fleet())
 }
 
@@ -214,7 +214,7 @@ fn config(params: &LogParams, name: &str) -> Config {
     }
 }
 
-fn is_missing(error: &async_nats::jetstream::context::GetStreamError) -> bool {
+pub(super) fn is_missing(error: &async_nats::jetstream::context::GetStreamError) -> bool {
     let missing = async_nats::jetstream::ErrorCode::STREAM_NOT_FOUND;
     matches!(error.kind(), GetStreamErrorKind::JetStream(cause) if cause.error_code() == missing)
 }

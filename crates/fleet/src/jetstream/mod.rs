@@ -10,6 +10,7 @@
 mod checkpoints;
 mod log;
 mod owners;
+mod probe;
 mod tail;
 
 use std::time::Duration;
@@ -20,6 +21,7 @@ use async_nats::jetstream::{Context, kv};
 pub use checkpoints::Checkpoints;
 pub use log::{JetStreamLog, LogParams};
 pub use owners::Owners;
+pub use probe::probe;
 pub use tail::Tail;
 
 /// Error of a request to NATS. Every one may be repeated; those about configuration repeat until the operator acts.
@@ -31,6 +33,13 @@ pub enum NatsError {
     Request {
         /// Failed action.
         action: String,
+        /// Cause.
+        #[source]
+        source: async_nats::Error,
+    },
+    /// The server, or the account, has no JetStream.
+    #[error("NATS: JetStream is not enabled")]
+    NoJetStream {
         /// Cause.
         #[source]
         source: async_nats::Error,

@@ -95,6 +95,7 @@ impl SourceLog {
             if records.is_empty() {
                 return Ok(result);
             }
+            self.session.note_append(&self.partition);
             (result, permit.append(self.partition.clone(), epoch, records), epoch)
         };
         match appending.await {

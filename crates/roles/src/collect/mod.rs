@@ -20,6 +20,7 @@ mod recording;
 mod recording_tests;
 mod session;
 mod source;
+mod status;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, join_all};
 use informer_hub_fleet::WriterParams;
 use informer_hub_reflector::Connector;
-use informer_hub_types::{ClusterName, Threads};
+use informer_hub_types::{ClusterName, Threads, clock};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +39,9 @@ use tokio_util::sync::CancellationToken;
 use super::appender::Appender;
 use super::backend::Backend;
 use ownership::Contender;
+use status::Ownerships;
+
+pub use status::{ClusterOwner, CollectorStatus};
 
 /// Parameters of a [`Collector`].
 #[derive(Clone, Debug)]
@@ -99,6 +103,7 @@ pub(crate) struct Shared {
     pub(crate) io: Threads,
     /// Owned clusters by name.
     pub(crate) sessions: Mutex<BTreeMap<ClusterName, Arc<session::Session>>>,
+    ownerships: Ownerships,
 }
 
 struct Running {
@@ -111,8 +116,8 @@ impl Collector {
     #[must_use]
     pub fn start(backend: Arc<dyn Backend>, params: CollectorParams, host: Arc<dyn Host>, io: &Threads) -> Self {
         let appender = Appender::start(Arc::clone(&backend), params.writer.clone(), io);
-        let sessions = Mutex::default();
-        let shared = Arc::new(Shared { backend, params, appender, io: io.clone(), sessions });
+        let (sessions, ownerships) = Default::default();
+        let shared = Arc::new(Shared { backend, params, appender, io: io.clone(), sessions, ownerships });
         let checkpoints = io.spawn(checkpoints::run(Arc::clone(&shared)));
         Self { shared, host, contenders: Mutex::default(), checkpoints }
     }
@@ -123,6 +128,7 @@ impl Collector {
         if contenders.contains_key(&cluster) {
             return;
         }
+        self.shared.ownerships.add(&cluster);
         let end = CancellationToken::new();
         let contender = Contender::new(Arc::clone(&self.shared), Arc::clone(&self.host), cluster.clone(), end.clone());
         let task = self.shared.io.spawn(contender.run());
@@ -135,6 +141,7 @@ impl Collector {
         if let Some(Running { end, task }) = running {
             end.cancel();
             let _ = task.await;
+            self.shared.ownerships.forget(cluster);
         }
     }
 
@@ -144,13 +151,38 @@ impl Collector {
         self.shared.sessions.lock().keys().cloned().collect()
     }
 
+    /// Returns the status.
+    #[must_use]
+    pub fn status(&self) -> CollectorStatus {
+        let shared = &self.shared;
+        let oldest = shared.sessions.lock().values().filter_map(|session| session.oldest_append()).min();
+        CollectorStatus {
+            queued_bytes: shared.appender.queued_bytes(),
+            oldest_append: oldest.map_or(Duration::ZERO, |oldest| clock::now().duration_since(oldest)),
+            ..shared.ownerships.status(&shared.params.name)
+        }
+    }
+
     /// Stops watching all clusters, stores what is left, and releases them.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, clusters that are not released yet are given up when their leases expire.
     pub async fn shutdown(&self) {
         let running = std::mem::take(&mut *self.contenders.lock());
         for running in running.values() {
             running.end.cancel();
         }
-        join_all(running.into_values().map(|running| running.task)).await;
+        let mut ending = Ending(running.into_values().map(|running| running.task).collect());
+        join_all(ending.0.iter_mut()).await;
+    }
+}
+
+/// Tasks that end. Dropping them aborts them.
+struct Ending(Vec<JoinHandle<()>>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
     }
 }
 

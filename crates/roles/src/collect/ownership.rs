@@ -29,8 +29,6 @@ pub(super) struct Contender {
     newest: u64,
     /// Epoch of the last session. A session never uses it again.
     used: u64,
-    /// Whether the backend failed at the last request.
-    failing: bool,
 }
 
 /// End of a session.
@@ -44,7 +42,7 @@ enum Held {
 
 impl Contender {
     pub(super) fn new(shared: Arc<Shared>, host: Arc<dyn Host>, cluster: ClusterName, end: CancellationToken) -> Self {
-        Self { shared, host, cluster, end, newest: 0, used: 0, failing: false }
+        Self { shared, host, cluster, end, newest: 0, used: 0 }
     }
 
     pub(super) async fn run(mut self) {
@@ -56,6 +54,7 @@ impl Contender {
                 own = self.acquire() => own,
             };
             self.used = own.epoch;
+            self.shared.ownerships.note_acquired(&own);
             let session = Arc::new(Session::new(Arc::clone(&self.shared), self.cluster.clone(), own.epoch));
             self.shared.sessions.lock().insert(self.cluster.clone(), Arc::clone(&session));
             let (own, held) = self.hold(own, &session).await;
@@ -69,6 +68,7 @@ impl Contender {
                 }
                 return;
             }
+            self.shared.ownerships.note_lost(&self.cluster);
             session.abandon().await;
         }
     }
@@ -81,6 +81,7 @@ impl Contender {
             match found {
                 Ok(found) => {
                     self.note_answer();
+                    self.shared.ownerships.note_owner(&self.cluster, found.as_ref());
                     if let Some(own) = found.clone().filter(|found| self.is_own(found) && found.epoch > self.used) {
                         // The answer to the claim was lost.
                         return own;
@@ -165,13 +166,11 @@ impl Contender {
         found.collector == self.shared.params.name
     }
 
-    fn note_failure(&mut self, error: &crate::BackendError) {
-        if !std::mem::replace(&mut self.failing, true) {
-            tracing::warn!(cluster = %self.cluster, %error, "cannot read or renew the ownership of the cluster");
-        }
+    fn note_failure(&self, error: &crate::BackendError) {
+        self.shared.ownerships.note_failure(&self.cluster, error);
     }
 
-    fn note_answer(&mut self) {
-        self.failing = false;
+    fn note_answer(&self) {
+        self.shared.ownerships.note_answer(&self.cluster);
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct OpenPartition {
     pub(super) epoch: u64,
     /// Sequence of the last stored entry.
     pub(super) stored: Sequence,
+    /// When the append began that is not stored yet.
+    pub(super) appending: Option<Instant>,
     /// Sequence of the last checkpoint, and when it was written or tried.
     pub(super) checkpoint: (Sequence, Instant),
 }
@@ -60,14 +62,27 @@ impl Session {
             return Err(AppendError::NotOpen);
         }
         let checkpoint = (0, clock::now());
-        self.open.lock().insert(partition.clone(), OpenPartition { epoch, stored: sequence, checkpoint });
+        self.open
+            .lock()
+            .insert(partition.clone(), OpenPartition { epoch, stored: sequence, appending: None, checkpoint });
         Ok((epoch, sequence))
+    }
+
+    pub(super) fn note_append(&self, partition: &Partition) {
+        if let Some(open) = self.open.lock().get_mut(partition) {
+            open.appending = Some(clock::now());
+        }
     }
 
     pub(super) fn note_stored(&self, partition: &Partition, sequence: Sequence) {
         if let Some(open) = self.open.lock().get_mut(partition) {
-            open.stored = open.stored.max(sequence);
+            (open.stored, open.appending) = (open.stored.max(sequence), None);
         }
+    }
+
+    /// Returns when the oldest append began that is not stored yet.
+    pub(super) fn oldest_append(&self) -> Option<Instant> {
+        self.open.lock().values().filter_map(|open| open.appending).min()
     }
 
     /// Returns the sequence of the last stored entry of a partition.

@@ -314,6 +314,20 @@ catalogue! {
     LeaseFailing: Gauge "informer_hub_lease_failing" [];
     /// How often the holder of the Lease changed, as this replica last read it.
     LeaseTransitions: Gauge "informer_hub_lease_transitions" [];
+    /// Whether NATS answered the last requests, if `[fleet]` is configured.
+    FleetConnected: Gauge "informer_hub_fleet_connected" [];
+    /// Clusters of the fleet that this process owns.
+    FleetOwned: Gauge "informer_hub_fleet_owned_clusters" [];
+    /// Epoch under which this process owns a cluster.
+    FleetEpoch: Gauge "informer_hub_fleet_epoch" [cluster];
+    /// How often this process became the owner of a cluster.
+    FleetAcquired: Counter "informer_hub_fleet_acquired_total" [];
+    /// How often this process lost a cluster to another one.
+    FleetLost: Counter "informer_hub_fleet_lost_total" [];
+    /// Bytes of changes that the log has not stored yet.
+    FleetQueued: Gauge "informer_hub_fleet_queued_bytes" [];
+    /// Time for which the oldest change has waited that the log has not stored yet.
+    FleetOldest: Gauge "informer_hub_fleet_oldest_append_seconds" [];
     /// Duration of collecting these metrics, without writing them.
     Collecting: Gauge "informer_hub_metrics_collect_duration_seconds" [];
     /// Number of values in these metrics; a histogram counts as one.

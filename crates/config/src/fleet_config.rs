@@ -1,0 +1,135 @@
+//! `[fleet]`: the fleet of processes to which the hub belongs, and its reader.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::Secret;
+use super::rules::nats_urls;
+use super::table::Table;
+
+/// Bounds of `window.age`. A collector must be able to take over before the log has lost the changes since a checkpoint.
+pub(super) const WINDOW_AGE: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(7 * 24 * 3600);
+/// Bounds of `window.bytes`.
+pub(super) const WINDOW_BYTES: RangeInclusive<u64> = 64 << 20..=1 << 46;
+/// Copies that JetStream can keep.
+pub(super) const REPLICAS: RangeInclusive<usize> = 1..=5;
+
+/// Role of a process in its fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FleetRole {
+    /// Watches clusters, and writes their changes to the log of the fleet.
+    Collect,
+}
+
+/// Roles by name.
+pub(super) const ROLES: &[(&str, FleetRole)] = &[("collect", FleetRole::Collect)];
+
+/// `[fleet]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FleetConfig {
+    /// Addresses of NATS servers.
+    pub nats: Vec<String>,
+    /// Credentials of NATS, in the form of a credentials file.
+    pub credentials: Option<Secret>,
+    /// Name of the fleet.
+    pub name: String,
+    /// Roles of the process.
+    pub roles: Vec<FleetRole>,
+    /// Copies of the log and the buckets. Default 1.
+    pub replicas: usize,
+    /// Age at which the log removes changes. Default 1 h.
+    pub window_age: Duration,
+    /// Size of the log at which it removes the oldest changes. Default 8 GiB.
+    pub window_bytes: u64,
+}
+
+impl FleetConfig {
+    /// Returns a configuration with the default values.
+    #[must_use]
+    pub fn new(name: &str, nats: Vec<String>, roles: Vec<FleetRole>) -> Self {
+        let (replicas, window_age, window_bytes) = (1, Duration::from_secs(3600), 8 << 30);
+        Self { nats, credentials: None, name: name.to_owned(), roles, replicas, window_age, window_bytes }
+    }
+}
+
+/// Returns the keys of `[fleet]` whose values differ. They take effect at the next start only.
+#[must_use]
+pub fn fleet_keys_to_restart(old: Option<&FleetConfig>, new: Option<&FleetConfig>) -> Vec<&'static str> {
+    let (Some(old), Some(new)) = (old, new) else {
+        return if old == new { Vec::new() } else { vec!["fleet"] };
+    };
+    let FleetConfig { nats, credentials, name, roles, replicas, window_age, window_bytes } = old;
+    let keys = [
+        ("fleet.nats", *nats != new.nats),
+        ("fleet.credentials", *credentials != new.credentials),
+        ("fleet.name", *name != new.name),
+        ("fleet.roles", *roles != new.roles),
+        ("fleet.replicas", *replicas != new.replicas),
+        ("fleet.window.age", *window_age != new.window_age),
+        ("fleet.window.bytes", *window_bytes != new.window_bytes),
+    ];
+    keys.into_iter().filter_map(|(key, differs)| differs.then_some(key)).collect()
+}
+
+/// Reads `[fleet]`.
+pub(super) fn fleet(mut table: Table<'_>) -> FleetConfig {
+    let shapes = [("nats", "nats = [\"nats://…\"]"), ("name", "name = \"prod\""), ("roles", "roles = [\"collect\"]")];
+    for (key, shape) in shapes {
+        if table.lacks(&[key]) && !table.has(key) {
+            table.checker.mistake(&table.path, format!("has no {key}; write {shape}"));
+        }
+    }
+    let is_given = table.has("nats");
+    let nats = servers(&mut table);
+    if nats.is_empty() && is_given && table.checker.is_clean(&table.path.key("nats")) {
+        table.mistake("nats", "is empty; write an address such as \"nats://nats:4222\"");
+    }
+    let name = table.text("name").unwrap_or_default();
+    if !name.is_empty() && !is_name(&name) {
+        table.mistake("name", format!("{name:?} is not a name for a fleet; use 1 to 63 of A-Z a-z 0-9 _ -"));
+    }
+    let roles = table.choices("roles", "role", ROLES);
+    if roles.as_ref().is_some_and(Vec::is_empty) && table.checker.is_clean(&table.path.key("roles")) {
+        table.mistake("roles", "is empty; write [\"collect\"], or remove [fleet]");
+    }
+    let default = FleetConfig::new(&name, nats, roles.into_iter().flatten().map(|(_, role)| role).collect());
+    let replicas = table.number("replicas", REPLICAS);
+    if let Some(even) = replicas.filter(|replicas| replicas % 2 == 0) {
+        table.mistake("replicas", format!("{even} copies survive no more than {}: write an odd number", even - 1));
+    }
+    let credentials = table.secret("credentials");
+    let (mut age, mut bytes) = (None, None);
+    if let Some(mut window) = table.table("window") {
+        age = window.duration("age", WINDOW_AGE);
+        bytes = window.size("bytes", WINDOW_BYTES);
+        window.finish();
+    }
+    table.finish();
+    FleetConfig {
+        credentials,
+        replicas: replicas.unwrap_or(default.replicas),
+        window_age: age.unwrap_or(default.window_age),
+        window_bytes: bytes.map_or(default.window_bytes, |bytes| bytes as u64),
+        ..default
+    }
+}
+
+fn servers(table: &mut Table<'_>) -> Vec<String> {
+    let texts = table.texts("nats").unwrap_or_default();
+    let mut servers = Vec::new();
+    for (path, text) in texts {
+        match nats_urls(&text) {
+            Ok(found) if found.len() == 1 => servers.extend(found),
+            Ok(_) => table.checker.mistake(&path, "has several addresses; write each as an entry of its own"),
+            Err(problem) => table.checker.mistake(&path, problem),
+        }
+    }
+    servers
+}
+
+fn is_name(name: &str) -> bool {
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    name.len() <= 63 && name.bytes().all(is_legal) && !name.starts_with(['_', '-'])
+}

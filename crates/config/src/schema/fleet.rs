@@ -1,0 +1,44 @@
+//! Schema of `[fleet]`.
+
+use serde_json::{Value, json};
+
+use super::node::{bytes, default, duration, human, list, pattern, secret, size, table};
+use crate::FleetConfig;
+use crate::fleet_config::{ROLES, WINDOW_AGE, WINDOW_BYTES};
+
+/// `[fleet]`.
+pub(super) fn fleet() -> Value {
+    let is = FleetConfig::new("", Vec::new(), Vec::new());
+    let window = table(
+        "How much of the log is kept. Changes beyond either limit are removed.",
+        vec![
+            ("age", default(duration("Age of changes.", &WINDOW_AGE), human(is.window_age))),
+            ("bytes", default(size("Size of the log.", &WINDOW_BYTES), bytes(is.window_bytes))),
+        ],
+    );
+    let url = json!({ "type": "string", "pattern": "^(nats|tls)://[^/@,\\s]+$" });
+    let words: Vec<_> = ROLES.iter().map(|(word, _)| word).collect();
+    let replicas = json!({
+        "description": "Copies of the log and its buckets, an odd number of at most the servers of the NATS cluster.",
+        "type": "integer",
+        "enum": [1, 3, 5],
+    });
+    let mut fleet = table(
+        "Fleet of processes that share the clusters. Without the table, the hub is a process by itself.",
+        vec![
+            ("nats", list("Addresses of the NATS servers, with JetStream.", 1, &url)),
+            ("credentials", secret("Credentials of NATS, as in a credentials file. Unset: none.")),
+            ("name", pattern("Name of the fleet, which begins the names of its stream and buckets.", NAME)),
+            (
+                "roles",
+                list("Roles of the process. collect watches clusters for the fleet.", 1, &json!({ "enum": words })),
+            ),
+            ("replicas", default(replicas, is.replicas)),
+            ("window", default(window, json!({}))),
+        ],
+    );
+    fleet["required"] = json!(["nats", "name", "roles"]);
+    fleet
+}
+
+const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$";

@@ -1,0 +1,76 @@
+//! Tests of `[fleet]`.
+
+use super::*;
+
+const FLEET: &str = "[fleet]\nnats = [\"nats://a\", \"tls://b:4222\"]\nname = \"prod\"\nroles = [\"collect\"]\n";
+
+fn fleet(lines: &str) -> FleetConfig {
+    Config::from_toml(&format!("{BASE}{FLEET}{lines}")).unwrap().fleet.unwrap()
+}
+
+/// Like [`only`], for lines after [`FLEET`], counted from 1.
+#[track_caller]
+fn only_in_fleet(lines: &str, line: usize, words: &str) {
+    only(&format!("{BASE}{FLEET}{lines}\n"), line + 8, words);
+}
+
+#[test]
+fn keys_are_read() {
+    assert_eq!(Config::from_toml(BASE).unwrap().fleet, None);
+    let servers = vec!["nats://a".to_owned(), "tls://b:4222".to_owned()];
+    let default = FleetConfig::new("prod", servers, vec![FleetRole::Collect]);
+    assert_eq!(fleet(""), default);
+    let expected = FleetConfig {
+        credentials: Some(Secret::Env("CREDS".to_owned())),
+        replicas: 3,
+        window_age: Duration::from_secs(7200),
+        window_bytes: 1 << 30,
+        ..default.clone()
+    };
+    let found = fleet("credentials = { env = \"CREDS\" }\nreplicas = 3\nwindow = { age = \"2h\", bytes = \"1GiB\" }\n");
+    assert_eq!(found, expected);
+    assert_eq!(fleet_keys_to_restart(Some(&default), Some(&default)), [] as [&str; 0]);
+    assert_eq!(fleet_keys_to_restart(None, Some(&default)), ["fleet"]);
+    let changed = ["fleet.credentials", "fleet.replicas", "fleet.window.age", "fleet.window.bytes"];
+    assert_eq!(fleet_keys_to_restart(Some(&default), Some(&expected)), changed);
+}
+
+#[test]
+fn required_keys_are_named() {
+    let without = |key: &str| FLEET.lines().filter(|line| !line.starts_with(key)).collect::<Vec<_>>().join("\n");
+    for (key, words) in [
+        ("nats", "fleet: has no nats; write nats = [\"nats://…\"]"),
+        ("name", "fleet: has no name; write name = \"prod\""),
+        ("roles", "fleet: has no roles; write roles = [\"collect\"]"),
+    ] {
+        only(&format!("{BASE}{}\n", without(key)), 5, words);
+    }
+}
+
+#[test]
+fn values_are_checked() {
+    let with = |key: &str, line: &str| {
+        let lines = FLEET.lines().map(|old| if old.starts_with(key) { line } else { old });
+        format!("{BASE}{}\n", lines.collect::<Vec<_>>().join("\n"))
+    };
+    only(&with("nats", "nats = [\"http://a\"]"), 6, "fleet.nats[0]: not an address of nats or tls");
+    only(&with("nats", "nats = [\"nats://a,nats://b\"]"), 6, "has several addresses");
+    only(&with("nats", "nats = []"), 6, "fleet.nats: is empty; write an address");
+    only(&with("name", "name = \"a.b\""), 7, "\"a.b\" is not a name for a fleet");
+    only(&with("roles", "roles = [\"colect\"]"), 8, "there is no role \"colect\"; did you mean \"collect\"?");
+    only(&with("roles", "roles = []"), 8, "fleet.roles: is empty");
+    only_in_fleet("replicas = 2", 1, "fleet.replicas: 2 copies survive no more than 1: write an odd number");
+    only_in_fleet("replicas = 7", 1, "expected a whole number from 1 to 5, found 7");
+    only_in_fleet("window = { age = \"1s\" }", 1, "1s is out of range: from 1m to 7d");
+    only_in_fleet("window = { bytes = 1 }", 1, "is out of range: from 64MiB to 64TiB");
+    only_in_fleet("window = { size = 1 }", 1, "fleet.window.size: unknown key");
+    only_in_fleet("rolls = 1", 1, "fleet.rolls: unknown key; did you mean \"roles\"?");
+}
+
+#[test]
+fn keys_without_an_effect_in_a_fleet_are_refused() {
+    let text = format!("[hub]\nstate_dir = \"/tmp/none\"\n{BASE}{FLEET}");
+    only(&text, 2, "hub.state_dir: has no effect in a fleet");
+    only(&format!("{BASE}{FLEET}[ha.lease]\nnamespace = \"hub\"\n"), 9, "ha: has no effect in a fleet");
+    only(&format!("{BASE}{FLEET}[sinks.lines]\ntype = \"stdout\"\n"), 9, "sinks: has no effect in a fleet");
+}

@@ -1,0 +1,35 @@
+//! Look at JetStream before a process joins a fleet. It changes nothing.
+
+use std::time::Duration;
+
+use async_nats::jetstream::context::AccountErrorKind;
+
+use super::log::{LEAST_FIRST_SEQUENCE, is_missing, stream_name};
+use super::{NatsError, context};
+use crate::partition::Subjects;
+
+/// Requests of a probe that wait for the server at once.
+const IN_FLIGHT: usize = 1;
+
+/// Verifies that the account of a client has JetStream, and that the stream of the fleet is usable if it exists.
+///
+/// # Errors
+/// [`NatsError::NoJetStream`], [`NatsError::ForeignStream`], or a failed request.
+pub async fn probe(client: async_nats::Client, subjects: &Subjects, timeout: Duration) -> Result<(), NatsError> {
+    let context = context(client, timeout, IN_FLIGHT);
+    context.query_account().await.map_err(|error| match error.kind() {
+        AccountErrorKind::JetStreamUnavailable | AccountErrorKind::JetStream(_) => {
+            NatsError::NoJetStream { source: error.into() }
+        }
+        _ => NatsError::request("read the limits of JetStream")(error),
+    })?;
+    let name = stream_name(subjects);
+    match context.get_stream(&name).await {
+        Ok(stream) if stream.cached_info().config.first_sequence.unwrap_or(0) < LEAST_FIRST_SEQUENCE => {
+            Err(NatsError::ForeignStream(name))
+        }
+        Ok(_) => Ok(()),
+        Err(error) if is_missing(&error) => Ok(()),
+        Err(error) => Err(NatsError::request(format!("read stream {name}"))(error)),
+    }
+}

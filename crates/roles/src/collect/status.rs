@@ -1,0 +1,125 @@
+//! Status of a collector: the owners of the clusters, and whether the services of the fleet answer.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use informer_hub_fleet::Ownership;
+use informer_hub_types::ClusterName;
+use parking_lot::Mutex;
+
+use crate::BackendError;
+
+/// Status of a [`Collector`](super::Collector).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CollectorStatus {
+    /// Name of the collector.
+    pub name: String,
+    /// Whether the services have answered a request since the start.
+    pub answered: bool,
+    /// Last error of the services; `None` if the last request for each cluster succeeded.
+    pub error: Option<String>,
+    /// Clusters that the collector contends for, by name.
+    pub clusters: BTreeMap<ClusterName, ClusterOwner>,
+    /// Times that the collector became the owner of a cluster.
+    pub acquired: u64,
+    /// Times that it lost a cluster to another collector.
+    pub lost: u64,
+    /// Bytes of changes that the log has not stored yet.
+    pub queued_bytes: u64,
+    /// Time for which the oldest of them has waited.
+    pub oldest_append: Duration,
+}
+
+/// Owner of a cluster, as a collector knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterOwner {
+    /// Name of the owner; empty if there is none.
+    pub collector: String,
+    /// Newest epoch.
+    pub epoch: u64,
+    /// Whether this collector is the owner, and watches the cluster.
+    pub is_own: bool,
+}
+
+/// Owners of the clusters and errors of the services, as the contenders of a collector note them.
+#[derive(Debug, Default)]
+pub(super) struct Ownerships(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    clusters: BTreeMap<ClusterName, ClusterOwner>,
+    /// Errors of the last requests that failed.
+    errors: BTreeMap<ClusterName, String>,
+    answered: bool,
+    acquired: u64,
+    lost: u64,
+}
+
+impl Ownerships {
+    /// Adds a cluster whose owner is unknown.
+    pub(super) fn add(&self, cluster: &ClusterName) {
+        self.0.lock().clusters.entry(cluster.clone()).or_default();
+    }
+
+    /// Notes an answer about a cluster. Logs that the services answer again.
+    pub(super) fn note_answer(&self, cluster: &ClusterName) {
+        let mut known = self.0.lock();
+        known.answered = true;
+        if known.errors.remove(cluster).is_some() && known.errors.is_empty() {
+            tracing::info!("the services of the fleet answer again");
+        }
+    }
+
+    /// Notes a failed request. Logs the first failure, and the first one of a further cluster only at debug level.
+    pub(super) fn note_failure(&self, cluster: &ClusterName, error: &BackendError) {
+        let mut known = self.0.lock();
+        if known.errors.is_empty() {
+            tracing::warn!(%cluster, %error, "cannot read or renew the owner of the cluster, trying again");
+        } else if !known.errors.contains_key(cluster) {
+            tracing::debug!(%cluster, %error, "cannot read or renew the owner of the cluster, trying again");
+        }
+        known.errors.insert(cluster.clone(), error.to_string());
+    }
+
+    /// Notes the owner of a cluster that another collector owns, or none.
+    pub(super) fn note_owner(&self, cluster: &ClusterName, found: Option<&Ownership>) {
+        let (collector, epoch) = found.map(|found| (found.collector.clone(), found.epoch)).unwrap_or_default();
+        self.0.lock().clusters.insert(cluster.clone(), ClusterOwner { collector, epoch, is_own: false });
+    }
+
+    pub(super) fn note_acquired(&self, own: &Ownership) {
+        let mut known = self.0.lock();
+        known.acquired += 1;
+        let owner = ClusterOwner { collector: own.collector.clone(), epoch: own.epoch, is_own: true };
+        known.clusters.insert(own.cluster.clone(), owner);
+    }
+
+    pub(super) fn note_lost(&self, cluster: &ClusterName) {
+        let mut known = self.0.lock();
+        known.lost += 1;
+        if let Some(owner) = known.clusters.get_mut(cluster) {
+            (owner.is_own, owner.collector) = (false, String::new());
+        }
+    }
+
+    /// Forgets a cluster that the collector no longer contends for.
+    pub(super) fn forget(&self, cluster: &ClusterName) {
+        let mut known = self.0.lock();
+        known.clusters.remove(cluster);
+        known.errors.remove(cluster);
+    }
+
+    /// Returns the status, without what only the appender and the sessions know.
+    pub(super) fn status(&self, name: &str) -> CollectorStatus {
+        let known = self.0.lock();
+        CollectorStatus {
+            name: name.to_owned(),
+            answered: known.answered,
+            error: known.errors.values().next().cloned(),
+            clusters: known.clusters.clone(),
+            acquired: known.acquired,
+            lost: known.lost,
+            ..CollectorStatus::default()
+        }
+    }
+}

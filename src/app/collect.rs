@@ -1,0 +1,167 @@
+//! Collector of the hub: watches the clusters that this process owns in its fleet.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Addr, MailboxError};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use rand::Rng;
+
+use super::fleet_status::{FleetCluster, FleetStatus};
+use crate::actors::messages::{AddCluster, RemoveCluster, SetClusterLabels};
+use crate::actors::{Env, RegistryActor};
+use informer_hub_config::FleetConfig;
+use informer_hub_roles::{
+    Backend, Collector, CollectorParams, CollectorStatus, ConnectorWrap, Credentials, Host, NatsBackend, NatsParams,
+};
+use informer_hub_types::{ClusterName, rng};
+
+/// Services of the fleet, and the parameters of its collector.
+#[derive(Clone, Debug)]
+pub struct Collect {
+    /// Log, owners and checkpoints.
+    pub backend: Arc<dyn Backend>,
+    /// Parameters of the collector.
+    pub params: CollectorParams,
+}
+
+/// Deadline of a request to NATS.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Collect {
+    /// Returns the parameters of a process of a configured fleet.
+    pub(super) fn of(config: &FleetConfig) -> Self {
+        let nats = nats_params(config);
+        let params = CollectorParams::new(&nats.name, config.window_age);
+        Self { backend: Arc::new(NatsBackend::new(nats)), params }
+    }
+}
+
+/// Returns the parameters of the connection to NATS, under a new process name.
+pub(crate) fn nats_params(config: &FleetConfig) -> NatsParams {
+    NatsParams {
+        servers: config.nats.clone(),
+        credentials: config.credentials.clone().map(|secret| Arc::new(move || secret.read()) as Credentials),
+        name: process_name(),
+        fleet: config.name.clone(),
+        replicas: config.replicas,
+        max_age: config.window_age,
+        max_bytes: config.window_bytes,
+        timeout: TIMEOUT,
+    }
+}
+
+/// Returns a name that no other process has: the successor of a process must not be taken for it.
+fn process_name() -> String {
+    let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
+    let host = host.unwrap_or_else(|| "informer-hub".to_owned());
+    format!("{host}-{}-{:08x}", std::process::id(), rng::rng().random::<u32>())
+}
+
+/// Collector, and the clusters that the hub may watch.
+pub(super) struct Collecting {
+    collector: Collector,
+    host: Arc<RegistryHost>,
+}
+
+impl Collecting {
+    pub(super) fn start(collect: Collect, registry: &Addr<RegistryActor>, env: &Env) -> Self {
+        let host = Arc::new(RegistryHost { registry: registry.clone(), clusters: Mutex::default() });
+        let Collect { backend, params } = collect;
+        let hub: Arc<dyn Host> = Arc::<RegistryHost>::clone(&host);
+        Self { collector: Collector::start(backend, params, hub, &env.io), host }
+    }
+
+    /// Contends for a cluster.
+    pub(super) fn add(&self, cluster: AddCluster) {
+        let name = cluster.name.clone();
+        self.host.clusters.lock().insert(name.clone(), cluster);
+        self.collector.add(name);
+    }
+
+    /// Changes the labels of a cluster for the next time that the hub owns it.
+    pub(super) fn set_labels(&self, change: &SetClusterLabels) {
+        if let Some(known) = self.host.clusters.lock().get_mut(&change.name) {
+            known.labels.clone_from(&change.labels);
+        }
+    }
+
+    /// Stops watching a cluster, and releases it.
+    pub(super) async fn remove(&self, cluster: &ClusterName) {
+        self.collector.remove(cluster).await;
+        self.host.clusters.lock().remove(cluster);
+    }
+
+    /// Releases all clusters.
+    pub(super) async fn shutdown(&self) {
+        self.collector.shutdown().await;
+    }
+
+    /// Returns the status of the process in its fleet.
+    pub(super) fn status(&self) -> FleetStatus {
+        let CollectorStatus { name, answered, error, clusters, acquired, lost, queued_bytes, oldest_append } =
+            self.collector.status();
+        FleetStatus {
+            process: name,
+            connected: answered && error.is_none(),
+            last_error: error,
+            owned: clusters.values().filter(|owner| owner.is_own).count(),
+            acquired,
+            lost,
+            queued_bytes,
+            oldest_append_seconds: oldest_append.as_secs_f64(),
+            clusters: clusters
+                .into_iter()
+                .map(|(name, owner)| FleetCluster {
+                    name,
+                    owner: Some(owner.collector).filter(|owner| !owner.is_empty()),
+                    epoch: owner.epoch,
+                    own: owner.is_own,
+                })
+                .collect(),
+        }
+    }
+
+    /// Returns the owned clusters.
+    pub(super) fn owned(&self) -> Vec<ClusterName> {
+        self.collector.owned()
+    }
+}
+
+impl fmt::Debug for Collecting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.collector.fmt(f)
+    }
+}
+
+/// Adds owned clusters to the registry.
+struct RegistryHost {
+    registry: Addr<RegistryActor>,
+    clusters: Mutex<BTreeMap<ClusterName, AddCluster>>,
+}
+
+impl Host for RegistryHost {
+    fn start(&self, cluster: &ClusterName, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>> {
+        let known = self.clusters.lock().get(cluster).cloned();
+        let registry = self.registry.clone();
+        Box::pin(async move {
+            let Some(known) = known else { return Err("it is no longer configured".to_owned()) };
+            let added = registry.send(AddCluster { connector: wrap(Arc::clone(&known.connector)), ..known }).await;
+            match added {
+                Ok(added) => added.map_err(|error| error.to_string()),
+                Err(MailboxError::Closed | MailboxError::Timeout) => Err("the hub is shutting down".to_owned()),
+            }
+        })
+    }
+
+    fn stop(&self, cluster: &ClusterName) -> BoxFuture<'static, ()> {
+        let removing = self.registry.send(RemoveCluster(cluster.clone()));
+        Box::pin(async move {
+            // It may have been removed already, or the registry has ended.
+            let _ = removing.await;
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! Status of the process in its fleet.
+
+use std::sync::{Arc, OnceLock};
+
+use serde::Serialize;
+
+use informer_hub_telemetry::metrics::{Id, LabelSet, Snapshot};
+use informer_hub_types::ClusterName;
+
+/// Status of a process that shares clusters with others.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct FleetStatus {
+    /// Name of the process in the fleet.
+    pub process: String,
+    /// Whether NATS answered the last requests.
+    pub connected: bool,
+    /// Why it is not connected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Number of clusters that this process owns.
+    pub owned: usize,
+    /// Times that this process became the owner of a cluster.
+    pub acquired: u64,
+    /// Times that this process lost a cluster to another one.
+    pub lost: u64,
+    /// Bytes of changes that the log has not stored yet.
+    pub queued_bytes: u64,
+    /// Time for which the oldest of them has waited, in seconds.
+    pub oldest_append_seconds: f64,
+    /// Clusters of the configuration and its sources, by name.
+    pub clusters: Vec<FleetCluster>,
+}
+
+/// Owner of a cluster, as this process knows it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct FleetCluster {
+    /// Name of the cluster.
+    pub name: ClusterName,
+    /// Process that owns it; absent if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Epoch of its last owner.
+    pub epoch: u64,
+    /// Whether this process owns it.
+    pub own: bool,
+}
+
+impl FleetStatus {
+    /// Returns whether the owners of the clusters are unknown, because NATS has never answered. The hub is not ready then.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.connected && self.clusters.iter().all(|cluster| cluster.epoch == 0) && !self.clusters.is_empty()
+    }
+
+    pub(super) fn put(&self, out: &mut Snapshot) {
+        out.flag(Id::FleetConnected, LabelSet::NONE, self.connected);
+        out.count(Id::FleetOwned, LabelSet::NONE, self.owned as u64);
+        out.count(Id::FleetAcquired, LabelSet::NONE, self.acquired);
+        out.count(Id::FleetLost, LabelSet::NONE, self.lost);
+        out.count(Id::FleetQueued, LabelSet::NONE, self.queued_bytes);
+        out.put(Id::FleetOldest, LabelSet::NONE, self.oldest_append_seconds);
+        for cluster in self.clusters.iter().filter(|cluster| cluster.own) {
+            let labels = out.labels(&[("cluster", cluster.name.as_str())]);
+            out.count(Id::FleetEpoch, labels, cluster.epoch);
+        }
+    }
+}
+
+/// Function that returns the status, while the hub runs.
+type ReadStatus = Box<dyn Fn() -> Option<FleetStatus> + Send + Sync>;
+
+/// Status of the process in its fleet; unset without a fleet.
+#[derive(Clone, Default)]
+pub(super) struct SharedFleetStatus(Arc<OnceLock<ReadStatus>>);
+
+impl SharedFleetStatus {
+    /// Sets the function that reads the status, once.
+    #[cfg(feature = "fleet")]
+    pub(super) fn set(&self, read: impl Fn() -> Option<FleetStatus> + Send + Sync + 'static) {
+        let _ = self.0.set(Box::new(read));
+    }
+
+    pub(super) fn read(&self) -> Option<FleetStatus> {
+        self.0.get().and_then(|read| read())
+    }
+}

@@ -1,0 +1,76 @@
+//! Clusters of a running hub: added, changed, removed.
+
+use std::sync::Arc;
+
+use actix::MailboxError;
+use futures::future::join_all;
+
+use super::{Difference, RunningHub};
+use crate::actors::messages::{AddCluster, RemoveCluster, SetClusterLabels};
+use crate::app::convert;
+use crate::app::error::{ReloadError, StartError};
+use informer_hub_config::{ClusterConfig, Config};
+use informer_hub_types::ClusterName;
+
+impl RunningHub {
+    /// Ends removed clusters. Changed clusters get their new labels, address and credentials.
+    pub(super) async fn change_clusters(
+        &self,
+        old: &Config,
+        new: &Config,
+        changes: &Difference,
+    ) -> Result<(), ReloadError> {
+        let find = |all: &Config, name: &str| all.clusters.iter().find(|one| one.name.as_str() == name).cloned();
+        for name in &changes.changed {
+            let (Some(before), Some(now)) = (find(old, name), find(new, name)) else { continue };
+            let settings = convert::settings(&now);
+            let is_elsewhere = convert::settings(&before) != settings;
+            if let Some(connector) = self.connectors.lock().get(&now.name).filter(|_| is_elsewhere) {
+                connector.change(settings);
+            }
+            if before.labels != now.labels {
+                let change = SetClusterLabels { name: now.name, labels: now.labels };
+                #[cfg(feature = "fleet")]
+                self.collecting.get().inspect(|collecting| collecting.set_labels(&change));
+                // The embedding program may have removed it already, or another process of the fleet may watch it.
+                let _ = self.registry.send(change).await?;
+            }
+        }
+        let mut going = Vec::new();
+        for cluster in changes.removed.iter().filter_map(|name| find(old, name)) {
+            self.connectors.lock().remove(&cluster.name);
+            going.push(self.remove_cluster(cluster.name));
+        }
+        // Concurrently: each may have to wait for its subscribers.
+        for gone in join_all(going).await {
+            gone?;
+        }
+        Ok(())
+    }
+
+    /// Adds a cluster, which is watched from then on.
+    pub(in crate::app) async fn add_cluster(&self, cluster: &ClusterConfig) -> Result<(), StartError> {
+        let connector = convert::connector(cluster, self.stall, self.dials.clusters.clone(), &self.env.io);
+        self.connectors.lock().insert(cluster.name.clone(), connector.clone());
+        let (name, labels) = (cluster.name.clone(), cluster.labels.clone());
+        let cluster = AddCluster { name, labels, connector: Arc::new(connector) };
+        #[cfg(feature = "fleet")]
+        if let Some(collecting) = self.collecting.get() {
+            collecting.add(cluster);
+            return Ok(());
+        }
+        self.registry.send(cluster).await??;
+        Ok(())
+    }
+
+    async fn remove_cluster(&self, name: ClusterName) -> Result<(), MailboxError> {
+        #[cfg(feature = "fleet")]
+        if let Some(collecting) = self.collecting.get() {
+            collecting.remove(&name).await;
+            return Ok(());
+        }
+        // The embedding program may have removed it already.
+        let _ = self.registry.send(RemoveCluster(name)).await?;
+        Ok(())
+    }
+}

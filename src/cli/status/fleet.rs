@@ -1,0 +1,57 @@
+//! The process in its fleet: a line of the totals, and its problems.
+
+use serde_json::Value;
+
+use super::values::{line, list, number, text};
+use informer_hub_types::printable;
+
+/// Age of the oldest change that the log has not stored, in seconds, from which on it is a problem.
+const BEHIND: f64 = 10.0;
+
+/// Returns the line about the process; `None` without a fleet.
+pub(super) fn total(status: &Value) -> Option<String> {
+    let fleet = status.get("fleet").filter(|fleet| fleet.is_object())?;
+    let (process, owned, clusters) = (text(fleet, "process"), number(fleet, "owned"), list(fleet, "clusters"));
+    let free = clusters.iter().filter(|cluster| !cluster["owner"].is_string()).count();
+    let free = if free == 0 { String::new() } else { format!(", {free} without an owner") };
+    Some(format!("fleet      {} owns {owned} of {} clusters{free}", printable(process), clusters.len()))
+}
+
+/// Returns why the process is not connected; `None` if it is, or without a fleet.
+pub(super) fn not_connected(status: &Value) -> Option<String> {
+    let fleet = &status["fleet"];
+    (fleet["connected"] == false).then(|| line(fleet["lastError"].as_str().unwrap_or("NATS has not answered yet")))
+}
+
+/// Returns that the log stores changes too late; `None` if it does not.
+pub(super) fn behind(status: &Value) -> Option<String> {
+    let is_behind = status["fleet"]["oldestAppendSeconds"].as_f64().is_some_and(|seconds| seconds >= BEHIND);
+    is_behind.then(|| format!("a change waits for the log for more than {BEHIND} s"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn owned_clusters_and_problems_are_shown() {
+        let clusters = json!([
+            { "name": "a", "owner": "hub-1", "epoch": 3, "own": true },
+            { "name": "b", "owner": "hub-2", "epoch": 1, "own": false },
+            { "name": "c", "epoch": 0, "own": false },
+        ]);
+        let fleet = json!({ "process": "hub-1", "connected": true, "owned": 1, "oldestAppendSeconds": 0.2, "clusters": clusters });
+        let mut status = json!({ "fleet": fleet });
+        assert_eq!(total(&status).unwrap(), "fleet      hub-1 owns 1 of 3 clusters, 1 without an owner");
+        assert_eq!((not_connected(&status), behind(&status)), (None, None));
+        status["fleet"]["connected"] = false.into();
+        assert_eq!(not_connected(&status).unwrap(), "NATS has not answered yet");
+        status["fleet"]["lastError"] = "cannot\u{1b} connect".into();
+        assert!(!not_connected(&status).unwrap().contains('\u{1b}'));
+        status["fleet"]["oldestAppendSeconds"] = 11.5.into();
+        assert!(behind(&status).is_some());
+        assert_eq!((total(&json!({})), not_connected(&json!({})), behind(&json!({}))), (None, None, None));
+    }
+}

@@ -1,0 +1,273 @@
+//! Hub processes that share two clusters through a real `nats-server`: takeover, fencing, and what `check` reports.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use informer_hub_fleet::jetstream::{JetStreamLog, LogParams};
+use informer_hub_fleet::{Entry, ReadOutcome, Reader, Record, ResetReason, Subjects};
+use informer_hub_types::clock;
+use serde_json::Value;
+
+use crate::bed::{
+    Churn, GroundTruth, RealCluster, becomes_true, create_namespace, create_pods, ground_truth, install_widgets, seed,
+};
+use crate::fixture::{WAIT_DEADLINE, pods};
+use crate::nats_server::Server;
+use crate::workdir::{Running, Workdir};
+
+const FLEET: &str = "test";
+
+fn config(listen: &str, nats: &str, clusters: &[RealCluster]) -> String {
+    let tables = clusters.iter().map(|cluster| {
+        let (name, kubeconfig) = (cluster.name(), cluster.kubeconfig().display().to_string());
+        format!("[clusters.{name}]\nkubeconfig = {kubeconfig:?}\n")
+    });
+    format!(
+        "[hub]\nlisten = \"{listen}\"\n[fleet]\nnats = [\"{nats}\"]\nname = \"{FLEET}\"\nroles = [\"collect\"]\n\
+         {}[resources.pods]\n",
+        tables.collect::<String>()
+    )
+}
+
+/// Hub process of the fleet, and its folder.
+struct Process {
+    workdir: Workdir,
+    hub: Running,
+}
+
+impl Process {
+    fn start(nats: &Server, clusters: &[RealCluster]) -> Self {
+        let workdir = Workdir::new();
+        workdir.write("hub.toml", &config(workdir.listen(), &nats.url(), clusters));
+        let hub = workdir.hub();
+        Self { workdir, hub }
+    }
+
+    async fn fleet(&self) -> Value {
+        let (_, status) = self.workdir.get("/v1/status").await;
+        serde_json::from_str::<Value>(&status).unwrap_or_default()["fleet"].take()
+    }
+
+    async fn owned(&self) -> Vec<String> {
+        let fleet = self.fleet().await;
+        let clusters = fleet["clusters"].as_array().cloned().unwrap_or_default();
+        clusters.iter().filter(|one| one["own"] == true).map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    async fn owns(&self, count: usize) {
+        let is_owner = becomes_true(WAIT_DEADLINE, async || self.owned().await.len() == count).await;
+        assert!(is_owner, "it owns no {count} clusters: {}", self.fleet().await);
+    }
+}
+
+/// Reads the log of the fleet from its begin.
+struct LogReader {
+    log: JetStreamLog,
+}
+
+/// Contents of the log.
+#[derive(Default)]
+struct Contents {
+    objects: BTreeMap<String, GroundTruth>,
+    /// Lists that were stored, by cluster.
+    lists: BTreeMap<String, usize>,
+    owners: BTreeMap<String, Vec<String>>,
+}
+
+impl LogReader {
+    async fn open(nats: &Server) -> Self {
+        let params = LogParams {
+            subjects: Subjects::new(FLEET).unwrap(),
+            replicas: 1,
+            max_age: Duration::from_secs(3600),
+            max_bytes: 8 << 30,
+            timeout: Duration::from_secs(5),
+        };
+        Self { log: JetStreamLog::open(nats.connect().await, params).await.unwrap() }
+    }
+
+    /// Reads what the log has now. Panics if a record is out of order, or repeats a deletion.
+    async fn read(&self) -> Contents {
+        let (mut reader, mut contents, mut deleted) = (Reader::new(), Contents::default(), HashSet::new());
+        let mut tail = self.log.tail(0, Subjects::new(FLEET).unwrap().all()).await.unwrap();
+        // At the end of the log, the tail waits for further entries.
+        while let Ok(Ok(Some(entry))) = tokio::time::timeout(Duration::from_secs(1), tail.next()).await {
+            contents.apply(&mut reader, &entry, &mut deleted);
+        }
+        contents
+    }
+}
+
+impl Contents {
+    fn apply(&mut self, reader: &mut Reader, entry: &Entry, deleted: &mut HashSet<String>) {
+        let cluster = entry.partition.cluster.to_string();
+        let outcome = reader.read(entry).unwrap();
+        let owner = reader.state(&entry.partition).unwrap().owner.clone();
+        let owners = self.owners.entry(cluster.clone()).or_default();
+        if owners.last() != Some(&owner) {
+            owners.push(owner);
+        }
+        let ReadOutcome::Records(records) = outcome else { return };
+        let objects = self.objects.entry(cluster.clone()).or_default();
+        for record in records {
+            match record {
+                Record::Put { key, uid, version, .. } => {
+                    let before = objects.insert(key.clone(), (uid, version.clone()));
+                    let is_newer = before.is_none_or(|(_, before)| version.newer_than(&before));
+                    assert!(is_newer, "{key} goes back to {version}");
+                }
+                Record::Delete { key, .. } => {
+                    let (uid, _) = objects.remove(&key).unwrap_or_else(|| panic!("{key} is deleted twice"));
+                    assert!(deleted.insert(uid.to_string()), "{key} is deleted twice");
+                }
+                Record::Reset { reason } => {
+                    assert_eq!(reason, ResetReason::Restart);
+                    objects.clear();
+                    *self.lists.entry(cluster.clone()).or_default() += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Waits until the log has the objects of the clusters, and returns its contents.
+async fn log_follows(log: &LogReader, clusters: &[RealCluster]) -> Contents {
+    let mut expected = BTreeMap::new();
+    for cluster in clusters {
+        expected.insert(cluster.name().to_owned(), ground_truth(&cluster.client().await, &pods().gvr).await);
+    }
+    let began = clock::now();
+    loop {
+        let contents = log.read().await;
+        if contents.objects == expected {
+            return contents;
+        }
+        assert!(began.elapsed() < WAIT_DEADLINE, "{:?}\ninstead of\n{expected:?}", contents.objects);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_and_frozen_processes_lose_their_clusters_and_no_change() {
+    let seed = seed();
+    let (nats, clusters) = tokio::join!(Server::start(&["--jetstream"]), RealCluster::start_all(["east", "west"]));
+    let mut churns = Vec::new();
+    for (at, cluster) in clusters.iter().enumerate() {
+        let client = cluster.client().await;
+        install_widgets(&client).await;
+        create_namespace(&client, "churn").await;
+        create_pods(&client, "default", "web", 50).await;
+        churns.push((Churn::new(seed.wrapping_add(at as u64), "churn"), client));
+    }
+    let change = async |churns: &mut Vec<(Churn, kube::Client)>| {
+        for (churn, client) in churns {
+            churn.run(client, 30).await;
+        }
+    };
+    let first = Process::start(&nats, &clusters);
+    first.owns(2).await;
+    let log = LogReader::open(&nats).await;
+    change(&mut churns).await;
+    let contents = log_follows(&log, &clusters).await;
+    assert!(contents.lists.values().all(|lists| *lists == 1), "{:?}", contents.lists);
+
+    // The second process waits for the first one to fail.
+    let second = Process::start(&nats, &clusters);
+    second.workdir.ready(&second.hub).await;
+    assert_eq!(second.owned().await, [] as [&str; 0]);
+    second.workdir.shows(&["status"], |text| text.contains("owns 0 of 2 clusters")).await;
+    assert_eq!(first.workdir.metric("informer_hub_fleet_owned_clusters").await, Some(2.0));
+    assert_eq!(first.workdir.metric("informer_hub_fleet_connected").await, Some(1.0));
+    let epoch = first.workdir.metric("informer_hub_fleet_epoch{cluster=\"east\"}").await;
+    change(&mut churns).await;
+    let killed = clock::now();
+    drop(first);
+    change(&mut churns).await;
+    second.owns(2).await;
+    println!("2 clusters taken over {:?} after SIGKILL", killed.elapsed());
+    assert!(second.workdir.metric("informer_hub_fleet_epoch{cluster=\"east\"}").await > epoch);
+    log_follows(&log, &clusters).await;
+
+    // A frozen process that wakes up has lost its clusters, and stores nothing more.
+    let third = Process::start(&nats, &clusters);
+    third.workdir.ready(&third.hub).await;
+    let frozen = clock::now();
+    second.hub.freeze(true);
+    change(&mut churns).await;
+    third.owns(2).await;
+    println!("2 clusters taken over {:?} after SIGSTOP", frozen.elapsed());
+    second.hub.freeze(false);
+    second.owns(0).await;
+    assert_eq!(second.workdir.metric("informer_hub_fleet_lost_total").await, Some(2.0));
+    change(&mut churns).await;
+    let contents = log_follows(&log, &clusters).await;
+    assert!(contents.lists.values().all(|lists| *lists == 1), "no takeover lists: {:?}", contents.lists);
+    assert!(contents.owners.values().all(|owners| owners.len() == 3), "{:?}", contents.owners);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restarted_server_and_an_orderly_handover_lose_no_change() {
+    let seed = seed();
+    let (mut nats, clusters) = tokio::join!(Server::start(&["--jetstream"]), RealCluster::start_all(["east"]));
+    let client = clusters[0].client().await;
+    install_widgets(&client).await;
+    create_namespace(&client, "churn").await;
+    let mut churn = Churn::new(seed, "churn");
+    let mut first = Process::start(&nats, &clusters);
+    first.owns(1).await;
+    churn.run(&client, 30).await;
+    nats.kill_and_restart().await;
+    churn.run(&client, 30).await;
+    let connected = async || first.fleet().await["connected"] == true;
+    assert!(becomes_true(WAIT_DEADLINE, connected).await, "{}", first.fleet().await);
+    log_follows(&LogReader::open(&nats).await, &clusters).await;
+    let second = Process::start(&nats, &clusters);
+    second.workdir.ready(&second.hub).await;
+    let ended = clock::now();
+    assert_eq!(first.hub.terminate().await, 0);
+    second.owns(1).await;
+    println!("1 cluster handed over {:?} after SIGTERM", ended.elapsed());
+    churn.run(&client, 30).await;
+    let contents = log_follows(&LogReader::open(&nats).await, &clusters).await;
+    assert_eq!(contents.lists["east"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_reports_why_nats_cannot_be_used() {
+    let clusters = RealCluster::start_all(["east"]).await;
+    let workdir = Workdir::new();
+    let check = |nats: &str, more: &str| {
+        let text = config("127.0.0.1:0", nats, &clusters).replace("[clusters", &format!("{more}[clusters"));
+        workdir.write("hub.toml", &text);
+        let done = workdir.run(&["check", "-c", "hub.toml"]);
+        (done.status.code(), String::from_utf8(done.stdout).unwrap())
+    };
+    let finds = |(code, text): (Option<i32>, String), words: &[&str]| {
+        assert_eq!(code, Some(2), "{text}");
+        assert!(words.iter().all(|word| text.contains(word)), "{words:?} is missing in\n{text}");
+    };
+    let usable = Server::start(&["--jetstream"]).await;
+    assert_eq!(check(&usable.url(), "").0, Some(0));
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    finds(
+        check(&format!("nats://{closed}"), ""),
+        &["error    fleet.nats: cannot connect to nats://", "check the address"],
+    );
+    let (code, text) = check(&format!("{}\", \"nats://{closed}", usable.url()), "");
+    assert!(code == Some(1) && text.contains("warning  fleet.nats: cannot connect"), "one server is enough: {text}");
+    let protected = Server::start_with_token("hunter2").await;
+    finds(check(&protected.url(), ""), &["fleet.credentials", "rejects the credentials", "authorization violation"]);
+    workdir.write("hub.creds", "hunter3");
+    let garbage = check(&usable.url(), "[fleet.credentials]\nfile = \"hub.creds\"\n");
+    assert!(!garbage.1.contains("hunter3"));
+    finds(garbage, &["fleet.credentials: cannot use the credentials of NATS"]);
+    let without = Server::start(&[]).await;
+    finds(check(&without.url(), ""), &["fleet.nats: NATS: JetStream is not enabled", "nats-server --jetstream"]);
+    let foreign = async_nats::jetstream::stream::Config {
+        name: format!("{FLEET}-log"),
+        subjects: vec!["other".to_owned()],
+        ..Default::default()
+    };
+    async_nats::jetstream::new(usable.connect().await).create_stream(foreign).await.unwrap();
+    finds(check(&usable.url(), ""), &["fleet.name: stream \"test-log\" was not created by informer-hub"]);
+}
