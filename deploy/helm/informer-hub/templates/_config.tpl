@@ -44,12 +44,15 @@ auth:
 {{- $_ := set $clusters .name $here -}}
 {{- end -}}
 {{- end -}}
-{{- if not $clusters -}}
-{{- fail "there is no cluster to watch: add one to config.clusters, or set inCluster.enabled to true" -}}
+{{- if not (or $clusters .Values.config.cluster_sources) -}}
+{{- fail "there is no cluster to watch: add one to config.clusters or config.cluster_sources, or set inCluster.enabled to true" -}}
 {{- end -}}
 {{- $config := dict "hub" (merge $managed (deepCopy .Values.config.hub)) "clusters" $clusters -}}
 {{- $_ := set $config "resources" (.Values.config.resources | default (dict "pods" dict)) -}}
 {{- $_ := set $config "sinks" .Values.config.sinks -}}
+{{- range $key := list "cluster_sources" "oidc" "readers" -}}
+{{- with index $.Values.config $key }}{{ $_ := set $config $key . }}{{ end -}}
+{{- end -}}
 {{- if .Values.ha.enabled -}}
 {{- $_ := set $config "ha" (dict "lease" (dict "namespace" .Release.Namespace "name" (include "informer-hub.fullname" .))) -}}
 {{- end -}}
@@ -60,7 +63,9 @@ auth:
 {{- define "informer-hub.usesAccount" -}}
 {{- if or .Values.ha.enabled (include "informer-hub.ownConfig" .) -}}true
 {{- else -}}
-{{- range (include "informer-hub.config" . | fromYaml).clusters }}{{ if .in_cluster }}true{{ end }}{{ end -}}
+{{- $config := include "informer-hub.config" . | fromYaml -}}
+{{- range $config.clusters }}{{ if .in_cluster }}true{{ end }}{{ end -}}
+{{- range $config.cluster_sources }}{{ if .in_cluster }}true{{ end }}{{ end -}}
 {{- end -}}
 {{- end -}}
 
@@ -70,12 +75,14 @@ auth:
 
 [hub]
 {{ include "informer-hub.toml.table" $config.hub -}}
-{{- with $config.ha }}
-[ha]
+{{- range $key := list "ha" "oidc" -}}
+{{- with index $config $key }}
+[{{ $key }}]
 {{ include "informer-hub.toml.table" . -}}
 {{- end -}}
-{{- range $kind := list "clusters" "resources" "sinks" -}}
-{{- range $name, $table := get $config $kind }}
+{{- end -}}
+{{- range $kind := list "cluster_sources" "clusters" "readers" "resources" "sinks" -}}
+{{- range $name, $table := index $config $kind }}
 [{{ $kind }}.{{ include "informer-hub.toml.key" $name }}]
 {{ include "informer-hub.toml.table" $table -}}
 {{- end -}}
