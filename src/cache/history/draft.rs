@@ -37,7 +37,9 @@ impl Draft {
                 let event = if *tombstone { event } else { Some(last.resource_version()) };
                 Some(Self { is_tombstone: *tombstone, ..Self::deleted(stored, last, event) })
             }
-            Applied::Repeated(_) | Applied::Restored { .. } | Applied::Synced => None,
+            // A reader that has listed the object without its body needs the body.
+            Applied::Restored { bare, whole } => Some(Self::put(Some(bare), whole)),
+            Applied::Repeated(_) | Applied::Synced => None,
         }
     }
 

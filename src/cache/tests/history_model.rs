@@ -250,3 +250,25 @@ proptest! {
         run(&steps, bytes, opened);
     }
 }
+
+#[test]
+fn body_that_is_back_is_a_change_of_the_object() {
+    let mut world = World::new(1 << 20);
+    world.put(0, NAMES[0]);
+    world.open(0);
+    world.keep_bodies(0, false);
+    let list = |world: &mut World| {
+        world.list(0);
+        world.apply(0, usize::MAX);
+        world.snapshot()
+    };
+    let bare = list(&mut world);
+    assert!(bare.partitions().flat_map(|(_, partition)| partition.iter()).all(|object| !object.is_kept()));
+    world.keep_bodies(0, true);
+    let whole = list(&mut world);
+    let (mut cursor, mut changes) = (HistoryCursor::after(bare.version()), Vec::new());
+    whole.history().unwrap().read(&scope(CLUSTERS.len()), &mut cursor, usize::MAX, &mut changes).unwrap();
+    let [change] = &changes[..] else { panic!("{changes:?}") };
+    assert!(change.kind == ChangeKind::Modified && change.object.is_kept(), "{change:?}");
+    assert!(change.version > bare.version(), "readers that have listed before it are notified");
+}
