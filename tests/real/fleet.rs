@@ -17,6 +17,9 @@ use crate::workdir::{Running, Workdir};
 
 const FLEET: &str = "test";
 
+/// Size of the log. A server refuses a stream that is larger than what its disk has left.
+const WINDOW_BYTES: u64 = 64 << 20;
+
 fn config(listen: &str, nats: &str, clusters: &[RealCluster]) -> String {
     let tables = clusters.iter().map(|cluster| {
         let (name, kubeconfig) = (cluster.name(), cluster.kubeconfig().display().to_string());
@@ -24,7 +27,7 @@ fn config(listen: &str, nats: &str, clusters: &[RealCluster]) -> String {
     });
     format!(
         "[hub]\nlisten = \"{listen}\"\n[fleet]\nnats = [\"{nats}\"]\nname = \"{FLEET}\"\nroles = [\"collect\"]\n\
-         {}[resources.pods]\n",
+         window = {{ bytes = {WINDOW_BYTES} }}\n{}[resources.pods]\n",
         tables.collect::<String>()
     )
 }
@@ -80,7 +83,7 @@ impl LogReader {
             subjects: Subjects::new(FLEET).unwrap(),
             replicas: 1,
             max_age: Duration::from_secs(3600),
-            max_bytes: 8 << 30,
+            max_bytes: WINDOW_BYTES,
             timeout: Duration::from_secs(5),
         };
         Self { log: JetStreamLog::open(nats.connect().await, params).await.unwrap() }

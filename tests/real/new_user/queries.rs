@@ -119,10 +119,10 @@ fn mistakes(answer: &Answer) -> Vec<String> {
         let is_general = labels.iter().all(|label| scrape_labels.contains(&&**label) || label == "cluster");
         // Only a TLS port has a certificate, and this hub serves plain HTTP.
         let is_of_tls = name.starts_with("informer_hub_port_certificate_");
-        // This hub has no readers with limits.
-        let is_of_limits =
-            ["refused_requests", "delay_seconds"].iter().any(|part| name.contains(&format!("_reader_{part}")));
-        if *series == 0 && is_general && !is_of_tls && !is_of_limits {
+        // This hub has no readers with limits, and is a process by itself.
+        let absent = ["reader_refused_requests", "reader_delay_seconds", "leader", "lease_", "fleet_"];
+        let is_of_others = absent.iter().any(|part| name.starts_with(&format!("informer_hub_{part}")));
+        if *series == 0 && is_general && !is_of_tls && !is_of_others {
             wrong.push(format!("{name} has no series"));
         }
     }

@@ -138,7 +138,8 @@ fn shown(output: &Output) -> (Option<i32>, String, String) {
 /// Returns the difference between the outputs of a command, after several tries, since ages pass.
 async fn difference(kube: &Kubectl, hub: &Kubectl, line: &str) -> Option<String> {
     let mut found = None;
-    for _ in 0..3 {
+    // On a busy machine, the two answers are often made in different seconds.
+    for _ in 0..12 {
         let (kube, hub) = tokio::join!(kube.run(line), hub.run(line));
         let (kube, hub) = (shown(&kube), shown(&hub));
         if kube == hub {
