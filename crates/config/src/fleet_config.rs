@@ -120,7 +120,7 @@ fn servers(table: &mut Table<'_>) -> Vec<String> {
     let texts = table.texts("nats").unwrap_or_default();
     let mut servers = Vec::new();
     for (path, text) in texts {
-        match nats_urls(&text) {
+        match nats_urls(&text, "fleet.credentials") {
             Ok(found) if found.len() == 1 => servers.extend(found),
             Ok(_) => table.checker.mistake(&path, "has several addresses; write each as an entry of its own"),
             Err(problem) => table.checker.mistake(&path, problem),

@@ -22,8 +22,8 @@ pub fn url(text: &str) -> Result<Uri, String> {
     Ok(uri)
 }
 
-/// Parses comma-separated addresses of NATS servers. Errors do not quote them.
-pub(super) fn nats_urls(text: &str) -> Result<Vec<String>, String> {
+/// Parses comma-separated addresses of NATS servers. `keys` are those for credentials. Errors do not quote the addresses.
+pub(super) fn nats_urls(text: &str, keys: &str) -> Result<Vec<String>, String> {
     const SHAPE: &str = "write e.g. \"nats://nats.example.com:4222\"";
     let check = |text: &str| {
         let uri: Uri = text.parse().map_err(|e| format!("not an address ({e}); {SHAPE}"))?;
@@ -34,7 +34,7 @@ pub(super) fn nats_urls(text: &str) -> Result<Vec<String>, String> {
             return Err(format!("the address has no host; {SHAPE}"));
         }
         if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
-            return Err("credentials do not belong in the address; use creds_file, token, user or nkey".to_owned());
+            return Err(format!("credentials do not belong in the address; use {keys}"));
         }
         Ok(text.to_owned())
     };
@@ -141,9 +141,12 @@ mod tests {
 
     #[test]
     fn nats_urls_need_a_scheme_and_no_password() {
-        assert_eq!(nats_urls("nats://a:4222, tls://b"), Ok(vec!["nats://a:4222".to_owned(), "tls://b".to_owned()]));
+        assert_eq!(
+            nats_urls("nats://a:4222, tls://b", "token"),
+            Ok(vec!["nats://a:4222".to_owned(), "tls://b".to_owned()])
+        );
         for bad in ["", "a:4222", "http://a", "nats://a,,nats://b", "nats://u:hunter2@a", "nats://"] {
-            let problem = nats_urls(bad).expect_err(bad);
+            let problem = nats_urls(bad, "token").expect_err(bad);
             assert!(!problem.contains("hunter2"), "{problem}");
         }
     }

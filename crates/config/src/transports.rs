@@ -89,7 +89,7 @@ fn nats(table: &mut Table<'_>, lacks_url: bool) -> NatsConfig {
         table.checker.mistake(&table.path, "has no url; write url = \"nats://…\"");
     }
     let auth = nats_auth(table);
-    let urls = table.text("url").map_or(Ok(Vec::new()), |text| nats_urls(&text));
+    let urls = table.text("url").map_or(Ok(Vec::new()), |text| nats_urls(&text, "creds_file, token, user or nkey"));
     let urls = urls.unwrap_or_else(|problem| {
         table.mistake("url", problem);
         Vec::new()
