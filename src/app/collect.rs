@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use rand::Rng;
 
 use super::fleet_status::{FleetCluster, FleetStatus};
+use super::host::host_name;
 use crate::actors::messages::{AddCluster, RemoveCluster, SetClusterLabels};
 use crate::actors::{Env, RegistryActor};
 use informer_hub_config::FleetConfig;
@@ -56,9 +57,7 @@ pub(crate) fn nats_params(config: &FleetConfig) -> NatsParams {
 
 /// Returns a name that no other process has: the successor of a process must not be taken for it.
 fn process_name() -> String {
-    let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
-    let host = host.unwrap_or_else(|| "informer-hub".to_owned());
-    format!("{host}-{}-{:08x}", std::process::id(), rng::rng().random::<u32>())
+    format!("{}-{}-{:08x}", host_name(), std::process::id(), rng::rng().random::<u32>())
 }
 
 /// Collector, and the clusters that the hub may watch.

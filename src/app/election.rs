@@ -2,7 +2,7 @@
 //!
 //! All replicas watch their clusters and answer readers. Only the holder of the Lease delivers to sinks. Two tasks share
 //! one elector: this one reads and renews the Lease and sets the fence; [`super::delivered`] opens the sinks and publishes
-//! what they have delivered.
+//! their progress.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::convert;
+use super::host::host_name;
 use informer_hub_codec::classify_status;
 use informer_hub_config::{ClusterAccess, ClusterConfig, Config, HaConfig};
 use informer_hub_dial::Dial;
@@ -339,10 +340,7 @@ pub(crate) fn own_cluster() -> ClusterConfig {
 
 /// Returns a name that no other process has: the given one or that of the host, and a random suffix.
 fn identity(given: Option<&str>) -> String {
-    let read = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    // Containers have the variable, which is the name of the pod.
-    let host = || std::env::var("HOSTNAME").ok().or_else(read).unwrap_or_else(|| "informer-hub".to_owned());
-    let name = given.map_or_else(host, str::to_owned);
+    let name = given.map_or_else(host_name, str::to_owned);
     format!("{}_{:08x}", name.trim(), rng::rng().random::<u32>())
 }
 

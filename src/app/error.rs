@@ -6,6 +6,9 @@ use crate::actors::{RegistryError, SystemError};
 use crate::state::StateError;
 use informer_hub_journal::JournalError;
 
+/// Problem of `[fleet]` in a program that cannot join a fleet.
+pub(crate) const WITHOUT_FLEET: &str = "this program was built without the feature fleet";
+
 /// Error of starting a hub.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -435,8 +435,14 @@ mod tests {
         for number in 0..clusters {
             credentials.note(Owner::Cluster(format!("cluster-{number}")), vec![ending(clock::wall())]);
         }
-        let (sinks, configuration, fleet_status) = Default::default();
-        let parts = Parts { sinks, sources, credentials, configuration, election: None, fleet: fleet_status };
+        let parts = Parts {
+            sinks: RunningSinks::default(),
+            sources,
+            credentials,
+            configuration: Arc::default(),
+            election: None,
+            fleet: SharedFleetStatus::default(),
+        };
         metrics.attach(fleet(clusters, &resources, &["one", "two"]), parts);
         let began = clock::now();
         let snapshot = metrics.collect();

@@ -16,6 +16,7 @@ mod exporter;
 #[cfg(feature = "cli")]
 mod fetch;
 mod fleet_status;
+mod host;
 mod hub;
 #[cfg(feature = "cli")]
 mod load;
@@ -55,6 +56,8 @@ pub use durable::DurableSubscription;
 #[cfg(feature = "cli")]
 pub(crate) use election::own_cluster;
 pub use election::{ElectionStatus, Role};
+#[cfg(all(feature = "cli", not(feature = "fleet")))]
+pub(crate) use error::WITHOUT_FLEET;
 pub use error::{ReloadError, StartError};
 pub use exporter::MetricsExporter;
 pub use fleet_status::{FleetCluster, FleetStatus};

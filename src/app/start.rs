@@ -12,7 +12,7 @@ use super::collect::{Collect, Collecting};
 use super::convert;
 use super::durable::DurableSubscription;
 use super::election::Election;
-use super::error::StartError;
+use super::error::{StartError, WITHOUT_FLEET};
 use super::hub::Hub;
 use super::readers::{Reader, RunningSinks};
 use super::reload::{Dials, RunningHub};
@@ -249,7 +249,7 @@ fn begin_collecting(collect: Option<Box<Collect>>, config: &Config, hub: &Hub) {
 /// Checks the fleet, and names and resources of the durable subscriptions.
 fn check(config: &Config, durable: &[DurableSubscription]) -> Result<(), StartError> {
     if config.fleet.is_some() && !cfg!(feature = "fleet") {
-        let problem = "this program was built without the feature fleet".to_owned();
+        let problem = WITHOUT_FLEET.to_owned();
         return Err(StartError::Fleet { problem });
     }
     for (at, one) in durable.iter().enumerate() {

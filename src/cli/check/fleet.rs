@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::report::{Finding, Level};
-#[cfg(feature = "fleet")]
 use crate::app;
 use informer_hub_config::FleetConfig;
 #[cfg(feature = "fleet")]
@@ -30,7 +29,7 @@ pub(super) async fn findings(config: &FleetConfig, timeout: Duration) -> Vec<Fin
 /// Reports that this program cannot join a fleet.
 #[cfg(not(feature = "fleet"))]
 pub(super) async fn findings(_: &FleetConfig, _: Duration) -> Vec<Finding> {
-    let problem = "this program was built without the feature fleet".to_owned();
+    let problem = app::WITHOUT_FLEET.to_owned();
     vec![finding(Level::Error, "", problem, "remove [fleet], or build the program with the feature fleet")]
 }
 
