@@ -160,16 +160,13 @@ impl NatsParams {
         let Some(client) = clients.into_iter().next() else { return (problems, false) };
         match probe(client, &subjects, self.timeout).await {
             Ok(()) => (problems, true),
-            Err(error @ (NatsError::NoJetStream { .. } | NatsError::ForeignStream(_))) => {
-                let cause = with_causes(&error);
-                let is_missing = matches!(error, NatsError::NoJetStream { .. });
-                let found =
-                    if is_missing { NatsProblem::NoJetStream(cause) } else { NatsProblem::ForeignStream(cause) };
-                problems.push(found);
-                (problems, false)
-            }
             Err(error) => {
-                problems.push(NatsProblem::Other(with_causes(&error)));
+                let cause = with_causes(&error);
+                problems.push(match error {
+                    NatsError::NoJetStream { .. } => NatsProblem::NoJetStream(cause),
+                    NatsError::ForeignStream(_) => NatsProblem::ForeignStream(cause),
+                    _ => NatsProblem::Other(cause),
+                });
                 (problems, false)
             }
         }

@@ -26,7 +26,7 @@ use crate::partition::{Partition, Subjects};
 ///
 /// A new stream begins at the current time in microseconds. Its sequences exceed those of a deleted stream with the same
 /// name, unless that stored more than a million messages a second for its whole life.
-pub(super) const LEAST_FIRST_SEQUENCE: u64 = 1_000_000_000_000_000;
+const LEAST_FIRST_SEQUENCE: u64 = 1_000_000_000_000_000;
 /// Window in which the server looks for repeated ids. They are not used, so it is the shortest that servers accept.
 const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 /// Appends that may wait for the server at once. A writer's window is smaller.
@@ -82,9 +82,7 @@ impl JetStreamLog {
             },
             Err(error) => return Err(NatsError::request(action())(error)),
         };
-        if found.first_sequence.unwrap_or(0) < LEAST_FIRST_SEQUENCE {
-            return Err(NatsError::ForeignStream(name));
-        }
+        check_origin(&found)?;
         let limits = |config: &Config| (config.max_age, config.max_bytes, config.num_replicas);
         if limits(&found) != limits(&wanted) {
             let changed = Config {
@@ -192,6 +190,12 @@ async fn last(stream: &Stream<()>, subjects: &Subjects, partition: Partition) ->
         Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
         Err(error) => Err(NatsError::request(format!("read the last entry of {partition}"))(error)),
     }
+}
+
+/// Verifies that this program created a stream.
+pub(super) fn check_origin(found: &Config) -> Result<(), NatsError> {
+    let is_own = found.first_sequence.is_some_and(|first| first >= LEAST_FIRST_SEQUENCE);
+    if is_own { Ok(()) } else { Err(NatsError::ForeignStream(found.name.clone())) }
 }
 
 pub(super) fn stream_name(subjects: &Subjects) -> String {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::context::AccountErrorKind;
 
-use super::log::{LEAST_FIRST_SEQUENCE, is_missing, stream_name};
+use super::log::{check_origin, is_missing, stream_name};
 use super::{NatsError, context};
 use crate::partition::Subjects;
 
@@ -25,10 +25,7 @@ pub async fn probe(client: async_nats::Client, subjects: &Subjects, timeout: Dur
     })?;
     let name = stream_name(subjects);
     match context.get_stream(&name).await {
-        Ok(stream) if stream.cached_info().config.first_sequence.unwrap_or(0) < LEAST_FIRST_SEQUENCE => {
-            Err(NatsError::ForeignStream(name))
-        }
-        Ok(_) => Ok(()),
+        Ok(stream) => check_origin(&stream.cached_info().config),
         Err(error) if is_missing(&error) => Ok(()),
         Err(error) => Err(NatsError::request(format!("read stream {name}"))(error)),
     }
