@@ -1,5 +1,6 @@
 //! Markdown reference of all keys, generated from the schema.
 
+use std::cmp::Reverse;
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
@@ -158,31 +159,29 @@ fn below(found: &mut Vec<Section>, path: &str, header: &str, node: &Value) {
 
 fn shapes(found: &mut Vec<Section>, path: &str, header: &str, node: &Value, about: &str) {
     let shapes: Vec<_> = node["oneOf"].as_array().into_iter().flatten().filter(|one| kind_of(one).is_some()).collect();
-    let [first, ..] = &shapes[..] else {
+    if shapes.is_empty() {
         return table(found, (path, header, &[]), about, node, |_| true);
-    };
-    let about = format!("{about} `type` selects one of the types below; these keys apply to all of them.");
-    table(found, (path, header, &[]), &about, first, |key| owners(&shapes, first, key).len() == shapes.len());
-    // Keys that several types share, then those of one type.
-    let mut shared = Vec::new();
+    }
+    // A section for each set of types that share keys: for all types, for several, for one. The key `type` is in the last.
+    let mut sections: Vec<(&Value, Vec<&str>)> = Vec::new();
     for shape in &shapes {
         for (key, _) in properties(shape) {
             let owners = owners(&shapes, shape, key);
-            if owners.len() > 1 && owners.len() < shapes.len() && !shared.contains(&owners) {
-                shared.push(owners);
+            if sections.iter().all(|(_, known)| *known != owners) {
+                sections.push((shape, owners));
             }
         }
     }
-    for kinds in &shared {
-        let shape = shapes.iter().find(|shape| kind_of(shape) == kinds.first().copied());
-        let Some(shape) = shape else { continue };
-        let about = "Keys of these types.";
-        table(found, (path, header, kinds), about, shape, |key| owners(&shapes, shape, key) == *kinds);
-    }
-    for shape in &shapes {
-        let kinds: Vec<_> = kind_of(shape).into_iter().collect();
-        let own = |key: &str| key != "type" && owners(&shapes, shape, key) == kinds;
-        table(found, (path, header, &kinds), describe(shape), shape, own);
+    sections.sort_by_key(|(_, owners)| Reverse(owners.len()));
+    let of_all = format!("{about} `type` selects one of the types below; these keys apply to all of them.");
+    for (shape, kinds) in &sections {
+        let (about, of) = match &kinds[..] {
+            all if all.len() == shapes.len() => (of_all.as_str(), &[][..]),
+            [_] => (describe(shape), &kinds[..]),
+            _ => ("Keys of these types.", &kinds[..]),
+        };
+        let is_selected = |key: &str| key != "type" && owners(&shapes, shape, key) == *kinds;
+        table(found, (path, header, of), about, shape, is_selected);
     }
 }
 

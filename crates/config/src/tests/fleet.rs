@@ -70,7 +70,7 @@ fn values_are_checked() {
 
 #[test]
 fn keys_without_an_effect_in_a_fleet_are_refused() {
-    let text = format!("[hub]\nstate_dir = \"/tmp/none\"\n{BASE}{FLEET}");
+    let text = format!("[hub]\nstate_dir = \"state\"\n{BASE}{FLEET}");
     only(&text, 2, "hub.state_dir: has no effect in a fleet");
     only(&format!("{BASE}{FLEET}[ha.lease]\nnamespace = \"hub\"\n"), 9, "ha: has no effect in a fleet");
     only(&format!("{BASE}{FLEET}[sinks.lines]\ntype = \"stdout\"\n"), 9, "sinks: has no effect in a fleet");
