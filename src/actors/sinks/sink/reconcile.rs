@@ -27,9 +27,7 @@ impl Handler<Reconcile> for SinkActor {
         let may_send = self.may_send();
         let machine = &mut self.state.machine;
         machine.drop_covered(&coverage, clock::now());
-        if may_send != machine.is_sending() {
-            machine.set_sending(may_send);
-        }
+        machine.set_sending(may_send);
         let lowest = machine.lowest_pending();
         self.pump(ctx);
         lowest
