@@ -56,6 +56,15 @@ impl Pair {
         Hub::start_with(self.config(name, &self.lease.url(), durable), quick()).await.unwrap()
     }
 
+    /// Starts `a`, which becomes leader, and then the standby `b`.
+    async fn start_both(&self, durable: bool) -> (Hub, Hub) {
+        let leader = self.start("a", durable).await;
+        has_role(&leader, Role::Leader).await;
+        let standby = self.start("b", durable).await;
+        has_role(&standby, Role::Standby).await;
+        (leader, standby)
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(format!("{name}.jsonl"))
     }
@@ -175,10 +184,7 @@ async fn standby_reads_and_delivers_only_what_a_killed_leader_had_not() {
     for durable in [false, true] {
         let pair = Pair::new(40);
         let mut churn = Churn::new(5);
-        let leader = pair.start("a", durable).await;
-        has_role(&leader, Role::Leader).await;
-        let standby = pair.start("b", durable).await;
-        has_role(&standby, Role::Standby).await;
+        let (leader, standby) = pair.start_both(durable).await;
         pair.is_read_by(&[&leader, &standby]).await;
         let mut created = pair.churn(&mut churn, 200);
         pair.receivers_converge(&created).await;
@@ -208,10 +214,7 @@ async fn standby_reads_and_delivers_only_what_a_killed_leader_had_not() {
 #[tokio::test]
 async fn orderly_shutdown_hands_the_lease_over_before_it_expires() {
     let pair = Pair::new(20);
-    let leader = pair.start("a", false).await;
-    has_role(&leader, Role::Leader).await;
-    let standby = pair.start("b", false).await;
-    has_role(&standby, Role::Standby).await;
+    let (leader, standby) = pair.start_both(false).await;
     pair.is_read_by(&[&leader, &standby]).await;
     let created = pair.churn(&mut Churn::new(6), 100);
     let report = leader.shutdown(Duration::from_secs(10)).await;
@@ -228,10 +231,7 @@ async fn orderly_shutdown_hands_the_lease_over_before_it_expires() {
 #[tokio::test]
 async fn standby_ends_at_once_with_events_that_the_leader_delivers() {
     let pair = Pair::new(20);
-    let leader = pair.start("a", false).await;
-    has_role(&leader, Role::Leader).await;
-    let standby = pair.start("b", false).await;
-    has_role(&standby, Role::Standby).await;
+    let (leader, standby) = pair.start_both(false).await;
     pair.clusters["c0"].with_world(World::create_pod);
     let began = Instant::now();
     let report = standby.shutdown(Duration::from_secs(30)).await;

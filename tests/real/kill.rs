@@ -140,17 +140,22 @@ fn start(file: &Path) -> Child {
         .unwrap()
 }
 
+/// Creates objects, and the namespace of later changes.
+async fn populate(clients: &[Client], pods: usize, widgets: usize) {
+    for client in clients {
+        install_widgets(client).await;
+        create_namespace(client, "churn").await;
+        create_pods(client, "default", "web", pods).await;
+        create_widgets(client, "default", "part", widgets).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn hub_killed_repeatedly_loses_no_change() {
     let kills = std::env::var("KILLS").map_or(KILLS, |text| text.parse().unwrap());
     let clusters = RealCluster::start_all(["east", "west"]).await;
     let clients = [clusters[0].client().await, clusters[1].client().await];
-    for client in &clients {
-        install_widgets(client).await;
-        create_namespace(client, "churn").await;
-        create_pods(client, "default", "web", 200).await;
-        create_widgets(client, "default", "part", 50).await;
-    }
+    populate(&clients, 200, 50).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("hub.toml");
     let (receiver, url) = FlakyReceiver::start().await;
@@ -283,12 +288,7 @@ impl Changing {
     async fn start(seed: u64, receiver: FlakyReceiver) -> Self {
         let clusters = RealCluster::start_all(["north", "south"]).await;
         let clients = [clusters[0].client().await, clusters[1].client().await];
-        for client in &clients {
-            install_widgets(client).await;
-            create_namespace(client, "churn").await;
-            create_pods(client, "default", "web", 50).await;
-            create_widgets(client, "default", "part", 10).await;
-        }
+        populate(&clients, 50, 10).await;
         let churns = [Churn::new(seed, "churn"), Churn::new(seed.wrapping_add(1), "churn")];
         Self { clusters, clients, churns, receiver }
     }
