@@ -121,14 +121,19 @@ impl JetStreamLog {
         let mut entries = Vec::new();
         let Some(last) = self.last(partition).await?.filter(|last| last.sequence > after) else { return Ok(entries) };
         let mut tail = self.tail(after, self.params.subjects.of(partition)).await?;
-        while let Some(entry) = tail.next().await? {
+        let action = || format!("read the entries of {partition}");
+        loop {
+            // Retention may have removed the last entry meanwhile, so it may never come.
+            let next = tokio::time::timeout(self.params.timeout, tail.next())
+                .await
+                .map_err(NatsError::request(action()))??;
+            let Some(entry) = next else { return Err(NatsError::request(action())("the consumer has ended")) };
             let is_last = entry.sequence >= last.sequence;
             entries.push(entry);
             if is_last {
                 return Ok(entries);
             }
         }
-        Err(NatsError::request(format!("read the entries of {partition}"))("the consumer has ended"))
     }
 
     /// Returns a future that executes one request, independent of [`Log`].

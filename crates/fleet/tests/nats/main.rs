@@ -28,13 +28,26 @@ fn put(version: u64) -> Record {
 
 const RESTART: Record = Record::Reset { reason: ResetReason::Restart };
 
+/// Opens a tail. While a cluster elects a leader of the stream, it answers no requests.
+async fn open_tail(log: &JetStreamLog, after: u64, filter: String) -> Tail {
+    within("a tail", async {
+        loop {
+            match log.tail(after, filter.clone()).await {
+                Ok(tail) => return tail,
+                Err(error) => eprintln!("{error}: {:?}", std::error::Error::source(&error)),
+            }
+        }
+    })
+    .await
+}
+
 async fn next(tail: &mut Tail) -> Entry {
     within("an entry", tail.next()).await.unwrap().expect("the tail goes on")
 }
 
 /// Reads a partition until the version, and returns the versions of its objects in order.
 async fn versions(log: &JetStreamLog, partition: &Partition, last: u64) -> Vec<u64> {
-    let mut tail = log.tail(0, subjects().all()).await.unwrap();
+    let mut tail = open_tail(log, 0, subjects().all()).await;
     let (mut reader, mut found) = (Reader::new(), Vec::new());
     while found.last() != Some(&last) {
         let entry = next(&mut tail).await;
@@ -104,7 +117,7 @@ async fn cluster_of_three_goes_on_without_any_one_node() {
     let mut servers = Servers::start(3).await;
     let mut collector = Collector::start(&servers, 3).await;
     let partitions = [partition("c"), partition("d")];
-    let mut tail = collector.log.tail(0, subjects().all()).await.unwrap();
+    let mut tail = open_tail(&collector.log, 0, subjects().all()).await;
     for partition in &partitions {
         collector.claim(partition, 1).await;
         collector.offer(partition, &RESTART).await;
@@ -150,7 +163,7 @@ async fn recreated_stream_is_noticed_by_writer_and_reader() {
     collector.offer(&c, &RESTART).await;
     collector.flush().await;
     let mut reader = Reader::new();
-    let mut tail = collector.log.tail(0, subjects().all()).await.unwrap();
+    let mut tail = open_tail(&collector.log, 0, subjects().all()).await;
     while reader.state(&c).is_none_or(|state| !state.complete) {
         reader.read(&next(&mut tail).await).unwrap();
     }
@@ -162,7 +175,7 @@ async fn recreated_stream_is_noticed_by_writer_and_reader() {
     let fenced = collector.until("fencing", |event| matches!(event, WriterEvent::Fenced { .. })).await;
     assert_eq!(fenced, WriterEvent::Fenced { partition: c.clone(), reason: FenceReason::LogChanged });
     successor.claim(&c, 2).await;
-    let mut tail = successor.log.tail(before, subjects().all()).await.unwrap();
+    let mut tail = open_tail(&successor.log, before, subjects().all()).await;
     let entry = next(&mut tail).await;
     assert!(entry.sequence > before, "sequences never repeat");
     assert!(matches!(reader.read(&entry), Ok(ReadOutcome::Gap(_))));
@@ -179,7 +192,7 @@ async fn retention_leaves_a_gap_that_the_reader_finds() {
     collector.offer(&c, &RESTART).await;
     collector.flush().await;
     let mut reader = Reader::new();
-    let mut tail = collector.log.tail(0, subjects().all()).await.unwrap();
+    let mut tail = open_tail(&collector.log, 0, subjects().all()).await;
     while reader.state(&c).is_none_or(|state| !state.complete) {
         reader.read(&next(&mut tail).await).unwrap();
     }
@@ -188,7 +201,7 @@ async fn retention_leaves_a_gap_that_the_reader_finds() {
         collector.offer(&c, &put(version)).await;
         collector.flush().await;
     }
-    let mut tail = collector.log.tail(reader.position(), subjects().all()).await.unwrap();
+    let mut tail = open_tail(&collector.log, reader.position(), subjects().all()).await;
     assert!(matches!(reader.read(&next(&mut tail).await), Ok(ReadOutcome::Gap(_))));
     assert_eq!(reader.incomplete().count(), 1);
 }
@@ -274,7 +287,7 @@ async fn large_object_passes_in_parts() {
     collector.offer(&c, &large).await;
     collector.flush().await;
     let mut reader = Reader::new();
-    let mut tail = collector.log.tail(0, subjects().of_cluster(&c.cluster)).await.unwrap();
+    let mut tail = open_tail(&collector.log, 0, subjects().of_cluster(&c.cluster)).await;
     let mut found = Vec::new();
     while found.last() != Some(&large) {
         if let ReadOutcome::Records(records) = reader.read(&next(&mut tail).await).unwrap() {
