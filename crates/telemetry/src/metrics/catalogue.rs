@@ -113,63 +113,61 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    /// Constant 1, with the version of the program as a label.
+    /// Constant 1, with the version as a label.
     BuildInfo: Gauge "informer_hub_build_info" [version];
-    /// Whether the hub is ready, as in /readyz: every informer of every reachable cluster has synced. 0 while the hub
-    /// starts.
+    /// Whether every informer of every reachable cluster has synced, as in /readyz. 0 while the hub starts.
     Ready: Gauge "informer_hub_ready" [];
     /// Clusters by state.
     Clusters: Gauge "informer_hub_clusters" [state];
-    /// Whether a cluster responds. 0 before the first connection and while it is unreachable.
+    /// Whether a cluster responds. 0 before the first connection.
     ClusterUp: Gauge "informer_hub_cluster_up" [cluster];
     /// When data last arrived from a cluster, bookmarks included; 0 if never.
     ClusterHeard: Gauge "informer_hub_cluster_last_heard_timestamp_seconds" [cluster];
-    /// Longest time for which an informer of a cluster has had no open watch, which is the maximum staleness of its
-    /// objects. 0 while all watches are open.
+    /// Longest time for which an informer of a cluster has had no open watch; 0 while all are open.
     ClusterStale: Gauge "informer_hub_cluster_stale_seconds" [cluster];
     /// Open connections to a cluster's apiserver.
     ClusterConnections: Gauge "informer_hub_cluster_connections" [cluster];
     /// Running requests to a cluster's apiserver, watches included.
     ClusterRequests: Gauge "informer_hub_cluster_requests" [cluster];
-    /// Connections opened to a cluster's apiserver by reason: first (there was none for such requests), stream_limit (the
-    /// others had as many streams as they may), http1 (one for each request).
+    /// Connections opened to a cluster's apiserver by reason: first, stream_limit (the others had as many streams as
+    /// they may), http1 (one for each request).
     ConnectionsOpened: Counter "informer_hub_cluster_connections_opened_total" [cluster, reason];
-    /// Connections to a cluster's apiserver closed by reason: idle, goaway, ping_timeout, stream_limit (the server refused
-    /// a stream below its own limit), failed, http1 (any).
+    /// Connections to a cluster's apiserver closed by reason: idle, goaway, ping_timeout, stream_limit (the server
+    /// refused a stream), failed, http1 (any).
     ConnectionsClosed: Counter "informer_hub_cluster_connections_closed_total" [cluster, reason];
-    /// Changes of an informer from protobuf to JSON by reason: refused (the server answered in JSON), schema (the hub's
-    /// schema lacks a part of an object), faulty (answers were not the protobuf that they claimed to be).
+    /// Changes of an informer from protobuf to JSON by reason: refused (the server answered in JSON), schema (it lacks
+    /// a part of an object), faulty (answers were not valid protobuf).
     EncodingFallbacks: Counter "informer_hub_encoding_fallbacks_total" [cluster, reason];
-    /// Earliest expiry of a cluster's credentials (client certificate, token, CA). Absent if no expiry is known.
+    /// Earliest expiry of a cluster's credentials (client certificate, token, CA), if known.
     ClusterCredentials: Gauge "informer_hub_cluster_credentials_expiry_timestamp_seconds" [cluster];
-    /// Whether credentials of a cluster expire soon or have expired without replacement.
+    /// Whether credentials of a cluster expire soon or have expired.
     ClusterExpiring: Gauge "informer_hub_cluster_credentials_expiring" [cluster];
-    /// Whether a source of clusters can be read. While it is 0, the clusters found before are kept.
+    /// Whether a source of clusters can be read.
     SourceUp: Gauge "informer_hub_cluster_source_up" [source];
     /// Clusters of a source by state: watched, conflicting (another cluster has the name), invalid (the entry is not a
     /// usable cluster), over (more than max_clusters).
     SourceClusters: Gauge "informer_hub_cluster_source_clusters" [source, state];
     /// When a source of clusters was last read; 0 if never.
     SourceRead: Gauge "informer_hub_cluster_source_read_timestamp_seconds" [source];
-    /// Earliest expiry of the credentials for the management cluster of a source. Absent if no expiry is known.
+    /// Earliest expiry of the credentials of a source, if known.
     SourceCredentials: Gauge "informer_hub_cluster_source_credentials_expiry_timestamp_seconds" [source];
-    /// Whether credentials of a source expire soon or have expired without replacement.
+    /// Whether credentials of a source expire soon or have expired.
     SourceExpiring: Gauge "informer_hub_cluster_source_credentials_expiring" [source];
     /// Informers of a cluster by state.
     Informers: Gauge "informer_hub_informers" [cluster, state];
-    /// Lists of a cluster by reason: first, restart (an actor was restarted), expired (the version is too old),
-    /// too_large, failed (the previous watch or list failed), ended (the previous watch ended without a version),
-    /// malformed, refused, unsupported (no streaming list).
+    /// Lists of a cluster by reason: first, restart (of an actor), expired (the version), too_large, failed (the
+    /// previous watch or list), ended (the previous watch, without a version), malformed, refused, unsupported (no
+    /// streaming list).
     Lists: Counter "informer_hub_lists_total" [cluster, reason];
-    /// Duration of complete lists, from the first request to the last object.
+    /// Duration of complete lists.
     ListDuration: Histogram "informer_hub_list_duration_seconds" [cluster];
-    /// Duration of watches, from opening to end.
+    /// Duration of watches.
     WatchDuration: Histogram "informer_hub_watch_duration_seconds" [cluster];
-    /// Time from reading a change from its watch until it is in the cache; sampled, one change at a time per informer.
+    /// Time from reading a change from its watch until it is in the cache; sampled.
     StoreLag: Histogram "informer_hub_store_lag_seconds" [cluster];
-    /// Resources that match a pattern and are watched because of it.
+    /// Resources that are watched because of a pattern.
     PatternWatched: Gauge "informer_hub_pattern_watched_resources" [cluster, entry];
-    /// Resources that match a pattern but are not watched because of its limit.
+    /// Resources that are not watched because of a pattern's limit.
     PatternLeftOut: Gauge "informer_hub_pattern_left_out_resources" [cluster, entry];
     /// Objects in the cache.
     Objects: Gauge "informer_hub_objects" [cluster, resource];
@@ -177,14 +175,13 @@ catalogue! {
     Synced: Gauge "informer_hub_informer_synced" [cluster, resource];
     /// Time without an open watch; 0 while one is open.
     Stale: Gauge "informer_hub_informer_stale_seconds" [cluster, resource];
-    /// Resource version up to which the cache is complete; the lowest if several informers watch a resource.
+    /// Resource version up to which the cache is complete; the lowest of several informers.
     StoredVersion: Gauge "informer_hub_stored_resource_version" [cluster, resource];
     /// Watch events and list items received.
     Events: Counter "informer_hub_events_total" [cluster, resource];
     /// Watch connections opened.
     Watches: Counter "informer_hub_watches_total" [cluster, resource];
-    /// Whether lists and watches are read as protobuf, by all informers of a resource; 0 for JSON. Absent before the first
-    /// answer.
+    /// Whether all informers of a resource read protobuf; 0 for JSON. Absent before the first answer.
     Protobuf: Gauge "informer_hub_informer_protobuf" [cluster, resource];
     /// Objects skipped because they were malformed, without a name or too large.
     Skipped: Counter "informer_hub_skipped_objects_total" [cluster, resource];
@@ -192,11 +189,11 @@ catalogue! {
     Restarts: Counter "informer_hub_informer_restarts_total" [cluster, resource];
     /// Objects with changes that are not yet in the cache.
     QueuedChanges: Gauge "informer_hub_queued_changes" [cluster, resource];
-    /// Bytes of the changes that are not yet in the cache.
+    /// Bytes of changes that are not yet in the cache.
     QueuedBytes: Gauge "informer_hub_queued_bytes" [cluster, resource];
     /// Memory of an informer's objects, if memory is limited.
     InformerMemory: Gauge "informer_hub_informer_memory_bytes" [cluster, resource];
-    /// Bytes that an informer may use while other informers need memory, if memory is limited.
+    /// Bytes that an informer may use while others need memory, if memory is limited.
     InformerShare: Gauge "informer_hub_informer_memory_share_bytes" [cluster, resource];
     /// How much of its objects an informer keeps, if memory is limited: 0 everything, 1 everything compressed, 2 heads
     /// only, 3 heads without watching, 4 nothing.
@@ -205,12 +202,11 @@ catalogue! {
     ListenerPending: Gauge "informer_hub_listener_pending_notifications" [cluster, subscription];
     /// Notifications delivered to a subscriber.
     ListenerDelivered: Counter "informer_hub_listener_delivered_notifications_total" [cluster, subscription];
-    /// Notifications merged with others of the same object because a subscriber was slow.
+    /// Notifications merged per object because a subscriber was slow.
     ListenerMerged: Counter "informer_hub_listener_merged_notifications_total" [cluster, subscription];
     /// Notifications lost because a subscriber failed to process them.
     ListenerLost: Counter "informer_hub_listener_lost_notifications_total" [cluster, subscription];
-    /// Time from reading a change from its watch until a subscriber has processed it; sampled, one change at a time per
-    /// informer and subscriber.
+    /// Time from reading a change from its watch until a subscriber has processed it; sampled.
     NotificationLag: Histogram "informer_hub_told_lag_seconds" [subscription];
     /// Notifications received by a sink.
     SinkReceived: Counter "informer_hub_sink_received_notifications_total" [sink];
@@ -218,15 +214,15 @@ catalogue! {
     SinkFiltered: Counter "informer_hub_sink_filtered_notifications_total" [sink];
     /// Notifications whose filter could not be evaluated.
     SinkFilterErrors: Counter "informer_hub_sink_filter_errors_total" [sink];
-    /// Notifications lost because they could not be converted to an event.
+    /// Notifications lost because no event could be made of them.
     SinkUnreadable: Counter "informer_hub_sink_unreadable_notifications_total" [sink];
-    /// Notifications discarded because the receiver has disabled the sink.
+    /// Notifications discarded after the receiver disabled the sink.
     SinkDiscarded: Counter "informer_hub_sink_discarded_notifications_total" [sink];
-    /// Notifications skipped because the journal already had their event before a restart.
+    /// Notifications whose event the journal already had before a restart.
     SinkRepeated: Counter "informer_hub_sink_repeated_notifications_total" [sink];
     /// Events dropped in standby because the leader had delivered them.
     SinkElsewhere: Counter "informer_hub_sink_delivered_elsewhere_events_total" [sink];
-    /// Events merged with others of the same object because the journal was full.
+    /// Events merged per object because the journal was full.
     SinkMerged: Counter "informer_hub_sink_merged_events_total" [sink];
     /// Events that are not acknowledged.
     SinkPending: Gauge "informer_hub_sink_pending_events" [sink];
@@ -234,7 +230,7 @@ catalogue! {
     SinkPendingBytes: Gauge "informer_hub_sink_pending_bytes" [sink];
     /// Notifications waiting for room in a sink, which blocks their senders.
     SinkHeld: Gauge "informer_hub_sink_held_notifications" [sink];
-    /// Events waiting after a rejection: rejected ones until their next attempt, and later ones of the same objects.
+    /// Rejected events until their next attempt, and later ones of the same objects.
     SinkRefused: Gauge "informer_hub_sink_refused_events" [sink];
     /// Events acknowledged by the receiver.
     SinkDelivered: Counter "informer_hub_sink_delivered_events_total" [sink];
@@ -247,7 +243,7 @@ catalogue! {
     Attempts: Histogram "informer_hub_sink_attempt_duration_seconds" [sink, outcome];
     /// When a batch was last acknowledged; 0 if never.
     SinkLastDelivery: Gauge "informer_hub_sink_last_delivery_timestamp_seconds" [sink];
-    /// Whether deliveries are suspended, except for one probing lane, because the receiver keeps failing.
+    /// Whether deliveries are suspended because the receiver keeps failing.
     SinkCircuitOpen: Gauge "informer_hub_sink_circuit_open" [sink];
     /// Whether the receiver has disabled the sink.
     SinkDisabled: Gauge "informer_hub_sink_disabled" [sink];
@@ -263,17 +259,17 @@ catalogue! {
     JournalLimit: Gauge "informer_hub_sink_journal_limit_bytes" [sink];
     /// Whether a sink's journal accepts no events, which blocks their senders.
     JournalTrouble: Gauge "informer_hub_sink_journal_trouble" [sink];
-    /// How often the files of a sink's journal were found removed or replaced and were rewritten.
+    /// How often files of a sink's journal were removed or replaced and rewritten.
     JournalReplaced: Counter "informer_hub_sink_journal_replaced_total" [sink];
-    /// Events that a journal had accepted and that no file contains any more.
+    /// Accepted events that no file contains any more.
     JournalLost: Counter "informer_hub_sink_journal_lost_events_total" [sink];
     /// Expiry of a sink's client certificate, if it has one.
     SinkCertificate: Gauge "informer_hub_sink_certificate_expiry_timestamp_seconds" [sink];
-    /// Whether the client certificate of a sink expires soon or has expired without replacement.
+    /// Whether the client certificate of a sink expires soon or has expired.
     SinkExpiring: Gauge "informer_hub_sink_certificate_expiring" [sink];
-    /// Expiry of the certificate of the hub's own port, if it has one.
+    /// Expiry of the certificate of the hub's port, if it has one.
     PortCertificate: Gauge "informer_hub_port_certificate_expiry_timestamp_seconds" [];
-    /// Whether the certificate of the hub's own port expires soon or has expired without replacement.
+    /// Whether the certificate of the hub's port expires soon or has expired.
     PortExpiring: Gauge "informer_hub_port_certificate_expiring" [];
     /// Memory limit, if there is one.
     MemoryLimit: Gauge "informer_hub_memory_limit_bytes" [];
@@ -282,11 +278,11 @@ catalogue! {
     /// Bytes by content: objects (in caches, if memory is limited), changes (queued for caches), events (in sinks). The
     /// process uses more.
     MemoryByKind: Gauge "informer_hub_memory_bytes" [kind];
-    /// When all caches on disk were last verified or brought up to date; 0 if never.
+    /// When all caches on disk were last up to date; 0 if never.
     Checkpoint: Gauge "informer_hub_checkpoint_timestamp_seconds" [];
     /// Whether the last checkpoint could not be written.
     CheckpointFailed: Gauge "informer_hub_checkpoint_failed" [];
-    /// Partitions that the last checkpoint left unchanged because durable readers have not acknowledged.
+    /// Partitions that the last checkpoint left out because durable readers have not acknowledged.
     CheckpointHeld: Gauge "informer_hub_checkpoint_held_partitions" [];
     /// Bytes of the caches on disk.
     StateBytes: Gauge "informer_hub_state_cache_bytes" [];
@@ -296,11 +292,11 @@ catalogue! {
     StateRestore: Gauge "informer_hub_state_restore_duration_seconds" [];
     /// Damaged parts found on disk at the start.
     StateDamage: Gauge "informer_hub_state_damaged_parts" [];
-    /// How often a checkpoint found cache files removed or replaced and rewrote all of them.
+    /// How often cache files were removed or replaced and rewritten.
     StateReplaced: Counter "informer_hub_state_replaced_total" [];
     /// How often a changed configuration was applied.
     ConfigReloads: Counter "informer_hub_config_reloads_total" [];
-    /// How often a changed configuration could not be read or applied.
+    /// How often a changed configuration was invalid.
     ConfigFailures: Counter "informer_hub_config_reload_failures_total" [];
     /// Whether the last configuration that was read is in use.
     ConfigReloaded: Gauge "informer_hub_config_last_reload_successful" [];
@@ -312,7 +308,7 @@ catalogue! {
     Leader: Gauge "informer_hub_leader" [];
     /// Whether the last request for the Lease failed.
     LeaseFailing: Gauge "informer_hub_lease_failing" [];
-    /// How often the holder of the Lease changed, as this replica last read it.
+    /// How often the holder of the Lease changed.
     LeaseTransitions: Gauge "informer_hub_lease_transitions" [];
     /// Whether NATS answered the last requests, if `[fleet]` is configured.
     FleetConnected: Gauge "informer_hub_fleet_connected" [];
@@ -328,41 +324,41 @@ catalogue! {
     FleetQueued: Gauge "informer_hub_fleet_queued_bytes" [];
     /// Time for which the oldest change has waited that the log has not stored yet.
     FleetOldest: Gauge "informer_hub_fleet_oldest_append_seconds" [];
-    /// Duration of collecting these metrics, without writing them.
+    /// Duration of collecting these metrics.
     Collecting: Gauge "informer_hub_metrics_collect_duration_seconds" [];
     /// Number of values in these metrics; a histogram counts as one.
     Series: Gauge "informer_hub_metrics_series" [];
-    /// Keys of a work queue to be processed: waiting for a worker, or added again while in process.
+    /// Keys to be processed: waiting for a worker, or added again while in process.
     QueueDepth: Gauge "informer_hub_workqueue_depth" [queue];
-    /// Delayed or rate-limited keys of a work queue.
+    /// Delayed or rate-limited keys.
     QueueDelayed: Gauge "informer_hub_workqueue_delayed" [queue];
-    /// Keys added to a work queue, not counting those already queued.
+    /// Keys added, not counting those already queued.
     QueueAdds: Counter "informer_hub_workqueue_adds_total" [queue];
-    /// Keys added to a work queue with a delay, for a retry or otherwise.
+    /// Keys added with a delay.
     QueueRetries: Counter "informer_hub_workqueue_retries_total" [queue];
-    /// Time from a key's addition to a work queue until a worker took it.
+    /// Time from a key's addition until a worker took it.
     QueueLatency: Histogram "informer_hub_workqueue_queue_duration_seconds" [queue];
-    /// Processing time of the keys of a work queue.
+    /// Processing time of keys.
     QueueWork: Histogram "informer_hub_workqueue_work_duration_seconds" [queue];
-    /// Total age of the keys in process of a work queue. If it grows without bound, workers are stuck.
+    /// Total age of the keys in process. If it grows without bound, workers are stuck.
     QueueUnfinished: Gauge "informer_hub_workqueue_unfinished_work_seconds" [queue];
-    /// Age of the oldest key in process of a work queue.
+    /// Age of the oldest key in process.
     QueueLongest: Gauge "informer_hub_workqueue_longest_running_processor_seconds" [queue];
-    /// Requests to the Kubernetes read API. Resources that the hub does not serve are counted as `other`.
+    /// Requests to the Kubernetes API. Resources that are not served are `other`.
     ReadRequests: Counter "informer_hub_read_requests_total" [verb, resource];
-    /// Responses of the Kubernetes read API by HTTP status code.
+    /// Responses of the Kubernetes API by HTTP status code.
     ReadResponses: Counter "informer_hub_read_responses_total" [verb, code];
-    /// The same by the program of the reader: the first word of its `User-Agent`. At most 32 programs, the others are `other`.
+    /// Responses by the first word of `User-Agent`. At most 32, the others are `other`.
     ReadClientResponses: Counter "informer_hub_read_client_responses_total" [client, code];
-    /// Open watches by the program of the reader.
+    /// Open watches by the first word of `User-Agent`.
     ReadClientWatchers: Gauge "informer_hub_read_client_watchers" [client];
-    /// Time from a request to the Kubernetes read API to the head of its response.
+    /// Time from a request to the head of its response.
     ReadDuration: Histogram "informer_hub_read_request_duration_seconds" [verb];
-    /// Time that reads waited for their turns, per turn that had to wait.
+    /// Time that reads waited for a turn, per turn that had to wait.
     ReadQueue: Histogram "informer_hub_read_queue_duration_seconds" [];
     /// Lists and reads of one object in progress.
     ReadInProgress: Gauge "informer_hub_read_requests_in_progress" [];
-    /// Open watches of the Kubernetes read API.
+    /// Open watches of the Kubernetes API.
     ReadWatchers: Gauge "informer_hub_read_watchers" [resource];
     /// Watch events sent.
     ReadEvents: Counter "informer_hub_read_events_total" [];
@@ -376,19 +372,19 @@ catalogue! {
     ReaderRefused: Counter "informer_hub_reader_refused_requests_total" [reader, limit];
     /// Bytes of answers to readers with `limits.bytes_per_second`.
     ReaderBytes: Counter "informer_hub_reader_sent_bytes_total" [reader];
-    /// Time for which parts of answers were delayed because of `limits.bytes_per_second`.
+    /// Time for which answers were delayed because of `limits.bytes_per_second`.
     ReaderDelay: Counter "informer_hub_reader_delay_seconds_total" [reader];
-    /// Reviews that clusters were asked for, by kind: access (SubjectAccessReview) or token (TokenReview); failed ones were not answered.
+    /// Reviews that clusters were asked for, by kind: access (SubjectAccessReview) or token (TokenReview).
     Reviews: Counter "informer_hub_reviews_total" [kind, outcome];
-    /// Reviews that were not needed because an answer was in the cache or on its way.
+    /// Reviews whose answer was in the cache or on its way.
     ReviewsCached: Counter "informer_hub_review_cache_hits_total" [kind];
     /// Time until a review was answered or given up.
     ReviewDuration: Histogram "informer_hub_review_duration_seconds" [kind];
-    /// Events written to the audit log, with `[hub.audit]`.
+    /// Events written to the audit log.
     AuditEvents: Counter "informer_hub_audit_events_total" [];
-    /// Events of the audit log that are lost because its output was too slow or failed.
+    /// Events that are lost because the output was too slow or failed.
     AuditLost: Counter "informer_hub_audit_lost_events_total" [];
-    /// Events of the audit log that wait for the output.
+    /// Events that wait for the output.
     AuditWaiting: Gauge "informer_hub_audit_waiting_events" [];
     /// Processor time used by the process.
     ProcessCpu: Counter "process_cpu_seconds_total" [];
