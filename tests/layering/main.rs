@@ -36,9 +36,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("audit", &["disk", "types"]),
     ("lease", &[]),
     ("journal", &["disk"]),
-    ("fleet", &["types"]),
+    ("fleet", &["lease", "types"]),
     ("sim", &["disk", "protobuf", "types"]),
-    ("roles", &["codec", "fleet", "reflector", "tls", "types"]),
+    ("roles", &["codec", "fleet", "lease", "reflector", "tls", "types"]),
     ("source", &["codec", "dial", "disk", "pool", "reflector", "tls", "types"]),
     ("sink", &["dial", "disk", "journal", "sim", "tls", "types"]),
 ];

@@ -19,5 +19,7 @@
 
 mod elector;
 pub mod kubernetes;
+#[cfg(any(test, feature = "testing"))]
+pub mod memory;
 
 pub use elector::{Answer, ElectionParams, Elector, Record, Request};

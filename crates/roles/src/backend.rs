@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 
 use informer_hub_fleet::{Answer, Entry, Ownership, Partition, Request, Sequence};
+use informer_hub_lease as lease;
 use informer_hub_types::ClusterName;
 
 /// Failed request to a backend. It may be repeated.
@@ -19,11 +20,11 @@ pub struct BackendError(
 /// Result of a request to a backend.
 pub type Answered<T> = BoxFuture<'static, Result<T, BackendError>>;
 
-/// The log, the bucket of owners, and the store of checkpoints.
+/// The log, the buckets of owners and leases, and the store of checkpoints.
 ///
 /// # Contract
 /// - A request may fail although it was executed.
-/// - Changes of the bucket compare its revision, so of two concurrent ones, one has no effect.
+/// - Changes of the buckets compare the revision, so of two concurrent ones, one has no effect.
 /// - Every future ends within a deadline of the adapter.
 pub trait Backend: Debug + Send + Sync + 'static {
     /// Executes a request of a [`Writer`](informer_hub_fleet::Writer).
@@ -62,4 +63,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
         collector: &str,
         checkpoint: Bytes,
     ) -> Answered<()>;
+
+    /// Executes a request of an [`Elector`](lease::Elector) for the lease with a name.
+    fn lease(&self, name: &str, request: lease::Request) -> Answered<lease::Answer>;
 }

@@ -8,11 +8,12 @@ use std::time::Duration;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use informer_hub_fleet::jetstream::{Checkpoints, JetStreamLog, LogParams, NatsError, Owners, probe};
+use informer_hub_fleet::jetstream::{Checkpoints, JetStreamLog, Leases, LogParams, NatsError, Owners, probe};
 use informer_hub_fleet::{Answer, Entry, Ownership, Partition, Request, Sequence, Subjects};
+use informer_hub_lease as lease;
 use informer_hub_tls::{Roots, client_config};
 use informer_hub_types::{ClusterName, exponential_backoff, rng, with_causes};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 
 use super::backend::{Answered, Backend, BackendError};
 
@@ -51,7 +52,7 @@ impl fmt::Debug for NatsParams {
     }
 }
 
-/// Log, owners and checkpoints of a fleet on JetStream.
+/// Log, owners, checkpoints and leases of a fleet on JetStream.
 pub struct NatsBackend(Arc<Connecting>);
 
 struct Connecting {
@@ -60,9 +61,12 @@ struct Connecting {
 }
 
 struct Services {
+    client: Client,
     log: JetStreamLog,
     owners: Owners,
     checkpoints: Checkpoints,
+    /// Opened by the first request, so only fleets with elections have the bucket. `None` after a failed request.
+    leases: Mutex<Option<Leases>>,
 }
 
 impl NatsBackend {
@@ -103,9 +107,29 @@ impl Connecting {
                 log: JetStreamLog::open(client.clone(), log).await?,
                 owners: Owners::open(client.clone(), subjects.clone(), replicas, timeout).await?,
                 checkpoints: Checkpoints::open(client.clone(), subjects, replicas, timeout).await?,
+                leases: Mutex::default(),
+                client,
             })
         };
         opened.await.map_err(|error: NatsError| failure(&error))
+    }
+
+    async fn lease(&self, name: &str, request: &lease::Request) -> Result<lease::Answer, BackendError> {
+        let services = self.services().await?;
+        let NatsParams { replicas, timeout, .. } = self.params;
+        let subjects = self.params.subjects().map_err(|error| failure(&error))?;
+        // One request at a time: elections of a process are few, and slow.
+        let mut opened = services.leases.lock().await;
+        let asking = async {
+            let leases = match opened.take() {
+                Some(leases) => leases,
+                None => Leases::open(services.client.clone(), &subjects, replicas, timeout).await?,
+            };
+            let answer = leases.execute(name, request).await?;
+            *opened = Some(leases);
+            Ok(answer)
+        };
+        asking.await.map_err(|error: NatsError| failure(&error))
     }
 }
 
@@ -291,6 +315,11 @@ impl Backend for NatsBackend {
         self.perform(move |services| async move {
             services.checkpoints.save(&partition, sequence, &collector, &checkpoint).await.map(drop)
         })
+    }
+
+    fn lease(&self, name: &str, request: lease::Request) -> Answered<lease::Answer> {
+        let (connecting, name) = (Arc::clone(&self.0), name.to_owned());
+        Box::pin(async move { connecting.lease(&name, &request).await })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Backend in memory, with faults that a seed decides.
 //!
-//! The log is a [`SimulatedLog`], which has JetStream's contract. Owners and checkpoints fail with it.
+//! The log is a [`SimulatedLog`], which has JetStream's contract. Owners, checkpoints and leases fail with it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,6 +11,8 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use informer_hub_fleet::simulated_log::{Faults, SimulatedClient, SimulatedLog};
 use informer_hub_fleet::{Answer, Entry, Log, Ownership, Partition, Request, RequestId, Sequence};
+use informer_hub_lease as lease;
+use informer_hub_lease::memory::MemoryStore;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ClusterName, rng};
 use parking_lot::Mutex;
@@ -31,6 +33,7 @@ struct FleetState {
     faults: Mutex<Faults>,
     owners: Mutex<HashMap<ClusterName, Ownership>>,
     checkpoints: Mutex<HashMap<Partition, (Sequence, Bytes)>>,
+    leases: Mutex<HashMap<String, MemoryStore>>,
     down: Mutex<bool>,
     /// Time of the log, which goes on over runtimes.
     time: Mutex<Duration>,
@@ -60,6 +63,7 @@ impl SimulatedFleet {
             faults: Mutex::new(faults),
             owners: Mutex::default(),
             checkpoints: Mutex::default(),
+            leases: Mutex::default(),
             down: Mutex::default(),
             time: Mutex::default(),
         }))
@@ -116,7 +120,7 @@ impl SimulatedBackend {
         self.client.lock().connection.set_cut_off(cut_off);
     }
 
-    /// Performs a request to owners or checkpoints, with the faults of the log.
+    /// Performs a request to owners, checkpoints or leases, with the faults of the log.
     fn perform<T: Send + 'static>(&self, work: impl FnOnce(&FleetState) -> T + Send + 'static) -> Answered<T> {
         let (fleet, cut_off) = (self.fleet.clone(), Arc::clone(&self.cut_off));
         Box::pin(async move {
@@ -223,6 +227,11 @@ impl Backend for SimulatedBackend {
                 checkpoints.insert(partition, (sequence, checkpoint));
             }
         })
+    }
+
+    fn lease(&self, name: &str, request: lease::Request) -> Answered<lease::Answer> {
+        let name = name.to_owned();
+        self.perform(move |fleet| fleet.leases.lock().entry(name).or_default().apply(&request))
     }
 }
 

@@ -3,11 +3,13 @@
 //! - [`JetStreamLog`]: one stream per fleet, one subject per partition.
 //! - [`Tail`]: reads that stream in order, from any sequence.
 //! - [`Owners`]: bucket with the owner and epoch of each cluster.
+//! - [`Leases`]: bucket with the records of leader elections.
 //! - [`Checkpoints`]: object store with checkpoints, and a bucket that names the newest one of each partition.
 //!
 //! All take a connected client: the caller connects, authenticates, and sets the request timeout.
 
 mod checkpoints;
+mod leases;
 mod log;
 mod owners;
 mod probe;
@@ -16,9 +18,12 @@ mod tail;
 use std::time::Duration;
 
 use async_nats::jetstream::context::ContextBuilder;
+use async_nats::jetstream::kv::{CreateErrorKind, UpdateErrorKind};
 use async_nats::jetstream::{Context, kv};
+use bytes::Bytes;
 
 pub use checkpoints::Checkpoints;
+pub use leases::Leases;
 pub use log::{JetStreamLog, LogParams};
 pub use owners::Owners;
 pub use probe::probe;
@@ -92,6 +97,27 @@ async fn open_bucket(context: &Context, bucket: &str, replicas: usize) -> Result
     }
     let config = kv::Config { bucket: bucket.to_owned(), history: 1, num_replicas: replicas, ..kv::Config::default() };
     context.create_key_value(config).await.map_err(NatsError::request(format!("open bucket {bucket}")))
+}
+
+/// Writes an entry of a bucket if its revision is the one that the caller has seen; `None` if there must be no entry. Returns
+/// the new revision, or `None` if the entry has changed.
+async fn write_entry(
+    store: &kv::Store,
+    key: String,
+    value: Bytes,
+    seen: Option<u64>,
+    action: String,
+) -> Result<Option<u64>, NatsError> {
+    match seen {
+        None => match store.create(key, value).await {
+            Err(error) if error.kind() == CreateErrorKind::AlreadyExists => Ok(None),
+            created => created.map(Some).map_err(NatsError::request(action)),
+        },
+        Some(revision) => match store.update(key, value, revision).await {
+            Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => Ok(None),
+            updated => updated.map(Some).map_err(NatsError::request(action)),
+        },
+    }
 }
 
 /// Turns a subject into a key or object name, which may not contain `%`.

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::kv::{CreateErrorKind, Operation, Store, UpdateErrorKind};
+use async_nats::jetstream::kv::{Operation, Store};
 use bytes::Bytes;
 use informer_hub_types::ClusterName;
 
-use super::{NatsError, context, key_of, open_bucket};
+use super::{NatsError, context, key_of, open_bucket, write_entry};
 use crate::ownership::Ownership;
 use crate::partition::Subjects;
 use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
@@ -82,15 +82,8 @@ impl Owners {
         put_integer(&mut value, epoch);
         put_bytes(&mut value, collector.as_bytes());
         let (key, action) = (self.key(cluster), format!("write the owner of cluster {cluster}"));
-        let written = match revision {
-            None => match self.store.create(key, value.into()).await {
-                Err(error) if error.kind() == CreateErrorKind::AlreadyExists => return Ok(None),
-                created => created.map_err(NatsError::request(action))?,
-            },
-            Some(revision) => match self.store.update(key, value.into(), revision).await {
-                Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => return Ok(None),
-                updated => updated.map_err(NatsError::request(action))?,
-            },
+        let Some(written) = write_entry(&self.store, key, value.into(), revision, action).await? else {
+            return Ok(None);
         };
         let (cluster, collector) = (cluster.clone(), collector.to_owned());
         Ok(Some(Ownership { cluster, collector, epoch, revision: written }))

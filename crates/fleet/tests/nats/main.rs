@@ -1,4 +1,4 @@
-//! The log, ownership and checkpoints on a real `nats-server`. Needs Go, so `cargo test` leaves it out.
+//! The log, ownership, checkpoints and leases on a real `nats-server`. Needs Go, so `cargo test` leaves it out.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -8,11 +8,15 @@ mod server;
 use std::time::Duration;
 
 use informer_hub_fleet::checkpoint::{CheckpointReader, CheckpointWriter};
-use informer_hub_fleet::jetstream::{Checkpoints, JetStreamLog, NatsError, Owners, Tail};
+use informer_hub_fleet::jetstream::{Checkpoints, JetStreamLog, Leases, NatsError, Owners, Tail};
 use informer_hub_fleet::reader::PartitionState;
 use informer_hub_fleet::writer::FenceReason;
 use informer_hub_fleet::{Entry, Partition, ReadOutcome, Reader, Record, ResetReason, Writer, WriterEvent};
+use informer_hub_lease as lease;
+use informer_hub_lease::memory::MemoryStore;
 use informer_hub_types::{ObjectKey, ResourceVersion, Uid};
+
+use rand::{Rng as _, SeedableRng as _};
 
 use collector::{Collector, DEADLINE, params, partition, subjects, within};
 use server::Servers;
@@ -235,6 +239,35 @@ async fn one_of_two_claims_wins_and_the_loser_cannot_renew() {
     assert!(!owners.release(&renewed).await.unwrap() && owners.release(&second).await.unwrap());
     let released = owners.get(&cluster).await.unwrap().unwrap();
     assert_eq!((released.epoch, released.collector.as_str()), (8, ""), "the epoch outlives its owner");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lease_answers_as_the_store_in_memory() {
+    let seed = 5;
+    println!("seed {seed}");
+    let mut rng = rand::rngs::StdRng::seed_from_u64(seed);
+    let mut servers = Servers::start(1).await;
+    let leases = Leases::open(servers.client().await, &subjects(), 1, DEADLINE).await.unwrap();
+    let mut expected = MemoryStore::default();
+    for round in 0..200_u64 {
+        // Large enough for the progress of many sinks, and within the server's limit of a message.
+        let note = "n".repeat(rng.random_range(0..512 << 10)).into();
+        let lease_duration = Duration::from_millis(rng.random_range(0..60_000));
+        let record = lease::Record { holder: format!("hub-{round}").into(), lease_duration, transitions: round, note };
+        let version: u64 = rng.random_range(1..round / 3 + 2);
+        let request = match rng.random_range(0..6) {
+            0 => lease::Request::Create(record),
+            1 => lease::Request::Get,
+            _ => lease::Request::Update { record, version: version.to_string().into() },
+        };
+        let answer = leases.execute("sinks", &request).await.unwrap();
+        assert_eq!(answer, expected.apply(&request), "{round}");
+        if round == 100 {
+            servers.kill(0);
+            servers.restart(0).await;
+        }
+    }
+    assert_eq!(leases.execute("other", &lease::Request::Get).await.unwrap(), lease::Answer::Missing);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

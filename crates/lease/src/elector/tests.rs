@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::*;
+use crate::memory::MemoryStore;
 use informer_hub_testing::properties;
 
 const TICK: Duration = Duration::from_millis(50);
@@ -11,33 +12,6 @@ const TICK: Duration = Duration::from_millis(50);
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Promised time from the death of a holder to the next one.
 const TAKEOVER: Duration = Duration::from_secs(15);
-
-/// Store with one record.
-#[derive(Default)]
-struct Store {
-    record: Option<(Record, u64)>,
-    writes: u64,
-}
-
-impl Store {
-    fn apply(&mut self, request: &Request) -> Answer {
-        let current = self.record.as_ref().map(|(_, version)| version.to_string());
-        let record = match request {
-            Request::Get => {
-                return self.record.as_ref().map_or(Answer::Missing, |(record, version)| Answer::Found {
-                    record: record.clone(),
-                    version: version.to_string().into(),
-                });
-            }
-            Request::Create(record) if current.is_none() => record,
-            Request::Update { record, version } if current.as_deref() == Some(&**version) => record,
-            Request::Create(_) | Request::Update { .. } => return Answer::Conflict,
-        };
-        self.writes += 1;
-        self.record = Some((record.clone(), self.writes));
-        Answer::Written(self.writes.to_string().into())
-    }
-}
 
 /// Contender with a clock of its own.
 struct Contender {
@@ -66,7 +40,7 @@ enum Message {
 }
 
 struct World {
-    store: Store,
+    store: MemoryStore,
     contenders: Vec<Contender>,
     messages: Vec<(Duration, Message)>,
     rng: StdRng,
@@ -93,7 +67,7 @@ impl World {
         });
         let contenders = contenders.collect();
         Self {
-            store: Store::default(),
+            store: MemoryStore::default(),
             contenders,
             messages: Vec::new(),
             rng,

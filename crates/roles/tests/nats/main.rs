@@ -1,4 +1,4 @@
-//! Collectors on real NATS servers, as three processes of a fleet with one that is killed.
+//! Collectors and elections on real NATS servers, as three processes of a fleet with one that is killed.
 //!
 //! Run it with `cargo test --package informer-hub-roles --features nats --test nats`. It needs Go, and builds the servers
 //! when out of date.
@@ -8,6 +8,7 @@
 #[allow(dead_code, reason = "the simulation uses more of it")]
 mod cluster;
 mod collector;
+mod election;
 #[path = "../../src/simulation_tests/process.rs"]
 #[allow(dead_code, reason = "the simulation uses more of it")]
 mod process;
@@ -33,10 +34,8 @@ const CLUSTERS: usize = 4;
 
 type Clusters = BTreeMap<ClusterName, Arc<SimulatedCluster>>;
 
-fn start(name: &str, servers: &Servers, clusters: &Clusters) -> Process {
-    let mut params = CollectorParams::new(name, Duration::from_secs(3600));
-    params.checkpoint = Duration::from_secs(1);
-    let nats = NatsParams {
+fn backend(name: &str, servers: &Servers) -> NatsBackend {
+    NatsBackend::new(NatsParams {
         servers: servers.urls(),
         credentials: None,
         name: name.to_owned(),
@@ -45,8 +44,13 @@ fn start(name: &str, servers: &Servers, clusters: &Clusters) -> Process {
         max_age: Duration::from_secs(3600),
         max_bytes: 1 << 30,
         timeout: Duration::from_secs(2),
-    };
-    Process::start(params, Arc::new(NatsBackend::new(nats)), clusters)
+    })
+}
+
+fn start(name: &str, servers: &Servers, clusters: &Clusters) -> Process {
+    let mut params = CollectorParams::new(name, Duration::from_secs(3600));
+    params.checkpoint = Duration::from_secs(1);
+    Process::start(params, Arc::new(backend(name, servers)), clusters)
 }
 
 /// Changes the clusters, and waits until the owners' caches equal them.
