@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, oneshot};
 
-use super::load::load;
+use super::load::ConfigSource;
 use super::manager;
 use super::reload::Reloader;
 use crate::api::Reloaded;
@@ -29,7 +29,7 @@ pub(super) type ReloadRequest = oneshot::Sender<Reloaded>;
 
 /// A watched configuration file.
 pub(super) struct ConfigFile {
-    path: PathBuf,
+    source: ConfigSource,
     /// Files that the sinks of the configuration name.
     sink_files: Vec<PathBuf>,
     applied: FileStates,
@@ -37,10 +37,10 @@ pub(super) struct ConfigFile {
 
 impl ConfigFile {
     /// Creates the watcher of the file that `config` was read from. Blocks.
-    pub(super) fn new(path: PathBuf, config: &Config) -> Self {
+    pub(super) fn new(source: ConfigSource, config: &Config) -> Self {
         let sink_files = sink_files(config);
-        let applied = files(&path, &sink_files);
-        Self { path, sink_files, applied }
+        let applied = files(&source.path, &sink_files);
+        Self { source, sink_files, applied }
     }
 
     /// Watches the files and reloads, until the future is dropped.
@@ -63,7 +63,7 @@ impl ConfigFile {
             seen = now;
             if is_requested || is_settled {
                 self.applied = seen.clone();
-                tracing::info!(file = %self.path.display(), is_requested, "reading the configuration again");
+                tracing::info!(file = %self.source.path.display(), is_requested, "reading the configuration again");
                 manager::reloading();
                 let outcome = self.reload(&reloader).await;
                 manager::reloaded();
@@ -76,18 +76,18 @@ impl ConfigFile {
     }
 
     async fn poll(&self) -> FileStates {
-        let (path, sink_files) = (self.path.clone(), self.sink_files.clone());
+        let (path, sink_files) = (self.source.path.clone(), self.sink_files.clone());
         let polling = tokio::task::spawn_blocking(move || files(&path, &sink_files));
         polling.await.unwrap_or_else(|_| self.applied.clone())
     }
 
     async fn reload(&mut self, reloader: &Reloader) -> Reloaded {
-        let path = self.path.clone();
-        let loading = tokio::task::spawn_blocking(move || load(path));
+        let source = self.source.clone();
+        let loading = tokio::task::spawn_blocking(move || source.load());
         let config = match loading.await {
             Ok(Ok(config)) => config,
             Ok(Err(mistakes)) => {
-                log_mistakes(&self.path, &mistakes);
+                log_mistakes(&self.source.path, &mistakes);
                 reloader.note_mistakes(&mistakes);
                 return Err(mistakes.to_string());
             }

@@ -51,6 +51,7 @@ pub(crate) fn access(cluster: &ClusterConfig) -> Access {
             Access::Kubeconfig { path: path.clone(), context: context.clone() }
         }
         ClusterAccess::InCluster => Access::InCluster,
+        ClusterAccess::Agent => Access::Agent,
         ClusterAccess::Server { server, ca_file, token, .. } => {
             let token = token.as_ref().map(|token| match token.file() {
                 Some(path) => Token::File(path.to_owned()),

@@ -285,7 +285,10 @@ fn client_certificate(sink: &SinkConfig) -> Option<PathBuf> {
 impl CredentialSource {
     /// Whether credentials of this source can expire.
     fn may_expire(&self) -> bool {
-        !matches!(self, Self::Cluster(Access::Awaited { .. } | Access::Server { ca_file: None, token: None, .. }))
+        let without = |access: &Access| {
+            matches!(access, Access::Awaited { .. } | Access::Agent | Access::Server { ca_file: None, token: None, .. })
+        };
+        !matches!(self, Self::Cluster(access) if without(access))
     }
 }
 

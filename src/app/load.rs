@@ -1,6 +1,6 @@
 //! Loading of a service configuration, with all values checked by the code that will use them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::service;
 use crate::api;
@@ -10,6 +10,48 @@ use informer_hub_sink::webhook::{
 };
 use informer_hub_sink::{Filter, SubjectPattern, Template};
 use informer_hub_source::{ClientError, read_kubeconfig};
+use informer_hub_types::ClusterName;
+
+/// File of a configuration, and the part of it that a process uses.
+#[derive(Clone, Debug)]
+pub struct ConfigSource {
+    pub(super) path: PathBuf,
+    user: User,
+}
+
+#[derive(Clone, Debug)]
+enum User {
+    /// Uses the whole file.
+    Hub,
+    /// Uses one cluster. `None` is the only one, or the only one with `agent = true`.
+    Agent(Option<ClusterName>),
+}
+
+impl ConfigSource {
+    /// Uses the whole file.
+    #[must_use]
+    pub fn of_hub(path: PathBuf) -> Self {
+        Self { path, user: User::Hub }
+    }
+
+    /// Uses one cluster. See [`Config::into_agent`].
+    #[must_use]
+    pub fn of_agent(path: PathBuf, cluster: Option<ClusterName>) -> Self {
+        Self { path, user: User::Agent(cluster) }
+    }
+
+    /// Reads the file. See [`load`].
+    ///
+    /// # Errors
+    /// All mistakes at once.
+    pub fn load(&self) -> Result<Config, ConfigErrors> {
+        let config = load(&self.path)?;
+        match &self.user {
+            User::Hub => Ok(config),
+            User::Agent(cluster) => config.into_agent(Some(&self.path), cluster.as_ref()),
+        }
+    }
+}
 
 /// Reads a configuration file like [`Config::from_file`], and also compiles filters and reads secrets, CA files and
 /// kubeconfigs. Their faults are reported as mistakes with file and line.

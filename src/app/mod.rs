@@ -63,7 +63,7 @@ pub use exporter::MetricsExporter;
 pub use fleet_status::{FleetCluster, FleetStatus};
 pub use hub::{Hub, MemoryLimitError, ShutdownReport};
 #[cfg(feature = "cli")]
-pub use load::load;
+pub use load::{ConfigSource, load};
 #[cfg(feature = "cli")]
 pub(crate) use port::Port;
 #[cfg(all(feature = "cli", feature = "internals"))]

@@ -1,7 +1,7 @@
 //! Service mode of the hub (`informer-hub run`): HTTP port, signals, configuration file, service manager.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::config_file::{ConfigFile, ReloadRequest};
 use super::hub::{Hub, ShutdownReport};
+use super::load::ConfigSource;
 use super::manager;
 use super::port::Port;
 use super::read_api::StartedFleet;
@@ -43,7 +44,7 @@ pub enum Ended {
 /// Runs a hub until SIGTERM or SIGINT, then drains its sinks.
 ///
 /// - `progress` is called with reports until the first lists are complete.
-/// - `file` is the file that `config` was read from. It is read again at SIGHUP and when it changes: see
+/// - `source` is what `config` was read from. It is read again at SIGHUP and when it changes: see
 ///   [`Reloader`](super::Reloader).
 /// - If `NOTIFY_SOCKET` is set, the service manager is notified of start, reload and end, and its watchdog is fed.
 ///
@@ -53,7 +54,7 @@ pub enum Ended {
 /// If the port is in use, a sink cannot be set up, or the registry dies. Unreachable clusters are not errors.
 pub async fn run(
     config: Config,
-    file: Option<PathBuf>,
+    source: Option<ConfigSource>,
     progress: impl FnMut(&HubReport) + Send + 'static,
 ) -> anyhow::Result<Ended> {
     let fleet = StartedFleet::default();
@@ -62,7 +63,7 @@ pub async fn run(
     let guard = Guard::new(protection).context("cannot start the hub")?;
     let listener = api::bind(config.hub.listen).await?;
     let address = listener.local_addr().context("cannot read the address of the port")?;
-    log_start(&config, file.as_deref(), address);
+    log_start(&config, source.as_ref().map(|source| source.path.as_path()), address);
     let deadline = config.hub.shutdown_deadline;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
@@ -76,7 +77,7 @@ pub async fn run(
     }
     let hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     // Created before the hub starts, so that changes of the file during the start are seen.
-    let changes = file.map(|file| ConfigFile::new(file, &config));
+    let changes = source.map(|source| ConfigFile::new(source, &config));
     let (ask, asks) = mpsc::channel(1);
     let is_plain = guard.is_plain();
     // Probes and scrapes are answered while the hub starts: restoring large caches takes time.

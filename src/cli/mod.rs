@@ -18,6 +18,7 @@ use informer_hub_config::{ClusterConfig, ConfigErrors};
 use informer_hub_source::end_plugins;
 use informer_hub_types::printable_lines;
 
+mod agent;
 mod check;
 mod client;
 mod complete;
@@ -63,6 +64,8 @@ pub struct Cli {
 enum Command {
     /// Watch the clusters of a configuration file and deliver their changes
     Run(run::Args),
+    /// Watch the cluster of this pod for a fleet, with no connection but the one to NATS
+    Agent(agent::Args),
     /// Show the state of a running hub and its problems
     Status(status::StatusArgs),
     /// Show the clusters of a running hub, those with problems first
@@ -109,6 +112,7 @@ enum Command {
 pub fn main(cli: Cli) -> ExitCode {
     let done = match cli.command {
         Command::Run(args) => run::main(&args),
+        Command::Agent(args) => agent::main(&args),
         Command::Status(args) => status::status(args),
         Command::Clusters(args) => status::clusters(args),
         Command::Resources(args) => status::resources(args),

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{SIGNALLED, WRONG_INPUT};
 use crate::actors::lower_priority;
-use crate::app::{self, Ended, HubReport};
+use crate::app::{self, ConfigSource, Ended, HubReport};
 use informer_hub_source::end_plugins;
 use informer_hub_telemetry::{self as telemetry, LogFormat};
 use informer_hub_types::pauses::begin_work;
@@ -41,8 +41,13 @@ fn http_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let terminal = std::io::stderr().is_terminal() && args.log_format == LogFormat::Text;
-    let config = match app::load(&args.config) {
+    serve(&ConfigSource::of_hub(args.config.clone()), args.log_format)
+}
+
+/// Runs a hub or an agent until a signal ends it.
+pub(super) fn serve(source: &ConfigSource, log_format: LogFormat) -> anyhow::Result<ExitCode> {
+    let terminal = std::io::stderr().is_terminal() && log_format == LogFormat::Text;
+    let config = match source.load() {
         Ok(config) => config,
         Err(mistakes) => {
             eprintln!("{}", printable_lines(&mistakes.to_string(), false));
@@ -50,9 +55,9 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     let runtime = http_runtime()?;
-    let traces = telemetry::init_with_traces(args.log_format, "info", runtime.handle());
+    let traces = telemetry::init_with_traces(log_format, "info", runtime.handle());
     let mut progress = Progress::new(terminal);
-    let ended = runtime.block_on(app::run(config, Some(args.config.clone()), move |report| progress.show(report)));
+    let ended = runtime.block_on(app::run(config, Some(source.clone()), move |report| progress.show(report)));
     if let Ok(Ended::Cut(signal)) = ended {
         // The process ends at once, without waiting for threads.
         end_plugins();

@@ -18,8 +18,12 @@ fn whole(block: &Block) -> String {
     }
     let has = |table: &str| text.lines().any(|line| line.starts_with(&format!("[{table}")));
     let (clusters, resources) = (has("clusters"), has("resources"));
+    let needs_fleet = text.contains("agent = true") && !has("fleet");
     if !clusters {
         text += "\n[clusters.beside]\nserver = \"https://example.com\"\nlabels = { env = \"dev\", tier = \"prod\" }\n";
+    }
+    if needs_fleet {
+        text += "\n[fleet]\nnats = [\"nats://nats\"]\nname = \"prod\"\nroles = [\"collect\"]\n";
     }
     if !resources {
         text += "\n[resources.pods]\n";

@@ -236,6 +236,51 @@ async fn restarted_server_and_an_orderly_handover_lose_no_change() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn agent_collects_the_cluster_that_collectors_cannot_reach() {
+    let seed = seed();
+    let (nats, clusters) = tokio::join!(Server::start(&["--jetstream"]), RealCluster::start_all(["center", "edge"]));
+    let client = clusters[1].client().await;
+    install_widgets(&client).await;
+    create_namespace(&client, "churn").await;
+    let mut churn = Churn::new(seed, "churn");
+
+    let workdir = Workdir::new();
+    let [text, of_agent] = [workdir.listen(), "127.0.0.1:0"].map(|listen| config(listen, &nats.url(), &clusters));
+    let edge = format!("kubeconfig = {:?}\n", clusters[1].kubeconfig().display().to_string());
+    assert!(text.contains(&edge));
+    workdir.write("hub.toml", &text.replace(&edge, "agent = true\n"));
+    let center = Process { hub: workdir.hub(), workdir };
+    center.owns(1).await;
+    assert_eq!(center.owned().await, ["center"]);
+
+    let report = center.workdir.json(&["check", "-c", "hub.toml"]);
+    let checked: Vec<_> = report["clusters"].as_array().unwrap().iter().map(|one| one["cluster"].clone()).collect();
+    assert_eq!(checked, ["center"], "{report:#}");
+    let named = center.workdir.run(&["check", "-c", "hub.toml", "--cluster", "edge"]);
+    assert!(String::from_utf8_lossy(&named.stderr).contains("an agent watches edge; check the file of the agent"));
+
+    // The agent connects with the kubeconfig of its file, since it runs in no pod here.
+    center.workdir.write("agent.toml", &of_agent);
+    let ambiguous = center.workdir.run(&["agent", "-c", "agent.toml"]);
+    let error = String::from_utf8(ambiguous.stderr).unwrap();
+    assert!(ambiguous.status.code() == Some(2) && error.contains("--cluster; there is center, edge"), "{error}");
+    let agent = || center.workdir.service(&["agent", "-c", "agent.toml", "--cluster", "edge"]);
+    let first = agent();
+    churn.run(&client, 30).await;
+    let log = LogReader::open(&nats).await;
+    log_follows(&log, &clusters).await;
+    assert_eq!(center.owned().await, ["center"], "a collector leaves the cluster to its agent");
+    // No collector takes the cluster over, and a new agent continues where the killed one was.
+    drop(first);
+    churn.run(&client, 30).await;
+    let _second = agent();
+    let contents = log_follows(&log, &clusters).await;
+    assert_eq!(contents.lists["edge"], 1, "no list after the restart");
+    assert_eq!(contents.owners["edge"].len(), 2, "{:?}", contents.owners);
+    assert_eq!(contents.owners["center"].len(), 1, "{:?}", contents.owners);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn check_reports_why_nats_cannot_be_used() {
     let clusters = RealCluster::start_all(["east"]).await;
     let workdir = Workdir::new();

@@ -109,7 +109,12 @@ impl Workdir {
 
     /// Starts the hub with `hub.toml` and a JSON log.
     pub(crate) fn hub(&self) -> Running {
-        let mut command = self.command(&["run", "-c", "hub.toml", "--log-format", "json"]);
+        self.service(&["run", "-c", "hub.toml"])
+    }
+
+    /// Starts a hub or an agent with a JSON log.
+    pub(crate) fn service(&self, arguments: &[&str]) -> Running {
+        let mut command = self.command(&[arguments, &["--log-format", "json"]].concat());
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = child.stderr.take().unwrap();
         Running::new(child, stderr)

@@ -65,7 +65,7 @@ pub(super) fn clusters(table: Table<'_>) -> Vec<ClusterConfig> {
     for (key, path, value) in table.entries() {
         let name = ClusterName::new(&key).map_err(|e| checker.mistake(&path, e));
         let mut table = Table::new(checker, path.clone(), value);
-        let access = access(&mut table);
+        let access = access_or_agent(&mut table);
         let labels = table.take("labels").map(|value| labels(checker, &path.key("labels"), value)).unwrap_or_default();
         let compression = table.boolean("compression").unwrap_or(true);
         let (http, encoding) = (http(&mut table), encoding(&mut table));
@@ -73,6 +73,14 @@ pub(super) fn clusters(table: Table<'_>) -> Vec<ClusterConfig> {
         found.extend(name.ok().map(|name| ClusterConfig { name, labels, access, compression, http, encoding }));
     }
     found
+}
+
+/// Refuses clusters of agents, which write to the log of a fleet.
+pub(super) fn refuse_agents(checker: &Checker<'_>, clusters: &[ClusterConfig]) {
+    for cluster in clusters.iter().filter(|cluster| cluster.access == ClusterAccess::Agent) {
+        let path = KeyPath::default().key("clusters").key(cluster.name.as_str()).key("agent");
+        checker.mistake(&path, "an agent needs a fleet; add [fleet], or connect with kubeconfig, in_cluster or server");
+    }
 }
 
 /// Reads `http`.
@@ -83,6 +91,21 @@ pub(super) fn http(table: &mut Table<'_>) -> HttpVersions {
 /// Reads `encoding`.
 pub(super) fn encoding(table: &mut Table<'_>) -> Encodings {
     table.choice("encoding", "encoding", ENCODINGS).unwrap_or_default()
+}
+
+/// Reads the connection of a watched cluster, which an agent may have instead of the hub.
+fn access_or_agent(table: &mut Table<'_>) -> ClusterAccess {
+    let is_given = table.has("agent");
+    let is_agent = table.boolean("agent").unwrap_or(is_given);
+    if !is_agent {
+        return access(table);
+    }
+    for key in ["kubeconfig", "context", "in_cluster", "server", "ca_file", "token"] {
+        if table.take(key).is_some() {
+            table.mistake(key, "is for a hub that connects to the cluster itself; remove it, or agent");
+        }
+    }
+    ClusterAccess::Agent
 }
 
 /// Reads the connection of a cluster.

@@ -11,6 +11,7 @@
 //! are a mistake. A level that the file does not have is a new key in lower case. Lists and tables are written as inline
 //! TOML: `["a", "b"]`, `{env = "NAME"}`. Variables without `__` are ignored.
 
+mod agent;
 mod audit;
 mod audit_config;
 mod authorization;
@@ -293,6 +294,8 @@ pub enum ClusterAccess {
     },
     /// Service account of the hub's pod.
     InCluster,
+    /// None: an agent inside the cluster watches it for the fleet.
+    Agent,
     /// Address, CA and token. See [`ClusterAccess::server`].
     #[non_exhaustive]
     Server {

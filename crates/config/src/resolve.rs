@@ -148,6 +148,8 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
     let fleet = fleet_table.map(fleet_config::fleet);
     if fleet.is_some() {
         check_unused_in_fleet(checker, &hub, !sinks.is_empty(), ha.is_some());
+    } else {
+        clusters::refuse_agents(checker, &clusters);
     }
     for (missing, key, problem) in
         [(clusters_missing, "clusters", NO_CLUSTER), (resources_missing, "resources", NO_RESOURCE)]

@@ -38,6 +38,8 @@ pub enum Access {
     },
     /// The service account of the pod that runs this process.
     InCluster,
+    /// None: only an agent inside the cluster reaches it.
+    Agent,
     /// An address, a CA and a token.
     Server {
         /// `https://…` or `http://…`.
@@ -69,6 +71,7 @@ impl fmt::Debug for Access {
                 f.debug_struct("Kubeconfig").field("path", path).field("context", context).finish()
             }
             Self::InCluster => f.write_str("InCluster"),
+            Self::Agent => f.write_str("Agent"),
             Self::Server { server, ca_file, token } => {
                 let host = server.rsplit_once('@').map_or(server.as_str(), |(_, host)| host);
                 f.debug_struct("Server").field("server", &host).field("ca_file", ca_file).field("token", token).finish()
@@ -148,6 +151,9 @@ pub enum ClientError {
     /// The cluster source has not provided the access settings yet.
     #[error("cluster source {0} has not provided access to the cluster yet")]
     Awaited(String),
+    /// Only an agent inside the cluster reaches it.
+    #[error("an agent watches the cluster for the fleet; this process has no access to it")]
+    Agent,
     /// The process does not run in a pod.
     #[error("not running in a pod with a service account")]
     NotInCluster(#[source] kube::config::InClusterError),
@@ -188,6 +194,7 @@ impl Access {
             Self::Kubeconfig { path, context: Some(context) } => format!("context {context:?} of {}", path.display()),
             Self::Kubeconfig { path, context: None } => format!("the current context of {}", path.display()),
             Self::InCluster => "the cluster of this pod".to_owned(),
+            Self::Agent => "a cluster of an agent".to_owned(),
             Self::Server { .. } => format!("{self:?}"),
             Self::Inline { origin, .. } => origin.to_string(),
             Self::Awaited { source } => format!("a cluster of {source}"),
@@ -344,6 +351,7 @@ async fn load(access: Access, threads: &Threads) -> Result<(Config, FileStates),
             Ok((config.map_err(unusable)?, FileStates::default()))
         }
         Access::Awaited { source } => Err(ClientError::Awaited(source)),
+        Access::Agent => Err(ClientError::Agent),
     }
 }
 

@@ -54,7 +54,7 @@ pub fn credentials(access: &Access) -> Result<Vec<Credential>, ClientError> {
                 |one: Credential| Credential { rotates: one.rotates || one.kind == CredentialKind::Token, ..one };
             found.unwrap_or_default().into_iter().map(rotating).collect()
         }
-        Access::Awaited { .. } => Vec::new(),
+        Access::Awaited { .. } | Access::Agent => Vec::new(),
     })
 }
 
@@ -64,7 +64,7 @@ pub fn skips_tls_verification(access: &Access) -> bool {
     let (kubeconfig, context) = match access {
         Access::Kubeconfig { path, context } => (read_kubeconfig(path, context.as_deref()).ok(), context.as_deref()),
         Access::Inline { text, .. } => (Kubeconfig::from_yaml(text).ok(), None),
-        Access::InCluster | Access::Server { .. } | Access::Awaited { .. } => (None, None),
+        Access::InCluster | Access::Server { .. } | Access::Awaited { .. } | Access::Agent => (None, None),
     };
     let Some(kubeconfig) = kubeconfig else { return false };
     let name = context.or(kubeconfig.current_context.as_deref()).unwrap_or_default();

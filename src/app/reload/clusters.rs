@@ -9,7 +9,7 @@ use super::{Difference, RunningHub};
 use crate::actors::messages::{AddCluster, RemoveCluster, SetClusterLabels};
 use crate::app::convert;
 use crate::app::error::{ReloadError, StartError};
-use informer_hub_config::{ClusterConfig, Config};
+use informer_hub_config::{ClusterAccess, ClusterConfig, Config};
 use informer_hub_types::ClusterName;
 
 impl RunningHub {
@@ -23,6 +23,11 @@ impl RunningHub {
         let find = |all: &Config, name: &str| all.clusters.iter().find(|one| one.name.as_str() == name).cloned();
         for name in &changes.changed {
             let (Some(before), Some(now)) = (find(old, name), find(new, name)) else { continue };
+            if is_of_agent(&before) != is_of_agent(&now) {
+                self.remove_cluster(before.name).await?;
+                self.add_cluster(&now).await?;
+                continue;
+            }
             let settings = convert::settings(&now);
             let is_elsewhere = convert::settings(&before) != settings;
             if let Some(connector) = self.connectors.lock().get(&now.name).filter(|_| is_elsewhere) {
@@ -50,6 +55,9 @@ impl RunningHub {
 
     /// Adds a cluster, which is watched from then on.
     pub(in crate::app) async fn add_cluster(&self, cluster: &ClusterConfig) -> Result<(), StartError> {
+        if is_of_agent(cluster) {
+            return Ok(());
+        }
         let connector = convert::connector(cluster, self.stall, self.dials.clusters.clone(), &self.env.io);
         self.connectors.lock().insert(cluster.name.clone(), connector.clone());
         let (name, labels) = (cluster.name.clone(), cluster.labels.clone());
@@ -73,4 +81,9 @@ impl RunningHub {
         let _ = self.registry.send(RemoveCluster(name)).await?;
         Ok(())
     }
+}
+
+/// Whether an agent watches the cluster, and not this process.
+fn is_of_agent(cluster: &ClusterConfig) -> bool {
+    cluster.access == ClusterAccess::Agent
 }

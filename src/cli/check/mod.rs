@@ -26,7 +26,7 @@ use super::reviews;
 use super::{interruptible, runtime};
 use crate::app;
 use informer_hub_config::fleet::{Holder, Roster, SourceReport, merge};
-use informer_hub_config::{ClusterConfig, ClusterSourceConfig, Config, HubConfig, HumanDuration};
+use informer_hub_config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, HubConfig, HumanDuration};
 use informer_hub_types::{ClusterName, ClusterSelector, clock};
 
 /// Maximum number of clusters that are checked concurrently.
@@ -95,7 +95,7 @@ impl Args {
     async fn check(&self, config: &Config) -> anyhow::Result<Report> {
         let mut report = self.report();
         let roster = self.check_sources(config, &mut report).await;
-        let chosen = super::chosen(&roster.clusters, &self.clusters)?;
+        let chosen = self.reachable(super::chosen(&roster.clusters, &self.clusters)?)?;
         let progress = Progress::new(chosen.len());
         let source_of = |cluster: &ClusterConfig| match roster.sourced.get(&cluster.name)? {
             Holder::Source { name, .. } => Some(name.clone()),
@@ -121,6 +121,16 @@ impl Args {
         }
         sum(&mut report, config.hub.memory_limit);
         Ok(report)
+    }
+
+    /// Leaves out the clusters of agents, which only a check beside the agent can reach.
+    fn reachable<'c>(&self, chosen: Vec<&'c ClusterConfig>) -> anyhow::Result<Vec<&'c ClusterConfig>> {
+        let is_of_agent = |cluster: &&ClusterConfig| cluster.access == ClusterAccess::Agent;
+        let named = chosen.iter().find(|cluster| !self.clusters.is_empty() && is_of_agent(cluster));
+        if let Some(cluster) = named {
+            anyhow::bail!("an agent watches {}; check the file of the agent, where the agent runs", cluster.name);
+        }
+        Ok(chosen.into_iter().filter(|cluster| !is_of_agent(cluster)).collect())
     }
 
     /// Checks the cluster of the hub's pod if it holds the Lease, but is not watched.

@@ -255,13 +255,15 @@ impl Args {
         whole_groups: &[String],
     ) -> anyhow::Result<Vec<String>> {
         let (kubectl, grantee) = (kubectl(&cluster.access), self.grantee()?);
+        // A pod gets the token of its service account by itself.
+        let is_in_pod = matches!(cluster.access, ClusterAccess::InCluster | ClusterAccess::Agent);
         let mut notes = match &grantee.account {
             Some(Account { namespace, .. }) => {
                 vec![format!("Apply with: {kubectl} apply -f -  (the namespace {namespace} must exist)")]
             }
             None => vec![format!("Apply with: {kubectl} apply -f -  (as an administrator of the cluster)")],
         };
-        if let Some(account) = grantee.account.filter(|_| cluster.access != ClusterAccess::InCluster) {
+        if let Some(account) = grantee.account.filter(|_| !is_in_pod) {
             let (Account { name, namespace }, secret) = (&account, account.token_secret());
             notes.extend(if self.token_secret {
                 vec![

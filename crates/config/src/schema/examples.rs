@@ -21,6 +21,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ("cluster_sources.*.server", r#""https://management.example.com:6443""#),
     ("cluster_sources.*.take_properties", r#"["region"]"#),
     ("cluster_sources.*.token", r#"{ "file": "prod-us-token" }"#),
+    ("clusters.*.agent", "true"),
     ("clusters.*.ca_file", r#""prod-us-ca.pem""#),
     ("clusters.*.context", r#""prod-eu""#),
     ("clusters.*.in_cluster", "true"),

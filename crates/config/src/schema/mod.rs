@@ -187,14 +187,20 @@ fn read_api() -> Value {
 
 fn cluster() -> Value {
     let mut properties = access();
+    let agent = "Whether an agent inside the cluster watches it for the fleet, so that the hub needs no access.";
     properties.extend([
+        ("agent", boolean(agent)),
         ("labels", labels("Labels of your choice, to select clusters.")),
         ("compression", default(boolean("Whether lists are requested gzipped."), true)),
         ("http", http()),
         ("encoding", encoding()),
     ]);
-    let mut cluster = table("Connection to a cluster: exactly one of kubeconfig, in_cluster, server.", properties);
+    let mut cluster =
+        table("Connection to a cluster: exactly one of kubeconfig, in_cluster, server, agent.", properties);
     require_one_connection(&mut cluster);
+    if let Some(ways) = cluster["oneOf"].as_array_mut() {
+        ways.push(json!({ "required": ["agent"], "properties": { "agent": { "const": true } } }));
+    }
     cluster
 }
 

@@ -50,6 +50,7 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("clusters.*.labels", Effect::ListsAgain),
     ("clusters.*.server", Effect::ListsAgain),
     ("clusters.*.in_cluster", Effect::ListsAgain),
+    ("clusters.*.agent", Effect::ListsAgain),
     ("clusters", Effect::AtOnce),
     ("cluster_sources", Effect::AtOnce),
     ("resources.*.resync", Effect::AtOnce),

@@ -88,7 +88,8 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
             false => format!("[{table}]\n{always}\n"),
         }
     };
-    let reaches = value.is_some() && ["context", "in_cluster", "kubeconfig", "server"].contains(&name);
+    let of_agent = key.path == "clusters.*.agent";
+    let reaches = value.is_some() && ["agent", "context", "in_cluster", "kubeconfig", "server"].contains(&name);
     let server = if top == "clusters" && reaches { "" } else { "server = \"https://eu\"\n" };
     let labels = if name == "labels" && value.is_some() { "" } else { "labels = { tier = \"prod\" }\n" };
     let named = if key.path == "resources.*.resource" { "resources.apps" } else { "resources.pods" };
@@ -110,9 +111,10 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
     } else {
         String::new()
     };
-    let fleet = if top == "fleet" { at("fleet", &fleet(name, value)) } else { String::new() };
+    let fleet = if top == "fleet" || of_agent { at("fleet", &fleet(name, value)) } else { String::new() };
     // A fleet has no sinks.
-    let sinks = if top == "fleet" { String::new() } else { at("sinks.a", &format!("type = \"{kind}\"\n{needs}")) };
+    let sinks =
+        if top == "fleet" || of_agent { String::new() } else { at("sinks.a", &format!("type = \"{kind}\"\n{needs}")) };
     let ha = match (parent, value) {
         ("ha", _) => at("ha", "lease = { namespace = \"hub\" }\n"),
         ("ha.lease", Some(_)) => at("ha", ""),

@@ -38,6 +38,7 @@ const BEYOND: &[&str] = &[
     "expected a comma or the end",
     "is also used by readers.",
     "requires [oidc]",
+    "an agent needs a fleet",
     "requires client_ca_file",
     "requires the cluster in token_review",
     "contradicts [readers]",
@@ -64,6 +65,8 @@ pub(crate) fn refuses(text: &str, problem: &str) {
 #[test]
 fn examples_match_the_schema() {
     for (name, text) in [
+        ("agent", include_str!("../../../../config/agent.toml")),
+        ("collector", include_str!("../../../../config/collector.toml")),
         ("hub", include_str!("../../../../config/hub.toml")),
         ("in-cluster", include_str!("../../../../config/in-cluster.toml")),
         ("kind", include_str!("../../../../config/kind.toml")),

@@ -1,6 +1,7 @@
 //! Tests of whole configurations: the sample loads, each rule is violated by a text, and all mistakes of a file are
 //! reported at once.
 
+mod agent;
 mod audit;
 mod clusters;
 mod fleet;

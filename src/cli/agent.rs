@@ -1,0 +1,30 @@
+//! `informer-hub agent`: collects the cluster in which it runs, for a fleet.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args as ClapArgs;
+
+use super::run;
+use crate::app::ConfigSource;
+use informer_hub_telemetry::LogFormat;
+use informer_hub_types::ClusterName;
+
+/// Arguments of `agent`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  informer-hub agent -c agent.toml --cluster edge-1")]
+pub(super) struct Args {
+    /// The configuration file (TOML) with [fleet], [resources] and the cluster; INFORMER_HUB_… variables override it
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// The cluster of the file that the agent watches; not needed if it has only one, or one with agent = true
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<ClusterName>,
+    /// The format of log lines
+    #[arg(long, value_enum, default_value_t)]
+    log_format: LogFormat,
+}
+
+pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    run::serve(&ConfigSource::of_agent(args.config.clone(), args.cluster.clone()), args.log_format)
+}
