@@ -100,3 +100,17 @@ fn without_comments(text: &str) -> String {
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |kept, part| kept + part.split_once("-->").map_or("", |(_, after)| after))
 }
+
+#[test]
+fn pages_open_with_their_reader_and_their_use() {
+    let without: Vec<_> = all()
+        .into_iter()
+        .filter(|page| page.path.starts_with("docs/") && !page.path.ends_with("SUMMARY.md"))
+        .filter(|page| {
+            let opening: String = page.text.lines().skip(2).take_while(|line| !line.is_empty()).collect();
+            !(opening.starts_with("For ") && opening.contains(". After "))
+        })
+        .map(|page| page.path)
+        .collect();
+    assert_eq!(without, [""; 0], "open with \"For …. After this page you …\"");
+}
