@@ -32,7 +32,8 @@ fn rendered_configuration_is_valid_for_the_hub() {
             "{file:?}"
         );
         assert!(!config.hub.listen.ip().is_loopback(), "{file:?}: the kubelet cannot reach a loopback address");
-        assert!(config.hub.state_dir.is_some_and(|dir| dir.ends_with("lib/state")), "{file:?}");
+        let is_in_lib = config.hub.state_dir.is_some_and(|dir| dir.ends_with("lib/state"));
+        assert_ne!(is_in_lib, config.fleet.is_some(), "{file:?}: the state of a fleet is in its log");
         let grace = pod["terminationGracePeriodSeconds"].as_u64().unwrap();
         assert!(Duration::from_secs(grace) > config.hub.shutdown_deadline, "{file:?}: killed before its deadline");
         let uses_account = config.clusters.iter().any(|cluster| matches!(cluster.access, ClusterAccess::InCluster));
@@ -139,6 +140,11 @@ fn invalid_values_are_refused_with_a_helpful_message() {
         (&["ha.enabled=true", "ha.replicas=1"], "/ha/replicas"),
         (&["config.ha.lease.namespace=a"], "additional properties 'ha' not allowed"),
         (&["ha.enabled=true", "persistence.existingClaim=x"], "needs a volume for each pod"),
+        (&["fleet.enabled=true"], "fleet.enabled needs config.fleet with nats, name and roles"),
+        (&["config.fleet.name=a"], "config.fleet needs fleet.enabled"),
+        (&["fleet.enabled=true", "config.fleet.name=a", "ha.enabled=true"], "ha.enabled has no effect in a fleet"),
+        (&["fleet.agent=true"], "fleet.agent needs fleet.enabled and inCluster.enabled"),
+        (&["fleet.enabled=true", "config.fleet.roles={cook}"], "/config/fleet/roles"),
     ];
     for (settings, words) in cases {
         let arguments: Vec<_> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
@@ -165,6 +171,37 @@ fn replicas_share_a_lease_and_prefer_different_nodes() {
     assert_eq!((&budget["maxUnavailable"], &budget["selector"]), (&1.into(), &set["selector"]));
     assert!(template_of(None).iter().all(|object| object["kind"] != "PodDisruptionBudget"));
     assert_eq!(one(&template_of(None), "StatefulSet")["spec"]["replicas"], 1);
+}
+
+#[test]
+fn processes_of_a_fleet_have_no_disk() {
+    for (file, replicas, first) in
+        [("informer-hub/ci/collectors-values.yaml", 3, "run"), ("informer-hub/ci/agent-values.yaml", 1, "agent")]
+    {
+        let objects = template_of(Some(file));
+        let set = &one(&objects, "StatefulSet")["spec"];
+        let pod = &set["template"]["spec"];
+        assert_eq!((&set["replicas"], &set["volumeClaimTemplates"]), (&replicas.into(), &Value::Null), "{file}");
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+        let volumes = pod["volumes"].as_array().unwrap();
+        assert!(mounts.iter().chain(volumes).all(|it| it["name"] != "state"), "{file}");
+        assert_eq!(pod["containers"][0]["args"][0], first, "{file}");
+        let budgets = of_kind(&objects, "PodDisruptionBudget").len();
+        assert_eq!((budgets, pod["affinity"].is_null()), ((replicas > 1).into(), replicas == 1), "{file}");
+    }
+    let objects = template_of(Some("informer-hub/ci/agent-values.yaml"));
+    let arguments = &one(&objects, "StatefulSet")["spec"]["template"]["spec"]["containers"][0]["args"];
+    assert_eq!(arguments[3], "--cluster=edge-1", "{arguments}");
+    let config = Mounted::of(&objects).config().unwrap();
+    assert!(config.into_agent(None, Some(&"edge-1".parse().unwrap())).is_ok());
+    assert!(!of_kind(&objects, "ClusterRole").is_empty(), "the agent reads its cluster");
+    let replaced = |value: &str| {
+        let set = format!("config.fleet.window.age={value}");
+        let arguments = ["--values", "informer-hub/ci/agent-values.yaml", "--set", &set];
+        let objects = super::objects(&template("hub", NAMESPACE, &arguments).unwrap());
+        one(&objects, "StatefulSet")["spec"]["template"]["metadata"]["annotations"].clone()
+    };
+    assert_ne!(replaced("2h"), replaced("3h"), "[fleet] is read at startup");
 }
 
 /// Returns the pod's annotations with some settings.

@@ -68,7 +68,7 @@ fn template_of(file: Option<&str>) -> Vec<Value> {
     objects(&template("hub", NAMESPACE, &arguments).unwrap_or_else(|error| panic!("{file:?}: {error}")))
 }
 
-const OVERLAYS: [&str; 2] = ["in-cluster", "production"];
+const OVERLAYS: [&str; 3] = ["agent", "in-cluster", "production"];
 
 /// Renders a kustomize overlay.
 fn overlay(name: &str) -> Vec<Value> {

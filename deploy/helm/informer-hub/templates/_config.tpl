@@ -1,7 +1,9 @@
 {{- /* Keys of [hub] that the chart sets, as YAML. */ -}}
 {{- define "informer-hub.managed" -}}
 listen: {{ printf "%s:%d" .Values.listenAddress (int .Values.port) | quote }}
+{{- if not .Values.fleet.enabled }}
 state_dir: /var/lib/informer-hub/state
+{{- end }}
 {{- with include "informer-hub.memoryLimit" . }}
 memory_limit: {{ quote . }}
 {{- end }}
@@ -53,6 +55,7 @@ auth:
 {{- range $key := list "cluster_sources" "oidc" "readers" -}}
 {{- with index $.Values.config $key }}{{ $_ := set $config $key . }}{{ end -}}
 {{- end -}}
+{{- with .Values.config.fleet }}{{ $_ := set $config "fleet" . }}{{ end -}}
 {{- if .Values.ha.enabled -}}
 {{- $_ := set $config "ha" (dict "lease" (dict "namespace" .Release.Namespace "name" (include "informer-hub.fullname" .))) -}}
 {{- end -}}
@@ -75,7 +78,7 @@ auth:
 
 [hub]
 {{ include "informer-hub.toml.table" $config.hub -}}
-{{- range $key := list "ha" "oidc" -}}
+{{- range $key := list "fleet" "ha" "oidc" -}}
 {{- with index $config $key }}
 [{{ $key }}]
 {{ include "informer-hub.toml.table" . -}}

@@ -74,6 +74,23 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if or .Values.configToml .Values.existingConfig.configMap .Values.existingConfig.secret -}}true{{- end -}}
 {{- end -}}
 
+{{- define "informer-hub.replicas" -}}
+{{- if .Values.ha.enabled }}{{ .Values.ha.replicas }}
+{{- else if .Values.fleet.enabled }}{{ .Values.fleet.replicas }}
+{{- else }}1
+{{- end -}}
+{{- end -}}
+
+{{- /* Non-empty if there are several pods. */ -}}
+{{- define "informer-hub.several" -}}
+{{- if gt (include "informer-hub.replicas" . | int) 1 }}true{{ end -}}
+{{- end -}}
+
+{{- /* Non-empty if the pods have a volume for the state directory. */ -}}
+{{- define "informer-hub.persistent" -}}
+{{- if and .Values.persistence.enabled (not .Values.fleet.enabled) }}true{{ end -}}
+{{- end -}}
+
 {{- /* Refuses contradictory values. */ -}}
 {{- define "informer-hub.check" -}}
 {{- $sources := list -}}
@@ -85,6 +102,19 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- if and (include "informer-hub.ownConfig" .) (gt (len $sources) 1) -}}
 {{- fail (printf "the configuration must come from one source, not from %s: leave all but one empty" (join " and " $sources)) -}}
+{{- end -}}
+{{- $own := include "informer-hub.ownConfig" . -}}
+{{- if and .Values.fleet.enabled (not $own) (not .Values.config.fleet) -}}
+{{- fail "fleet.enabled needs config.fleet with nats, name and roles" -}}
+{{- end -}}
+{{- if and .Values.config.fleet (not .Values.fleet.enabled) -}}
+{{- fail "config.fleet needs fleet.enabled, which leaves out the state directory" -}}
+{{- end -}}
+{{- if and .Values.fleet.enabled .Values.ha.enabled -}}
+{{- fail "ha.enabled has no effect in a fleet: remove ha.enabled or fleet.enabled" -}}
+{{- end -}}
+{{- if and .Values.fleet.agent (not (and .Values.fleet.enabled .Values.inCluster.enabled)) -}}
+{{- fail "fleet.agent needs fleet.enabled and inCluster.enabled: the agent watches the cluster inCluster.name" -}}
 {{- end -}}
 {{- if and .Values.auth.allowUnauthenticated .Values.auth.existingSecret -}}
 {{- fail "auth.existingSecret has no effect with auth.allowUnauthenticated: remove one of them" -}}
