@@ -122,17 +122,22 @@ pub fn pack(records: &[u8], compress: bool) -> Vec<u8> {
 
 /// Reads the records of a complete body.
 pub fn unpack(body: &Bytes) -> Result<Vec<Record>, DecodeError> {
-    let mut rest = body.clone();
-    match take_byte(&mut rest, "body")? {
-        0 => {}
-        COMPRESSED => rest = decompress(&mut rest)?,
-        _ => return Err(DecodeError::Invalid("body")),
-    }
+    let mut rest = unpack_bytes(body)?;
     let mut records = Vec::new();
     while !rest.is_empty() {
         records.push(Record::decode(&mut rest)?);
     }
     Ok(records)
+}
+
+/// Returns the plain bytes of a body.
+pub(crate) fn unpack_bytes(body: &Bytes) -> Result<Bytes, DecodeError> {
+    let mut rest = body.clone();
+    match take_byte(&mut rest, "body")? {
+        0 => Ok(rest),
+        COMPRESSED => decompress(&mut rest),
+        _ => Err(DecodeError::Invalid("body")),
+    }
 }
 
 fn decompress(from: &mut Bytes) -> Result<Bytes, DecodeError> {

@@ -16,11 +16,13 @@
 //! - [`writer`]: queue, claim, compare-and-set, repetition, fencing.
 //! - [`reader`]: order, gaps, epochs, resume points.
 //! - [`checkpoint`]: the objects of a partition at a sequence.
+//! - [`ClusterDocument`]: what a collector has learned about a cluster, for replicas that cannot ask the apiserver.
 //! - [`assign`](mod@assign): which collector owns which cluster.
 //! - [`Log`]: port to the log. `SimulatedLog` (feature `testing`) and `jetstream::JetStreamLog` implement it.
 
 pub mod assign;
 pub mod checkpoint;
+mod cluster_document;
 mod entry;
 #[cfg(feature = "nats")]
 pub mod jetstream;
@@ -38,6 +40,7 @@ mod simulation_tests;
 mod wire;
 pub mod writer;
 
+pub use cluster_document::{ClusterDocument, FailureKind, SourceFailure};
 pub use entry::{Entry, Header, MAX_BODY, Sequence, pack, unpack};
 pub use log::{Answer, Log, Request, RequestId};
 pub use ownership::Ownership;

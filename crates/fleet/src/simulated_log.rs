@@ -161,6 +161,12 @@ impl SimulatedLog {
         state.by_partition.clear();
     }
 
+    /// Returns the sequence of the last entry, retained or not.
+    #[must_use]
+    pub fn end(&self) -> Sequence {
+        self.state().last_sequence
+    }
+
     /// Returns all entries ever stored, retained or not, in order.
     #[must_use]
     pub fn history(&self) -> Vec<Entry> {

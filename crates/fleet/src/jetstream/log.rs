@@ -111,6 +111,14 @@ impl JetStreamLog {
         }
     }
 
+    /// Returns the sequence of the last entry of the log.
+    pub async fn end(&self) -> Result<Sequence, NatsError> {
+        let name = stream_name(&self.params.subjects);
+        let stream = self.context.get_stream(&name).await;
+        let stream = stream.map_err(NatsError::request(format!("read the end of stream {name}")))?;
+        Ok(stream.cached_info().state.last_sequence)
+    }
+
     /// Reads the log after a sequence: all partitions, or those of one subject filter of [`Subjects`].
     pub async fn tail(&self, after: Sequence, filter: String) -> Result<Tail, NatsError> {
         Tail::open(&self.context, &stream_name(&self.params.subjects), &self.params.subjects, after, filter).await

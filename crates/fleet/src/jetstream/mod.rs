@@ -4,11 +4,13 @@
 //! - [`Tail`]: reads that stream in order, from any sequence.
 //! - [`Owners`]: bucket with the owner and epoch of each cluster.
 //! - [`Leases`]: bucket with the records of leader elections.
+//! - [`Documents`]: bucket with the document about each cluster.
 //! - [`Checkpoints`]: object store with checkpoints, and a bucket that names the newest one of each partition.
 //!
 //! All take a connected client: the caller connects, authenticates, and sets the request timeout.
 
 mod checkpoints;
+mod documents;
 mod leases;
 mod log;
 mod owners;
@@ -21,13 +23,17 @@ use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::kv::{CreateErrorKind, UpdateErrorKind};
 use async_nats::jetstream::{Context, kv};
 use bytes::Bytes;
+use informer_hub_types::ClusterName;
 
 pub use checkpoints::Checkpoints;
+pub use documents::Documents;
 pub use leases::Leases;
 pub use log::{JetStreamLog, LogParams};
 pub use owners::Owners;
 pub use probe::probe;
 pub use tail::Tail;
+
+use crate::partition::Subjects;
 
 /// Error of a request to NATS. Every one may be repeated; those about configuration repeat until the operator acts.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +103,12 @@ async fn open_bucket(context: &Context, bucket: &str, replicas: usize) -> Result
     }
     let config = kv::Config { bucket: bucket.to_owned(), history: 1, num_replicas: replicas, ..kv::Config::default() };
     context.create_key_value(config).await.map_err(NatsError::request(format!("open bucket {bucket}")))
+}
+
+/// Returns the key of a cluster in a bucket.
+fn cluster_key(subjects: &Subjects, cluster: &ClusterName) -> String {
+    let filter = subjects.of_cluster(cluster);
+    key_of(filter.trim_end_matches(".>"))
 }
 
 /// Writes an entry of a bucket if its revision is the one that the caller has seen; `None` if there must be no entry. Returns

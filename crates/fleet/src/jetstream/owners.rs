@@ -9,7 +9,7 @@ use async_nats::jetstream::kv::{Operation, Store};
 use bytes::Bytes;
 use informer_hub_types::ClusterName;
 
-use super::{NatsError, context, key_of, open_bucket, write_entry};
+use super::{NatsError, cluster_key, context, open_bucket, write_entry};
 use crate::ownership::Ownership;
 use crate::partition::Subjects;
 use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
@@ -39,7 +39,7 @@ impl Owners {
 
     /// Returns the entry of a cluster.
     pub async fn get(&self, cluster: &ClusterName) -> Result<Option<Ownership>, NatsError> {
-        let entry = self.store.entry(self.key(cluster)).await;
+        let entry = self.store.entry(cluster_key(&self.subjects, cluster)).await;
         let entry = entry.map_err(NatsError::request(format!("read the owner of cluster {cluster}")))?;
         let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else { return Ok(None) };
         let decoded = decode(cluster, entry.revision, entry.value);
@@ -81,17 +81,12 @@ impl Owners {
         let mut value = vec![FORMAT];
         put_integer(&mut value, epoch);
         put_bytes(&mut value, collector.as_bytes());
-        let (key, action) = (self.key(cluster), format!("write the owner of cluster {cluster}"));
+        let (key, action) = (cluster_key(&self.subjects, cluster), format!("write the owner of cluster {cluster}"));
         let Some(written) = write_entry(&self.store, key, value.into(), revision, action).await? else {
             return Ok(None);
         };
         let (cluster, collector) = (cluster.clone(), collector.to_owned());
         Ok(Some(Ownership { cluster, collector, epoch, revision: written }))
-    }
-
-    fn key(&self, cluster: &ClusterName) -> String {
-        let filter = self.subjects.of_cluster(cluster);
-        key_of(filter.trim_end_matches(".>"))
     }
 }
 

@@ -1,0 +1,56 @@
+//! Bucket of the documents about clusters.
+
+use std::time::Duration;
+
+use async_nats::jetstream::kv::{Operation, Store};
+use informer_hub_types::ClusterName;
+
+use super::{NatsError, cluster_key, context, open_bucket, write_entry};
+use crate::cluster_document::ClusterDocument;
+use crate::partition::Subjects;
+
+const IN_FLIGHT: usize = 256;
+
+/// Reads and writes [`ClusterDocument`]s in a key-value bucket of JetStream.
+#[derive(Clone, Debug)]
+pub struct Documents {
+    store: Store,
+    subjects: Subjects,
+}
+
+impl Documents {
+    /// Opens the bucket, or creates it.
+    pub async fn open(
+        client: async_nats::Client,
+        subjects: Subjects,
+        replicas: usize,
+        timeout: Duration,
+    ) -> Result<Self, NatsError> {
+        let bucket = format!("{}-clusters", subjects.fleet());
+        let store = open_bucket(&context(client, timeout, IN_FLIGHT), &bucket, replicas).await?;
+        Ok(Self { store, subjects })
+    }
+
+    /// Returns the document about a cluster, and its revision.
+    pub async fn get(&self, cluster: &ClusterName) -> Result<Option<(u64, ClusterDocument)>, NatsError> {
+        let what = format!("document of cluster {cluster}");
+        let entry = self.store.entry(cluster_key(&self.subjects, cluster)).await;
+        let entry = entry.map_err(NatsError::request(format!("read the {what}")))?;
+        let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else { return Ok(None) };
+        let document = ClusterDocument::decode(&entry.value).map_err(|source| NatsError::Decode { what, source })?;
+        Ok(Some((entry.revision, document)))
+    }
+
+    /// Stores the document about a cluster, after the revision that the caller has seen. Returns the new revision, or `None`
+    /// if the document has changed.
+    pub async fn put(
+        &self,
+        cluster: &ClusterName,
+        document: &ClusterDocument,
+        seen: Option<u64>,
+    ) -> Result<Option<u64>, NatsError> {
+        let action = format!("write the document of cluster {cluster}");
+        let value = document.encode().map_err(NatsError::request(action.clone()))?;
+        write_entry(&self.store, cluster_key(&self.subjects, cluster), value, seen, action).await
+    }
+}
