@@ -4,8 +4,9 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 
-use informer_hub_fleet::{Answer, Entry, Ownership, Partition, Request, Sequence};
+use informer_hub_fleet::{Answer, ClusterDocument, Entry, Ownership, Partition, Request, Sequence};
 use informer_hub_lease as lease;
 use informer_hub_types::ClusterName;
 
@@ -20,7 +21,10 @@ pub struct BackendError(
 /// Result of a request to a backend.
 pub type Answered<T> = BoxFuture<'static, Result<T, BackendError>>;
 
-/// The log, the buckets of owners and leases, and the store of checkpoints.
+/// Entries of the log as they are stored, in order. Entries may repeat. Ends, or fails, if a new tail has to be opened.
+pub type TailStream = BoxStream<'static, Result<Entry, BackendError>>;
+
+/// The log, the buckets of owners, documents and leases, and the store of checkpoints.
 ///
 /// # Contract
 /// - A request may fail although it was executed.
@@ -32,6 +36,10 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Returns the retained entries of a partition after a sequence, up to the last one.
     fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Vec<Entry>>;
+
+    /// Follows the entries of all partitions after a sequence; without one, those that are stored after the call. Returns the
+    /// sequence after which the stream begins.
+    fn tail(&self, after: Option<Sequence>) -> Answered<(Sequence, TailStream)>;
 
     /// Returns the ownership of a cluster.
     fn owner(&self, cluster: &ClusterName) -> Answered<Option<Ownership>>;
@@ -51,6 +59,18 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Gives an ownership up. Returns whether it was still held.
     fn release(&self, own: &Ownership) -> Answered<bool>;
+
+    /// Returns the document about a cluster, and its revision.
+    fn document(&self, cluster: &ClusterName) -> Answered<Option<(u64, ClusterDocument)>>;
+
+    /// Stores the document about a cluster, after the revision that the caller has seen. Returns the new revision, or `None`
+    /// if the document has changed.
+    fn save_document(
+        &self,
+        cluster: &ClusterName,
+        document: ClusterDocument,
+        seen: Option<u64>,
+    ) -> Answered<Option<u64>>;
 
     /// Returns the newest checkpoint of a partition.
     fn checkpoint(&self, partition: &Partition) -> Answered<Option<Bytes>>;

@@ -11,24 +11,37 @@
 //!                        Appender ─► Backend (log, owners, checkpoints: JetStream, or simulated)
 //! ```
 //!
+//! A replica watches no cluster. Its connectors read what collectors have stored, so caches and readers work as in a single
+//! process as well:
+//!
+//! ```text
+//!  log, checkpoints ─► ServingSource ─► reflector ─► …
+//!  owners, documents of clusters ─► ServingConnector: discovery, and since when a cluster is stale
+//! ```
+//!
 //! # Layout
 //! - [`Backend`]: port to the services that the processes of a fleet share.
 //! - `appender`: task that appends records to the log and reports when they are stored.
 //! - `restore`: the objects of a partition, from its checkpoint and the log's tail.
-//! - `collect`: ownership of clusters, list and watch of their resources, checkpoints.
+//! - `collect`: ownership of clusters, list and watch of their resources, checkpoints, documents about clusters.
+//! - `serve`: list and watch from the log, and discovery from the documents.
 
 mod appender;
 mod backend;
 mod collect;
+mod listed;
 #[cfg(feature = "nats")]
 mod nats;
 mod restore;
+mod selection;
+mod serve;
 #[cfg(any(test, feature = "testing"))]
 pub mod simulated;
 #[cfg(test)]
 mod simulation_tests;
 
-pub use backend::{Answered, Backend, BackendError};
+pub use backend::{Answered, Backend, BackendError, TailStream};
 pub use collect::{ClusterOwner, Collector, CollectorParams, CollectorStatus, ConnectorWrap, Host};
 #[cfg(feature = "nats")]
 pub use nats::{Credentials, NatsBackend, NatsParams, NatsProblem};
+pub use serve::{Replica, ReplicaParams, ReplicaStatus, ServedCluster, Stale};

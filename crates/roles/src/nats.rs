@@ -8,14 +8,17 @@ use std::time::Duration;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use informer_hub_fleet::jetstream::{Checkpoints, JetStreamLog, Leases, LogParams, NatsError, Owners, probe};
-use informer_hub_fleet::{Answer, Entry, Ownership, Partition, Request, Sequence, Subjects};
+use futures::stream::{self, StreamExt};
+use informer_hub_fleet::jetstream::{
+    Checkpoints, Documents, JetStreamLog, Leases, LogParams, NatsError, Owners, probe,
+};
+use informer_hub_fleet::{Answer, ClusterDocument, Entry, Ownership, Partition, Request, Sequence, Subjects};
 use informer_hub_lease as lease;
 use informer_hub_tls::{Roots, client_config};
 use informer_hub_types::{ClusterName, exponential_backoff, rng, with_causes};
 use tokio::sync::{Mutex, OnceCell};
 
-use super::backend::{Answered, Backend, BackendError};
+use super::backend::{Answered, Backend, BackendError, TailStream};
 
 /// Largest checkpoint that is read, compressed.
 const LARGEST_CHECKPOINT: usize = 4 << 30;
@@ -64,6 +67,7 @@ struct Services {
     client: Client,
     log: JetStreamLog,
     owners: Owners,
+    documents: Documents,
     checkpoints: Checkpoints,
     /// Opened by the first request, so only fleets with elections have the bucket. `None` after a failed request.
     leases: Mutex<Option<Leases>>,
@@ -106,6 +110,7 @@ impl Connecting {
             Ok(Services {
                 log: JetStreamLog::open(client.clone(), log).await?,
                 owners: Owners::open(client.clone(), subjects.clone(), replicas, timeout).await?,
+                documents: Documents::open(client.clone(), subjects.clone(), replicas, timeout).await?,
                 checkpoints: Checkpoints::open(client.clone(), subjects, replicas, timeout).await?,
                 leases: Mutex::default(),
                 client,
@@ -269,6 +274,23 @@ impl Backend for NatsBackend {
         self.perform(move |services| async move { services.log.entries(&partition, after).await })
     }
 
+    fn tail(&self, after: Option<Sequence>) -> Answered<(Sequence, TailStream)> {
+        let subjects = self.0.params.subjects();
+        self.perform(move |services| async move {
+            let after = match after {
+                Some(after) => after,
+                None => services.log.end().await?,
+            };
+            let filter = subjects.map(|subjects| subjects.all()).unwrap_or_default();
+            let tail = services.log.tail(after, filter).await?;
+            let entries = stream::unfold(tail, |mut tail| async move {
+                let next = tail.next().await.map_err(|error| failure(&error)).transpose()?;
+                Some((next, tail))
+            });
+            Ok((after, entries.boxed()))
+        })
+    }
+
     fn owner(&self, cluster: &ClusterName) -> Answered<Option<Ownership>> {
         let cluster = cluster.clone();
         self.perform(move |services| async move { services.owners.get(&cluster).await })
@@ -295,6 +317,21 @@ impl Backend for NatsBackend {
     fn release(&self, own: &Ownership) -> Answered<bool> {
         let own = own.clone();
         self.perform(move |services| async move { services.owners.release(&own).await })
+    }
+
+    fn document(&self, cluster: &ClusterName) -> Answered<Option<(u64, ClusterDocument)>> {
+        let cluster = cluster.clone();
+        self.perform(move |services| async move { services.documents.get(&cluster).await })
+    }
+
+    fn save_document(
+        &self,
+        cluster: &ClusterName,
+        document: ClusterDocument,
+        seen: Option<u64>,
+    ) -> Answered<Option<u64>> {
+        let cluster = cluster.clone();
+        self.perform(move |services| async move { services.documents.put(&cluster, &document, seen).await })
     }
 
     fn checkpoint(&self, partition: &Partition) -> Answered<Option<Bytes>> {

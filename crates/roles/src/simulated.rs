@@ -9,18 +9,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt, TryStreamExt};
 use informer_hub_fleet::simulated_log::{Faults, SimulatedClient, SimulatedLog};
-use informer_hub_fleet::{Answer, Entry, Log, Ownership, Partition, Request, RequestId, Sequence};
+use informer_hub_fleet::{Answer, ClusterDocument, Entry, Log, Ownership, Partition, Request, RequestId, Sequence};
 use informer_hub_lease as lease;
 use informer_hub_lease::memory::MemoryStore;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ClusterName, rng};
 use parking_lot::Mutex;
 
-use super::backend::{Answered, Backend, BackendError};
+use super::backend::{Answered, Backend, BackendError, TailStream};
 
 /// Interval in which an answer of the log is looked for.
 const LOOK: Duration = Duration::from_millis(1);
+/// Interval in which a tail looks for entries, and their number at most.
+const TAIL: (Duration, usize) = (Duration::from_millis(5), 64);
 /// Deadline of a request.
 const DEADLINE: Duration = Duration::from_secs(5);
 
@@ -32,6 +35,7 @@ struct FleetState {
     log: SimulatedLog,
     faults: Mutex<Faults>,
     owners: Mutex<HashMap<ClusterName, Ownership>>,
+    documents: Mutex<HashMap<ClusterName, (u64, Bytes)>>,
     checkpoints: Mutex<HashMap<Partition, (Sequence, Bytes)>>,
     leases: Mutex<HashMap<String, MemoryStore>>,
     down: Mutex<bool>,
@@ -62,6 +66,7 @@ impl SimulatedFleet {
             log: SimulatedLog::new(faults),
             faults: Mutex::new(faults),
             owners: Mutex::default(),
+            documents: Mutex::default(),
             checkpoints: Mutex::default(),
             leases: Mutex::default(),
             down: Mutex::default(),
@@ -182,6 +187,26 @@ impl Backend for SimulatedBackend {
         Box::pin(async move { read.await?.ok_or_else(|| BackendError("the simulated log is unreachable".to_owned())) })
     }
 
+    fn tail(&self, after: Option<Sequence>) -> Answered<(Sequence, TailStream)> {
+        let (client, fleet) = (Arc::clone(&self.client), self.fleet.clone());
+        let begin = self.perform(move |fleet| after.unwrap_or_else(|| fleet.log.end()));
+        Box::pin(async move {
+            let begin = begin.await?;
+            let batches = stream::try_unfold((client, fleet, begin), |(client, fleet, position)| async move {
+                tokio::time::sleep(TAIL.0).await;
+                let failed = fleet.0.faults.lock().failed / 100.0;
+                if rng::unit() < failed {
+                    return Err(BackendError("the simulated tail fails".to_owned()));
+                }
+                // While the log is unreachable, a tail is silent.
+                let read = client.lock().connection.read(position, None, TAIL.1).unwrap_or_default();
+                let position = read.last().map_or(position, |last| last.sequence.max(position));
+                Ok(Some((stream::iter(read.into_iter().map(Ok)), (client, fleet, position))))
+            });
+            Ok((begin, batches.try_flatten().boxed()))
+        })
+    }
+
     fn owner(&self, cluster: &ClusterName) -> Answered<Option<Ownership>> {
         let cluster = cluster.clone();
         self.perform(move |fleet| fleet.owners.lock().get(&cluster).cloned())
@@ -206,6 +231,37 @@ impl Backend for SimulatedBackend {
     fn release(&self, own: &Ownership) -> Answered<bool> {
         let released = self.write(Ownership { collector: String::new(), ..own.clone() }, Some(own.revision));
         Box::pin(async move { released.await.map(|released| released.is_some()) })
+    }
+
+    fn document(&self, cluster: &ClusterName) -> Answered<Option<(u64, ClusterDocument)>> {
+        let cluster = cluster.clone();
+        let read = self.perform(move |fleet| fleet.documents.lock().get(&cluster).cloned());
+        Box::pin(async move {
+            let decode = |(revision, bytes)| ClusterDocument::decode(&bytes).map(|document| (revision, document));
+            read.await?.map(decode).transpose().map_err(|error| BackendError(error.to_string()))
+        })
+    }
+
+    fn save_document(
+        &self,
+        cluster: &ClusterName,
+        document: ClusterDocument,
+        seen: Option<u64>,
+    ) -> Answered<Option<u64>> {
+        let cluster = cluster.clone();
+        let encoded = document.encode();
+        let written = self.perform(move |fleet| {
+            let mut documents = fleet.documents.lock();
+            if documents.get(&cluster).map(|(revision, _)| *revision) != seen {
+                return Ok(None);
+            }
+            let revision = seen.unwrap_or(0) + 1;
+            documents.insert(cluster, (revision, encoded?));
+            Ok(Some(revision))
+        });
+        Box::pin(async move {
+            written.await?.map_err(|error: informer_hub_fleet::DecodeError| BackendError(error.to_string()))
+        })
     }
 
     fn checkpoint(&self, partition: &Partition) -> Answered<Option<Bytes>> {

@@ -1,10 +1,11 @@
 //! Simulation of collectors over a faulty log and faulty clusters. A seed decides everything, in virtual time.
 //!
-//! Collectors are killed, cut off, paused by a slow log, and released. At the end the faults stop, and the log and the
-//! caches of the owners must hold the clusters' objects.
+//! Collectors are killed, cut off, paused by a slow log, and released; serving replicas are killed and cut off. At the end
+//! the faults stop, and the log and the caches of owners and replicas must hold the clusters' objects.
 
 mod cluster;
 mod process;
+mod replica;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,14 +19,16 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::runtime::Builder;
 
-use crate::CollectorParams;
 use crate::backend::Backend;
 use crate::restore::restore;
 use crate::simulated::{SimulatedBackend, SimulatedFleet};
+use crate::{CollectorParams, ReplicaParams};
 use cluster::{Change, SimulatedCluster};
 use process::Process;
+use replica::ServingProcess;
 
 const COLLECTORS: usize = 3;
+const REPLICAS: usize = 2;
 const STEPS: usize = 150;
 /// Virtual time within which everything must agree once the faults have ended.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -45,6 +48,7 @@ struct World {
     fleet: SimulatedFleet,
     clusters: BTreeMap<ClusterName, Arc<SimulatedCluster>>,
     processes: Vec<(Process, Arc<SimulatedBackend>)>,
+    replicas: Vec<(ServingProcess, Arc<SimulatedBackend>)>,
     started: usize,
     /// Whether clusters may forget their history in this run.
     forgets: bool,
@@ -72,12 +76,17 @@ impl World {
             fleet,
             clusters,
             processes: Vec::new(),
+            replicas: Vec::new(),
             started: 0,
             totals: Totals::default(),
         };
         for _ in 0..COLLECTORS {
             let process = world.start();
             world.processes.push(process);
+        }
+        for _ in 0..REPLICAS {
+            let replica = world.start_replica();
+            world.replicas.push(replica);
         }
         world
     }
@@ -90,6 +99,23 @@ impl World {
         let backend = Arc::new(self.fleet.connect());
         let shared: Arc<dyn Backend> = Arc::<SimulatedBackend>::clone(&backend);
         (Process::start(params, shared, &self.clusters), backend)
+    }
+
+    fn start_replica(&self) -> (ServingProcess, Arc<SimulatedBackend>) {
+        let backend = Arc::new(self.fleet.connect());
+        let shared: Arc<dyn Backend> = Arc::<SimulatedBackend>::clone(&backend);
+        (ServingProcess::start(ReplicaParams::new("replica"), shared, self.clusters.keys()), backend)
+    }
+
+    fn disturb_replicas(&mut self) {
+        let at = self.rng.random_range(0..REPLICAS);
+        match self.rng.random_range(0..40) {
+            0 => self.replicas[at] = self.start_replica(),
+            1 => self.replicas[at].1.set_cut_off(true),
+            2..6 => self.replicas[at].1.set_cut_off(false),
+            _ => {}
+        }
+        self.replicas.iter().for_each(|(replica, _)| replica.verify());
     }
 
     fn disturb(&mut self) {
@@ -135,6 +161,7 @@ impl World {
         self.fleet.set_faults(Faults::NONE);
         self.fleet.set_down(false);
         self.processes.iter().for_each(|(_, backend)| backend.set_cut_off(false));
+        self.replicas.iter().for_each(|(_, backend)| backend.set_cut_off(false));
         self.clusters.values().for_each(|cluster| cluster.set_failures(0.0));
         let begun = clock::now();
         loop {
@@ -180,6 +207,13 @@ impl World {
             let cached = cache.and_then(|(process, _)| process.cached(name));
             if cached.as_ref() != Some(&expected) {
                 return Some(format!("{name}: {owner:?} has {cached:?}, expected {expected:?}"));
+            }
+            for (replica, _) in &self.replicas {
+                replica.verify();
+                let (cached, status) = (replica.cached(name), replica.replica.status());
+                if cached.as_ref() != Some(&expected) {
+                    return Some(format!("{name}: a replica has {cached:?}, expected {expected:?}: {status:?}"));
+                }
             }
         }
         None
@@ -237,6 +271,7 @@ fn simulate(seed: u64, totals: &mut Totals) {
         let mut world = World::new();
         for _ in 0..STEPS {
             world.disturb();
+            world.disturb_replicas();
             world.step().await;
         }
         world.settle().await;

@@ -1,19 +1,17 @@
 //! Connector that writes what its informers read to the log.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use informer_hub_fleet::Partition;
 use informer_hub_reflector::{
     Connection, Connector, Discovered, InformerOptions, ListerWatcher, ResolveError, Server, SourceError,
 };
 use informer_hub_types::{ApiResource, ClusterTraffic, ResourceRef, Scope, View};
-use sha2::{Digest, Sha256};
 
 use super::session::Session;
 use super::source::CollectingSource;
+use crate::selection;
 
 /// Wraps the connector of a cluster.
 pub(super) struct CollectingConnector {
@@ -50,7 +48,8 @@ impl fmt::Debug for CollectingConnection {
 
 impl Connection for CollectingConnection {
     fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>> {
-        self.inner.server()
+        let (asking, session) = (self.inner.server(), Arc::clone(&self.session));
+        Box::pin(async move { asking.await.inspect(|server| session.knowledge.note_server(server)) })
     }
 
     fn traffic(&self) -> Option<ClusterTraffic> {
@@ -58,11 +57,23 @@ impl Connection for CollectingConnection {
     }
 
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {
-        self.inner.resolve(resource)
+        let (asking, session) = (self.inner.resolve(resource.clone()), Arc::clone(&self.session));
+        Box::pin(async move {
+            let found = asking.await;
+            session.knowledge.note_resolved(&resource, &found);
+            found
+        })
     }
 
     fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>> {
-        self.inner.catalogue(known)
+        let (asking, session) = (self.inner.catalogue(known), Arc::clone(&self.session));
+        Box::pin(async move {
+            let found = asking.await?;
+            if let Some(found) = &found {
+                session.knowledge.note_catalogue(&found.catalogue);
+            }
+            Ok(found)
+        })
     }
 
     fn document(&self, path: String) -> BoxFuture<'static, Result<Option<Vec<u8>>, SourceError>> {
@@ -84,32 +95,8 @@ impl Connection for CollectingConnection {
             // The result of a subscriber's own transform, under a name that no other process knows.
             return inner;
         }
-        let partition = Partition {
-            cluster: self.session.cluster.clone(),
-            resource: resource.gvr.clone(),
-            selection: selection(scope, options),
-        };
-        Arc::new(CollectingSource::new(inner, Arc::clone(&self.session), partition, resource, options))
+        let partition = selection::partition(&self.session.cluster, resource, scope, options);
+        let decoder = selection::decoder(resource, options);
+        Arc::new(CollectingSource::new(inner, Arc::clone(&self.session), partition, decoder))
     }
-}
-
-/// Returns the fingerprint of the selected objects and their stored fields. Indices are not part of it, because each hub
-/// builds its own.
-fn selection(scope: &Scope, options: &InformerOptions) -> u64 {
-    let stored = InformerOptions { indexes: BTreeMap::default(), transform: None, ..options.clone() };
-    let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
-    let parts = [
-        text(scope.namespace.as_deref()),
-        text(scope.label_selector.as_deref()),
-        text(scope.field_selector.as_deref()),
-        scope.view.to_string(),
-    ];
-    let mut hash = Sha256::new();
-    hash.update(stored.fingerprint().unwrap_or_default().to_le_bytes());
-    for part in parts {
-        hash.update(part.len().to_le_bytes());
-        hash.update(part);
-    }
-    let hash: [u8; 32] = hash.finalize().into();
-    u64::from_le_bytes(hash.first_chunk().copied().unwrap_or_default())
 }

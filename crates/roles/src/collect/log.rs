@@ -4,6 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use informer_hub_codec::Decoder;
+use informer_hub_fleet::checkpoint::CheckpointError;
 use informer_hub_fleet::{Partition, Record};
 use informer_hub_reflector::{ErrorClass, SourceError, VersionMatch};
 use informer_hub_types::{ResourceVersion, with_causes};
@@ -12,6 +13,7 @@ use parking_lot::Mutex;
 use super::recording::Recording;
 use super::session::Session;
 use crate::appender::AppendError;
+use crate::listed::LogSource;
 use crate::restore::{Restored, restore};
 
 /// Partition of a source.
@@ -109,6 +111,23 @@ impl SourceLog {
         Ok(result)
     }
 
+    /// Notes the result of a request to the apiserver, for the document about the cluster.
+    pub(super) fn note_request(&self, failure: Option<&SourceError>) {
+        self.session.knowledge.note_request(&self.partition, failure);
+    }
+
+    /// Performs a request to the apiserver, and notes its result. A request that is dropped has no answer.
+    pub(super) async fn asked<T>(
+        &self,
+        request: impl Future<Output = Result<T, SourceError>>,
+    ) -> Result<T, SourceError> {
+        let mut unanswered = Unanswered(Some(self));
+        let answer = request.await;
+        unanswered.0 = None;
+        self.note_request(answer.as_ref().err());
+        answer
+    }
+
     /// Begins a list of the apiserver in the log. If the log does not answer, the apiserver is not asked.
     pub(super) async fn reset(&self) -> Result<(), SourceError> {
         self.state.lock().listed = None;
@@ -141,6 +160,30 @@ impl SourceLog {
     }
 }
 
+/// Request without an answer.
+struct Unanswered<'a>(Option<&'a SourceLog>);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some(log) = self.0 {
+            let message = "the apiserver does not answer".to_owned();
+            log.note_request(Some(&SourceError { class: ErrorClass::Stalled, message }));
+        }
+    }
+}
+
+impl LogSource for SourceLog {
+    fn decoder(&self) -> &Mutex<Decoder> {
+        &self.decoder
+    }
+
+    fn unreadable(&self, error: &CheckpointError) -> SourceError {
+        // The apiserver has to be asked instead.
+        self.set_suspect(true);
+        self.refused(error)
+    }
+}
+
 /// Returns whether the state at a version answers a list. The most recent state counts as any: a reflector that has not read
 /// anything yet requests it too, and after a failure the apiserver is asked.
 fn serves(at: &ResourceVersion, requested: &VersionMatch) -> bool {
@@ -152,6 +195,7 @@ fn serves(at: &ResourceVersion, requested: &VersionMatch) -> bool {
 
 impl Drop for SourceLog {
     fn drop(&mut self) {
+        self.session.knowledge.forget(&self.partition);
         if let Some(epoch) = self.state.get_mut().open {
             self.session.close(&self.partition, epoch);
         }

@@ -12,6 +12,7 @@
 
 mod checkpoints;
 mod connector;
+mod document;
 mod list;
 mod log;
 mod ownership;
@@ -92,7 +93,8 @@ pub struct Collector {
     shared: Arc<Shared>,
     host: Arc<dyn Host>,
     contenders: Mutex<BTreeMap<ClusterName, Running>>,
-    checkpoints: JoinHandle<()>,
+    /// Tasks that write checkpoints and documents.
+    writing: [JoinHandle<()>; 2],
 }
 
 /// Parts that the sessions of all clusters share.
@@ -118,8 +120,8 @@ impl Collector {
         let appender = Appender::start(Arc::clone(&backend), params.writer.clone(), io);
         let (sessions, ownerships) = Default::default();
         let shared = Arc::new(Shared { backend, params, appender, io: io.clone(), sessions, ownerships });
-        let checkpoints = io.spawn(checkpoints::run(Arc::clone(&shared)));
-        Self { shared, host, contenders: Mutex::default(), checkpoints }
+        let writing = [io.spawn(checkpoints::run(Arc::clone(&shared))), io.spawn(document::run(Arc::clone(&shared)))];
+        Self { shared, host, contenders: Mutex::default(), writing }
     }
 
     /// Contends for a cluster, and watches it while this collector owns it.
@@ -189,7 +191,7 @@ impl Drop for Ending {
 impl Drop for Collector {
     fn drop(&mut self) {
         self.contenders.lock().values().for_each(|running| running.task.abort());
-        self.checkpoints.abort();
+        self.writing.iter().for_each(JoinHandle::abort);
     }
 }
 

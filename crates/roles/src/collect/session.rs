@@ -12,6 +12,7 @@ use informer_hub_types::{ClusterName, clock};
 use parking_lot::Mutex;
 
 use super::Shared;
+use super::document::Knowledge;
 use crate::appender::AppendError;
 
 /// Openings of partitions within one epoch of a cluster.
@@ -40,12 +41,18 @@ pub(crate) struct Session {
     /// Newest epoch of the cluster in the log, if another collector has used a newer one.
     newest: AtomicU64,
     open: Mutex<BTreeMap<Partition, OpenPartition>>,
+    pub(super) knowledge: Knowledge,
 }
 
 impl Session {
     pub(super) fn new(shared: Arc<Shared>, cluster: ClusterName, epoch: u64) -> Self {
-        let (openings, newest, open) = Default::default();
-        Self { shared, cluster, epoch, openings, newest, open }
+        let (openings, newest, open, knowledge) = Default::default();
+        Self { shared, cluster, epoch, openings, newest, open, knowledge }
+    }
+
+    /// Returns the epoch of the cluster.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Claims a partition, and verifies that the cluster is still owned. Returns the epoch and the sequence of the claim.

@@ -11,15 +11,15 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use informer_hub_codec::Decoder;
 use informer_hub_fleet::Partition;
 use informer_hub_reflector::{
-    ErrorClass, InformerOptions, ListRequest, ListStream, ListerWatcher, SourceError, VersionMatch, WatchRequest,
-    WatchStream,
+    ErrorClass, ListRequest, ListStream, ListerWatcher, SourceError, VersionMatch, WatchRequest, WatchStream,
 };
-use informer_hub_types::{ApiResource, EncodingInUse, ResourceVersion};
+use informer_hub_types::{EncodingInUse, ResourceVersion};
 
 use super::log::SourceLog;
 use super::recording::WatchState;
 use super::session::Session;
 use super::{list, watch};
+use crate::listed;
 
 /// See the [module documentation](self).
 pub(super) struct CollectingSource {
@@ -32,11 +32,8 @@ impl CollectingSource {
         inner: Arc<dyn ListerWatcher>,
         session: Arc<Session>,
         partition: Partition,
-        resource: &ApiResource,
-        options: &InformerOptions,
+        decoder: Decoder,
     ) -> Self {
-        let indexes = options.declared().into_iter().filter_map(|(name, path)| Some((name, path?))).collect();
-        let decoder = Decoder::new(resource.clone(), &options.projection, indexes);
         Self { inner, log: Arc::new(SourceLog::new(session, partition, decoder)) }
     }
 }
@@ -47,11 +44,11 @@ impl ListerWatcher for CollectingSource {
         Box::pin(async move {
             if request.continue_token.is_none() {
                 if let Some(restored) = log.begin(&request.version).await? {
-                    return Ok(list::from_log(log, restored));
+                    return Ok(listed::page(log, restored));
                 }
                 log.reset().await?;
             }
-            let stream = inner.list(request).await?;
+            let stream = log.asked(inner.list(request)).await?;
             Ok(list::recorded(log, stream))
         })
     }
@@ -63,7 +60,7 @@ impl ListerWatcher for CollectingSource {
                 if let Some(restored) = log.begin(&request.version).await? {
                     let version = VersionMatch::NotOlderThan(restored.state.resume.clone().unwrap_or_else(none));
                     let request = WatchRequest { version, initial_events: false, ..request };
-                    let initial = watch::initial(list::from_log(Arc::clone(&log), restored));
+                    let initial = watch::initial(listed::page(Arc::clone(&log), restored));
                     let following = stream::once(async move { follow(&*inner, log, request).await }).try_flatten();
                     return Ok(initial.chain(following).boxed());
                 }
@@ -100,7 +97,7 @@ async fn follow(
         ordered: matches!(request.version, VersionMatch::NotOlderThan(_)),
     };
     log.set_suspect(true);
-    let stream = inner.watch(request).await?;
+    let stream = log.asked(inner.watch(request)).await?;
     Ok(watch::recorded(log, stream, state))
 }
 

@@ -25,11 +25,13 @@ pub(super) fn recorded(log: Arc<SourceLog>, stream: WatchStream, state: WatchSta
         let batch = match stream.next().await {
             None => return Ok(None),
             Some(Err(error)) => {
+                log.note_request(Some(&error));
                 log.set_suspect(true);
                 return Err(error);
             }
             Some(Ok(batch)) => batch,
         };
+        log.note_request(None);
         log.set_suspect(false);
         let WatchBatch { items, followed } = batch;
         let recording = log.append(|recording, records| {

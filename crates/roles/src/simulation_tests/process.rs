@@ -17,8 +17,25 @@ use tokio::task::JoinHandle;
 use super::cluster::{ClusterSource, SimulatedCluster, resource};
 use crate::{Backend, Collector, CollectorParams, ConnectorWrap, Host};
 
-type Objects = BTreeMap<ObjectKey, u64>;
-type Caches = Arc<Mutex<BTreeMap<ClusterName, Objects>>>;
+pub(super) type Objects = BTreeMap<ObjectKey, u64>;
+pub(super) type Caches = Arc<Mutex<Cached>>;
+
+/// Caches of a process.
+#[derive(Default)]
+pub(super) struct Cached {
+    pub(super) objects: BTreeMap<ClusterName, Objects>,
+    /// Newest version of each object that was ever cached, deletions too.
+    newest: BTreeMap<(ClusterName, ObjectKey), u64>,
+}
+
+impl Cached {
+    /// Panics if a version of an object precedes an earlier one.
+    fn verify(&mut self, cluster: &ClusterName, key: &ObjectKey, version: u64) {
+        let newest = self.newest.entry((cluster.clone(), key.clone())).or_default();
+        assert!(version >= *newest, "{key} of {cluster} goes back from {newest} to {version}");
+        *newest = version;
+    }
+}
 
 /// Process. Dropping it is a kill.
 pub(super) struct Process {
@@ -51,7 +68,7 @@ impl Process {
     }
 
     pub(super) fn cached(&self, cluster: &ClusterName) -> Option<Objects> {
-        self.hub.caches.lock().get(cluster).cloned()
+        self.hub.caches.lock().objects.get(cluster).cloned()
     }
 }
 
@@ -65,7 +82,7 @@ impl Host for Hub {
     fn start(&self, cluster: &ClusterName, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>> {
         let connector = wrap(Arc::new(ClusterConnector(Arc::clone(&self.clusters[cluster]))));
         let (caches, name) = (Arc::clone(&self.caches), cluster.clone());
-        self.caches.lock().insert(name.clone(), Objects::new());
+        self.caches.lock().objects.insert(name.clone(), Objects::new());
         let reflector = tokio::spawn(async move {
             let connection = connector.connect().await.unwrap();
             let source = connection.lister_watcher(&resource(), &Scope::all(), &InformerOptions::default());
@@ -78,7 +95,7 @@ impl Host for Hub {
 
     fn stop(&self, cluster: &ClusterName) -> BoxFuture<'static, ()> {
         let reflector = self.reflectors.lock().remove(cluster);
-        self.caches.lock().remove(cluster);
+        self.caches.lock().objects.remove(cluster);
         Box::pin(async move {
             if let Some(reflector) = reflector {
                 reflector.abort();
@@ -89,7 +106,7 @@ impl Host for Hub {
 }
 
 /// Drives a reflector, as the module documentation of `informer_hub_reflector::machine` shows.
-async fn reflect(source: &dyn ListerWatcher, caches: &Caches, name: &ClusterName) {
+pub(super) async fn reflect(source: &dyn ListerWatcher, caches: &Caches, name: &ClusterName) {
     let mut machine = Reflector::new(ReflectorOptions::default(), rng::unit);
     let mut listed = Vec::new();
     loop {
@@ -107,8 +124,12 @@ async fn reflect(source: &dyn ListerWatcher, caches: &Caches, name: &ClusterName
 }
 
 fn replace(caches: &Caches, name: &ClusterName, listed: &mut Vec<Arc<StoredObject>>) {
-    let objects = listed.drain(..).map(|object| (object.key().clone(), number(&object))).collect();
-    caches.lock().insert(name.clone(), objects);
+    let objects: Objects = listed.drain(..).map(|object| (object.key().clone(), number(&object))).collect();
+    let mut caches = caches.lock();
+    for (key, version) in &objects {
+        caches.verify(name, key, *version);
+    }
+    caches.objects.insert(name.clone(), objects);
 }
 
 fn number(object: &StoredObject) -> u64 {
@@ -185,8 +206,11 @@ async fn watch(
     machine.on_watch_end(end.as_ref().copied(), events, opened.elapsed(), clock::now());
 }
 
-fn apply(caches: &mut BTreeMap<ClusterName, Objects>, name: &ClusterName, item: &WatchItem) {
-    let Some(objects) = caches.get_mut(name) else { return };
+fn apply(caches: &mut Cached, name: &ClusterName, item: &WatchItem) {
+    if let WatchItem::Added(object) | WatchItem::Modified(object) | WatchItem::Deleted(object) = item {
+        caches.verify(name, object.key(), number(object));
+    }
+    let Some(objects) = caches.objects.get_mut(name) else { return };
     match item {
         WatchItem::Added(object) | WatchItem::Modified(object) => {
             objects.insert(object.key().clone(), number(object));

@@ -1,0 +1,244 @@
+//! Document about an owned cluster: what the collector learns from the apiserver, for replicas that do not ask it.
+//!
+//! It continues that of the owner before, so a takeover makes no resource unknown. It is stored when it has changed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt};
+use informer_hub_fleet::{ClusterDocument, FailureKind, Partition, SourceFailure};
+use informer_hub_reflector::{ErrorClass, ResolveError, Server, SourceError};
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{ApiResource, Catalogue, ClusterName, ResourceLookup, ResourceRef};
+use parking_lot::Mutex;
+
+use super::Shared;
+use super::session::Session;
+use crate::backend::{Backend, BackendError};
+
+/// Interval in which changed documents are stored.
+const EVERY: Duration = Duration::from_secs(1);
+/// Documents that are stored at once.
+const AT_ONCE: usize = 16;
+/// Time after which a failure is a part of the document: a watch that is cut off and opened again is none.
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// What the collector knows about the cluster of a session.
+#[derive(Debug, Default)]
+pub(super) struct Knowledge(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    server: Option<Server>,
+    resolved: BTreeMap<ResourceRef, Option<ApiResource>>,
+    catalogue: Option<Arc<Catalogue>>,
+    failures: BTreeMap<Partition, (Instant, SourceFailure)>,
+    /// Stored document and its revision; `None` if it is not known.
+    stored: Option<(Option<u64>, ClusterDocument)>,
+}
+
+impl Knowledge {
+    pub(super) fn note_server(&self, server: &Server) {
+        self.0.lock().server = Some(server.clone());
+    }
+
+    pub(super) fn note_resolved(&self, written: &ResourceRef, found: &Result<ApiResource, ResolveError>) {
+        let found = match found {
+            Ok(resource) => Some(resource.clone()),
+            Err(ResolveError::NotFound { .. }) => None,
+            Err(ResolveError::Unavailable(_)) => return,
+        };
+        self.0.lock().resolved.insert(written.clone(), found);
+    }
+
+    pub(super) fn note_catalogue(&self, catalogue: &Arc<Catalogue>) {
+        self.0.lock().catalogue = Some(Arc::clone(catalogue));
+    }
+
+    /// Notes the result of a request of an informer.
+    pub(super) fn note_request(&self, partition: &Partition, failure: Option<&SourceError>) {
+        let mut state = self.0.lock();
+        let failure = failure.and_then(|error| Some((kind(error.class)?, error)));
+        let Some((kind, error)) = failure else {
+            state.failures.remove(partition);
+            return;
+        };
+        let message = error.message.clone();
+        let since = u64::try_from(clock::wall_millis()).unwrap_or(0);
+        let (_, known) = state
+            .failures
+            .entry(partition.clone())
+            .or_insert_with(|| (clock::now(), SourceFailure { kind, since, message: message.clone() }));
+        // Another message of the same kind is no reason to store the document again.
+        if known.kind != kind {
+            (known.kind, known.message) = (kind, message);
+        }
+    }
+
+    /// Forgets an informer that has ended.
+    pub(super) fn forget(&self, partition: &Partition) {
+        self.0.lock().failures.remove(partition);
+    }
+}
+
+impl State {
+    /// Returns the document that continues a stored one.
+    fn document(&self, stored: &ClusterDocument, epoch: u64, now: Instant) -> ClusterDocument {
+        let mut document = ClusterDocument { epoch, failures: BTreeMap::new(), ..stored.clone() };
+        if let Some(server) = &self.server {
+            document.address.clone_from(&server.address);
+            document.version.clone_from(&server.version);
+        }
+        for (written, found) in &self.resolved {
+            match found {
+                Some(resource) => _ = document.resolved.insert(written.clone(), resource.clone()),
+                None => _ = document.resolved.remove(written),
+            }
+        }
+        match &self.catalogue {
+            Some(catalogue) => document.catalogue = Some(Arc::clone(catalogue)),
+            // The one of an earlier owner may be outdated, and this one does not discover.
+            None => document.catalogue = document.catalogue.filter(|catalogue| self.agrees(catalogue)),
+        }
+        let settled = self.failures.iter().filter(|(_, (at, _))| now.duration_since(*at) >= SETTLED);
+        let failure = |(partition, (_, failure)): (&Partition, &(Instant, SourceFailure))| {
+            ((partition.resource.clone(), partition.selection), failure.clone())
+        };
+        document.failures = settled.map(failure).collect();
+        document
+    }
+
+    fn agrees(&self, catalogue: &Catalogue) -> bool {
+        self.resolved.iter().all(|(written, found)| match (catalogue.find(written), found) {
+            (ResourceLookup::Resource(known), Some(found)) => known == *found,
+            (ResourceLookup::Unknown, _) => true,
+            (lookup, found) => found.is_none() && !matches!(lookup, ResourceLookup::Resource(_)),
+        })
+    }
+}
+
+fn kind(class: ErrorClass) -> Option<FailureKind> {
+    match class {
+        ErrorClass::Unauthorized => Some(FailureKind::Unauthorized),
+        ErrorClass::Forbidden => Some(FailureKind::Forbidden),
+        ErrorClass::NotFound => Some(FailureKind::NotFound),
+        ErrorClass::Malformed | ErrorClass::Throttled(_) => Some(FailureKind::Unreachable),
+        class => class.is_unreachable().then_some(FailureKind::Unreachable),
+    }
+}
+
+/// Stores changed documents until it is aborted.
+pub(super) async fn run(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let sessions: Vec<_> = shared.sessions.lock().values().cloned().collect();
+        let saving = sessions.iter().map(|session| save(&shared, session));
+        stream::iter(saving).for_each_concurrent(AT_ONCE, |saving| saving).await;
+    }
+}
+
+async fn save(shared: &Shared, session: &Session) {
+    let cluster = &session.cluster;
+    if let Err(error) = save_changes(&*shared.backend, cluster, session.epoch(), &session.knowledge).await {
+        tracing::debug!(%cluster, %error, "cannot store the document of the cluster, trying again");
+    }
+}
+
+/// Stores the document if it has changed, unless an owner with a newer epoch has stored one.
+async fn save_changes(
+    backend: &dyn Backend,
+    cluster: &ClusterName,
+    epoch: u64,
+    knowledge: &Knowledge,
+) -> Result<(), BackendError> {
+    let known = knowledge.0.lock().stored.clone();
+    let (revision, stored) = if let Some(known) = known {
+        known
+    } else {
+        let found = backend.document(cluster).await?;
+        found.map_or_else(Default::default, |(revision, document)| (Some(revision), document))
+    };
+    if stored.epoch > epoch {
+        return Ok(());
+    }
+    let document = knowledge.0.lock().document(&stored, epoch, clock::now());
+    let written = if document == stored {
+        Ok(revision)
+    } else {
+        backend.save_document(cluster, document.clone(), revision).await
+    };
+    // After a failure, or a change by another owner, the document is read again.
+    knowledge.0.lock().stored = written.as_ref().ok().copied().flatten().map(|revision| (Some(revision), document));
+    written.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use informer_hub_fleet::simulated_log::Faults;
+    use informer_hub_types::Gvr;
+
+    use super::*;
+    use crate::simulated::SimulatedFleet;
+
+    fn pods() -> ApiResource {
+        ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
+    }
+
+    fn partition() -> Partition {
+        Partition { cluster: ClusterName::new("c").unwrap(), resource: pods().gvr, selection: 7 }
+    }
+
+    fn failed(class: ErrorClass, message: &str) -> SourceError {
+        SourceError { class, message: message.to_owned() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn former_owner_does_not_replace_the_document_and_the_new_one_continues_it() {
+        let backend = SimulatedFleet::new(Faults::NONE).connect();
+        let cluster = &partition().cluster;
+        let (first, second) = (Knowledge::default(), Knowledge::default());
+        first.note_server(&Server { address: "https://a".into(), version: None });
+        first.note_resolved(&"pods".parse().unwrap(), &Ok(pods()));
+        save_changes(&backend, cluster, 1, &first).await.unwrap();
+        second.note_server(&Server { address: "https://b".into(), version: None });
+        save_changes(&backend, cluster, 2, &second).await.unwrap();
+        first.note_server(&Server { address: "https://c".into(), version: None });
+        // The first attempt finds that the document has changed, the second one that its epoch is newer.
+        for _ in 0..3 {
+            save_changes(&backend, cluster, 1, &first).await.unwrap();
+        }
+        let (revision, document) = backend.document(cluster).await.unwrap().unwrap();
+        assert_eq!((document.epoch, document.address.as_str(), revision), (2, "https://b", 2));
+        assert_eq!(document.resolved.get(&"pods".parse().unwrap()), Some(&pods()));
+        save_changes(&backend, cluster, 2, &second).await.unwrap();
+        assert_eq!(backend.document(cluster).await.unwrap().unwrap().0, 2, "unchanged, so not stored again");
+        second.note_resolved(
+            &"pods".parse().unwrap(),
+            &Err(ResolveError::NotFound { resource: String::new(), nearest: None }),
+        );
+        save_changes(&backend, cluster, 2, &second).await.unwrap();
+        assert!(backend.document(cluster).await.unwrap().unwrap().1.resolved.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_in_the_document_from_a_while_after_the_first_until_a_request_succeeds() {
+        let knowledge = Knowledge::default();
+        let failures = || {
+            let document = knowledge.0.lock().document(&ClusterDocument::default(), 1, clock::now());
+            document.failures.into_values().map(|failure| (failure.kind, failure.message)).collect::<Vec<_>>()
+        };
+        knowledge.note_request(&partition(), Some(&failed(ErrorClass::Expired, "410")));
+        tokio::time::advance(SETTLED).await;
+        assert_eq!(failures(), [], "an answer of a healthy apiserver");
+        knowledge.note_request(&partition(), Some(&failed(ErrorClass::Refused, "refused")));
+        assert_eq!(failures(), []);
+        tokio::time::advance(SETTLED).await;
+        knowledge.note_request(&partition(), Some(&failed(ErrorClass::Transient, "again")));
+        assert_eq!(failures(), [(FailureKind::Unreachable, "refused".to_owned())]);
+        knowledge.note_request(&partition(), Some(&failed(ErrorClass::Forbidden, "403")));
+        assert_eq!(failures(), [(FailureKind::Forbidden, "403".to_owned())]);
+        knowledge.note_request(&partition(), None);
+        assert_eq!(failures(), []);
+    }
+}

@@ -1,0 +1,65 @@
+//! Lists that the log answers: a restored partition, as the one page of a list.
+
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt};
+use informer_hub_codec::{Decoded, Decoder, Skipped};
+use informer_hub_fleet::Record;
+use informer_hub_fleet::checkpoint::CheckpointError;
+use informer_hub_reflector::{ListChunk, ListStream, SourceError};
+use informer_hub_types::ResourceVersion;
+use parking_lot::Mutex;
+
+use super::restore::Restored;
+
+/// Objects of one chunk.
+const CHUNK: usize = 100;
+
+/// Source that answers lists from the log.
+pub(crate) trait LogSource: Send + Sync + 'static {
+    /// Returns the decoder of its objects.
+    fn decoder(&self) -> &Mutex<Decoder>;
+
+    /// Returns the error of a list whose checkpoint cannot be read.
+    fn unreadable(&self, error: &CheckpointError) -> SourceError;
+}
+
+/// Returns a restored state as the one page of a list.
+pub(crate) fn page<S: LogSource>(source: Arc<S>, restored: Restored) -> ListStream {
+    let version = restored.state.resume.clone().unwrap_or_else(|| ResourceVersion::new(""));
+    let mut objects = restored.objects();
+    let chunks = stream::iter(std::iter::from_fn(move || {
+        let records: Vec<_> = objects.by_ref().take(CHUNK).collect();
+        (!records.is_empty()).then(|| decode(&*source, records))
+    }));
+    let end = ListChunk::End { version, continue_token: None, remaining: None };
+    chunks.flat_map(stream::iter).chain(stream::iter([Ok(end)])).boxed()
+}
+
+fn decode<S: LogSource>(
+    source: &S,
+    records: Vec<Result<Record, CheckpointError>>,
+) -> Vec<Result<ListChunk, SourceError>> {
+    let mut decoder = source.decoder().lock();
+    let (mut objects, mut rest) = (Vec::new(), Vec::new());
+    for record in records {
+        let body = match record {
+            Ok(Record::Put { body, .. }) => body,
+            Ok(_) => continue,
+            Err(error) => {
+                rest.push(Err(source.unreadable(&error)));
+                break;
+            }
+        };
+        match decoder.decode_object(&body) {
+            Ok(Decoded::Object(object)) => objects.push(object),
+            Ok(Decoded::Skipped(skipped)) => rest.push(Ok(ListChunk::Skipped(skipped))),
+            Err(error) => {
+                let reason = error.to_string();
+                rest.push(Ok(ListChunk::Skipped(Skipped { key: None, version: None, reason })));
+            }
+        }
+    }
+    let first = (!objects.is_empty()).then_some(Ok(ListChunk::Items(objects)));
+    first.into_iter().chain(rest).collect()
+}

@@ -1,0 +1,46 @@
+//! Partition of an informer: the same one in each process that is configured alike.
+
+use std::collections::BTreeMap;
+
+use informer_hub_codec::Decoder;
+use informer_hub_fleet::Partition;
+use informer_hub_reflector::InformerOptions;
+use informer_hub_types::{ApiResource, ClusterName, Scope};
+use sha2::{Digest, Sha256};
+
+/// Returns the partition that holds the objects of an informer.
+pub(crate) fn partition(
+    cluster: &ClusterName,
+    resource: &ApiResource,
+    scope: &Scope,
+    options: &InformerOptions,
+) -> Partition {
+    Partition { cluster: cluster.clone(), resource: resource.gvr.clone(), selection: selection(scope, options) }
+}
+
+/// Returns the decoder of the objects in the log.
+pub(crate) fn decoder(resource: &ApiResource, options: &InformerOptions) -> Decoder {
+    let indexes = options.declared().into_iter().filter_map(|(name, path)| Some((name, path?))).collect();
+    Decoder::new(resource.clone(), &options.projection, indexes)
+}
+
+/// Returns the fingerprint of the selected objects and their stored fields. Indices are not part of it, because each hub
+/// builds its own.
+fn selection(scope: &Scope, options: &InformerOptions) -> u64 {
+    let stored = InformerOptions { indexes: BTreeMap::default(), transform: None, ..options.clone() };
+    let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+    let parts = [
+        text(scope.namespace.as_deref()),
+        text(scope.label_selector.as_deref()),
+        text(scope.field_selector.as_deref()),
+        scope.view.to_string(),
+    ];
+    let mut hash = Sha256::new();
+    hash.update(stored.fingerprint().unwrap_or_default().to_le_bytes());
+    for part in parts {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    let hash: [u8; 32] = hash.finalize().into();
+    u64::from_le_bytes(hash.first_chunk().copied().unwrap_or_default())
+}

@@ -1,0 +1,131 @@
+//! Connector of a replica: discovery from the document of the cluster's collector, lists and watches from the log.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use informer_hub_fleet::ClusterDocument;
+use informer_hub_reflector::{
+    Connection, Connector, Discovered, InformerOptions, ListerWatcher, ResolveError, Server, SourceError,
+};
+use informer_hub_types::{ApiResource, ResourceLookup, ResourceRef, Scope};
+use tokio::sync::OnceCell;
+
+use super::Shared;
+use super::feed::Feed;
+use super::source::ServingSource;
+use crate::selection;
+
+/// Time for which a lookup waits for the collector.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Connector of one cluster of a replica.
+pub(super) struct ServingConnector {
+    shared: Arc<Shared>,
+    feed: Arc<Feed>,
+    inner: Arc<dyn Connector>,
+}
+
+impl ServingConnector {
+    pub(super) fn new(shared: Arc<Shared>, feed: Arc<Feed>, inner: Arc<dyn Connector>) -> Self {
+        Self { shared, feed, inner }
+    }
+}
+
+impl fmt::Debug for ServingConnector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServingConnector").field("cluster", &self.feed.cluster).finish_non_exhaustive()
+    }
+}
+
+impl Connector for ServingConnector {
+    fn connect(&self) -> BoxFuture<'static, Result<Arc<dyn Connection>, SourceError>> {
+        let (shared, feed, inner) = (Arc::clone(&self.shared), Arc::clone(&self.feed), Arc::clone(&self.inner));
+        let connection = ServingConnection { shared, feed, inner, reviewer: Arc::default() };
+        Box::pin(async move { Ok(Arc::new(connection) as Arc<dyn Connection>) })
+    }
+}
+
+struct ServingConnection {
+    shared: Arc<Shared>,
+    feed: Arc<Feed>,
+    inner: Arc<dyn Connector>,
+    /// Connection to the apiserver, opened for the first review.
+    reviewer: Arc<OnceCell<Arc<dyn Connection>>>,
+}
+
+impl fmt::Debug for ServingConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServingConnection").field("cluster", &self.feed.cluster).finish_non_exhaustive()
+    }
+}
+
+impl ServingConnection {
+    /// Waits until the document of the cluster has something.
+    fn find<T: Send + 'static>(
+        &self,
+        what: String,
+        find: impl Fn(&ClusterDocument) -> Option<T> + Send + Sync + 'static,
+    ) -> BoxFuture<'static, Result<T, SourceError>> {
+        let feed = Arc::clone(&self.feed);
+        Box::pin(async move {
+            let found = feed.wait(PATIENCE, |known| known.document.as_deref().and_then(&find)).await;
+            found.ok_or_else(|| feed.missing(&format!("no collector has found {what} of cluster {} yet", feed.cluster)))
+        })
+    }
+}
+
+/// Returns the resource of a name; `None` if the document does not tell.
+fn resolved(document: &ClusterDocument, written: &ResourceRef) -> Option<Result<ApiResource, ResolveError>> {
+    match document.catalogue.as_ref().map(|catalogue| (catalogue, catalogue.find(written))) {
+        Some((_, ResourceLookup::Resource(resource))) => Some(Ok(resource)),
+        Some((catalogue, ResourceLookup::Nothing | ResourceLookup::OtherVersions(_))) => {
+            let nearest = catalogue.nearest(written).into_iter().next();
+            Some(Err(ResolveError::NotFound { resource: written.to_string(), nearest }))
+        }
+        Some((_, ResourceLookup::Unknown)) | None => document.resolved.get(written).cloned().map(Ok),
+    }
+}
+
+impl Connection for ServingConnection {
+    fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>> {
+        self.find("the version".to_owned(), |document| {
+            let (address, version) = (document.address.clone(), document.version.clone());
+            (!address.is_empty()).then_some(Server { address, version })
+        })
+    }
+
+    fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {
+        let finding = self.find(format!("resource {resource}"), move |document| resolved(document, &resource));
+        Box::pin(async move { finding.await.map_err(ResolveError::Unavailable)? })
+    }
+
+    fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>> {
+        let finding = self.find("the resources".to_owned(), |document| document.catalogue.clone());
+        Box::pin(async move {
+            let catalogue = finding.await?;
+            let is_known = known.is_some_and(|known| known.catalogue == catalogue);
+            Ok((!is_known).then_some(Discovered { catalogue, core_tag: None, groups_tag: None }))
+        })
+    }
+
+    fn review(&self, path: &'static str, body: Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>, SourceError>> {
+        let (inner, reviewer) = (Arc::clone(&self.inner), Arc::clone(&self.reviewer));
+        Box::pin(async move {
+            let reviewer = reviewer.get_or_try_init(|| inner.connect()).await?;
+            reviewer.review(path, body).await
+        })
+    }
+
+    fn lister_watcher(
+        &self,
+        resource: &ApiResource,
+        scope: &Scope,
+        options: &InformerOptions,
+    ) -> Arc<dyn ListerWatcher> {
+        let partition = selection::partition(&self.feed.cluster, resource, scope, options);
+        let decoder = selection::decoder(resource, options);
+        Arc::new(ServingSource::new(Arc::clone(&self.shared), Arc::clone(&self.feed), partition, decoder))
+    }
+}

@@ -1,0 +1,239 @@
+//! Tail of the log, distributed to the partitions that a process serves.
+//!
+//! # Bounds
+//! A queue holds [`QUEUE_ENTRIES`], all together [`QUEUE_BYTES`]. An entry beyond that ends the subscription of its partition,
+//! which reads the log instead and subscribes again. The tail waits for no subscriber.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use futures::StreamExt;
+use informer_hub_fleet::{Entry, Partition, Sequence};
+use informer_hub_types::{Threads, exponential_backoff, rng};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::backend::{Backend, BackendError};
+
+/// Entries that wait for one partition.
+const QUEUE_ENTRIES: usize = 256;
+/// Bytes of the entries that wait for all partitions.
+const QUEUE_BYTES: usize = 64 << 20;
+/// First and longest pause before the tail is opened again.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// See the [module documentation](self). Dropping it ends the tail.
+pub(super) struct Live {
+    queues: Arc<Queues>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Queues {
+    subscribers: Mutex<HashMap<Partition, Subscriber>>,
+    /// Bytes of the entries that wait.
+    bytes: AtomicUsize,
+    /// Number of the last subscription.
+    last: AtomicU64,
+    /// Whether the tail was opened, and the error of the last attempt.
+    state: watch::Sender<TailState>,
+}
+
+#[derive(Clone, Default)]
+struct TailState {
+    opened: bool,
+    error: Option<String>,
+}
+
+struct Subscriber {
+    number: u64,
+    sender: mpsc::Sender<Entry>,
+}
+
+/// Queue of one partition.
+pub(super) struct Subscription {
+    queues: Arc<Queues>,
+    partition: Partition,
+    number: u64,
+    receiver: mpsc::Receiver<Entry>,
+}
+
+impl Live {
+    pub(super) fn start(backend: Arc<dyn Backend>, io: &Threads) -> Self {
+        let queues = Arc::<Queues>::default();
+        let task = io.spawn(follow(backend, Arc::clone(&queues)));
+        Self { queues, task }
+    }
+
+    /// Subscribes to the entries that the log stores from now on, once the tail is open. A later subscription to the same
+    /// partition ends this one.
+    pub(super) async fn subscribe(&self, partition: &Partition) -> Subscription {
+        // The sender is a part of `queues`, so it is not dropped.
+        let _ = self.queues.state.subscribe().wait_for(|state| state.opened).await;
+        let number = self.queues.last.fetch_add(1, Relaxed);
+        let (sender, receiver) = mpsc::channel(QUEUE_ENTRIES);
+        self.queues.subscribers.lock().insert(partition.clone(), Subscriber { number, sender });
+        Subscription { queues: Arc::clone(&self.queues), partition: partition.clone(), number, receiver }
+    }
+
+    /// Returns the error because of which the log is not followed.
+    pub(super) fn error(&self) -> Option<String> {
+        self.queues.state.borrow().error.clone()
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Subscription {
+    /// Returns the next entry. `None` means that entries are missing from here on.
+    ///
+    /// # Cancel safety
+    /// No entry is lost if the future is dropped.
+    pub(super) async fn next(&mut self) -> Option<Entry> {
+        let entry = self.receiver.recv().await?;
+        self.queues.bytes.fetch_sub(entry.payload.len(), Relaxed);
+        Some(entry)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        {
+            let mut subscribers = self.queues.subscribers.lock();
+            if subscribers.get(&self.partition).is_some_and(|subscriber| subscriber.number == self.number) {
+                subscribers.remove(&self.partition);
+            }
+        }
+        while let Ok(entry) = self.receiver.try_recv() {
+            self.queues.bytes.fetch_sub(entry.payload.len(), Relaxed);
+        }
+    }
+}
+
+impl Queues {
+    fn distribute(&self, entry: Entry) {
+        let mut subscribers = self.subscribers.lock();
+        let Some(subscriber) = subscribers.get(&entry.partition) else { return };
+        let (partition, size) = (entry.partition.clone(), entry.payload.len());
+        let before = self.bytes.fetch_add(size, Relaxed);
+        if before + size > QUEUE_BYTES || subscriber.sender.try_send(entry).is_err() {
+            self.bytes.fetch_sub(size, Relaxed);
+            subscribers.remove(&partition);
+            tracing::debug!(%partition, "the queue of the partition is full, it reads the log");
+        }
+    }
+
+    fn note(&self, error: Option<&BackendError>) {
+        let error = error.map(ToString::to_string);
+        self.state.send_if_modified(|state| {
+            let is_change = state.error.is_some() != error.is_some();
+            match &error {
+                Some(error) if is_change => tracing::warn!(error, "cannot follow the log, trying again"),
+                None if is_change => tracing::info!("following the log again"),
+                _ => {}
+            }
+            let changes = state.error != error || error.is_none() && !state.opened;
+            state.opened |= error.is_none();
+            state.error = error;
+            changes
+        });
+    }
+}
+
+/// Distributes the log until it is aborted. A tail that ends is opened again after the last distributed entry.
+async fn follow(backend: Arc<dyn Backend>, queues: Arc<Queues>) {
+    let (mut position, mut failures) = (None, 0);
+    loop {
+        let error = follow_once(&*backend, &queues, &mut position, &mut failures).await.err();
+        queues.note(Some(&error.unwrap_or_else(|| BackendError("the tail of the log has ended".to_owned()))));
+        failures += 1;
+        tokio::time::sleep(exponential_backoff(PAUSE.0, failures, PAUSE.1).mul_f64(0.5 + 0.5 * rng::unit())).await;
+    }
+}
+
+async fn follow_once(
+    backend: &dyn Backend,
+    queues: &Queues,
+    position: &mut Option<Sequence>,
+    failures: &mut u32,
+) -> Result<(), BackendError> {
+    let (begin, mut entries) = backend.tail(*position).await?;
+    position.get_or_insert(begin);
+    queues.note(None);
+    while let Some(entry) = entries.next().await {
+        let entry = entry?;
+        *failures = 0;
+        *position = (*position).max(Some(entry.sequence));
+        queues.distribute(entry);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use informer_hub_types::{ClusterName, Gvr};
+
+    use super::*;
+
+    fn live() -> Live {
+        let queues = Arc::<Queues>::default();
+        queues.note(None);
+        Live { queues, task: tokio::spawn(async {}) }
+    }
+
+    fn partition(name: &str) -> Partition {
+        let (cluster, resource) = (ClusterName::new("c").unwrap(), Gvr::new("", "v1", name));
+        Partition { cluster, resource, selection: 0 }
+    }
+
+    fn entry(of: &Partition, sequence: Sequence, size: usize) -> Entry {
+        Entry { partition: of.clone(), sequence, payload: Bytes::from(vec![0; size]) }
+    }
+
+    #[tokio::test]
+    async fn full_queue_ends_its_subscription_after_what_it_holds_and_no_other() {
+        let (live, slow, quick) = (live(), partition("slow"), partition("quick"));
+        let (mut first, mut other) = (live.subscribe(&slow).await, live.subscribe(&quick).await);
+        let count = QUEUE_ENTRIES as u64 + 5;
+        for sequence in 1..=count {
+            live.queues.distribute(entry(&slow, sequence, 10));
+        }
+        live.queues.distribute(entry(&quick, count + 1, 10));
+        for sequence in 1..=QUEUE_ENTRIES as u64 {
+            assert_eq!(first.next().await.unwrap().sequence, sequence);
+        }
+        assert_eq!(first.next().await, None);
+        assert_eq!(other.next().await.unwrap().sequence, count + 1);
+        // The partition subscribes again before it drops the subscription that has ended.
+        let mut second = live.subscribe(&slow).await;
+        drop(first);
+        live.queues.distribute(entry(&slow, count + 2, 10));
+        assert_eq!(second.next().await.unwrap().sequence, count + 2);
+        assert_eq!(live.queues.bytes.load(Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn bytes_are_bounded_over_all_partitions_and_released() {
+        let live = live();
+        let partitions: Vec<_> = (0..5).map(|at| partition(&format!("p{at}"))).collect();
+        let mut subscriptions = Vec::new();
+        for (at, partition) in partitions.iter().enumerate() {
+            subscriptions.push(live.subscribe(partition).await);
+            live.queues.distribute(entry(partition, at as u64 + 1, QUEUE_BYTES / 4));
+        }
+        assert_eq!(live.queues.bytes.load(Relaxed), QUEUE_BYTES);
+        assert_eq!(subscriptions[4].next().await, None);
+        assert_eq!(subscriptions[0].next().await.unwrap().sequence, 1);
+        drop(subscriptions);
+        assert_eq!(live.queues.bytes.load(Relaxed), 0);
+        assert!(live.queues.subscribers.lock().is_empty());
+    }
+}

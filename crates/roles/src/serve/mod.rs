@@ -1,0 +1,129 @@
+//! Serving replica: builds its caches from the log, and asks no apiserver for objects.
+//!
+//! # Contract
+//! - A list is answered from checkpoint and log, once they have a complete state. A watch continues behind it.
+//! - One tail of the whole log is distributed to the partitions of the process. Each has a bounded queue. A partition that
+//!   is too slow for its queue reads the log by itself, so it delays no other.
+//! - A list stored anew, a gap, and entries that retention has removed end a watch as expired. The reflector lists again.
+//! - While no collector is alive, the services do not answer, or the collector reports a failure, watches fail with the
+//!   reason. So the existing status of informers shows which objects are stale. Caches keep them.
+//!
+//! # Layout
+//! - [`live`]: the tail, and its queues.
+//! - [`feed`]: owner of a cluster, document of its collector, and what follows about staleness.
+//! - [`source`]: list and watch of one resource.
+//! - [`connector`]: discovery from the document.
+
+mod connector;
+mod feed;
+mod live;
+mod source;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use informer_hub_reflector::Connector;
+use informer_hub_types::{ClusterName, Threads};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::backend::Backend;
+use connector::ServingConnector;
+use feed::Feed;
+use live::Live;
+
+pub use feed::{ServedCluster, Stale};
+
+/// Restores at once. Each has the changes of a partition since its checkpoint in memory.
+const RESTORES: usize = 16;
+
+/// Parameters of a [`Replica`].
+#[derive(Clone, Debug)]
+pub struct ReplicaParams {
+    /// Name of the process.
+    pub name: String,
+    /// Interval of reads of the owner and the document of a cluster.
+    pub poll: Duration,
+    /// Time without a renewal by a collector, or without an answer, after which a cluster is stale.
+    pub stale: Duration,
+    /// Time for which a list waits until the log has a complete state.
+    pub patience: Duration,
+}
+
+impl ReplicaParams {
+    /// Returns the default parameters.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let seconds = Duration::from_secs;
+        Self { name: name.to_owned(), poll: seconds(2), stale: seconds(10), patience: seconds(30) }
+    }
+}
+
+/// Parts that all clusters share.
+pub(crate) struct Shared {
+    backend: Arc<dyn Backend>,
+    params: ReplicaParams,
+    live: Live,
+    restores: Semaphore,
+    io: Threads,
+}
+
+/// Serving replica of a process.
+pub struct Replica {
+    shared: Arc<Shared>,
+    feeds: Mutex<BTreeMap<ClusterName, Weak<Feed>>>,
+}
+
+/// Status of a [`Replica`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaStatus {
+    /// Name of the process.
+    pub name: String,
+    /// Whether the services have answered a request since the start.
+    pub answered: bool,
+    /// Last error of the services; `None` if the last request for each cluster succeeded, and the log is followed.
+    pub error: Option<String>,
+    /// Clusters by name.
+    pub clusters: BTreeMap<ClusterName, ServedCluster>,
+}
+
+impl Replica {
+    /// Starts a replica without clusters.
+    #[must_use]
+    pub fn start(backend: Arc<dyn Backend>, params: ReplicaParams, io: &Threads) -> Self {
+        let live = Live::start(Arc::clone(&backend), io);
+        let shared = Shared { backend, params, live, restores: Semaphore::new(RESTORES), io: io.clone() };
+        Self { shared: Arc::new(shared), feeds: Mutex::default() }
+    }
+
+    /// Returns a connector whose informers read the log. Only reviews of access rights reach the apiserver, through `inner`.
+    /// The cluster is followed until the connector and its connections are dropped.
+    #[must_use]
+    pub fn connector(&self, cluster: &ClusterName, inner: Arc<dyn Connector>) -> Arc<dyn Connector> {
+        let feed = Feed::start(Arc::clone(&self.shared), cluster.clone());
+        self.feeds.lock().insert(cluster.clone(), Arc::downgrade(&feed));
+        Arc::new(ServingConnector::new(Arc::clone(&self.shared), feed, inner))
+    }
+
+    /// Returns the status.
+    #[must_use]
+    pub fn status(&self) -> ReplicaStatus {
+        let mut feeds = self.feeds.lock();
+        feeds.retain(|_, feed| feed.strong_count() > 0);
+        let known: Vec<_> = feeds.values().filter_map(Weak::upgrade).map(|feed| feed.known()).collect();
+        ReplicaStatus {
+            name: self.shared.params.name.clone(),
+            answered: known.iter().any(|known| known.answered),
+            error: known.iter().find_map(|known| known.error.clone()).or_else(|| self.shared.live.error()),
+            clusters: feeds.keys().cloned().zip(known.iter().map(feed::Known::served)).collect(),
+        }
+    }
+}
+
+impl fmt::Debug for Replica {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replica").field("name", &self.shared.params.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,285 @@
+//! List and watch of one resource, from checkpoint and log.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt};
+use informer_hub_codec::{Decoded, Decoder};
+use informer_hub_fleet::checkpoint::CheckpointError;
+use informer_hub_fleet::{Entry, Partition, ReadOutcome, Reader, Record, ResetReason, Sequence};
+use informer_hub_reflector::{
+    ErrorClass, ListRequest, ListStream, ListerWatcher, SourceError, VersionMatch, WatchBatch, WatchItem, WatchRequest,
+    WatchStream,
+};
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{ResourceVersion, StoredObject, exponential_backoff, with_causes};
+use parking_lot::Mutex;
+
+use super::Shared;
+use super::feed::Feed;
+use super::live::Subscription;
+use crate::listed::{self, LogSource};
+use crate::restore::{RestoreError, Restored, restore};
+
+/// First and longest pause between looks at a log without a complete state.
+const LOOK: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(4));
+/// Time for which a watch waits until the cluster is no longer stale.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// See the [module documentation](self).
+pub(super) struct ServingSource(Arc<Served>);
+
+struct Served {
+    shared: Arc<Shared>,
+    feed: Arc<Feed>,
+    partition: Partition,
+    decoder: Mutex<Decoder>,
+    position: Mutex<Position>,
+}
+
+/// Position in the log up to which the reflector has the objects.
+#[derive(Default)]
+struct Position {
+    reader: Reader,
+    /// Version of the last item that the reflector got; `None` if it has to list.
+    version: Option<ResourceVersion>,
+}
+
+impl ServingSource {
+    pub(super) fn new(shared: Arc<Shared>, feed: Arc<Feed>, partition: Partition, decoder: Decoder) -> Self {
+        let decoder = Mutex::new(decoder);
+        Self(Arc::new(Served { shared, feed, partition, decoder, position: Mutex::default() }))
+    }
+}
+
+impl ListerWatcher for ServingSource {
+    fn list(&self, request: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>> {
+        let served = Arc::clone(&self.0);
+        Box::pin(async move {
+            let restored = served.restored(&request.version).await?;
+            served.begin(&restored);
+            Ok(listed::page(served, restored))
+        })
+    }
+
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>> {
+        let served = Arc::clone(&self.0);
+        Box::pin(async move {
+            if request.initial_events {
+                let message = "the log answers no streaming list".to_owned();
+                return Err(SourceError { class: ErrorClass::StreamingUnsupported, message });
+            }
+            served.begins_at(&request.version)?;
+            let end = clock::now() + request.timeout;
+            served.fresh().await?;
+            let (subscription, missed) = served.subscribe().await?;
+            let watch = Watch { served, subscription, entries: missed, end };
+            Ok(stream::try_unfold(watch, Watch::next).boxed())
+        })
+    }
+
+    fn trim(&self) {
+        self.0.decoder.lock().trim();
+    }
+}
+
+impl fmt::Debug for ServingSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServingSource").field("partition", &self.0.partition).finish_non_exhaustive()
+    }
+}
+
+impl LogSource for Served {
+    fn decoder(&self) -> &Mutex<Decoder> {
+        &self.decoder
+    }
+
+    fn unreadable(&self, error: &CheckpointError) -> SourceError {
+        self.failed(ErrorClass::Transient, &with_causes(error))
+    }
+}
+
+impl Served {
+    fn failed(&self, class: ErrorClass, cause: &str) -> SourceError {
+        SourceError { class, message: format!("log of {}: {cause}", self.partition) }
+    }
+
+    /// Returns the sequence of the last entry read.
+    fn last(&self) -> Sequence {
+        self.position.lock().reader.state(&self.partition).map_or(0, |state| state.last)
+    }
+
+    /// Waits until the log has a complete state.
+    async fn restored(&self, version: &VersionMatch) -> Result<Restored, SourceError> {
+        let deadline = clock::now() + self.shared.params.patience;
+        let mut attempts = 0;
+        loop {
+            let restored = {
+                let _permit = self.shared.restores.acquire().await;
+                restore(&self.shared.backend, &self.partition, self.last(), &self.shared.io).await
+            };
+            let restored = match restored {
+                Ok(restored) => restored,
+                Err(RestoreError::Backend(error)) => return Err(self.failed(ErrorClass::Refused, &error.to_string())),
+                Err(error) => return Err(self.failed(ErrorClass::Transient, &with_causes(&error))),
+            };
+            match (&restored.state.resume, version) {
+                (Some(at), VersionMatch::NotOlderThan(asked)) if restored.state.complete && asked.newer_than(at) => {
+                    return Err(self.failed(ErrorClass::TooLarge, &format!("has version {at}, before {asked}")));
+                }
+                (Some(_), _) if restored.state.complete => return Ok(restored),
+                _ => {}
+            }
+            if let Some(reported) = self.feed.known().reported(&self.partition) {
+                return Err(reported);
+            }
+            attempts += 1;
+            let next = clock::now() + exponential_backoff(LOOK.0, attempts, LOOK.1);
+            if next >= deadline {
+                let what = "has no complete list yet; a collector with the same [resources] has to watch it";
+                return Err(self.feed.missing(&format!("log of {}: {what}", self.partition)));
+            }
+            tokio::time::sleep_until(next).await;
+        }
+    }
+
+    /// Begins at a restored state, which a list passes to the reflector.
+    fn begin(&self, restored: &Restored) {
+        let mut position = self.position.lock();
+        position.version.clone_from(&restored.state.resume);
+        position.reader = Reader::new();
+        position.reader.restore(self.partition.clone(), restored.state.clone());
+    }
+
+    /// Verifies that the reflector has the objects up to the position.
+    fn begins_at(&self, version: &VersionMatch) -> Result<(), SourceError> {
+        let position = self.position.lock();
+        match version {
+            VersionMatch::NotOlderThan(version) if position.version.as_ref() == Some(version) => Ok(()),
+            _ => Err(self.failed(ErrorClass::Expired, "a watch begins at the last version that was read")),
+        }
+    }
+
+    /// Waits until the partition is not stale.
+    async fn fresh(&self) -> Result<(), SourceError> {
+        let is_fresh = self.feed.wait(FRESH, |known| known.failure(&self.partition).is_none().then_some(())).await;
+        match (is_fresh, self.feed.known().failure(&self.partition)) {
+            (None, Some(failure)) => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    /// Subscribes to the partition, and reads the entries from the position up to then.
+    async fn subscribe(&self) -> Result<(Subscription, VecDeque<Entry>), SourceError> {
+        let subscribing = tokio::time::timeout(FRESH, self.shared.live.subscribe(&self.partition)).await;
+        let subscription = subscribing.map_err(|_| {
+            let error = self.shared.live.error().unwrap_or_else(|| "it is not open yet".to_owned());
+            self.failed(ErrorClass::Refused, &format!("cannot follow the log: {error}"))
+        })?;
+        let missed = self.shared.backend.entries(&self.partition, self.last()).await;
+        let missed = missed.map_err(|error| self.failed(ErrorClass::Refused, &error.to_string()))?;
+        Ok((subscription, missed.into()))
+    }
+
+    /// Reads an entry, and returns the items for the reflector.
+    fn read(&self, entry: &Entry) -> Result<Vec<WatchItem>, SourceError> {
+        let mut position = self.position.lock();
+        let items = match position.reader.read(entry) {
+            Ok(ReadOutcome::Records(records)) => self.items(records),
+            Ok(ReadOutcome::Nothing | ReadOutcome::Stale { .. }) => return Ok(Vec::new()),
+            Ok(ReadOutcome::Gap(gap)) => {
+                Err(self.failed(ErrorClass::Expired, &format!("entries from {} to {} are gone", gap.after, gap.next)))
+            }
+            Ok(ReadOutcome::Incomplete) => Err(self.failed(ErrorClass::Expired, "entries are gone")),
+            Err(error) => Err(self.failed(ErrorClass::Expired, &with_causes(&error))),
+        };
+        let Ok(items) = items else {
+            position.version = None;
+            return items;
+        };
+        let last = items.iter().rev().filter_map(version).find(|version| !version.is_empty());
+        if let Some(last) = last {
+            position.version = Some(last.clone());
+        }
+        Ok(items)
+    }
+
+    fn items(&self, records: Vec<Record>) -> Result<Vec<WatchItem>, SourceError> {
+        let mut decoder = self.decoder.lock();
+        let mut items = Vec::with_capacity(records.len());
+        for record in records {
+            items.push(match record {
+                Record::Put { body, .. } => match decoder.decode_object(&body) {
+                    Ok(Decoded::Object(object)) => WatchItem::Modified(object),
+                    Ok(Decoded::Skipped(skipped)) => WatchItem::Skipped(skipped),
+                    Err(error) => return Err(self.failed(ErrorClass::Expired, &with_causes(&error))),
+                },
+                Record::Delete { key, uid, version, last_state, .. } => {
+                    let object = match decoder.decode_object(&last_state) {
+                        Ok(Decoded::Object(object)) => object,
+                        // The last state was not recorded.
+                        Ok(Decoded::Skipped(_)) | Err(_) => Arc::new(StoredObject::head_only(key, uid, version)),
+                    };
+                    WatchItem::Deleted(object)
+                }
+                Record::Progress { version } => WatchItem::Bookmark { version, initial_events_end: false },
+                Record::Reset { reason: ResetReason::Restart | ResetReason::Gone } => {
+                    return Err(self.failed(ErrorClass::Expired, "the collector lists the objects anew"));
+                }
+                Record::Reset { reason: ResetReason::Relist } | Record::Owner { .. } | Record::Checkpoint { .. } => {
+                    continue;
+                }
+            });
+        }
+        Ok(items)
+    }
+}
+
+fn version(item: &WatchItem) -> Option<&ResourceVersion> {
+    match item {
+        WatchItem::Added(object) | WatchItem::Modified(object) | WatchItem::Deleted(object) => {
+            Some(object.resource_version())
+        }
+        WatchItem::Bookmark { version, .. } => Some(version),
+        WatchItem::Skipped(_) => None,
+    }
+}
+
+/// Open watch.
+struct Watch {
+    served: Arc<Served>,
+    subscription: Subscription,
+    /// Entries before those of the subscription.
+    entries: VecDeque<Entry>,
+    end: Instant,
+}
+
+impl Watch {
+    async fn next(mut self) -> Result<Option<(WatchBatch, Self)>, SourceError> {
+        let mut known = self.served.feed.subscribe();
+        loop {
+            while let Some(entry) = self.entries.pop_front() {
+                let items = self.served.read(&entry)?;
+                if !items.is_empty() {
+                    return Ok(Some((WatchBatch::from(items), self)));
+                }
+            }
+            if let Some(failure) = known.borrow_and_update().failure(&self.served.partition) {
+                return Err(failure);
+            }
+            tokio::select! {
+                biased;
+                entry = self.subscription.next() => if let Some(entry) = entry {
+                    self.entries.push_back(entry);
+                } else {
+                    (self.subscription, self.entries) = self.served.subscribe().await?;
+                },
+                _ = known.changed() => {}
+                () = tokio::time::sleep_until(self.end) => return Ok(None),
+            }
+        }
+    }
+}
