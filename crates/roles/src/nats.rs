@@ -1,5 +1,7 @@
 //! Backend on NATS JetStream. It connects at the first request, and again after each failure to do so.
 
+mod credentials;
+
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -147,18 +149,20 @@ impl NatsParams {
         let tls = tokio::task::spawn_blocking(|| client_config(Roots::AnyOfSystem, None)).await;
         let tls = tls.map_err(|error| NatsProblem::Other(error.to_string()))?;
         let tls = tls.map_err(|error| NatsProblem::Other(format!("cannot use TLS: {error}")))?;
-        let mut options = ConnectOptions::new()
+        let options = match self.credentials.clone() {
+            None => ConnectOptions::new(),
+            Some(read) => {
+                let checked = credentials::check(Arc::clone(&read)).await;
+                checked.map_err(|error| NatsProblem::Credentials(error.to_string()))?;
+                credentials::options(read)
+            }
+        };
+        let options = options
             .name(&self.name)
             .connection_timeout(self.timeout)
             .request_timeout(Some(self.timeout))
             .reconnect_delay_callback(pause)
             .tls_client_config(tls);
-        if let Some(read) = self.credentials.clone() {
-            let read = tokio::task::spawn_blocking(move || read()).await;
-            let text = read.unwrap_or_else(|error| Err(io::Error::other(error)));
-            let unusable = |error: io::Error| NatsProblem::Credentials(error.to_string());
-            options = options.credentials(&text.map_err(unusable)?).map_err(unusable)?;
-        }
         options.connect(servers).await.map_err(|error| {
             let (servers, cause) = (servers.join(", "), with_causes(&error));
             match error.kind() {

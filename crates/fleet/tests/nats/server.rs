@@ -14,6 +14,8 @@ use crate::collector::within;
 pub(crate) struct Servers {
     folder: tempfile::TempDir,
     nodes: Vec<Node>,
+    /// Configuration file of all servers.
+    config: Option<PathBuf>,
 }
 
 struct Node {
@@ -24,13 +26,24 @@ struct Node {
 
 impl Servers {
     pub(crate) async fn start(count: usize) -> Self {
+        Self::configured(count, None).await
+    }
+
+    /// Starts servers with a configuration besides addresses and stores.
+    pub(crate) async fn configured(count: usize, config: Option<&str>) -> Self {
         // Ports that were free a moment ago. Restarts use them again.
         let listeners: Vec<_> = (0..2 * count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
         let mut addresses = listeners.iter().map(|listener| listener.local_addr().unwrap());
         let mut node = || addresses.next().expect("two addresses per node");
         let nodes = (0..count).map(|_| Node { clients: node(), routes: node(), child: None }).collect();
         drop(listeners);
-        let mut servers = Self { folder: tempfile::tempdir().unwrap(), nodes };
+        let folder = tempfile::tempdir().unwrap();
+        let config = config.map(|text| {
+            let file = folder.path().join("nats.conf");
+            std::fs::write(&file, text).unwrap();
+            file
+        });
+        let mut servers = Self { folder, nodes, config };
         for at in 0..count {
             servers.spawn(at);
         }
@@ -88,6 +101,9 @@ impl Servers {
         let mut command = Command::new(binary());
         command.args(["--addr", "127.0.0.1", "--port", &node.clients.port().to_string(), "--jetstream"]);
         command.arg("--store_dir").arg(self.folder.path().join(at.to_string()));
+        if let Some(config) = &self.config {
+            command.arg("--config").arg(config);
+        }
         if clustered {
             let routes: Vec<_> = self.nodes.iter().map(|node| format!("nats://{}", node.routes)).collect();
             command.args(["--name", &format!("n{at}"), "--cluster_name", "test"]);

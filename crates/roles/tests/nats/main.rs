@@ -8,6 +8,7 @@
 #[allow(dead_code, reason = "the simulation uses more of it")]
 mod cluster;
 mod collector;
+mod credentials;
 mod election;
 #[path = "../../src/simulation_tests/process.rs"]
 #[allow(dead_code, reason = "the simulation uses more of it")]
@@ -35,16 +36,20 @@ const CLUSTERS: usize = 4;
 type Clusters = BTreeMap<ClusterName, Arc<SimulatedCluster>>;
 
 fn backend(name: &str, servers: &Servers) -> NatsBackend {
-    NatsBackend::new(NatsParams {
+    NatsBackend::new(params(name, servers, 3))
+}
+
+fn params(name: &str, servers: &Servers, replicas: usize) -> NatsParams {
+    NatsParams {
         servers: servers.urls(),
         credentials: None,
         name: name.to_owned(),
         fleet: "test".to_owned(),
-        replicas: 3,
+        replicas,
         max_age: Duration::from_secs(3600),
         max_bytes: 1 << 30,
         timeout: Duration::from_secs(2),
-    })
+    }
 }
 
 fn start(name: &str, servers: &Servers, clusters: &Clusters) -> Process {
