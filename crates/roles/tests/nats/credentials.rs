@@ -1,11 +1,12 @@
 //! Credentials of NATS that expire or are revoked while a process uses them.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use informer_hub_roles::{Backend, Credentials, NatsBackend, NatsParams, NatsProblem};
+use informer_hub_types::clock;
 use nkeys::KeyPair;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -21,11 +22,11 @@ struct Operator {
 }
 
 fn seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+    clock::wall().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
 /// Returns a JWT of version 2 of NATS.
-fn jwt(issuer: &KeyPair, subject: &KeyPair, name: &str, expires: Option<u64>, nats: Value) -> String {
+fn jwt(issuer: &KeyPair, subject: &KeyPair, name: &str, expires: Option<u64>, nats: &Value) -> String {
     let header = json!({ "typ": "JWT", "alg": "ed25519-nkey" });
     let mut claims = json!({
         "jti": name,
@@ -56,13 +57,13 @@ impl Operator {
             "mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1,
         });
         let account = |limits: Value| json!({ "limits": limits, "type": "account", "version": 2 });
-        let operator = jwt(&self.key, &self.key, "operator", None, json!({ "type": "operator", "version": 2 }));
-        let fleet = jwt(&self.key, &self.account, "fleet", None, account(unlimited.clone()));
+        let operator = jwt(&self.key, &self.key, "operator", None, &json!({ "type": "operator", "version": 2 }));
+        let fleet = jwt(&self.key, &self.account, "fleet", None, &account(unlimited.clone()));
         let mut plain = unlimited;
         for key in ["mem_storage", "disk_storage", "streams", "consumer"] {
             plain[key] = 0.into();
         }
-        let system = jwt(&self.key, &self.system, "system", None, account(plain));
+        let system = jwt(&self.key, &self.system, "system", None, &account(plain));
         format!(
             "operator: {operator}\nresolver: MEMORY\nsystem_account: {}\nresolver_preload: {{\n  {}: {fleet}\n  {}: {system}\n}}\n",
             self.system.public_key(),
@@ -75,7 +76,7 @@ impl Operator {
     fn credentials(&self, expires: Option<u64>) -> String {
         let user = KeyPair::new_user();
         let nats = json!({ "pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1, "type": "user", "version": 2 });
-        let jwt = jwt(&self.account, &user, "collector", expires, nats);
+        let jwt = jwt(&self.account, &user, "collector", expires, &nats);
         let seed = user.seed().unwrap();
         format!(
             "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\

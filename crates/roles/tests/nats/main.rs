@@ -19,10 +19,10 @@ mod server;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use informer_hub_roles::{Backend, Collector, CollectorParams, ConnectorWrap, Host, NatsBackend, NatsParams};
-use informer_hub_types::ClusterName;
+use informer_hub_types::{ClusterName, clock};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -61,7 +61,9 @@ fn start(name: &str, servers: &Servers, clusters: &Clusters) -> Process {
 /// Changes the clusters, and waits until the owners' caches equal them.
 async fn follow(processes: &[Process], clusters: &Clusters, rng: &mut StdRng) {
     for _ in 0..50 {
-        clusters.values().for_each(|cluster| cluster.churn(rng));
+        for cluster in clusters.values() {
+            cluster.churn(rng);
+        }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     within("the caches of the owners equal the clusters", async {
@@ -95,14 +97,14 @@ async fn clusters_of_a_killed_collector_are_taken_over_without_a_list() {
     servers.kill(0);
     follow(&processes, &clusters, &mut rng).await;
     let busiest = (0..processes.len()).max_by_key(|at| owned[*at]).unwrap();
-    let killed = Instant::now();
+    let killed = clock::now();
     let taken = processes.swap_remove(busiest).collector.owned();
     follow(&processes, &clusters, &mut rng).await;
     println!("{} clusters were taken over in {:?}", taken.len(), killed.elapsed());
     assert!(!taken.is_empty());
     servers.restart(0).await;
     let released = processes.swap_remove(0);
-    let released_at = Instant::now();
+    let released_at = clock::now();
     released.collector.shutdown().await;
     drop(released);
     follow(&processes, &clusters, &mut rng).await;
