@@ -1,7 +1,7 @@
 //! Credentials of NATS that expire or are revoked while a process uses them.
 
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -22,7 +22,7 @@ struct Operator {
 }
 
 fn seconds() -> u64 {
-    clock::wall().duration_since(UNIX_EPOCH).unwrap().as_secs()
+    u64::try_from(clock::wall().as_second()).unwrap()
 }
 
 /// Returns a JWT of version 2 of NATS.
