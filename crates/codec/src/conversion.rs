@@ -1,8 +1,10 @@
 //! State of a decoder for Kubernetes protobuf.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::KEPT_CAPACITY;
+use super::paths::Paths;
 use super::projection::Projection;
 use informer_hub_protobuf::{ConvertError, Converter, MessageId, Omit, Schema, TypeMeta};
 use informer_hub_types::clock::{self, Instant};
@@ -30,8 +32,8 @@ pub(super) struct Protobuf {
     refusal: Option<Refusal>,
     /// Answers in a row that were not protobuf.
     failures: u32,
-    omit: Omit,
-    /// Made with the first object.
+    paths: Arc<Paths>,
+    /// Made with the first object since the last bookmark.
     converter: Option<Box<Converter>>,
     /// Scratch buffer of the converted JSON.
     pub(super) json: Vec<u8>,
@@ -53,10 +55,9 @@ pub(super) struct Items {
 }
 
 impl Protobuf {
-    pub(super) fn new(resource: &ApiResource, projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Self {
+    pub(super) fn new(resource: &ApiResource, paths: Arc<Paths>) -> Self {
         let is_builtin = Schema::builtin().kind(&resource.gvr.api_version(), &resource.kind).is_some();
-        let omit = omitted(projection, indexes);
-        Self { is_builtin, refusal: None, failures: 0, omit, converter: None, json: Vec::new() }
+        Self { is_builtin, refusal: None, failures: 0, paths, converter: None, json: Vec::new() }
     }
 
     /// Notes an answer that is not protobuf. After several in a row, the resource is read as JSON for a while.
@@ -110,12 +111,17 @@ impl Protobuf {
     ) -> Result<(), ConvertError> {
         self.json.clear();
         let converter = self.converter.get_or_insert_default();
-        converter.object(message, type_meta, bytes, &self.omit, limit, &mut self.json)
+        converter.object(message, type_meta, bytes, &self.paths.omit, limit, &mut self.json)
     }
 
     /// Returns the metadata of an object as JSON.
     pub(super) fn head(&mut self, message: MessageId, bytes: &[u8], limit: usize) -> Vec<u8> {
         self.converter.get_or_insert_default().head(message, bytes, limit)
+    }
+
+    /// Frees the scratch buffers.
+    pub(super) fn free(&mut self) {
+        (self.converter, self.json) = (None, Vec::new());
     }
 
     /// Takes back the scratch buffer.

@@ -12,6 +12,7 @@ use super::KEPT_CAPACITY;
 use super::conversion::Protobuf;
 use super::error::{SourceError, malformed};
 use super::event::{Skipped, WatchItem};
+use super::paths::Paths;
 use super::projection::Projection;
 use super::scan::{self, Scanned};
 use super::status::{bounded, classify_status};
@@ -27,7 +28,7 @@ use informer_hub_types::{
 #[derive(Debug)]
 pub struct Decoder {
     resource: ApiResource,
-    trie: Trie,
+    paths: Arc<Paths>,
     index_names: Vec<SharedStr>,
     interner: Interner,
     cuts: Vec<Range<usize>>,
@@ -73,8 +74,8 @@ impl Decoder {
     /// Creates a decoder for one resource. Index values of one place in the document are in the order of `indexes`.
     #[must_use]
     pub fn new(resource: ApiResource, projection: &Projection, indexes: Vec<(SharedStr, FieldPath)>) -> Self {
-        let trie = Trie::new(projection, &indexes);
-        let protobuf = Protobuf::new(&resource, projection, &indexes);
+        let paths = Paths::shared(projection, &indexes);
+        let protobuf = Protobuf::new(&resource, Arc::clone(&paths));
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let api_version = resource.gvr.api_version();
         let default_members =
@@ -83,7 +84,7 @@ impl Decoder {
         let (interner, cuts, kept, output) = (Interner::default(), Vec::new(), Vec::new(), Vec::new());
         Self {
             resource,
-            trie,
+            paths,
             index_names,
             interner,
             cuts,
@@ -105,6 +106,13 @@ impl Decoder {
     /// Drops interned strings that no object uses.
     pub fn trim(&mut self) {
         self.interner.trim();
+    }
+
+    /// Frees the scratch buffers, which an idle watch would keep.
+    fn rest(&mut self) {
+        self.interner.rest();
+        (self.cuts, self.kept, self.output) = (Vec::new(), Vec::new(), Vec::new());
+        self.protobuf.free();
     }
 
     /// Returns the decoded resource.
@@ -175,7 +183,7 @@ impl Decoder {
         }
         if kind == "BOOKMARK" {
             // A bookmark comes about once a minute, and at the end of a list.
-            self.interner.rest();
+            self.rest();
             let version = ResourceVersion::new(found.head.version.as_deref().unwrap_or_default());
             return Ok(WatchItem::Bookmark { version, initial_events_end: found.head.initial_events_end });
         }
@@ -233,7 +241,7 @@ impl Decoder {
         self.cuts.clear();
         self.kept.clear();
         let mut walk = Walk {
-            trie: &self.trie,
+            trie: &self.paths.trie,
             names: &self.index_names,
             interner: &mut self.interner,
             input,
@@ -354,7 +362,7 @@ impl Decoder {
         out.push(b'{');
         out.extend_from_slice(api_version.as_bytes());
         out.extend_from_slice(kind.as_bytes());
-        if self.trie.keep_mode {
+        if self.paths.trie.keep_mode {
             out.extend_from_slice(&self.kept[1..]);
             return copy_scratch(out);
         }

@@ -115,6 +115,13 @@ impl FrameSplitter {
         Ok(Some(length))
     }
 
+    /// Frees the buffer, unless a frame is incomplete.
+    pub fn free(&mut self) {
+        if self.buffer.is_empty() {
+            self.buffer = Vec::new();
+        }
+    }
+
     /// Returns whether the bytes so far end inside a frame.
     #[must_use]
     pub fn is_inside(&self) -> bool {
@@ -141,6 +148,25 @@ mod tests {
             }
         }
         (frames, Ok(()), splitter)
+    }
+
+    #[test]
+    fn buffer_is_freed_between_frames_only() {
+        let (bytes, mut got) = (framed(&["one", "two"]), Vec::new());
+        let mut splitter = FrameSplitter::default();
+        let mut feed = |splitter: &mut FrameSplitter, bytes: &[u8]| {
+            let each = |frame: Frame<'_>| {
+                got.push(format!("{frame:?}"));
+                Ok(())
+            };
+            splitter.feed(bytes, each).unwrap();
+            splitter.free();
+            splitter.buffer.capacity()
+        };
+        assert!(feed(&mut splitter, &bytes[..5]) > 0, "inside a frame");
+        assert_eq!(feed(&mut splitter, &bytes[5..7]), 0);
+        assert_eq!(feed(&mut splitter, &bytes[7..]), 0);
+        assert_eq!(got.len(), 2);
     }
 
     fn framed(texts: &[&str]) -> Vec<u8> {

@@ -19,6 +19,7 @@ mod frames;
 mod input;
 mod lines;
 mod list;
+mod paths;
 mod projection;
 mod protobuf;
 mod protobuf_list;

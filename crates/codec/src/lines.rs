@@ -90,6 +90,13 @@ impl LineSplitter {
         result
     }
 
+    /// Frees the buffer, unless a line is incomplete.
+    pub fn free(&mut self) {
+        if self.buffer.is_empty() {
+            self.buffer = Vec::new();
+        }
+    }
+
     /// Returns the buffered part of an incomplete line.
     #[must_use]
     pub fn rest(&self) -> &[u8] {

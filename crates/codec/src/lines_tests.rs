@@ -85,6 +85,25 @@ fn long_line_releases_its_buffer() {
 }
 
 #[test]
+fn buffer_is_freed_between_lines_only() {
+    let mut splitter = LineSplitter::default();
+    let mut found = Vec::new();
+    let mut feed = |splitter: &mut LineSplitter, piece: &[u8]| {
+        let each = |line: Line<'_>| {
+            found.push(format!("{line:?}"));
+            Ok(())
+        };
+        splitter.feed(piece, each).unwrap();
+        splitter.free();
+        splitter.buffer.capacity()
+    };
+    assert!(feed(&mut splitter, b"on") > 0, "inside a line");
+    assert_eq!(feed(&mut splitter, b"e\n"), 0);
+    assert_eq!(feed(&mut splitter, b"two\n"), 0);
+    assert_eq!(found.len(), 2);
+}
+
+#[test]
 fn error_of_callback_is_returned() {
     for feed in [&b"one\ntwo\n"[..], b"\n \none\ntwo\n", b"way too long\ntwo\n"] {
         let mut splitter = LineSplitter::new(8);

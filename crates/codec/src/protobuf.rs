@@ -119,7 +119,9 @@ impl Decoder {
                     Ok(end) => self.event(event.kind, found, &json, 0..end),
                     Err(_) => Err(malformed("watch event: invalid JSON after conversion")),
                 };
-                self.protobuf.keep(json);
+                if !matches!(item, Ok(WatchItem::Bookmark { .. })) {
+                    self.protobuf.keep(json);
+                }
                 item
             }
             Err(ConvertError::TooLarge) => {

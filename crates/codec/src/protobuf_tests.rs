@@ -75,6 +75,17 @@ fn watch_event_equals_that_of_json() {
 }
 
 #[test]
+fn bookmark_frees_the_scratch_buffers() {
+    let mut decoder = decoder();
+    decode(&mut decoder, &event("ADDED", &unknown("v1", "Pod", &pod("a", "7")))).unwrap();
+    assert!(decoder.protobuf.json.capacity() > 0);
+    let bookmark = event("BOOKMARK", &unknown("v1", "Pod", &bytes(1, &bytes(6, b"8"))));
+    decode(&mut decoder, &bookmark).unwrap();
+    assert_eq!(decoder.protobuf.json.capacity(), 0);
+    decode(&mut decoder, &event("MODIFIED", &unknown("v1", "Pod", &pod("a", "9")))).unwrap();
+}
+
+#[test]
 fn bookmarks_and_errors_are_read() {
     let mut decoder = decoder();
     let annotation = bytes(12, &[bytes(1, b"k8s.io/initial-events-end"), bytes(2, b"true")].concat());

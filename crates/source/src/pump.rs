@@ -152,6 +152,16 @@ enum WatchSplitter {
     Protobuf(FrameSplitter),
 }
 
+impl WatchSplitter {
+    /// Frees the buffer, unless an event is incomplete.
+    fn free(&mut self) {
+        match self {
+            Self::Json(lines) => lines.free(),
+            Self::Protobuf(frames) => frames.free(),
+        }
+    }
+}
+
 impl WatchIntake {
     /// `is_listing`: whether initial events come first. `traces`: whether changes may start traces.
     pub(super) fn new(decoder: Arc<Mutex<Decoder>>, limit: usize, is_listing: bool, traces: bool) -> Self {
@@ -208,6 +218,10 @@ impl Intake for WatchIntake {
             }),
         };
         drop(decoder);
+        // A bookmark comes about once a minute, and at the end of a list.
+        if matches!(self.items.last(), Some(WatchItem::Bookmark { .. })) {
+            self.splitter.free();
+        }
         self.note_arrival();
         fed
     }

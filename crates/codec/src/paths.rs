@@ -1,0 +1,75 @@
+//! The paths that a decoder needs, shared by the decoders of a resource: one for each cluster and scope.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::conversion::omitted;
+use super::projection::Projection;
+use super::trie::Trie;
+use informer_hub_protobuf::Omit;
+use informer_hub_types::{FieldPath, SharedStr};
+
+/// Where the paths of a projection and of indices are in an object.
+#[derive(Debug)]
+pub(super) struct Paths {
+    /// For objects in JSON.
+    pub(super) trie: Trie,
+    /// Members that need not be converted from protobuf.
+    pub(super) omit: Omit,
+}
+
+/// Paths in use, and what they were made of.
+#[derive(Debug)]
+struct InUse {
+    projection: Projection,
+    indexes: Vec<FieldPath>,
+    paths: Weak<Paths>,
+}
+
+/// Paths that decoders use.
+static IN_USE: Mutex<Vec<InUse>> = Mutex::new(Vec::new());
+
+impl Paths {
+    /// Returns the paths of a projection and of indices. Decoders with equal ones share them.
+    pub(super) fn shared(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Arc<Self> {
+        // The list is valid at any time, so also after a panic.
+        let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |known: &&InUse| {
+            known.projection == *projection && known.indexes.iter().eq(indexes.iter().map(|(_, path)| path))
+        };
+        if let Some(paths) = in_use.iter().find(is_same).and_then(|known| known.paths.upgrade()) {
+            return paths;
+        }
+        let paths = Arc::new(Self { trie: Trie::new(projection, indexes), omit: omitted(projection, indexes) });
+        in_use.retain(|known| known.paths.strong_count() > 0);
+        in_use.push(InUse {
+            projection: projection.clone(),
+            indexes: indexes.iter().map(|(_, path)| path.clone()).collect(),
+            paths: Arc::downgrade(&paths),
+        });
+        paths
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decoders_with_equal_paths_share_them() {
+        let path = |text: &str| text.parse::<FieldPath>().unwrap();
+        let (usual, keep) = (Projection::default(), Projection::Keep(vec![path("spec.shared")]));
+        let indexes = |name: &str, of: &str| vec![(SharedStr::from(name), path(of))];
+        let first = Paths::shared(&keep, &indexes("by-a", "spec.a"));
+        assert!(Arc::ptr_eq(&first, &Paths::shared(&keep, &indexes("renamed", "spec.a"))));
+        for other in [
+            Paths::shared(&usual, &indexes("by-a", "spec.a")),
+            Paths::shared(&keep, &indexes("by-a", "spec.b")),
+            Paths::shared(&keep, &[]),
+        ] {
+            assert!(!Arc::ptr_eq(&first, &other));
+        }
+        let last = Arc::downgrade(&first);
+        drop(first);
+        assert!(last.upgrade().is_none(), "paths without a decoder are freed");
+    }
+}
