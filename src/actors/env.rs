@@ -28,7 +28,7 @@ pub struct Env {
     /// Caches by resource and view.
     pub caches: CacheDirectory,
     /// Limits and delays.
-    pub tuning: Tuning,
+    pub tuning: Arc<Tuning>,
     /// Memory status, and the informers the governor manages.
     pub budget: Budget,
     /// Checkpoint state.
@@ -57,7 +57,7 @@ impl Env {
             readers: pools.readers,
             handlers: pools.handlers,
             caches,
-            tuning,
+            tuning: Arc::new(tuning),
             budget: Budget::new(),
             checkpoints,
             actor_count,
