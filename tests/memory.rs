@@ -1,4 +1,4 @@
-//! Memory gate: limits on the memory per object, on peaks, and on what churn leaves behind.
+//! Memory gate: limits on the memory per object and per idle informer, on peaks, and on what churn leaves behind.
 //!
 //! Each measurement runs as a separate process without a test harness, because it measures the whole process.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::cast_precision_loss)]
@@ -14,6 +14,8 @@ use k8s_openapi::api::core::v1::Pod;
 mod churn;
 #[path = "../benches/common/mod.rs"]
 mod common;
+#[path = "memory/idle.rs"]
+mod idle;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -32,7 +34,7 @@ const SMALL: u64 = 20_000;
 type Limit = (&'static str, f64);
 
 /// Measurements with their figures.
-const GATES: [(&str, &[Limit]); 4] = [
+const GATES: [(&str, &[Limit]); 5] = [
     (
         "pods",
         &[
@@ -55,6 +57,7 @@ const GATES: [(&str, &[Limit]); 4] = [
         "churn",
         &[("allocated after the churn, times before", 1.05), ("allocated when all are gone, of what it was", GONE)],
     ),
+    ("idle", &[("allocated per idle informer, KiB", 24.0), ("resident per idle informer, anonymous, KiB", 45.0)]),
 ];
 
 /// Measured: 800 to 900, depending on whether a second dictionary is trained during the list.
@@ -78,6 +81,7 @@ const GONE: f64 = 0.2;
 
 fn main() {
     common::server::serve_if_asked();
+    idle::serve_if_asked();
     if let Some(what) = std::env::args().find_map(|arg| arg.strip_prefix("--measure=").map(str::to_owned)) {
         return figures(&what).iter().for_each(|figure| println!("{figure}"));
     }
@@ -102,6 +106,7 @@ fn figures(what: &str) -> Vec<f64> {
         "pods" => pods(number("BENCH_PODS", PODS)),
         "events" => small(Shape::Events),
         "settings" => small(Shape::Settings),
+        "idle" => idle::figures(),
         "churn" => churn::figures(number("BENCH_CHURN", 60_000)),
         other => panic!("unknown measurement {other}"),
     }

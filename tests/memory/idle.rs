@@ -1,0 +1,109 @@
+//! Memory of idle informers: 8 clusters, each with 25 informers of one object over one HTTP/2 connection, and a
+//! subscriber. Connections are included, the server is another process.
+
+use std::io::BufRead;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use informer_hub::actors::messages::{InformerFor, ResourceRequest, User};
+use informer_hub::actors::{Subscribe, Tuning};
+use informer_hub::app::{Hub, api_resource};
+use informer_hub::{Clusters, Notification, Subscriber};
+use informer_hub_config::{ClusterAccess, ClusterConfig, Config, HttpVersions};
+use informer_hub_protobuf::Schema;
+use informer_hub_reflector::InformerOptions;
+use informer_hub_sim::{SimCluster, SimConfig, World, WorldConfig};
+use informer_hub_types::{ClusterName, Scope};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+
+use crate::common::hub::{Notified, end, wait_until};
+use crate::common::memory::{Level, settle};
+use crate::common::process::Helper;
+use crate::common::runtime;
+
+/// Argument that makes the binary run the server.
+const FLAG: &str = "--idle-server";
+
+/// Clusters. All are served by one server.
+const CLUSTERS: u64 = 8;
+
+/// Namespaces of a cluster, each with one pod and one informer.
+const NAMESPACES: u64 = 25;
+
+/// Streams of a connection, as a kube-apiserver allows by default.
+const STREAMS: u32 = 100;
+
+/// Runs the server and exits, if this is its process. To be called first in `main`.
+pub(crate) fn serve_if_asked() {
+    if std::env::args().any(|arg| arg == FLAG) {
+        let runtime = runtime();
+        let world = WorldConfig { pods: 0, ..WorldConfig::default() };
+        let config = SimConfig { world, http2: Some(STREAMS), ..SimConfig::default() };
+        let cluster = SimCluster::start(config, runtime.handle()).unwrap();
+        cluster.with_world(|world| {
+            for i in 0..NAMESPACES {
+                let spec = json!({"nodeName": "node-0", "containers": [{"name": "web", "image": "web:1"}]});
+                world.create(&World::pods(), &namespace(i), "web", json!({"metadata": {}, "spec": spec})).unwrap();
+            }
+        });
+        println!("{}", cluster.url());
+        // Serves until the other process closes the pipe.
+        let _ = std::io::stdin().lock().lines().next();
+        std::process::exit(0);
+    }
+}
+
+fn namespace(i: u64) -> String {
+    format!("team-{i}")
+}
+
+/// Returns the live allocations and the resident memory of an informer, in KiB.
+pub(crate) fn figures() -> Vec<f64> {
+    // Its size does not depend on the informers.
+    Schema::builtin();
+    let (before, after) = runtime().block_on(measure());
+    let kib = |before: u64, after: u64| (after as f64 - before as f64) / (CLUSTERS * NAMESPACES) as f64 / 1024.0;
+    vec![kib(before.heap.allocated, after.heap.allocated), kib(before.anonymous, after.anonymous)]
+}
+
+async fn measure() -> (Level, Level) {
+    let mut server = Helper::start(&[FLAG], &[], None);
+    let url = server.line();
+    let cluster = |i| {
+        let access = ClusterAccess::server(&url, None, None);
+        let mut cluster = ClusterConfig::new(ClusterName::new(format!("idle-{i}")).unwrap(), access);
+        cluster.http = HttpVersions::Http2;
+        cluster
+    };
+    let mut config = Config::default();
+    config.clusters = (0..CLUSTERS).map(cluster).collect();
+    let hub = Hub::start_with(config, Tuning::default()).await.unwrap();
+    // The clients of the clusters are not part of the cost of informers.
+    settle().await;
+    let before = Level::now();
+    let two = [("by-node", "spec.nodeName"), ("by-image", "spec.containers[*].image")];
+    let indexes = two.map(|(name, path)| (name.into(), path.parse().unwrap()));
+    let user = User::Caller("idle".to_owned());
+    let demand = InformerFor {
+        user: user.clone(),
+        wanted: ResourceRequest::known(&api_resource::<Pod>()),
+        clusters: Clusters::all(),
+        scopes: (0..NAMESPACES).map(|i| Scope::namespace(&namespace(i))).collect(),
+        options: InformerOptions { indexes: indexes.into(), ..InformerOptions::default() },
+        watch_errors: None,
+    };
+    hub.registry().send(demand).await.unwrap();
+    let notified = Notified::default();
+    let counted = Arc::clone(&notified.count);
+    let subscriber = Subscriber::<Pod>::from_fn(move |notification: &Notification<Pod>| {
+        let is_added = matches!(notification, Notification::Added { .. });
+        counted.fetch_add(u64::from(is_added), Relaxed);
+    });
+    hub.registry().send(Subscribe::to_informers_of(user, Clusters::all(), subscriber)).await.unwrap();
+    wait_until("the object of every informer", || notified.count() == CLUSTERS * NAMESPACES).await;
+    settle().await;
+    let after = Level::now();
+    end(hub).await;
+    (before, after)
+}
