@@ -17,6 +17,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use informer_hub_sim::oracle::{EventContent, Oracle, ReceivedEvent, Replica};
+use informer_hub_testing::choice;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, Uid};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -114,10 +115,15 @@ async fn receive(State(receiver): State<FlakyReceiver>, headers: HeaderMap, body
     if turn == 17 { StatusCode::BAD_GATEWAY } else { StatusCode::NO_CONTENT }
 }
 
-fn config(clusters: &[RealCluster], url: &str, state: &Path) -> String {
+/// Returns the encoding that hubs ask for: that of `INFORMER_HUB_ENCODING` (`auto`, `json`), else protobuf.
+fn usual_encoding() -> &'static str {
+    choice("INFORMER_HUB_ENCODING", &[("auto", "auto"), ("json", "json")]).unwrap_or("auto")
+}
+
+fn config(clusters: &[RealCluster], encoding: &str, url: &str, state: &Path) -> String {
     let tables = clusters.iter().map(|cluster| {
         let (name, kubeconfig) = (cluster.name(), cluster.kubeconfig().display().to_string());
-        format!("[clusters.{name}]\nkubeconfig = {kubeconfig:?}\n")
+        format!("[clusters.{name}]\nkubeconfig = {kubeconfig:?}\nencoding = {encoding:?}\n")
     });
     let state = state.display().to_string();
     format!(
@@ -152,6 +158,16 @@ async fn populate(clients: &[Client], pods: usize, widgets: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hub_killed_repeatedly_loses_no_change() {
+    kill_repeatedly(usual_encoding()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hub_that_reads_json_loses_no_change_when_killed() {
+    kill_repeatedly("json").await;
+}
+
+/// Kills a hub at random moments, and verifies that its receiver has the state of the clusters at the end.
+async fn kill_repeatedly(encoding: &str) {
     let kills = std::env::var("KILLS").map_or(KILLS, |text| text.parse().unwrap());
     let clusters = RealCluster::start_all(["east", "west"]).await;
     let clients = [clusters[0].client().await, clusters[1].client().await];
@@ -159,7 +175,7 @@ async fn hub_killed_repeatedly_loses_no_change() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("hub.toml");
     let (receiver, url) = FlakyReceiver::start().await;
-    std::fs::write(&file, config(&clusters, &url, &folder.path().join("state"))).unwrap();
+    std::fs::write(&file, config(&clusters, encoding, &url, &folder.path().join("state"))).unwrap();
 
     let seed = seed();
     let mut rng = StdRng::seed_from_u64(seed);
@@ -221,7 +237,7 @@ impl Replicas {
             let lease = format!("lease = {{ cluster = {:?}, namespace = \"churn\" }}", clusters[0].name());
             let ha = format!("headers = {{ x-replica = \"{name}\" }}\n[ha]\nidentity = \"{name}\"\n{lease}\n");
             let state = folder.join(format!("state-{name}"));
-            let config = config(clusters, url, &state).replace("127.0.0.1:0", &addresses[which]);
+            let config = config(clusters, usual_encoding(), url, &state).replace("127.0.0.1:0", &addresses[which]);
             std::fs::write(&file, config + &ha).unwrap();
             file
         });
