@@ -10,7 +10,7 @@ use informer_hub::actors::messages::{InformerFor, ResourceRequest, User};
 use informer_hub::actors::{Subscribe, Tuning};
 use informer_hub::app::{Hub, api_resource};
 use informer_hub::{Clusters, Notification, Notifications};
-use informer_hub_config::{ClusterAccess, ClusterConfig, Config};
+use informer_hub_config::{ClusterAccess, ClusterConfig, Config, Encodings};
 use informer_hub_reflector::InformerOptions;
 use informer_hub_sim::replay::{ReplayServer, SENT};
 use informer_hub_types::{ClusterName, Scope};
@@ -121,6 +121,11 @@ fn sent(json: &[u8]) -> Option<String> {
 
 /// Starts a hub with one cluster for each URL or kubeconfig, without informers.
 pub async fn idle_hub(urls: &[String], ca_file: Option<&Path>) -> Hub {
+    idle_hub_asking_for(Encodings::Auto, urls, ca_file).await
+}
+
+/// As [`idle_hub`], with the encodings that the hub asks for.
+pub async fn idle_hub_asking_for(encoding: Encodings, urls: &[String], ca_file: Option<&Path>) -> Hub {
     let access = |url: &String| {
         if url.starts_with("http") {
             ClusterAccess::server(url, ca_file.map(Path::to_owned), None)
@@ -130,7 +135,7 @@ pub async fn idle_hub(urls: &[String], ca_file: Option<&Path>) -> Hub {
     };
     let cluster = |(i, url): (usize, &String)| {
         let mut cluster = ClusterConfig::new(ClusterName::new(format!("replay-{i}")).unwrap(), access(url));
-        cluster.compression = false;
+        (cluster.compression, cluster.encoding) = (false, encoding);
         cluster
     };
     let mut config = Config::default();

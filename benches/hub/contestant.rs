@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use informer_hub_config::Encodings;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, Config, ResourceExt};
 use kube_runtime::watcher::Event;
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 
-use crate::common::hub::{Notified, idle_hub, quantile, watch_pods};
+use crate::common::hub::{Notified, idle_hub, idle_hub_asking_for, quantile, watch_pods};
 use crate::common::process;
 use crate::{bare, real};
 
@@ -26,6 +27,7 @@ use crate::{bare, real};
 pub(crate) async fn run(kind: &str, url: &str, ca_file: Option<&Path>) {
     let hub = match kind {
         "hub" => Some(idle_hub(&[url.to_owned()], ca_file).await),
+        "hub-json" => Some(idle_hub_asking_for(Encodings::Json, &[url.to_owned()], ca_file).await),
         "kube-rs" | "bare" | "bare-stream" => None,
         other => panic!("unknown contestant {other}"),
     };

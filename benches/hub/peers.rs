@@ -48,6 +48,7 @@ pub(crate) fn run() {
     let ca_file = ca_file.as_deref();
     let mut contestants = vec![("informer-hub", own_client("hub", &server.url, ca_file))];
     if let Some(go) = &go {
+        contestants.push(("informer-hub JSON", own_client("hub-json", &server.url, ca_file)));
         for (name, kind) in [
             ("client-go protobuf", "protobuf"),
             ("client-go JSON", "json"),
