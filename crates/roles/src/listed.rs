@@ -6,7 +6,7 @@ use futures::stream::{self, StreamExt};
 use informer_hub_codec::{Decoded, Decoder, Skipped};
 use informer_hub_fleet::Record;
 use informer_hub_fleet::checkpoint::CheckpointError;
-use informer_hub_reflector::{ListChunk, ListStream, SourceError};
+use informer_hub_reflector::{ListChunk, ListStream, SourceError, WatchBatch, WatchItem, WatchStream};
 use informer_hub_types::ResourceVersion;
 use parking_lot::Mutex;
 
@@ -34,6 +34,16 @@ pub(crate) fn page<S: LogSource>(source: Arc<S>, restored: Restored) -> ListStre
     }));
     let end = ListChunk::End { version, continue_token: None, remaining: None };
     chunks.flat_map(stream::iter).chain(stream::iter([Ok(end)])).boxed()
+}
+
+/// Turns a list into the initial events of a watch.
+pub(crate) fn initial_events(list: ListStream) -> WatchStream {
+    let events = |chunk| match chunk {
+        ListChunk::Items(objects) => objects.into_iter().map(WatchItem::Added).collect(),
+        ListChunk::Skipped(skipped) => vec![WatchItem::Skipped(skipped)],
+        ListChunk::End { version, .. } => vec![WatchItem::Bookmark { version, initial_events_end: true }],
+    };
+    list.map(move |chunk| Ok(WatchBatch::from(events(chunk?)))).boxed()
 }
 
 fn decode<S: LogSource>(

@@ -12,7 +12,8 @@
 
 mod checkpoints;
 mod connector;
-mod document;
+mod documents;
+mod knowledge;
 mod list;
 mod log;
 mod ownership;
@@ -120,7 +121,7 @@ impl Collector {
         let appender = Appender::start(Arc::clone(&backend), params.writer.clone(), io);
         let (sessions, ownerships) = Default::default();
         let shared = Arc::new(Shared { backend, params, appender, io: io.clone(), sessions, ownerships });
-        let writing = [io.spawn(checkpoints::run(Arc::clone(&shared))), io.spawn(document::run(Arc::clone(&shared)))];
+        let writing = [io.spawn(checkpoints::run(Arc::clone(&shared))), io.spawn(documents::run(Arc::clone(&shared)))];
         Self { shared, host, contenders: Mutex::default(), writing }
     }
 

@@ -12,7 +12,7 @@ use informer_hub_types::{ClusterName, clock};
 use parking_lot::Mutex;
 
 use super::Shared;
-use super::document::Knowledge;
+use super::knowledge::Knowledge;
 use crate::appender::AppendError;
 
 /// Openings of partitions within one epoch of a cluster.

@@ -1,23 +1,13 @@
-//! Watches: initial events from the log, and events of the apiserver, recorded.
+//! Watches of the apiserver, recorded.
 
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
-use informer_hub_reflector::{ListChunk, ListStream, WatchBatch, WatchItem, WatchStream};
+use informer_hub_reflector::{WatchBatch, WatchStream};
 use informer_hub_types::clock;
 
 use super::log::SourceLog;
 use super::recording::WatchState;
-
-/// Turns a list into the initial events of a watch.
-pub(super) fn initial(list: ListStream) -> WatchStream {
-    let events = |chunk| match chunk {
-        ListChunk::Items(objects) => objects.into_iter().map(WatchItem::Added).collect(),
-        ListChunk::Skipped(skipped) => vec![WatchItem::Skipped(skipped)],
-        ListChunk::End { version, .. } => vec![WatchItem::Bookmark { version, initial_events_end: true }],
-    };
-    list.map(move |chunk| Ok(WatchBatch::from(events(chunk?)))).boxed()
-}
 
 /// Passes the events of a watch on as the log stores them.
 pub(super) fn recorded(log: Arc<SourceLog>, stream: WatchStream, state: WatchState) -> WatchStream {

@@ -1,5 +1,4 @@
-//! What a replica knows about a cluster without asking it: its owner, the document of its collector, and since when it is
-//! stale.
+//! Owner of a cluster, document of its collector, and since when the cluster is stale.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -57,7 +57,7 @@ impl ReplicaParams {
     #[must_use]
     pub fn new(name: &str) -> Self {
         let seconds = Duration::from_secs;
-        Self { name: name.to_owned(), poll: seconds(2), stale: seconds(10), patience: seconds(30) }
+        Self { name: name.to_owned(), poll: seconds(2), stale: seconds(10), patience: seconds(20) }
     }
 }
 
@@ -112,12 +112,13 @@ impl Replica {
     pub fn status(&self) -> ReplicaStatus {
         let mut feeds = self.feeds.lock();
         feeds.retain(|_, feed| feed.strong_count() > 0);
-        let known: Vec<_> = feeds.values().filter_map(Weak::upgrade).map(|feed| feed.known()).collect();
+        let known: BTreeMap<_, _> =
+            feeds.iter().filter_map(|(name, feed)| Some((name.clone(), feed.upgrade()?.known()))).collect();
         ReplicaStatus {
             name: self.shared.params.name.clone(),
-            answered: known.iter().any(|known| known.answered),
-            error: known.iter().find_map(|known| known.error.clone()).or_else(|| self.shared.live.error()),
-            clusters: feeds.keys().cloned().zip(known.iter().map(feed::Known::served)).collect(),
+            answered: known.values().any(|known| known.answered),
+            error: known.values().find_map(|known| known.error.clone()).or_else(|| self.shared.live.error()),
+            clusters: known.iter().map(|(name, known)| (name.clone(), known.served())).collect(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use informer_hub_codec::{Decoded, Decoder};
 use informer_hub_fleet::checkpoint::CheckpointError;
 use informer_hub_fleet::{Entry, Partition, ReadOutcome, Reader, Record, ResetReason, Sequence};
@@ -58,26 +58,19 @@ impl ServingSource {
 impl ListerWatcher for ServingSource {
     fn list(&self, request: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>> {
         let served = Arc::clone(&self.0);
-        Box::pin(async move {
-            let restored = served.restored(&request.version).await?;
-            served.begin(&restored);
-            Ok(listed::page(served, restored))
-        })
+        Box::pin(async move { served.list(&request.version).await })
     }
 
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>> {
         let served = Arc::clone(&self.0);
         Box::pin(async move {
+            let end = clock::now() + request.timeout;
             if request.initial_events {
-                let message = "the log answers no streaming list".to_owned();
-                return Err(SourceError { class: ErrorClass::StreamingUnsupported, message });
+                let initial = listed::initial_events(Arc::clone(&served).list(&request.version).await?);
+                return Ok(initial.chain(stream::once(served.follow(end)).try_flatten()).boxed());
             }
             served.begins_at(&request.version)?;
-            let end = clock::now() + request.timeout;
-            served.fresh().await?;
-            let (subscription, missed) = served.subscribe().await?;
-            let watch = Watch { served, subscription, entries: missed, end };
-            Ok(stream::try_unfold(watch, Watch::next).boxed())
+            served.follow(end).await
         })
     }
 
@@ -144,6 +137,21 @@ impl Served {
             }
             tokio::time::sleep_until(next).await;
         }
+    }
+
+    /// Lists the objects of the log.
+    async fn list(self: Arc<Self>, version: &VersionMatch) -> Result<ListStream, SourceError> {
+        let restored = self.restored(version).await?;
+        self.begin(&restored);
+        Ok(listed::page(self, restored))
+    }
+
+    /// Follows the log from the position, until `end`.
+    async fn follow(self: Arc<Self>, end: Instant) -> Result<WatchStream, SourceError> {
+        self.fresh().await?;
+        let (subscription, entries) = self.subscribe().await?;
+        let watch = Watch { served: self, subscription, entries, end };
+        Ok(stream::try_unfold(watch, Watch::next).boxed())
     }
 
     /// Begins at a restored state, which a list passes to the reflector.

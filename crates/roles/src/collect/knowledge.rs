@@ -1,4 +1,4 @@
-//! Document about an owned cluster: what the collector learns from the apiserver, for replicas that do not ask it.
+//! Document about an owned cluster: server, resources and failures, for replicas that do not ask the apiserver.
 //!
 //! It continues that of the owner before, so a takeover makes no resource unknown. It is stored when it has changed.
 
@@ -6,25 +6,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{self, StreamExt};
 use informer_hub_fleet::{ClusterDocument, FailureKind, Partition, SourceFailure};
 use informer_hub_reflector::{ErrorClass, ResolveError, Server, SourceError};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, Catalogue, ClusterName, ResourceLookup, ResourceRef};
 use parking_lot::Mutex;
 
-use super::Shared;
-use super::session::Session;
 use crate::backend::{Backend, BackendError};
 
-/// Interval in which changed documents are stored.
-const EVERY: Duration = Duration::from_secs(1);
-/// Documents that are stored at once.
-const AT_ONCE: usize = 16;
 /// Time after which a failure is a part of the document: a watch that is cut off and opened again is none.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// What the collector knows about the cluster of a session.
+/// Contents of the document of one session.
 #[derive(Debug, Default)]
 pub(super) struct Knowledge(Mutex<State>);
 
@@ -128,25 +121,8 @@ fn kind(class: ErrorClass) -> Option<FailureKind> {
     }
 }
 
-/// Stores changed documents until it is aborted.
-pub(super) async fn run(shared: Arc<Shared>) {
-    loop {
-        tokio::time::sleep(EVERY).await;
-        let sessions: Vec<_> = shared.sessions.lock().values().cloned().collect();
-        let saving = sessions.iter().map(|session| save(&shared, session));
-        stream::iter(saving).for_each_concurrent(AT_ONCE, |saving| saving).await;
-    }
-}
-
-async fn save(shared: &Shared, session: &Session) {
-    let cluster = &session.cluster;
-    if let Err(error) = save_changes(&*shared.backend, cluster, session.epoch(), &session.knowledge).await {
-        tracing::debug!(%cluster, %error, "cannot store the document of the cluster, trying again");
-    }
-}
-
 /// Stores the document if it has changed, unless an owner with a newer epoch has stored one.
-async fn save_changes(
+pub(super) async fn save_changes(
     backend: &dyn Backend,
     cluster: &ClusterName,
     epoch: u64,

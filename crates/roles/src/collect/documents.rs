@@ -1,0 +1,32 @@
+//! Task that stores the documents of the owned clusters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt};
+
+use super::Shared;
+use super::knowledge;
+use super::session::Session;
+
+/// Interval in which changed documents are stored.
+const EVERY: Duration = Duration::from_secs(1);
+/// Documents that are stored at once.
+const AT_ONCE: usize = 16;
+
+/// Stores changed documents until it is aborted.
+pub(super) async fn run(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let sessions: Vec<_> = shared.sessions.lock().values().cloned().collect();
+        let saving = sessions.iter().map(|session| save(&shared, session));
+        stream::iter(saving).for_each_concurrent(AT_ONCE, |saving| saving).await;
+    }
+}
+
+async fn save(shared: &Shared, session: &Session) {
+    let cluster = &session.cluster;
+    if let Err(error) = knowledge::save_changes(&*shared.backend, cluster, session.epoch(), &session.knowledge).await {
+        tracing::debug!(%cluster, %error, "cannot store the document of the cluster, trying again");
+    }
+}
