@@ -20,10 +20,12 @@ pub(super) const REPLICAS: RangeInclusive<usize> = 1..=5;
 pub enum FleetRole {
     /// Watches clusters, and writes their changes to the log of the fleet.
     Collect,
+    /// Builds its caches from the log, and answers readers.
+    Serve,
 }
 
 /// Roles by name.
-pub(super) const ROLES: &[(&str, FleetRole)] = &[("collect", FleetRole::Collect)];
+pub(super) const ROLES: &[(&str, FleetRole)] = &[("collect", FleetRole::Collect), ("serve", FleetRole::Serve)];
 
 /// `[fleet]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +95,9 @@ pub(super) fn fleet(mut table: Table<'_>) -> FleetConfig {
     let roles = table.choices("roles", "role", ROLES);
     if roles.as_ref().is_some_and(Vec::is_empty) && table.checker.is_clean(&table.path.key("roles")) {
         table.mistake("roles", "is empty; write [\"collect\"], or remove [fleet]");
+    }
+    if roles.as_ref().is_some_and(|roles| roles.iter().any(|(_, role)| *role != roles[0].1)) {
+        table.mistake("roles", "has several roles; give each a process of its own");
     }
     let default = FleetConfig::new(&name, nats, roles.into_iter().flatten().map(|(_, role)| role).collect());
     let replicas = table.number("replicas", REPLICAS);

@@ -31,7 +31,11 @@ pub(super) fn fleet() -> Value {
             ("name", pattern("Name of the fleet, which begins the names of its stream and buckets.", NAME)),
             (
                 "roles",
-                list("Roles of the process. collect watches clusters for the fleet.", 1, &json!({ "enum": words })),
+                list(
+                    "Role of the process. collect watches clusters for the fleet, serve answers readers from its log.",
+                    1,
+                    &json!({ "enum": words }),
+                ),
             ),
             ("replicas", default(replicas, is.replicas)),
             ("window", default(window, json!({}))),

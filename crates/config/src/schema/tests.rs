@@ -46,6 +46,7 @@ const BEYOND: &[&str] = &[
     "excludes everything",
     "an issuer has no query",
     "has no effect in a fleet",
+    "has several roles",
 ];
 
 /// Returns the schema errors of a text; empty if it is valid or not TOML.
@@ -67,6 +68,7 @@ fn examples_match_the_schema() {
     for (name, text) in [
         ("agent", include_str!("../../../../config/agent.toml")),
         ("collector", include_str!("../../../../config/collector.toml")),
+        ("replica", include_str!("../../../../config/replica.toml")),
         ("hub", include_str!("../../../../config/hub.toml")),
         ("in-cluster", include_str!("../../../../config/in-cluster.toml")),
         ("kind", include_str!("../../../../config/kind.toml")),

@@ -60,6 +60,9 @@ fn values_are_checked() {
     only(&with("name", "name = \"a.b\""), 7, "\"a.b\" is not a name for a fleet");
     only(&with("roles", "roles = [\"colect\"]"), 8, "there is no role \"colect\"; did you mean \"collect\"?");
     only(&with("roles", "roles = []"), 8, "fleet.roles: is empty");
+    only(&with("roles", "roles = [\"collect\", \"serve\"]"), 8, "fleet.roles: has several roles; give each a process");
+    let serving = Config::from_toml(&with("roles", "roles = [\"serve\"]")).unwrap().fleet.unwrap();
+    assert_eq!(serving.roles, [FleetRole::Serve]);
     only_in_fleet("replicas = 2", 1, "fleet.replicas: 2 copies survive no more than 1: write an odd number");
     only_in_fleet("replicas = 7", 1, "expected a whole number from 1 to 5, found 7");
     only_in_fleet("window = { age = \"1s\" }", 1, "1s is out of range: from 1m to 7d");
