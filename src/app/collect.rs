@@ -105,6 +105,7 @@ impl Collecting {
             self.collector.status();
         FleetStatus {
             process: name,
+            role: "collect",
             connected: answered && error.is_none(),
             last_error: error,
             owned: clusters.values().filter(|owner| owner.is_own).count(),
@@ -119,6 +120,8 @@ impl Collecting {
                     owner: Some(owner.collector).filter(|owner| !owner.is_empty()),
                     epoch: owner.epoch,
                     own: owner.is_own,
+                    stale_since: None,
+                    stale_reason: None,
                 })
                 .collect(),
         }

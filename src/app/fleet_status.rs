@@ -8,12 +8,14 @@ use informer_hub_telemetry::metrics::{Id, LabelSet, Snapshot};
 use informer_hub_types::ClusterName;
 
 /// Status of a process that shares clusters with others.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FleetStatus {
     /// Name of the process in the fleet.
     pub process: String,
+    /// Role of the process: `collect` or `serve`.
+    pub role: &'static str,
     /// Whether NATS answered the last requests.
     pub connected: bool,
     /// Why it is not connected.
@@ -47,6 +49,12 @@ pub struct FleetCluster {
     pub epoch: u64,
     /// Whether this process owns it.
     pub own: bool,
+    /// Since when the objects of a serving process may be outdated; absent if they are current.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale_since: Option<jiff::Timestamp>,
+    /// Why they may be outdated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale_reason: Option<String>,
 }
 
 impl FleetStatus {
@@ -57,6 +65,12 @@ impl FleetStatus {
 
     pub(super) fn put(&self, out: &mut Snapshot) {
         out.flag(Id::FleetConnected, LabelSet::NONE, self.connected);
+        if self.role == "serve" {
+            let stale = self.clusters.iter().filter(|cluster| cluster.stale_since.is_some()).count();
+            out.count(Id::FleetServed, LabelSet::NONE, self.clusters.len() as u64);
+            out.count(Id::FleetStale, LabelSet::NONE, stale as u64);
+            return;
+        }
         out.count(Id::FleetOwned, LabelSet::NONE, self.owned as u64);
         out.count(Id::FleetAcquired, LabelSet::NONE, self.acquired);
         out.count(Id::FleetLost, LabelSet::NONE, self.lost);

@@ -38,6 +38,8 @@ mod report;
 mod reviews;
 #[cfg(feature = "cli")]
 mod run;
+#[cfg(feature = "fleet")]
+mod serve;
 #[cfg(feature = "cli")]
 mod service;
 mod sinks;
@@ -74,6 +76,8 @@ pub use reload::{Changes, Difference, ReloadStatus, Reloader};
 pub use report::{HubReport, Reporter, SinkReport};
 #[cfg(feature = "cli")]
 pub use run::{Ended, run};
+#[cfg(feature = "fleet")]
+pub use serve::Serve;
 #[cfg(feature = "cli")]
 pub(crate) use service::{check_issuer, protection};
 pub use sources::{ClusterSourceState, ClusterSourceStatus};

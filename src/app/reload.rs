@@ -40,6 +40,8 @@ use super::election::Election;
 use super::error::{ReloadError, StartError};
 use super::fleet_status::SharedFleetStatus;
 use super::readers::{Follower, Reader, ReaderSubscriptions, RunningSink, RunningSinks, files_of};
+#[cfg(feature = "fleet")]
+use super::serve::Serving;
 use super::sources::{ClusterSourceState, SourceFeed, SourceHost, Sources, WatchParams};
 use super::state::OpenState;
 use crate::actors::messages::{Release, SetMemoryLimit, User};
@@ -104,6 +106,9 @@ pub(super) struct RunningHub {
     /// Collector that decides which clusters are watched, in a fleet.
     #[cfg(feature = "fleet")]
     pub(super) collecting: OnceLock<Arc<Collecting>>,
+    /// Replica that reads the clusters from the log, in a fleet.
+    #[cfg(feature = "fleet")]
+    pub(super) serving: OnceLock<Arc<Serving>>,
     /// Status of this process in its fleet.
     pub(super) fleet: SharedFleetStatus,
     connectors: Mutex<BTreeMap<ClusterName, KubeConnector>>,
@@ -208,6 +213,8 @@ impl RunningHub {
             reconciler: OnceLock::new(),
             #[cfg(feature = "fleet")]
             collecting: OnceLock::new(),
+            #[cfg(feature = "fleet")]
+            serving: OnceLock::new(),
             fleet: SharedFleetStatus::default(),
             read_readers: OnceLock::new(),
             closing: AtomicBool::new(false),

@@ -16,6 +16,8 @@ use super::error::{StartError, WITHOUT_FLEET};
 use super::hub::Hub;
 use super::readers::{Reader, RunningSinks};
 use super::reload::{Dials, RunningHub};
+#[cfg(feature = "fleet")]
+use super::serve::{Serve, Serving};
 use super::sources::Sources;
 use super::state::{LoadedState, OpenState};
 use crate::actors::messages::{EnableCheckpoints, ResourceRequest, SetMemoryLimit, Start};
@@ -24,6 +26,8 @@ use crate::actors::{CheckpointListener, HubSystem, Tuning};
 use crate::cache::HistoryLimits;
 use crate::state::StateDir;
 use informer_hub_config::Config;
+#[cfg(feature = "fleet")]
+use informer_hub_config::FleetRole;
 use informer_hub_dial::Dial;
 use informer_hub_disk::{Disk, RealDisk};
 use informer_hub_sink::SendFence;
@@ -66,6 +70,8 @@ pub struct HubBuilder {
     history: Option<HistoryLimits>,
     #[cfg(feature = "fleet")]
     collect: Option<Box<Collect>>,
+    #[cfg(feature = "fleet")]
+    serve: Option<Box<Serve>>,
 }
 
 impl HubBuilder {
@@ -80,6 +86,8 @@ impl HubBuilder {
             history: None,
             #[cfg(feature = "fleet")]
             collect: None,
+            #[cfg(feature = "fleet")]
+            serve: None,
         }
     }
 
@@ -118,6 +126,15 @@ impl HubBuilder {
     #[doc(hidden)]
     pub fn collect(mut self, collect: Collect) -> Self {
         self.collect = Some(Box::new(collect));
+        self
+    }
+
+    /// Serves for a fleet: the caches follow the log, and the hub watches no cluster.
+    #[cfg(feature = "fleet")]
+    #[must_use]
+    #[doc(hidden)]
+    pub fn serve(mut self, serve: Serve) -> Self {
+        self.serve = Some(Box::new(serve));
         self
     }
 
@@ -216,7 +233,7 @@ impl HubBuilder {
             reader.start(store, &config.resources, &env, hub.registry(), &hub.running().sinks).await?;
         }
         #[cfg(feature = "fleet")]
-        begin_collecting(self.collect, &config, &hub);
+        join_fleet((self.collect, self.serve), &config, &hub);
         for cluster in &config.clusters {
             hub.running().add_cluster(cluster).await?;
         }
@@ -234,15 +251,23 @@ impl fmt::Debug for HubBuilder {
     }
 }
 
-/// Begins to collect, if the configuration or the caller says so. Clusters that are added later are contended for.
+/// Takes the role that the configuration or the caller says. Clusters that are added later are contended for, or read from
+/// the log.
 #[cfg(feature = "fleet")]
-fn begin_collecting(collect: Option<Box<Collect>>, config: &Config, hub: &Hub) {
-    if let Some(collect) = collect.or_else(|| config.fleet.as_ref().map(|fleet| Box::new(Collect::of(fleet)))) {
-        let collecting = Arc::new(Collecting::start(*collect, hub.registry(), hub.system().env()));
+fn join_fleet((collect, serve): (Option<Box<Collect>>, Option<Box<Serve>>), config: &Config, hub: &Hub) {
+    let (running, env) = (hub.running(), hub.system().env());
+    let with_role = |role| config.fleet.as_ref().filter(|fleet| fleet.roles.contains(&role));
+    if let Some(collect) = collect.or_else(|| with_role(FleetRole::Collect).map(|fleet| Box::new(Collect::of(fleet)))) {
+        let collecting = Arc::new(Collecting::start(*collect, hub.registry(), env));
         let weak = Arc::downgrade(&collecting);
-        hub.running().fleet.set(move || weak.upgrade().map(|collecting| collecting.status()));
+        running.fleet.set(move || weak.upgrade().map(|collecting| collecting.status()));
         // A hub starts once.
-        let _ = hub.running().collecting.set(collecting);
+        let _ = running.collecting.set(collecting);
+    } else if let Some(serve) = serve.or_else(|| with_role(FleetRole::Serve).map(|fleet| Box::new(Serve::of(fleet)))) {
+        let serving = Arc::new(Serving::start(*serve, env));
+        let weak = Arc::downgrade(&serving);
+        running.fleet.set(move || weak.upgrade().map(|serving| serving.status()));
+        let _ = running.serving.set(serving);
     }
 }
 

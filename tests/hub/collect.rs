@@ -22,7 +22,7 @@ use crate::fleet::{config, eventually, pods, quick, small};
 const LEASE: Duration = Duration::from_millis(700);
 
 /// Collecting hub, and its connection to the services of the fleet.
-struct Process {
+pub(crate) struct Process {
     name: String,
     hub: Hub,
     backend: Arc<SimulatedBackend>,
@@ -30,16 +30,25 @@ struct Process {
 
 impl Process {
     async fn start(name: &str, services: &SimulatedFleet, clusters: &BTreeMap<String, SimCluster>) -> Self {
+        Self::start_with(name, services, clusters, &["pods"]).await
+    }
+
+    pub(crate) async fn start_with(
+        name: &str,
+        services: &SimulatedFleet,
+        clusters: &BTreeMap<String, SimCluster>,
+        resources: &[&str],
+    ) -> Self {
         let backend = Arc::new(services.connect());
         let mut params = CollectorParams::new(name, Duration::from_secs(3600));
         (params.lease, params.renewal, params.checkpoint) = (LEASE, LEASE / 7, LEASE / 2);
         let shared: Arc<dyn Backend> = Arc::<SimulatedBackend>::clone(&backend);
         let collect = Collect { backend: shared, params };
-        let builder = Hub::builder(config(clusters, &["pods"])).tuning(quick()).collect(collect);
+        let builder = Hub::builder(config(clusters, resources)).tuning(quick()).collect(collect);
         Self { name: name.to_owned(), hub: builder.start().await.unwrap(), backend }
     }
 
-    fn owns(&self, cluster: &str) -> bool {
+    pub(crate) fn owns(&self, cluster: &str) -> bool {
         self.hub.collected().unwrap().iter().any(|owned| owned.as_str() == cluster)
     }
 
@@ -54,19 +63,19 @@ impl Process {
         self.hub.report().await.unwrap().fleet.unwrap()
     }
 
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         let report = self.hub.shutdown(Duration::from_secs(10)).await;
         assert_eq!(report.actors_left, 0, "actors of {} leaked", self.name);
     }
 }
 
-fn services(seed: u64, faults: Faults) -> SimulatedFleet {
+pub(crate) fn services(seed: u64, faults: Faults) -> SimulatedFleet {
     println!("seed {seed}");
     let _seeded = SeededRng::new(seed);
     SimulatedFleet::new(faults)
 }
 
-fn cluster(seed: u64, pods: usize) -> BTreeMap<String, SimCluster> {
+pub(crate) fn cluster(seed: u64, pods: usize) -> BTreeMap<String, SimCluster> {
     BTreeMap::from([("c0".to_owned(), SimCluster::start(small(seed, pods), &Handle::current()).unwrap())])
 }
 
@@ -113,7 +122,7 @@ async fn follows(services: &SimulatedFleet, clusters: &BTreeMap<String, SimClust
     .await;
 }
 
-fn churn(clusters: &BTreeMap<String, SimCluster>, churn: &mut Churn, steps: usize) {
+pub(crate) fn churn(clusters: &BTreeMap<String, SimCluster>, churn: &mut Churn, steps: usize) {
     clusters["c0"].with_world(|world| {
         for _ in 0..steps {
             churn.step(world);
@@ -122,7 +131,7 @@ fn churn(clusters: &BTreeMap<String, SimCluster>, churn: &mut Churn, steps: usiz
 }
 
 /// Returns the number of lists that the cluster has answered, streaming or not.
-fn lists(clusters: &BTreeMap<String, SimCluster>) -> u64 {
+pub(crate) fn lists(clusters: &BTreeMap<String, SimCluster>) -> u64 {
     let stats = clusters["c0"].stats();
     stats.lists + stats.streaming
 }

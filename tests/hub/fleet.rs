@@ -176,6 +176,11 @@ impl Fleet {
 
     pub(crate) async fn start_config(clusters: BTreeMap<String, SimCluster>, config: Config, tuning: Tuning) -> Self {
         let hub = Hub::start_with(config, tuning).await.unwrap();
+        Self::over(clusters, hub).await
+    }
+
+    /// Subscribes to the pods of a running hub.
+    pub(crate) async fn over(clusters: BTreeMap<String, SimCluster>, hub: Hub) -> Self {
         let replica = Arc::new(Mutex::new(Replica::new()));
         let notified = Arc::clone(&replica);
         let subscriber = Subscriber::<()>::from_fn(move |notification: &Notification<()>| {

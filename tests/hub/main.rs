@@ -23,6 +23,7 @@ mod refused_events;
 mod relist;
 mod reload;
 mod restart;
+mod serve;
 mod standby;
 mod subscriptions;
 mod unavailable;

@@ -10,6 +10,7 @@ use crate::actors::messages::{AddCluster, RemoveCluster, SetClusterLabels};
 use crate::app::convert;
 use crate::app::error::{ReloadError, StartError};
 use informer_hub_config::{ClusterAccess, ClusterConfig, Config};
+use informer_hub_reflector::Connector;
 use informer_hub_types::ClusterName;
 
 impl RunningHub {
@@ -55,13 +56,19 @@ impl RunningHub {
 
     /// Adds a cluster, which is watched from then on.
     pub(in crate::app) async fn add_cluster(&self, cluster: &ClusterConfig) -> Result<(), StartError> {
-        if is_of_agent(cluster) {
+        if is_of_agent(cluster) && !self.serves() {
             return Ok(());
         }
         let connector = convert::connector(cluster, self.stall, self.dials.clusters.clone(), &self.env.io);
         self.connectors.lock().insert(cluster.name.clone(), connector.clone());
         let (name, labels) = (cluster.name.clone(), cluster.labels.clone());
-        let cluster = AddCluster { name, labels, connector: Arc::new(connector) };
+        let connector: Arc<dyn Connector> = Arc::new(connector);
+        #[cfg(feature = "fleet")]
+        let connector = match self.serving.get() {
+            Some(serving) => serving.connector(&name, connector),
+            None => connector,
+        };
+        let cluster = AddCluster { name, labels, connector };
         #[cfg(feature = "fleet")]
         if let Some(collecting) = self.collecting.get() {
             collecting.add(cluster);
@@ -69,6 +76,14 @@ impl RunningHub {
         }
         self.registry.send(cluster).await??;
         Ok(())
+    }
+
+    /// Returns whether the caches follow the log of a fleet, for which all clusters are alike.
+    fn serves(&self) -> bool {
+        #[cfg(feature = "fleet")]
+        return self.serving.get().is_some();
+        #[cfg(not(feature = "fleet"))]
+        return false;
     }
 
     async fn remove_cluster(&self, name: ClusterName) -> Result<(), MailboxError> {
@@ -83,7 +98,7 @@ impl RunningHub {
     }
 }
 
-/// Whether an agent watches the cluster, and not this process.
+/// Whether an agent watches the cluster, and no process with this configuration.
 fn is_of_agent(cluster: &ClusterConfig) -> bool {
     cluster.access == ClusterAccess::Agent
 }

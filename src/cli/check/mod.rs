@@ -26,7 +26,9 @@ use super::reviews;
 use super::{interruptible, runtime};
 use crate::app;
 use informer_hub_config::fleet::{Holder, Roster, SourceReport, merge};
-use informer_hub_config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, HubConfig, HumanDuration};
+use informer_hub_config::{
+    ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, FleetRole, HubConfig, HumanDuration,
+};
 use informer_hub_types::{ClusterName, ClusterSelector, clock};
 
 /// Maximum number of clusters that are checked concurrently.
@@ -95,7 +97,11 @@ impl Args {
     async fn check(&self, config: &Config) -> anyhow::Result<Report> {
         let mut report = self.report();
         let roster = self.check_sources(config, &mut report).await;
-        let chosen = self.reachable(super::chosen(&roster.clusters, &self.clusters)?)?;
+        let mut chosen = self.reachable(super::chosen(&roster.clusters, &self.clusters)?)?;
+        if config.fleet.as_ref().is_some_and(|fleet| fleet.roles == [FleetRole::Serve]) {
+            // It reads the log instead.
+            chosen.clear();
+        }
         let progress = Progress::new(chosen.len());
         let source_of = |cluster: &ClusterConfig| match roster.sourced.get(&cluster.name)? {
             Holder::Source { name, .. } => Some(name.clone()),

@@ -12,6 +12,15 @@ const BEHIND: f64 = 10.0;
 pub(super) fn total(status: &Value) -> Option<String> {
     let fleet = status.get("fleet").filter(|fleet| fleet.is_object())?;
     let (process, owned, clusters) = (text(fleet, "process"), number(fleet, "owned"), list(fleet, "clusters"));
+    if fleet["role"] == "serve" {
+        let stale = clusters.iter().filter(|cluster| cluster["staleSince"].is_string()).count();
+        let stale = if stale == 0 { String::new() } else { format!(", {stale} stale") };
+        let count = match clusters.len() {
+            1 => "1 cluster".to_owned(),
+            count => format!("{count} clusters"),
+        };
+        return Some(format!("fleet      {} serves {count}{stale}", printable(process)));
+    }
     let free = clusters.iter().filter(|cluster| !cluster["owner"].is_string()).count();
     let free = if free == 0 { String::new() } else { format!(", {free} without an owner") };
     Some(format!("fleet      {} owns {owned} of {} clusters{free}", printable(process), clusters.len()))
@@ -52,6 +61,10 @@ mod tests {
         assert!(!not_connected(&status).unwrap().contains('\u{1b}'));
         status["fleet"]["oldestAppendSeconds"] = 11.5.into();
         assert!(behind(&status).is_some());
+        let served = json!([{ "name": "a", "staleSince": "2026-01-01T00:00:00Z" }, { "name": "b" }]);
+        let serving =
+            json!({ "fleet": { "process": "hub-3", "role": "serve", "connected": true, "clusters": served } });
+        assert_eq!(total(&serving).unwrap(), "fleet      hub-3 serves 2 clusters, 1 stale");
         assert_eq!((total(&json!({})), not_connected(&json!({})), behind(&json!({}))), (None, None, None));
     }
 }

@@ -314,6 +314,10 @@ catalogue! {
     FleetConnected: Gauge "informer_hub_fleet_connected" [];
     /// Clusters of the fleet that this process owns.
     FleetOwned: Gauge "informer_hub_fleet_owned_clusters" [];
+    /// Clusters whose objects a serving process reads from the log.
+    FleetServed: Gauge "informer_hub_fleet_served_clusters" [];
+    /// Served clusters without a live collector, or whose log cannot be read.
+    FleetStale: Gauge "informer_hub_fleet_stale_clusters" [];
     /// Epoch under which this process owns a cluster.
     FleetEpoch: Gauge "informer_hub_fleet_epoch" [cluster];
     /// How often this process became the owner of a cluster.
