@@ -1,4 +1,4 @@
-//! Hub processes that share two clusters through a real `nats-server`: takeover, fencing, and what `check` reports.
+//! Hub processes that share two clusters through a real `nats-server`: takeover, fencing, serving, and what `check` reports.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use crate::bed::{
 };
 use crate::fixture::{WAIT_DEADLINE, pods};
 use crate::nats_server::Server;
+use crate::new_user::audit::Audit;
 use crate::workdir::{Running, Workdir};
 
 const FLEET: &str = "test";
@@ -44,6 +45,37 @@ impl Process {
         workdir.write("hub.toml", &config(workdir.listen(), &nats.url(), clusters));
         let hub = workdir.hub();
         Self { workdir, hub }
+    }
+
+    /// Starts a serving replica, with credentials of another user than the collectors'.
+    fn replica(nats: &Server, clusters: &[RealCluster]) -> Self {
+        let workdir = Workdir::new();
+        let mut text = config(workdir.listen(), &nats.url(), clusters).replace("\"collect\"", "\"serve\"");
+        for cluster in clusters {
+            let [all, limited] =
+                [cluster.kubeconfig(), cluster.limited_kubeconfig()].map(|it| it.display().to_string());
+            text = text.replace(&all, &limited);
+        }
+        workdir.write("hub.toml", &text);
+        let hub = workdir.hub();
+        Self { workdir, hub }
+    }
+
+    /// Waits until `get` shows the pods of the cluster.
+    async fn shows_pods(&self, cluster: &RealCluster) {
+        let expected = ground_truth(&cluster.client().await, &pods().gvr).await;
+        let expected: BTreeMap<_, _> =
+            expected.into_iter().map(|(key, (uid, _))| (key.to_string(), uid.to_string())).collect();
+        let found = || {
+            let list = self.workdir.json(&["get", "pods", "-A"]);
+            let pod = |pod: &Value| {
+                let [namespace, name, uid] = ["namespace", "name", "uid"]
+                    .map(|field| pod["metadata"][field].as_str().unwrap_or_default().to_owned());
+                (format!("{namespace}/{name}"), uid)
+            };
+            list["items"].as_array().unwrap().iter().map(pod).collect::<BTreeMap<_, _>>()
+        };
+        assert!(becomes_true(WAIT_DEADLINE, async || found() == expected).await, "{:?}\n{expected:?}", found());
     }
 
     async fn fleet(&self) -> Value {
@@ -278,6 +310,62 @@ async fn agent_collects_the_cluster_that_collectors_cannot_reach() {
     assert_eq!(contents.lists["edge"], 1, "no list after the restart");
     assert_eq!(contents.owners["edge"].len(), 2, "{:?}", contents.owners);
     assert_eq!(contents.owners["center"].len(), 1, "{:?}", contents.owners);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_serve_from_the_log_over_a_takeover_and_ask_no_apiserver() {
+    let (seed, audit) = (seed(), Audit::new());
+    let (nats, clusters) =
+        tokio::join!(Server::start(&["--jetstream"]), RealCluster::start_all_with([("east", audit.flags())]));
+    let client = clusters[0].client().await;
+    install_widgets(&client).await;
+    create_namespace(&client, "churn").await;
+    create_pods(&client, "default", "web", 50).await;
+    let mut churn = Churn::new(seed, "churn");
+    let first = Process::start(&nats, &clusters);
+    first.owns(1).await;
+    let second = Process::start(&nats, &clusters);
+    second.workdir.ready(&second.hub).await;
+    let replica = Process::replica(&nats, &clusters);
+    replica.workdir.ready(&replica.hub).await;
+    replica.shows_pods(&clusters[0]).await;
+    replica.workdir.shows(&["status"], |text| text.contains("serves 1 cluster")).await;
+    let check = replica.workdir.json(&["check", "-c", "hub.toml"]);
+    assert_eq!(check["clusters"], serde_json::json!([]), "{check:#}");
+
+    let watch = replica.workdir.watching(&["watch", "pods", "--initial"]);
+    create_pods(&client, "default", "before", 1).await;
+    watch.prints(&["before-0"]).await;
+    drop(first);
+    churn.run(&client, 30).await;
+    let killed = clock::now();
+    create_pods(&client, "default", "during", 1).await;
+    second.owns(1).await;
+    watch.prints(&["during-0"]).await;
+    println!("a watch of the replica goes on {:?} after SIGKILL of the collector", killed.elapsed());
+    replica.shows_pods(&clusters[0]).await;
+
+    // Watches of the collector only, since the test lists.
+    let watches = || audit.requests().iter().filter(|request| request.uri.contains("watch=true")).count();
+    let with_one = watches();
+    let more = [Process::replica(&nats, &clusters), Process::replica(&nats, &clusters)];
+    for replica in &more {
+        replica.workdir.ready(&replica.hub).await;
+        churn.run(&client, 10).await;
+        replica.shows_pods(&clusters[0]).await;
+    }
+    assert_eq!(watches(), with_one, "with three replicas as with one");
+    let requests = audit.requests();
+    let of_replicas: Vec<_> = requests.iter().filter(|request| request.user.contains("limited")).collect();
+    assert!(of_replicas.is_empty(), "{of_replicas:#?}");
+
+    // Without any collector, they answer and say so.
+    drop(second);
+    let stale = async || more[0].fleet().await["clusters"][0]["staleReason"].is_string();
+    assert!(becomes_true(WAIT_DEADLINE, stale).await, "{}", more[0].fleet().await);
+    more[0].shows_pods(&clusters[0]).await;
+    assert_eq!(more[0].workdir.metric("informer_hub_fleet_stale_clusters").await, Some(1.0));
+    more[0].workdir.shows(&["status"], |text| text.contains("serves 1 cluster, 1 stale")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

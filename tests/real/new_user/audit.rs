@@ -11,14 +11,14 @@ const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [Re
                       rules:\n- level: Metadata\n  verbs: [list, watch]\n- level: None\n";
 
 /// Audit log of one cluster.
-pub(super) struct Audit(TempDir);
+pub(crate) struct Audit(TempDir);
 
 /// A list or watch request.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
-    pub(super) user: String,
+pub(crate) struct Request {
+    pub(crate) user: String,
     pub(super) resource: String,
-    pub(super) uri: String,
+    pub(crate) uri: String,
     /// Id of the credential, if the user authenticated by a token.
     pub(super) credential: String,
     /// Whether the response has all objects: a list, or a watch with initial events.
@@ -27,20 +27,20 @@ pub(super) struct Request {
 
 impl Audit {
     /// Creates an empty audit log for a new cluster.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("policy.yaml"), POLICY).unwrap();
         Self(folder)
     }
 
     /// Returns the kube-apiserver flags for this log.
-    pub(super) fn flags(&self) -> Vec<String> {
+    pub(crate) fn flags(&self) -> Vec<String> {
         let at = |name: &str| self.0.path().join(name).display().to_string();
         vec![format!("--audit-policy-file={}", at("policy.yaml")), format!("--audit-log-path={}", at("log"))]
     }
 
     /// Returns all requests so far, in order.
-    pub(super) fn requests(&self) -> Vec<Request> {
+    pub(crate) fn requests(&self) -> Vec<Request> {
         let log = fs::read_to_string(self.0.path().join("log")).unwrap_or_default();
         // The last line may be incomplete.
         log.lines().filter_map(|line| serde_json::from_str(line).ok()).map(|line: Value| request(&line)).collect()

@@ -8,7 +8,7 @@
 //! - `credentials`: rotation of a token file, a plugin's token and a client certificate.
 //! - `queries`: the queries of dashboard and alerts, evaluated over the hub's metrics.
 
-mod audit;
+pub(crate) mod audit;
 mod credentials;
 mod queries;
 mod walkthrough;
