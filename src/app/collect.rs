@@ -17,8 +17,9 @@ use crate::actors::{Env, RegistryActor};
 use informer_hub_config::FleetConfig;
 use informer_hub_roles::{
     Backend, Collector, CollectorParams, CollectorStatus, ConnectorWrap, Credentials, Host, NatsBackend, NatsParams,
+    Zone,
 };
-use informer_hub_types::{ClusterName, rng};
+use informer_hub_types::{ClusterLabels, ClusterName, rng};
 
 /// Services of the fleet, and the parameters of its collector.
 #[derive(Clone, Debug)]
@@ -36,7 +37,9 @@ impl Collect {
     /// Returns the parameters of a process of a configured fleet.
     pub(super) fn of(config: &FleetConfig) -> Self {
         let nats = nats_params(config);
-        let params = CollectorParams::new(&nats.name, config.window_age);
+        let mut params = CollectorParams::new(&nats.name, config.window_age);
+        let prefer = config.prefer.clone();
+        params.zone = config.zone.clone().map(|name| Zone { name, prefer });
         Self { backend: Arc::new(NatsBackend::new(nats)), params }
     }
 }
@@ -81,7 +84,7 @@ impl Collecting {
         self.collector.add(name);
     }
 
-    /// Changes the labels of a cluster for the next time that the hub owns it.
+    /// Changes the labels of a cluster: for its preferred zone, and for the next time that the hub owns it.
     pub(super) fn set_labels(&self, change: &SetClusterLabels) {
         if let Some(known) = self.host.clusters.lock().get_mut(&change.name) {
             known.labels.clone_from(&change.labels);
@@ -101,7 +104,7 @@ impl Collecting {
 
     /// Returns the status of the process in its fleet.
     pub(super) fn status(&self) -> FleetStatus {
-        let CollectorStatus { name, answered, error, clusters, acquired, lost, queued_bytes, oldest_append } =
+        let CollectorStatus { name, answered, error, clusters, acquired, lost, moved, queued_bytes, oldest_append } =
             self.collector.status();
         FleetStatus {
             process: name,
@@ -111,6 +114,7 @@ impl Collecting {
             owned: clusters.values().filter(|owner| owner.is_own).count(),
             acquired,
             lost,
+            moved,
             queued_bytes,
             oldest_append_seconds: oldest_append.as_secs_f64(),
             clusters: clusters
@@ -120,6 +124,7 @@ impl Collecting {
                     owner: Some(owner.collector).filter(|owner| !owner.is_empty()),
                     epoch: owner.epoch,
                     own: owner.is_own,
+                    weight: owner.weight,
                     stale_since: None,
                     stale_reason: None,
                 })
@@ -165,5 +170,9 @@ impl Host for RegistryHost {
             // It may have been removed already, or the registry has ended.
             let _ = removing.await;
         })
+    }
+
+    fn labels(&self, cluster: &ClusterName) -> ClusterLabels {
+        self.clusters.lock().get(cluster).map(|known| known.labels.clone()).unwrap_or_default()
     }
 }

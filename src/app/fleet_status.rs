@@ -27,6 +27,8 @@ pub struct FleetStatus {
     pub acquired: u64,
     /// Times that this process lost a cluster to another one.
     pub lost: u64,
+    /// Times that this process handed a cluster over, for balance or because the operator wanted it.
+    pub moved: u64,
     /// Bytes of changes that the log has not stored yet.
     pub queued_bytes: u64,
     /// Time for which the oldest of them has waited, in seconds.
@@ -49,6 +51,8 @@ pub struct FleetCluster {
     pub epoch: u64,
     /// Whether this process owns it.
     pub own: bool,
+    /// Weight of the cluster, of its objects and events, by which collectors share clusters; 0 if unknown.
+    pub weight: u64,
     /// Since when the objects of a serving process may be outdated; absent if they are current.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale_since: Option<jiff::Timestamp>,
@@ -74,11 +78,13 @@ impl FleetStatus {
         out.count(Id::FleetOwned, LabelSet::NONE, self.owned as u64);
         out.count(Id::FleetAcquired, LabelSet::NONE, self.acquired);
         out.count(Id::FleetLost, LabelSet::NONE, self.lost);
+        out.count(Id::FleetMoved, LabelSet::NONE, self.moved);
         out.count(Id::FleetQueued, LabelSet::NONE, self.queued_bytes);
         out.put(Id::FleetOldest, LabelSet::NONE, self.oldest_append_seconds);
         for cluster in self.clusters.iter().filter(|cluster| cluster.own) {
             let labels = out.labels(&[("cluster", cluster.name.as_str())]);
             out.count(Id::FleetEpoch, labels, cluster.epoch);
+            out.count(Id::FleetWeight, labels, cluster.weight);
         }
     }
 }

@@ -50,6 +50,7 @@ impl Serving {
             owner: Some(known.collector).filter(|owner| !owner.is_empty()),
             epoch: known.epoch,
             own: false,
+            weight: 0,
             stale_since: known.stale.as_ref().map(|stale| stale.since),
             stale_reason: known.stale.map(|stale| stale.reason),
         };

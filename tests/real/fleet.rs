@@ -206,38 +206,47 @@ async fn killed_and_frozen_processes_lose_their_clusters_and_no_change() {
     let contents = log_follows(&log, &clusters).await;
     assert!(contents.lists.values().all(|lists| *lists == 1), "{:?}", contents.lists);
 
-    // The second process waits for the first one to fail.
+    // One cluster moves to the second process. Then the first one fails.
     let second = Process::start(&nats, &clusters);
+    let joined = clock::now();
     second.workdir.ready(&second.hub).await;
-    assert_eq!(second.owned().await, [] as [&str; 0]);
-    second.workdir.shows(&["status"], |text| text.contains("owns 0 of 2 clusters")).await;
-    assert_eq!(first.workdir.metric("informer_hub_fleet_owned_clusters").await, Some(2.0));
+    change(&mut churns).await;
+    second.owns(1).await;
+    first.owns(1).await;
+    println!("1 cluster moved {:?} after the second process joined", joined.elapsed());
+    second.workdir.shows(&["status"], |text| text.contains("owns 1 of 2 clusters")).await;
+    assert_eq!(first.workdir.metric("informer_hub_fleet_owned_clusters").await, Some(1.0));
+    assert_eq!(first.workdir.metric("informer_hub_fleet_moved_total").await, Some(1.0));
+    assert_eq!(first.workdir.metric("informer_hub_fleet_lost_total").await, Some(0.0));
     assert_eq!(first.workdir.metric("informer_hub_fleet_connected").await, Some(1.0));
-    let epoch = first.workdir.metric("informer_hub_fleet_epoch{cluster=\"east\"}").await;
+    let left = format!("{{cluster={:?}}}", first.owned().await[0]);
+    let epoch = first.workdir.metric(&format!("informer_hub_fleet_epoch{left}")).await;
+    assert!(first.workdir.metric(&format!("informer_hub_fleet_weight{left}")).await >= Some(150.0));
     change(&mut churns).await;
     let killed = clock::now();
     drop(first);
     change(&mut churns).await;
     second.owns(2).await;
-    println!("2 clusters taken over {:?} after SIGKILL", killed.elapsed());
-    assert!(second.workdir.metric("informer_hub_fleet_epoch{cluster=\"east\"}").await > epoch);
+    println!("1 cluster taken over {:?} after SIGKILL", killed.elapsed());
+    assert!(second.workdir.metric(&format!("informer_hub_fleet_epoch{left}")).await > epoch);
     log_follows(&log, &clusters).await;
 
     // A frozen process that wakes up has lost its clusters, and stores nothing more.
     let third = Process::start(&nats, &clusters);
     third.workdir.ready(&third.hub).await;
+    third.owns(1).await;
     let frozen = clock::now();
     second.hub.freeze(true);
     change(&mut churns).await;
     third.owns(2).await;
-    println!("2 clusters taken over {:?} after SIGSTOP", frozen.elapsed());
+    println!("1 cluster taken over {:?} after SIGSTOP", frozen.elapsed());
     second.hub.freeze(false);
     second.owns(0).await;
-    assert_eq!(second.workdir.metric("informer_hub_fleet_lost_total").await, Some(2.0));
+    assert_eq!(second.workdir.metric("informer_hub_fleet_lost_total").await, Some(1.0));
     change(&mut churns).await;
     let contents = log_follows(&log, &clusters).await;
     assert!(contents.lists.values().all(|lists| *lists == 1), "no takeover lists: {:?}", contents.lists);
-    assert!(contents.owners.values().all(|owners| owners.len() == 3), "{:?}", contents.owners);
+    assert!(contents.owners.values().all(|owners| owners.len() >= 3), "{:?}", contents.owners);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,9 +3,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::Secret;
+use super::files::labels;
 use super::rules::nats_urls;
 use super::table::Table;
+use super::{ClusterLabels, Secret};
 
 /// Bounds of `window.age`. A collector must be able to take over before the log has lost the changes since a checkpoint.
 pub(super) const WINDOW_AGE: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(7 * 24 * 3600);
@@ -45,6 +46,10 @@ pub struct FleetConfig {
     pub window_age: Duration,
     /// Size of the log at which it removes the oldest changes. Default 8 GiB.
     pub window_bytes: u64,
+    /// Zone of the process.
+    pub zone: Option<String>,
+    /// Labels of the clusters that prefer collectors in the zone.
+    pub prefer: ClusterLabels,
 }
 
 impl FleetConfig {
@@ -52,7 +57,8 @@ impl FleetConfig {
     #[must_use]
     pub fn new(name: &str, nats: Vec<String>, roles: Vec<FleetRole>) -> Self {
         let (replicas, window_age, window_bytes) = (1, Duration::from_secs(3600), 8 << 30);
-        Self { nats, credentials: None, name: name.to_owned(), roles, replicas, window_age, window_bytes }
+        let (credentials, zone, prefer) = Default::default();
+        Self { nats, credentials, name: name.to_owned(), roles, replicas, window_age, window_bytes, zone, prefer }
     }
 }
 
@@ -62,7 +68,7 @@ pub fn fleet_keys_to_restart(old: Option<&FleetConfig>, new: Option<&FleetConfig
     let (Some(old), Some(new)) = (old, new) else {
         return if old == new { Vec::new() } else { vec!["fleet"] };
     };
-    let FleetConfig { nats, credentials, name, roles, replicas, window_age, window_bytes } = old;
+    let FleetConfig { nats, credentials, name, roles, replicas, window_age, window_bytes, zone, prefer } = old;
     let keys = [
         ("fleet.nats", *nats != new.nats),
         ("fleet.credentials", *credentials != new.credentials),
@@ -71,6 +77,8 @@ pub fn fleet_keys_to_restart(old: Option<&FleetConfig>, new: Option<&FleetConfig
         ("fleet.replicas", *replicas != new.replicas),
         ("fleet.window.age", *window_age != new.window_age),
         ("fleet.window.bytes", *window_bytes != new.window_bytes),
+        ("fleet.zone", *zone != new.zone),
+        ("fleet.prefer", *prefer != new.prefer),
     ];
     keys.into_iter().filter_map(|(key, differs)| differs.then_some(key)).collect()
 }
@@ -111,14 +119,35 @@ pub(super) fn fleet(mut table: Table<'_>) -> FleetConfig {
         bytes = window.size("bytes", WINDOW_BYTES);
         window.finish();
     }
+    let (zone, prefer) = zone(&mut table);
     table.finish();
     FleetConfig {
+        zone,
+        prefer,
         credentials,
         replicas: replicas.unwrap_or(default.replicas),
         window_age: age.unwrap_or(default.window_age),
         window_bytes: bytes.map_or(default.window_bytes, |bytes| bytes as u64),
         ..default
     }
+}
+
+/// Reads `zone` and `prefer`, which have an effect only together.
+fn zone(table: &mut Table<'_>) -> (Option<String>, ClusterLabels) {
+    let (has_zone, has_prefer) = (table.has("zone"), table.has("prefer"));
+    let zone = table.text("zone");
+    let path = table.path.key("prefer");
+    let checker = table.checker;
+    let prefer = table.take("prefer").map(|value| labels(checker, &path, value)).unwrap_or_default();
+    if has_zone && !has_prefer {
+        table.mistake("zone", "has no effect without prefer; write prefer = { region = \"eu\" }");
+    }
+    if has_prefer && !has_zone {
+        table.mistake("prefer", "has no effect without zone; write zone = \"eu-west\"");
+    } else if has_prefer && prefer.is_empty() && checker.is_clean(&path) {
+        table.mistake("prefer", "has no labels; write { region = \"eu\" }, or remove zone and prefer");
+    }
+    (zone, prefer)
 }
 
 fn servers(table: &mut Table<'_>) -> Vec<String> {

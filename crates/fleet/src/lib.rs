@@ -18,6 +18,7 @@
 //! - [`checkpoint`]: the objects of a partition at a sequence.
 //! - [`ClusterDocument`]: what a collector has learned about a cluster, for replicas that cannot ask the apiserver.
 //! - [`assign`](mod@assign): which collector owns which cluster.
+//! - [`roster`]: live collectors, and what the operator has set.
 //! - [`Log`]: port to the log. `SimulatedLog` (feature `testing`) and `jetstream::JetStreamLog` implement it.
 
 pub mod assign;
@@ -33,6 +34,7 @@ pub mod reader;
 #[cfg(test)]
 mod reader_tests;
 mod record;
+pub mod roster;
 #[cfg(any(test, feature = "testing"))]
 pub mod simulated_log;
 #[cfg(test)]

@@ -9,8 +9,12 @@ pub struct Ownership {
     pub cluster: ClusterName,
     /// Its owner; empty if the last one has released it.
     pub collector: String,
+    /// Collector for which the last owner has released the cluster; empty if any may claim it.
+    pub next: String,
     /// Epoch for [`Writer::open`](crate::Writer::open).
     pub epoch: u64,
     /// Revision of the entry. It changes with each renewal, so an observer sees by its own clock that an owner is alive.
     pub revision: u64,
+    /// Cost of the cluster, of its objects and events, as its last owner has measured it; zero if unknown.
+    pub weight: u64,
 }

@@ -101,7 +101,7 @@ impl Subjects {
 }
 
 /// Appends `text` with every character escaped that has a meaning in a subject.
-fn escape(text: &str, out: &mut String) {
+pub(crate) fn escape(text: &str, out: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
             out.push(char::from(byte));

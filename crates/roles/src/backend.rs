@@ -10,27 +10,19 @@ use informer_hub_fleet::{Answer, ClusterDocument, Entry, Ownership, Partition, R
 use informer_hub_lease as lease;
 use informer_hub_types::ClusterName;
 
-/// Failed request to a backend. It may be repeated.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct BackendError(
-    /// Request and cause.
-    pub String,
-);
-
-/// Result of a request to a backend.
-pub type Answered<T> = BoxFuture<'static, Result<T, BackendError>>;
+pub(crate) use super::answer::{Answered, BackendError};
+use super::roster_store::RosterStore;
 
 /// Entries of the log as they are stored, in order. Entries may repeat. Ends, or fails, if a new tail has to be opened.
 pub type TailStream = BoxStream<'static, Result<Entry, BackendError>>;
 
-/// The log, the buckets of owners, documents and leases, and the store of checkpoints.
+/// The log, the buckets of owners, documents and leases, the roster, and the store of checkpoints.
 ///
 /// # Contract
 /// - A request may fail although it was executed.
 /// - Changes of the buckets compare the revision, so of two concurrent ones, one has no effect.
 /// - Every future ends within a deadline of the adapter.
-pub trait Backend: Debug + Send + Sync + 'static {
+pub trait Backend: RosterStore + Debug + Send + Sync + 'static {
     /// Executes a request of a [`Writer`](informer_hub_fleet::Writer).
     fn execute(&self, request: Request) -> BoxFuture<'static, Answer>;
 
@@ -54,10 +46,10 @@ pub trait Backend: Debug + Send + Sync + 'static {
         newest: u64,
     ) -> Answered<Option<Ownership>>;
 
-    /// Renews an ownership: same epoch, new revision. Returns `None` if it has changed.
+    /// Renews an ownership: same epoch, new revision, and its weight. Returns `None` if it has changed.
     fn renew(&self, own: &Ownership) -> Answered<Option<Ownership>>;
 
-    /// Gives an ownership up. Returns whether it was still held.
+    /// Gives an ownership up, for its `next` or for any collector. Returns whether it was still held.
     fn release(&self, own: &Ownership) -> Answered<bool>;
 
     /// Returns the document about a cluster, and its revision.

@@ -23,9 +23,11 @@
 //! - [`Backend`]: port to the services that the processes of a fleet share.
 //! - `appender`: task that appends records to the log and reports when they are stored.
 //! - `restore`: the objects of a partition, from its checkpoint and the log's tail.
-//! - `collect`: ownership of clusters, list and watch of their resources, checkpoints, documents about clusters.
+//! - [`RosterStore`]: port to the live collectors, and what the operator has set.
+//! - `collect`: ownership of clusters, list and watch of their resources, checkpoints, documents about clusters, balance.
 //! - `serve`: list and watch from the log, and discovery from the documents.
 
+mod answer;
 mod appender;
 mod backend;
 mod collect;
@@ -33,6 +35,7 @@ mod listed;
 #[cfg(feature = "nats")]
 mod nats;
 mod restore;
+mod roster_store;
 mod selection;
 mod serve;
 #[cfg(any(test, feature = "testing"))]
@@ -40,8 +43,10 @@ pub mod simulated;
 #[cfg(test)]
 mod simulation_tests;
 
-pub use backend::{Answered, Backend, BackendError, TailStream};
-pub use collect::{ClusterOwner, Collector, CollectorParams, CollectorStatus, ConnectorWrap, Host};
+pub use answer::{Answered, BackendError};
+pub use backend::{Backend, TailStream};
+pub use collect::{ClusterOwner, Collector, CollectorParams, CollectorStatus, ConnectorWrap, Host, Zone};
 #[cfg(feature = "nats")]
 pub use nats::{Credentials, NatsBackend, NatsParams, NatsProblem};
+pub use roster_store::RosterStore;
 pub use serve::{Replica, ReplicaParams, ReplicaStatus, ServedCluster, Stale};

@@ -1,6 +1,7 @@
 //! Backend on NATS JetStream. It connects at the first request, and again after each failure to do so.
 
 mod credentials;
+mod roster;
 
 use std::fmt;
 use std::io;
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
 use informer_hub_fleet::jetstream::{
-    Checkpoints, Documents, JetStreamLog, Leases, LogParams, NatsError, Owners, probe,
+    Checkpoints, Documents, JetStreamLog, Leases, LogParams, NatsError, Owners, RosterBucket, probe,
 };
 use informer_hub_fleet::{Answer, ClusterDocument, Entry, Ownership, Partition, Request, Sequence, Subjects};
 use informer_hub_lease as lease;
@@ -73,6 +74,7 @@ struct Services {
     checkpoints: Checkpoints,
     /// Opened by the first request, so only fleets with elections have the bucket. `None` after a failed request.
     leases: Mutex<Option<Leases>>,
+    roster: RosterBucket,
 }
 
 impl NatsBackend {
@@ -113,6 +115,7 @@ impl Connecting {
                 log: JetStreamLog::open(client.clone(), log).await?,
                 owners: Owners::open(client.clone(), subjects.clone(), replicas, timeout).await?,
                 documents: Documents::open(client.clone(), subjects.clone(), replicas, timeout).await?,
+                roster: RosterBucket::open(client.clone(), &subjects, replicas, timeout).await?,
                 checkpoints: Checkpoints::open(client.clone(), subjects, replicas, timeout).await?,
                 leases: Mutex::default(),
                 client,

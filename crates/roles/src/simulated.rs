@@ -2,6 +2,8 @@
 //!
 //! The log is a [`SimulatedLog`], which has JetStream's contract. Owners, checkpoints and leases fail with it.
 
+mod roster;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use informer_hub_fleet::roster::{MoveInProgress, RosterItem};
 use informer_hub_fleet::simulated_log::{Faults, SimulatedClient, SimulatedLog};
 use informer_hub_fleet::{Answer, ClusterDocument, Entry, Log, Ownership, Partition, Request, RequestId, Sequence};
 use informer_hub_lease as lease;
@@ -19,6 +22,7 @@ use informer_hub_types::{ClusterName, rng};
 use parking_lot::Mutex;
 
 use super::backend::{Answered, Backend, BackendError, TailStream};
+use roster::Roster;
 
 /// Interval in which an answer of the log is looked for.
 const LOOK: Duration = Duration::from_millis(1);
@@ -38,6 +42,7 @@ struct FleetState {
     documents: Mutex<HashMap<ClusterName, (u64, Bytes)>>,
     checkpoints: Mutex<HashMap<Partition, (Sequence, Bytes)>>,
     leases: Mutex<HashMap<String, MemoryStore>>,
+    roster: Mutex<Roster>,
     down: Mutex<bool>,
     /// Time of the log, which goes on over runtimes.
     time: Mutex<Duration>,
@@ -69,6 +74,7 @@ impl SimulatedFleet {
             documents: Mutex::default(),
             checkpoints: Mutex::default(),
             leases: Mutex::default(),
+            roster: Mutex::default(),
             down: Mutex::default(),
             time: Mutex::default(),
         }))
@@ -109,6 +115,22 @@ impl SimulatedFleet {
     #[must_use]
     pub fn owner(&self, cluster: &ClusterName) -> Option<Ownership> {
         self.0.owners.lock().get(cluster).cloned()
+    }
+
+    /// Writes an item of the roster.
+    pub fn set_roster(&self, item: RosterItem) {
+        self.0.roster.lock().write(item);
+    }
+
+    /// Removes what the operator has set.
+    pub fn clear_roster(&self) {
+        self.0.roster.lock().clear();
+    }
+
+    /// Returns the move in progress.
+    #[must_use]
+    pub fn moving(&self) -> Option<MoveInProgress> {
+        self.0.roster.lock().moving()
     }
 
     /// Returns the sequences of the checkpoints.
@@ -220,8 +242,9 @@ impl Backend for SimulatedBackend {
         newest: u64,
     ) -> Answered<Option<Ownership>> {
         let epoch = seen.map_or(0, |seen| seen.epoch).max(newest) + 1;
-        let (revision, collector) = (seen.map(|seen| seen.revision), collector.to_owned());
-        self.write(Ownership { cluster: cluster.clone(), collector, epoch, revision: 0 }, revision)
+        let (weight, revision) = (seen.map_or(0, |seen| seen.weight), seen.map(|seen| seen.revision));
+        let (cluster, collector, next) = (cluster.clone(), collector.to_owned(), String::new());
+        self.write(Ownership { cluster, collector, next, epoch, revision: 0, weight }, revision)
     }
 
     fn renew(&self, own: &Ownership) -> Answered<Option<Ownership>> {

@@ -1,16 +1,19 @@
 //! Simulation of collectors over a faulty log and faulty clusters. A seed decides everything, in virtual time.
 //!
-//! Collectors are killed, cut off, paused by a slow log, and released; serving replicas are killed and cut off. At the end
-//! the faults stop, and the log and the caches of owners and replicas must hold the clusters' objects.
+//! Collectors are killed, cut off, paused by a slow log, released, drained, and their clusters are pinned; serving replicas
+//! are killed and cut off. At the end the faults stop, and the log and the caches of owners and replicas must hold the
+//! clusters' objects.
 
 mod cluster;
 mod process;
+mod rebalance;
 mod replica;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use informer_hub_fleet::roster::RosterItem;
 use informer_hub_fleet::simulated_log::Faults;
 use informer_hub_fleet::{Header, Partition, Record, ResetReason, unpack};
 use informer_hub_types::rng::{SeededRng, rng};
@@ -37,6 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 struct Totals {
     takeovers: u64,
     kills: usize,
+    moved: u64,
     lists: usize,
     restarts: u64,
     checkpoints: usize,
@@ -66,29 +70,53 @@ impl World {
             outdated: 0.03,
             delay: Duration::from_millis(if rng.random_bool(0.5) { 5 } else { 300 }),
         };
-        let fleet = SimulatedFleet::new(faults);
-        let clusters = (0..rng.random_range(1..4))
-            .map(|at| (ClusterName::new(format!("c{at}")).unwrap(), Arc::new(SimulatedCluster::new(0.1))));
-        let clusters: BTreeMap<_, _> = clusters.collect();
-        let mut world = Self {
-            forgets: rng.random_bool(0.4),
-            rng,
-            fleet,
-            clusters,
-            processes: Vec::new(),
-            replicas: Vec::new(),
-            started: 0,
-            totals: Totals::default(),
-        };
+        let clusters = rng.random_range(1..4);
+        let mut world = Self { forgets: rng.random_bool(0.4), ..Self::with(faults, clusters, 0.1) };
         for _ in 0..COLLECTORS {
-            let process = world.start();
-            world.processes.push(process);
+            world.join();
         }
         for _ in 0..REPLICAS {
             let replica = world.start_replica();
             world.replicas.push(replica);
         }
         world
+    }
+
+    /// Returns a fleet without collectors, whose clusters fail with this probability.
+    fn with(faults: Faults, clusters: usize, failures: f64) -> Self {
+        let cluster = |at| (ClusterName::new(format!("c{at}")).unwrap(), Arc::new(SimulatedCluster::new(failures)));
+        Self {
+            rng: rng(),
+            fleet: SimulatedFleet::new(faults),
+            clusters: (0..clusters).map(cluster).collect(),
+            processes: Vec::new(),
+            replicas: Vec::new(),
+            started: 0,
+            forgets: false,
+            totals: Totals::default(),
+        }
+    }
+
+    fn join(&mut self) {
+        let process = self.start();
+        self.processes.push(process);
+    }
+
+    /// Writes what the operator sets, past all faults.
+    fn set(&self, item: RosterItem) {
+        self.fleet.set_roster(item);
+    }
+
+    /// Pins a random cluster to a random collector, drains that, or ends both.
+    fn steer(&mut self) {
+        let collector = self.processes[self.rng.random_range(0..self.processes.len())].0.name.clone();
+        let at = self.rng.random_range(0..self.clusters.len());
+        let Some(cluster) = self.clusters.keys().nth(at).cloned() else { return };
+        match self.rng.random_range(0..5) {
+            0..3 => self.set(RosterItem::Pin { cluster, collector }),
+            3 => self.set(RosterItem::Drain(collector)),
+            _ => self.fleet.clear_roster(),
+        }
     }
 
     fn start(&mut self) -> (Process, Arc<SimulatedBackend>) {
@@ -123,6 +151,7 @@ impl World {
         match self.rng.random_range(0..60) {
             0 | 1 => {
                 self.totals.kills += 1;
+                self.totals.moved += self.processes[at].0.collector.status().moved;
                 let process = self.start();
                 let killed = std::mem::replace(&mut self.processes[at], process);
                 // Otherwise, what it has queued arrives late.
@@ -144,8 +173,14 @@ impl World {
                     cluster.compact();
                 }
             }
+            14..20 => self.steer(),
             _ => {}
         }
+    }
+
+    /// Returns how many clusters the present collectors have handed over.
+    fn moved(&self) -> u64 {
+        self.processes.iter().map(|(process, _)| process.collector.status().moved).sum()
     }
 
     async fn step(&mut self) {
@@ -160,6 +195,7 @@ impl World {
     async fn settle(&mut self) {
         self.fleet.set_faults(Faults::NONE);
         self.fleet.set_down(false);
+        self.fleet.clear_roster();
         self.processes.iter().for_each(|(_, backend)| backend.set_cut_off(false));
         self.replicas.iter().for_each(|(_, backend)| backend.set_cut_off(false));
         self.clusters.values().for_each(|cluster| cluster.set_failures(0.0));
@@ -276,6 +312,7 @@ fn simulate(seed: u64, totals: &mut Totals) {
         }
         world.settle().await;
         world.verify_log();
+        world.totals.moved += world.moved();
         world.totals.takeovers +=
             world.clusters.keys().filter_map(|name| world.fleet.owner(name)).map(|own| own.epoch).sum::<u64>();
         world.totals.lists += world.clusters.values().map(|cluster| cluster.lists()).sum::<usize>();
@@ -284,6 +321,7 @@ fn simulate(seed: u64, totals: &mut Totals) {
     });
     totals.takeovers += of_seed.takeovers;
     totals.kills += of_seed.kills;
+    totals.moved += of_seed.moved;
     totals.lists += of_seed.lists;
     totals.restarts += of_seed.restarts;
     totals.checkpoints += of_seed.checkpoints;
@@ -300,6 +338,7 @@ fn collectors_lose_and_double_nothing() {
     if informer_hub_testing::replayed().is_none() {
         // The simulation reaches the cases that it is for.
         assert!(totals.exact > 20 && totals.kills > 60 && totals.checkpoints > 15, "{totals:?}");
+        assert!(totals.moved > 5, "{totals:?}");
         assert!(totals.takeovers > totals.restarts, "most takeovers resume: {totals:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::node::{bytes, default, duration, human, list, pattern, secret, size, table};
+use super::node::{bytes, default, duration, human, labels, list, pattern, secret, size, table, text};
 use crate::FleetConfig;
 use crate::fleet_config::{ROLES, WINDOW_AGE, WINDOW_BYTES};
 
@@ -23,6 +23,8 @@ pub(super) fn fleet() -> Value {
         "type": "integer",
         "enum": [1, 3, 5],
     });
+    let mut prefer = labels("Labels of the clusters that prefer collectors in the zone, while these have room.");
+    prefer["minProperties"] = 1.into();
     let mut fleet = table(
         "Fleet of processes that share the clusters. Without the table, the hub is a process by itself.",
         vec![
@@ -39,8 +41,11 @@ pub(super) fn fleet() -> Value {
             ),
             ("replicas", default(replicas, is.replicas)),
             ("window", default(window, json!({}))),
+            ("zone", text("Zone of the process. Requires prefer.")),
+            ("prefer", prefer),
         ],
     );
+    fleet["dependentRequired"] = json!({ "zone": ["prefer"], "prefer": ["zone"] });
     fleet["required"] = json!(["nats", "name", "roles"]);
     fleet
 }

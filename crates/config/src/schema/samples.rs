@@ -170,9 +170,15 @@ fn oidc(name: &str, value: Option<&Value>) -> String {
 /// Returns the required lines of `[fleet]`, without the key.
 fn fleet(name: &str, value: Option<&Value>) -> String {
     let line = |key: &str, text: &str| if value.is_some() && name == key { "" } else { text }.to_owned();
+    let beside = match (name, value) {
+        ("zone", Some(_)) => "prefer = { region = \"eu\" }\n",
+        ("prefer", Some(_)) => "zone = \"eu-west\"\n",
+        _ => "",
+    };
     line("nats", "nats = [\"nats://nats\"]\n")
         + &line("name", "name = \"fleet\"\n")
         + &line("roles", "roles = [\"collect\"]\n")
+        + beside
 }
 
 /// Returns the required lines of a reader, without the key.

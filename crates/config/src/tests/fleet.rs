@@ -25,13 +25,18 @@ fn keys_are_read() {
         replicas: 3,
         window_age: Duration::from_secs(7200),
         window_bytes: 1 << 30,
+        zone: Some("eu-west".to_owned()),
+        prefer: ClusterLabels::from([("region".to_owned(), "eu".to_owned())]),
         ..default.clone()
     };
-    let found = fleet("credentials = { env = \"CREDS\" }\nreplicas = 3\nwindow = { age = \"2h\", bytes = \"1GiB\" }\n");
+    let window = "window = { age = \"2h\", bytes = \"1GiB\" }\n";
+    let zone = "zone = \"eu-west\"\nprefer = { region = \"eu\" }\n";
+    let found = fleet(&format!("credentials = {{ env = \"CREDS\" }}\nreplicas = 3\n{window}{zone}"));
     assert_eq!(found, expected);
     assert_eq!(fleet_keys_to_restart(Some(&default), Some(&default)), [] as [&str; 0]);
     assert_eq!(fleet_keys_to_restart(None, Some(&default)), ["fleet"]);
-    let changed = ["fleet.credentials", "fleet.replicas", "fleet.window.age", "fleet.window.bytes"];
+    let changed =
+        ["fleet.credentials", "fleet.replicas", "fleet.window.age", "fleet.window.bytes", "fleet.zone", "fleet.prefer"];
     assert_eq!(fleet_keys_to_restart(Some(&default), Some(&expected)), changed);
 }
 
@@ -68,6 +73,9 @@ fn values_are_checked() {
     only_in_fleet("window = { age = \"1s\" }", 1, "1s is out of range: from 1m to 7d");
     only_in_fleet("window = { bytes = 1 }", 1, "is out of range: from 64MiB to 64TiB");
     only_in_fleet("window = { size = 1 }", 1, "fleet.window.size: unknown key");
+    only_in_fleet("zone = \"eu\"", 1, "fleet.zone: has no effect without prefer; write prefer = {");
+    only_in_fleet("prefer = { a = \"b\" }", 1, "fleet.prefer: has no effect without zone; write zone =");
+    only_in_fleet("zone = \"eu\"\nprefer = {}", 2, "fleet.prefer: has no labels");
     only_in_fleet("rolls = 1", 1, "fleet.rolls: unknown key; did you mean \"roles\"?");
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::rendezvous::{name_hash, score};
-use super::{ClusterLoad, Collector};
+use super::{Balance, ClusterLoad, Collector};
 
 /// Units of a relative load in one share: 1,000,000 is a balanced collector.
 const SHARE: u64 = 1_000_000;
@@ -14,6 +14,7 @@ pub(super) struct Loads<'a> {
     collectors: &'a [Collector],
     hashes: Vec<u64>,
     assigned: Vec<Option<usize>>,
+    /// Clusters of each collector that may move, by weight.
     owned: Vec<BTreeSet<(u64, usize)>>,
     sums: Vec<u128>,
     /// Live collectors that are not draining, by relative load.
@@ -25,6 +26,8 @@ pub(super) struct Loads<'a> {
     high: u64,
     target_low: u64,
     target_high: u64,
+    /// Percent by which a move must lower the higher of two loads.
+    gain: u64,
 }
 
 /// Returns the sum of numbers, of which zero counts as one. Positive even without numbers.
@@ -36,8 +39,8 @@ fn total(numbers: impl Iterator<Item = u64>) -> f64 {
 }
 
 impl<'a> Loads<'a> {
-    pub(super) fn new(clusters: &'a [ClusterLoad], collectors: &'a [Collector], tolerance: f64) -> Self {
-        let tolerance = tolerance.clamp(0.0, 0.99);
+    pub(super) fn new(clusters: &'a [ClusterLoad], collectors: &'a [Collector], balance: Balance) -> Self {
+        let tolerance = balance.tolerance.clamp(0.0, 0.99);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -61,6 +64,7 @@ impl<'a> Loads<'a> {
             high: SHARE + slack(0.98),
             target_low: SHARE - slack(0.5),
             target_high: SHARE + slack(0.5),
+            gain: balance.gain.min(50).into(),
         }
     }
 
@@ -70,6 +74,12 @@ impl<'a> Loads<'a> {
 
     pub(super) fn collector(&self, cluster: usize) -> Option<usize> {
         self.assigned[cluster]
+    }
+
+    /// Assigns a cluster that never moves.
+    pub(super) fn pin(&mut self, cluster: usize, collector: usize) {
+        self.assigned[cluster] = Some(collector);
+        self.set_load(collector, self.sums[collector] + u128::from(self.weight(cluster)));
     }
 
     /// Assigns a cluster, or moves it.
@@ -134,13 +144,14 @@ impl<'a> Loads<'a> {
     /// Returns the best cluster to move between two collectors: into its zone, then as heavy as both can use.
     fn best(&self, from: usize, to: usize, out_of_zone: bool) -> Option<(usize, usize)> {
         let present = self.relative(from, self.sums[from]);
+        let limit = present - present / 100 * self.gain;
         let mut best: Option<((bool, bool, u64), usize)> = None;
         for (weight, cluster) in &self.owned[from] {
             let (here, there) = (self.prefers(*cluster, from), self.prefers(*cluster, to));
             let weight_of = u128::from(*weight);
             let (left, grown) =
                 (self.relative(from, self.sums[from] - weight_of), self.relative(to, self.sums[to] + weight_of));
-            if grown >= present || (here && !there && !out_of_zone) {
+            if grown >= limit || (here && !there && !out_of_zone) {
                 continue;
             }
             let fits = left >= self.target_low && grown <= self.target_high;

@@ -4,6 +4,7 @@
 //! - A cluster keeps its collector unless that collector is gone or draining, or the loads are out of balance.
 //! - After the plan, each collector's load is within [`Balance::tolerance`] of its share, as far as single clusters allow: a
 //!   cluster that outweighs a share stays where it is.
+//! - A pinned cluster goes to its collector, whatever the loads are, and stays there.
 //! - A cluster goes to a collector in its preferred zone while one has room. A move for balance does not take it out of that
 //!   zone, unless a collector is overloaded.
 //! - Equal input gives an equal plan. Among collectors with room, weighted rendezvous hashing decides, so independent
@@ -33,6 +34,8 @@ pub struct ClusterLoad {
     pub weight: u64,
     /// Preferred zone of its collector.
     pub zone: Option<String>,
+    /// Name of the collector that the operator has chosen. Without effect if it is not alive, or drains.
+    pub pinned: Option<String>,
 }
 
 /// Live collector.
@@ -53,11 +56,14 @@ pub struct Collector {
 pub struct Balance {
     /// A load beyond this part of a collector's share, above or below, is corrected. Default: 0.15.
     pub tolerance: f64,
+    /// A move for balance is made only if it leaves the receiver this percentage below the present load of the giver, so that
+    /// small changes of weights move nothing. Default: 10.
+    pub gain: u8,
 }
 
 impl Default for Balance {
     fn default() -> Self {
-        Self { tolerance: 0.15 }
+        Self { tolerance: 0.15, gain: 10 }
     }
 }
 
@@ -68,6 +74,8 @@ pub enum MoveReason {
     Orphaned,
     /// Its collector is draining.
     Drain,
+    /// The operator has chosen another collector.
+    Pin,
     /// The loads are out of balance.
     Balance,
 }
@@ -104,11 +112,17 @@ pub fn plan<S: BuildHasher>(
     if collectors.iter().all(|collector| collector.draining) {
         return Vec::new();
     }
-    let mut loads = Loads::new(clusters, collectors, balance.tolerance);
+    let mut loads = Loads::new(clusters, collectors, balance);
     let mut homeless = Vec::new();
+    let pinned: Vec<Option<usize>> = clusters
+        .iter()
+        .map(|load| load.pinned.as_ref().and_then(|name| by_name.get(name.as_str()).copied()))
+        .map(|at| at.filter(|at| !collectors[*at].draining))
+        .collect();
     for (cluster, at) in present.iter().enumerate() {
-        match at {
-            Some(at) if !collectors[*at].draining => loads.add(cluster, *at),
+        match (pinned[cluster], at) {
+            (Some(at), _) => loads.pin(cluster, at),
+            (None, Some(at)) if !collectors[*at].draining => loads.add(cluster, *at),
             _ => homeless.push(cluster),
         }
     }
@@ -126,6 +140,7 @@ pub fn plan<S: BuildHasher>(
             let reason = match from {
                 Some(from) if from == to => return None,
                 Some(from) if collectors[from].draining => MoveReason::Drain,
+                Some(_) if pinned[cluster].is_some() => MoveReason::Pin,
                 Some(_) => MoveReason::Balance,
                 None => MoveReason::Orphaned,
             };

@@ -5,6 +5,7 @@
 //! - [`Owners`]: bucket with the owner and epoch of each cluster.
 //! - [`Leases`]: bucket with the records of leader elections.
 //! - [`Documents`]: bucket with the document about each cluster.
+//! - [`RosterBucket`]: bucket with the live collectors, and what the operator has set.
 //! - [`Checkpoints`]: object store with checkpoints, and a bucket that names the newest one of each partition.
 //!
 //! All take a connected client: the caller connects, authenticates, and sets the request timeout.
@@ -15,6 +16,7 @@ mod leases;
 mod log;
 mod owners;
 mod probe;
+mod roster;
 mod tail;
 
 use std::time::Duration;
@@ -31,6 +33,7 @@ pub use leases::Leases;
 pub use log::{JetStreamLog, LogParams};
 pub use owners::Owners;
 pub use probe::probe;
+pub use roster::RosterBucket;
 pub use tail::Tail;
 
 use crate::partition::Subjects;

@@ -58,38 +58,43 @@ impl Owners {
         newest: u64,
     ) -> Result<Option<Ownership>, NatsError> {
         let epoch = seen.map_or(0, |seen| seen.epoch).max(newest).saturating_add(1);
-        self.write(cluster, collector, epoch, seen.map(|seen| seen.revision)).await
+        let (weight, revision) = (seen.map_or(0, |seen| seen.weight), seen.map(|seen| seen.revision));
+        let (cluster, collector, next) = (cluster.clone(), collector.to_owned(), String::new());
+        self.write(Ownership { cluster, collector, next, epoch, revision: 0, weight }, revision).await
     }
 
     /// Renews an ownership: same epoch, new revision. Returns `None` if it is lost.
     pub async fn renew(&self, own: &Ownership) -> Result<Option<Ownership>, NatsError> {
-        self.write(&own.cluster, &own.collector, own.epoch, Some(own.revision)).await
+        self.write(own.clone(), Some(own.revision)).await
     }
 
-    /// Gives an ownership up. The entry stays, with its epoch. Returns whether it was still held.
+    /// Gives an ownership up, for its `next` or for any collector. The entry stays, with its epoch. Returns whether it was
+    /// still held.
     pub async fn release(&self, own: &Ownership) -> Result<bool, NatsError> {
-        self.write(&own.cluster, "", own.epoch, Some(own.revision)).await.map(|released| released.is_some())
+        let released = Ownership { collector: String::new(), ..own.clone() };
+        self.write(released, Some(own.revision)).await.map(|released| released.is_some())
     }
 
-    async fn write(
-        &self,
-        cluster: &ClusterName,
-        collector: &str,
-        epoch: u64,
-        revision: Option<u64>,
-    ) -> Result<Option<Ownership>, NatsError> {
-        let mut value = vec![FORMAT];
-        put_integer(&mut value, epoch);
-        put_bytes(&mut value, collector.as_bytes());
-        let (key, action) = (cluster_key(&self.subjects, cluster), format!("write the owner of cluster {cluster}"));
-        let Some(written) = write_entry(&self.store, key, value.into(), revision, action).await? else {
+    async fn write(&self, own: Ownership, revision: Option<u64>) -> Result<Option<Ownership>, NatsError> {
+        let action = format!("write the owner of cluster {}", own.cluster);
+        let key = cluster_key(&self.subjects, &own.cluster);
+        let Some(written) = write_entry(&self.store, key, encode(&own).into(), revision, action).await? else {
             return Ok(None);
         };
-        let (cluster, collector) = (cluster.clone(), collector.to_owned());
-        Ok(Some(Ownership { cluster, collector, epoch, revision: written }))
+        Ok(Some(Ownership { revision: written, ..own }))
     }
 }
 
+fn encode(own: &Ownership) -> Vec<u8> {
+    let mut value = vec![FORMAT];
+    put_integer(&mut value, own.epoch);
+    put_bytes(&mut value, own.collector.as_bytes());
+    put_integer(&mut value, own.weight);
+    put_bytes(&mut value, own.next.as_bytes());
+    value
+}
+
+/// Decodes an entry. Those of earlier versions end after the collector, and those versions ignore the rest.
 fn decode(cluster: &ClusterName, revision: u64, mut value: Bytes) -> Result<Ownership, DecodeError> {
     let found = take_byte(&mut value, "format")?;
     if found > FORMAT {
@@ -97,5 +102,9 @@ fn decode(cluster: &ClusterName, revision: u64, mut value: Bytes) -> Result<Owne
     }
     let epoch = take_integer(&mut value, "epoch")?;
     let collector = take_text(&mut value, "collector")?;
-    Ok(Ownership { cluster: cluster.clone(), collector, epoch, revision })
+    let (mut weight, mut next) = (0, String::new());
+    if !value.is_empty() {
+        (weight, next) = (take_integer(&mut value, "weight")?, take_text(&mut value, "next collector")?);
+    }
+    Ok(Ownership { cluster: cluster.clone(), collector, next, epoch, revision, weight })
 }

@@ -8,10 +8,11 @@ mod server;
 use std::time::Duration;
 
 use informer_hub_fleet::checkpoint::{CheckpointReader, CheckpointWriter};
-use informer_hub_fleet::jetstream::{Checkpoints, JetStreamLog, Leases, NatsError, Owners, Tail};
+use informer_hub_fleet::jetstream::{Checkpoints, JetStreamLog, Leases, NatsError, Owners, RosterBucket, Tail};
 use informer_hub_fleet::reader::PartitionState;
+use informer_hub_fleet::roster::{Member, RosterItem};
 use informer_hub_fleet::writer::FenceReason;
-use informer_hub_fleet::{Entry, Partition, ReadOutcome, Reader, Record, ResetReason, Writer, WriterEvent};
+use informer_hub_fleet::{Entry, Ownership, Partition, ReadOutcome, Reader, Record, ResetReason, Writer, WriterEvent};
 use informer_hub_lease as lease;
 use informer_hub_lease::memory::MemoryStore;
 use informer_hub_types::{ObjectKey, ResourceVersion, Uid};
@@ -239,6 +240,11 @@ async fn one_of_two_claims_wins_and_the_loser_cannot_renew() {
     assert!(!owners.release(&renewed).await.unwrap() && owners.release(&second).await.unwrap());
     let released = owners.get(&cluster).await.unwrap().unwrap();
     assert_eq!((released.epoch, released.collector.as_str()), (8, ""), "the epoch outlives its owner");
+    let third = owners.claim(&cluster, "c", Some(&released), 0).await.unwrap().unwrap();
+    let weighed = owners.renew(&Ownership { weight: 12, ..third }).await.unwrap().unwrap();
+    assert!(owners.release(&Ownership { next: "d".to_owned(), ..weighed }).await.unwrap());
+    let released = owners.get(&cluster).await.unwrap().unwrap();
+    assert_eq!((released.collector.as_str(), released.next.as_str(), released.weight), ("", "d", 12));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -350,4 +356,38 @@ async fn unreachable_servers_fill_the_queue_and_then_refuse() {
     servers.restart(0).await;
     collector.flush().await;
     assert_eq!(versions(&collector.log, &c, accepted).await, (1..=accepted).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roster_follows_the_changes_of_other_processes() {
+    let servers = Servers::start(1).await;
+    let open = async || RosterBucket::open(servers.client().await, &subjects(), 1, DEADLINE).await.unwrap();
+    let (first, second) = (open().await, open().await);
+    assert_eq!(first.entries().await.unwrap(), []);
+    let (member, token) =
+        (RosterItem::Member(Member { name: "a.b".to_owned(), ..Member::default() }), RosterItem::Move(None));
+    let put = first.put(&member).await.unwrap();
+    let taken = first.replace(&token, None).await.unwrap().expect("there is no token yet");
+    assert_eq!(second.replace(&token, None).await.unwrap(), None, "there is one");
+    assert_eq!(second.replace(&token, Some(put)).await.unwrap(), None, "it has another revision");
+    let taken = second.replace(&token, Some(taken)).await.unwrap().expect("its revision is known");
+    let sees = async |roster: &RosterBucket, expected: &[(RosterItem, u64)]| {
+        within("the roster follows", async {
+            loop {
+                let entries = roster.entries().await.unwrap();
+                if entries.iter().map(|entry| (entry.item.clone(), entry.revision)).eq(expected.iter().cloned()) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+    };
+    for roster in [&first, &second, &open().await] {
+        sees(roster, &[(member.clone(), put), (token.clone(), taken)]).await;
+    }
+    second.remove(&member).await.unwrap();
+    for roster in [&first, &open().await] {
+        sees(roster, &[(token.clone(), taken)]).await;
+    }
 }

@@ -8,6 +8,19 @@ use informer_hub_types::clock;
 
 use super::log::SourceLog;
 use super::recording;
+use crate::listed;
+use crate::restore::Restored;
+
+/// Passes a restored state on as a list, and counts its objects.
+pub(super) fn restored(log: Arc<SourceLog>, restored: Restored) -> ListStream {
+    let list = listed::page(Arc::clone(&log), restored);
+    let counted = list.inspect(move |chunk| {
+        if let Ok(ListChunk::Items(objects)) = chunk {
+            log.note_listed(objects.len());
+        }
+    });
+    counted.boxed()
+}
 
 /// Passes a list of the apiserver on as the log stores it.
 pub(super) fn recorded(log: Arc<SourceLog>, stream: ListStream) -> ListStream {
@@ -19,6 +32,7 @@ pub(super) fn recorded(log: Arc<SourceLog>, stream: ListStream) -> ListStream {
             ListChunk::Items(objects) => {
                 let puts = || objects.iter().map(|object| recording::put(object));
                 log.append(|_, records| records.extend(puts())).await?;
+                log.note_listed(objects.len());
             }
             ListChunk::End { version, continue_token, .. } => {
                 let version = log.list_version(version);

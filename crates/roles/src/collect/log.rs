@@ -6,7 +6,7 @@ use std::sync::Arc;
 use informer_hub_codec::Decoder;
 use informer_hub_fleet::checkpoint::CheckpointError;
 use informer_hub_fleet::{Partition, Record};
-use informer_hub_reflector::{ErrorClass, SourceError, VersionMatch};
+use informer_hub_reflector::{ErrorClass, SourceError, VersionMatch, WatchItem};
 use informer_hub_types::{ResourceVersion, with_causes};
 use parking_lot::Mutex;
 
@@ -77,6 +77,9 @@ impl SourceLog {
             if open.is_none() { state.recording.begin(known) } else { state.recording.repeat(known) }
         }
         let (partition, state) = (&self.partition, &restored.state);
+        if usable {
+            self.session.load.lock().begin(partition);
+        }
         tracing::debug!(%partition, sequence = state.last, resume = ?state.resume, usable, "restored from the log");
         Ok(usable.then_some(restored))
     }
@@ -131,12 +134,30 @@ impl SourceLog {
     /// Begins a list of the apiserver in the log. If the log does not answer, the apiserver is not asked.
     pub(super) async fn reset(&self) -> Result<(), SourceError> {
         self.state.lock().listed = None;
+        self.session.load.lock().begin(&self.partition);
         self.append(|recording, records| records.push(recording.reset())).await
     }
 
     /// Returns the version of the first page of a list. A watch from an older version loses nothing.
     pub(super) fn list_version(&self, page: &ResourceVersion) -> ResourceVersion {
         self.state.lock().listed.get_or_insert_with(|| page.clone()).clone()
+    }
+
+    /// Counts objects of a list.
+    pub(super) fn note_listed(&self, objects: usize) {
+        self.session.load.lock().note_listed(&self.partition, objects);
+    }
+
+    /// Counts events of a watch, of which the initial ones are a list.
+    pub(super) fn note_read(&self, items: &[WatchItem], initial: bool) {
+        let count = |of: fn(&WatchItem) -> bool| items.iter().filter(|item| of(item)).count();
+        let (added, deleted) =
+            (count(|item| matches!(item, WatchItem::Added(_))), count(|item| matches!(item, WatchItem::Deleted(_))));
+        if initial {
+            return self.note_listed(added);
+        }
+        let events = added + deleted + count(|item| matches!(item, WatchItem::Modified(_)));
+        self.session.load.lock().note_events(&self.partition, events, added, deleted);
     }
 
     async fn abandon(&self) {

@@ -7,9 +7,11 @@
 //! - A change reaches the informers of the collector after the log has stored it.
 //! - The successor restores the objects from checkpoint and log, and its watch resumes from the log's version. It lists only
 //!   if the log or the apiserver no longer has that version.
+//! - Collectors share the clusters by weight ([`balance`]): one moves at a time, by an ordered release for its receiver.
 //! - A list is stored whole ([`ResetReason::Restart`](informer_hub_fleet::ResetReason)), since the collector keeps no
 //!   objects of its own.
 
+mod balance;
 mod checkpoints;
 mod connector;
 mod documents;
@@ -24,16 +26,17 @@ mod session;
 mod source;
 mod status;
 mod watch;
+mod weight;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, join_all};
+use futures::future::{BoxFuture, join, join_all};
 use informer_hub_fleet::WriterParams;
 use informer_hub_reflector::Connector;
-use informer_hub_types::{ClusterName, Threads, clock};
+use informer_hub_types::{ClusterLabels, ClusterName, Threads, clock};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -60,6 +63,17 @@ pub struct CollectorParams {
     pub keep_alive: Duration,
     /// Parameters of the writer. Its collector is `name`.
     pub writer: WriterParams,
+    /// Zone of the collector, for clusters that prefer one.
+    pub zone: Option<Zone>,
+}
+
+/// Zone of collectors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Zone {
+    /// Name of the zone.
+    pub name: String,
+    /// Clusters with these labels prefer collectors in the zone.
+    pub prefer: ClusterLabels,
 }
 
 impl CollectorParams {
@@ -73,6 +87,7 @@ impl CollectorParams {
             checkpoint: Duration::from_secs(300).min(max_age / 4),
             keep_alive: max_age / 4,
             writer: WriterParams { collector: name.to_owned(), ..WriterParams::default() },
+            zone: None,
         }
     }
 }
@@ -84,6 +99,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Stops watching a cluster. Completes when no request to it is running.
     fn stop(&self, cluster: &ClusterName) -> BoxFuture<'static, ()>;
+
+    /// Returns the labels of a cluster.
+    fn labels(&self, cluster: &ClusterName) -> ClusterLabels;
 }
 
 /// Function that makes a connector write to the log.
@@ -96,6 +114,7 @@ pub struct Collector {
     contenders: Mutex<BTreeMap<ClusterName, Running>>,
     /// Tasks that write checkpoints and documents.
     writing: [JoinHandle<()>; 2],
+    balance: JoinHandle<()>,
 }
 
 /// Parts that the sessions of all clusters share.
@@ -107,6 +126,8 @@ pub(crate) struct Shared {
     /// Owned clusters by name.
     pub(crate) sessions: Mutex<BTreeMap<ClusterName, Arc<session::Session>>>,
     ownerships: Ownerships,
+    /// Collectors that the assignment gives clusters without an owner to.
+    orphans: Mutex<BTreeMap<ClusterName, String>>,
 }
 
 struct Running {
@@ -119,10 +140,11 @@ impl Collector {
     #[must_use]
     pub fn start(backend: Arc<dyn Backend>, params: CollectorParams, host: Arc<dyn Host>, io: &Threads) -> Self {
         let appender = Appender::start(Arc::clone(&backend), params.writer.clone(), io);
-        let (sessions, ownerships) = Default::default();
-        let shared = Arc::new(Shared { backend, params, appender, io: io.clone(), sessions, ownerships });
+        let (sessions, ownerships, orphans) = Default::default();
+        let shared = Arc::new(Shared { backend, params, appender, io: io.clone(), sessions, ownerships, orphans });
         let writing = [io.spawn(checkpoints::run(Arc::clone(&shared))), io.spawn(documents::run(Arc::clone(&shared)))];
-        Self { shared, host, contenders: Mutex::default(), writing }
+        let balance = io.spawn(balance::run(Arc::clone(&shared), Arc::clone(&host)));
+        Self { shared, host, contenders: Mutex::default(), writing, balance }
     }
 
     /// Contends for a cluster, and watches it while this collector owns it.
@@ -171,12 +193,13 @@ impl Collector {
     /// # Cancel safety
     /// If the future is dropped, clusters that are not released yet are given up when their leases expire.
     pub async fn shutdown(&self) {
+        self.balance.abort();
         let running = std::mem::take(&mut *self.contenders.lock());
         for running in running.values() {
             running.end.cancel();
         }
         let mut ending = Ending(running.into_values().map(|running| running.task).collect());
-        join_all(ending.0.iter_mut()).await;
+        join(balance::leave(&self.shared), join_all(ending.0.iter_mut())).await;
     }
 }
 
@@ -193,6 +216,7 @@ impl Drop for Collector {
     fn drop(&mut self) {
         self.contenders.lock().values().for_each(|running| running.task.abort());
         self.writing.iter().for_each(JoinHandle::abort);
+        self.balance.abort();
     }
 }
 

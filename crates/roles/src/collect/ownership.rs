@@ -19,6 +19,9 @@ const DELAY_PER_CLUSTER: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_millis(800);
 const JITTER: Duration = Duration::from_millis(200);
 
+/// Attempts to release a cluster.
+const RELEASES: usize = 3;
+
 /// Contends for one cluster, in a task of its own.
 pub(super) struct Contender {
     shared: Arc<Shared>,
@@ -38,6 +41,8 @@ enum Held {
     Lost,
     /// The collector gives it up.
     Ended,
+    /// It is handed over to another collector.
+    Moved(String),
 }
 
 impl Contender {
@@ -61,15 +66,40 @@ impl Contender {
             self.shared.sessions.lock().remove(&self.cluster);
             self.newest = session.newer_epoch().unwrap_or(self.newest).max(self.newest);
             self.host.stop(&self.cluster).await;
-            if held == Held::Ended {
-                session.end().await;
-                if let Err(error) = self.shared.backend.release(&own).await {
-                    tracing::warn!(cluster = %self.cluster, %error, "cannot release the cluster, its lease will expire");
+            match held {
+                Held::Ended => {
+                    session.end().await;
+                    self.release(&own).await;
+                    return;
                 }
-                return;
+                Held::Moved(next) => self.hand_over(own, next, &session).await,
+                Held::Lost => {
+                    self.shared.ownerships.note_lost(&self.cluster);
+                    session.abandon().await;
+                }
             }
-            self.shared.ownerships.note_lost(&self.cluster);
+        }
+    }
+
+    /// Releases the cluster for another collector. Changes that the log does not store in time are dropped: the watch of
+    /// the successor repeats them.
+    async fn hand_over(&self, own: Ownership, next: String, session: &Session) {
+        if tokio::time::timeout(self.shared.params.lease, session.end()).await.is_err() {
             session.abandon().await;
+        }
+        tracing::info!(cluster = %self.cluster, to = next, "handing the cluster over");
+        self.release(&Ownership { next, ..own }).await;
+        self.shared.ownerships.note_moved(&self.cluster);
+    }
+
+    /// Releases the cluster. An ownership that cannot be released expires.
+    async fn release(&self, own: &Ownership) {
+        for attempt in 1..=RELEASES {
+            // If the answer to the attempt before was lost, the ownership has changed, which is no error.
+            let Err(error) = self.shared.backend.release(own).await else { return };
+            if attempt == RELEASES {
+                tracing::warn!(cluster = %self.cluster, %error, "cannot release the cluster, its lease will expire");
+            }
         }
     }
 
@@ -93,7 +123,7 @@ impl Contender {
                     }
                     let expired =
                         seen.as_ref().is_some_and(|(_, at)| now.duration_since(*at) >= self.shared.params.lease);
-                    let free = found.as_ref().is_none_or(|found| found.collector.is_empty() || self.is_own(found));
+                    let free = found.as_ref().is_none_or(|found| self.is_free(found));
                     if (free || expired)
                         && let Some(own) = self.claim(found.as_ref()).await
                     {
@@ -107,9 +137,10 @@ impl Contender {
     }
 
     async fn claim(&mut self, seen: Option<&Ownership>) -> Option<Ownership> {
-        let owned = u32::try_from(self.shared.sessions.lock().len()).unwrap_or(u32::MAX);
-        let delay = DELAY_PER_CLUSTER.saturating_mul(owned).min(LONGEST_DELAY) + JITTER.mul_f64(rng::unit());
-        tokio::time::sleep(delay).await;
+        let is_addressed = seen.is_some_and(|seen| seen.collector.is_empty() && self.is_next(seen));
+        if !is_addressed {
+            tokio::time::sleep(self.delay()).await;
+        }
         let newest = self.newest.max(self.used);
         match self.shared.backend.claim(&self.cluster, &self.shared.params.name, seen, newest).await {
             Ok(claimed) => claimed,
@@ -117,6 +148,19 @@ impl Contender {
                 self.note_failure(&error);
                 None
             }
+        }
+    }
+
+    /// Returns the delay of a claim: the collector that the assignment gives the cluster to claims first, otherwise one with
+    /// few clusters.
+    fn delay(&self) -> Duration {
+        let jitter = JITTER.mul_f64(rng::unit());
+        let owned = u32::try_from(self.shared.sessions.lock().len()).unwrap_or(u32::MAX);
+        let by_count = DELAY_PER_CLUSTER.saturating_mul(owned).min(LONGEST_DELAY) + jitter;
+        match self.shared.orphans.lock().get(&self.cluster) {
+            Some(collector) if *collector == self.shared.params.name => jitter,
+            Some(_) => self.shared.params.renewal * 2 + by_count,
+            None => by_count,
         }
     }
 
@@ -132,12 +176,15 @@ impl Contender {
             tokio::select! {
                 biased;
                 () = self.end.cancelled() => return (own, Held::Ended),
+                next = session.handed_over() => return (own, Held::Moved(next)),
                 () = tokio::time::sleep(self.shared.params.renewal) => {}
             }
             if let Some(epoch) = session.newer_epoch() {
                 tracing::warn!(cluster = %self.cluster, epoch, "the log of the cluster has a newer epoch");
                 return (own, Held::Lost);
             }
+            own.weight = session.load.lock().measure(own.weight, clock::now());
+            self.shared.ownerships.note_weight(&own);
             match self.renew(&own).await {
                 Ok(Some(renewed)) => {
                     self.note_answer();
@@ -160,6 +207,17 @@ impl Contender {
         // The answer to an earlier renewal may have been lost.
         let found = self.shared.backend.owner(&self.cluster).await?;
         Ok(found.filter(|found| self.is_own(found) && found.epoch == own.epoch))
+    }
+
+    /// Returns whether any collector may claim the cluster, or this one. One that is released for another collector is not
+    /// free before its entry expires.
+    fn is_free(&self, found: &Ownership) -> bool {
+        let is_released = found.collector.is_empty() && (found.next.is_empty() || self.is_next(found));
+        is_released || self.is_own(found)
+    }
+
+    fn is_next(&self, released: &Ownership) -> bool {
+        released.next == self.shared.params.name
     }
 
     fn is_own(&self, found: &Ownership) -> bool {

@@ -1,8 +1,8 @@
 //! Session: the time for which a collector owns a cluster under one epoch.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 
 use futures::future::join_all;
 use informer_hub_fleet::writer::FenceReason;
@@ -10,9 +10,11 @@ use informer_hub_fleet::{Partition, Sequence};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ClusterName, clock};
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::knowledge::Knowledge;
+use super::weight::Load;
 use crate::appender::AppendError;
 
 /// Openings of partitions within one epoch of a cluster.
@@ -42,17 +44,38 @@ pub(crate) struct Session {
     newest: AtomicU64,
     open: Mutex<BTreeMap<Partition, OpenPartition>>,
     pub(super) knowledge: Knowledge,
+    pub(super) load: Mutex<Load>,
+    /// When the session began.
+    pub(super) began: Instant,
+    /// Collector to hand the cluster over to.
+    next: OnceLock<String>,
+    moving: CancellationToken,
 }
 
 impl Session {
     pub(super) fn new(shared: Arc<Shared>, cluster: ClusterName, epoch: u64) -> Self {
         let (openings, newest, open, knowledge) = Default::default();
-        Self { shared, cluster, epoch, openings, newest, open, knowledge }
+        let (began, next, moving) = (clock::now(), OnceLock::new(), CancellationToken::new());
+        let load = Mutex::new(Load::new(began));
+        Self { shared, cluster, epoch, openings, newest, open, knowledge, load, began, next, moving }
     }
 
     /// Returns the epoch of the cluster.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Ends the session, and releases the cluster for another collector.
+    pub(super) fn hand_over(&self, to: &str) {
+        if self.next.set(to.to_owned()).is_ok() {
+            self.moving.cancel();
+        }
+    }
+
+    /// Waits until the cluster is to be handed over. Returns the collector that receives it.
+    pub(super) async fn handed_over(&self) -> String {
+        self.moving.cancelled().await;
+        self.next.get().cloned().unwrap_or_default()
     }
 
     /// Claims a partition, and verifies that the cluster is still owned. Returns the epoch and the sequence of the claim.
@@ -124,6 +147,7 @@ impl Session {
         let mut open = self.open.lock();
         if open.get(partition).is_some_and(|open| open.epoch == epoch) {
             open.remove(partition);
+            self.load.lock().forget(partition);
             let (appender, partition) = (self.shared.appender.clone(), partition.clone());
             self.shared.io.spawn(async move { appender.close(partition, epoch).await });
         }

@@ -44,7 +44,7 @@ impl ListerWatcher for CollectingSource {
         Box::pin(async move {
             if request.continue_token.is_none() {
                 if let Some(restored) = log.begin(&request.version).await? {
-                    return Ok(listed::page(log, restored));
+                    return Ok(list::restored(log, restored));
                 }
                 log.reset().await?;
             }
@@ -60,7 +60,7 @@ impl ListerWatcher for CollectingSource {
                 if let Some(restored) = log.begin(&request.version).await? {
                     let version = VersionMatch::NotOlderThan(restored.state.resume.clone().unwrap_or_else(none));
                     let request = WatchRequest { version, initial_events: false, ..request };
-                    let initial = listed::initial_events(listed::page(Arc::clone(&log), restored));
+                    let initial = listed::initial_events(list::restored(Arc::clone(&log), restored));
                     let following = stream::once(async move { follow(&*inner, log, request).await }).try_flatten();
                     return Ok(initial.chain(following).boxed());
                 }

@@ -24,6 +24,8 @@ pub struct CollectorStatus {
     pub acquired: u64,
     /// Times that it lost a cluster to another collector.
     pub lost: u64,
+    /// Times that it handed a cluster over to another collector, for balance or because the operator wanted it.
+    pub moved: u64,
     /// Bytes of changes that the log has not stored yet.
     pub queued_bytes: u64,
     /// Time for which the oldest of them has waited.
@@ -39,6 +41,8 @@ pub struct ClusterOwner {
     pub epoch: u64,
     /// Whether this collector is the owner, and watches the cluster.
     pub is_own: bool,
+    /// Weight of the cluster, as its owner measures it; zero if unknown.
+    pub weight: u64,
 }
 
 /// Owners of the clusters and errors of the services, as the contenders of a collector note them.
@@ -53,6 +57,7 @@ struct Known {
     answered: bool,
     acquired: u64,
     lost: u64,
+    moved: u64,
 }
 
 impl Ownerships {
@@ -83,15 +88,41 @@ impl Ownerships {
 
     /// Notes the owner of a cluster that another collector owns, or none.
     pub(super) fn note_owner(&self, cluster: &ClusterName, found: Option<&Ownership>) {
-        let (collector, epoch) = found.map(|found| (found.collector.clone(), found.epoch)).unwrap_or_default();
-        self.0.lock().clusters.insert(cluster.clone(), ClusterOwner { collector, epoch, is_own: false });
+        let owner = found.map(|found| ClusterOwner {
+            collector: found.collector.clone(),
+            epoch: found.epoch,
+            is_own: false,
+            weight: found.weight,
+        });
+        self.0.lock().clusters.insert(cluster.clone(), owner.unwrap_or_default());
     }
 
     pub(super) fn note_acquired(&self, own: &Ownership) {
         let mut known = self.0.lock();
         known.acquired += 1;
-        let owner = ClusterOwner { collector: own.collector.clone(), epoch: own.epoch, is_own: true };
-        known.clusters.insert(own.cluster.clone(), owner);
+        let (collector, epoch) = (own.collector.clone(), own.epoch);
+        known.clusters.insert(own.cluster.clone(), ClusterOwner { collector, epoch, is_own: true, weight: own.weight });
+    }
+
+    /// Notes the measured weight of an owned cluster.
+    pub(super) fn note_weight(&self, own: &Ownership) {
+        if let Some(owner) = self.0.lock().clusters.get_mut(&own.cluster) {
+            owner.weight = own.weight;
+        }
+    }
+
+    /// Notes that an owned cluster has been handed over.
+    pub(super) fn note_moved(&self, cluster: &ClusterName) {
+        let mut known = self.0.lock();
+        known.moved += 1;
+        if let Some(owner) = known.clusters.get_mut(cluster) {
+            (owner.is_own, owner.collector) = (false, String::new());
+        }
+    }
+
+    /// Returns the owners of the clusters that the collector contends for.
+    pub(super) fn clusters(&self) -> BTreeMap<ClusterName, ClusterOwner> {
+        self.0.lock().clusters.clone()
     }
 
     pub(super) fn note_lost(&self, cluster: &ClusterName) {
@@ -119,6 +150,7 @@ impl Ownerships {
             clusters: known.clusters.clone(),
             acquired: known.acquired,
             lost: known.lost,
+            moved: known.moved,
             ..CollectorStatus::default()
         }
     }

@@ -24,6 +24,7 @@ pub(super) fn recorded(log: Arc<SourceLog>, stream: WatchStream, state: WatchSta
         log.note_request(None);
         log.set_suspect(false);
         let WatchBatch { items, followed } = batch;
+        log.note_read(&items, state.initial);
         let recording = log.append(|recording, records| {
             let passed = recording.batch(&mut state, items, clock::now(), records);
             (passed, state)

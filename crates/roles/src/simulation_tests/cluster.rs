@@ -86,6 +86,16 @@ impl SimulatedCluster {
         }
     }
 
+    /// Adds objects that never change.
+    pub(super) fn fill(&self, objects: usize) {
+        let mut state = self.state.lock();
+        for at in 0..objects {
+            let (key, version) = (ObjectKey::new("ns", &format!("fill-{at}")), state.version() + 1);
+            state.objects.insert(key.clone(), version);
+            state.changes.push(Change { key, version, deleted: false });
+        }
+    }
+
     /// Forgets the history: watches from before fail.
     pub(super) fn compact(&self) {
         let mut state = self.state.lock();
@@ -118,13 +128,25 @@ impl SimulatedCluster {
         let reached = changes.last().map_or_else(|| self.state.lock().version().max(after), |last| last.version);
         let event = |change: &Change| {
             let object = object(&change.key, change.version);
-            if change.deleted { WatchItem::Deleted(object) } else { WatchItem::Modified(object) }
+            if change.deleted {
+                WatchItem::Deleted(object)
+            } else if self.existed_before(change) {
+                WatchItem::Modified(object)
+            } else {
+                WatchItem::Added(object)
+            }
         };
         let mut items: Vec<_> = changes.iter().map(event).collect();
         if items.is_empty() {
             items.push(WatchItem::Bookmark { version: version(reached), initial_events_end: false });
         }
         (reached, items)
+    }
+
+    fn existed_before(&self, change: &Change) -> bool {
+        let state = self.state.lock();
+        let earlier = |other: &&Change| other.key == change.key && other.version < change.version;
+        state.changes.iter().rev().find(earlier).is_some_and(|before| !before.deleted)
     }
 }
 

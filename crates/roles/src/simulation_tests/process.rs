@@ -10,7 +10,9 @@ use informer_hub_reflector::{
     Connection, Connector, Discovered, ErrorClass, InformerOptions, ItemVerdict, ListChunk, ListRequest, ListerWatcher,
     PageVerdict, Reflector, ReflectorOptions, ResolveError, Server, SourceError, Step, WatchItem, WatchRequest,
 };
-use informer_hub_types::{ApiResource, ClusterName, ObjectKey, ResourceRef, Scope, StoredObject, Threads, clock, rng};
+use informer_hub_types::{
+    ApiResource, ClusterLabels, ClusterName, ObjectKey, ResourceRef, Scope, StoredObject, Threads, clock, rng,
+};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
@@ -102,6 +104,10 @@ impl Host for Hub {
                 let _ = reflector.await;
             }
         })
+    }
+
+    fn labels(&self, _: &ClusterName) -> ClusterLabels {
+        ClusterLabels::new()
     }
 }
 

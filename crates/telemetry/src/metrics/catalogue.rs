@@ -320,10 +320,14 @@ catalogue! {
     FleetStale: Gauge "informer_hub_fleet_stale_clusters" [];
     /// Epoch under which this process owns a cluster.
     FleetEpoch: Gauge "informer_hub_fleet_epoch" [cluster];
+    /// Weight of a cluster that this process owns, of its objects and events.
+    FleetWeight: Gauge "informer_hub_fleet_weight" [cluster];
     /// How often this process became the owner of a cluster.
     FleetAcquired: Counter "informer_hub_fleet_acquired_total" [];
     /// How often this process lost a cluster to another one.
     FleetLost: Counter "informer_hub_fleet_lost_total" [];
+    /// How often this process handed a cluster over, for balance or because the operator wanted it.
+    FleetMoved: Counter "informer_hub_fleet_moved_total" [];
     /// Bytes of changes that the log has not stored yet.
     FleetQueued: Gauge "informer_hub_fleet_queued_bytes" [];
     /// Time for which the oldest change has waited that the log has not stored yet.

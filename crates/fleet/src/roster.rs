@@ -1,0 +1,214 @@
+//! Roster of a fleet: its live collectors, what the operator has set, and the move in progress.
+//!
+//! Each item is an entry of a bucket with a revision. A collector renews its own, so that the others see by their own clocks
+//! that it is alive. The one [`RosterItem::Move`] is a token: a collector moves a cluster while it holds it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use informer_hub_types::ClusterName;
+
+use crate::partition::escape;
+use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
+
+const FORMAT: u8 = 1;
+/// Labels that a collector may prefer.
+const MAX_LABELS: u64 = 1000;
+
+/// Collector of the fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// Its name, unique to the process.
+    pub name: String,
+    /// Its zone; empty if it has none.
+    pub zone: String,
+    /// Labels of the clusters that the zone is preferred for.
+    pub prefer: BTreeMap<String, String>,
+    /// Fingerprint of the names of the clusters that it contends for. Collectors share clusters only with equal ones: an
+    /// agent does not receive the clusters of others.
+    pub contends_for: u64,
+}
+
+/// Move of a cluster that is in progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MoveInProgress {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// Collector that gives it away, and holds the token.
+    pub from: String,
+    /// Collector that receives it.
+    pub to: String,
+}
+
+/// Item of the roster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RosterItem {
+    /// Live collector, renewed by itself.
+    Member(Member),
+    /// A collector whose clusters must move to others.
+    Drain(String),
+    /// A cluster whose collector the operator has chosen.
+    Pin {
+        /// The cluster.
+        cluster: ClusterName,
+        /// The collector.
+        collector: String,
+    },
+    /// The token; `None` if no cluster moves.
+    Move(Option<MoveInProgress>),
+}
+
+/// Item with its revision in the bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RosterEntry {
+    /// The item.
+    pub item: RosterItem,
+    /// Revision. It changes with each write, also of an equal item.
+    pub revision: u64,
+    /// Time of the write by the clock of the server, in milliseconds since the Unix epoch. For display only.
+    pub written_millis: i64,
+}
+
+impl RosterItem {
+    /// Returns the key of the item in the bucket.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let (kind, name) = match self {
+            Self::Member(member) => ("member.", member.name.as_str()),
+            Self::Drain(collector) => ("drain.", collector.as_str()),
+            Self::Pin { cluster, .. } => ("pin.", cluster.as_str()),
+            Self::Move(_) => return "move".to_owned(),
+        };
+        let mut key = kind.to_owned();
+        escape(name, &mut key);
+        // As in all buckets, whose keys may not contain `%`.
+        key.replace('%', "=")
+    }
+
+    /// Returns the binary form.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![FORMAT];
+        match self {
+            Self::Member(Member { name, zone, prefer, contends_for }) => {
+                out.push(0);
+                put_bytes(&mut out, name.as_bytes());
+                put_bytes(&mut out, zone.as_bytes());
+                put_integer(&mut out, prefer.len() as u64);
+                for text in prefer.iter().flat_map(|(label, value)| [label, value]) {
+                    put_bytes(&mut out, text.as_bytes());
+                }
+                put_integer(&mut out, *contends_for);
+            }
+            Self::Drain(collector) => {
+                out.push(1);
+                put_bytes(&mut out, collector.as_bytes());
+            }
+            Self::Pin { cluster, collector } => {
+                out.push(2);
+                put_bytes(&mut out, cluster.as_str().as_bytes());
+                put_bytes(&mut out, collector.as_bytes());
+            }
+            Self::Move(None) => out.push(3),
+            Self::Move(Some(MoveInProgress { cluster, from, to })) => {
+                out.push(4);
+                for text in [cluster.as_str(), from, to] {
+                    put_bytes(&mut out, text.as_bytes());
+                }
+            }
+        }
+        out
+    }
+
+    /// Decodes an item. Bytes after it are ignored: a later version may add fields.
+    pub fn decode(mut value: Bytes) -> Result<Self, DecodeError> {
+        let found = take_byte(&mut value, "format")?;
+        if found > FORMAT {
+            return Err(DecodeError::Newer { found, known: FORMAT });
+        }
+        match take_byte(&mut value, "kind")? {
+            0 => {
+                let (name, zone) = (take_text(&mut value, "collector")?, take_text(&mut value, "zone")?);
+                let count = take_integer(&mut value, "number of labels")?;
+                if count > MAX_LABELS {
+                    return Err(DecodeError::Invalid("number of labels"));
+                }
+                let labels = (0..count).map(|_| Ok((take_text(&mut value, "label")?, take_text(&mut value, "value")?)));
+                let prefer = labels.collect::<Result<_, DecodeError>>()?;
+                let contends_for = take_integer(&mut value, "clusters")?;
+                Ok(Self::Member(Member { name, zone, prefer, contends_for }))
+            }
+            1 => Ok(Self::Drain(take_text(&mut value, "collector")?)),
+            2 => {
+                let cluster = take_cluster(&mut value)?;
+                Ok(Self::Pin { cluster, collector: take_text(&mut value, "collector")? })
+            }
+            3 => Ok(Self::Move(None)),
+            4 => {
+                let cluster = take_cluster(&mut value)?;
+                let (from, to) = (take_text(&mut value, "from")?, take_text(&mut value, "to")?);
+                Ok(Self::Move(Some(MoveInProgress { cluster, from, to })))
+            }
+            _ => Err(DecodeError::Invalid("kind of a roster item")),
+        }
+    }
+}
+
+fn take_cluster(value: &mut Bytes) -> Result<ClusterName, DecodeError> {
+    ClusterName::new(take_text(value, "cluster")?).map_err(|_| DecodeError::Invalid("cluster"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn cluster(name: &str) -> ClusterName {
+        ClusterName::new(name).unwrap()
+    }
+
+    fn items() -> Vec<RosterItem> {
+        let prefer = BTreeMap::from([("region".to_owned(), "eu".to_owned())]);
+        let moving = MoveInProgress { cluster: cluster("c.1"), from: "a".to_owned(), to: "b".to_owned() };
+        vec![
+            RosterItem::Member(Member {
+                name: "host.example-1".to_owned(),
+                zone: "eu-west".to_owned(),
+                prefer,
+                contends_for: u64::MAX,
+            }),
+            RosterItem::Member(Member::default()),
+            RosterItem::Drain("host.example-1".to_owned()),
+            RosterItem::Pin { cluster: cluster("c.1"), collector: "a".to_owned() },
+            RosterItem::Move(None),
+            RosterItem::Move(Some(moving)),
+        ]
+    }
+
+    #[test]
+    fn items_are_read_back_also_with_fields_of_later_versions() {
+        for item in items() {
+            let mut bytes = item.encode();
+            assert_eq!(RosterItem::decode(bytes.clone().into()).unwrap(), item);
+            bytes.push(7);
+            assert_eq!(RosterItem::decode(bytes.into()).unwrap(), item);
+        }
+        assert!(matches!(RosterItem::decode(vec![2, 0].into()), Err(DecodeError::Newer { .. })));
+        assert_eq!(items()[0].key(), "member.host=2Eexample-1");
+        assert_eq!((items()[3].key(), items()[4].key()), ("pin.c=2E1".to_owned(), "move".to_owned()));
+    }
+
+    proptest! {
+        #![proptest_config(informer_hub_testing::properties(256))]
+
+        #[test]
+        fn damaged_items_are_errors(which in 0..6_usize, at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
+            let mut bytes = items().swap_remove(which).encode();
+            let place = at.index(bytes.len());
+            bytes[place] = byte;
+            bytes.truncate(cut.index(bytes.len() + 1));
+            let _ = RosterItem::decode(bytes.into());
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Choice of the next move, from the roster and the owners. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+
+use informer_hub_fleet::assign::{Balance, ClusterLoad, Collector, Move, MoveReason, plan};
+use informer_hub_types::{ClusterLabels, ClusterName};
+
+use super::view::RosterView;
+use crate::collect::ClusterOwner;
+
+/// Moves that lead to the assignment.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    /// Collectors of clusters that have none.
+    pub(super) orphans: BTreeMap<ClusterName, String>,
+    /// Moves between live collectors, by urgency.
+    pub(super) moves: Vec<Move>,
+}
+
+impl Moves {
+    /// Returns the moves away from a collector, by urgency.
+    pub(super) fn from<'m>(&'m self, name: &'m str) -> impl Iterator<Item = &'m Move> {
+        self.moves.iter().filter(move |found| found.from.as_deref() == Some(name))
+    }
+}
+
+/// Computes the moves between the collectors that contend for the same clusters as `own`. `labels` are those of the clusters.
+pub(super) fn moves(
+    view: &RosterView,
+    own: u64,
+    owners: &BTreeMap<ClusterName, ClusterOwner>,
+    labels: &BTreeMap<ClusterName, ClusterLabels>,
+) -> Moves {
+    let collectors: Vec<_> = view
+        .live
+        .values()
+        .filter(|member| member.contends_for == own)
+        .map(|member| Collector {
+            name: member.name.clone(),
+            capacity: 1,
+            zone: Some(member.zone.clone()).filter(|zone| !zone.is_empty()),
+            draining: view.drains.contains(&member.name),
+        })
+        .collect();
+    let clusters: Vec<_> = owners
+        .iter()
+        .map(|(cluster, owner)| ClusterLoad {
+            cluster: cluster.clone(),
+            weight: owner.weight,
+            zone: labels.get(cluster).and_then(|labels| preferred_zone(view, labels)),
+            pinned: view.pins.get(cluster).cloned(),
+        })
+        .collect();
+    let current: HashMap<_, _> =
+        owners.iter().map(|(cluster, owner)| (cluster.clone(), owner.collector.clone())).collect();
+    let (orphans, moves): (Vec<_>, Vec<_>) = plan(&clusters, &collectors, &current, Balance::default())
+        .into_iter()
+        .partition(|found| found.reason == MoveReason::Orphaned);
+    Moves { orphans: orphans.into_iter().map(|found| (found.cluster, found.to)).collect(), moves }
+}
+
+/// Returns the first zone, by name, that is preferred for clusters with these labels.
+fn preferred_zone(view: &RosterView, labels: &ClusterLabels) -> Option<String> {
+    let prefers = |prefer: &BTreeMap<String, String>| {
+        !prefer.is_empty() && prefer.iter().all(|(label, value)| labels.get(label) == Some(value))
+    };
+    let zones = view.live.values().filter(|member| !member.zone.is_empty() && prefers(&member.prefer));
+    zones.map(|member| member.zone.clone()).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use informer_hub_fleet::roster::{Member, RosterEntry, RosterItem};
+    use informer_hub_types::clock;
+
+    use super::*;
+
+    fn view(members: &[(&str, &str, &str)], settings: Vec<RosterItem>) -> RosterView {
+        let member = |(name, zone, region): &(&str, &str, &str)| {
+            let prefer =
+                [("region".to_owned(), (*region).to_owned())].into_iter().filter(|(_, region)| !region.is_empty());
+            RosterItem::Member(Member {
+                name: (*name).to_owned(),
+                zone: (*zone).to_owned(),
+                prefer: prefer.collect(),
+                contends_for: u64::from(*name != "agent"),
+            })
+        };
+        let items = members.iter().map(member).chain(settings);
+        let entries = items.map(|item| RosterEntry { item, revision: 1, written_millis: 0 });
+        let mut view = RosterView::default();
+        view.observe(entries.collect(), Duration::from_secs(6), clock::now());
+        view
+    }
+
+    fn cluster(name: &str) -> ClusterName {
+        ClusterName::new(name).unwrap()
+    }
+
+    fn owners(owned: &[(&str, &str, u64)]) -> BTreeMap<ClusterName, ClusterOwner> {
+        let entry = |(name, collector, weight): &(&str, &str, u64)| {
+            let collector = (*collector).to_owned();
+            (cluster(name), ClusterOwner { collector, epoch: 1, is_own: false, weight: *weight })
+        };
+        owned.iter().map(entry).collect()
+    }
+
+    fn summary(found: &Moves) -> Vec<(&str, &str, MoveReason)> {
+        found.moves.iter().map(|found| (found.cluster.as_str(), found.to.as_str(), found.reason)).collect()
+    }
+
+    #[test]
+    fn weight_decides_what_a_new_collector_gets() {
+        let owned = owners(&[("heavy", "a", 1000), ("l1", "a", 100), ("l2", "a", 100), ("l3", "b", 0)]);
+        let found =
+            moves(&view(&[("a", "", ""), ("agent", "", ""), ("b", "", "")], Vec::new()), 1, &owned, &BTreeMap::new());
+        let expected = [("l1", "b", MoveReason::Balance), ("l2", "b", MoveReason::Balance)];
+        assert_eq!(summary(&found), expected, "the heavy cluster stays");
+        assert_eq!((found.from("a").count(), found.from("b").count()), (2, 0));
+    }
+
+    #[test]
+    fn clusters_prefer_the_zone_for_their_labels() {
+        let region = |region: &str| ClusterLabels::from([("region".to_owned(), region.to_owned())]);
+        let labels = BTreeMap::from([(cluster("x"), region("eu")), (cluster("y"), region("us"))]);
+        let view = view(&[("a", "west", "eu"), ("b", "east", "us")], Vec::new());
+        let free = owners(&[("x", "", 10), ("y", "gone", 10)]);
+        let found = moves(&view, 1, &free, &labels);
+        let expected = [(cluster("x"), "a".to_owned()), (cluster("y"), "b".to_owned())];
+        assert_eq!((found.orphans, found.moves), (BTreeMap::from(expected), Vec::new()));
+    }
+
+    #[test]
+    fn settings_of_the_operator_are_moves() {
+        let pin = RosterItem::Pin { cluster: cluster("x"), collector: "b".to_owned() };
+        let owned = owners(&[("x", "a", 10), ("y", "b", 10), ("z", "c", 10)]);
+        let members = [("a", "", ""), ("b", "", ""), ("c", "", "")];
+        let found = moves(&view(&members, vec![pin.clone()]), 1, &owned, &BTreeMap::new());
+        assert_eq!(summary(&found)[0], ("x", "b", MoveReason::Pin));
+        let found = moves(&view(&members, vec![RosterItem::Drain("c".to_owned())]), 1, &owned, &BTreeMap::new());
+        assert_eq!(found.moves[0].cluster.as_str(), "z");
+        assert_eq!(found.moves[0].reason, MoveReason::Drain);
+    }
+}

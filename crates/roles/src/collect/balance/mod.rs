@@ -1,0 +1,189 @@
+//! Balance of a fleet: registers the collector in the roster, and hands over clusters that the assignment gives to others.
+//!
+//! Each collector computes the assignment from the roster and the owners, and moves its own clusters only. It holds the
+//! token of the roster meanwhile, so one cluster of the fleet moves at a time. The token is no lock: if its holder is
+//! paused, another collector takes it, and two clusters may move at once, which the epochs of both make safe.
+//!
+//! # Contract
+//! - A drain or a pin moves clusters at once. A move for balance waits until the collectors have not changed, and no cluster
+//!   has been without an owner, for [`CollectorParams::lease`](super::CollectorParams::lease).
+//! - If the receiver does not claim the cluster, any collector does after the lease, and the same move is not tried again
+//!   for [`RETRY`].
+
+mod choice;
+mod view;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt};
+use informer_hub_fleet::assign::{Move, MoveReason};
+use informer_hub_fleet::roster::{Member, MoveInProgress, RosterItem};
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{ClusterLabels, ClusterName, rng};
+use sha2::{Digest, Sha256};
+
+use super::{ClusterOwner, Host, Shared, Zone};
+use crate::BackendError;
+use choice::Moves;
+use view::RosterView;
+
+/// Time after which a move that failed is tried again.
+const RETRY: Duration = Duration::from_secs(60);
+/// Owners that are read at once.
+const READS: usize = 32;
+/// Looks at the owner of a moving cluster per renewal.
+const LOOKS: u32 = 4;
+
+/// Balances the fleet until it is aborted.
+pub(super) async fn run(shared: Arc<Shared>, host: Arc<dyn Host>) {
+    let mut balancer = Balancer { shared, host, view: RosterView::default(), calm: None, failed: BTreeMap::new() };
+    loop {
+        if let Err(error) = balancer.round().await {
+            // The contenders report that the services fail.
+            tracing::debug!(%error, "cannot balance the fleet, trying again");
+        }
+        let renewal = balancer.shared.params.renewal;
+        tokio::time::sleep(renewal.mul_f64(0.9 + 0.2 * rng::unit())).await;
+    }
+}
+
+/// Removes the collector from the roster.
+pub(super) async fn leave(shared: &Shared) {
+    if let Err(error) = shared.backend.remove_roster(&member(shared)).await {
+        tracing::debug!(%error, "cannot leave the roster, its entry will expire");
+    }
+}
+
+fn member(shared: &Shared) -> RosterItem {
+    let Zone { name: zone, prefer } = shared.params.zone.clone().unwrap_or_default();
+    let contends_for = contends_for(shared.ownerships.clusters().keys());
+    RosterItem::Member(Member { name: shared.params.name.clone(), zone, prefer, contends_for })
+}
+
+/// Returns a fingerprint of the names of clusters.
+fn contends_for<'c>(clusters: impl Iterator<Item = &'c ClusterName>) -> u64 {
+    let mut hash = Sha256::new();
+    for cluster in clusters {
+        hash.update(cluster.as_str().len().to_le_bytes());
+        hash.update(cluster.as_str());
+    }
+    let hash: [u8; 32] = hash.finalize().into();
+    u64::from_le_bytes(hash.first_chunk().copied().unwrap_or_default())
+}
+
+struct Balancer {
+    shared: Arc<Shared>,
+    host: Arc<dyn Host>,
+    view: RosterView,
+    /// Since when every cluster has had a live owner.
+    calm: Option<Instant>,
+    /// Clusters that a collector has not claimed, and when.
+    failed: BTreeMap<(ClusterName, String), Instant>,
+}
+
+impl Balancer {
+    async fn round(&mut self) -> Result<(), BackendError> {
+        let shared = Arc::clone(&self.shared);
+        shared.backend.put_roster(&member(&shared)).await?;
+        let entries = shared.backend.roster().await?;
+        // Dead collectors are found before their clusters expire, so that the assignment has receivers for these.
+        let patience = shared.params.lease.saturating_sub(shared.params.renewal * 2);
+        for obsolete in self.view.observe(entries, patience, clock::now()) {
+            tracing::info!(item = obsolete.key(), "removing an item of a collector that is gone from the roster");
+            shared.backend.remove_roster(&obsolete).await?;
+        }
+        let found = self.moves(&shared.ownerships.clusters());
+        let is_calm = found.orphans.is_empty();
+        *shared.orphans.lock() = found.orphans.clone();
+        self.calm = if is_calm { Some(self.calm.unwrap_or_else(clock::now)) } else { None };
+        self.failed.retain(|_, at| at.elapsed() < RETRY);
+        match self.next(&found) {
+            Some(next) if self.view.token.held.is_none() => self.begin(next).await,
+            _ => Ok(()),
+        }
+    }
+
+    fn moves(&self, owners: &BTreeMap<ClusterName, ClusterOwner>) -> Moves {
+        let labels: BTreeMap<ClusterName, ClusterLabels> =
+            owners.keys().map(|cluster| (cluster.clone(), self.host.labels(cluster))).collect();
+        choice::moves(&self.view, contends_for(owners.keys()), owners, &labels)
+    }
+
+    /// Returns the first move of a cluster of this collector that may be made now.
+    fn next(&self, found: &Moves) -> Option<Move> {
+        let lease = self.shared.params.lease;
+        let is_past = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() >= lease);
+        let is_quiet = is_past(self.view.changed) && is_past(self.calm);
+        let sessions = self.shared.sessions.lock();
+        let is_settled = |cluster: &ClusterName| {
+            sessions.get(cluster).is_some_and(|session| is_quiet && session.began.elapsed() >= lease)
+        };
+        let may_move = |next: &&Move| {
+            let is_failed = self.failed.contains_key(&(next.cluster.clone(), next.to.clone()));
+            !is_failed && (next.reason != MoveReason::Balance || is_settled(&next.cluster))
+        };
+        found.from(&self.shared.params.name).find(may_move).cloned()
+    }
+
+    /// Takes the token, and moves the cluster if the present owners still require it.
+    async fn begin(&mut self, next: Move) -> Result<(), BackendError> {
+        let shared = Arc::clone(&self.shared);
+        let Move { cluster, to, .. } = next;
+        let held = RosterItem::Move(Some(MoveInProgress { cluster, from: shared.params.name.clone(), to }));
+        let Some(mut revision) = shared.backend.replace_roster(&held, self.view.token.revision).await? else {
+            return Ok(());
+        };
+        let owners = self.fresh_owners().await;
+        let next = owners.as_ref().ok().and_then(|owners| self.next(&self.moves(owners)));
+        if let Some(next) = next {
+            self.make(&held, next, &mut revision).await;
+        }
+        // If this fails, the token expires.
+        shared.backend.replace_roster(&RosterItem::Move(None), Some(revision)).await?;
+        owners.map(drop)
+    }
+
+    /// Returns the owners as they are now: other moves may have ended since the contenders looked.
+    async fn fresh_owners(&self) -> Result<BTreeMap<ClusterName, ClusterOwner>, BackendError> {
+        let known = self.shared.ownerships.clusters();
+        let reading = known.into_iter().map(|(cluster, owner)| async move {
+            let found = self.shared.backend.owner(&cluster).await?;
+            let collector = found.map_or(String::new(), |found| found.collector);
+            Ok((cluster, ClusterOwner { collector, ..owner }))
+        });
+        stream::iter(reading).buffered(READS).collect::<Vec<_>>().await.into_iter().collect()
+    }
+
+    /// Hands a cluster over, and waits until another collector owns it.
+    async fn make(&mut self, held: &RosterItem, next: Move, revision: &mut u64) {
+        let Move { cluster, to, reason, .. } = next;
+        let (shared, now) = (Arc::clone(&self.shared), clock::now());
+        let Some(session) = shared.sessions.lock().get(&cluster).cloned() else { return };
+        tracing::info!(%cluster, to, ?reason, "moving the cluster");
+        session.hand_over(&to);
+        drop(session);
+        let mut looks = 0;
+        while now.elapsed() < shared.params.lease * 3 {
+            tokio::time::sleep(shared.params.renewal / LOOKS).await;
+            looks += 1;
+            if looks % LOOKS == 0 {
+                // A failure is repeated with the next renewal.
+                let _ = shared.backend.put_roster(&member(&shared)).await;
+                if let Ok(Some(renewed)) = shared.backend.replace_roster(held, Some(*revision)).await {
+                    *revision = renewed;
+                }
+            }
+            let Ok(Some(owner)) = shared.backend.owner(&cluster).await else { continue };
+            if owner.collector == to {
+                return;
+            }
+            if !owner.collector.is_empty() && owner.collector != shared.params.name {
+                break;
+            }
+        }
+        tracing::warn!(%cluster, to, "the collector has not claimed the cluster, trying again later");
+        self.failed.insert((cluster, to), clock::now());
+    }
+}

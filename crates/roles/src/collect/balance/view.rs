@@ -1,0 +1,126 @@
+//! Roster as a collector sees it: which collectors are alive, by its own clock. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use informer_hub_fleet::roster::{Member, MoveInProgress, RosterEntry, RosterItem};
+use informer_hub_types::ClusterName;
+use informer_hub_types::clock::Instant;
+
+/// Periods without a renewal after which the entry of a collector is removed.
+const FORGOTTEN: u32 = 10;
+
+/// See the [module documentation](self).
+#[derive(Debug, Default)]
+pub(super) struct RosterView {
+    /// Revision of each entry, and when this process saw it first.
+    seen: BTreeMap<String, (u64, Instant)>,
+    pub(super) live: BTreeMap<String, Member>,
+    pub(super) drains: BTreeSet<String>,
+    pub(super) pins: BTreeMap<ClusterName, String>,
+    /// Whether another move may begin, and the revision of the token.
+    pub(super) token: Token,
+    /// When a live collector, or a drain, changed last.
+    pub(super) changed: Option<Instant>,
+}
+
+/// Token of moves.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) revision: Option<u64>,
+    /// Move in progress, whose collector is alive.
+    pub(super) held: Option<MoveInProgress>,
+}
+
+impl RosterView {
+    /// Accepts the entries of the roster. Returns items that nothing refers to any more, to remove them.
+    pub(super) fn observe(&mut self, entries: Vec<RosterEntry>, patience: Duration, now: Instant) -> Vec<RosterItem> {
+        let keys: BTreeSet<_> = entries.iter().map(|entry| entry.item.key()).collect();
+        self.seen.retain(|key, _| keys.contains(key));
+        let (mut live, mut present) = (BTreeMap::new(), BTreeSet::new());
+        let (mut obsolete, mut drains, mut pins, mut token) =
+            (Vec::new(), BTreeSet::new(), BTreeMap::new(), Token::default());
+        for RosterEntry { item, revision, .. } in entries {
+            let seen = self.seen.entry(item.key()).or_insert((revision, now));
+            if seen.0 != revision {
+                *seen = (revision, now);
+            }
+            let age = now.duration_since(seen.1);
+            match item {
+                RosterItem::Member(member) if age >= patience * FORGOTTEN => obsolete.push(RosterItem::Member(member)),
+                RosterItem::Member(member) => {
+                    present.insert(member.name.clone());
+                    if age < patience {
+                        live.insert(member.name.clone(), member);
+                    }
+                }
+                RosterItem::Drain(collector) => _ = drains.insert(collector),
+                RosterItem::Pin { cluster, collector } => _ = pins.insert(cluster, collector),
+                RosterItem::Move(held) => {
+                    token = Token { revision: Some(revision), held: held.filter(|_| age < patience) }
+                }
+            }
+        }
+        // Settings of the operator for a collector end with it.
+        obsolete.extend(drains.iter().filter(|name| !present.contains(*name)).cloned().map(RosterItem::Drain));
+        let gone = pins.iter().filter(|(_, name)| !present.contains(*name));
+        obsolete
+            .extend(gone.map(|(cluster, name)| RosterItem::Pin { cluster: cluster.clone(), collector: name.clone() }));
+        let is_same = self.live == live && self.drains == drains;
+        if !is_same || self.changed.is_none() {
+            self.changed = Some(now);
+        }
+        (self.live, self.drains, self.pins, self.token) = (live, drains, pins, token);
+        obsolete
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use informer_hub_types::clock;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(6);
+
+    fn entry(item: RosterItem, revision: u64) -> RosterEntry {
+        RosterEntry { item, revision, written_millis: 0 }
+    }
+
+    fn member(name: &str, revision: u64) -> RosterEntry {
+        entry(RosterItem::Member(Member { name: name.to_owned(), ..Member::default() }), revision)
+    }
+
+    #[test]
+    fn collector_that_renews_nothing_is_dead_and_then_forgotten_with_its_settings() {
+        let (mut view, began) = (RosterView::default(), clock::now());
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let pin = RosterItem::Pin { cluster: ClusterName::new("c").unwrap(), collector: "b".to_owned() };
+        let settings = || [entry(RosterItem::Drain("b".to_owned()), 3), entry(pin.clone(), 4)];
+        let entries =
+            |of_a, of_b| [member("a", of_a), member("b", of_b)].into_iter().chain(settings()).collect::<Vec<_>>();
+        assert_eq!(view.observe(entries(1, 2), PATIENCE, at(0)), []);
+        assert_eq!(view.live.len(), 2);
+        view.observe(entries(5, 2), PATIENCE, at(5));
+        assert_eq!((view.live.len(), view.changed), (2, Some(at(0))));
+        assert_eq!(view.observe(entries(6, 2), PATIENCE, at(7)), []);
+        assert_eq!((view.live.keys().cloned().collect::<Vec<_>>(), view.changed), (vec!["a".to_owned()], Some(at(7))));
+        let obsolete = view.observe(entries(7, 2), PATIENCE, at(60));
+        assert!(matches!(&obsolete[..], [RosterItem::Member(_), RosterItem::Drain(_), RosterItem::Pin { .. }]));
+        view.observe(vec![member("a", 8), member("b", 9)], PATIENCE, at(61));
+        assert_eq!(view.live.len(), 2, "it is back");
+    }
+
+    #[test]
+    fn token_of_a_dead_collector_is_free() {
+        let (mut view, began) = (RosterView::default(), clock::now());
+        let moving =
+            MoveInProgress { cluster: ClusterName::new("c").unwrap(), from: "a".to_owned(), to: "b".to_owned() };
+        assert_eq!(view.token, Token::default());
+        let held = || vec![entry(RosterItem::Move(Some(moving.clone())), 4)];
+        view.observe(held(), PATIENCE, began);
+        assert_eq!(view.token, Token { revision: Some(4), held: Some(moving.clone()) });
+        view.observe(held(), PATIENCE, began + PATIENCE);
+        assert_eq!(view.token, Token { revision: Some(4), held: None });
+    }
+}

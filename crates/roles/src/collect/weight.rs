@@ -1,0 +1,120 @@
+//! Weight of a cluster: its objects and the rate of its events. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use informer_hub_fleet::Partition;
+use informer_hub_types::clock::Instant;
+
+/// Weight of a cluster without objects, so that empty clusters spread too.
+const BASE: u64 = 100;
+/// Objects that cost as much as one event a second.
+const OBJECTS_PER_EVENT_RATE: f64 = 50.0;
+/// Time over which the rate of events is averaged.
+const HORIZON: Duration = Duration::from_secs(60);
+/// A change of the weight below this part of it is not published.
+const STEP: u64 = 10;
+
+/// Objects and events that a session has read.
+#[derive(Debug)]
+pub(super) struct Load {
+    objects: BTreeMap<Partition, u64>,
+    /// Events since the last measurement.
+    events: u64,
+    /// Events a second.
+    rate: f64,
+    began: Instant,
+    measured: Instant,
+}
+
+impl Load {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { objects: BTreeMap::new(), events: 0, rate: 0.0, began: now, measured: now }
+    }
+
+    /// Begins a list: the objects of the partition are counted again.
+    pub(super) fn begin(&mut self, partition: &Partition) {
+        self.objects.insert(partition.clone(), 0);
+    }
+
+    pub(super) fn note_listed(&mut self, partition: &Partition, objects: usize) {
+        *self.objects.entry(partition.clone()).or_default() += objects as u64;
+    }
+
+    pub(super) fn note_events(&mut self, partition: &Partition, events: usize, added: usize, deleted: usize) {
+        self.events += events as u64;
+        let objects = self.objects.entry(partition.clone()).or_default();
+        *objects = objects.saturating_add(added as u64).saturating_sub(deleted as u64);
+    }
+
+    pub(super) fn forget(&mut self, partition: &Partition) {
+        self.objects.remove(partition);
+    }
+
+    /// Returns the weight to publish after `published`. It stays while it is nearly equal. Before the session has measured the
+    /// rate and read all objects, it only grows with the objects.
+    pub(super) fn measure(&mut self, published: u64, now: Instant) -> u64 {
+        let passed = now.duration_since(self.measured).as_secs_f64();
+        if passed > 0.0 {
+            #[expect(clippy::cast_precision_loss, reason = "a rate is an estimate")]
+            let rate = std::mem::take(&mut self.events) as f64 / passed;
+            let share = 1.0 - (-passed / HORIZON.as_secs_f64()).exp();
+            self.rate += (rate - self.rate) * share;
+            self.measured = now;
+        }
+        let objects = self.objects.values().sum::<u64>();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is positive, and a cast saturates"
+        )]
+        let events = (self.rate / self.known_share(now) * OBJECTS_PER_EVENT_RATE) as u64;
+        let base = BASE.saturating_add(objects);
+        if now.duration_since(self.began) < HORIZON {
+            return base.max(published);
+        }
+        let weight = base.saturating_add(events);
+        if weight.abs_diff(published) < published / STEP { published } else { weight }
+    }
+
+    /// Returns the share of the averaged time that the session has measured.
+    fn known_share(&self, now: Instant) -> f64 {
+        1.0 - (-now.duration_since(self.began).max(HORIZON).as_secs_f64() / HORIZON.as_secs_f64()).exp()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use informer_hub_types::{ClusterName, Gvr, clock};
+
+    use super::*;
+
+    fn partition(plural: &str) -> Partition {
+        let cluster = ClusterName::new("c").unwrap();
+        Partition { cluster, resource: Gvr::new("", "v1", plural), selection: 0 }
+    }
+
+    #[test]
+    fn objects_and_event_rate_are_weighed_and_small_changes_are_not_published() {
+        let began = clock::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let (mut load, pods, nodes) = (Load::new(began), partition("pods"), partition("nodes"));
+        assert_eq!(load.measure(0, at(1)), BASE);
+        load.note_listed(&pods, 1000);
+        load.note_events(&nodes, 0, 10, 0);
+        assert_eq!(load.measure(0, at(2)), BASE + 1010);
+        assert_eq!(load.measure(5000, at(4)), 5000, "the session has just begun");
+        assert_eq!(load.measure(1111, at(60)), 1111, "nearly equal");
+        load.begin(&pods);
+        load.note_listed(&pods, 100);
+        load.forget(&nodes);
+        assert_eq!(load.measure(5000, at(100)), BASE + 100);
+        // 20 events a second, for long.
+        let mut published = 0;
+        for second in 101..500 {
+            load.note_events(&pods, 20, 0, 0);
+            published = load.measure(published, at(second));
+        }
+        assert!((1100..=1200).contains(&published), "{published}");
+    }
+}

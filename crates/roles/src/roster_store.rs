@@ -1,0 +1,24 @@
+//! Port to the roster of a fleet.
+
+use informer_hub_fleet::roster::{RosterEntry, RosterItem};
+
+use super::answer::Answered;
+
+/// Roster of a fleet.
+///
+/// # Contract
+/// That of [`Backend`](crate::Backend): a request may fail although it was executed, and ends within a deadline.
+pub trait RosterStore: Send + Sync + 'static {
+    /// Returns all entries. They may be older than the last write, but never go back.
+    fn roster(&self) -> Answered<Vec<RosterEntry>>;
+
+    /// Writes an item, whatever its entry is.
+    fn put_roster(&self, item: &RosterItem) -> Answered<()>;
+
+    /// Writes an item if its entry has the expected revision, or if there is none. Returns its revision; `None` if the entry
+    /// has changed.
+    fn replace_roster(&self, item: &RosterItem, expected: Option<u64>) -> Answered<Option<u64>>;
+
+    /// Removes the entry of an item.
+    fn remove_roster(&self, item: &RosterItem) -> Answered<()>;
+}
