@@ -26,6 +26,7 @@ mod config;
 mod dead_letters;
 mod demo;
 mod fit;
+mod fleet;
 #[cfg(test)]
 mod foreign_tests;
 mod get;
@@ -101,6 +102,8 @@ enum Command {
     Man(shell::Man),
     /// List, show, replay or purge the dead letters of the sinks of a running hub
     DeadLetters(dead_letters::Args),
+    /// Show the collectors that share clusters, move clusters between them, or drain one
+    Fleet(fleet::Args),
     /// Run the hub on simulated clusters; needs no Kubernetes
     Demo(demo::Args),
     /// Inspect, verify or prune the state directory of a hub
@@ -130,6 +133,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Complete(args) => complete::main(&args),
         Command::Man(args) => shell::man(&args),
         Command::DeadLetters(args) => dead_letters::main(&args),
+        Command::Fleet(args) => fleet::main(&args),
         Command::Demo(args) => demo::main(args),
         Command::State(args) => state::main(&args),
     };

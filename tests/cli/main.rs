@@ -4,5 +4,6 @@
 mod check;
 mod command;
 mod config;
+mod fleet;
 mod import;
 mod rbac;

@@ -416,3 +416,78 @@ async fn check_reports_why_nats_cannot_be_used() {
     async_nats::jetstream::new(usable.connect().await).create_stream(foreign).await.unwrap();
     finds(check(&usable.url(), ""), &["fleet.name: stream \"test-log\" was not created by informer-hub"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operator_moves_clusters_and_drains_a_process() {
+    let seed = seed();
+    let (nats, clusters) =
+        tokio::join!(Server::start(&["--jetstream"]), RealCluster::start_all(["east", "west", "north"]));
+    let mut churns = Vec::new();
+    for (at, cluster) in clusters.iter().enumerate() {
+        let client = cluster.client().await;
+        install_widgets(&client).await;
+        create_namespace(&client, "churn").await;
+        churns.push((Churn::new(seed.wrapping_add(at as u64), "churn"), client));
+    }
+    let change = async |churns: &mut Vec<(Churn, kube::Client)>| {
+        for (churn, client) in churns {
+            churn.run(client, 20).await;
+        }
+    };
+    let workdir = Workdir::new();
+    workdir.write("hub.toml", &config("127.0.0.1:0", &nats.url(), &clusters));
+    let fails = |arguments: &[&str], words: &str| {
+        let done = workdir.run(&[&["fleet"], arguments, &["-c", "hub.toml"]].concat());
+        let problem = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.code() == Some(1) && problem.contains(words), "{words}: {problem}");
+    };
+    fails(&["status"], "no collector of fleet test has started yet");
+    let context = async_nats::jetstream::new(nats.connect().await);
+    assert_eq!(context.query_account().await.unwrap().streams, 0, "it creates nothing");
+    let first = Process::start(&nats, &clusters);
+    first.owns(3).await;
+    let second = Process::start(&nats, &clusters);
+    second.owns(1).await;
+    let third = Process::start(&nats, &clusters);
+    third.owns(1).await;
+    first.owns(1).await;
+    change(&mut churns).await;
+    let log = LogReader::open(&nats).await;
+    log_follows(&log, &clusters).await;
+    let name = async |process: &Process| process.fleet().await["process"].as_str().unwrap().to_owned();
+    let (of_first, of_second) = (name(&first).await, name(&second).await);
+
+    fails(
+        &["move", "aest", &of_first],
+        "there is no cluster \"aest\"; did you mean \"east\"?; there is east, north, west",
+    );
+    fails(&["move", "east", "missing"], "there is no collector \"missing\"");
+    for cluster in ["east", "west", "north"] {
+        let said = workdir.printed(&["fleet", "move", cluster, &of_first, "-c", "hub.toml"]);
+        assert!(said.contains("stays"), "{said}");
+    }
+    change(&mut churns).await;
+    first.owns(3).await;
+    let shown = workdir.json(&["fleet", "status", "-c", "hub.toml"]);
+    assert_eq!(shown["clusters"].as_array().unwrap().iter().filter(|one| one["pinnedTo"] == of_first).count(), 3);
+    assert!(shown["collectors"].as_array().unwrap().iter().all(|one| one["live"] == true), "{shown}");
+    let drained = workdir.printed(&["fleet", "drain", &of_first, "-c", "hub.toml"]);
+    assert!(drained.contains("is drained"), "{drained}");
+    first.owns(0).await;
+    fails(&["move", "east", &of_first], "drains; end that with");
+    let text = workdir.printed(&["fleet", "status", "-c", "hub.toml"]);
+    assert!(text.contains("drained"), "{text}");
+    println!("{text}");
+    for cluster in ["east", "west", "north"] {
+        assert!(workdir.printed(&["fleet", "move", cluster, "--auto", "-c", "hub.toml"]).contains("no longer pinned"));
+    }
+    workdir.printed(&["fleet", "drain", &of_first, "--undo", "-c", "hub.toml"]);
+    first.owns(1).await;
+    change(&mut churns).await;
+    let contents = log_follows(&log, &clusters).await;
+    assert!(contents.lists.values().all(|lists| *lists == 1), "no move lists: {:?}", contents.lists);
+    second.hub.freeze(true);
+    let frozen = || workdir.printed(&["fleet", "status", "-c", "hub.toml"]).contains("not seen for");
+    assert!(becomes_true(WAIT_DEADLINE, async || frozen()).await);
+    fails(&["move", "east", &of_second], "does not renew its entry");
+}

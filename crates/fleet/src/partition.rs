@@ -81,6 +81,13 @@ impl Subjects {
         subject
     }
 
+    /// Returns the cluster of a filter of [`Subjects::of_cluster`] without its last token.
+    #[must_use]
+    pub fn cluster(&self, subject: &str) -> Option<ClusterName> {
+        let rest = subject.strip_prefix(&self.fleet)?.strip_prefix(".log.")?;
+        ClusterName::new(unescape(rest)?).ok()
+    }
+
     /// Returns the partition of a subject; `None` if it is not a subject of this fleet's log.
     #[must_use]
     pub fn partition(&self, subject: &str) -> Option<Partition> {

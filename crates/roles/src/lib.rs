@@ -46,7 +46,9 @@ mod simulation_tests;
 pub use answer::{Answered, BackendError};
 pub use backend::{Backend, TailStream};
 pub use collect::{ClusterOwner, Collector, CollectorParams, CollectorStatus, ConnectorWrap, Host, Zone};
+pub use informer_hub_fleet::Ownership;
+pub use informer_hub_fleet::roster::{Member, MoveInProgress, RosterEntry, RosterItem};
 #[cfg(feature = "nats")]
-pub use nats::{Credentials, NatsBackend, NatsParams, NatsProblem};
+pub use nats::{Credentials, FleetRoster, NatsBackend, NatsParams, NatsProblem};
 pub use roster_store::RosterStore;
 pub use serve::{Replica, ReplicaParams, ReplicaStatus, ServedCluster, Stale};

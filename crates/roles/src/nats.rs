@@ -2,6 +2,7 @@
 
 mod credentials;
 mod roster;
+mod steering;
 
 use std::fmt;
 use std::io;
@@ -20,6 +21,8 @@ use informer_hub_lease as lease;
 use informer_hub_tls::{Roots, client_config};
 use informer_hub_types::{ClusterName, exponential_backoff, rng, with_causes};
 use tokio::sync::{Mutex, OnceCell};
+
+pub use steering::FleetRoster;
 
 use super::backend::{Answered, Backend, BackendError, TailStream};
 

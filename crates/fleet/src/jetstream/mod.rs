@@ -21,9 +21,9 @@ mod tail;
 
 use std::time::Duration;
 
-use async_nats::jetstream::context::ContextBuilder;
+use async_nats::jetstream::context::{ContextBuilder, GetStreamErrorKind};
 use async_nats::jetstream::kv::{CreateErrorKind, UpdateErrorKind};
-use async_nats::jetstream::{Context, kv};
+use async_nats::jetstream::{Context, ErrorCode, kv};
 use bytes::Bytes;
 use informer_hub_types::ClusterName;
 
@@ -135,7 +135,30 @@ async fn write_entry(
     }
 }
 
+/// Opens a key-value bucket if it exists.
+async fn find_bucket(context: &Context, bucket: &str) -> Result<Option<kv::Store>, NatsError> {
+    let action = || format!("open bucket {bucket}");
+    match context.get_stream(format!("KV_{bucket}")).await {
+        Ok(_) => {}
+        Err(error) if log::is_missing(&error) => return Ok(None),
+        Err(error) => {
+            return Err(match error.kind() {
+                GetStreamErrorKind::JetStream(cause) if cause.error_code() == ErrorCode::JETSTREAM_NOT_ENABLED => {
+                    NatsError::NoJetStream { source: error.into() }
+                }
+                _ => NatsError::request(action())(error),
+            });
+        }
+    }
+    context.get_key_value(bucket).await.map(Some).map_err(NatsError::request(action()))
+}
+
 /// Turns a subject into a key or object name, which may not contain `%`.
 fn key_of(subject: &str) -> String {
     subject.replace('%', "=")
+}
+
+/// Returns the subject of a key.
+fn subject_of(key: &str) -> String {
+    key.replace('=', "%")
 }

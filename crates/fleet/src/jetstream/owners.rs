@@ -7,15 +7,18 @@ use std::time::Duration;
 
 use async_nats::jetstream::kv::{Operation, Store};
 use bytes::Bytes;
+use futures::stream::{self, StreamExt, TryStreamExt};
 use informer_hub_types::ClusterName;
 
-use super::{NatsError, cluster_key, context, open_bucket, write_entry};
+use super::{NatsError, cluster_key, context, find_bucket, open_bucket, subject_of, write_entry};
 use crate::ownership::Ownership;
 use crate::partition::Subjects;
 use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
 
 const FORMAT: u8 = 1;
 const IN_FLIGHT: usize = 256;
+/// Entries that are read at once.
+const READS: usize = 32;
 
 /// Claims clusters for collectors in a key-value bucket of JetStream.
 #[derive(Clone, Debug)]
@@ -32,9 +35,18 @@ impl Owners {
         replicas: usize,
         timeout: Duration,
     ) -> Result<Self, NatsError> {
-        let bucket = format!("{}-owners", subjects.fleet());
-        let store = open_bucket(&context(client, timeout, IN_FLIGHT), &bucket, replicas).await?;
+        let store = open_bucket(&context(client, timeout, IN_FLIGHT), &bucket(&subjects), replicas).await?;
         Ok(Self { store, subjects })
+    }
+
+    /// Opens the bucket if it exists.
+    pub async fn find(
+        client: async_nats::Client,
+        subjects: Subjects,
+        timeout: Duration,
+    ) -> Result<Option<Self>, NatsError> {
+        let store = find_bucket(&context(client, timeout, IN_FLIGHT), &bucket(&subjects)).await?;
+        Ok(store.map(|store| Self { store, subjects }))
     }
 
     /// Returns the entry of a cluster.
@@ -75,6 +87,19 @@ impl Owners {
         self.write(released, Some(own.revision)).await.map(|released| released.is_some())
     }
 
+    /// Returns the entries of all clusters that ever had an owner.
+    pub async fn all(&self) -> Result<Vec<Ownership>, NatsError> {
+        let action = || "read the owners of the clusters".to_owned();
+        let keys = self.store.keys().await.map_err(NatsError::request(action()))?;
+        let keys: Vec<String> = keys.try_collect().await.map_err(NatsError::request(action()))?;
+        let mut reading = Vec::new();
+        for cluster in keys.iter().filter_map(|key| self.subjects.cluster(&subject_of(key))) {
+            reading.push(async move { self.get(&cluster).await });
+        }
+        let read: Vec<Option<Ownership>> = stream::iter(reading).buffered(READS).try_collect().await?;
+        Ok(read.into_iter().flatten().collect())
+    }
+
     async fn write(&self, own: Ownership, revision: Option<u64>) -> Result<Option<Ownership>, NatsError> {
         let action = format!("write the owner of cluster {}", own.cluster);
         let key = cluster_key(&self.subjects, &own.cluster);
@@ -83,6 +108,10 @@ impl Owners {
         };
         Ok(Some(Ownership { revision: written, ..own }))
     }
+}
+
+fn bucket(subjects: &Subjects) -> String {
+    format!("{}-owners", subjects.fleet())
 }
 
 fn encode(own: &Ownership) -> Vec<u8> {

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::{NatsError, context, open_bucket, write_entry};
+use super::{NatsError, context, find_bucket, open_bucket, write_entry};
 use crate::partition::Subjects;
 use crate::roster::{RosterEntry, RosterItem};
 
@@ -40,11 +40,27 @@ impl RosterBucket {
         replicas: usize,
         timeout: Duration,
     ) -> Result<Self, NatsError> {
-        let bucket = format!("{}-collectors", subjects.fleet());
-        let store = open_bucket(&context(client, timeout, IN_FLIGHT), &bucket, replicas).await?;
+        let store = open_bucket(&context(client, timeout, IN_FLIGHT), &bucket(subjects), replicas).await?;
+        Ok(Self::start(store, timeout))
+    }
+
+    /// Opens the bucket if it exists, and follows it.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn find(
+        client: async_nats::Client,
+        subjects: &Subjects,
+        timeout: Duration,
+    ) -> Result<Option<Self>, NatsError> {
+        let store = find_bucket(&context(client, timeout, IN_FLIGHT), &bucket(subjects)).await?;
+        Ok(store.map(|store| Self::start(store, timeout)))
+    }
+
+    fn start(store: Store, timeout: Duration) -> Self {
         let (sender, known) = watch::channel(None);
         let following = tokio::spawn(follow(store.clone(), sender));
-        Ok(Self { store, known, following, timeout })
+        Self { store, known, following, timeout }
     }
 
     /// Returns all entries, as far as the server has announced their changes.
@@ -80,6 +96,10 @@ impl Drop for RosterBucket {
     fn drop(&mut self) {
         self.following.abort();
     }
+}
+
+fn bucket(subjects: &Subjects) -> String {
+    format!("{}-collectors", subjects.fleet())
 }
 
 /// Follows the bucket until the task is aborted.

@@ -12,7 +12,9 @@ use informer_hub_fleet::jetstream::{Checkpoints, JetStreamLog, Leases, NatsError
 use informer_hub_fleet::reader::PartitionState;
 use informer_hub_fleet::roster::{Member, RosterItem};
 use informer_hub_fleet::writer::FenceReason;
-use informer_hub_fleet::{Entry, Ownership, Partition, ReadOutcome, Reader, Record, ResetReason, Writer, WriterEvent};
+use informer_hub_fleet::{
+    Entry, Ownership, Partition, ReadOutcome, Reader, Record, ResetReason, Subjects, Writer, WriterEvent,
+};
 use informer_hub_lease as lease;
 use informer_hub_lease::memory::MemoryStore;
 use informer_hub_types::{ObjectKey, ResourceVersion, Uid};
@@ -245,6 +247,11 @@ async fn one_of_two_claims_wins_and_the_loser_cannot_renew() {
     assert!(owners.release(&Ownership { next: "d".to_owned(), ..weighed }).await.unwrap());
     let released = owners.get(&cluster).await.unwrap().unwrap();
     assert_eq!((released.collector.as_str(), released.next.as_str(), released.weight), ("", "d", 12));
+    assert_eq!(owners.all().await.unwrap(), [released]);
+    let found = Owners::find(servers.client().await, subjects(), DEADLINE).await.unwrap();
+    assert_eq!(found.unwrap().all().await.unwrap().len(), 1);
+    let other = Subjects::new("other").unwrap();
+    assert!(Owners::find(servers.client().await, other, DEADLINE).await.unwrap().is_none(), "it creates nothing");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

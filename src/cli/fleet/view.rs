@@ -1,0 +1,268 @@
+//! A fleet as its roster and its owners show it. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::cli::fit::{Fitted, note};
+use crate::cli::print::{grouped, span};
+use informer_hub_roles::{Member, MoveInProgress, Ownership, RosterEntry, RosterItem};
+use informer_hub_types::{ClusterName, clock, first_names, nearest_name};
+
+/// Differences of letters up to which a name is suggested.
+const NEAR: usize = 3;
+
+/// Fleet at one moment.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct FleetOverview {
+    pub(super) collectors: Vec<CollectorView>,
+    pub(super) clusters: Vec<ClusterView>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CollectorView {
+    pub(super) name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) zone: Option<String>,
+    /// Number of clusters that it owns.
+    pub(super) clusters: usize,
+    /// Sum of their weights.
+    pub(super) weight: u64,
+    /// Whether it renews its entry.
+    pub(super) live: bool,
+    pub(super) draining: bool,
+    /// Time since its last renewal, by the clocks of this machine and the server.
+    pub(super) last_seen_seconds: u64,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ClusterView {
+    pub(super) name: ClusterName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) owner: Option<String>,
+    pub(super) epoch: u64,
+    pub(super) weight: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pinned_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) moving_to: Option<String>,
+}
+
+/// Settings of the operator, and the move in progress.
+#[derive(Default)]
+struct Settings<'r> {
+    drains: BTreeSet<&'r str>,
+    pins: BTreeMap<&'r ClusterName, &'r str>,
+    moving: Option<&'r MoveInProgress>,
+}
+
+impl<'r> Settings<'r> {
+    fn of(roster: &'r [RosterEntry]) -> Self {
+        let mut settings = Self::default();
+        for entry in roster {
+            match &entry.item {
+                RosterItem::Drain(collector) => _ = settings.drains.insert(collector),
+                RosterItem::Pin { cluster, collector } => _ = settings.pins.insert(cluster, collector),
+                RosterItem::Move(held) => settings.moving = held.as_ref(),
+                RosterItem::Member(_) => {}
+            }
+        }
+        settings
+    }
+
+    fn cluster(&self, own: &Ownership) -> ClusterView {
+        let held = self.moving.filter(|held| held.cluster == own.cluster && held.to != own.collector);
+        let released = Some(&own.next).filter(|next| own.collector.is_empty() && !next.is_empty());
+        ClusterView {
+            name: own.cluster.clone(),
+            owner: Some(own.collector.clone()).filter(|owner| !owner.is_empty()),
+            epoch: own.epoch,
+            weight: own.weight,
+            pinned_to: self.pins.get(&own.cluster).map(|collector| (*collector).to_owned()),
+            moving_to: released.or(held.map(|held| &held.to)).cloned(),
+        }
+    }
+}
+
+impl FleetOverview {
+    /// Combines the roster and the owners. `live` names the collectors that renew their entries.
+    pub(super) fn new(roster: &[RosterEntry], owners: &[Ownership], live: &BTreeSet<String>) -> Self {
+        let settings = Settings::of(roster);
+        let members = roster.iter().filter_map(|entry| match &entry.item {
+            RosterItem::Member(member) => Some((member, entry.written_millis)),
+            _ => None,
+        });
+        let collector = |(member, written): (&Member, i64)| {
+            let owned = || owners.iter().filter(|own| own.collector == member.name);
+            CollectorView {
+                name: member.name.clone(),
+                zone: Some(member.zone.clone()).filter(|zone| !zone.is_empty()),
+                clusters: owned().count(),
+                weight: owned().map(|own| own.weight).sum(),
+                live: live.contains(&member.name),
+                draining: settings.drains.contains(member.name.as_str()),
+                last_seen_seconds: clock::since_wall_millis(written).as_secs(),
+            }
+        };
+        let clusters = owners.iter().map(|own| settings.cluster(own)).collect();
+        Self { collectors: members.map(collector).collect(), clusters }
+    }
+
+    /// Returns the cluster of a name.
+    pub(super) fn cluster(&self, name: &str) -> anyhow::Result<&ClusterView> {
+        let known: Vec<_> = self.clusters.iter().map(|cluster| cluster.name.as_str()).collect();
+        let found = self.clusters.iter().find(|cluster| cluster.name.as_str() == name);
+        found.ok_or_else(|| unknown("cluster", name, &known))
+    }
+
+    /// Returns the collector of a name, or the only one whose name begins with it.
+    pub(super) fn collector(&self, name: &str) -> anyhow::Result<&CollectorView> {
+        if let Some(found) = self.collectors.iter().find(|collector| collector.name == name) {
+            return Ok(found);
+        }
+        let starts = |collector: &&CollectorView| !name.is_empty() && collector.name.starts_with(name);
+        let found: Vec<_> = self.collectors.iter().filter(starts).collect();
+        let names = |of: &[&CollectorView]| of.iter().map(|collector| collector.name.clone()).collect::<Vec<_>>();
+        match &found[..] {
+            [one] => Ok(one),
+            [] => {
+                let known: Vec<_> = self.collectors.iter().map(|collector| collector.name.as_str()).collect();
+                Err(unknown("collector", name, &known))
+            }
+            several => {
+                let names = first_names(&names(several));
+                anyhow::bail!("{name:?} is the beginning of several collectors: {names}; give more of the name")
+            }
+        }
+    }
+
+    /// Renders the tables.
+    pub(super) fn text(&self, width: Option<usize>, colours: bool) -> String {
+        let tables = [
+            Fitted {
+                header: &["COLLECTOR", "ZONE", "CLUSTERS", "WEIGHT", "STATE"],
+                numbers: &[2, 3],
+                spare: &[1, 3],
+                rows: self.collectors.iter().map(|found| (found.cells(), None)).collect(),
+            },
+            Fitted {
+                header: &["CLUSTER", "OWNER", "EPOCH", "WEIGHT", "NOTES"],
+                numbers: &[2, 3],
+                spare: &[2, 3],
+                rows: self.clusters.iter().map(|found| (found.cells(), None)).collect(),
+            },
+        ];
+        let rendered = tables.map(|table| {
+            let (text, left_out) = table.render(width, colours);
+            text + &note(&left_out, width).map(|note| format!("\n\n{note}")).unwrap_or_default()
+        });
+        rendered.join("\n\n") + "\n"
+    }
+}
+
+impl CollectorView {
+    fn cells(&self) -> Vec<String> {
+        let state = match (self.live, self.draining, self.clusters) {
+            (false, ..) => format!("not seen for {}", span(self.last_seen_seconds)),
+            (true, true, 0) => "drained".to_owned(),
+            (true, true, _) => "draining".to_owned(),
+            (true, false, _) => "live".to_owned(),
+        };
+        let zone = self.zone.clone().unwrap_or_default();
+        vec![self.name.clone(), zone, self.clusters.to_string(), grouped(self.weight), state]
+    }
+}
+
+impl ClusterView {
+    fn cells(&self) -> Vec<String> {
+        let free = self.owner.is_none().then(|| "no owner".to_owned());
+        let moving = self.moving_to.as_ref().map(|to| format!("moving to {to}"));
+        let is_there = self.pinned_to == self.owner;
+        let pinned =
+            self.pinned_to.as_ref().map(|to| if is_there { "pinned".to_owned() } else { format!("pinned to {to}") });
+        let notes: Vec<_> = [free, moving, pinned].into_iter().flatten().collect();
+        let owner = self.owner.clone().unwrap_or_default();
+        vec![self.name.to_string(), owner, self.epoch.to_string(), grouped(self.weight), notes.join(", ")]
+    }
+}
+
+fn unknown(what: &str, name: &str, known: &[&str]) -> anyhow::Error {
+    let suggestion = nearest_name(name, known.iter().copied(), NEAR);
+    let suggestion = suggestion.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+    if known.is_empty() {
+        return anyhow::anyhow!("there is no {what} {name:?}; the fleet has none");
+    }
+    anyhow::anyhow!("there is no {what} {name:?}{suggestion}; there is {}", first_names(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(cluster: &str, collector: &str, next: &str, weight: u64) -> Ownership {
+        let cluster = ClusterName::new(cluster).unwrap();
+        let (collector, next) = (collector.to_owned(), next.to_owned());
+        Ownership { cluster, collector, next, epoch: 3, revision: 9, weight }
+    }
+
+    fn view() -> FleetOverview {
+        let member = |name: &str, zone: &str| {
+            RosterItem::Member(Member { name: name.to_owned(), zone: zone.to_owned(), ..Member::default() })
+        };
+        let cluster = |name: &str| ClusterName::new(name).unwrap();
+        let items = [
+            member("hub-0-17-aa", "eu-west"),
+            member("hub-0-18-bb", ""),
+            member("hub-1-17-cc", ""),
+            RosterItem::Drain("hub-1-17-cc".to_owned()),
+            RosterItem::Pin { cluster: cluster("prod-eu"), collector: "hub-0-17-aa".to_owned() },
+            RosterItem::Move(Some(MoveInProgress {
+                cluster: cluster("prod-us"),
+                from: "hub-1-17-cc".to_owned(),
+                to: "hub-0-17-aa".to_owned(),
+            })),
+        ];
+        let now = clock::wall_millis();
+        let entries: Vec<_> =
+            items.into_iter().map(|item| RosterEntry { item, revision: 1, written_millis: now - 12_300 }).collect();
+        let owners = [
+            own("prod-eu", "hub-0-17-aa", "", 12_000),
+            own("prod-us", "hub-1-17-cc", "", 300),
+            own("test", "", "hub-0-17-aa", 0),
+        ];
+        FleetOverview::new(&entries, &owners, &["hub-0-17-aa", "hub-1-17-cc"].map(str::to_owned).into())
+    }
+
+    #[test]
+    fn tables_show_collectors_and_clusters() {
+        let text = view().text(None, false);
+        let lines: Vec<_> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let twelve = grouped(12_000);
+        for line in [
+            format!("hub-0-17-aa eu-west 1 {twelve} live"),
+            "hub-0-18-bb 0 0 not seen for 12s".to_owned(),
+            "hub-1-17-cc 1 300 draining".to_owned(),
+            format!("prod-eu hub-0-17-aa 3 {twelve} pinned"),
+            "prod-us hub-1-17-cc 3 300 moving to hub-0-17-aa".to_owned(),
+            "test 3 0 no owner, moving to hub-0-17-aa".to_owned(),
+        ] {
+            assert!(lines.contains(&line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_resolved_or_the_known_ones_are_named() {
+        let view = view();
+        assert_eq!(view.collector("hub-1").unwrap().name, "hub-1-17-cc");
+        assert_eq!(view.collector("hub-0-18-bb").unwrap().name, "hub-0-18-bb");
+        let several = view.collector("hub-0").unwrap_err().to_string();
+        assert!(several.contains("beginning of several collectors: hub-0-17-aa, hub-0-18-bb"), "{several}");
+        let unknown = view.collector("nub").unwrap_err().to_string();
+        assert!(unknown.contains("there is no collector \"nub\"") && unknown.contains("hub-1-17-cc"), "{unknown}");
+        let unknown = view.cluster("prod-ue").unwrap_err().to_string();
+        assert!(unknown.contains("did you mean \"prod-eu\"?"), "{unknown}");
+    }
+}
