@@ -16,12 +16,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::convert;
 use super::host::host_name;
-use informer_hub_codec::classify_status;
+use super::lease_store::{KubernetesLease, LeaseStore};
 use informer_hub_config::{ClusterAccess, ClusterConfig, Config, HaConfig};
 use informer_hub_dial::Dial;
-use informer_hub_lease::kubernetes::{HttpRequest, LeaseName, answer};
+use informer_hub_lease::kubernetes::LeaseName;
 use informer_hub_lease::{Answer, ElectionParams, Elector, Request};
-use informer_hub_reflector::{Connection, Connector, ObjectRequest, SourceError, StallPolicy};
+use informer_hub_reflector::{Connector, StallPolicy};
 use informer_hub_sink::SendFence;
 use informer_hub_types::{Threads, clock, rng};
 
@@ -68,7 +68,7 @@ pub struct ElectionStatus {
 /// Leader election of this process. Dropping it ends the election without releasing the Lease.
 pub(super) struct Election {
     pub(super) shared: Arc<SharedElection>,
-    connector: Arc<dyn Connector>,
+    store: Arc<dyn LeaseStore>,
     end: CancellationToken,
 }
 
@@ -77,8 +77,7 @@ pub(super) struct SharedElection {
     pub(super) fence: Arc<SendFence>,
     params: ElectionParams,
     identity: Arc<str>,
-    name: LeaseName,
-    /// Cluster, namespace and name, for people.
+    /// Name of the lease, for people.
     place: String,
     state: Mutex<State>,
     /// Wakes the election before its next request is due.
@@ -114,30 +113,34 @@ impl Election {
             renew_deadline: ha.renew_deadline,
             retry_period: ha.retry_period,
         };
-        let identity: Arc<str> = identity(ha.identity.as_deref()).into();
         let name = LeaseName { namespace: ha.lease.namespace.clone(), name: ha.lease.name.clone() };
         let place = format!("{cluster}/{}/{}", name.namespace, name.name);
+        let store = Arc::new(KubernetesLease::new(connector, name));
+        Self::over(store, place, identity(ha.identity.as_deref()).into(), params)
+    }
+
+    /// Prepares an election over a store. `place` is the name of the lease, for people.
+    fn over(store: Arc<dyn LeaseStore>, place: String, identity: Arc<str>, params: ElectionParams) -> Self {
         let elector = Elector::new(&identity, params, rng::rng());
         let state = State { elector, was_leader: false, note: "".into(), error: None };
         let shared = SharedElection {
             fence: Arc::default(),
             params,
             identity,
-            name,
             place,
             state: Mutex::new(state),
             wake: Notify::new(),
             changed: Notify::new(),
             over: CancellationToken::new(),
         };
-        Self { shared: Arc::new(shared), connector, end: CancellationToken::new() }
+        Self { shared: Arc::new(shared), store, end: CancellationToken::new() }
     }
 
     /// Starts to compete for the Lease.
     pub(super) fn begin(&self, io: &Threads) {
-        let (shared, connector, end) = (Arc::clone(&self.shared), Arc::clone(&self.connector), self.end.clone());
+        let (shared, store, end) = (Arc::clone(&self.shared), Arc::clone(&self.store), self.end.clone());
         io.spawn(async move {
-            end.run_until_cancelled(shared.run(connector)).await;
+            end.run_until_cancelled(shared.run(&*store)).await;
             shared.fence.set(None);
             shared.over.cancel();
         });
@@ -184,8 +187,7 @@ impl Drop for Election {
 }
 
 impl SharedElection {
-    async fn run(&self, connector: Arc<dyn Connector>) {
-        let Some(connection) = self.connect(&*connector).await else { return };
+    async fn run(&self, store: &dyn LeaseStore) {
         loop {
             let now = clock::since_boot();
             let (request, wake) = {
@@ -198,22 +200,8 @@ impl SharedElection {
                 self.pause(wake.saturating_sub(now)).await;
                 continue;
             };
-            let answer = self.ask(&request, &*connection).await;
+            let answer = self.ask(&request, store).await;
             self.answered(answer);
-        }
-    }
-
-    /// Connects to the cluster of the Lease. Returns `None` if the election ends before.
-    async fn connect(&self, connector: &dyn Connector) -> Option<Arc<dyn Connection>> {
-        loop {
-            match connector.connect().await {
-                Ok(connection) => return Some(connection),
-                Err(error) => self.note_failure(&error),
-            }
-            self.pause(self.params.retry_period.mul_f64(0.5 + rng::unit())).await;
-            if self.state.lock().elector.has_resigned() {
-                return None;
-            }
         }
     }
 
@@ -224,37 +212,23 @@ impl SharedElection {
         }
     }
 
-    async fn ask(&self, request: &Request, connection: &dyn Connection) -> Answer {
-        let HttpRequest { method, path, body } = self.name.http(request, clock::wall());
-        let asking = connection.exchange(ObjectRequest { method, path, body });
+    async fn ask(&self, request: &Request, store: &dyn LeaseStore) -> Answer {
         // As client-go: two requests fit into the deadline.
-        match tokio::time::timeout(self.params.renew_deadline / 2, asking).await {
-            Ok(Ok(found)) => {
-                let answer = answer(request, found.status, &found.body);
-                if answer == Answer::Failed {
-                    self.note_failure(&classify_status(found.status, &found.body, None));
-                } else {
-                    self.state.lock().error = None;
-                }
+        let asked = store.execute(request, self.params.renew_deadline / 2).await;
+        let mut state = self.state.lock();
+        match asked {
+            Ok(answer) => {
+                state.error = None;
                 answer
             }
-            Ok(Err(error)) => {
-                self.note_failure(&error);
-                Answer::Failed
-            }
-            Err(_) => {
-                self.state.lock().error = Some("no answer in time".to_owned());
+            Err(error) => {
+                if state.error.is_none() {
+                    tracing::warn!(lease = self.place, error, "cannot read or renew the Lease; retrying");
+                }
+                state.error = Some(error);
                 Answer::Failed
             }
         }
-    }
-
-    fn note_failure(&self, error: &SourceError) {
-        let mut state = self.state.lock();
-        if state.error.is_none() {
-            tracing::warn!(lease = self.place, %error, "cannot read or renew the Lease; retrying");
-        }
-        state.error = Some(error.to_string());
     }
 
     fn answered(&self, answer: Answer) {

@@ -18,6 +18,7 @@ mod fetch;
 mod fleet_status;
 mod host;
 mod hub;
+mod lease_store;
 #[cfg(feature = "cli")]
 mod load;
 #[cfg(feature = "cli")]

@@ -1,0 +1,56 @@
+//! Stores of the record of a leader election.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::sync::OnceCell;
+
+use informer_hub_codec::classify_status;
+use informer_hub_lease::kubernetes::{HttpRequest, LeaseName, answer};
+use informer_hub_lease::{Answer, Request};
+use informer_hub_reflector::{Connection, Connector, ObjectRequest};
+use informer_hub_types::clock;
+
+/// Store with compare-and-set for the record of one election.
+pub(super) trait LeaseStore: Send + Sync {
+    /// Executes a request, which has a deadline once the store is connected. Fails with the cause.
+    fn execute<'s>(&'s self, request: &'s Request, deadline: Duration) -> BoxFuture<'s, Result<Answer, String>>;
+}
+
+/// `Lease` of a cluster.
+pub(super) struct KubernetesLease {
+    connector: Arc<dyn Connector>,
+    connection: OnceCell<Arc<dyn Connection>>,
+    name: LeaseName,
+}
+
+impl KubernetesLease {
+    pub(super) fn new(connector: Arc<dyn Connector>, name: LeaseName) -> Self {
+        Self { connector, connection: OnceCell::new(), name }
+    }
+}
+
+impl LeaseStore for KubernetesLease {
+    fn execute<'s>(&'s self, request: &'s Request, deadline: Duration) -> BoxFuture<'s, Result<Answer, String>> {
+        Box::pin(async move {
+            let connecting = self.connection.get_or_try_init(|| self.connector.connect());
+            let connection = connecting.await.map_err(|error| error.to_string())?;
+            let HttpRequest { method, path, body } = self.name.http(request, clock::wall());
+            let found = within(deadline, connection.exchange(ObjectRequest { method, path, body })).await?;
+            match answer(request, found.status, &found.body) {
+                Answer::Failed => Err(classify_status(found.status, &found.body, None).to_string()),
+                answer => Ok(answer),
+            }
+        })
+    }
+}
+
+async fn within<T, E: Display>(deadline: Duration, request: impl Future<Output = Result<T, E>>) -> Result<T, String> {
+    match tokio::time::timeout(deadline, request).await {
+        Ok(answered) => answered.map_err(|error| error.to_string()),
+        Err(_) => Err("no answer in time".to_owned()),
+    }
+}
