@@ -81,6 +81,13 @@ pub enum Answer {
     Failed,
 }
 
+/// Whether a contender takes a free lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Contending,
+    Observing,
+}
+
 #[derive(Clone, Debug)]
 struct Observed {
     record: Record,
@@ -109,6 +116,7 @@ pub struct Elector {
     next_at: Duration,
     last_renewal: Option<Duration>,
     note: Arc<str>,
+    mode: Mode,
     is_resigning: bool,
     has_resigned: bool,
 }
@@ -128,9 +136,22 @@ impl Elector {
             next_at: Duration::ZERO,
             last_renewal: None,
             note: "".into(),
+            mode: Mode::Contending,
             is_resigning: false,
             has_resigned: false,
         }
+    }
+
+    /// Creates a contender that only reads the lease until [`Self::contend`].
+    #[must_use]
+    pub fn observing(identity: &str, params: ElectionParams, rng: StdRng) -> Self {
+        Self { mode: Mode::Observing, ..Self::new(identity, params, rng) }
+    }
+
+    /// Takes the lease from now on when it is free.
+    pub fn contend(&mut self, now: Duration) {
+        self.mode = Mode::Contending;
+        self.next_at = self.next_at.min(now);
     }
 
     /// Returns the next request, if one is due. Report its answer, or [`Answer::Failed`] after a deadline, to
@@ -148,9 +169,12 @@ impl Elector {
         if self.must_read {
             return Request::Get;
         }
-        let Some(observed) = &self.observed else { return Request::Create(self.record(0)) };
+        let Some(observed) = &self.observed else {
+            return if self.mode == Mode::Contending { Request::Create(self.record(0)) } else { Request::Get };
+        };
         let is_own = *observed.record.holder == *self.identity;
-        if !is_own && !self.is_free(observed, now) {
+        let may_take = self.mode == Mode::Contending && self.is_free(observed, now);
+        if !is_own && !may_take {
             return Request::Get;
         }
         let record = self.record(observed.record.transitions + u64::from(!is_own));
@@ -218,7 +242,8 @@ impl Elector {
     fn decide(&mut self, now: Duration) {
         let pause = self.pause();
         let Some(observed) = &self.observed else {
-            (self.next_at, self.has_resigned) = (now, self.is_resigning);
+            (self.next_at, self.has_resigned) =
+                (if self.mode == Mode::Contending { now } else { now + pause }, self.is_resigning);
             return;
         };
         if *observed.record.holder == *self.identity {
@@ -226,8 +251,11 @@ impl Elector {
             return;
         }
         (self.leads_until, self.has_resigned) = (None, self.is_resigning);
-        let expiry = self.expiry(observed);
-        self.next_at = if self.is_free(observed, now) { now } else { expiry.min(now + pause) };
+        self.next_at = match self.expiry(observed) {
+            _ if self.mode == Mode::Observing => now + pause,
+            _ if self.is_free(observed, now) => now,
+            expiry => expiry.min(now + pause),
+        };
     }
 
     fn written(&mut self, record: Record, version: Arc<str>, sent: Duration, now: Duration) {

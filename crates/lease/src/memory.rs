@@ -10,6 +10,12 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
+    /// Returns the record.
+    #[must_use]
+    pub fn record(&self) -> Option<&Record> {
+        self.record.as_ref().map(|(record, _)| record)
+    }
+
     /// Executes a request.
     pub fn apply(&mut self, request: &Request) -> Answer {
         let current = self.record.as_ref().map(|(_, version)| version.to_string());

@@ -25,6 +25,8 @@ struct Contender {
     /// It does not run before this time.
     paused_until: Duration,
     is_dead: bool,
+    /// It only observes before this time.
+    contends_at: Option<Duration>,
 }
 
 impl Contender {
@@ -54,7 +56,7 @@ impl World {
     fn new(seed: u64, contenders: usize) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let contenders = (0..contenders).map(|at| Contender {
-            elector: Elector::new(
+            elector: Elector::observing(
                 &format!("hub-{at}"),
                 ElectionParams::default(),
                 StdRng::seed_from_u64(seed ^ (at as u64 + 1)),
@@ -64,6 +66,7 @@ impl World {
             asked: (0, Duration::ZERO),
             paused_until: Duration::ZERO,
             is_dead: false,
+            contends_at: Some(Duration::from_millis(rng.random_range(0..20_000))),
         });
         let contenders = contenders.collect();
         Self {
@@ -129,6 +132,9 @@ impl World {
             return;
         }
         let clock = one.clock(now);
+        if one.contends_at.take_if(|at| *at <= now).is_some() {
+            one.elector.contend(clock);
+        }
         if one.asked.1 <= now {
             one.elector.answered(Answer::Failed, clock);
         }
@@ -218,6 +224,35 @@ fn elector() -> Elector {
 
 const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
+}
+
+#[test]
+fn observer_takes_a_free_lease_only_once_it_contends() {
+    for answer in [Answer::Missing, Answer::Found { record: record("", 3), version: "7".into() }] {
+        let mut me = Elector::observing("me", ElectionParams::default(), StdRng::seed_from_u64(1));
+        let mut requests = 0;
+        for second in 0..30 {
+            if let Some(request) = me.next(secs(second)) {
+                assert_eq!(request, Request::Get);
+                me.answered(answer.clone(), secs(second));
+                requests += 1;
+            }
+        }
+        assert!((10..=16).contains(&requests), "{requests} requests in 30 s");
+        me.contend(secs(30));
+        assert!(matches!(me.next(secs(30)), Some(Request::Create(_) | Request::Update { .. })));
+        me.answered(Answer::Written("8".into()), secs(30));
+        assert!(me.leads(secs(31)));
+    }
+}
+
+#[test]
+fn observer_that_resigns_sends_nothing_more() {
+    let mut me = Elector::observing("me", ElectionParams::default(), StdRng::seed_from_u64(1));
+    me.next(secs(1));
+    me.answered(Answer::Missing, secs(1));
+    me.resign(secs(2));
+    assert!(me.has_resigned() && me.next(secs(9)).is_none());
 }
 
 #[test]
