@@ -51,4 +51,4 @@ pub use informer_hub_fleet::roster::{Member, MoveInProgress, RosterEntry, Roster
 #[cfg(feature = "nats")]
 pub use nats::{Credentials, FleetRoster, NatsBackend, NatsParams, NatsProblem};
 pub use roster_store::RosterStore;
-pub use serve::{Replica, ReplicaParams, ReplicaStatus, ServedCluster, Stale};
+pub use serve::{Cursor, Replica, ReplicaParams, ReplicaStatus, ServedCluster, Stale};

@@ -10,7 +10,7 @@ use informer_hub_fleet::checkpoint::{CheckpointError, CheckpointReader, Checkpoi
 use informer_hub_fleet::{
     DecodeError, Entry, Partition, PartitionState, ReadOutcome, Reader, Record, ResetReason, Sequence,
 };
-use informer_hub_types::{ObjectKey, Threads};
+use informer_hub_types::{ObjectKey, ResourceVersion, Threads};
 
 use super::backend::{Backend, BackendError};
 
@@ -117,6 +117,38 @@ pub(crate) async fn restore(
     if last < until { Err(RestoreError::Short(last, until)) } else { Ok(restored) }
 }
 
+/// Reads a partition up to the last state that a checkpoint could have and that is not newer than `version`. Returns `None` if
+/// neither checkpoint nor log has such a state any more.
+pub(crate) async fn restore_at(
+    backend: &Arc<dyn Backend>,
+    partition: &Partition,
+    version: u64,
+    io: &Threads,
+) -> Result<Option<Restored>, RestoreError> {
+    let (checkpoint, entries) = read(backend, partition).await?;
+    let of = partition.clone();
+    let folding = io.spawn_blocking(move || fold_at(&of, checkpoint, entries, version));
+    Ok(folding.await.map_err(|_| RestoreError::Ended)??)
+}
+
+fn fold_at(
+    partition: &Partition,
+    checkpoint: Option<Stored>,
+    mut entries: Vec<Entry>,
+    version: u64,
+) -> Result<Option<Restored>, DecodeError> {
+    let is_old = |state: &PartitionState| {
+        let resume = state.resume.as_ref().and_then(ResourceVersion::as_number);
+        resume.is_some_and(|resume| resume <= version)
+    };
+    match settled(partition, checkpoint.as_ref(), &entries, is_old)? {
+        Some(settled) => entries.truncate(settled),
+        None if checkpoint.as_ref().is_some_and(|(_, state)| is_old(state)) => entries.clear(),
+        None => return Ok(None),
+    }
+    fold(partition, checkpoint, &entries).map(Some)
+}
+
 /// Stores a checkpoint of a partition as of its last entry at which a checkpoint is possible. Returns its sequence, or
 /// `None` if there is no such entry.
 pub(crate) async fn checkpoint(
@@ -128,7 +160,9 @@ pub(crate) async fn checkpoint(
     let (checkpoint, mut entries) = read(backend, partition).await?;
     let of = partition.clone();
     let writing = io.spawn_blocking(move || {
-        let Some(settled) = settled(&of, checkpoint.as_ref(), &entries)? else { return Ok::<_, RestoreError>(None) };
+        let Some(settled) = settled(&of, checkpoint.as_ref(), &entries, |_| true)? else {
+            return Ok::<_, RestoreError>(None);
+        };
         entries.truncate(settled);
         let restored = fold(&of, checkpoint, &entries)?;
         let sequence = restored.state.applied;
@@ -179,11 +213,12 @@ fn fold(partition: &Partition, checkpoint: Option<Stored>, entries: &[Entry]) ->
     Ok(restored)
 }
 
-/// Returns the number of entries after which a checkpoint is possible; `None` if there is none.
+/// Returns the number of entries after which a checkpoint is possible, in a state that `may_be` accepts; `None` if there is none.
 fn settled(
     partition: &Partition,
     checkpoint: Option<&Stored>,
     entries: &[Entry],
+    may_be: impl Fn(&PartitionState) -> bool,
 ) -> Result<Option<usize>, DecodeError> {
     let mut reader = reader(partition, checkpoint);
     let mut settled = None;
@@ -191,9 +226,72 @@ fn settled(
         reader.read(entry)?;
         let state = reader.state(partition);
         // Behind an entry that is a part of a larger one, the state is that of an earlier entry.
-        if state.is_some_and(|state| state.is_settled() && state.applied == entry.sequence) {
+        if state.is_some_and(|state| state.is_settled() && state.applied == entry.sequence && may_be(state)) {
             settled = Some(at + 1);
         }
     }
     Ok(settled)
+}
+
+#[cfg(test)]
+mod tests {
+    use informer_hub_fleet::{Header, pack};
+    use informer_hub_types::{Gvr, Uid};
+
+    use super::*;
+
+    fn partition() -> Partition {
+        Partition { cluster: "c".parse().unwrap(), resource: Gvr::new("", "v1", "pods"), selection: 0 }
+    }
+
+    fn put(key: &str, version: u64) -> Record {
+        let version = ResourceVersion::new(&version.to_string());
+        Record::Put { key: ObjectKey::of(key), uid: Uid::new("u"), version, body: Bytes::from_static(b"{}") }
+    }
+
+    /// Entries that each end with their version.
+    fn entries(contents: Vec<(u64, Record)>) -> Vec<Entry> {
+        let restart = Record::Reset { reason: ResetReason::Restart };
+        let entry = |(at, (version, record)): (usize, (u64, Record))| {
+            let (sequence, mut body) = (at as u64 + 1, Vec::new());
+            let records = if at == 0 { vec![restart.clone(), record] } else { vec![record] };
+            let progress = Record::Progress { version: ResourceVersion::new(&version.to_string()) };
+            records.iter().chain([&progress]).for_each(|record| record.encode(&mut body));
+            let header = Header { epoch: 1, number: sequence, previous: sequence - 1, continues: false };
+            Entry { partition: partition(), sequence, payload: header.encode(&pack(&body, false)) }
+        };
+        contents.into_iter().enumerate().map(entry).collect()
+    }
+
+    fn objects(restored: Restored) -> Vec<String> {
+        let key = |record: Result<Record, CheckpointError>| match record.unwrap() {
+            Record::Put { key, version, .. } => format!("{key}@{version}"),
+            other => panic!("{other:?}"),
+        };
+        restored.objects().map(key).collect()
+    }
+
+    #[test]
+    fn state_at_a_version_is_the_last_one_that_is_not_newer() {
+        let (key, uid, version) = (ObjectKey::of("n/a"), Uid::new("u"), ResourceVersion::new("9"));
+        let delete = Record::Delete { key, uid, version, last_state: Bytes::new(), tombstone: false };
+        let all = entries(vec![(5, put("n/a", 3)), (7, put("n/b", 7)), (9, delete), (20, put("n/b", 20))]);
+        let at = |checkpoint: Option<Stored>, from: usize, version| {
+            let restored = fold_at(&partition(), checkpoint, all[from..].to_vec(), version).unwrap()?;
+            let resume = restored.state.resume.as_ref().and_then(ResourceVersion::as_number).unwrap();
+            Some((resume, objects(restored)))
+        };
+        let state =
+            |version: u64, objects: &[&str]| Some((version, objects.iter().map(|it| (*it).to_owned()).collect()));
+        assert_eq!(at(None, 0, 4), None);
+        assert_eq!(at(None, 0, 6), state(5, &["n/a@3"]));
+        assert_eq!(at(None, 0, 8), state(7, &["n/a@3", "n/b@7"]));
+        assert_eq!(at(None, 0, 19), state(9, &["n/b@7"]));
+        assert_eq!(at(None, 0, u64::MAX), state(20, &["n/b@20"]));
+        let saved = || fold_at(&partition(), None, all[..2].to_vec(), 8).unwrap().unwrap();
+        let checkpoint = || Some((saved().into_checkpoint().unwrap(), saved().state));
+        assert_eq!(at(checkpoint(), 2, 6), None, "the checkpoint is newer");
+        assert_eq!(at(checkpoint(), 2, 8), state(7, &["n/a@3", "n/b@7"]));
+        assert_eq!(at(checkpoint(), 2, 10), state(9, &["n/b@7"]));
+    }
 }

@@ -133,6 +133,14 @@ impl SimulatedFleet {
         self.0.roster.lock().moving()
     }
 
+    /// Returns the note of a lease; empty without the lease.
+    #[must_use]
+    pub fn lease_note(&self, name: &str) -> String {
+        let leases = self.0.leases.lock();
+        let record = leases.get(name).and_then(MemoryStore::record);
+        record.map(|record| record.note.to_string()).unwrap_or_default()
+    }
+
     /// Returns the sequences of the checkpoints.
     #[must_use]
     pub fn checkpoints(&self) -> HashMap<Partition, Sequence> {

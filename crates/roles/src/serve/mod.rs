@@ -13,17 +13,20 @@
 //! - [`feed`]: owner of a cluster, document of its collector, and what follows about staleness.
 //! - [`source`]: list and watch of one resource.
 //! - [`connector`]: discovery from the document.
+//! - [`cursor`]: where a process that delivers begins.
 
 mod connector;
+mod cursor;
 mod feed;
 mod live;
 mod source;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use informer_hub_fleet::Partition;
 use informer_hub_reflector::Connector;
 use informer_hub_types::{ClusterName, Threads};
 use parking_lot::Mutex;
@@ -34,6 +37,7 @@ use connector::ServingConnector;
 use feed::Feed;
 use live::Live;
 
+pub use cursor::Cursor;
 pub use feed::{ServedCluster, Stale};
 
 /// Restores at once. Each has the changes of a partition since its checkpoint in memory.
@@ -50,6 +54,8 @@ pub struct ReplicaParams {
     pub stale: Duration,
     /// Time for which a list waits until the log has a complete state.
     pub patience: Duration,
+    /// Where the process begins to read, if it delivers; `None` begins at the newest state.
+    pub cursor: Option<Cursor>,
 }
 
 impl ReplicaParams {
@@ -57,7 +63,7 @@ impl ReplicaParams {
     #[must_use]
     pub fn new(name: &str) -> Self {
         let seconds = Duration::from_secs;
-        Self { name: name.to_owned(), poll: seconds(2), stale: seconds(10), patience: seconds(20) }
+        Self { name: name.to_owned(), poll: seconds(2), stale: seconds(10), patience: seconds(20), cursor: None }
     }
 }
 
@@ -67,6 +73,8 @@ pub(crate) struct Shared {
     params: ReplicaParams,
     live: Live,
     restores: Semaphore,
+    /// Partitions that have been read from their cursor.
+    begun: Mutex<HashSet<Partition>>,
     io: Threads,
 }
 
@@ -94,7 +102,14 @@ impl Replica {
     #[must_use]
     pub fn start(backend: Arc<dyn Backend>, params: ReplicaParams, io: &Threads) -> Self {
         let live = Live::start(Arc::clone(&backend), io);
-        let shared = Shared { backend, params, live, restores: Semaphore::new(RESTORES), io: io.clone() };
+        let shared = Shared {
+            backend,
+            params,
+            live,
+            restores: Semaphore::new(RESTORES),
+            begun: Mutex::default(),
+            io: io.clone(),
+        };
         Self { shared: Arc::new(shared), feeds: Mutex::default() }
     }
 

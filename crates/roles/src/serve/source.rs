@@ -22,7 +22,7 @@ use super::Shared;
 use super::feed::Feed;
 use super::live::Subscription;
 use crate::listed::{self, LogSource};
-use crate::restore::{RestoreError, Restored, restore};
+use crate::restore::{RestoreError, Restored, restore, restore_at};
 
 /// First and longest pause between looks at a log without a complete state.
 const LOOK: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(4));
@@ -105,6 +105,40 @@ impl Served {
         self.position.lock().reader.state(&self.partition).map_or(0, |state| state.last)
     }
 
+    /// Returns the state at the cursor, for the first list of the partition. A later one must not be older than what the
+    /// reflector has.
+    async fn at_cursor(&self, version: &VersionMatch) -> Result<Option<Restored>, SourceError> {
+        let Some(cursor) = &self.shared.params.cursor else { return Ok(None) };
+        let has_begun = self.shared.begun.lock().contains(&self.partition);
+        if has_begun || matches!(version, VersionMatch::NotOlderThan(_)) {
+            return Ok(None);
+        }
+        let delivered = cursor.version(&self.partition).await;
+        let delivered = delivered.map_err(|error| self.failed(ErrorClass::Refused, &error))?;
+        let restored = match delivered {
+            None => None,
+            Some(version) => {
+                let _permit = self.shared.restores.acquire().await;
+                let restored = restore_at(&self.shared.backend, &self.partition, version, &self.shared.io).await;
+                let restored = restored.map_err(|error| self.unrestored(error))?;
+                if restored.is_none() {
+                    let partition = &self.partition;
+                    tracing::warn!(%partition, version, "the log has no state at the cursor; deletions since then are not delivered");
+                }
+                restored
+            }
+        };
+        self.shared.begun.lock().insert(self.partition.clone());
+        Ok(restored)
+    }
+
+    fn unrestored(&self, error: RestoreError) -> SourceError {
+        match error {
+            RestoreError::Backend(error) => self.failed(ErrorClass::Refused, &error.to_string()),
+            error => self.failed(ErrorClass::Transient, &with_causes(&error)),
+        }
+    }
+
     /// Waits until the log has a complete state.
     async fn restored(&self, version: &VersionMatch) -> Result<Restored, SourceError> {
         let deadline = clock::now() + self.shared.params.patience;
@@ -114,11 +148,7 @@ impl Served {
                 let _permit = self.shared.restores.acquire().await;
                 restore(&self.shared.backend, &self.partition, self.last(), &self.shared.io).await
             };
-            let restored = match restored {
-                Ok(restored) => restored,
-                Err(RestoreError::Backend(error)) => return Err(self.failed(ErrorClass::Refused, &error.to_string())),
-                Err(error) => return Err(self.failed(ErrorClass::Transient, &with_causes(&error))),
-            };
+            let restored = restored.map_err(|error| self.unrestored(error))?;
             match (&restored.state.resume, version) {
                 (Some(at), VersionMatch::NotOlderThan(asked)) if restored.state.complete && asked.newer_than(at) => {
                     return Err(self.failed(ErrorClass::TooLarge, &format!("has version {at}, before {asked}")));
@@ -141,7 +171,10 @@ impl Served {
 
     /// Lists the objects of the log.
     async fn list(self: Arc<Self>, version: &VersionMatch) -> Result<ListStream, SourceError> {
-        let restored = self.restored(version).await?;
+        let restored = match self.at_cursor(version).await? {
+            Some(restored) => restored,
+            None => self.restored(version).await?,
+        };
         self.begin(&restored);
         Ok(listed::page(self, restored))
     }
