@@ -1,4 +1,4 @@
-//! Progress of the leader's sinks, published in the Lease for the standby replicas.
+//! Progress of the leader's sinks, published in the lease for the standby replicas.
 //!
 //! At an interval, each sink is reconciled. The leader computes, per sink, cluster and resource, the version up to which
 //! the receiver has acknowledged every change, and publishes it with the next renewal. A standby drops the events that
@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::Addr;
 use futures::future::join_all;
@@ -17,14 +18,19 @@ use super::readers::RunningSinks;
 use crate::actors::messages::FindSubscription;
 use crate::actors::sinks::sink::Sink;
 use crate::actors::{AcceptedVersions, Env, RegistryActor, SubscriptionId};
+#[cfg(feature = "fleet")]
+use informer_hub_sink::resource_key;
 use informer_hub_sink::{Coverage, SourceVersions};
+#[cfg(feature = "fleet")]
+use informer_hub_types::Gvr;
+use informer_hub_types::clock::{self, Instant};
 
-/// Maximum size of the published text, in bytes. An apiserver accepts annotations of 256 KiB in all.
-const MAX_NOTE: usize = 128 * 1024;
+/// Time after which a process competes for the lease although it is not in step, e.g. since a cluster has no collector.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Published progress.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Delivered {
+pub(super) struct Delivered {
     /// Acknowledged versions by sink. Other fields of later versions are ignored.
     #[serde(default)]
     sinks: BTreeMap<String, SourceVersions>,
@@ -32,18 +38,26 @@ struct Delivered {
 
 impl Delivered {
     /// Parses a note. One that cannot be read covers nothing, so a standby repeats more.
-    fn parse(note: &str) -> Self {
+    pub(super) fn parse(note: &str) -> Self {
         serde_json::from_str(note).unwrap_or_default()
     }
 
+    /// Returns the version of a resource up to which every change was delivered by all sinks that have delivered any;
+    /// `None` if there is no such sink.
+    #[cfg(feature = "fleet")]
+    pub(super) fn version_of(&self, cluster: &str, resource: &Gvr) -> Option<u64> {
+        let resource = resource_key(&resource.group, &resource.resource);
+        self.sinks.values().filter_map(|clusters| clusters.get(cluster)?.get(&resource).copied()).min()
+    }
+
     /// Formats it within the size limit: sinks and clusters that have no room are left out, the last ones first.
-    fn note(&self) -> (String, usize) {
+    fn note(&self, max_size: usize) -> (String, usize) {
         let (mut kept, mut left_out, mut size) = (Self::default(), 0, 16);
         for (sink, clusters) in &self.sinks {
             size += sink.len() + 8;
             for (cluster, versions) in clusters {
                 let own: usize = versions.keys().map(|resource| resource.len() + 24).sum();
-                if size + cluster.len() + 8 + own > MAX_NOTE {
+                if size + cluster.len() + 8 + own > max_size {
                     left_out += 1;
                     continue;
                 }
@@ -88,6 +102,7 @@ pub(super) struct Reconciler {
     registry: Addr<RegistryActor>,
     progress: BTreeMap<String, SinkProgress>,
     has_warned: bool,
+    began: Instant,
 }
 
 impl Reconciler {
@@ -98,7 +113,15 @@ impl Reconciler {
         registry: &Addr<RegistryActor>,
     ) -> Self {
         let (sinks, env, registry) = (Arc::clone(sinks), env.clone(), registry.clone());
-        Self { shared: Arc::clone(shared), sinks, env, registry, progress: BTreeMap::new(), has_warned: false }
+        Self {
+            shared: Arc::clone(shared),
+            sinks,
+            env,
+            registry,
+            progress: BTreeMap::new(),
+            has_warned: false,
+            began: clock::now(),
+        }
     }
 
     /// Reconciles at an interval, and when this replica becomes leader or stops being it.
@@ -118,6 +141,8 @@ impl Reconciler {
 
     /// Reconciles each sink once, and has the leader publish what they have delivered.
     pub(super) async fn reconcile(&mut self) {
+        // First: a note from before the answer would be none.
+        let is_read = self.shared.has_answered();
         let (leads, note) = self.shared.leads_with_note();
         let mut delivered = Delivered::parse(&note);
         let sinks = self.sinks_of_config();
@@ -139,6 +164,9 @@ impl Reconciler {
         });
         let lowest = join_all(rounds).await;
         self.progress.retain(|name, _| lowest.iter().any(|(known, _)| known == name));
+        if self.shared.observes() && (is_read && self.is_in_step(&delivered) || self.began.elapsed() >= PATIENCE) {
+            self.shared.contend();
+        }
         if !leads || lowest.is_empty() {
             return;
         }
@@ -151,8 +179,21 @@ impl Reconciler {
         self.publish(&delivered);
     }
 
+    /// Whether the sinks have accepted their events of everything that was delivered before, so that they have dropped
+    /// those that are covered.
+    fn is_in_step(&self, delivered: &Delivered) -> bool {
+        let has_accepted = |(cluster, versions): (&String, &BTreeMap<String, u64>), accepted: &SourceVersions| {
+            let accepted = accepted.get(cluster);
+            versions.keys().all(|resource| accepted.is_some_and(|accepted| accepted.contains_key(resource)))
+        };
+        self.progress.iter().all(|(name, progress)| {
+            let mut before = delivered.sinks.get(name).into_iter().flatten();
+            before.all(|one| has_accepted(one, &progress.accepted))
+        })
+    }
+
     fn publish(&mut self, delivered: &Delivered) {
-        let (note, left_out) = delivered.note();
+        let (note, left_out) = delivered.note(self.shared.max_note);
         if left_out > 0 && !std::mem::replace(&mut self.has_warned, true) {
             tracing::warn!(
                 left_out,
@@ -202,11 +243,23 @@ mod tests {
     fn note_is_read_back_and_another_text_covers_nothing() {
         let sinks = BTreeMap::from([("audit".to_owned(), versions(&[("a", "pods.", 9)]))]);
         let delivered = Delivered { sinks };
-        let (note, left_out) = delivered.note();
+        let (note, left_out) = delivered.note(128 << 10);
         assert_eq!((Delivered::parse(&note), left_out), (delivered, 0));
         for text in ["", "{", "[]", r#"{"sinks":3}"#, r#"{"later":1}"#] {
             assert_eq!(Delivered::parse(text), Delivered::default(), "{text}");
         }
+    }
+
+    #[cfg(feature = "fleet")]
+    #[test]
+    fn resource_was_delivered_up_to_the_version_of_the_slowest_sink() {
+        let sinks = [("a", versions(&[("x", "pods.", 9), ("y", "pods.", 4)])), ("b", versions(&[("x", "pods.", 7)]))];
+        let delivered = Delivered { sinks: sinks.map(|(name, all)| (name.to_owned(), all)).into() };
+        let of = |cluster, resource| delivered.version_of(cluster, &Gvr::new("", "v1", resource));
+        assert_eq!(
+            [of("x", "pods"), of("y", "pods"), of("z", "pods"), of("x", "nodes")],
+            [Some(7), Some(4), None, None]
+        );
     }
 
     #[test]
@@ -219,8 +272,9 @@ mod tests {
             sinks.insert(sink.to_owned(), versions(&entries));
         }
         let delivered = Delivered { sinks };
-        let (note, left_out) = delivered.note();
-        assert!(note.len() <= MAX_NOTE && note.len() > MAX_NOTE / 2, "{}", note.len());
+        let max = 128 << 10;
+        let (note, left_out) = delivered.note(max);
+        assert!(note.len() <= max && note.len() > max / 2, "{}", note.len());
         let kept = Delivered::parse(&note);
         assert_eq!(left_out + kept.sinks.values().map(BTreeMap::len).sum::<usize>(), 2000);
         assert_eq!(kept.sinks["first"]["cluster-0000"], delivered.sinks["first"]["cluster-0000"]);

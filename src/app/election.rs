@@ -11,22 +11,29 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rand::Rng;
 use serde::Serialize;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::convert;
 use super::host::host_name;
+#[cfg(feature = "fleet")]
+use super::lease_store::FleetLease;
 use super::lease_store::{KubernetesLease, LeaseStore};
 use informer_hub_config::{ClusterAccess, ClusterConfig, Config, HaConfig};
 use informer_hub_dial::Dial;
 use informer_hub_lease::kubernetes::LeaseName;
 use informer_hub_lease::{Answer, ElectionParams, Elector, Request};
 use informer_hub_reflector::{Connector, StallPolicy};
+#[cfg(feature = "fleet")]
+use informer_hub_roles::Backend;
 use informer_hub_sink::SendFence;
 use informer_hub_types::{Threads, clock, rng};
 
 /// How long a shutdown waits until the Lease is released. Without the release, a successor waits for its expiry.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Name of the lease of a fleet's deliverers.
+#[cfg(feature = "fleet")]
+const FLEET_LEASE: &str = "sinks";
 
 /// Role of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -79,6 +86,10 @@ pub(super) struct SharedElection {
     identity: Arc<str>,
     /// Name of the lease, for people.
     place: String,
+    /// Maximum size of a note, in bytes.
+    pub(super) max_note: usize,
+    /// Whether the store has answered.
+    answered: watch::Sender<bool>,
     state: Mutex<State>,
     /// Wakes the election before its next request is due.
     wake: Notify,
@@ -91,6 +102,8 @@ pub(super) struct SharedElection {
 struct State {
     elector: Elector,
     was_leader: bool,
+    /// Whether this replica does not take a free lease yet.
+    observes: bool,
     /// Note of the last holder, or the own one.
     note: Arc<str>,
     error: Option<String>,
@@ -116,18 +129,40 @@ impl Election {
         let name = LeaseName { namespace: ha.lease.namespace.clone(), name: ha.lease.name.clone() };
         let place = format!("{cluster}/{}/{}", name.namespace, name.name);
         let store = Arc::new(KubernetesLease::new(connector, name));
-        Self::over(store, place, identity(ha.identity.as_deref()).into(), params)
+        let identity = identity(ha.identity.as_deref());
+        let elector = Elector::new(&identity, params, rng::rng());
+        Self::over(store, place, &identity, (params, elector))
+    }
+
+    /// Prepares the election of the deliverers of a fleet. This process only observes at first.
+    #[cfg(feature = "fleet")]
+    pub(super) fn of_fleet(backend: Arc<dyn Backend>, identity: &str, params: ElectionParams) -> Self {
+        let elector = Elector::observing(identity, params, rng::rng());
+        let election = Self::over(
+            Arc::new(FleetLease { backend, name: FLEET_LEASE }),
+            FLEET_LEASE.to_owned(),
+            identity,
+            (params, elector),
+        );
+        election.shared.state.lock().observes = true;
+        election
     }
 
     /// Prepares an election over a store. `place` is the name of the lease, for people.
-    fn over(store: Arc<dyn LeaseStore>, place: String, identity: Arc<str>, params: ElectionParams) -> Self {
-        let elector = Elector::new(&identity, params, rng::rng());
-        let state = State { elector, was_leader: false, note: "".into(), error: None };
+    fn over(
+        store: Arc<dyn LeaseStore>,
+        place: String,
+        identity: &str,
+        (params, elector): (ElectionParams, Elector),
+    ) -> Self {
+        let state = State { elector, was_leader: false, observes: false, note: "".into(), error: None };
         let shared = SharedElection {
             fence: Arc::default(),
             params,
-            identity,
+            identity: identity.into(),
             place,
+            max_note: store.max_note(),
+            answered: watch::Sender::default(),
             state: Mutex::new(state),
             wake: Notify::new(),
             changed: Notify::new(),
@@ -241,6 +276,11 @@ impl SharedElection {
             elector.set_note(Arc::clone(note));
         }
         self.fence.set(elector.leads_until());
+        let has_answered = state.error.is_none();
+        drop(state);
+        if has_answered {
+            self.answered.send_replace(true);
+        }
     }
 
     /// Logs a change of the role and notifies of it.
@@ -263,6 +303,33 @@ impl SharedElection {
     pub(super) fn leads_with_note(&self) -> (bool, Arc<str>) {
         let state = self.state.lock();
         (state.elector.leads(clock::since_boot()), Arc::clone(&state.note))
+    }
+
+    /// Waits until the store has answered; returns the last published note.
+    #[cfg(feature = "fleet")]
+    pub(super) async fn first_note(&self) -> Arc<str> {
+        // The sender lives as long as `self`.
+        let _ = self.answered.subscribe().wait_for(|answered| *answered).await;
+        self.leads_with_note().1
+    }
+
+    /// Whether the store has answered.
+    pub(super) fn has_answered(&self) -> bool {
+        *self.answered.borrow()
+    }
+
+    /// Whether this replica does not take a free lease yet.
+    pub(super) fn observes(&self) -> bool {
+        self.state.lock().observes
+    }
+
+    /// Takes the lease from now on when it is free.
+    pub(super) fn contend(&self) {
+        let mut state = self.state.lock();
+        state.observes = false;
+        state.elector.contend(clock::since_boot());
+        drop(state);
+        self.wake.notify_one();
     }
 
     /// Sets the note that the leader publishes with its next renewal.

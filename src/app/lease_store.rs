@@ -1,4 +1,4 @@
-//! Stores of the record of a leader election.
+//! Stores of the record of a leader election: a `Lease` of a cluster, or an entry in a bucket of a fleet.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -12,10 +12,15 @@ use informer_hub_codec::classify_status;
 use informer_hub_lease::kubernetes::{HttpRequest, LeaseName, answer};
 use informer_hub_lease::{Answer, Request};
 use informer_hub_reflector::{Connection, Connector, ObjectRequest};
+#[cfg(feature = "fleet")]
+use informer_hub_roles::Backend;
 use informer_hub_types::clock;
 
 /// Store with compare-and-set for the record of one election.
 pub(super) trait LeaseStore: Send + Sync {
+    /// Maximum size of the note of a record, in bytes.
+    fn max_note(&self) -> usize;
+
     /// Executes a request, which has a deadline once the store is connected. Fails with the cause.
     fn execute<'s>(&'s self, request: &'s Request, deadline: Duration) -> BoxFuture<'s, Result<Answer, String>>;
 }
@@ -34,6 +39,11 @@ impl KubernetesLease {
 }
 
 impl LeaseStore for KubernetesLease {
+    /// An apiserver accepts annotations of 256 KiB in all.
+    fn max_note(&self) -> usize {
+        128 << 10
+    }
+
     fn execute<'s>(&'s self, request: &'s Request, deadline: Duration) -> BoxFuture<'s, Result<Answer, String>> {
         Box::pin(async move {
             let connecting = self.connection.get_or_try_init(|| self.connector.connect());
@@ -45,6 +55,25 @@ impl LeaseStore for KubernetesLease {
                 answer => Ok(answer),
             }
         })
+    }
+}
+
+/// Entry in the bucket of leases of a fleet.
+#[cfg(feature = "fleet")]
+pub(super) struct FleetLease {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) name: &'static str,
+}
+
+#[cfg(feature = "fleet")]
+impl LeaseStore for FleetLease {
+    /// A server of NATS accepts messages of 1 MiB, unless configured otherwise.
+    fn max_note(&self) -> usize {
+        512 << 10
+    }
+
+    fn execute<'s>(&'s self, request: &'s Request, deadline: Duration) -> BoxFuture<'s, Result<Answer, String>> {
+        Box::pin(within(deadline, self.backend.lease(self.name, request.clone())))
     }
 }
 

@@ -1,14 +1,24 @@
-//! Serving replica of the hub: its caches follow the log of the fleet instead of clusters.
+//! Serving replica of the hub: its caches follow the log of the fleet instead of clusters. If it delivers, it competes with
+//! other replicas for a lease, and begins to read the log where the former leader has stopped.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
 
 use super::collect::nats_params;
+use super::delivered::Delivered;
+use super::election::Election;
 use super::fleet_status::{FleetCluster, FleetStatus};
 use crate::actors::Env;
-use informer_hub_config::FleetConfig;
+use informer_hub_config::{FleetConfig, FleetRole};
+use informer_hub_lease::ElectionParams;
 use informer_hub_reflector::Connector;
-use informer_hub_roles::{Backend, NatsBackend, Replica, ReplicaParams, ReplicaStatus, ServedCluster};
+use informer_hub_roles::{Backend, Cursor, NatsBackend, Replica, ReplicaParams, ReplicaStatus, ServedCluster};
 use informer_hub_types::ClusterName;
+
+/// Time for which a list waits until the lease has been read.
+const NOTE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Services of the fleet, and the parameters of its replica.
 #[derive(Clone, Debug)]
@@ -17,14 +27,37 @@ pub struct Serve {
     pub backend: Arc<dyn Backend>,
     /// Parameters of the replica.
     pub params: ReplicaParams,
+    /// Times of the election of the process that delivers; `None` if this one never does.
+    pub election: Option<ElectionParams>,
 }
 
 impl Serve {
+    /// Roles whose caches follow the log.
+    pub(super) const ROLES: &[FleetRole] = &[FleetRole::Serve, FleetRole::Deliver];
+
     /// Returns the parameters of a process of a configured fleet.
     pub(super) fn of(config: &FleetConfig) -> Self {
         let nats = nats_params(config);
         let params = ReplicaParams::new(&nats.name);
-        Self { backend: Arc::new(NatsBackend::new(nats)), params }
+        let election = config.roles.contains(&FleetRole::Deliver).then(ElectionParams::default);
+        Self { backend: Arc::new(NatsBackend::new(nats)), params, election }
+    }
+
+    /// Prepares the election, and has the replica begin at the cursor of the last leader.
+    pub(super) fn elect(&mut self) -> Option<Election> {
+        let election = Election::of_fleet(Arc::clone(&self.backend), &self.params.name, self.election?);
+        let (shared, delivered) = (Arc::clone(&election.shared), Arc::<OnceCell<Delivered>>::default());
+        self.params.cursor = Some(Cursor::new(move |partition| {
+            let (shared, delivered, partition) = (Arc::clone(&shared), Arc::clone(&delivered), partition.clone());
+            Box::pin(async move {
+                // The note of the time before this process delivers.
+                let reading = delivered.get_or_init(async || Delivered::parse(&shared.first_note().await));
+                let delivered = tokio::time::timeout(NOTE_TIMEOUT, reading).await;
+                let delivered = delivered.map_err(|_| "the lease of the deliverers cannot be read".to_owned())?;
+                Ok(delivered.version_of(partition.cluster.as_str(), &partition.resource))
+            })
+        }));
+        Some(election)
     }
 }
 

@@ -20,14 +20,14 @@ use super::reload::{Dials, RunningHub};
 use super::serve::{Serve, Serving};
 use super::sources::Sources;
 use super::state::{LoadedState, OpenState};
-use crate::actors::messages::{EnableCheckpoints, ResourceRequest, SetMemoryLimit, Start};
+use crate::actors::messages::{EnableCheckpoints, InformerFor, ResourceRequest, SetMemoryLimit, Start};
 use crate::actors::sinks::sink::OpenStore;
 use crate::actors::{CheckpointListener, HubSystem, Tuning};
 use crate::cache::HistoryLimits;
 use crate::state::StateDir;
 use informer_hub_config::Config;
 #[cfg(feature = "fleet")]
-use informer_hub_config::FleetRole;
+use informer_hub_config::{FleetConfig, FleetRole};
 use informer_hub_dial::Dial;
 use informer_hub_disk::{Disk, RealDisk};
 use informer_hub_sink::SendFence;
@@ -193,6 +193,8 @@ impl HubBuilder {
         }
         let io = system.env().io.clone();
         let election = Election::new(&config, stall, dials.clusters.clone(), &io);
+        #[cfg(feature = "fleet")]
+        let (serve, election) = serving(self.serve, election, &config);
         let fence = election.as_ref().map(|election| &election.shared.fence);
         let readers = readers(&config, durable, state.as_ref(), &io, dials.receivers.as_ref(), fence)?;
         let (env, registry) = (system.env().clone(), system.registry().clone());
@@ -208,10 +210,7 @@ impl HubBuilder {
         running.election = election;
         let hub = Hub::new(system, running);
         hub.registry().send(SetMemoryLimit(config.hub.memory_limit)).await?;
-        let mut demands: Vec<_> =
-            config.resources.iter().map(|resource| convert::demand(resource, &config.resources)).collect();
-        // A resource with an entry of its own uses that entry, not a pattern.
-        demands.sort_by_key(|demand| matches!(demand.wanted, ResourceRequest::Matching(_)));
+        let demands = demands(&config);
         let stores = match state {
             None => readers.iter().map(|_| OpenStore::in_memory()).collect(),
             Some(state) => {
@@ -233,7 +232,7 @@ impl HubBuilder {
             reader.start(store, &config.resources, &env, hub.registry(), &hub.running().sinks).await?;
         }
         #[cfg(feature = "fleet")]
-        join_fleet((self.collect, self.serve), &config, &hub);
+        join_fleet((self.collect, serve), &config, &hub);
         for cluster in &config.clusters {
             hub.running().add_cluster(cluster).await?;
         }
@@ -251,19 +250,46 @@ impl fmt::Debug for HubBuilder {
     }
 }
 
+/// Returns the demands of the configuration. A resource with an entry of its own uses that entry, not a pattern.
+fn demands(config: &Config) -> Vec<InformerFor> {
+    let mut demands: Vec<_> =
+        config.resources.iter().map(|resource| convert::demand(resource, &config.resources)).collect();
+    demands.sort_by_key(|demand| matches!(demand.wanted, ResourceRequest::Matching(_)));
+    demands
+}
+
+/// Returns the replica of the configuration or the caller. If it delivers, it has an election.
+#[cfg(feature = "fleet")]
+fn serving(
+    serve: Option<Box<Serve>>,
+    election: Option<Election>,
+    config: &Config,
+) -> (Option<Box<Serve>>, Option<Election>) {
+    let mut serve = serve.or_else(|| with_role(config, Serve::ROLES).map(|fleet| Box::new(Serve::of(fleet))));
+    let election = election.or_else(|| serve.as_mut()?.elect());
+    (serve, election)
+}
+
+/// Returns the configured fleet, if the process has one of the roles.
+#[cfg(feature = "fleet")]
+fn with_role<'c>(config: &'c Config, roles: &[FleetRole]) -> Option<&'c FleetConfig> {
+    config.fleet.as_ref().filter(|fleet| fleet.roles.iter().any(|role| roles.contains(role)))
+}
+
 /// Takes the role that the configuration or the caller says. Clusters that are added later are contended for, or read from
 /// the log.
 #[cfg(feature = "fleet")]
 fn join_fleet((collect, serve): (Option<Box<Collect>>, Option<Box<Serve>>), config: &Config, hub: &Hub) {
     let (running, env) = (hub.running(), hub.system().env());
-    let with_role = |role| config.fleet.as_ref().filter(|fleet| fleet.roles.contains(&role));
-    if let Some(collect) = collect.or_else(|| with_role(FleetRole::Collect).map(|fleet| Box::new(Collect::of(fleet)))) {
+    if let Some(collect) =
+        collect.or_else(|| with_role(config, &[FleetRole::Collect]).map(|fleet| Box::new(Collect::of(fleet))))
+    {
         let collecting = Arc::new(Collecting::start(*collect, hub.registry(), env));
         let weak = Arc::downgrade(&collecting);
         running.fleet.set(move || weak.upgrade().map(|collecting| collecting.status()));
         // A hub starts once.
         let _ = running.collecting.set(collecting);
-    } else if let Some(serve) = serve.or_else(|| with_role(FleetRole::Serve).map(|fleet| Box::new(Serve::of(fleet)))) {
+    } else if let Some(serve) = serve {
         let serving = Arc::new(Serving::start(*serve, env));
         let weak = Arc::downgrade(&serving);
         running.fleet.set(move || weak.upgrade().map(|serving| serving.status()));

@@ -9,6 +9,7 @@ mod cluster_sources;
 mod collect;
 mod concurrent_users;
 mod definitions;
+mod deliver;
 mod durable;
 mod faults;
 mod fleet;

@@ -39,7 +39,7 @@ impl Serving {
         };
         let mut params = ReplicaParams::new("replica");
         (params.poll, params.stale) = (Duration::from_millis(50), Duration::from_millis(1500));
-        let serve = Serve { backend: Arc::new(services.connect()), params };
+        let serve = Serve { backend: Arc::new(services.connect()), params, election: None };
         let builder = Hub::builder(config(&clusters, resources)).tuning(quick()).serve(serve).dial(Dial::new(refuse));
         let hub = builder.start().await.unwrap();
         Self { fleet: Fleet::over(clusters, hub).await, dials }

@@ -73,42 +73,9 @@ impl Pair {
         file_events(&self.file(name))
     }
 
-    /// Returns what both files say of each pod: its last version, or `None` once it is deleted.
-    fn delivered(&self) -> BTreeMap<String, Option<u64>> {
-        let mut objects = BTreeMap::new();
-        for event in self.events("a").into_iter().chain(self.events("b")) {
-            let Some(version) = event["data"]["resourceVersion"].as_str() else { continue };
-            let uid = event["data"]["uid"].as_str().or(event["data"]["object"]["metadata"]["uid"].as_str());
-            let key = uid.unwrap_or_else(|| panic!("no uid in {event}")).to_owned();
-            let is_deletion = event["type"].as_str().unwrap().contains(".deleted.");
-            let last = objects.entry(key).or_insert(Some(0));
-            *last = match *last {
-                _ if is_deletion => None,
-                Some(known) => Some(known.max(version.parse().unwrap())),
-                None => None,
-            };
-        }
-        objects
-    }
-
     /// Waits until the receivers know of every pod and every deletion.
     async fn receivers_converge(&self, created: &BTreeSet<String>) {
-        let truth = self.clusters["c0"].truth(&pods().gvr);
-        let expected: BTreeMap<_, _> =
-            truth.values().map(|(uid, version)| (uid.to_string(), version.as_number())).collect();
-        // A pod that was created and deleted within a moment is in no event.
-        let differences = || {
-            let delivered = self.delivered();
-            let is_gone = |uid: &&String| !expected.contains_key(*uid);
-            let late = expected.iter().filter(|(uid, version)| delivered.get(*uid) != Some(*version));
-            let left = created.iter().filter(is_gone).filter(|uid| delivered.get(*uid).is_some_and(Option::is_some));
-            late.map(|(uid, version)| format!("{uid} at {version:?}")).chain(left.cloned()).collect::<Vec<_>>()
-        };
-        let begun = Instant::now();
-        while !differences().is_empty() {
-            assert!(begun.elapsed() < PATIENCE, "both files together lack {:?}", differences());
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        receivers_converge(&self.clusters["c0"], created, || [self.events("a"), self.events("b")].concat()).await;
     }
 
     /// Waits until the hubs have read all pods. A pod that is deleted before is unknown to a hub.
@@ -120,25 +87,86 @@ impl Pair {
 
     /// Returns the ids of all pods that exist now.
     fn uids(&self) -> BTreeSet<String> {
-        self.clusters["c0"].truth(&pods().gvr).values().map(|(uid, _)| uid.to_string()).collect()
+        uids(&self.clusters["c0"])
     }
 
-    /// Changes pods at random.
+    /// Changes pods at random, and returns the ids of all that existed.
     fn churn(&self, churn: &mut Churn, steps: usize) -> BTreeSet<String> {
-        let mut seen = self.uids();
-        for _ in 0..steps {
-            self.clusters["c0"].with_world(|world| churn.step(world));
-            seen.extend(self.uids());
-        }
-        seen
+        change(&self.clusters["c0"], churn, steps)
     }
 }
 
-async fn role(hub: &Hub) -> Role {
+/// Returns the ids of all pods that exist now.
+pub(crate) fn uids(cluster: &SimCluster) -> BTreeSet<String> {
+    cluster.truth(&pods().gvr).values().map(|(uid, _)| uid.to_string()).collect()
+}
+
+/// Changes pods at random, and returns the ids of all that existed.
+pub(crate) fn change(cluster: &SimCluster, churn: &mut Churn, steps: usize) -> BTreeSet<String> {
+    let mut seen = uids(cluster);
+    for _ in 0..steps {
+        cluster.with_world(|world| churn.step(world));
+        seen.extend(uids(cluster));
+    }
+    seen
+}
+
+/// Returns the id of the pod of an event; `None` if it is about no pod.
+pub(crate) fn uid_of(event: &Value) -> Option<String> {
+    event["data"]["resourceVersion"].as_str()?;
+    let uid = event["data"]["uid"].as_str().or(event["data"]["object"]["metadata"]["uid"].as_str());
+    Some(uid.unwrap_or_else(|| panic!("no uid in {event}")).to_owned())
+}
+
+pub(crate) fn is_deletion(event: &Value) -> bool {
+    event["type"].as_str().unwrap().contains(".deleted.")
+}
+
+/// Returns what events say of each pod: its last version, or `None` once it is deleted.
+fn delivered(events: &[Value]) -> BTreeMap<String, Option<u64>> {
+    let mut objects = BTreeMap::new();
+    for event in events {
+        let Some(uid) = uid_of(event) else { continue };
+        let version: u64 = event["data"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        let last = objects.entry(uid).or_insert(Some(0));
+        *last = match *last {
+            _ if is_deletion(event) => None,
+            Some(known) => Some(known.max(version)),
+            None => None,
+        };
+    }
+    objects
+}
+
+/// Waits until the receivers know of every pod and every deletion.
+pub(crate) async fn receivers_converge(
+    cluster: &SimCluster,
+    created: &BTreeSet<String>,
+    events: impl Fn() -> Vec<Value>,
+) {
+    let truth = cluster.truth(&pods().gvr);
+    let expected: BTreeMap<_, _> =
+        truth.values().map(|(uid, version)| (uid.to_string(), version.as_number())).collect();
+    // A pod that was created and deleted within a moment is in no event.
+    let differences = || {
+        let delivered = delivered(&events());
+        let is_gone = |uid: &&String| !expected.contains_key(*uid);
+        let late = expected.iter().filter(|(uid, version)| delivered.get(*uid) != Some(*version));
+        let left = created.iter().filter(is_gone).filter(|uid| delivered.get(*uid).is_some_and(Option::is_some));
+        late.map(|(uid, version)| format!("{uid} at {version:?}")).chain(left.cloned()).collect::<Vec<_>>()
+    };
+    let begun = Instant::now();
+    while !differences().is_empty() {
+        assert!(begun.elapsed() < PATIENCE, "the receivers together lack {:?}", differences());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+pub(crate) async fn role(hub: &Hub) -> Role {
     hub.report().await.unwrap().ha.unwrap().role
 }
 
-async fn has_role(hub: &Hub, wanted: Role) {
+pub(crate) async fn has_role(hub: &Hub, wanted: Role) {
     eventually("a hub has its role", async || role(hub).await == wanted).await;
 }
 

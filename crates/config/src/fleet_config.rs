@@ -23,10 +23,13 @@ pub enum FleetRole {
     Collect,
     /// Builds its caches from the log, and answers readers.
     Serve,
+    /// Builds its caches from the log, and delivers to sinks while it holds the lease for that.
+    Deliver,
 }
 
 /// Roles by name.
-pub(super) const ROLES: &[(&str, FleetRole)] = &[("collect", FleetRole::Collect), ("serve", FleetRole::Serve)];
+pub(super) const ROLES: &[(&str, FleetRole)] =
+    &[("collect", FleetRole::Collect), ("serve", FleetRole::Serve), ("deliver", FleetRole::Deliver)];
 
 /// `[fleet]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,8 +107,9 @@ pub(super) fn fleet(mut table: Table<'_>) -> FleetConfig {
     if roles.as_ref().is_some_and(Vec::is_empty) && table.checker.is_clean(&table.path.key("roles")) {
         table.mistake("roles", "is empty; write [\"collect\"], or remove [fleet]");
     }
-    if roles.as_ref().is_some_and(|roles| roles.iter().any(|(_, role)| *role != roles[0].1)) {
-        table.mistake("roles", "has several roles; give each a process of its own");
+    let has = |wanted| roles.iter().flatten().any(|(_, role)| *role == wanted);
+    if has(FleetRole::Collect) && (has(FleetRole::Serve) || has(FleetRole::Deliver)) {
+        table.mistake("roles", "has collect beside another role; give it a process of its own");
     }
     let default = FleetConfig::new(&name, nats, roles.into_iter().flatten().map(|(_, role)| role).collect());
     let replicas = table.number("replicas", REPLICAS);

@@ -13,8 +13,8 @@ use super::readers::{self, Issuers};
 use super::spans::KeyPath;
 use super::table::{Checker, Table};
 use super::{
-    Config, HubConfig, HumanDuration, Probes, authorization, clusters, fleet_config, ha, listen, resources, sinks,
-    sources,
+    Config, FleetRole, HubConfig, HumanDuration, Probes, authorization, clusters, fleet_config, ha, listen, resources,
+    sinks, sources,
 };
 use informer_hub_types::{Fsync, LEAST_MEMORY_LIMIT};
 
@@ -146,8 +146,9 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
     };
     let readers = readers_table.map(|table| readers::readers(table, known, issuers)).unwrap_or_default();
     let fleet = fleet_table.map(fleet_config::fleet);
-    if fleet.is_some() {
-        check_unused_in_fleet(checker, &hub, !sinks.is_empty(), ha.is_some());
+    if let Some(fleet) = &fleet {
+        let delivers = fleet.roles.contains(&FleetRole::Deliver);
+        check_unused_in_fleet(checker, &hub, !sinks.is_empty() && !delivers, ha.is_some());
     } else {
         clusters::refuse_agents(checker, &clusters);
     }
@@ -162,12 +163,21 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
     Config { hub, clusters, sources, resources, sinks, readers, oidc, fleet, ha }
 }
 
-/// Refuses tables and keys that would suggest that a collector delivers, or restores its caches from its own files.
-fn check_unused_in_fleet(checker: &Checker<'_>, hub: &HubConfig, has_sinks: bool, has_ha: bool) {
+/// Refuses tables and keys that would suggest that a process delivers without that role, or restores its caches from its own
+/// files.
+fn check_unused_in_fleet(checker: &Checker<'_>, hub: &HubConfig, has_unused_sinks: bool, has_ha: bool) {
     let root = KeyPath::default;
     let unused = [
-        (has_sinks, root().key("sinks"), "has no effect in a fleet; remove it, or [fleet]"),
-        (has_ha, root().key("ha"), "has no effect in a fleet, which delivers nothing; remove it, or [fleet]"),
+        (
+            has_unused_sinks,
+            root().key("sinks"),
+            "has no effect without the role deliver; add it to fleet.roles, or remove the sinks",
+        ),
+        (
+            has_ha,
+            root().key("ha"),
+            "has no effect in a fleet, whose deliverers elect one by themselves; remove it, or [fleet]",
+        ),
         (
             hub.state_dir.is_some(),
             root().key(HUB).key("state_dir"),

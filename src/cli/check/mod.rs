@@ -98,7 +98,7 @@ impl Args {
         let mut report = self.report();
         let roster = self.check_sources(config, &mut report).await;
         let mut chosen = self.reachable(super::chosen(&roster.clusters, &self.clusters)?)?;
-        if config.fleet.as_ref().is_some_and(|fleet| fleet.roles == [FleetRole::Serve]) {
+        if config.fleet.as_ref().is_some_and(|fleet| !fleet.roles.contains(&FleetRole::Collect)) {
             // It reads the log instead.
             chosen.clear();
         }

@@ -34,7 +34,8 @@ pub(super) fn fleet() -> Value {
             (
                 "roles",
                 list(
-                    "Role of the process. collect watches clusters for the fleet, serve answers readers from its log.",
+                    "Roles of the process. collect watches clusters for the fleet, alone. serve answers readers from its log, deliver \
+                     runs sinks from it.",
                     1,
                     &json!({ "enum": words }),
                 ),

@@ -46,7 +46,8 @@ const BEYOND: &[&str] = &[
     "excludes everything",
     "an issuer has no query",
     "has no effect in a fleet",
-    "has several roles",
+    "has no effect without the role deliver",
+    "has collect beside another role",
 ];
 
 /// Returns the schema errors of a text; empty if it is valid or not TOML.
@@ -69,6 +70,7 @@ fn examples_match_the_schema() {
         ("agent", include_str!("../../../../config/agent.toml")),
         ("collector", include_str!("../../../../config/collector.toml")),
         ("replica", include_str!("../../../../config/replica.toml")),
+        ("deliverer", include_str!("../../../../config/deliverer.toml")),
         ("hub", include_str!("../../../../config/hub.toml")),
         ("in-cluster", include_str!("../../../../config/in-cluster.toml")),
         ("kind", include_str!("../../../../config/kind.toml")),

@@ -65,7 +65,13 @@ fn values_are_checked() {
     only(&with("name", "name = \"a.b\""), 7, "\"a.b\" is not a name for a fleet");
     only(&with("roles", "roles = [\"colect\"]"), 8, "there is no role \"colect\"; did you mean \"collect\"?");
     only(&with("roles", "roles = []"), 8, "fleet.roles: is empty");
-    only(&with("roles", "roles = [\"collect\", \"serve\"]"), 8, "fleet.roles: has several roles; give each a process");
+    only(
+        &with("roles", "roles = [\"collect\", \"serve\"]"),
+        8,
+        "fleet.roles: has collect beside another role; give it a",
+    );
+    let both = Config::from_toml(&with("roles", "roles = [\"serve\", \"deliver\"]")).unwrap().fleet.unwrap();
+    assert_eq!(both.roles, [FleetRole::Serve, FleetRole::Deliver]);
     let serving = Config::from_toml(&with("roles", "roles = [\"serve\"]")).unwrap().fleet.unwrap();
     assert_eq!(serving.roles, [FleetRole::Serve]);
     only_in_fleet("replicas = 2", 1, "fleet.replicas: 2 copies survive no more than 1: write an odd number");
@@ -84,5 +90,12 @@ fn keys_without_an_effect_in_a_fleet_are_refused() {
     let text = format!("[hub]\nstate_dir = \"state\"\n{BASE}{FLEET}");
     only(&text, 2, "hub.state_dir: has no effect in a fleet");
     only(&format!("{BASE}{FLEET}[ha.lease]\nnamespace = \"hub\"\n"), 9, "ha: has no effect in a fleet");
-    only(&format!("{BASE}{FLEET}[sinks.lines]\ntype = \"stdout\"\n"), 9, "sinks: has no effect in a fleet");
+    only(
+        &format!("{BASE}{FLEET}[sinks.lines]\ntype = \"stdout\"\n"),
+        9,
+        "sinks: has no effect without the role deliver",
+    );
+    let delivering =
+        format!("{BASE}{FLEET}[sinks.lines]\ntype = \"stdout\"\n").replace("[\"collect\"]", "[\"deliver\"]");
+    assert_eq!(Config::from_toml(&delivering).unwrap().fleet.unwrap().roles, [FleetRole::Deliver]);
 }
