@@ -16,12 +16,12 @@ use crate::nats_server::Server;
 use crate::new_user::audit::Audit;
 use crate::workdir::{Running, Workdir};
 
-const FLEET: &str = "test";
+pub(crate) const FLEET: &str = "test";
 
 /// Size of the log. A server refuses a stream that is larger than what its disk has left.
 const WINDOW_BYTES: u64 = 64 << 20;
 
-fn config(listen: &str, nats: &str, clusters: &[RealCluster]) -> String {
+pub(crate) fn config(listen: &str, nats: &str, clusters: &[RealCluster]) -> String {
     let tables = clusters.iter().map(|cluster| {
         let (name, kubeconfig) = (cluster.name(), cluster.kubeconfig().display().to_string());
         format!("[clusters.{name}]\nkubeconfig = {kubeconfig:?}\n")

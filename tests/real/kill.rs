@@ -39,8 +39,8 @@ const KILLS: u64 = 10;
 
 /// Receiver that fails one request in ten, half of these after it has recorded the events.
 #[derive(Clone)]
-struct FlakyReceiver {
-    replica: Arc<Mutex<Replica>>,
+pub(crate) struct FlakyReceiver {
+    pub(crate) replica: Arc<Mutex<Replica>>,
     received: Arc<Mutex<HashMap<Uid, ReceivedEvents>>>,
     requests: Arc<AtomicU64>,
     /// Arrival and `x-replica` of requests.
@@ -66,7 +66,7 @@ impl ReceivedEvents {
 }
 
 impl FlakyReceiver {
-    async fn start() -> (Self, String) {
+    pub(crate) async fn start() -> (Self, String) {
         let replica = Arc::new(Mutex::new(Replica::at_least_once()));
         let receiver = Self { replica, received: Arc::default(), requests: Arc::default(), senders: Arc::default() };
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -77,14 +77,14 @@ impl FlakyReceiver {
     }
 
     /// Returns the arrivals of a replica's requests after `since`.
-    fn arrivals(&self, replica: &str, since: Instant) -> Vec<Instant> {
+    pub(crate) fn arrivals(&self, replica: &str, since: Instant) -> Vec<Instant> {
         let senders = self.senders.lock();
         senders.iter().filter(|(at, name)| *at > since && name == replica).map(|(at, _)| *at).collect()
     }
 
     /// Returns how many of these deleted objects the receiver knew, and verifies that each of these has exactly one deletion
     /// event. The event may have been delivered several times. An object without earlier events must have no deletion event.
-    fn verify_deletions(&self, deleted: &[Uid]) -> usize {
+    pub(crate) fn verify_deletions(&self, deleted: &[Uid]) -> usize {
         let received = self.received.lock();
         let known: Vec<_> = deleted.iter().filter_map(|uid| Some((uid, received.get(uid)?))).collect();
         let wrong: Vec<_> = known.iter().filter(|(_, events)| !events.seen || events.deletions.len() != 1).collect();
@@ -215,7 +215,7 @@ async fn kill_repeatedly(encoding: &str) {
 /// Names of the replicas.
 const REPLICAS: [&str; 2] = ["a", "b"];
 /// Longest time until a standby delivers after its leader was killed.
-const TAKEOVER: Duration = Duration::from_secs(15);
+pub(crate) const TAKEOVER: Duration = Duration::from_secs(15);
 
 /// Two hub processes over the same clusters. The Lease is in the first cluster.
 struct Replicas {
@@ -293,15 +293,15 @@ impl Drop for Replicas {
 }
 
 /// Two clusters that change.
-struct Changing {
-    clusters: [RealCluster; 2],
+pub(crate) struct Changing {
+    pub(crate) clusters: [RealCluster; 2],
     clients: [Client; 2],
     churns: [Churn; 2],
     receiver: FlakyReceiver,
 }
 
 impl Changing {
-    async fn start(seed: u64, receiver: FlakyReceiver) -> Self {
+    pub(crate) async fn start(seed: u64, receiver: FlakyReceiver) -> Self {
         let clusters = RealCluster::start_all(["north", "south"]).await;
         let clients = [clusters[0].client().await, clusters[1].client().await];
         populate(&clients, 50, 10).await;
@@ -310,7 +310,7 @@ impl Changing {
     }
 
     /// Changes objects, and returns the deleted ones.
-    async fn churn(&mut self, changes: usize) -> Vec<Uid> {
+    pub(crate) async fn churn(&mut self, changes: usize) -> Vec<Uid> {
         let [north, south] = &mut self.churns;
         tokio::join!(north.run(&self.clients[0], changes), south.run(&self.clients[1], changes));
         [north, south].into_iter().flat_map(Churn::take_deleted).collect()
@@ -329,7 +329,7 @@ impl Changing {
         newest
     }
 
-    async fn is_delivered(&self) {
+    pub(crate) async fn is_delivered(&self) {
         for (cluster, client) in self.clusters.iter().zip(&self.clients) {
             for resource in [pods(), widgets()] {
                 let truth = ground_truth(client, &resource.gvr).await;

@@ -20,6 +20,7 @@
 //! - `protobuf`: the schema of built-in types, and conversion of many objects that apimachinery wrote.
 //! - `nats`: the NATS sink with a real `nats-server`, which `tests/testbed/nats/build.sh` builds ([`nats_server`]).
 //! - `fleet`: hub processes that share clusters through a real `nats-server`.
+//! - `deliver`: hub processes of such a fleet of which one delivers, and is killed.
 //! - `promtool`: metrics, alert rules and rule tests, checked by `promtool`, which `tests/testbed/promtool/build.sh` builds.
 //! - `deploy`: chart, overlays and image, checked with helm, kustomize, BuildKit's linter and an apiserver, and their
 //!   rights. `tests/testbed/{helm,kustomize,containerfile,operator}/build.sh` build or fetch the tools.
@@ -31,6 +32,7 @@ mod bed;
 mod cluster_sources;
 mod connections;
 mod controllers;
+mod deliver;
 mod deploy;
 #[path = "../../examples/deployment_controller/main.rs"]
 #[allow(
