@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist test test-nightly lint reference doc dictionaries public-api book deny test-real check-monitoring check-deploy chart-schema protobuf-schema fuzz oracle bench bench-peers bench-real bench-read bench-million bench-isolation bench-delivery bench-log bench-telemetry demo ci
+.PHONY: help build dist test test-nightly lint reference doc dictionaries public-api book deny test-real check-monitoring check-deploy chart-schema protobuf-schema fuzz oracle bench bench-peers bench-real bench-read bench-million bench-isolation bench-delivery bench-fleet bench-log bench-telemetry demo ci
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -108,6 +108,9 @@ bench-isolation: ## Measure the effect of dead, slow, flooding or invalid cluste
 
 bench-log: ## Compare the log of changes with bare NATS JetStream; needs Go, takes a minute
 	BENCH_NATS=$$(tests/testbed/nats/build.sh) $(CARGO) bench --package informer-hub-fleet --features nats --bench log
+
+bench-fleet: ## Measure events through the log of a fleet with 1 and 10 replicas, beside a hub alone; needs Go, takes 5 minutes
+	BENCH_NATS=$$(tests/testbed/nats/build.sh) $(CARGO) bench --bench hub -- replicas
 
 bench-telemetry: ## Measure the cost of traces and metrics; needs taskset, takes 4 minutes
 	$(CARGO) bench --bench hub -- telemetry

@@ -10,7 +10,7 @@ use informer_hub::actors::messages::{InformerFor, ResourceRequest, User};
 use informer_hub::actors::{Subscribe, Tuning};
 use informer_hub::app::{Hub, api_resource};
 use informer_hub::{Clusters, Notification, Notifications};
-use informer_hub_config::{ClusterAccess, ClusterConfig, Config, Encodings};
+use informer_hub_config::{ClusterAccess, ClusterConfig, Config, Encodings, FleetConfig};
 use informer_hub_reflector::InformerOptions;
 use informer_hub_sim::replay::{ReplayServer, SENT};
 use informer_hub_types::{ClusterName, Scope};
@@ -121,11 +121,20 @@ fn sent(json: &[u8]) -> Option<String> {
 
 /// Starts a hub with one cluster for each URL or kubeconfig, without informers.
 pub async fn idle_hub(urls: &[String], ca_file: Option<&Path>) -> Hub {
-    idle_hub_asking_for(Encodings::Auto, urls, ca_file).await
+    hub_with(Encodings::Auto, urls, ca_file, None).await
 }
 
 /// As [`idle_hub`], with the encodings that the hub asks for.
 pub async fn idle_hub_asking_for(encoding: Encodings, urls: &[String], ca_file: Option<&Path>) -> Hub {
+    hub_with(encoding, urls, ca_file, None).await
+}
+
+/// As [`idle_hub`], as a process of a fleet.
+pub async fn hub_of_fleet(urls: &[String], fleet: Option<FleetConfig>) -> Hub {
+    hub_with(Encodings::Auto, urls, None, fleet).await
+}
+
+async fn hub_with(encoding: Encodings, urls: &[String], ca_file: Option<&Path>, fleet: Option<FleetConfig>) -> Hub {
     let access = |url: &String| {
         if url.starts_with("http") {
             ClusterAccess::server(url, ca_file.map(Path::to_owned), None)
@@ -140,6 +149,7 @@ pub async fn idle_hub_asking_for(encoding: Encodings, urls: &[String], ca_file: 
     };
     let mut config = Config::default();
     config.clusters = urls.iter().enumerate().map(cluster).collect();
+    config.fleet = fleet;
     let mut tuning = Tuning::default();
     // The replay server does not support streaming lists.
     tuning.reflector.streaming_list = !urls.iter().any(|url| url.starts_with("http"));

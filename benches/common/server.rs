@@ -39,6 +39,10 @@ fn serve() {
         match words[..] {
             ["flood", events] => server.flood(events.parse().unwrap()),
             ["version"] => {}
+            ["requests"] => {
+                println!("{}", server.lists() + server.watches());
+                continue;
+            }
             ["expire"] => server.expire(),
             ["pace", rate, events] => server.pace(rate.parse().unwrap(), events.parse().unwrap()),
             _ => panic!("unknown command of the replay server: {line}"),
@@ -112,6 +116,11 @@ impl Remote {
     /// Returns the version of the last event.
     pub fn last_version(&mut self) -> u64 {
         self.ask("version")
+    }
+
+    /// Returns the number of lists and watches served.
+    pub fn requests(&mut self) -> u64 {
+        self.ask("requests")
     }
 
     /// Expires every watch, so that clients list again.

@@ -20,6 +20,7 @@ mod peers;
 mod peers_table;
 mod read;
 mod real;
+mod replicas;
 mod shapes;
 mod telemetry;
 
@@ -43,6 +44,7 @@ fn main() {
         ["isolation"] => isolation::run(),
         ["delivery"] => delivery::run(""),
         ["telemetry"] => telemetry::run(),
+        ["replicas"] => replicas::run(),
         ["delivery", part] => delivery::run(part),
         // Child processes of the benches.
         ["shape", name] => shapes::run_one(name),
@@ -59,7 +61,8 @@ fn main() {
         ["contestant", kind, url, ca] => common::runtime().block_on(contestant::run(kind, url, Some(ca.as_ref()))),
         _ => {
             eprintln!(
-                "there are: peers, real, read, memory, shapes, fleet, million, micro, isolation, delivery, telemetry"
+                "there are: peers, real, read, memory, shapes, fleet, million, micro, isolation, delivery, telemetry, \
+                 replicas"
             );
             std::process::exit(2);
         }

@@ -96,6 +96,7 @@ struct ReplayState {
     epoch: u64,
     sent: AtomicU64,
     lists: AtomicU64,
+    watches: AtomicU64,
 }
 
 /// Replay server, see the [module](self). Dropping it closes the port and all connections.
@@ -131,6 +132,7 @@ impl ReplayServer {
             epoch,
             sent: AtomicU64::new(0),
             lists: AtomicU64::new(0),
+            watches: AtomicU64::new(0),
         });
         let tls = config.tls.clone().map(TlsAcceptor::from);
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -183,6 +185,12 @@ impl ReplayServer {
     #[must_use]
     pub fn lists(&self) -> u64 {
         self.state.lists.load(Relaxed)
+    }
+
+    /// Returns the number of watches served.
+    #[must_use]
+    pub fn watches(&self) -> u64 {
+        self.state.watches.load(Relaxed)
     }
 
     /// Returns the version of the last allowed event. A client at this version has received everything.

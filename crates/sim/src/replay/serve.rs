@@ -152,6 +152,7 @@ fn objects(view: View, query: &Query) -> SimResponse {
         Ok(version) => version.unwrap_or(0),
         Err(status) => return status.response(Media::Json),
     };
+    view.state.watches.fetch_add(1, Relaxed);
     let next = view.state.event_after(version);
     typed_response(StatusCode::OK, view.form.content_type(true), watch_body(view, next))
 }
