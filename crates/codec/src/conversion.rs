@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use super::KEPT_CAPACITY;
 use super::paths::Paths;
-use super::projection::Projection;
-use informer_hub_protobuf::{ConvertError, Converter, MessageId, Omit, Schema, TypeMeta};
+use informer_hub_protobuf::{ConvertError, Converter, MessageId, Schema, TypeMeta};
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{ApiResource, EncodingInUse, FieldPath, JsonReason, Segment, SharedStr};
+use informer_hub_types::{ApiResource, EncodingInUse, JsonReason};
 
 /// Answers in a row that are not protobuf, after which the resource is read as JSON.
 const MAX_FAILURES: u32 = 3;
@@ -129,34 +128,5 @@ impl Protobuf {
         if json.capacity() <= KEPT_CAPACITY {
             self.json = json;
         }
-    }
-}
-
-/// Returns the dropped members that need not be converted. What the decoder reads is converted even if it is dropped.
-pub(super) fn omitted(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Omit {
-    const READ: [&[&str]; 4] = [
-        &["metadata", "name"],
-        &["metadata", "labels"],
-        &["metadata", "annotations"],
-        &["metadata", "resourceVersion"],
-    ];
-    let mut omit = Omit::default();
-    let Projection::Drop(paths) = projection else { return omit };
-    for path in paths {
-        let names: Option<Vec<&str>> = path.segments().iter().map(field_name).collect();
-        let Some(names) = names else { continue };
-        let is_read = READ.iter().any(|read| read.starts_with(&names))
-            || indexes.iter().any(|(_, index)| index.segments().starts_with(path.segments()));
-        if !is_read && !["metadata", "uid"].starts_with(&names) && names != ["metadata", "namespace"] {
-            omit.add(names);
-        }
-    }
-    omit
-}
-
-fn field_name(segment: &Segment) -> Option<&str> {
-    match segment {
-        Segment::Field(name) => Some(name),
-        Segment::Each => None,
     }
 }

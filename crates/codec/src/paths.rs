@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::conversion::omitted;
 use super::projection::Projection;
 use super::trie::Trie;
 use informer_hub_protobuf::Omit;
-use informer_hub_types::{FieldPath, SharedStr};
+use informer_hub_types::{FieldPath, Segment, SharedStr};
 
 /// Where the paths of a projection and of indices are in an object.
 #[derive(Debug)]
@@ -47,6 +46,35 @@ impl Paths {
             paths: Arc::downgrade(&paths),
         });
         paths
+    }
+}
+
+/// Returns the dropped members that need not be converted. What the decoder reads is converted even if it is dropped.
+pub(super) fn omitted(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Omit {
+    const READ: [&[&str]; 4] = [
+        &["metadata", "name"],
+        &["metadata", "labels"],
+        &["metadata", "annotations"],
+        &["metadata", "resourceVersion"],
+    ];
+    let mut omit = Omit::default();
+    let Projection::Drop(paths) = projection else { return omit };
+    for path in paths {
+        let names: Option<Vec<&str>> = path.segments().iter().map(field_name).collect();
+        let Some(names) = names else { continue };
+        let is_read = READ.iter().any(|read| read.starts_with(&names))
+            || indexes.iter().any(|(_, index)| index.segments().starts_with(path.segments()));
+        if !is_read && !["metadata", "uid"].starts_with(&names) && names != ["metadata", "namespace"] {
+            omit.add(names);
+        }
+    }
+    omit
+}
+
+fn field_name(segment: &Segment) -> Option<&str> {
+    match segment {
+        Segment::Field(name) => Some(name),
+        Segment::Each => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Events and items in protobuf, written field by field.
 
-use super::super::conversion::omitted;
+use super::super::paths::omitted;
 use super::super::projection::Projection;
 use super::*;
 use informer_hub_protobuf::Omit;
