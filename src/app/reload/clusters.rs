@@ -56,7 +56,11 @@ impl RunningHub {
 
     /// Adds a cluster, which is watched from then on.
     pub(in crate::app) async fn add_cluster(&self, cluster: &ClusterConfig) -> Result<(), StartError> {
-        if is_of_agent(cluster) && !self.serves() {
+        let is_elsewhere = is_of_agent(cluster);
+        // A replica reads all clusters from the log.
+        #[cfg(feature = "fleet")]
+        let is_elsewhere = is_elsewhere && self.serving.get().is_none();
+        if is_elsewhere {
             return Ok(());
         }
         let connector = convert::connector(cluster, self.stall, self.dials.clusters.clone(), &self.env.io);
@@ -76,14 +80,6 @@ impl RunningHub {
         }
         self.registry.send(cluster).await??;
         Ok(())
-    }
-
-    /// Returns whether the caches follow the log of a fleet, for which all clusters are alike.
-    fn serves(&self) -> bool {
-        #[cfg(feature = "fleet")]
-        return self.serving.get().is_some();
-        #[cfg(not(feature = "fleet"))]
-        return false;
     }
 
     async fn remove_cluster(&self, name: ClusterName) -> Result<(), MailboxError> {
