@@ -70,7 +70,8 @@ async fn progress_is_published(nats: &Server, clusters: &[RealCluster]) {
     let is_published = async || {
         let Ok(Answer::Found { record, .. }) = leases.execute("sinks", &Request::Get).await else { return false };
         let note: Value = serde_json::from_str(&record.note).unwrap_or_default();
-        let of = |cluster: &RealCluster| note["sinks"]["flaky"][cluster.name()].as_object().map_or(0, |all| all.len());
+        let of =
+            |cluster: &RealCluster| note["sinks"]["flaky"][cluster.name()].as_object().map_or(0, serde_json::Map::len);
         clusters.iter().all(|cluster| of(cluster) == 2)
     };
     assert!(becomes_true(WAIT_DEADLINE, is_published).await, "no progress is published");

@@ -374,10 +374,10 @@ async fn roster_follows_the_changes_of_other_processes() {
     let (member, token) =
         (RosterItem::Member(Member { name: "a.b".to_owned(), ..Member::default() }), RosterItem::Move(None));
     let put = first.put(&member).await.unwrap();
-    let taken = first.replace(&token, None).await.unwrap().expect("there is no token yet");
+    let own = first.replace(&token, None).await.unwrap().expect("there is no token yet");
     assert_eq!(second.replace(&token, None).await.unwrap(), None, "there is one");
     assert_eq!(second.replace(&token, Some(put)).await.unwrap(), None, "it has another revision");
-    let taken = second.replace(&token, Some(taken)).await.unwrap().expect("its revision is known");
+    let own = second.replace(&token, Some(own)).await.unwrap().expect("its revision is known");
     let sees = async |roster: &RosterBucket, expected: &[(RosterItem, u64)]| {
         within("the roster follows", async {
             loop {
@@ -391,10 +391,10 @@ async fn roster_follows_the_changes_of_other_processes() {
         .await;
     };
     for roster in [&first, &second, &open().await] {
-        sees(roster, &[(member.clone(), put), (token.clone(), taken)]).await;
+        sees(roster, &[(member.clone(), put), (token.clone(), own)]).await;
     }
     second.remove(&member).await.unwrap();
     for roster in [&first, &open().await] {
-        sees(roster, &[(token.clone(), taken)]).await;
+        sees(roster, &[(token.clone(), own)]).await;
     }
 }
