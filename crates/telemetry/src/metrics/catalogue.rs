@@ -304,7 +304,7 @@ catalogue! {
     ConfigSince: Gauge "informer_hub_config_last_reload_success_timestamp_seconds" [];
     /// Keys whose new values need a restart to take effect.
     ConfigRestart: Gauge "informer_hub_config_needs_restart_keys" [];
-    /// Whether this replica holds the Lease and delivers to sinks, if `[ha]` is configured.
+    /// Whether this replica holds the Lease and delivers to sinks, with `[ha]` or the role `deliver`.
     Leader: Gauge "informer_hub_leader" [];
     /// Whether the last request for the Lease failed.
     LeaseFailing: Gauge "informer_hub_lease_failing" [];
