@@ -12,7 +12,7 @@ use informer_hub_fleet::Partition;
 /// Version of a partition, once it is known; `None` if nothing has been delivered yet. Fails with the cause.
 type Version = BoxFuture<'static, Result<Option<u64>, String>>;
 
-/// See the [module documentation](self).
+/// Reads the version of each partition at which the first list of a deliverer begins.
 #[derive(Clone)]
 pub struct Cursor(Arc<dyn Fn(&Partition) -> Version + Send + Sync>);
 
