@@ -24,8 +24,20 @@ pub(super) const OPERATIONS_WITHOUT_OBJECTS: [&str; 3] =
     ["POST /v1/reload", "POST /v1/sinks/{sink}/dead-letters/replay", "POST /v1/sinks/{sink}/dead-letters/purge"];
 
 /// Commands that ask no running hub about objects.
-pub(super) const COMMANDS_WITHOUT_OBJECTS: [&str; 10] =
-    ["run", "check", "rbac", "import-kubeconfig", "config", "completions", "man", "demo", "state", "help"];
+pub(super) const COMMANDS_WITHOUT_OBJECTS: [&str; 12] = [
+    "run",
+    "agent",
+    "fleet",
+    "check",
+    "rbac",
+    "import-kubeconfig",
+    "config",
+    "completions",
+    "man",
+    "demo",
+    "state",
+    "help",
+];
 
 /// Sinks that write the same serialized events as the file.
 pub(super) const SINKS_AS_FILE: [&str; 2] = ["nats", "stdout"];
