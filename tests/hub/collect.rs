@@ -21,6 +21,16 @@ use crate::fleet::{config, eventually, pods, quick, small};
 /// Time after which the clusters of a killed collector are taken over.
 const LEASE: Duration = Duration::from_millis(700);
 
+/// Faults of the services in tests of processes that read the log.
+pub(crate) const SOME_FAULTS: Faults = Faults {
+    lost_request: 0.01,
+    lost_answer: 0.02,
+    doubled: 0.03,
+    failed: 0.01,
+    outdated: 0.02,
+    delay: Duration::from_millis(4),
+};
+
 /// Collecting hub, and its connection to the services of the fleet.
 pub(crate) struct Process {
     name: String,

@@ -13,7 +13,7 @@ use informer_hub_roles::{Backend, ReplicaParams};
 use informer_hub_sim::{Churn, SimCluster};
 use serde_json::Value;
 
-use crate::collect::{Process, cluster, services};
+use crate::collect::{Process, SOME_FAULTS, cluster, services};
 use crate::fleet::{config, eventually, file_events, file_sink, quick, with_sinks};
 use crate::standby::{change, has_role, is_deletion, receivers_converge, role, uid_of, uids};
 
@@ -77,15 +77,7 @@ fn deletions_have_one_id(events: &[Value]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_deliverer_is_succeeded_by_one_that_delivers_the_rest() {
-    let faults = Faults {
-        lost_request: 0.01,
-        lost_answer: 0.02,
-        doubled: 0.03,
-        failed: 0.01,
-        outdated: 0.02,
-        delay: Duration::from_millis(4),
-    };
-    let (services, clusters, mut changes) = (services(31, faults), cluster(31, 60), Churn::new(31));
+    let (services, clusters, mut changes) = (services(31, SOME_FAULTS), cluster(31, 60), Churn::new(31));
     let (pods, folder) = (&clusters["c0"], tempfile::tempdir().unwrap());
     let collector = Process::start_with("collector", &services, &clusters, &["pods"]).await;
     let mut leader = Deliverer::start("d0", &services, &clusters, folder.path()).await;

@@ -17,7 +17,7 @@ use informer_hub_sim::{Churn, Fault, FaultScript, ResourceDef, Rule, SimCluster,
 use informer_hub_types::{ApiResource, Phase};
 use tokio::net::TcpStream;
 
-use crate::collect::{Process, churn, cluster, lists, services};
+use crate::collect::{Process, SOME_FAULTS, churn, cluster, lists, services};
 use crate::fleet::{Fleet, config, eventually, quick};
 
 const WIDGETS: &str = "widgets.example.com";
@@ -73,15 +73,7 @@ fn defined() -> ResourceDef {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replica_follows_the_log_over_takeovers_without_a_request() {
-    let faults = Faults {
-        lost_request: 0.01,
-        lost_answer: 0.02,
-        doubled: 0.03,
-        failed: 0.01,
-        outdated: 0.02,
-        delay: Duration::from_millis(4),
-    };
-    let (services, mut changes) = (services(21, faults), Churn::new(21));
+    let (services, mut changes) = (services(21, SOME_FAULTS), Churn::new(21));
     // Before there is a log.
     let serving = Serving::start(&services, cluster(21, 60), &["pods"]).await;
     let clusters = &serving.fleet.clusters;
