@@ -35,11 +35,17 @@ fn selection(scope: &Scope, options: &InformerOptions) -> u64 {
         text(scope.field_selector.as_deref()),
         scope.view.to_string(),
     ];
+    fingerprint(&stored.fingerprint().unwrap_or_default().to_le_bytes(), parts)
+}
+
+/// Returns a fingerprint of bytes of a fixed length and of texts, the same in each process.
+pub(crate) fn fingerprint(head: &[u8], texts: impl IntoIterator<Item = impl AsRef<str>>) -> u64 {
     let mut hash = Sha256::new();
-    hash.update(stored.fingerprint().unwrap_or_default().to_le_bytes());
-    for part in parts {
-        hash.update(part.len().to_le_bytes());
-        hash.update(part);
+    hash.update(head);
+    for text in texts {
+        let text = text.as_ref();
+        hash.update(text.len().to_le_bytes());
+        hash.update(text);
     }
     let hash: [u8; 32] = hash.finalize().into();
     u64::from_le_bytes(hash.first_chunk().copied().unwrap_or_default())

@@ -22,10 +22,10 @@ use informer_hub_fleet::assign::{Move, MoveReason};
 use informer_hub_fleet::roster::{Member, MoveInProgress, RosterItem};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ClusterLabels, ClusterName, rng};
-use sha2::{Digest, Sha256};
 
 use super::{ClusterOwner, Host, Shared, Zone};
 use crate::BackendError;
+use crate::selection::fingerprint;
 use choice::Moves;
 use view::RosterView;
 
@@ -64,13 +64,7 @@ fn member(shared: &Shared) -> RosterItem {
 
 /// Returns a fingerprint of the names of clusters.
 fn contends_for<'c>(clusters: impl Iterator<Item = &'c ClusterName>) -> u64 {
-    let mut hash = Sha256::new();
-    for cluster in clusters {
-        hash.update(cluster.as_str().len().to_le_bytes());
-        hash.update(cluster.as_str());
-    }
-    let hash: [u8; 32] = hash.finalize().into();
-    u64::from_le_bytes(hash.first_chunk().copied().unwrap_or_default())
+    fingerprint(&[], clusters.map(ClusterName::as_str))
 }
 
 struct Balancer {
