@@ -285,14 +285,8 @@ impl Backend for NatsBackend {
     }
 
     fn tail(&self, after: Option<Sequence>) -> Answered<(Sequence, TailStream)> {
-        let subjects = self.0.params.subjects();
         self.perform(move |services| async move {
-            let after = match after {
-                Some(after) => after,
-                None => services.log.end().await?,
-            };
-            let filter = subjects.map(|subjects| subjects.all()).unwrap_or_default();
-            let tail = services.log.tail(after, filter).await?;
+            let (after, tail) = services.log.follow(after).await?;
             let entries = stream::unfold(tail, |mut tail| async move {
                 let next = tail.next().await.map_err(|error| failure(&error)).transpose()?;
                 Some((next, tail))

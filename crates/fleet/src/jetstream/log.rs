@@ -111,8 +111,17 @@ impl JetStreamLog {
         }
     }
 
+    /// Reads all partitions after a sequence, or after the last entry of the log. Returns where it begins too.
+    pub async fn follow(&self, after: Option<Sequence>) -> Result<(Sequence, Tail), NatsError> {
+        let after = match after {
+            Some(after) => after,
+            None => self.end().await?,
+        };
+        Ok((after, self.tail(after, self.params.subjects.all()).await?))
+    }
+
     /// Returns the sequence of the last entry of the log.
-    pub async fn end(&self) -> Result<Sequence, NatsError> {
+    async fn end(&self) -> Result<Sequence, NatsError> {
         let name = stream_name(&self.params.subjects);
         let stream = self.context.get_stream(&name).await;
         let stream = stream.map_err(NatsError::request(format!("read the end of stream {name}")))?;
