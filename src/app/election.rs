@@ -102,8 +102,6 @@ pub(super) struct SharedElection {
 struct State {
     elector: Elector,
     was_leader: bool,
-    /// Whether this replica does not take a free lease yet.
-    observes: bool,
     /// Note of the last holder, or the own one.
     note: Arc<str>,
     error: Option<String>,
@@ -138,14 +136,8 @@ impl Election {
     #[cfg(feature = "fleet")]
     pub(super) fn of_fleet(backend: Arc<dyn Backend>, identity: &str, params: ElectionParams) -> Self {
         let elector = Elector::observing(identity, params, rng::rng());
-        let election = Self::over(
-            Arc::new(FleetLease { backend, name: FLEET_LEASE }),
-            FLEET_LEASE.to_owned(),
-            identity,
-            (params, elector),
-        );
-        election.shared.state.lock().observes = true;
-        election
+        let store = Arc::new(FleetLease { backend, name: FLEET_LEASE });
+        Self::over(store, FLEET_LEASE.to_owned(), identity, (params, elector))
     }
 
     /// Prepares an election over a store. `place` is the name of the lease, for people.
@@ -155,7 +147,7 @@ impl Election {
         identity: &str,
         (params, elector): (ElectionParams, Elector),
     ) -> Self {
-        let state = State { elector, was_leader: false, observes: false, note: "".into(), error: None };
+        let state = State { elector, was_leader: false, note: "".into(), error: None };
         let shared = SharedElection {
             fence: Arc::default(),
             params,
@@ -320,15 +312,12 @@ impl SharedElection {
 
     /// Whether this replica does not take a free lease yet.
     pub(super) fn observes(&self) -> bool {
-        self.state.lock().observes
+        self.state.lock().elector.observes()
     }
 
     /// Takes the lease from now on when it is free.
     pub(super) fn contend(&self) {
-        let mut state = self.state.lock();
-        state.observes = false;
-        state.elector.contend(clock::since_boot());
-        drop(state);
+        self.state.lock().elector.contend(clock::since_boot());
         self.wake.notify_one();
     }
 

@@ -148,6 +148,12 @@ impl Elector {
         Self { mode: Mode::Observing, ..Self::new(identity, params, rng) }
     }
 
+    /// Whether it only reads the lease.
+    #[must_use]
+    pub fn observes(&self) -> bool {
+        self.mode == Mode::Observing
+    }
+
     /// Takes the lease from now on when it is free.
     pub fn contend(&mut self, now: Duration) {
         self.mode = Mode::Contending;
