@@ -1,12 +1,12 @@
 //! Heap statistics of jemalloc for this process.
 
 use serde_json::Value;
-use tikv_jemalloc_ctl::{epoch, stats, stats_print};
+use tikv_jemalloc_ctl::{epoch, stats, stats_print, thread};
 
 /// Statistics of jemalloc, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heap {
-    /// Allocated bytes, rounded up to size classes. Depends on the program alone.
+    /// Allocated bytes, rounded up to size classes, and freed allocations that threads keep for reuse.
     pub allocated: u64,
     /// Pages with at least one allocation: `allocated` and the free space between allocations.
     pub active: u64,
@@ -28,6 +28,14 @@ pub fn now() -> Heap {
         resident: stats::resident::read().unwrap() as u64,
         retained: stats::retained::read().unwrap() as u64,
     }
+}
+
+/// Returns the bytes that this thread has allocated minus those that it has freed. Unlike [`Heap::allocated`], they do
+/// not include freed allocations that the thread keeps for reuse.
+pub fn of_thread() -> i64 {
+    let allocated = thread::allocatedp::read().unwrap().get();
+    let freed = thread::deallocatedp::read().unwrap().get();
+    allocated.cast_signed() - freed.cast_signed()
 }
 
 /// Allocations of one size class.

@@ -34,15 +34,15 @@ struct Churn {
 pub(crate) fn figures(churned: u64) -> Vec<f64> {
     // Its size does not depend on the objects.
     informer_hub_protobuf::Schema::builtin();
-    let nothing = heap::now().allocated;
+    let nothing = heap::of_thread();
     let mut churn = Churn::new();
     // Deletes as many objects as are live before the first measurement, so that all tables have their final capacity.
     churn.run(3 * LIVE);
-    let before = heap::now().allocated - nothing;
+    let before = heap::of_thread() - nothing;
     churn.run(churned);
-    let after = heap::now().allocated - nothing;
+    let after = heap::of_thread() - nothing;
     churn.empty();
-    let removed = heap::now().allocated - nothing;
+    let removed = heap::of_thread() - nothing;
     vec![after as f64 / before as f64, removed as f64 / before as f64]
 }
 
