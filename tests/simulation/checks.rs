@@ -13,7 +13,7 @@ use crate::memory;
 use crate::testbed::Testbed;
 
 /// Bytes that one run may leave allocated: caches of libraries for the whole process.
-const LEFT_PER_RUN: i64 = 8 << 10;
+const LEFT_PER_RUN: i64 = 1 << 10;
 /// Maximum memory of a hub with this number of objects, including the recorded events, in bytes.
 const MAX_MEMORY: i64 = 64 << 20;
 /// Additional memory for huge objects of faults, in bytes: 16 copies of the largest one. Each of five readers may hold the

@@ -1,6 +1,7 @@
 //! The paths that a decoder needs, shared by the decoders of a resource: one for each cluster and scope.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
 
 use super::projection::Projection;
 use super::trie::Trie;
@@ -24,26 +25,30 @@ struct InUse {
     paths: Weak<Paths>,
 }
 
-/// Paths that decoders use.
-static IN_USE: Mutex<Vec<InUse>> = Mutex::new(Vec::new());
+thread_local! {
+    /// Paths of decoders that this thread created. A hub creates its decoders on a few threads, and hubs on different
+    /// threads share nothing.
+    static IN_USE: RefCell<Vec<InUse>> = const { RefCell::new(Vec::new()) };
+}
 
 impl Paths {
-    /// Returns the paths of a projection and of indices. Decoders with equal ones share them.
+    /// Returns the paths of a projection and of indices. Decoders of a thread with equal ones share them.
     pub(super) fn shared(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Arc<Self> {
-        // The list is valid at any time, so also after a panic.
-        let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |known: &&InUse| {
             known.projection == *projection && known.indexes.iter().eq(indexes.iter().map(|(_, path)| path))
         };
-        if let Some(paths) = in_use.iter().find(is_same).and_then(|known| known.paths.upgrade()) {
+        let known = |in_use: &[InUse]| in_use.iter().find(is_same)?.paths.upgrade();
+        if let Some(paths) = IN_USE.with_borrow(|in_use| known(in_use)) {
             return paths;
         }
         let paths = Arc::new(Self { trie: Trie::new(projection, indexes), omit: omitted(projection, indexes) });
-        in_use.retain(|known| known.paths.strong_count() > 0);
-        in_use.push(InUse {
-            projection: projection.clone(),
-            indexes: indexes.iter().map(|(_, path)| path.clone()).collect(),
-            paths: Arc::downgrade(&paths),
+        IN_USE.with_borrow_mut(|in_use| {
+            in_use.retain(|known| known.paths.strong_count() > 0);
+            in_use.push(InUse {
+                projection: projection.clone(),
+                indexes: indexes.iter().map(|(_, path)| path.clone()).collect(),
+                paths: Arc::downgrade(&paths),
+            });
         });
         paths
     }
